@@ -1,0 +1,371 @@
+"""What judge and host tell each other: frozen dataclasses that become strict JSON and come back checked.
+
+Host → judge: :class:`JudgeJob`. Judge → host: :class:`SessionReport`, the inside half of a record. Nothing in here is
+ever read from a candidate: what crosses that boundary is in :mod:`runner.core.wire`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar
+
+from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status, fault_of
+
+SCHEMA_VERSION = 1
+"""Version of every document this program writes; a reader refuses any other."""
+
+T = TypeVar("T")
+Json = Dict[str, Any]
+
+
+def to_json(value: Any) -> Any:
+    """Turn dataclasses, enums, tuples and mappings into what :mod:`json` writes."""
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return value
+
+
+def dumps(value: Any) -> str:
+    """Strict JSON: no NaN, no infinity.
+
+    :raises ValueError: when a float is not finite.
+    """
+    return json.dumps(to_json(value), allow_nan=False, separators=(",", ":"), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class WorkloadSpec:
+    """One shape set: module constants of the problem and the values they take."""
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    flops: Optional[float] = None
+    """Floating point operations of one call; null where the problem does not say."""
+    bytes: Optional[float] = None
+    """Bytes one call must move at least; null where the problem does not say."""
+
+
+@dataclass(frozen=True)
+class ProtocolSpec:
+    """How one session verifies and times. Times are in seconds or milliseconds as the name says."""
+
+    trials: int = 5
+    """Input sets per mode that verification draws."""
+    modes: Tuple[Mode, ...] = (Mode.STANDARD, Mode.OUTLIER)
+    warmup_calls: int = 10
+    """Calls before the first timed one; a random number of further ones is added."""
+    min_samples: int = 50
+    """Timed calls per side at least, budget permitting."""
+    max_samples: int = 400
+    target_half_width: float = 0.005
+    """Stop when the relative half-width of the median's 95 % interval is below this."""
+    budget_s: float = 20.0
+    """Time for the timed calls of one workload, both sides together."""
+    block_calls: int = 10
+    """Timed calls per block; blocks come in the order A B B A, A drawn at random."""
+    inputs: str = "fresh"
+    """``fresh``: drawn anew for each call; ``rotating``: one of ``rotation`` sets, at random."""
+    rotation: int = 8
+    flush: str = "cold"
+    """``cold``: 2 × L2 is written before each call; ``warm``: nothing is flushed."""
+    check_share: float = 0.2
+    """Share of timed calls, drawn at random, whose outputs are compared with the reference."""
+    time: bool = True
+    """False: verify only."""
+
+
+@dataclass(frozen=True)
+class JudgeTimeouts:
+    """How long the judge waits for the candidate's side, in seconds."""
+
+    connect_s: float = 60.0
+    load_s: float = 120.0
+    first_call_s: float = 120.0
+    call_s: float = 30.0
+    session_s: float = 600.0
+    """After this the judge gives up by itself, so that it ends even when its host is gone."""
+
+
+@dataclass(frozen=True)
+class JudgeJob:
+    """Everything one judge needs for one session; a file beside the problem's source."""
+
+    cell_id: str
+    session: int
+    device: str
+    """``cpu`` or ``cuda``."""
+    dtype: Dtype
+    seed: str
+    """Secret, 32 hex digits; the report holds only its SHA-256."""
+    workloads: Tuple[WorkloadSpec, ...]
+    protocol: ProtocolSpec
+    timeouts: JudgeTimeouts
+    problem_file: str = "problem.py"
+    """Relative to the job file."""
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    """Overrides of ``rtol`` / ``atol`` where the default does not serve."""
+    outliers: bool = True
+    """False: the problem's inputs must keep their range (probabilities, indices as floats, …)."""
+    mutates_inputs: bool = False
+    """True: the problem itself writes into its inputs."""
+    candidate_uid: Optional[int] = None
+    """Only a peer with this uid is accepted as the candidate; null accepts any (same-uid engines)."""
+
+    def __post_init__(self) -> None:
+        if self.device not in ("cpu", "cuda"):
+            raise ValueError(f"device is {self.device!r}, must be 'cpu' or 'cuda'")
+        if not self.workloads:
+            raise ValueError("a job needs at least one workload")
+        if len(self.seed) != 32 or any(c not in "0123456789abcdef" for c in self.seed):
+            raise ValueError("seed must be 32 lower-case hex digits")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why a verdict is what it is. All fields optional; numbers that are not finite are given as text."""
+
+    message: str = ""
+    """One or two sentences for a person."""
+    log: str = ""
+    """The tail of a traceback or compiler output, at most 8 KiB."""
+    output: Optional[int] = None
+    """Index of the output concerned."""
+    index: Tuple[int, ...] = ()
+    """Index of the worst element in that output."""
+    expected: str = ""
+    got: str = ""
+    error: Optional[float] = None
+    """Absolute error of the worst element."""
+    allowed: Optional[float] = None
+    """What the tolerance allows there."""
+    mismatched: Optional[int] = None
+    """Elements beyond the tolerance."""
+    elements: Optional[int] = None
+    workload: str = ""
+    mode: str = ""
+    trial: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One verification call."""
+
+    mode: Mode
+    index: int
+    phase: str
+    """``before`` or ``after`` timing, or ``timed`` for a checked timed call."""
+    passed: bool
+    max_error: Optional[float]
+    """Largest absolute error over all outputs, null when it is not finite or nothing could be compared."""
+    error_ratio: Optional[float]
+    """Largest error as a share of what the tolerance allows (≤ 1 passes)."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A run of timed calls of one side, in the order they were made."""
+
+    role: Role
+    index: int
+    """Position in the session, over both sides."""
+    started_ns: int
+    """Judge's monotonic clock, nanoseconds."""
+    ended_ns: int
+    device_ns: Tuple[int, ...]
+    """Device time of each call as the side's worker claims it, nanoseconds."""
+    wall_ns: Tuple[int, ...]
+    """The judge's own clock around each call, nanoseconds."""
+    discarded: Tuple[Tuple[int, str], ...] = ()
+    """(sample index, cause) of samples that do not count."""
+
+    def __post_init__(self) -> None:
+        if len(self.device_ns) != len(self.wall_ns):
+            raise ValueError("a block needs as many wall times as device times")
+
+
+@dataclass(frozen=True)
+class WorkloadReport:
+    """What happened on one workload."""
+
+    name: str
+    values: Mapping[str, Any]
+    flops: Optional[float]
+    bytes: Optional[float]
+    status: Status
+    tolerance: Mapping[str, float]
+    reference_dtype: str
+    """Precision of the reference that outputs were compared with."""
+    trials: Tuple[Trial, ...]
+    blocks: Tuple[Block, ...]
+    warmup_calls: int
+    flush_bytes: int
+    inputs: str
+    checked_calls: int
+    """Timed calls whose outputs were compared."""
+    wall_overhead_ns: Optional[int]
+    """Median of the judge's clock around a call that does nothing, nanoseconds."""
+
+    def __post_init__(self) -> None:
+        if self.status is not Status.PASSED and self.blocks and self.status in UNTIMED:
+            raise ValueError(f"{self.status.value} cannot have timed blocks")
+
+
+UNTIMED = frozenset(
+    {Status.COMPILE_ERROR, Status.LOAD_ERROR, Status.PROBLEM_ERROR, Status.UNSUPPORTED, Status.IMAGE_ERROR}
+)
+"""Statuses that end before anything can have been timed."""
+
+
+@dataclass(frozen=True)
+class InsideEnvironment:
+    """What was read inside the judge's container. Null where it is absent."""
+
+    python: str
+    torch: Optional[str]
+    cuda: Optional[str]
+    cudnn: Optional[str]
+    triton: Optional[str]
+    ptxas: Optional[str]
+    nvcc: Optional[str]
+    cuda_driver: Optional[str]
+    """The driver's CUDA version as ``cuDriverGetVersion`` gives it."""
+    libcuda: Optional[str]
+    """Path of the mapped ``libcuda.so.1``."""
+    device_name: str
+    compute_capability: Optional[str]
+    l2_bytes: Optional[int]
+    platform: str
+    libc: str
+    threads: int
+    """CPU threads torch uses."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Environment settings that change results: ``TRITON_DEFAULT_FP_FUSION``, ``TRITON_INTERPRET``, TF32 flags, …"""
+
+
+@dataclass(frozen=True)
+class SessionReport:
+    """The inside half of a record for one session: what the judge saw."""
+
+    cell_id: str
+    session: int
+    status: Status
+    stage: Stage
+    evidence: Evidence
+    environment: Optional[InsideEnvironment]
+    seed_sha256: str
+    transport: str
+    """How tensors crossed: ``memfd`` or ``cuda-vmm``."""
+    candidate_peer: Mapping[str, int]
+    """uid, gid and pid of the candidate's process as the kernel named them to the judge."""
+    workloads: Tuple[WorkloadReport, ...]
+    durations_s: Mapping[str, float]
+    """Seconds per phase: ``import``, ``connect``, ``load``, ``verify``, ``time``, ``total``."""
+    labels: Tuple[str, ...] = ()
+    """Findings that do not decide: e.g. ``low_resolution``, ``budget_reached``."""
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        timed = any(w.blocks for w in self.workloads)
+        if self.status is Status.PASSED and not self.workloads:
+            raise ValueError("a session cannot pass without a workload")
+        if self.status in UNTIMED and timed:
+            raise ValueError(f"{self.status.value} cannot have timed samples")
+
+    @property
+    def fault(self) -> Fault:
+        """Whose fault it is."""
+        return fault_of(self.status)
+
+
+def from_json(kind: Type[T], data: Any) -> T:
+    """Build ``kind`` from what :func:`to_json` made of it.
+
+    :raises ValueError: for a missing or unknown key, a wrong enum value or a wrong type, naming the key.
+    """
+    return _READERS[kind](data) if kind in _READERS else _plain(kind, data)
+
+
+def _plain(kind: Type[T], data: Any, **converted: Any) -> T:
+    """Build a dataclass from a mapping, with the fields in ``converted`` already turned into objects."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{kind.__name__}: expected an object, got {type(data).__name__}")
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]  # kind is a dataclass by construction
+    unknown = sorted(set(data) - names)
+    if unknown:
+        raise ValueError(f"{kind.__name__}: unknown key {unknown[0]!r}")
+    try:
+        return kind(**{**data, **converted})
+    except TypeError as error:
+        raise ValueError(f"{kind.__name__}: {error}") from None
+
+
+def _read_block(data: Any) -> Block:
+    return _plain(
+        Block,
+        data,
+        role=Role(data["role"]),
+        device_ns=tuple(data["device_ns"]),
+        wall_ns=tuple(data["wall_ns"]),
+        discarded=tuple((int(i), str(cause)) for i, cause in data.get("discarded", ())),
+    )
+
+
+def _read_workload(data: Any) -> WorkloadReport:
+    return _plain(
+        WorkloadReport,
+        data,
+        status=Status(data["status"]),
+        trials=tuple(_plain(Trial, t, mode=Mode(t["mode"])) for t in data["trials"]),
+        blocks=tuple(_read_block(b) for b in data["blocks"]),
+    )
+
+
+def _read_evidence(data: Any) -> Evidence:
+    return _plain(Evidence, data, index=tuple(data.get("index", ())))
+
+
+def _read_session(data: Any) -> SessionReport:
+    environment = data["environment"]
+    return _plain(
+        SessionReport,
+        data,
+        status=Status(data["status"]),
+        stage=Stage(data["stage"]),
+        evidence=_read_evidence(data["evidence"]),
+        environment=None if environment is None else _plain(InsideEnvironment, environment),
+        workloads=tuple(_read_workload(w) for w in data["workloads"]),
+        labels=tuple(data.get("labels", ())),
+    )
+
+
+def _read_protocol(data: Any) -> ProtocolSpec:
+    return _plain(ProtocolSpec, data, modes=tuple(Mode(m) for m in data["modes"]))
+
+
+def _read_job(data: Any) -> JudgeJob:
+    return _plain(
+        JudgeJob,
+        data,
+        dtype=Dtype(data["dtype"]),
+        workloads=tuple(_plain(WorkloadSpec, w) for w in data["workloads"]),
+        protocol=_read_protocol(data["protocol"]),
+        timeouts=_plain(JudgeTimeouts, data["timeouts"]),
+    )
+
+
+_READERS: Dict[Any, Any] = {
+    Block: _read_block,
+    WorkloadReport: _read_workload,
+    Evidence: _read_evidence,
+    SessionReport: _read_session,
+    ProtocolSpec: _read_protocol,
+    JudgeJob: _read_job,
+}

@@ -1,0 +1,85 @@
+"""The error tree: one class per exit code, and every message says what to do next.
+
+::
+
+    KernelMatrixError                    exit 4
+    ├── UsageError                       exit 2   what was asked cannot be understood
+    │   └── MatrixError                  exit 2   matrix.toml: every problem of the file at once
+    ├── NothingSelectedError             exit 3   the selection is empty
+    ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
+    │   ├── EngineError                  exit 4   a container or process could not be started or was lost
+    │   ├── ImageError                   exit 4   an image is missing, not pinned, or not what the lock says
+    │   └── StoreError                   exit 4   a record could not be written or read
+    ├── RegressionError                  exit 5   a comparison found a regression
+    └── GpuBusyError                     exit 75  the GPU stayed in use past the wait limit
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class KernelMatrixError(Exception):
+    """Root of all errors this program raises on purpose.
+
+    :param what: one sentence: what is wrong, where, and what is allowed.
+    :param next_step: one sentence: what the reader should do now.
+    """
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, what: str, *, next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  → {self.next_step}" if self.next_step else self.what
+
+
+class UsageError(KernelMatrixError):
+    """The command line or a configuration file cannot be understood."""
+
+    exit_code = 2
+
+
+class MatrixError(UsageError):
+    """``matrix.toml`` is not usable; carries every problem found, not only the first."""
+
+    def __init__(self, problems: list[str], *, next_step: str = "") -> None:
+        super().__init__("\n".join(problems), next_step=next_step)
+        self.problems = problems
+
+
+class NothingSelectedError(KernelMatrixError):
+    """The matrix and the filters together select no cell."""
+
+    exit_code = 3
+
+
+class InfrastructureError(KernelMatrixError):
+    """The machine failed, not a candidate; what was lost can be run again."""
+
+
+class EngineError(InfrastructureError):
+    """A container or process could not be started, or vanished."""
+
+
+class ImageError(InfrastructureError):
+    """An image is missing, not pinned, or not what the lock says."""
+
+
+class StoreError(InfrastructureError):
+    """A record could not be written or read."""
+
+
+class RegressionError(KernelMatrixError):
+    """A comparison found a regression beyond its margin."""
+
+    exit_code = 5
+
+
+class GpuBusyError(KernelMatrixError):
+    """A GPU stayed in use by somebody else past the wait limit."""
+
+    exit_code = 75

@@ -1,0 +1,168 @@
+"""``matrix.toml`` as frozen objects; nothing downstream sees raw TOML.
+
+:func:`runner.matrix.load.load_matrix` makes these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.core.messages import ProtocolSpec
+from runner.core.vocab import Dtype, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAxis:
+    """One value of the ``gpus`` axis: a name of ours and what a device must match. All given conditions must hold."""
+
+    name: str
+    """How cells, records and tables call it: ``h200``, ``cpu``."""
+    vendor: str = "nvidia"
+    """``nvidia`` or ``cpu``."""
+    model: str | None = None
+    """Glob on the product name, case-insensitive: ``NVIDIA H200*``."""
+    uuid: str | None = None
+    compute_capability: str | None = None
+    """``9.0``; also what is planned against on hosts that lack the GPU."""
+    min_memory_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """One CUDA + PyTorch + Triton set: one pinned image, ``images/<name>/``. ``cuda`` null means a CPU toolchain."""
+
+    name: str
+    torch: str
+    triton: str
+    cuda: str | None = None
+    """CUDA toolkit version, ``12.8``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemSet:
+    """A selection of problems from one source."""
+
+    source: str
+    """Registry key of the source: ``folder``, ``kernelbench``."""
+    path: Path
+    """Absolute; written relative to the matrix file."""
+    select: tuple[str, ...] = ("*",)
+    """Globs on the problem id."""
+    levels: tuple[int, ...] = ()
+    categories: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    """Names to run; empty means all that each problem has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateSet:
+    """A selection of candidates, with what is known of their origin."""
+
+    select: tuple[str, ...] = ("*",)
+    """Globs on the candidate id ``<problem id>/<name>``; ``*/@reference`` is the reference itself."""
+    path: Path | None = None
+    """A folder ``<problem id>/<name>.py`` of candidates kept apart from the problems; null: those beside the problems."""
+    method: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """Which cells a rule speaks of: globs per axis, all given ones must match; empty matches everything."""
+
+    gpu: tuple[str, ...] = ()
+    toolchain: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    problem: tuple[str, ...] = ()
+    candidate: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+    category: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclude:
+    """Cells that are planned but not run, and why."""
+
+    match: Match
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Include:
+    """Cells outside the product of the axes, e.g. a dtype for one problem; never touched by ``exclude``."""
+
+    match: Match
+    dtypes: tuple[Dtype, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """How cells are measured: one tier's numbers, as the judge gets them, and the number of sessions."""
+
+    tier: Tier = Tier.SCREEN
+    sessions: int = 1
+    spec: ProtocolSpec = field(default_factory=ProtocolSpec)
+    seed: int | None = None
+    """Null: secrets are drawn anew for each attempt. A number repeats a run, for debugging: it can be known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the host does around a cell. Times in seconds, sizes in MiB."""
+
+    clocks: str = "observe"
+    """``observe``, ``lock`` or ``require``."""
+    exclusive: bool = True
+    """Refuse a GPU on which somebody else has a process."""
+    gpu_wait_s: float = 300.0
+    memory_mib: int = 16384
+    pids: int = 512
+    tmpfs_mib: int = 2048
+    file_mib: int = 1024
+    build_timeout_s: float = 600.0
+    load_timeout_s: float = 120.0
+    first_call_timeout_s: float = 120.0
+    call_timeout_s: float = 30.0
+    session_timeout_s: float = 900.0
+    infra_retries: int = 1
+    build_workers: int = 0
+    """Builds at once; 0 means as many as the host has cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Other protocol or policy values for the cells it matches; later overrides win."""
+
+    match: Match
+    protocol: Mapping[str, object] = field(default_factory=dict)
+    policy: Mapping[str, object] = field(default_factory=dict)
+    workloads: tuple[str, ...] = ()
+    """Replaces the workloads of matching cells when not empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """What ``matrix.toml`` says, checked and complete."""
+
+    name: str
+    path: Path
+    """The file it came from, absolute."""
+    gpus: tuple[GpuAxis, ...]
+    toolchains: tuple[Toolchain, ...]
+    dtypes: tuple[Dtype, ...]
+    problems: tuple[ProblemSet, ...]
+    candidates: tuple[CandidateSet, ...]
+    protocol: Protocol = Protocol()
+    policy: Policy = Policy()
+    include: tuple[Include, ...] = ()
+    exclude: tuple[Exclude, ...] = ()
+    overrides: tuple[Override, ...] = ()
+
+    @property
+    def root(self) -> Path:
+        """The folder that relative paths in the file start from."""
+        return self.path.parent

@@ -1,0 +1,148 @@
+"""The record: one frozen object per attempt at a cell, its two halves kept apart.
+
+``sessions`` is what the inside (the judge) says; ``host`` is what only the host can know. :mod:`runner.cell` derives
+the one outcome from both, so that a container killed by the kernel counts as what it was, whatever the inside said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.core.messages import SCHEMA_VERSION, UNTIMED, Evidence, SessionReport
+from runner.core.vocab import Dtype, Fault, Language, Role, Stage, Status, Tier, fault_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How the attempt ended."""
+
+    status: Status
+    stage: Stage
+    fault: Fault
+    evidence: Evidence
+
+    def __post_init__(self) -> None:
+        if self.fault is not fault_of(self.status):
+            right = fault_of(self.status)
+            raise ValueError(f"{self.status.value} is the fault of {right.value}, not {self.fault.value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellKey:
+    """Which cell it was, in words: enough to join tables without the matrix at hand."""
+
+    gpu: str
+    """Axis name, not the product name."""
+    toolchain: str
+    dtype: Dtype
+    problem: str
+    problem_sha256: str
+    category: str
+    level: int | None
+    source: str
+    candidate: str
+    candidate_sha256: str
+    language: Language
+    tier: Tier
+    workloads: tuple[str, ...]
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """The candidate's origin, only the fields that are known."""
+    expect: Status | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageUsed:
+    """What image ran."""
+
+    reference: str
+    """As written: ``repo:tag@sha256:…`` or ``kernel-matrix/cpu``."""
+    id: str
+    """What the daemon calls it; config digest with the overlay2 store, manifest digest with the containerd one."""
+    repo_digest: str | None
+    store: str
+    """The daemon's image store (storage driver)."""
+    state: str
+    """Lock state: ``locked``, ``declared``, ``local`` or ``unpinned``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitSeen:
+    """How one process of the cell ended, as the engine saw it."""
+
+    role: Role
+    session: int
+    code: int | None
+    signal: int | None
+    oom_killed: bool
+    lost: bool
+    killed: bool
+    log_tail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostHalf:
+    """What only the host can know. Nothing in here comes from inside a container."""
+
+    hostname: str
+    machine: str
+    """SHA-256 prefix of the machine id."""
+    platform: str
+    cpu: str
+    cores: int
+    version: str
+    """kernel-matrix version."""
+    core_sha256: str
+    """Digest of the folder ``runner/core`` that ran inside."""
+    engine: str
+    engine_version: str
+    engine_details: Mapping[str, Any]
+    image: ImageUsed | None
+    device: Mapping[str, Any]
+    """The GPU as the driver's library names it: uuid, name, compute_capability, memory_bytes, driver, cuda_driver."""
+    device_before: Mapping[str, Any]
+    """Clocks, power, temperature, used memory when the lease began; null values where not supported."""
+    device_after: Mapping[str, Any]
+    exclusive: str
+    """``proven``, ``unproven`` or ``not_applicable``."""
+    foreign_pids: tuple[int, ...]
+    clock_policy: str
+    clock_state: str
+    """``locked``, ``unlocked``, ``throttled`` or ``not_applicable``."""
+    clock_reason: str
+    isolation: Mapping[str, Mapping[str, Any]]
+    """Role → how confined it was."""
+    exits: tuple[ExitSeen, ...]
+    phases_s: Mapping[str, float]
+    """Seconds: ``build``, ``lease_wait``, ``start``, ``inside``, ``teardown``, ``overhead``, ``total``."""
+    started_at: str
+    """UTC, RFC 3339."""
+    ended_at: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One attempt at one cell: one JSON file, valid against ``schemas/record.schema.json``."""
+
+    run_id: str
+    cell_id: str
+    attempt: int
+    cell: CellKey
+    outcome: Outcome
+    host: HostHalf
+    sessions: tuple[SessionReport, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        timed = any(w.blocks for s in self.sessions for w in s.workloads)
+        if self.outcome.status is Status.PASSED and not timed:
+            raise ValueError("a record cannot say passed without timed samples")
+        if self.outcome.status in UNTIMED and timed:
+            raise ValueError(f"a record that says {self.outcome.status.value} cannot hold timed samples")
+
+    @property
+    def stem(self) -> str:
+        """File name without ending: ``<cell id>.<attempt>``."""
+        return f"{self.cell_id}.{self.attempt}"

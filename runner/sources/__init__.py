@@ -1,0 +1,145 @@
+"""Where problems and candidates come from: the nouns, the ``Source`` protocol and the registry.
+
+A source is a module with two functions (:class:`Source`). To add one: one file here and one line in :data:`SOURCES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from runner.core.vocab import Dtype, Language, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One shape set of a problem: values for the module constants of its reference."""
+
+    name: str
+    values: Mapping[str, int | float | bool | str] = field(default_factory=dict)
+    flops: float | None = None
+    """Floating point operations of one call, already evaluated; null where the problem does not say."""
+    bytes: Mapping[Dtype, float] = field(default_factory=dict)
+    """Least bytes one call must move, by dtype; empty where the problem does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A reference ``Model`` with ``get_inputs`` / ``get_init_inputs`` and what is known about it."""
+
+    id: str
+    """Unique over all sources of a matrix, e.g. ``softmax`` or ``level1/1_Square_matrix_multiplication_``."""
+    source: str
+    """Registry key of the source it came from."""
+    path: Path
+    """The module that defines the reference."""
+    category: str
+    level: int | None = None
+    tags: tuple[str, ...] = ()
+    dtypes: tuple[Dtype, ...] = (Dtype.FP32, Dtype.FP16, Dtype.BF16)
+    workloads: tuple[Workload, ...] = (Workload(name="default"),)
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    outliers: bool = True
+    mutates_inputs: bool = False
+    digest: str = ""
+    """SHA-256 over everything that determines the answer: source, workloads, tolerances, flags."""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a candidate came from, as far as its side file says. Null where unknown."""
+
+    method: str | None = None
+    model: str | None = None
+    sample: int | None = None
+    round: int | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    wall_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Source that defines ``ModelNew`` for one problem."""
+
+    id: str
+    """``<problem id>/<name>``, unique over the matrix."""
+    problem_id: str
+    path: Path
+    language: Language
+    entry: str = "ModelNew"
+    """Name of the class; ``Model`` when the reference is its own candidate."""
+    dtypes: tuple[Dtype, ...] = ()
+    """Dtypes it claims; empty means all the problem offers."""
+    origin: Origin = Origin()
+    expect: Status | None = None
+    """What an example is meant to end as; null for real candidates."""
+    digest: str = ""
+    """SHA-256 over source, language and entry."""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """Something a source could not read; the rest goes on."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a source found."""
+
+    problems: tuple[Problem, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+class Source(Protocol):
+    """Reads problems, and candidates where the source keeps them beside the problems."""
+
+    def load(self, root: Path, *, name: str) -> Loaded:
+        """Read everything under ``root``.
+
+        :param name: the source's registry key, to be put into each problem.
+        :raises runner.errors.UsageError: when ``root`` is not what this source reads at all.
+        """
+        ...
+
+
+def reference_candidate(problem: Problem) -> Candidate:
+    """The problem's own reference as a candidate, ``<problem id>/@reference``: the free A/A control."""
+    return Candidate(
+        id=f"{problem.id}/@reference",
+        problem_id=problem.id,
+        path=problem.path,
+        language=Language.TORCH,
+        entry="Model",
+        dtypes=problem.dtypes,
+        origin=Origin(method="reference"),
+        digest=problem.digest,
+    )
+
+
+def source_names() -> Sequence[str]:
+    """Names that ``problems.source`` may take."""
+    return tuple(_MODULES)
+
+
+def load_source(name: str, root: Path) -> Loaded:
+    """Read the source registered as ``name`` under ``root``; its module is imported only now."""
+    import importlib  # noqa: PLC0415  # sources are imported when asked for: the command line must start fast
+
+    module: Source = importlib.import_module(f"runner.sources.{_MODULES[name]}")
+    return module.load(root, name=name)
+
+
+_MODULES = {
+    "folder": "folder",
+    "kernelbench": "kernelbench",
+}
