@@ -1,0 +1,77 @@
+"""The command line: the one place for printing, progress, exit codes and signals.
+
+Each verb is one module with ``register(app)``; its function declares options and delegates. Whatever a verb needs beyond
+typer is imported inside the function, so that ``--help`` stays fast.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import click
+import typer
+
+from runner.cli import candidates, cell, images, merge, plan, problems, results, run, sweep, version
+from runner.errors import KernelMatrixError
+
+_VERBS = (plan, run, cell, merge, results, images, problems, candidates, sweep, version)
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP arrived; raised so that every ``finally`` and ``with`` runs."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+def build_app() -> typer.Typer:
+    """The Typer application with every verb registered."""
+    app = typer.Typer(
+        name="kernel-matrix",
+        help="Run every candidate GPU kernel on every GPU, toolchain and dtype you own, and believe the result.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+    )
+    for verb in _VERBS:
+        verb.register(app)
+    return app
+
+
+def main() -> NoReturn:
+    """Entry point of ``kernel-matrix``: run a verb and turn what it raises into a message and an exit code."""
+    signal.signal(signal.SIGTERM, _raise_terminated)
+    signal.signal(signal.SIGHUP, _raise_terminated)
+    try:
+        code = build_app()(standalone_mode=False)
+    except KernelMatrixError as error:
+        _say(f"error: {error}")
+        code = error.exit_code
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        code = 130
+    except Terminated as stop:
+        _say(f"stopped by signal {stop.signum}")
+        code = 128 + stop.signum
+    except BrokenPipeError:
+        code = 141
+        sys.stderr.close()
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _raise_terminated(signum: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(signum, signal.SIG_IGN)
+    raise Terminated(signum)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

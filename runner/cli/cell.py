@@ -1,0 +1,9 @@
+"""``kernel-matrix cell``."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""

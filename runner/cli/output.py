@@ -1,0 +1,30 @@
+"""How verbs speak: a rich console that obeys ``NO_COLOR`` and pipes, and strict JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console for people: colour only on a terminal and never under ``NO_COLOR``; full width when piped."""
+    from rich.console import Console  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    piped = not (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, highlight=False, width=200 if piped else None, soft_wrap=piped)
+
+
+def print_json(document: Any) -> None:
+    """One strict JSON document on stdout."""
+    json.dump(document, sys.stdout, allow_nan=False, indent=2, sort_keys=True)
+    sys.stdout.write("\n")
+
+
+def print_json_line(document: Any) -> None:
+    """One strict JSON document on one line, flushed: for event streams."""
+    sys.stdout.write(json.dumps(document, allow_nan=False, separators=(",", ":"), sort_keys=True) + "\n")
+    sys.stdout.flush()
