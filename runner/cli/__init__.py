@@ -1,7 +1,7 @@
 """The command line: the one place for printing, progress, exit codes and signals.
 
-Each verb is one module with ``register(app)``; its function declares options and delegates. Whatever a verb needs beyond
-typer is imported inside the function, so that ``--help`` stays fast.
+Each verb is one module with ``register(app)``; its function declares options and delegates. Whatever a verb needs
+beyond typer is imported inside the function, so that ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-import click
 import typer
 
 from runner.cli import candidates, cell, images, merge, plan, problems, results, run, sweep, version
@@ -21,7 +20,7 @@ _VERBS = (plan, run, cell, merge, results, images, problems, candidates, sweep, 
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived; raised so that every ``finally`` and ``with`` runs."""
+    """SIGINT, SIGTERM or SIGHUP arrived; raised so that every ``finally`` and ``with`` runs."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -44,31 +43,21 @@ def build_app() -> typer.Typer:
 
 def main() -> NoReturn:
     """Entry point of ``kernel-matrix``: run a verb and turn what it raises into a message and an exit code."""
-    signal.signal(signal.SIGTERM, _raise_terminated)
-    signal.signal(signal.SIGHUP, _raise_terminated)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, _raise_terminated)
     try:
-        code = build_app()(standalone_mode=False)
+        build_app()()
     except KernelMatrixError as error:
         _say(f"error: {error}")
-        code = error.exit_code
-    except click.exceptions.Exit as stop:
-        code = stop.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted")
-        code = 130
+        sys.exit(error.exit_code)
     except Terminated as stop:
-        _say(f"stopped by signal {stop.signum}")
-        code = 128 + stop.signum
-    except BrokenPipeError:
-        code = 141
-        sys.stderr.close()
-    sys.exit(code if isinstance(code, int) else 0)
+        _say(f"stopped by {signal.Signals(stop.signum).name}")
+        sys.exit(128 + stop.signum)
+    sys.exit(0)
 
 
 def _raise_terminated(signum: int, _frame: FrameType | None) -> NoReturn:
+    # One signal is enough: a second one must not cut the clean-up short.
     signal.signal(signum, signal.SIG_IGN)
     raise Terminated(signum)
 

@@ -64,7 +64,7 @@ class CandidateSet:
     select: tuple[str, ...] = ("*",)
     """Globs on the candidate id ``<problem id>/<name>``; ``*/@reference`` is the reference itself."""
     path: Path | None = None
-    """A folder ``<problem id>/<name>.py`` of candidates kept apart from the problems; null: those beside the problems."""
+    """A folder ``<problem id>/<name>.py`` kept apart from the problems; null: the candidates beside the problems."""
     method: str | None = None
     model: str | None = None
 
