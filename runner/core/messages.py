@@ -110,6 +110,9 @@ class JudgeJob:
     timeouts: JudgeTimeouts
     problem_file: str = "problem.py"
     """Relative to the job file."""
+    candidate_file: str = "candidate.py"
+    """Relative to the candidate's code folder."""
+    candidate_entry: str = "ModelNew"
     tolerance: Mapping[str, float] = field(default_factory=dict)
     """Overrides of ``rtol`` / ``atol`` where the default does not serve."""
     outliers: bool = True

@@ -1,0 +1,42 @@
+"""Stage one: exactly the reference's structure, shapes, dtypes and device."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+from runner.core.checks import Call, Failed
+from runner.core.memory import dtype_name
+from runner.core.messages import Evidence
+from runner.core.vocab import Status
+from runner.core.wire import OutputClaim
+
+
+def check(call: Call) -> Optional[Failed]:
+    """Compare what came back with what the reference returns, before any value is looked at."""
+    wanted = call.expected
+    if call.claim.structure != wanted.structure or len(call.claim.outputs) != len(wanted.outputs):
+        got = f"{call.claim.structure.name.lower()} of {len(call.claim.outputs)}"
+        expected = f"{wanted.structure.name.lower()} of {len(wanted.outputs)}"
+        return _failed(Status.INCORRECT_STRUCTURE, 0, "returned another structure", expected, got)
+    for index, (output, trusted) in enumerate(zip(call.claim.outputs, wanted.trusted)):
+        failed = _check_one(index, output, tuple(trusted.shape), dtype_name(trusted.dtype))
+        if failed is not None:
+            return failed
+    return None
+
+
+def _check_one(index: int, output: OutputClaim, shape: Tuple[int, ...], dtype: str) -> Optional[Failed]:
+    if output.shape != shape:
+        return _failed(Status.INCORRECT_SHAPE, index, "has another shape", str(list(shape)), str(list(output.shape)))
+    if output.dtype != dtype:
+        return _failed(Status.INCORRECT_DTYPE, index, "has another dtype", dtype, output.dtype)
+    if not output.same_device:
+        return _failed(Status.INCORRECT_DEVICE, index, "lives on another device than the inputs", "", "")
+    if not output.copied:
+        return _failed(Status.INCORRECT_STRUCTURE, index, "was not handed over", "", "")
+    return None
+
+
+def _failed(status: Status, index: int, what: str, expected: str, got: str) -> Failed:
+    message = f"output {index} {what}" + (f": expected {expected}, got {got}" if expected else "")
+    return Failed(status, Evidence(message=message, output=index, expected=expected, got=got))

@@ -1,0 +1,108 @@
+"""What is installed and found inside the container: read, never assumed."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, Optional
+
+import torch
+
+from runner.core.messages import InsideEnvironment
+
+_SETTINGS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_INTERPRET", "CUBLAS_WORKSPACE_CONFIG", "TORCH_CUDA_ARCH_LIST")
+
+
+def read_environment(device: str) -> InsideEnvironment:
+    """Versions and settings as found; null where something is absent."""
+    cuda = device == "cuda"
+    properties = torch.cuda.get_device_properties(0) if cuda else None
+    return InsideEnvironment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        cuda=torch.version.cuda,
+        cudnn=_cudnn_version() if cuda else None,
+        triton=_installed("triton"),
+        ptxas=_tool_version(_bundled_ptxas() or shutil.which("ptxas")),
+        nvcc=_tool_version(shutil.which("nvcc")) if cuda else None,
+        cuda_driver=_driver_version() if cuda else None,
+        libcuda=_mapped("libcuda.so") if cuda else None,
+        device_name=properties.name if properties is not None else (platform.processor() or platform.machine()),
+        compute_capability=f"{properties.major}.{properties.minor}" if properties is not None else None,
+        l2_bytes=l2_bytes(device) or None,
+        platform=platform.platform(),
+        libc="-".join(platform.libc_ver()),
+        threads=torch.get_num_threads(),
+        settings=_settings(),
+    )
+
+
+def l2_bytes(device: str) -> int:
+    """Size of the device's L2 cache in bytes; 0 for a CPU, whose caches nobody flushes here."""
+    if device != "cuda":
+        return 0
+    return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or (64 << 20)
+
+
+def _settings() -> Dict[str, str]:
+    found = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
+    found["matmul_allow_tf32"] = str(torch.backends.cuda.matmul.allow_tf32).lower()
+    found["cudnn_allow_tf32"] = str(torch.backends.cudnn.allow_tf32).lower()
+    return found
+
+
+def _cudnn_version() -> Optional[str]:
+    version = torch.backends.cudnn.version()
+    return None if version is None else str(version)
+
+
+def _installed(package: str) -> Optional[str]:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _bundled_ptxas() -> Optional[str]:
+    """The ``ptxas`` that Triton carries: the one that compiles its kernels, whatever the image's toolkit has."""
+    try:
+        files = importlib.metadata.files("triton") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = [file.locate() for file in files if file.name == "ptxas"]
+    return str(paths[0]) if paths and Path(str(paths[0])).exists() else None
+
+
+def _tool_version(tool: Optional[str]) -> Optional[str]:
+    if tool is None:
+        return None
+    try:
+        done = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
+    return found.group(1) if found else None
+
+
+def _driver_version() -> Optional[str]:
+    version = ctypes.c_int()
+    try:
+        code = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except OSError:
+        return None
+    return f"{version.value // 1000}.{version.value % 1000 // 10}" if code == 0 else None
+
+
+def _mapped(library: str) -> Optional[str]:
+    """Path of a library this process has mapped."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[5:]
+        if path and library in path[0]:
+            return os.path.realpath(path[0])
+    return None

@@ -1,0 +1,31 @@
+"""A finding that ends a session: how it ended, where, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from runner.core.messages import Evidence
+from runner.core.vocab import Stage, Status
+
+MAX_LOG = 8 << 10
+"""Longest log tail kept as evidence, characters."""
+
+
+class Finding(Exception):
+    """Raised by the judge where a session cannot go on; becomes the report's status, stage and evidence."""
+
+    def __init__(self, status: Status, stage: Stage, evidence: Evidence) -> None:
+        super().__init__(f"{status.value}: {evidence.message}")
+        self.status = status
+        self.stage = stage
+        self.evidence = evidence
+
+    def at(self, **where: Any) -> Finding:
+        """The same finding with workload, mode or trial filled in."""
+        return Finding(self.status, self.stage, replace(self.evidence, **where))
+
+
+def finding(status: Status, stage: Stage, message: str, log: str = "") -> Finding:
+    """A finding that needs no numbers."""
+    return Finding(status, stage, Evidence(message=message, log=log[-MAX_LOG:]))

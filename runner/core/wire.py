@@ -1,0 +1,273 @@
+"""Frames across the trust boundary: binary, bounded, never pickled.
+
+A frame is a fixed header (magic, kind, sequence number, payload length) and a payload. What the judge sends may carry
+file descriptors and JSON, since a worker trusts its judge. What a worker or builder sends is fixed structures and short
+text: the judge parses nothing else of it, and refuses file descriptors by never asking the kernel for them.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, List, Sequence, Tuple
+
+MAGIC = b"KMX1"
+HEADER = struct.Struct("<4sBxHIQ")
+"""magic, kind, descriptors sent along, payload length in bytes, sequence number."""
+
+MAX_TEXT = 16 << 10
+"""Longest text a worker may send, bytes."""
+MAX_FROM_WORKER = 64 << 10
+"""Longest payload the judge reads from a worker, bytes."""
+MAX_FROM_JUDGE = 16 << 20
+MAX_CHUNK = 1 << 20
+"""Longest payload the host reads from a builder, bytes."""
+MAX_OUTPUTS = 256
+MAX_DIMENSIONS = 16
+
+
+class Kind(IntEnum):
+    """What a frame says."""
+
+    LOAD = 1
+    """Judge → worker: import the source (JSON)."""
+    MODEL = 2
+    """Judge → worker: construct the model (JSON, one descriptor: parameters)."""
+    BUFFERS = 3
+    """Judge → worker: these are the buffers of the calls to come (JSON, two descriptors: inputs, outputs)."""
+    CALL = 4
+    """Judge → worker: inputs lie ready, run once."""
+    PROBE = 5
+    """Judge → baseline's worker: do all of a call but the model's part; calibrates the judge's clock."""
+    BYE = 6
+    """Judge → worker: end."""
+    READY = 16
+    """Worker → judge: done as told."""
+    DONE = 17
+    """Worker → judge: the call is over; claimed device time."""
+    OUTPUTS = 18
+    """Worker → judge: what came back and that it lies in the output buffer."""
+    FAILED = 19
+    """Worker or builder: it did not work; kind of failure and text."""
+    CHUNK = 20
+    """Builder → host: bytes of the artefact."""
+
+
+class Failure(IntEnum):
+    """Which kind of failure a worker reports about itself."""
+
+    COMPILE = 1
+    LOAD = 2
+    RUNTIME = 3
+    MEMORY = 4
+
+
+class Structure(IntEnum):
+    """What a model returned."""
+
+    TENSOR = 0
+    TUPLE = 1
+    LIST = 2
+    OTHER = 3
+
+
+class WireError(Exception):
+    """The other side sent something that no honest peer sends."""
+
+
+class Gone(Exception):
+    """The other side closed the connection."""
+
+
+DTYPE_CODES: Tuple[str, ...] = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
+    "complex128",
+    "float8_e4m3fn",
+    "float8_e5m2",
+)
+"""torch dtype names; their position is their code on the wire. 255 means any other."""
+
+
+@dataclass(frozen=True)
+class OutputClaim:
+    """One output as the worker describes it."""
+
+    dtype: str
+    shape: Tuple[int, ...]
+    same_device: bool
+    copied: bool
+    """The worker copied it into the output buffer (shape and dtype are as asked)."""
+
+
+@dataclass(frozen=True)
+class OutputsClaim:
+    """All outputs of one call as the worker describes them."""
+
+    structure: Structure
+    outputs: Tuple[OutputClaim, ...]
+
+
+class Channel:
+    """One end of a connection."""
+
+    def __init__(self, connection: socket.socket, max_payload: int) -> None:
+        self._socket = connection
+        self._max_payload = max_payload
+
+    def settimeout(self, seconds: float) -> None:
+        """Longest wait of each read or write; raises :class:`socket.timeout` past it."""
+        self._socket.settimeout(seconds)
+
+    def send(self, kind: Kind, sequence: int = 0, payload: bytes = b"", descriptors: Sequence[int] = ()) -> None:
+        """Send one frame.
+
+        :raises Gone: when the other side is not there any more.
+        """
+        header = HEADER.pack(MAGIC, kind, len(descriptors), len(payload), sequence)
+        try:
+            if descriptors:
+                socket.send_fds(self._socket, [header], list(descriptors))
+            else:
+                self._socket.sendall(header)
+            if payload:
+                self._socket.sendall(payload)
+        except (BrokenPipeError, ConnectionResetError):
+            raise Gone from None
+
+    def send_json(self, kind: Kind, document: Any, descriptors: Sequence[int] = ()) -> None:
+        """Send a frame whose payload is JSON (judge → worker only)."""
+        self.send(kind, 0, json.dumps(document, allow_nan=False).encode(), descriptors)
+
+    def receive(self) -> Tuple[Kind, int, bytes]:
+        """Kind, sequence number and payload of the next frame; descriptors are refused.
+
+        :raises Gone: at the end of the stream.
+        :raises WireError: for anything malformed or too long.
+        """
+        kind, _, length, sequence = self._open(self._exactly(HEADER.size))
+        return kind, sequence, self._exactly(length)
+
+    def receive_with_descriptors(self) -> Tuple[Kind, int, bytes, List[int]]:
+        """Like :meth:`receive`, and the descriptors that came along (worker's side only)."""
+        first, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 8)
+        if not first:
+            raise Gone
+        header = first + self._exactly(HEADER.size - len(first))
+        kind, expected, length, sequence = self._open(header)
+        payload = self._exactly(length)
+        if len(descriptors) != expected:
+            raise WireError(f"{kind.name} announced {expected} descriptors and brought {len(descriptors)}")
+        return kind, sequence, payload, descriptors
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()
+
+    def _open(self, header: bytes) -> Tuple[Kind, int, int, int]:
+        magic, code, descriptors, length, sequence = HEADER.unpack(header)
+        if magic != MAGIC:
+            raise WireError("a frame does not begin with the magic number")
+        if length > self._max_payload:
+            raise WireError(f"a frame announces {length} bytes; {self._max_payload} are allowed")
+        try:
+            return Kind(code), descriptors, length, sequence
+        except ValueError:
+            raise WireError(f"unknown frame kind {code}") from None
+
+    def _exactly(self, count: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            try:
+                part = self._socket.recv(min(count - len(parts), 1 << 20))
+            except ConnectionResetError:
+                raise Gone from None
+            if not part:
+                raise Gone
+            parts += part
+        return bytes(parts)
+
+
+_DONE = struct.Struct("<Q")
+_OUTPUTS = struct.Struct("<BH")
+_OUTPUT = struct.Struct("<BBBB")
+
+
+def pack_done(device_ns: int) -> bytes:
+    """Payload of ``DONE``: claimed device time in nanoseconds."""
+    return _DONE.pack(device_ns)
+
+
+def unpack_done(payload: bytes) -> int:
+    """Claimed device time in nanoseconds.
+
+    :raises WireError: when the payload is not one number.
+    """
+    try:
+        return int(_DONE.unpack(payload)[0])
+    except struct.error:
+        raise WireError("a DONE frame is not one number") from None
+
+
+def pack_failed(failure: Failure, text: str) -> bytes:
+    """Payload of ``FAILED``; keeps the end of a text that is too long, where the error stands."""
+    return bytes([failure]) + text.encode("utf-8", "replace")[-MAX_TEXT:]
+
+
+def unpack_failed(payload: bytes) -> Tuple[Failure, str]:
+    """Kind of failure and text.
+
+    :raises WireError: when the kind is unknown or the text is too long.
+    """
+    if not payload or len(payload) > MAX_TEXT + 1:
+        raise WireError("a FAILED frame is empty or too long")
+    try:
+        return Failure(payload[0]), payload[1:].decode("utf-8", "replace")
+    except ValueError:
+        raise WireError(f"unknown failure {payload[0]}") from None
+
+
+def pack_outputs(claim: OutputsClaim) -> bytes:
+    """Payload of ``OUTPUTS``."""
+    parts = [_OUTPUTS.pack(claim.structure, len(claim.outputs))]
+    for output in claim.outputs:
+        code = DTYPE_CODES.index(output.dtype) if output.dtype in DTYPE_CODES else 255
+        parts.append(_OUTPUT.pack(code, len(output.shape), output.same_device, output.copied))
+        parts.append(struct.pack(f"<{len(output.shape)}Q", *output.shape))
+    return b"".join(parts)
+
+
+def unpack_outputs(payload: bytes) -> OutputsClaim:
+    """What the worker says came back.
+
+    :raises WireError: for anything that :func:`pack_outputs` would not have made.
+    """
+    try:
+        structure, count = _OUTPUTS.unpack_from(payload)
+        if count > MAX_OUTPUTS:
+            raise WireError(f"{count} outputs; {MAX_OUTPUTS} are allowed")
+        offset = _OUTPUTS.size
+        outputs = []
+        for _ in range(count):
+            code, dimensions, same_device, copied = _OUTPUT.unpack_from(payload, offset)
+            if dimensions > MAX_DIMENSIONS:
+                raise WireError(f"{dimensions} dimensions; {MAX_DIMENSIONS} are allowed")
+            shape = struct.unpack_from(f"<{dimensions}Q", payload, offset + _OUTPUT.size)
+            offset += _OUTPUT.size + 8 * dimensions
+            dtype = DTYPE_CODES[code] if code < len(DTYPE_CODES) else "another dtype"
+            outputs.append(OutputClaim(dtype, shape, bool(same_device), bool(copied)))
+        return OutputsClaim(Structure(structure), tuple(outputs))
+    except (struct.error, ValueError) as error:
+        raise WireError(f"an OUTPUTS frame is malformed: {error}") from None
