@@ -2,8 +2,89 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import typer
+
+from runner.cli.output import console, print_json
+from runner.errors import StoreError
+
+if TYPE_CHECKING:
+    from runner.results.merge import MergeReport
+
+_SHOWN = 20
+"""Rejections that are shown one by one; all of them are in the file beside the tables."""
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
+
+    @app.command()
+    def merge(
+        folders: list[Path] = typer.Argument(None, metavar="[FOLDER]...", help="Result folders; default: results."),
+        out: Path = typer.Option(Path("tables"), help="Folder the tables are written to."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+        strict: bool = typer.Option(False, "--strict", help="Exit 4 when a file was put aside."),
+    ) -> None:
+        """Check every record and write the tables cells, samples and hosts as Parquet."""
+        report = merge_with_progress(folders or [Path("results")], out)
+        if as_json:
+            print_json(_document(report, out))
+        else:
+            _print(report, out)
+        if strict and report.rejected:
+            raise StoreError(
+                f"{len(report.rejected)} files were put aside",
+                next_step=f"{_listing(out)} says why for each; move them away or run their cells again.",
+            )
+
+
+def merge_with_progress(folders: list[Path], out: Path) -> MergeReport:
+    """Merge ``folders`` into ``out``, with a bar on stderr where that is a terminal."""
+    from rich.progress import Progress  # noqa: PLC0415  # only this verb's body needs it: the command line starts fast
+
+    from runner.results.merge import merge  # noqa: PLC0415  # loads polars
+
+    err = console(stderr=True)
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("merging", total=None)
+        return merge(folders, out, progress=lambda done, total: bar.update(task, completed=done, total=total))
+
+
+def printable(text: str) -> str:
+    """``text`` on one line and without anything a terminal would obey: files and candidates chose it."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
+def _listing(out: Path) -> Path:
+    from runner.results.merge import REJECTED  # noqa: PLC0415  # loads polars
+
+    return out / REJECTED
+
+
+def _document(report: MergeReport, out: Path) -> dict[str, Any]:
+    return {
+        "files": report.files,
+        "records": report.records,
+        "duplicates": report.duplicates,
+        "samples": report.samples,
+        "runs": report.runs,
+        "tables": {name: str(file) for name, file in report.tables.items()},
+        "rejected_list": str(_listing(out)),
+        "rejected": [{"path": r.path, "reason": r.reason.value, "detail": r.detail} for r in report.rejected],
+    }
+
+
+def _print(report: MergeReport, out: Path) -> None:
+    say = console().print
+    say(
+        f"{report.records} records with {report.samples} samples from {report.files} files"
+        f" ({report.duplicates} duplicates, {len(report.rejected)} put aside), {report.runs} runs"
+    )
+    for file in report.tables.values():
+        say(f"  {file}", markup=False)
+    for rejection in report.rejected[:_SHOWN]:
+        say(printable(f"put aside ({rejection.reason.value}): {rejection.path}: {rejection.detail}"), markup=False)
+    if len(report.rejected) > _SHOWN:
+        say(f"… and {len(report.rejected) - _SHOWN} more, all in {_listing(out)}", markup=False)

@@ -1,9 +1,70 @@
-"""``kernel-matrix run``."""
+"""``kernel-matrix run``: the main job."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
+
+_Matrix = Annotated[Path, typer.Argument(metavar="[MATRIX]", help="The matrix file.")]
+_Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records go: DIR/<matrix name>/.")]
+_Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process.")]
+_Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
+_Filter = Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=GLOB", help="Only matching cells.")]
+_Rerun = Annotated[str, typer.Option("--rerun", help="none, failed, stale or all: which recorded cells run again.")]
+_Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts of the cells.")]
+_Deadline = Annotated[
+    str | None, typer.Option("--deadline", metavar="HH:MM", help="Begin nothing that would end after this time.")
+]
+_FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first cell that does not pass.")]
+_FailOn = Annotated[str | None, typer.Option("--fail-on", metavar="candidate", help="Exit 1 when a candidate failed.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the exact container settings and run nothing.")]
+_Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
+_Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
+_Json = Annotated[bool, typer.Option("--json", help="One JSON event per line on stdout.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
+
+    @app.command()
+    def run(
+        matrix: _Matrix = Path("matrix.toml"),
+        *,
+        results: _Results = Path("results"),
+        engine: _Engine = "auto",
+        lock: _Lock = None,
+        filter_: _Filter = None,
+        rerun: _Rerun = "none",
+        shard: _Shard = None,
+        deadline: _Deadline = None,
+        fail_fast: _FailFast = False,
+        fail_on: _FailOn = None,
+        dry_run: _DryRun = False,
+        allow_unpinned: _Unpinned = False,
+        build: _Build = False,
+        json: _Json = False,
+    ) -> None:
+        """Run every cell that can run here and has no record yet."""
+        from runner.cli.running import Request, run_matrix  # noqa: PLC0415  # --help must not wait for it
+
+        request = Request(
+            matrix=matrix,
+            results=results,
+            engine=engine,
+            lock=lock,
+            filters=tuple(filter_ or ()),
+            rerun=rerun,
+            shard=shard,
+            deadline=deadline,
+            fail_fast=fail_fast,
+            fail_on=fail_on,
+            dry_run=dry_run,
+            allow_unpinned=allow_unpinned,
+            build=build,
+            json=json,
+        )
+        code = run_matrix(request)
+        if code:
+            raise typer.Exit(code)

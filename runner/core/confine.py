@@ -1,7 +1,8 @@
 """Starts one module of the core in a place of its own, watches it, and ends all it started (process engine).
 
-Run as a file, ``python -I -S -B confine.py ORDERS``, so that nothing but this interpreter's own standard library is
-imported while it still has the caller's rights. Up to three processes::
+Run as a file, ``python -I -S -B confine.py``, so that nothing but this interpreter's own standard library is imported
+while it still has the caller's rights. Orders come on standard input: a command line can be read by what is started
+here. Up to three processes::
 
     supervisor     leads a session; ends with the runner that started it, and everything below ends with it
     └── init       only with namespaces: process 1 of a PID namespace, sees a small read-only tree as its root
@@ -12,7 +13,7 @@ then ``{"status": wait status}``. When that channel ends without a status, the p
 in it.
 """
 
-# ruff: noqa: PTH  # every start pays for this file's imports, and pathlib is a third of them
+# ruff: noqa: PTH103, PTH112, PTH114, PTH115, PTH116, PTH120, PTH123, PTH208, PTH211  # every start pays for this file's imports; pathlib would be a third of them
 
 import ctypes
 import functools
@@ -45,7 +46,7 @@ class Bind(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """What to start and how to confine it; crosses to the launcher as one JSON argument."""
+    """What to start and how to confine it; crosses to the launcher as JSON."""
 
     argv: List[str]
     env: Dict[str, str]
@@ -111,9 +112,10 @@ _WATCHED = {signal.SIGCHLD, signal.SIGTERM}
 
 
 def main() -> None:
-    """Carry out the orders of the command line."""
+    """Carry out the orders given on standard input."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
-    orders = Orders.from_json(sys.argv[1])
+    orders = Orders.from_json(sys.stdin.read())
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.set_inheritable(orders.report_fd, False)
     os.umask(0o022)
     try:
@@ -324,9 +326,9 @@ def _build_root(orders: Orders) -> None:
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", root, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
     for place, kind, options in (
-        ("/tmp", "tmpfs", "size={},mode=1777".format(orders.tmpfs_bytes)),  # noqa: S108  # a new, private one
+        ("/tmp", "tmpfs", "size={},mode=1777".format(orders.tmpfs_bytes)),  # noqa: S108  # a new one, seen by nobody else
         ("/dev", "tmpfs", "size=64k,mode=755"),
-        ("/dev/shm", "tmpfs", "size={},mode=1777".format(orders.shm_bytes)),  # noqa: S108  # a new, private one
+        ("/dev/shm", "tmpfs", "size={},mode=1777".format(orders.shm_bytes)),  # noqa: S108  # a new one, seen by nobody else
         ("/proc", "proc", ""),
     ):
         os.makedirs(root + place)

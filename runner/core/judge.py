@@ -78,7 +78,7 @@ class Session:
 
     def _everything(self, undo: ExitStack) -> None:
         listener = undo.enter_context(_listening(self._channel / SOCKET_NAME))
-        baseline = undo.enter_context(_own_worker(self._folder))
+        baseline = undo.enter_context(_own_worker(self._folder, self._job.device))
         with self._clock("import"):
             import torch  # noqa: PLC0415  # listening first: the candidate's side starts at the same time
 
@@ -86,7 +86,7 @@ class Session:
             from runner.core.workload import Desk  # noqa: PLC0415
 
             if self._job.device == "cuda":
-                torch.cuda.init()
+                torch.zeros(1, device="cuda")
             self._environment = read_environment(self._job.device)
         with self._clock("connect"):
             candidate = undo.enter_context(self._accept(listener))
@@ -183,11 +183,11 @@ def _listening(path: Path) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _own_worker(code: Path) -> Iterator[Channel]:
+def _own_worker(code: Path, device: str) -> Iterator[Channel]:
     """The baseline's worker: the same thin runner, a child of the judge."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     command = (sys.executable, "-s", "-B", "-m", "runner.core.worker")
-    arguments = ("--descriptor", str(theirs.fileno()), "--code", str(code))
+    arguments = ("--descriptor", str(theirs.fileno()), "--code", str(code), "--device", device)
     child = subprocess.Popen((*command, *arguments), pass_fds=(theirs.fileno(),))
     theirs.close()
     channel = Channel(ours, MAX_FROM_WORKER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from contextlib import suppress
@@ -30,6 +31,8 @@ from runner.core.wire import (
 
 POISON = 0xFF
 """Every byte of an output buffer before a call: NaN in every floating dtype."""
+
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration)\b")
 
 _CANDIDATE_STATUS = {
     Failure.COMPILE: Status.COMPILE_ERROR,
@@ -242,5 +245,7 @@ def _trusting_nothing(role: Role, stage: Stage, read: Any) -> Any:
 
 
 def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1].strip()[:500] if lines else "failed without a word"
+    """The line that names the exception; some libraries add advice behind it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return (named or lines or ["failed without a word"])[-1][:500]

@@ -1,6 +1,6 @@
 """The thin runner beside a candidate (or a baseline): takes calls from the judge, knows nothing of what is right.
 
-``python -m runner.core.worker --channel DIR --code DIR [--artifact FILE]`` in a candidate's container;
+``python -m runner.core.worker --channel DIR --code DIR --device cuda [--artifact FILE]`` in a candidate's container;
 ``--descriptor N`` instead of ``--channel`` for the judge's own baseline. Everything this process says is a claim.
 """
 
@@ -241,6 +241,14 @@ def _connect(arguments: argparse.Namespace) -> socket.socket:
             return connection
 
 
+def _warm_up(device: str) -> None:
+    """Import torch and open the device while the judge does the same, before any candidate code is here."""
+    import torch  # noqa: PLC0415  # the connection is made before anything else is imported
+
+    if device == "cuda":
+        torch.zeros(1, device=device)
+
+
 def _unpack_artifact(artifact: Path) -> None:
     """Put what the builder compiled where ``load_inline`` looks for it."""
     target = Path(os.environ["TORCH_EXTENSIONS_DIR"])
@@ -255,10 +263,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--channel", type=Path)
     parser.add_argument("--descriptor", type=int)
     parser.add_argument("--code", type=Path, required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--artifact", type=Path)
     parser.add_argument("--connect-timeout", type=float, default=60.0)
     arguments = parser.parse_args(argv)
     channel = Channel(_connect(arguments), MAX_FROM_JUDGE)
+    _warm_up(arguments.device)
     if arguments.artifact is not None:
         _unpack_artifact(arguments.artifact)
     try:

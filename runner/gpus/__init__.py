@@ -1,11 +1,12 @@
 """The devices of this host: the ``Gpu`` noun, the ``Vendor`` protocol and the registry.
 
-A vendor is a module with three functions. To add one: one file here and one line in :data:`VENDORS`.
+A vendor is a module with four functions. To add one: one file here and one line in :data:`VENDORS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,12 +54,25 @@ class Vendor(Protocol):
         """All devices of this vendor; never raises for an absent driver, says so in ``reason``."""
         ...
 
+    def opened(self) -> AbstractContextManager[None]:
+        """Keep the vendor's library open over many questions; calls nest.
+
+        :raises runner.errors.InfrastructureError: when it cannot be opened.
+        """
+        ...
+
     def processes(self, gpu: Gpu) -> Sequence[int]:
-        """PIDs with a context on ``gpu`` (host PIDs)."""
+        """PIDs with a context on ``gpu`` (host PIDs).
+
+        :raises runner.errors.InfrastructureError: when the driver cannot say.
+        """
         ...
 
     def snapshot(self, gpu: Gpu) -> dict[str, float | int | str | None]:
-        """Clocks, power, temperature, used memory and event reasons now; a field that is not supported is null."""
+        """Clocks, power, temperature, used memory and event reasons now; a field that is not supported is null.
+
+        :raises runner.errors.InfrastructureError: when the device does not answer at all.
+        """
         ...
 
 

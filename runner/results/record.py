@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.core.messages import SCHEMA_VERSION, UNTIMED, Evidence, SessionReport
+from runner.core.messages import SCHEMA_VERSION, UNTIMED, Evidence, SessionReport, from_json, to_json
 from runner.core.vocab import Dtype, Fault, Language, Role, Stage, Status, Tier, fault_of
 
 
@@ -136,7 +136,7 @@ class Record:
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        timed = any(w.blocks for s in self.sessions for w in s.workloads)
+        timed = any(b.device_ns for s in self.sessions for w in s.workloads for b in w.blocks)
         if self.outcome.status is Status.PASSED and not timed:
             raise ValueError("a record cannot say passed without timed samples")
         if self.outcome.status in UNTIMED and timed:
@@ -146,3 +146,71 @@ class Record:
     def stem(self) -> str:
         """File name without ending: ``<cell id>.<attempt>``."""
         return f"{self.cell_id}.{self.attempt}"
+
+
+def record_to_json(record: Record) -> dict[str, Any]:
+    """The record as the object that its file holds."""
+    document: dict[str, Any] = to_json(record)
+    return document
+
+
+def record_from_json(document: Mapping[str, Any]) -> Record:
+    """The record that :func:`record_to_json` made ``document`` of.
+
+    :raises ValueError: for a missing or unknown key, a wrong enum value, or a record that cannot be.
+    """
+    try:
+        return from_json(
+            Record,
+            {
+                **document,
+                "cell": _read_cell(document["cell"]),
+                "outcome": _read_outcome(document["outcome"]),
+                "host": _read_host(document["host"]),
+                "sessions": tuple(from_json(SessionReport, s) for s in document["sessions"]),
+            },
+        )
+    except KeyError as error:
+        raise ValueError(f"Record: missing key {error}") from None
+
+
+def _read_cell(data: Mapping[str, Any]) -> CellKey:
+    expect = data["expect"]
+    return from_json(
+        CellKey,
+        {
+            **data,
+            "dtype": Dtype(data["dtype"]),
+            "language": Language(data["language"]),
+            "tier": Tier(data["tier"]),
+            "workloads": tuple(data["workloads"]),
+            "expect": None if expect is None else Status(expect),
+        },
+    )
+
+
+def _read_outcome(data: Mapping[str, Any]) -> Outcome:
+    return from_json(
+        Outcome,
+        {
+            **data,
+            "status": Status(data["status"]),
+            "stage": Stage(data["stage"]),
+            "fault": Fault(data["fault"]),
+            "evidence": from_json(Evidence, data["evidence"]),
+        },
+    )
+
+
+def _read_host(data: Mapping[str, Any]) -> HostHalf:
+    image = data["image"]
+    return from_json(
+        HostHalf,
+        {
+            **data,
+            "image": None if image is None else from_json(ImageUsed, image),
+            "foreign_pids": tuple(data["foreign_pids"]),
+            "exits": tuple(from_json(ExitSeen, {**e, "role": Role(e["role"])}) for e in data["exits"]),
+            "warnings": tuple(data["warnings"]),
+        },
+    )

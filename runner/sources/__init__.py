@@ -89,6 +89,12 @@ class Unreadable:
 
     path: Path
     reason: str
+    line: int | None = None
+    """Where in the file, from 1; null where the file as a whole is meant."""
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else f"{self.path}"
+        return f"{place}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

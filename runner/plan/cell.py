@@ -1,4 +1,4 @@
-"""Matrix × problems × candidates × what this host has → cells, each runnable here or with a reason."""
+"""The nouns of a plan: cells, and why one does not run here."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from runner.sources import Candidate, Problem, Workload
 
 
 class Hurdle(str, Enum):
-    """Why a cell does not run here."""
+    """Why a cell does not run here, in the order they are looked for; the first one found is the cell's reason.
+
+    After ``excluded`` come hurdles that hold on every host, then those another host may not have.
+    """
 
     EXCLUDED = "excluded"
     """The matrix excludes it and says why."""
+    DTYPE_NOT_OFFERED = "dtype_not_offered"
+    """Problem or candidate does not offer the dtype."""
+    LANGUAGE_NOT_SUPPORTED = "language_not_supported"
+    """The device or toolchain cannot run this language (CUDA C++ on a CPU)."""
+    DTYPE_NOT_SUPPORTED = "dtype_not_supported"
+    """Hardware, toolchain or interpreter cannot compute in this dtype rightly."""
+    NO_CODE_FOR_GPU = "no_code_for_gpu"
+    """This PyTorch has neither a cubin nor usable PTX for the compute capability."""
     NO_SUCH_GPU = "no_such_gpu"
     """No device of this host matches the axis."""
     NO_ENGINE = "no_engine"
     """No engine can run this toolchain here (CUDA toolchains need Docker)."""
     DRIVER_TOO_OLD = "driver_too_old"
     """The driver cannot run this CUDA version."""
-    NO_CODE_FOR_GPU = "no_code_for_gpu"
-    """This PyTorch has neither a cubin nor usable PTX for the compute capability."""
-    DTYPE_NOT_SUPPORTED = "dtype_not_supported"
-    """Hardware, toolchain or interpreter cannot compute in this dtype rightly."""
-    DTYPE_NOT_OFFERED = "dtype_not_offered"
-    """Problem or candidate does not offer the dtype."""
-    LANGUAGE_NOT_SUPPORTED = "language_not_supported"
-    """The device or toolchain cannot run this language (CUDA C++ on a CPU)."""
     IMAGE_MISSING = "image_missing"
     """The pinned image is not on this daemon."""
     CLOCKS = "clocks"

@@ -1,0 +1,22 @@
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def cumsum_kernel(x, out, columns, BLOCK: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * columns
+    column = tl.arange(0, BLOCK)
+    inside = column < columns
+    row = tl.load(x + start + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + start + column, tl.cumsum(row, axis=0) - row, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        rows, columns = x.shape
+        cumsum_kernel[(rows,)](x, out, columns, BLOCK=triton.next_power_of_2(columns), num_warps=8)
+        return out

@@ -1,0 +1,26 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+BATCH = 4096
+INPUTS = 2048
+OUTPUTS = 4096
+
+
+class Model(nn.Module):
+    """gelu(x @ weight.T + bias), with the exact GELU."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.linear = nn.Linear(inputs, outputs)
+
+    def forward(self, x):
+        return F.gelu(self.linear(x))
+
+
+def get_inputs():
+    return [torch.randn(BATCH, INPUTS)]
+
+
+def get_init_inputs():
+    return [INPUTS, OUTPUTS]

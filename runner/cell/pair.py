@@ -1,0 +1,131 @@
+"""Judge and candidate of one session, side by side until the judge has spoken."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.core.messages import SessionReport, from_json
+from runner.engines import Engine, Exit, RoleSpec, Running
+
+MAX_REPORT_BYTES = 64 << 20
+"""Longest report read from a judge."""
+
+_POLL_S = 0.05
+_ORPHANED_JUDGE_S = 20.0
+"""How long a judge may go on after its candidate ended: it only has to notice and report."""
+_LINGERING_CANDIDATE_S = 0.5
+"""How long a candidate may go on after its judge ended: an honest worker leaves at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One session to run."""
+
+    engine: Engine
+    judge: RoleSpec
+    candidate: RoleSpec
+    report: Path
+    deadline_s: float
+    cancelled: Callable[[], bool]
+    saw: Callable[[Collection[int]], None]
+    """Told the host PIDs of the pair while it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairResult:
+    """What a session left: the judge's report, if there is one, and how both processes ended."""
+
+    report: SessionReport | None
+    exits: tuple[Exit, ...]
+    cancelled: bool = False
+    trouble: str = ""
+    """Why there is no usable report, in words."""
+    phases_s: dict[str, float] = field(default_factory=dict)
+
+
+def run_pair(pair: Pair) -> PairResult:
+    """Start both, wait for the judge, take both away, read the report.
+
+    :raises runner.errors.EngineError: when one of them could not be started.
+    """
+    started = time.monotonic()
+    phases: dict[str, float] = {}
+    with ExitStack() as undo:
+        judge, candidate = _start_both(pair, undo)
+        phases["start"] = time.monotonic() - started
+        judge_exit, cancelled = _until_judge_ends(pair, judge, candidate)
+        candidate_exit = candidate.wait(_LINGERING_CANDIDATE_S) if judge_exit is not None else None
+        ended = time.monotonic()
+        if candidate_exit is None:
+            candidate.kill()
+        if judge_exit is None:
+            judge.kill()
+        exits = tuple(e for e in (judge_exit or judge.wait(10), candidate_exit or candidate.wait(10)) if e is not None)
+    phases["teardown"] = time.monotonic() - ended
+    if cancelled:
+        return PairResult(report=None, exits=exits, cancelled=True, phases_s=phases)
+    report, trouble = read_report(pair.report)
+    if report is not None and (report.cell_id, report.session) != (
+        pair.judge.labels.cell_id,
+        pair.judge.labels.session,
+    ):
+        report, trouble = None, "the judge's report is about another cell"
+    return PairResult(report=report, exits=exits, trouble=trouble, phases_s=phases)
+
+
+def _start_both(pair: Pair, undo: ExitStack) -> tuple[Running, Running]:
+    """Start judge and candidate at the same time: each start waits for the daemon, not for us."""
+    # The helper thread lives as long as the pair: a process whose parent thread ends is killed (PR_SET_PDEATHSIG).
+    helper = undo.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="start-candidate"))
+    context = pair.engine.launch(pair.candidate)
+    other = helper.submit(context.__enter__)
+    try:
+        judge = undo.enter_context(pair.engine.launch(pair.judge))
+    finally:
+        # Whatever became of the judge, a candidate that was started has to be taken away again.
+        with suppress(Exception):
+            other.result()
+            undo.push(context)
+    return judge, other.result()
+
+
+def _until_judge_ends(pair: Pair, judge: Running, candidate: Running) -> tuple[Exit | None, bool]:
+    """Wait for the judge's end; null when it was called off, ran past the deadline or outlived its candidate."""
+    deadline = time.monotonic() + pair.deadline_s
+    orphaned_since: float | None = None
+    while True:
+        ended = judge.wait(_POLL_S)
+        if ended is not None:
+            return ended, False
+        if pair.cancelled():
+            return None, True
+        now = time.monotonic()
+        if orphaned_since is None and candidate.wait(0) is not None:
+            orphaned_since = now
+        if now > deadline or (orphaned_since is not None and now - orphaned_since > _ORPHANED_JUDGE_S):
+            return None, False
+
+
+def read_report(path: Path) -> tuple[SessionReport | None, str]:
+    """The judge's report, or why it cannot be used. Neither a link nor an endless file is followed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        return None, f"the judge left no report ({error.strerror})"
+    with os.fdopen(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_REPORT_BYTES:
+            return None, f"the judge's report is not a plain file of at most {MAX_REPORT_BYTES >> 20} MiB"
+        text = file.read(MAX_REPORT_BYTES)
+    try:
+        return from_json(SessionReport, json.loads(text)), ""
+    except (ValueError, KeyError, TypeError) as error:
+        return None, f"the judge's report is malformed: {error}"

@@ -1,0 +1,66 @@
+"""From what the inside says and what the host saw to one outcome.
+
+The host has the last word where it knows better: a process killed by the kernel for its memory did not merely "end
+without answering", and a session without a report is nobody's fault but the machine's.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+from runner.cell.pair import PairResult
+from runner.core.messages import Evidence, SessionReport
+from runner.core.vocab import Role, Stage, Status, fault_of
+from runner.engines import Exit
+from runner.results.record import Outcome
+
+_LOG_TAIL = 8 << 10
+
+
+def settle(result: PairResult) -> Outcome:
+    """The outcome of one session."""
+    exits = {e.role: e for e in result.exits}
+    judge, candidate = exits.get(Role.JUDGE), exits.get(Role.CANDIDATE)
+    if result.report is None:
+        return _without_report(result.trouble, judge)
+    report = result.report
+    if report.status is Status.CRASHED and candidate is not None:
+        return _crashed(report, candidate)
+    return outcome_of(report.status, report.stage, report.evidence)
+
+
+def outcome_of(status: Status, stage: Stage, evidence: Evidence) -> Outcome:
+    """An outcome with the fault that belongs to its status."""
+    return Outcome(status=status, stage=stage, fault=fault_of(status), evidence=evidence)
+
+
+def _without_report(trouble: str, judge: Exit | None) -> Outcome:
+    if judge is None or judge.lost:
+        words = "the judge's process was lost (daemon stopped, or removed by somebody else)"
+    elif judge.oom_killed:
+        words = "the judge ran out of memory; raise policy.memory_mib"
+    elif judge.killed:
+        words = "the judge did not end in time and was killed"
+    else:
+        words = f"the judge ended with code {judge.code}, signal {judge.signal}"
+    log = judge.log_tail[-_LOG_TAIL:] if judge is not None else ""
+    return outcome_of(Status.CONTAINER_LOST, Stage.START, Evidence(message=f"{words}; {trouble}", log=log))
+
+
+def _crashed(report: SessionReport, candidate: Exit) -> Outcome:
+    if candidate.lost:
+        evidence = replace(report.evidence, message="the candidate's process was lost by the engine")
+        return outcome_of(Status.CONTAINER_LOST, report.stage, evidence)
+    log = candidate.log_tail[-_LOG_TAIL:]
+    if candidate.oom_killed:
+        evidence = replace(report.evidence, message="killed for using more memory than its limit", log=log)
+        return outcome_of(Status.OUT_OF_MEMORY, report.stage, evidence)
+    evidence = replace(report.evidence, message=f"the process ended without answering: {_how(candidate)}", log=log)
+    return outcome_of(Status.CRASHED, report.stage, evidence)
+
+
+def _how(candidate: Exit) -> str:
+    if candidate.signal is not None:
+        return f"killed by {signal.Signals(candidate.signal).name}"
+    return f"exit code {candidate.code}"

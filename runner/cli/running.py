@@ -1,0 +1,217 @@
+"""What ``kernel-matrix run`` does, and how it tells of it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from runner import __version__
+from runner.cli.output import print_json, print_json_line
+from runner.cli.telling import EventLines, EventWatcher, LiveView, PlainLines, say_summary
+from runner.core.vocab import Fault, fault_of
+from runner.errors import ImageError, NothingSelectedError, UsageError
+from runner.facts import AUTO, Survey, survey
+from runner.host import host_identity
+from runner.matrix import Matrix
+from runner.matrix.load import load_matrix
+from runner.plan import Cell, devices_matching, load_selection, make_plan, parse_filter, parse_shard, shard
+from runner.results.run import RunHost, RunInfo
+from runner.results.store import Store
+from runner.session import Orders, Rerun, Session, cells_to_run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The options of ``run``."""
+
+    matrix: Path
+    results: Path
+    engine: str
+    lock: Path | None
+    filters: tuple[str, ...]
+    rerun: str
+    shard: str | None
+    deadline: str | None
+    fail_fast: bool
+    fail_on: str | None
+    dry_run: bool
+    allow_unpinned: bool
+    build: bool
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a request comes to on this host."""
+
+    matrix: Matrix
+    survey: Survey
+    runnable: tuple[Cell, ...]
+    skipped: tuple[Cell, ...]
+    """Cells of the selection that cannot run here, each with its reason."""
+
+
+def run_matrix(request: Request) -> int:
+    """Run what was asked for; returns the exit code."""
+    say = EventLines.quiet if request.json else _say
+    rerun, deadline = _rerun(request.rerun), _deadline(request.deadline)
+    if request.fail_on not in (None, "candidate"):
+        raise UsageError(f"--fail-on {request.fail_on}: allowed is 'candidate'")
+    matrix = load_matrix(request.matrix)
+    if request.build:
+        _build_missing(matrix, request, say)
+    work = _survey_work(matrix, request)
+    if request.dry_run:
+        _print_dry_run(work)
+        return 0
+    store = Store(request.results / matrix.name)
+    for line in work.survey.engine.sweep():
+        say(f"swept: {line}")
+    cells = cells_to_run(work.runnable, store, work.survey, rerun)
+    watcher = _watcher(request)
+    watcher.begin(work.survey, cells, done=len(work.runnable) - len(cells), skipped=work.skipped)
+    orders = Orders(run_id=_run_id(), fail_fast=request.fail_fast, deadline=deadline)
+    session = Session(cells, work.survey, store, orders)
+    with _run_file(store, matrix, work.survey, orders, session):
+        _watch(session, watcher)
+    say_summary(request.json, session, store, matrix)
+    failed = any(fault_of(status) is Fault.CANDIDATE for status in session.counts)
+    infra = any(fault_of(status) is Fault.INFRA for status in session.counts)
+    return 4 if infra else 1 if failed and request.fail_on == "candidate" else 0
+
+
+def _survey_work(matrix: Matrix, request: Request) -> Work:
+    """Plan the matrix on this host and keep what the filters and the shard leave.
+
+    :raises NothingSelectedError: when that is nothing that can run.
+    """
+    found = survey(matrix, engine=request.engine, lock_path=request.lock, allow_unpinned=request.allow_unpinned)
+    plan = make_plan(matrix, load_selection(matrix), found.facts)
+    chosen = [cell for cell in plan.cells() if parse_filter(request.filters)(cell)]
+    if request.shard is not None:
+        chosen = list(shard(chosen, *parse_shard(request.shard)))
+    runnable = tuple(cell for cell in chosen if cell.reason is None)
+    skipped = tuple(cell for cell in chosen if cell.reason is not None)
+    if not runnable:
+        what = f"{len(skipped)} cells selected, none of which can run here" if skipped else "no cell is selected"
+        raise NothingSelectedError(what, next_step="kernel-matrix plan --all says why for each cell")
+    return Work(matrix=matrix, survey=found, runnable=runnable, skipped=skipped)
+
+
+def _watch(session: Session, watcher: EventWatcher) -> None:
+    """Run the session and tell of it; a signal stops it cleanly and says what is left."""
+    try:
+        with watcher.watching(), session.running() as events:
+            for event in events:
+                watcher.tell(event)
+    except BaseException:
+        watcher.say(f"stopped: {session.left} of {session.planned} cells are left; run again to go on")
+        raise
+
+
+@contextmanager
+def _run_file(store: Store, matrix: Matrix, found: Survey, orders: Orders, session: Session) -> Iterator[None]:
+    """Keep the run's own file up to date: written at the start, and again at the end however it ends."""
+    identity = host_identity()
+    info = RunInfo(
+        run_id=orders.run_id,
+        matrix=matrix.name,
+        matrix_sha256=hashlib.sha256(matrix.path.read_bytes()).hexdigest(),
+        matrix_path=str(matrix.path),
+        argv=tuple(sys.argv),
+        version=__version__,
+        engine=found.engine.name,
+        host=RunHost(
+            hostname=identity.hostname,
+            machine=identity.machine,
+            platform=identity.platform,
+            cpu=identity.cpu,
+            cores=identity.cores,
+        ),
+        started_at=_now(),
+        ended_at=None,
+        planned=session.planned,
+        counts={},
+        interrupted=False,
+    )
+    store.save_run(info)
+    try:
+        yield
+    finally:
+        ended = replace(info, ended_at=_now(), counts=dict(session.counts), interrupted=session.left > 0)
+        store.save_run(ended)
+
+
+def _build_missing(matrix: Matrix, request: Request, say: Any) -> None:
+    """Build what is built on this machine and missing; without a daemon, or the right, say so and go on."""
+    from runner.engines import open_engine  # noqa: PLC0415  # only with --build
+    from runner.images.build import ensure_local  # noqa: PLC0415  # same
+
+    if request.engine not in (AUTO, "docker") or not open_engine("docker").status().available:
+        return
+    images = matrix.root / "images"
+    lock = request.lock or images / "images.lock"
+    for toolchain in matrix.toolchains:
+        if toolchain.cuda is not None:
+            continue
+        try:
+            ensure_local(toolchain.name, images_dir=images, lock_path=lock, say=say)
+        except ImageError as error:
+            say(f"{toolchain.name}: {error}")
+
+
+def _print_dry_run(work: Work) -> None:
+    from runner.cell.preview import preview  # noqa: PLC0415  # only with --dry-run
+
+    found = work.survey
+    devices = {cell.gpu.name: devices_matching(cell.gpu, found.facts.gpus)[0] for cell in work.runnable}
+    print_json([preview(cell, devices[cell.gpu.name], found.engine, found.images) for cell in work.runnable])
+
+
+def _watcher(request: Request) -> EventWatcher:
+    if request.json:
+        return EventLines(print_json_line)
+    return LiveView() if sys.stdout.isatty() else PlainLines(_say)
+
+
+def _rerun(text: str) -> Rerun:
+    try:
+        return Rerun(text)
+    except ValueError:
+        raise UsageError(f"--rerun {text}: allowed are {', '.join(r.value for r in Rerun)}") from None
+
+
+def _deadline(text: str | None) -> float | None:
+    """The next time a clock here shows ``HH:MM``, as monotonic time."""
+    if text is None:
+        return None
+    try:
+        wanted = datetime.strptime(text, "%H:%M")  # noqa: DTZ007  # a time of day, local by intention
+    except ValueError:
+        raise UsageError(f"--deadline {text}: give a local time as HH:MM, e.g. 05:30") from None
+    now = datetime.now().astimezone()
+    then = now.replace(hour=wanted.hour, minute=wanted.minute, second=0, microsecond=0)
+    if then <= now:
+        then += timedelta(days=1)
+    return time.monotonic() + (then - now).total_seconds()
+
+
+def _run_id() -> str:
+    return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S") + "-" + secrets.token_hex(3)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,248 @@
+"""How a run tells of itself: a live view on a terminal, plain lines into a pipe, JSON events for scripts."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from runner.core.vocab import Fault, Role
+from runner.facts import Survey
+from runner.matrix import Matrix
+from runner.plan import Cell, Hurdle
+from runner.results.record import Record
+from runner.results.store import Store
+from runner.session import Event, Happening, Session
+
+
+class EventWatcher(Protocol):
+    """Whoever is told of a run."""
+
+    def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
+        """What will run, what is done already, and what cannot run here."""
+        ...
+
+    def watching(self) -> Any:
+        """A context around the events."""
+        ...
+
+    def tell(self, event: Event) -> None:
+        """One event."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        ...
+
+
+class PlainLines:
+    """One line per event."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+        self._ended = 0
+        self._cells: Sequence[Cell] = ()
+        self._started = time.monotonic()
+
+    def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
+        """Say what is about to happen, and in plain words what is not."""
+        self._cells = cells
+        for line in opening_lines(survey, cells, done=done, skipped=skipped):
+            self.say(line)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Nothing needs keeping."""
+        yield
+
+    def tell(self, event: Event) -> None:
+        """A line for builds that end, cells that end or are put off."""
+        name = cell_name(event.cell)
+        if event.happening is Happening.CELL_ENDED and event.record is not None:
+            self._ended += 1
+            self.say(f"[{self._ended}/{len(self._cells)}] {name}: {verdict_line(event.record)}{self._time_left()}")
+        elif event.happening is Happening.CELL_RETRIED and event.record is not None:
+            self.say(f"{name}: {verdict_line(event.record)}; trying again")
+        elif event.happening is Happening.BUILD_ENDED:
+            self.say(f"built {event.cell.candidate.id}: {event.text}")
+        elif event.happening is Happening.CELL_SKIPPED:
+            self.say(f"{name}: put off: {event.text}")
+
+    def _time_left(self) -> str:
+        seconds = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
+        return f"  ({seconds:.0f} s left)" if seconds >= 1 else ""
+
+
+class LiveView:
+    """A progress bar with the time left, and a line per cell above it."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            transient=True,
+        )
+        self._cells: Sequence[Cell] = ()
+        self._ended = 0
+        self._started = time.monotonic()
+        self._bar = self._progress.add_task("cells", total=0, left="")
+
+    def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
+        """Say what is about to happen, and in plain words what is not."""
+        self._cells = cells
+        for line in opening_lines(survey, cells, done=done, skipped=skipped):
+            self._console.print(line, markup=False)
+        self._progress.update(self._bar, total=len(cells))
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Show the bar."""
+        with self._progress:
+            yield
+
+    def tell(self, event: Event) -> None:
+        """Move the bar; leave a line for what ended."""
+        if event.happening is Happening.CELL_STARTED:
+            self._progress.update(self._bar, description=cell_name(event.cell))
+        if event.happening in (Happening.CELL_ENDED, Happening.CELL_RETRIED) and event.record is not None:
+            self._ended += event.happening is Happening.CELL_ENDED
+            style = {Fault.NONE: "green", Fault.INFRA: "yellow"}.get(event.record.outcome.fault, "red")
+            line = f"{cell_name(event.cell)}: {verdict_line(event.record)}"
+            self._progress.console.print(line, style=style, markup=False)
+            left = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
+            self._progress.update(self._bar, completed=self._ended, left=f"{left:.0f} s left")
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        self._console.print(text, markup=False)
+
+
+class EventLines:
+    """One JSON document per event."""
+
+    def __init__(self, write: Callable[[Any], None]) -> None:
+        self._write = write
+
+    @staticmethod
+    def quiet(_text: str) -> None:
+        """Say nothing: stdout belongs to the events."""
+
+    def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
+        """The run's size and why the rest does not run."""
+        reasons = Counter(cell.reason.hurdle.value for cell in skipped if cell.reason is not None)
+        document = {"event": "run_started", "engine": survey.engine.name, "cells": len(cells), "done_before": done}
+        self._write({**document, "skipped": dict(reasons)})
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Nothing needs keeping."""
+        yield
+
+    def tell(self, event: Event) -> None:
+        """The event, with the outcome where there is one."""
+        document: dict[str, Any] = {"event": event.happening.value, "cell_id": event.cell.id, "lane": event.lane}
+        document |= {"cell": cell_name(event.cell), "text": event.text}
+        if event.record is not None:
+            outcome = event.record.outcome
+            document |= {"attempt": event.record.attempt, "status": outcome.status.value, "fault": outcome.fault.value}
+            document |= {"stage": outcome.stage.value, "message": outcome.evidence.message}
+        self._write(document)
+
+    def say(self, text: str) -> None:
+        """As an event."""
+        self._write({"event": "message", "text": text})
+
+
+def cell_name(cell: Cell) -> str:
+    """``softmax/triton_rows fp32 cpu/cpu``."""
+    return f"{cell.candidate.id} {cell.dtype.value} {cell.gpu.name}/{cell.toolchain.name}"
+
+
+def verdict_line(record: Record) -> str:
+    """Status, and the speed-up or the reason."""
+    outcome = record.outcome
+    if outcome.fault is Fault.NONE:
+        return f"passed{_speeds(record)}"
+    expected = " (as expected)" if record.cell.expect is outcome.status else ""
+    return f"{outcome.status.value}{expected}: {outcome.evidence.message}"
+
+
+def _speeds(record: Record) -> str:
+    parts = []
+    for workload in record.sessions[0].workloads:
+        medians = {}
+        for role in (Role.BASELINE, Role.CANDIDATE):
+            samples = [ns for block in workload.blocks if block.role is role for ns in block.device_ns]
+            medians[role] = statistics.median(samples) if samples else 0
+        if medians[Role.CANDIDATE]:
+            ratio = medians[Role.BASELINE] / medians[Role.CANDIDATE]
+            parts.append(f"{workload.name} {medians[Role.CANDIDATE] / 1e3:.1f} µs, {ratio:.2f}x of eager")
+    return ": " + "; ".join(parts) if parts else ""
+
+
+def seconds_left(cells: Sequence[Cell], ended: int, elapsed_s: float) -> float:
+    """Time the rest will take, from what was expected and how far off that was up to now."""
+    expected = [cell.expected_s for cell in cells]
+    behind, ahead = sum(expected[:ended]), sum(expected[ended:])
+    return ahead * (elapsed_s / behind if behind else 1.0)
+
+
+def opening_lines(survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> Iterator[str]:
+    """What runs here, what ran before, and in plain words what does not run and why."""
+    yield f"engine {survey.engine.name} {survey.status.version}".rstrip()
+    if survey.facts.engine_reason:
+        yield f"  not Docker: {survey.facts.engine_reason}"
+    devices = ", ".join(gpu.name for gpu in survey.facts.gpus)
+    yield f"devices: {devices}" + (f"  ({survey.facts.gpu_reason})" if survey.facts.gpu_reason else "")
+    expected = sum(cell.expected_s for cell in cells)
+    yield f"{len(cells)} cells to run, about {expected:.0f} s; {done} have a record already"
+    if any(cell.toolchain.cuda is None and cell.candidate.language.value == "triton" for cell in cells):
+        yield "Triton runs through its interpreter on the CPU: right or wrong can be told, speed cannot"
+    counts = Counter((cell.reason.hurdle, _short(cell)) for cell in skipped if cell.reason is not None)
+    if counts:
+        yield f"{len(skipped)} cells do not run here:"
+    for (_, text), count in counts.most_common(12):
+        yield f"  {count:5d}  {text}"
+    if len(counts) > 12:
+        yield f"         … and {len(counts) - 12} more reasons: kernel-matrix plan"
+
+
+def _short(cell: Cell) -> str:
+    if cell.reason is None:
+        return ""
+    if cell.reason.hurdle is Hurdle.NO_SUCH_GPU:
+        return "no such GPU here: " + cell.gpu.name
+    return cell.reason.text
+
+
+def say_summary(as_json: bool, session: Session, store: Store, matrix: Matrix) -> None:
+    """The end of a run: how many of what, and where to look."""
+    if as_json:
+        from runner.cli.output import print_json_line  # noqa: PLC0415  # the other branch does not need it
+
+        counts = {status.value: number for status, number in session.counts.items()}
+        print_json_line({"event": "run_ended", "counts": counts, "left": session.left, "records": str(store.records)})
+        return
+    table = Table(title=f"{sum(session.counts.values())} cells of matrix {matrix.name}", title_justify="left")
+    table.add_column("outcome")
+    table.add_column("cells", justify="right")
+    for status, number in session.counts.most_common():
+        table.add_row(status.value, str(number))
+    console = Console(highlight=False)
+    if session.counts:
+        console.print(table)
+    if session.left:
+        console.print(f"{session.left} cells are left; run again to go on", markup=False)
+    console.print(f"records: {store.records}\nnext: kernel-matrix results {store.root}", markup=False, soft_wrap=True)

@@ -1,0 +1,122 @@
+"""What this host has, surveyed once: devices, the engine to use, and the pinned images that are really here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from runner.engines import ENGINES, Engine, EngineStatus, open_engine
+from runner.errors import ImageError, InfrastructureError, UsageError
+from runner.gpus import host_inventory
+from runner.images import Resolved
+from runner.matrix import Matrix
+from runner.plan import HostFacts, devices_matching
+
+AUTO = "auto"
+"""Docker where it answers and has an image this matrix can run here, else local processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What cells can run with on this host."""
+
+    engine: Engine
+    status: EngineStatus
+    facts: HostFacts
+    images: Mapping[str, Resolved]
+    """Toolchain → the image to start; only those that are here."""
+
+
+def host_facts(matrix: Matrix, *, engine: str = AUTO, lock_path: Path | None = None) -> HostFacts:
+    """The survey's facts alone, for planning."""
+    return survey(matrix, engine=engine, lock_path=lock_path).facts
+
+
+def survey(
+    matrix: Matrix, *, engine: str = AUTO, lock_path: Path | None = None, allow_unpinned: bool = False
+) -> Survey:
+    """Ask the host what it has.
+
+    :param engine: ``auto``, or the registry key of an engine.
+    :raises UsageError: for an engine nobody knows.
+    :raises InfrastructureError: when the engine asked for cannot be used here.
+    """
+    if engine != AUTO and engine not in ENGINES:
+        raise UsageError(f"unknown engine {engine!r}; allowed: {', '.join((AUTO, *ENGINES))}")
+    lock_path = lock_path or matrix.root / "images" / "images.lock"
+    reasons: list[str] = []
+    for name in ENGINES if engine == AUTO else (engine,):
+        found = _with_engine(matrix, name, lock_path, allow_unpinned=allow_unpinned, why="; ".join(reasons))
+        usable = found.status.available and (engine != AUTO or _can_run_something(matrix, found))
+        if usable:
+            return found
+        reasons.append(found.status.reason or _no_image(matrix, found))
+    raise InfrastructureError(
+        f"no engine can run anything here: {'; '.join(reasons)}",
+        next_step="start Docker and build or pull an image, or install the local default: pip install '.[local]'",
+    )
+
+
+def _with_engine(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: bool, why: str) -> Survey:
+    engine = open_engine(name)
+    status = engine.status()
+    images: Mapping[str, Resolved | str] = {}
+    if engine.uses_images and status.available:
+        images = _images(matrix, lock_path, allow_unpinned=allow_unpinned)
+    inventories = host_inventory()
+    facts = HostFacts(
+        gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
+        gpu_reason="; ".join(inventory.reason for inventory in inventories.values() if inventory.reason),
+        engine=name,
+        uses_images=engine.uses_images,
+        engine_reason=why,
+        local_torch=_installed("torch"),
+        local_triton=_installed("triton"),
+        images={name: image if isinstance(image, str) else "" for name, image in images.items()},
+    )
+    here = {name: image for name, image in images.items() if isinstance(image, Resolved)}
+    return Survey(engine=engine, status=status, facts=facts, images=here)
+
+
+def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[str, Resolved | str]:
+    """Toolchain → its image, or why it cannot be used."""
+    # The docker SDK is loaded only when a daemon is to be asked.
+    from runner.images.daemon import connect  # noqa: PLC0415
+    from runner.images.lock import load_lock  # noqa: PLC0415
+    from runner.images.resolve import resolve_image  # noqa: PLC0415
+
+    entries = load_lock(lock_path) if lock_path.exists() else {}
+    found: dict[str, Resolved | str] = {}
+    with connect() as client:
+        for toolchain in matrix.toolchains:
+            name = toolchain.name
+            try:
+                found[name] = resolve_image(entries.get(name), name, client=client, allow_unpinned=allow_unpinned)
+            except ImageError as error:
+                found[name] = " ".join(str(error).split())
+    return found
+
+
+def _can_run_something(matrix: Matrix, found: Survey) -> bool:
+    """Whether a toolchain that can run here meets a device that is here."""
+    vendors = {axis.vendor for axis in matrix.gpus if devices_matching(axis, found.facts.gpus)}
+    runnable = {
+        "cpu" if toolchain.cuda is None else "nvidia"
+        for toolchain in matrix.toolchains
+        if not found.engine.uses_images or toolchain.name in found.images
+    }
+    return bool(vendors & runnable)
+
+
+def _no_image(matrix: Matrix, found: Survey) -> str:
+    missing = ", ".join(toolchain.name for toolchain in matrix.toolchains if toolchain.name not in found.images)
+    return f"{found.engine.name} answers, but has none of the pinned images that could run here ({missing})"
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,184 @@
+"""Why cells do not run here: every hurdle is a question about few things, asked once and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from runner.compat import Compatibility, parse_version
+from runner.core.vocab import Dtype, Language
+from runner.gpus import Gpu
+from runner.matrix import GpuAxis, Toolchain
+from runner.plan.cell import Hurdle, Reason
+from runner.plan.facts import GIB, HostFacts, devices_matching
+
+_VENDOR_NAMES = {"cpu": "CPU", "nvidia": "NVIDIA GPU"}
+
+
+def pairs(gpu: GpuAxis, toolchain: Toolchain) -> bool:
+    """Whether a cell can have both: CPU toolchains go with the CPU, CUDA toolchains with NVIDIA GPUs."""
+    return (gpu.vendor == "cpu") == (toolchain.cuda is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a cell runs on and in, and what is known of the device."""
+
+    gpu: GpuAxis
+    toolchain: Toolchain
+    device: Gpu | None
+    """The device judged by: of several, the one with the lowest compute capability. Null: none here."""
+
+    @property
+    def compute_capability(self) -> str | None:
+        """The device's; the axis's own where the host lacks the device; null where neither says."""
+        return self.device.compute_capability if self.device else self.gpu.compute_capability
+
+    @property
+    def driver(self) -> str | None:
+        """The host's driver; null where the device is absent."""
+        return self.device.driver if self.device else None
+
+
+@dataclass(frozen=True, slots=True)
+class Hurdles:
+    """The hurdles of one host and one compatibility table."""
+
+    facts: HostFacts
+    table: Compatibility
+    _found: dict[tuple[object, ...], Reason | None] = field(default_factory=dict)
+
+    def place(self, gpu: GpuAxis, toolchain: Toolchain) -> Place:
+        """Where cells of this pair run here."""
+        devices = devices_matching(gpu, self.facts.gpus)
+        lowest = min(devices, key=_capability, default=None)
+        return Place(gpu=gpu, toolchain=toolchain, device=lowest)
+
+    def of_cell(self, place: Place, dtype: Dtype, language: Language, clocks: str) -> Reason | None:
+        """The first hurdle of cells at ``place``, but for exclusion and dtypes that are not offered."""
+        key = (place.gpu.name, place.toolchain.name, dtype, language, clocks)
+        if key not in self._found:
+            self._found[key] = self._first(place, dtype, language, clocks)
+        return self._found[key]
+
+    def notes(self, place: Place) -> Iterator[str]:
+        """What is no hurdle but should be known about cells at ``place``."""
+        cuda, name = place.toolchain.cuda, place.toolchain.name
+        if cuda is None:
+            return
+        for gap in self.table.gaps(cuda=cuda, torch=place.toolchain.torch):
+            yield f"toolchain {name}: {gap}"
+        note = self.table.driver_note(cuda=cuda, driver=place.driver)
+        if note and not self._driver(place):
+            yield f"toolchain {name}: {note}"
+
+    def _first(self, place: Place, dtype: Dtype, language: Language, clocks: str) -> Reason | None:
+        questions: tuple[tuple[Hurdle, Callable[[], str | None]], ...] = (
+            (Hurdle.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
+            (Hurdle.DTYPE_NOT_SUPPORTED, lambda: self._dtype(place, dtype, language)),
+            (Hurdle.NO_CODE_FOR_GPU, lambda: self._code(place)),
+            (Hurdle.NO_SUCH_GPU, lambda: self._device(place)),
+            (Hurdle.NO_ENGINE, lambda: self._engine(place)),
+            (Hurdle.DRIVER_TOO_OLD, lambda: self._driver(place)),
+            (Hurdle.IMAGE_MISSING, lambda: self._image(place)),
+            (Hurdle.CLOCKS, lambda: self._clocks(place, clocks)),
+        )
+        return next((Reason(hurdle=hurdle, text=text) for hurdle, ask in questions if (text := ask())), None)
+
+    def _language(self, place: Place, language: Language) -> str | None:
+        obstacle = self.table.language_obstacle(
+            language=language, vendor=place.gpu.vendor, compute_capability=place.compute_capability
+        )
+        return obstacle or self._local_triton(place, language)
+
+    def _local_triton(self, place: Place, language: Language) -> str | None:
+        """Without images, Triton candidates need the toolchain's Triton beside the runner."""
+        wanted, local = place.toolchain.triton, self.facts.local_triton
+        if self.facts.uses_images or language is not Language.TRITON or place.gpu.vendor != "cpu":
+            return None
+        if local is None:
+            return f"Triton {wanted} is not installed beside the runner (extra `local`)"
+        return None if _is_version(local, wanted) else _other_version("triton", place.toolchain, wanted, local)
+
+    def _dtype(self, place: Place, dtype: Dtype, language: Language) -> str | None:
+        return self.table.dtype_obstacle(
+            dtype=dtype, language=language, vendor=place.gpu.vendor, compute_capability=place.compute_capability
+        )
+
+    def _code(self, place: Place) -> str | None:
+        if place.toolchain.cuda is None:
+            return None
+        return self.table.code_obstacle(
+            cuda=place.toolchain.cuda,
+            torch=place.toolchain.torch,
+            compute_capability=place.compute_capability,
+            driver=place.driver,
+        )
+
+    def _device(self, place: Place) -> str | None:
+        if place.device is not None:
+            return None
+        here = [_describe(gpu) for gpu in self.facts.gpus if gpu.vendor == place.gpu.vendor]
+        kind = _VENDOR_NAMES[place.gpu.vendor]
+        if not here:
+            return f"this host has no {kind}{f': {self.facts.gpu_reason}' if self.facts.gpu_reason else ''}"
+        return f"no {kind} here is {place.gpu.name} ({_conditions(place.gpu)}); here: {', '.join(here)}"
+
+    def _engine(self, place: Place) -> str | None:
+        if self.facts.uses_images:
+            return None
+        if place.toolchain.cuda is not None:
+            why = f": {self.facts.engine_reason}" if self.facts.engine_reason else ""
+            return f"CUDA toolchains need an engine with images (Docker), engine {self.facts.engine} has none{why}"
+        wanted, local = place.toolchain.torch, self.facts.local_torch
+        if local is None:
+            return f"engine {self.facts.engine} needs torch {wanted} beside the runner (extra `local`), there is none"
+        return None if _is_version(local, wanted) else _other_version("torch", place.toolchain, wanted, local)
+
+    def _driver(self, place: Place) -> str | None:
+        if place.toolchain.cuda is None or place.device is None:
+            return None
+        return self.table.driver_obstacle(
+            cuda=place.toolchain.cuda, driver=place.driver, cuda_driver=place.device.cuda_driver
+        )
+
+    def _image(self, place: Place) -> str | None:
+        if not self.facts.uses_images:
+            return None
+        return self.facts.images.get(place.toolchain.name, f"no image is known for toolchain {place.toolchain.name}")
+
+    def _clocks(self, place: Place, clocks: str) -> str | None:
+        if clocks != "require" or place.gpu.vendor == "cpu" or self.facts.can_lock_clocks:
+            return None
+        return "the policy requires locked clocks and this host does not let them be locked"
+
+
+def _capability(gpu: Gpu) -> tuple[int, ...]:
+    return parse_version(gpu.compute_capability) or ()
+
+
+def _is_version(local: str, wanted: str) -> bool:
+    """Whether ``local`` is ``wanted`` or a closer version of it: 2.13.0+cpu is 2.13.0 and 2.13."""
+    mine, theirs = parse_version(local) or (), parse_version(wanted) or ()
+    return mine[: len(theirs)] == theirs
+
+
+def _other_version(package: str, toolchain: Toolchain, wanted: str, local: str) -> str:
+    return f"toolchain {toolchain.name} is {package} {wanted}, beside the runner is {package} {local}"
+
+
+def _describe(gpu: Gpu) -> str:
+    details = [gpu.compute_capability, f"{gpu.memory_bytes / GIB:.0f} GiB" if gpu.memory_bytes else None]
+    known = ", ".join(detail for detail in details if detail)
+    return f"{gpu.name} ({known})" if known else gpu.name
+
+
+def _conditions(axis: GpuAxis) -> str:
+    memory = None if axis.min_memory_gib is None else f"{axis.min_memory_gib:g} GiB"
+    named = {
+        "model": axis.model,
+        "uuid": axis.uuid,
+        "compute capability": axis.compute_capability,
+        "at least": memory,
+    }
+    return ", ".join(f"{key} {value}" for key, value in named.items() if value) or f"any {axis.vendor} device"

@@ -1,0 +1,250 @@
+"""All together: a plan holds the axes with what is known of each value, and makes its cells when they are asked for.
+
+Cells are made lazily and what they share is worked out once: globs per axis value (:mod:`.rules`), hurdles per
+combination of place, dtype and language (:mod:`.hurdles`), and ids from one digest per question (:mod:`.identity`).
+So a million cells cost a hash and an object each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from runner.compat import Compatibility, compatibility
+from runner.core.vocab import Dtype, Language
+from runner.matrix import Matrix, Policy, Protocol
+from runner.plan.cell import Cell, Hurdle, Reason
+from runner.plan.cost import expected_seconds
+from runner.plan.facts import HostFacts, devices_matching
+from runner.plan.hurdles import Hurdles, Place, pairs
+from runner.plan.identity import (
+    candidate_digest,
+    cell_id,
+    joined,
+    place_digest,
+    problem_digest,
+    settings_digest,
+    workloads_digest,
+)
+from runner.plan.rules import Rules
+from runner.plan.selection import Selected, Selection
+from runner.plan.settings import Settings, resolve_settings
+from runner.sources import Candidate, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spot:
+    """One value of GPU × toolchain × dtype."""
+
+    place: Place
+    dtype: Dtype
+    mask: int
+    digest: bytes
+    on_axes: bool
+    """False: the dtype is none of the axis's, only cells that an include names exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """All of a candidate that a cell's hurdles and settings depend on."""
+
+    mask: int
+    language: Language
+    dtypes: tuple[Dtype, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One problem with what is known of its candidates."""
+
+    selected: Selected
+    mask: int
+    digest: bytes
+    kinds: tuple[_Kind, ...]
+    candidates: tuple[tuple[Candidate, bytes, int], ...]
+    """Each with its digest and the index of its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is asked of the candidates of one row that the same overrides match."""
+
+    settings: Settings
+    workloads: tuple[Workload, ...]
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What all cells of one spot, row and kind of candidate share."""
+
+    question: bytes
+    """Digest of everything but the candidate."""
+    workloads: tuple[Workload, ...]
+    protocol: Protocol
+    policy: Policy
+    reason: Reason | None
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The cells of a matrix on one host.
+
+    The order of cells follows the file: GPU, toolchain, dtype, problem, candidate. Iterating again makes them again.
+    """
+
+    matrix: Matrix
+    selection: Selection
+    facts: HostFacts
+    warnings: tuple[str, ...]
+    _spots: tuple[_Spot, ...]
+    _rows: tuple[_Row, ...]
+    _hurdles: Hurdles
+    _rules: Rules
+    _tasks: dict[tuple[str, int], _Task] = field(default_factory=dict)
+
+    def cells(self) -> Iterator[Cell]:
+        """Every cell, runnable here or not."""
+        for spot in self._spots:
+            for row in self._rows:
+                yield from self._cells_of(spot, row)
+
+    def runnable(self) -> Iterator[Cell]:
+        """The cells that can run here."""
+        return (cell for cell in self.cells() if cell.reason is None)
+
+    def _cells_of(self, spot: _Spot, row: _Row) -> Iterator[Cell]:
+        # The one loop that runs once per cell: what the cells share is looked up before it.
+        gpu, toolchain, dtype, problem = spot.place.gpu, spot.place.toolchain, spot.dtype, row.selected.problem
+        verdicts = [self._judge(spot, row, kind) for kind in row.kinds]
+        for candidate, digest, kind in row.candidates:
+            verdict = verdicts[kind]
+            if verdict is None:
+                continue
+            yield Cell(
+                id=cell_id(verdict.question, digest),
+                gpu=gpu,
+                toolchain=toolchain,
+                dtype=dtype,
+                problem=problem,
+                candidate=candidate,
+                workloads=verdict.workloads,
+                protocol=verdict.protocol,
+                policy=verdict.policy,
+                reason=verdict.reason,
+                expected_s=verdict.expected_s,
+            )
+
+    def _judge(self, spot: _Spot, row: _Row, kind: _Kind) -> _Verdict | None:
+        """What cells of one kind have in common; null where there are none."""
+        mask = spot.mask & row.mask & kind.mask
+        if not spot.on_axes and not mask & self._rules.includes:
+            return None
+        task = self._task(row, mask & self._rules.overrides)
+        expected_s = expected_seconds(
+            task.settings.protocol,
+            workloads=len(task.workloads),
+            vendor=spot.place.gpu.vendor,
+            language=kind.language,
+        )
+        return _Verdict(
+            question=joined(spot.digest, task.digest),
+            workloads=task.workloads,
+            protocol=task.settings.protocol,
+            policy=task.settings.policy,
+            reason=self._reason(spot, row, kind, mask, task.settings.policy.clocks),
+            expected_s=expected_s,
+        )
+
+    def _task(self, row: _Row, overrides: int) -> _Task:
+        key = (row.selected.problem.id, overrides)
+        if key not in self._tasks:
+            settings = resolve_settings(self.matrix, self._rules.overrides_of(overrides))
+            workloads = settings.choose(row.selected.workloads, row.selected.problem.workloads)
+            how = settings_digest(settings.protocol, settings.policy.clocks)
+            self._tasks[key] = _Task(settings, workloads, joined(row.digest, how, workloads_digest(workloads)))
+        return self._tasks[key]
+
+    def _reason(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, clocks: str) -> Reason | None:
+        exclude = self._rules.exclusion_of(mask)
+        if exclude is not None:
+            return Reason(hurdle=Hurdle.EXCLUDED, text=f"excluded because {exclude.reason}")
+        for noun, offered in (("problem", row.selected.problem.dtypes), ("candidate", kind.dtypes)):
+            if offered and spot.dtype not in offered:
+                names = ", ".join(dtype.value for dtype in offered)
+                text = f"the {noun} does not offer {spot.dtype.value}, only {names}"
+                return Reason(hurdle=Hurdle.DTYPE_NOT_OFFERED, text=text)
+        return self._hurdles.of_cell(spot.place, spot.dtype, kind.language, clocks)
+
+
+def make_plan(matrix: Matrix, selection: Selection, facts: HostFacts, *, table: Compatibility | None = None) -> Plan:
+    """The plan of ``matrix`` on a host with ``facts``.
+
+    :param table: compatibility facts; null takes those that ship with the program.
+    """
+    rules, hurdles = Rules.of(matrix), Hurdles(facts, table or compatibility())
+    spots = tuple(_spots(matrix, rules, hurdles))
+    notes = (note for spot in spots for note in hurdles.notes(spot.place))
+    return Plan(
+        matrix=matrix,
+        selection=selection,
+        facts=facts,
+        warnings=tuple(dict.fromkeys((*selection.warnings, *_unpaired(matrix), *_mixed_axes(matrix, facts), *notes))),
+        _spots=spots,
+        _rows=tuple(_row(selected, rules) for selected in selection.problems),
+        _hurdles=hurdles,
+        _rules=rules,
+    )
+
+
+def _spots(matrix: Matrix, rules: Rules, hurdles: Hurdles) -> Iterator[_Spot]:
+    dtypes = dict.fromkeys((*matrix.dtypes, *(dtype for rule in matrix.include for dtype in rule.dtypes)))
+    for gpu in matrix.gpus:
+        for toolchain in matrix.toolchains:
+            if not pairs(gpu, toolchain):
+                continue
+            place = hurdles.place(gpu, toolchain)
+            mask = rules.gpu_mask(gpu.name) & rules.toolchain_mask(toolchain.name)
+            for dtype in dtypes:
+                yield _Spot(
+                    place=place,
+                    dtype=dtype,
+                    mask=mask & rules.dtype_mask(dtype),
+                    digest=place_digest(gpu, toolchain, dtype),
+                    on_axes=dtype in matrix.dtypes,
+                )
+
+
+def _row(selected: Selected, rules: Rules) -> _Row:
+    kinds: dict[_Kind, int] = {}
+    candidates = []
+    for candidate in selected.candidates:
+        kind = _Kind(rules.candidate_mask(candidate), candidate.language, candidate.dtypes)
+        candidates.append((candidate, candidate_digest(candidate), kinds.setdefault(kind, len(kinds))))
+    return _Row(
+        selected=selected,
+        mask=rules.problem_mask(selected.problem),
+        digest=problem_digest(selected.problem),
+        kinds=tuple(kinds),
+        candidates=tuple(candidates),
+    )
+
+
+def _unpaired(matrix: Matrix) -> Iterator[str]:
+    """Axis values that are in no cell because nothing on the other axis goes with them."""
+    for gpu in matrix.gpus:
+        if not any(pairs(gpu, toolchain) for toolchain in matrix.toolchains):
+            yield f"gpu {gpu.name} is in no cell: no toolchain goes with it"
+    for toolchain in matrix.toolchains:
+        if not any(pairs(gpu, toolchain) for gpu in matrix.gpus):
+            yield f"toolchain {toolchain.name} is in no cell: no gpu goes with it"
+
+
+def _mixed_axes(matrix: Matrix, facts: HostFacts) -> Iterator[str]:
+    """Axis values that are several kinds of device at once: their results would not be comparable."""
+    for gpu in matrix.gpus:
+        devices = devices_matching(gpu, facts.gpus)
+        if len({device.compute_capability for device in devices}) > 1:
+            names = ", ".join(f"{device.name} ({device.compute_capability})" for device in devices)
+            yield f"gpu {gpu.name} matches different devices here: {names}; narrow it by model or compute_capability"

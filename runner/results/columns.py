@@ -1,0 +1,95 @@
+"""Rows and samples, gathered in plain columns until they become a table of exactly its schema."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import polars as pl
+
+from runner.results.reading import Document, whole
+from runner.results.rows import Row
+from runner.results.schema import SAMPLES
+
+
+class Rows:
+    """Rows of one table, in the order they were appended; a column that a row lacks is null."""
+
+    def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
+        self._schema = schema
+        self._empty: Row = dict.fromkeys(schema)
+        self._values = itemgetter(*schema)
+        # Tuples of plain values cost the garbage collector nothing, dictionaries would.
+        self._rows: list[tuple[Any, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def append(self, row: Row) -> None:
+        """Add ``row``."""
+        self._rows.append(self._values(self._empty | row))
+
+    def frame(self) -> pl.DataFrame:
+        """The rows so far as a table of exactly the schema."""
+        columns = zip(*self._rows, strict=True) if self._rows else ((),) * len(self._schema)
+        return frame(dict(zip(self._schema, columns, strict=True)), self._schema)
+
+
+class SampleColumns:
+    """Samples of many records as flat columns, filled block by block."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[Any]] = {name: [] for name in ("record", "session", "workload", "role", "block")}
+        self._calls: list[int] = []
+        self._device_ns = array("q")
+        self._wall_ns = array("q")
+        self._discarded: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._device_ns)
+
+    def add(self, record: Document, *, key: int) -> None:
+        """Append every sample of ``record``, whose number within the tables is ``key``."""
+        for session in record["sessions"]:
+            for workload in session["workloads"]:
+                for block in workload["blocks"]:
+                    where = (key, session["session"], workload["name"], block["role"], block["index"])
+                    self._add_block(where, block)
+
+    def _add_block(self, where: Sequence[Any], block: Mapping[str, Any]) -> None:
+        for index, cause in block["discarded"]:
+            self._discarded[len(self) + int(index)] = cause
+        for column, value in zip(self._blocks.values(), where, strict=True):
+            column.append(value)
+        self._calls.append(len(block["device_ns"]))
+        self._device_ns.extend(whole(block["device_ns"]))
+        self._wall_ns.extend(whole(block["wall_ns"]))
+
+    def frame(self) -> pl.DataFrame:
+        """The samples so far as a table of schema :data:`~runner.results.schema.SAMPLES`."""
+        calls = pl.Series("index", self._calls, dtype=pl.Int32)
+        per_block = frame(self._blocks, {name: SAMPLES[name] for name in self._blocks})
+        repeated = per_block.with_columns(pl.int_ranges(calls, dtype=pl.Int32).alias("index")).explode("index")
+        return repeated.filter(pl.col("index").is_not_null()).with_columns(
+            pl.Series("device_ns", self._device_ns, dtype=pl.Int64),
+            pl.Series("wall_ns", self._wall_ns, dtype=pl.Int64),
+            pl.Series("discarded", map(self._discarded.get, range(len(self))), dtype=pl.String),
+        )
+
+
+def frame(columns: Mapping[str, Sequence[Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """``columns`` as a table of exactly ``schema``, without a silent loss."""
+    return pl.DataFrame([_series(name, columns[name], dtype) for name, dtype in schema.items()])
+
+
+def _series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
+    try:
+        return pl.Series(name, values, dtype=dtype, strict=True)
+    except (TypeError, OverflowError):
+        if not dtype.is_numeric():
+            raise
+        # JSON and its schemas count 3.0 as an integer and 10**30 as a number; polars takes neither as such.
+        exact = int if dtype.is_integer() else float
+        return pl.Series(name, [None if v is None else exact(v) for v in values], dtype=dtype, strict=True)

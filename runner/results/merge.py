@@ -1,0 +1,193 @@
+"""Any number of result folders → three tables, with every file accounted for.
+
+The tables depend on the set of records alone: not on the order of folders, on a folder named twice, or on how many
+processes took part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import polars as pl
+
+from runner.core.messages import to_json
+from runner.errors import NothingSelectedError, StoreError
+from runner.results.chunk import Chunk, Counts, count_hosts, process, split
+from runner.results.finding import find, read_runs
+from runner.results.reading import Document, Rejection
+from runner.results.schema import TABLES_VERSION
+
+Progress = Callable[[int, int], None]
+"""Told (files done, files in all)."""
+
+REJECTED = "rejected.jsonl"
+"""Beside the tables: one JSON object per file that was put aside, with path, reason and detail."""
+_ROW_GROUP = 512 * 1024
+_METADATA = {"kernel_matrix_tables": str(TABLES_VERSION)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """What became of every file."""
+
+    tables: Mapping[str, Path]
+    """Table name → file."""
+    files: int
+    """Record files found, each path once."""
+    records: int
+    """Records in the tables."""
+    duplicates: int
+    """Files with the same content as a record in the tables."""
+    samples: int
+    """Timed calls in the tables."""
+    runs: int
+    """Runs that records were joined with."""
+    rejected: tuple[Rejection, ...]
+    """Record and run files that were put aside, by path."""
+
+
+def merge(
+    folders: Sequence[Path], out: Path, *, progress: Progress | None = None, workers: int | None = None
+) -> MergeReport:
+    """Merge all records under ``folders`` into ``cells``, ``samples`` and ``hosts`` in ``out``.
+
+    Every record is validated. What is not valid stays where it is, is listed in ``out/rejected.jsonl`` and in the
+    report. Of identical files one counts; files that claim the same run, cell and attempt with different content are
+    all put aside, since none of them can be told to be the true one.
+
+    :param folders: each ``<results>``, ``<results>/<matrix name>`` or a folder ``records``.
+    :param workers: processes to use; by default one per core, and none beside this one for a few files.
+    :raises UsageError: when a folder does not exist or holds no records folder.
+    :raises NothingSelectedError: when there is not one record file.
+    :raises StoreError: when the tables cannot be written; what was there before stays.
+    """
+    files, run_files = find(folders)
+    if not files:
+        raise NothingSelectedError(
+            f"no record file in {', '.join(map(str, folders))}", next_step="Run `kernel-matrix run` first."
+        )
+    runs, rejected = read_runs(run_files)
+    with _aside(out) as folder:
+        chunks = tuple(split(files, folder))
+        counts = _process_all(chunks, runs, workers or len(os.sched_getaffinity(0)), progress)
+        rejected = sorted([*rejected, *(r for c in counts for r in c.rejected)])
+        tables = _publish(_write_tables(chunks, counts, folder), rejected, out)
+    return MergeReport(
+        tables=tables,
+        files=len(files),
+        records=sum(c.records for c in counts),
+        duplicates=sum(c.duplicates for c in counts),
+        samples=sum(c.samples for c in counts),
+        runs=len(runs),
+        rejected=tuple(rejected),
+    )
+
+
+@contextmanager
+def _aside(out: Path) -> Iterator[Path]:
+    """A folder inside ``out`` that is gone afterwards; failures to write there become :class:`StoreError`."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out, prefix=".merge-") as folder:
+            yield Path(folder)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise StoreError(
+            f"the tables in {out} cannot be written: {error}",
+            next_step="Make room there or name another folder with --out; records and older tables are untouched.",
+        ) from error
+
+
+def _process_all(
+    chunks: Sequence[Chunk], runs: Mapping[str, Document], workers: int, progress: Progress | None
+) -> list[Counts]:
+    """Process every chunk, in as many processes as ``workers`` and ``chunks`` allow; counts in the chunks' order."""
+    total = sum(chunk.files for chunk in chunks)
+    counts: dict[int, Counts] = {}
+    done = 0
+    for chunk, counted in _in_any_order(chunks, runs, min(workers, len(chunks))):
+        counts[chunk.index] = counted
+        done += chunk.files
+        if progress is not None:
+            progress(done, total)
+    return [counts[chunk.index] for chunk in chunks]
+
+
+def _in_any_order(
+    chunks: Sequence[Chunk], runs: Mapping[str, Document], workers: int
+) -> Iterator[tuple[Chunk, Counts]]:
+    if workers == 1:
+        yield from ((chunk, process(chunk, runs)) for chunk in chunks)
+        return
+    with _pool(workers) as pool:
+        futures = {pool.submit(process, chunk, runs): chunk for chunk in chunks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[Executor]:
+    """Worker processes that end with this one, however it ends."""
+    # spawn: a fork would copy the locks that polars' threads hold.
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_follow_parent)
+    try:
+        yield pool
+    except BrokenProcessPool as error:
+        raise StoreError(
+            "a worker process of the merge was killed from outside",
+            next_step="Look for the kernel's out-of-memory messages, then merge again: nothing was changed.",
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, and end when it is gone: a killed parent cannot tell its workers to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _write_tables(chunks: Sequence[Chunk], counts: Sequence[Counts], folder: Path) -> dict[str, Path]:
+    """Join the chunks' parts into one Parquet file per table."""
+    first_keys = list(accumulate((c.records for c in counts), initial=0))
+    files = {}
+    for table in ("cells", "samples"):
+        parts = [
+            pl.scan_ipc(chunk.part(table)).with_columns(pl.col("record") + pl.lit(first, pl.UInt32))
+            for chunk, first in zip(chunks, first_keys, strict=False)
+        ]
+        files[table] = _sink(pl.concat(parts), folder / f"{table}.parquet")
+    hosts = count_hosts(pl.concat(pl.read_ipc(chunk.part("hosts")) for chunk in chunks))
+    return files | {"hosts": _sink(hosts.lazy(), folder / "hosts.parquet")}
+
+
+def _sink(table: pl.LazyFrame, path: Path) -> Path:
+    table.sink_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, metadata=_METADATA)
+    return path
+
+
+def _publish(tables: Mapping[str, Path], rejected: Sequence[Rejection], out: Path) -> dict[str, Path]:
+    """Move the finished ``tables`` into ``out``, with the list of what is missing from them."""
+    listing = tables["cells"].with_name(REJECTED)
+    listing.write_text("".join(f"{json.dumps(to_json(r), sort_keys=True)}\n" for r in rejected), encoding="utf-8")
+    listing.replace(out / REJECTED)
+    return {name: file.replace(out / file.name) for name, file in tables.items()}

@@ -1,0 +1,260 @@
+"""Reading record files nobody vouches for: cut short, enormous, links, of another version, or hostile.
+
+Whatever a file holds, the answer is a checked document or a :class:`RefusedError` that says why, and nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import orjson
+
+from runner.contracts import load_schema
+from runner.core.messages import SCHEMA_VERSION
+from runner.errors import StoreError
+
+MAX_BYTES = 64 << 20
+"""Larger files are not read at all."""
+_EXPLAINED_BYTES = 1 << 20
+"""Above this the fast validator's own first message has to do: the slow one would take minutes."""
+_DETAIL_CHARS = 300
+
+Document = dict[str, Any]
+
+
+class Reason(str, Enum):
+    """Why a file is put aside."""
+
+    UNREADABLE = "unreadable"
+    """The system does not let us read it, or it changed while it was read."""
+    NOT_A_FILE = "not_a_file"
+    """A symbolic link, folder, pipe or device."""
+    TOO_LARGE = "too_large"
+    """Larger than :data:`MAX_BYTES`."""
+    NOT_JSON = "not_json"
+    """Not UTF-8, not JSON, not strict (NaN, infinity), nested without end, or not an object."""
+    OTHER_VERSION = "other_version"
+    """Its ``schema_version`` is not the one this program reads."""
+    SCHEMA = "schema"
+    """It breaks the schema."""
+    INCONSISTENT = "inconsistent"
+    """It fits the schema and contradicts itself."""
+    MISNAMED = "misnamed"
+    """Its file name is not the one its content demands."""
+    CONFLICTING = "conflicting"
+    """Another file claims the same run, cell and attempt with other content."""
+
+
+class RefusedError(StoreError):
+    """A file that is put aside, and why."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        detail = detail if len(detail) <= _DETAIL_CHARS else f"{detail[: _DETAIL_CHARS - 1]}…"
+        super().__init__(f"{reason.value}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+    def of(self, path: str | Path) -> Rejection:
+        """The rejection of ``path`` for this reason."""
+        return Rejection(path=str(path), reason=self.reason, detail=self.detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Rejection:
+    """One file that was put aside."""
+
+    path: str
+    reason: Reason
+    detail: str
+
+
+def read_record(path: str | Path) -> Document:
+    """The record in the file ``path``, checked in every way but built into nothing.
+
+    :raises RefusedError: when it cannot be believed to be a record.
+    """
+    data = read_bytes(path)
+    document = parse(data)
+    _check_schema("record", document, len(data))
+    check_consistency(document)
+    _check_name(path, f"{document['cell_id']}.{document['attempt']}")
+    return document
+
+
+def try_record(path: str | Path) -> Document | Rejection:
+    """What :func:`read_record` returns, or why the file is put aside."""
+    try:
+        return read_record(path)
+    except RefusedError as error:
+        return error.of(path)
+
+
+def read_run(path: str | Path) -> Document:
+    """The run in the file ``path``, checked.
+
+    :raises RefusedError: when it cannot be believed to be a run.
+    """
+    data = read_bytes(path)
+    document = parse(data)
+    _check_schema("run", document, len(data))
+    _check_instants(document["started_at"], document["ended_at"])
+    _check_name(path, document["run_id"])
+    return document
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """All bytes of a regular file of at most :data:`MAX_BYTES`, following no link and waiting for no pipe.
+
+    :raises RefusedError: for anything else.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RefusedError(Reason.NOT_A_FILE, "is a symbolic link") from None
+        raise RefusedError(Reason.UNREADABLE, str(error.strerror)) from None
+    try:
+        return _read_regular(descriptor)
+    except OSError as error:
+        raise RefusedError(Reason.UNREADABLE, str(error.strerror)) from None
+    finally:
+        os.close(descriptor)
+
+
+def _read_regular(descriptor: int) -> bytes:
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        raise RefusedError(Reason.NOT_A_FILE, "is not a regular file")
+    if info.st_size > MAX_BYTES:
+        raise RefusedError(Reason.TOO_LARGE, f"{info.st_size} bytes, at most {MAX_BYTES} are read")
+    data = os.read(descriptor, info.st_size + 1)
+    if len(data) != info.st_size:
+        raise RefusedError(Reason.UNREADABLE, "changed while it was read")
+    return data
+
+
+def parse(data: bytes) -> Document:
+    """The JSON object in ``data``, read strictly: UTF-8, no NaN, no infinity, no unpaired surrogate, bounded depth.
+
+    :raises RefusedError: for anything else.
+    """
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise RefusedError(Reason.NOT_JSON, str(error)) from None
+    if not isinstance(document, dict):
+        raise RefusedError(Reason.NOT_JSON, f"holds a {type(document).__name__}, not an object")
+    return document
+
+
+@cache
+def _validator(schema: str) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(load_schema(schema))
+
+
+def _check_schema(schema: str, document: Document, size: int) -> None:
+    version = document.get("schema_version")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        said = f"{version!r}" if isinstance(version, (int, float, str)) else type(version).__name__
+        raise RefusedError(Reason.OTHER_VERSION, f"schema version {said}, this program reads {SCHEMA_VERSION}")
+    if not _validator(schema).is_valid(document):
+        raise RefusedError(Reason.SCHEMA, explain(schema, document, brief=size > _EXPLAINED_BYTES))
+
+
+def is_valid(schema: str, document: Document) -> bool:
+    """Whether ``document`` fits ``schemas/<schema>.schema.json``."""
+    return _validator(schema).is_valid(document)
+
+
+def explain(schema: str, document: Document, *, brief: bool = False) -> str:
+    """Where an invalid ``document`` breaks its schema, and how, in one sentence.
+
+    :param brief: take the first finding of the fast validator instead of the best one of the slow one.
+    """
+    if brief:
+        first = next(_validator(schema).iter_errors(document))
+        return f"{'/'.join(map(str, first.instance_path)) or 'document'}: {first.message}"
+    import jsonschema  # noqa: PLC0415  # needed only for the few documents that are refused
+    from jsonschema.exceptions import best_match  # noqa: PLC0415  # see above
+
+    try:
+        best = best_match(jsonschema.Draft202012Validator(load_schema(schema)).iter_errors(document))
+    except RecursionError:  # its message quotes what is wrong, however deep
+        best = None
+    if best is None:
+        return explain(schema, document, brief=True)
+    return f"{best.json_path.removeprefix('$.').replace('$', 'document')}: {best.message}"
+
+
+def check_consistency(document: Mapping[str, Any]) -> None:
+    """Check what a schema cannot say of a record: matching lengths, ids, instants, one row per session and workload.
+
+    :raises RefusedError: for the first contradiction.
+    """
+    host, sessions = document["host"], document["sessions"]
+    _check_instants(host["started_at"], host["ended_at"])
+    _check_unique("session", [s["session"] for s in sessions])
+    for session in sessions:
+        where = f"session {session['session']}"
+        if session["cell_id"] != document["cell_id"]:
+            raise RefusedError(Reason.INCONSISTENT, f"{where} is of cell {session['cell_id']}")
+        _check_unique(f"{where}: workload", [w["name"] for w in session["workloads"]])
+        for workload in session["workloads"]:
+            for block in workload["blocks"]:
+                _check_block(f"{where}, workload {workload['name']}, block {block['index']}", block)
+
+
+def _check_block(where: str, block: Mapping[str, Any]) -> None:
+    calls = len(block["device_ns"])
+    if calls != len(block["wall_ns"]):
+        raise RefusedError(Reason.INCONSISTENT, f"{where}: {calls} device times and {len(block['wall_ns'])} wall times")
+    for index, _cause in block["discarded"]:
+        if index >= calls:
+            raise RefusedError(Reason.INCONSISTENT, f"{where}: discards sample {index} of {calls}")
+
+
+def _check_unique(what: str, values: Sequence[Any]) -> None:
+    if len(set(values)) != len(values):
+        raise RefusedError(Reason.INCONSISTENT, f"{what} appears twice")
+
+
+def _check_instants(started_at: str, ended_at: str | None) -> None:
+    try:
+        parse_instant(started_at)
+        if ended_at is not None:
+            parse_instant(ended_at)
+    except ValueError as error:
+        raise RefusedError(Reason.INCONSISTENT, f"started_at or ended_at: {error}") from None
+
+
+def parse_instant(text: str) -> datetime:
+    """A UTC instant as records write it, with ``Z`` or ``+00:00``.
+
+    :raises ValueError: when there is no such instant.
+    """
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 does not read ``Z``
+
+
+def whole(values: Sequence[int]) -> array[int]:
+    """``values`` as 64-bit integers; JSON and its schemas count ``3.0`` as an integer too."""
+    try:
+        return array("q", values)
+    except TypeError:
+        return array("q", map(int, values))
+
+
+def _check_name(path: str | Path, stem: str) -> None:
+    name = os.path.basename(path)  # noqa: PTH119  # called once per record: a Path costs more than the check
+    if name != f"{stem}.json":
+        raise RefusedError(Reason.MISNAMED, f"holds {stem}")

@@ -1,0 +1,182 @@
+"""From one checked record document to rows of the tables.
+
+Documents, not :class:`~runner.results.record.Record` objects: a merge reads hundreds of thousands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from runner.core.vocab import Role, Status
+from runner.results.reading import Document, parse_instant
+from runner.results.schema import CONFINEMENTS, INSIDE_PHASES, PHASES, VERSIONS
+
+Row = dict[str, Any]
+
+_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+
+_DEVICE = {
+    "gpu_uuid": "uuid",
+    "gpu_name": "name",
+    "compute_capability": "compute_capability",
+    "memory_bytes": "memory_bytes",
+    "driver": "driver",
+    "cuda_driver": "cuda_driver",
+}
+"""Column → key of the host half's ``device``."""
+_HOST = ("hostname", "machine", "platform", "cpu", "cores", "engine", "engine_version")
+_SHARED_WITH_HOSTS = ("host_id", "hostname", "engine", "engine_version", *_DEVICE)
+_IMAGE = ("reference", "id", "repo_digest", "store", "state")
+_CELL = (
+    *("gpu", "toolchain", "dtype", "problem", "problem_sha256", "category", "level", "source"),
+    *("candidate", "candidate_sha256", "language", "tier", "expect"),
+)
+_WORKLOAD = (
+    *("flops", "bytes", "reference_dtype", "inputs"),
+    *("warmup_calls", "flush_bytes", "checked_calls", "wall_overhead_ns"),
+)
+
+
+def host_row(record: Document) -> Row:
+    """The row of ``hosts`` that ``record`` counts for."""
+    host = record["host"]
+    row = {name: host[name] for name in _HOST}
+    row |= {column: host["device"].get(key) for column, key in _DEVICE.items()}
+    started_at = parse_instant(host["started_at"])
+    return {
+        "host_id": _host_id(tuple(row.values())),
+        **row,
+        "records": 1,
+        "first_started_at": started_at,
+        "last_started_at": started_at,
+    }
+
+
+@lru_cache
+def _host_id(values: tuple[Any, ...]) -> str:
+    """Made from what the row says, so that merges of different folders agree on it."""
+    return hashlib.sha256(_canonical(values).encode()).hexdigest()[:16]
+
+
+def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) -> Iterator[Row]:
+    """Rows of ``cells``: one per session and workload, or one where there is none. An absent column is null.
+
+    :param key: the record's number within the tables.
+    :param host: its row of ``hosts``.
+    :param run: the run it belongs to, where its file was found.
+    """
+    common = {"record": key, **_identity(record, run), **_cell(record["cell"]), **_outcome(record["outcome"])}
+    common |= {name: host[name] for name in _SHARED_WITH_HOSTS} | _circumstances(record["host"])
+    for session in record["sessions"] or (None,):
+        inside = {**common, **_session(session)} if session else common
+        for workload in (session and session["workloads"]) or (None,):
+            yield {**inside, **_workload(workload)} if workload else inside
+
+
+def _identity(record: Document, run: Document | None) -> Row:
+    return {
+        "run_id": record["run_id"],
+        "cell_id": record["cell_id"],
+        "attempt": record["attempt"],
+        "matrix": run and run["matrix"],
+        "run_started_at": run and parse_instant(run["started_at"]),
+    }
+
+
+def _cell(cell: Mapping[str, Any]) -> Row:
+    row = {name: cell[name] for name in _CELL}
+    return row | {f"origin_{name}": value for name, value in cell["origin"].items()}
+
+
+def _outcome(outcome: Mapping[str, Any]) -> Row:
+    return {
+        "status": outcome["status"],
+        "stage": outcome["stage"],
+        "fault": outcome["fault"],
+        "message": outcome["evidence"]["message"],
+    }
+
+
+def _circumstances(host: Mapping[str, Any]) -> Row:
+    confined, phases, image = host["isolation"].get(Role.CANDIDATE.value) or {}, host["phases_s"], host["image"] or {}
+    return {
+        "version": host["version"],
+        "core_sha256": host["core_sha256"],
+        **{f"image_{name}": image.get(name) for name in _IMAGE},
+        "exclusive": host["exclusive"],
+        "foreign_pids": len(host["foreign_pids"]),
+        "clock_policy": host["clock_policy"],
+        "clock_state": host["clock_state"],
+        "clock_reason": host["clock_reason"],
+        **{f"isolation_{name}": confined.get(name) for name in CONFINEMENTS},
+        "started_at": parse_instant(host["started_at"]),
+        "ended_at": parse_instant(host["ended_at"]),
+        **{f"{name}_s": phases.get(name) for name in PHASES},
+        "warnings": host["warnings"],
+    }
+
+
+def _session(session: Mapping[str, Any]) -> Row:
+    environment, durations = session["environment"], session["durations_s"]
+    row = {
+        "session": session["session"],
+        "session_status": session["status"],
+        "session_stage": session["stage"],
+        "seed_sha256": session["seed_sha256"],
+        "transport": session["transport"],
+        "labels": session["labels"],
+        **{f"inside_{name}_s": durations.get(name) for name in INSIDE_PHASES},
+    }
+    if environment is None:
+        return row
+    row |= {name: environment[name] for name in VERSIONS}
+    return row | {"settings_json": _canonical(environment["settings"])}
+
+
+def _workload(workload: Mapping[str, Any]) -> Row:
+    trials = workload["trials"]
+    ratios = [t["error_ratio"] for t in trials if t["error_ratio"] is not None]
+    return {
+        "workload": workload["name"],
+        "workload_status": workload["status"],
+        "values_json": _canonical(workload["values"]),
+        **{name: workload[name] for name in _WORKLOAD},
+        "trials": len(trials),
+        "trials_passed": sum(t["passed"] for t in trials),
+        "worst_error_ratio": max(ratios, default=None),
+        **_times(workload),
+    }
+
+
+def _times(workload: Mapping[str, Any]) -> Row:
+    """Medians per side, and what follows from them; nothing follows from a workload that did not pass."""
+    row: Row = {"discarded_samples": sum(len(b["discarded"]) for b in workload["blocks"])}
+    for role in (Role.CANDIDATE.value, Role.BASELINE.value):
+        blocks = [b for b in workload["blocks"] if b["role"] == role]
+        device, wall = _kept(blocks, "device_ns"), _kept(blocks, "wall_ns")
+        row[f"{role}_samples"] = len(device)
+        row[f"{role}_median_ns"] = median(device) if device else None
+        row[f"{role}_wall_median_ns"] = median(wall) if wall else None
+    ours, theirs = row["candidate_median_ns"], row["baseline_median_ns"]
+    if workload["status"] == Status.PASSED.value and ours:
+        row["speedup"] = theirs and theirs / ours
+        row["flops_per_s"] = workload["flops"] and workload["flops"] / ours * 1e9
+        row["bytes_per_s"] = workload["bytes"] and workload["bytes"] / ours * 1e9
+    return row
+
+
+def _kept(blocks: Iterable[Mapping[str, Any]], times: str) -> list[int]:
+    """All ``times`` of ``blocks`` but the discarded ones."""
+    kept: list[int] = []
+    for block in blocks:
+        if block["discarded"]:
+            gone = {index for index, _cause in block["discarded"]}
+            kept.extend(t for index, t in enumerate(block[times]) if index not in gone)
+        else:
+            kept.extend(block[times])
+    return kept

@@ -1,0 +1,178 @@
+"""The one schema of the merged tables: never inferred, since inference drops columns and cuts numbers silently.
+
+``cells``: one row per record × session × workload; a record that got to no session or workload has one row with nulls.
+``samples``: one row per timed call; ``record``, ``session`` and ``workload`` join it to ``cells``.
+``hosts``: one row per distinct host, engine and device; ``host_id`` joins it to ``cells``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import polars as pl
+
+from runner.core.vocab import Dtype, Fault, Language, Role, Stage, Status, Tier
+
+TABLES_VERSION: Final = 1
+"""Changes when a column is renamed, retyped or removed; in the Parquet metadata as ``kernel_matrix_tables``."""
+
+
+def _enum(words: type[Enum]) -> pl.Enum:
+    return pl.Enum([word.value for word in words])
+
+
+_INSTANT = pl.Datetime("us", "UTC")
+
+ORIGIN: Final[dict[str, pl.DataType]] = {
+    "method": pl.String(),
+    "model": pl.String(),
+    "sample": pl.Int64(),
+    "round": pl.Int64(),
+    "tokens_in": pl.Int64(),
+    "tokens_out": pl.Int64(),
+    "cost_usd": pl.Float64(),
+    "wall_s": pl.Float64(),
+}
+"""A candidate's origin; in ``cells`` each name starts with ``origin_``."""
+
+PHASES: Final = ("build", "lease_wait", "start", "inside", "teardown", "overhead", "total")
+"""The host's phases; in ``cells`` as ``<phase>_s``."""
+
+INSIDE_PHASES: Final = ("import", "connect", "load", "verify", "time", "total")
+"""The judge's phases; in ``cells`` as ``inside_<phase>_s``."""
+
+CONFINEMENTS: Final = ("user", "network", "filesystem", "processes", "capabilities", "seccomp")
+"""How the candidate was confined; in ``cells`` each name starts with ``isolation_``."""
+
+VERSIONS: Final = ("python", "torch", "cuda", "cudnn", "triton", "ptxas", "nvcc")
+"""Versions read inside; in ``cells`` under the same names."""
+
+DEVICE: Final[dict[str, pl.DataType]] = {
+    "gpu_uuid": pl.String(),
+    "gpu_name": pl.String(),
+    "compute_capability": pl.String(),
+    "memory_bytes": pl.Int64(),
+    "driver": pl.String(),
+    "cuda_driver": pl.String(),
+}
+"""The device, as its driver's library names it; in ``cells`` and ``hosts``."""
+
+CELLS: Final[dict[str, pl.DataType]] = {
+    # which record
+    "record": pl.UInt32(),
+    "run_id": pl.String(),
+    "cell_id": pl.String(),
+    "attempt": pl.Int32(),
+    "matrix": pl.String(),
+    "run_started_at": _INSTANT,
+    # which cell
+    "gpu": pl.String(),
+    "toolchain": pl.String(),
+    "dtype": _enum(Dtype),
+    "problem": pl.String(),
+    "problem_sha256": pl.String(),
+    "category": pl.String(),
+    "level": pl.Int32(),
+    "source": pl.String(),
+    "candidate": pl.String(),
+    "candidate_sha256": pl.String(),
+    "language": _enum(Language),
+    "tier": _enum(Tier),
+    "expect": _enum(Status),
+    **{f"origin_{name}": dtype for name, dtype in ORIGIN.items()},
+    # how it ended
+    "status": _enum(Status),
+    "stage": _enum(Stage),
+    "fault": _enum(Fault),
+    "message": pl.String(),
+    # which session
+    "session": pl.Int32(),
+    "session_status": _enum(Status),
+    "session_stage": _enum(Stage),
+    "seed_sha256": pl.String(),
+    "transport": pl.String(),
+    "labels": pl.List(pl.String()),
+    # which workload, and what was measured; medians leave discarded samples out
+    "workload": pl.String(),
+    "workload_status": _enum(Status),
+    "values_json": pl.String(),
+    "flops": pl.Float64(),
+    "bytes": pl.Float64(),
+    "reference_dtype": pl.String(),
+    "inputs": pl.String(),
+    "warmup_calls": pl.Int32(),
+    "flush_bytes": pl.Int64(),
+    "checked_calls": pl.Int32(),
+    "wall_overhead_ns": pl.Int64(),
+    "trials": pl.Int32(),
+    "trials_passed": pl.Int32(),
+    "worst_error_ratio": pl.Float64(),
+    "candidate_samples": pl.Int32(),
+    "baseline_samples": pl.Int32(),
+    "discarded_samples": pl.Int32(),
+    "candidate_median_ns": pl.Float64(),
+    "baseline_median_ns": pl.Float64(),
+    "candidate_wall_median_ns": pl.Float64(),
+    "baseline_wall_median_ns": pl.Float64(),
+    "speedup": pl.Float64(),
+    "flops_per_s": pl.Float64(),
+    "bytes_per_s": pl.Float64(),
+    # where it ran
+    "host_id": pl.String(),
+    "hostname": pl.String(),
+    "version": pl.String(),
+    "core_sha256": pl.String(),
+    "engine": pl.String(),
+    "engine_version": pl.String(),
+    "image_reference": pl.String(),
+    "image_id": pl.String(),
+    "image_repo_digest": pl.String(),
+    "image_store": pl.String(),
+    "image_state": pl.String(),
+    **DEVICE,
+    "exclusive": pl.String(),
+    "foreign_pids": pl.Int32(),
+    "clock_policy": pl.String(),
+    "clock_state": pl.String(),
+    "clock_reason": pl.String(),
+    **{f"isolation_{name}": pl.String() for name in CONFINEMENTS},
+    **{name: pl.String() for name in VERSIONS},
+    "settings_json": pl.String(),
+    # when, and how long
+    "started_at": _INSTANT,
+    "ended_at": _INSTANT,
+    **{f"{name}_s": pl.Float64() for name in PHASES},
+    **{f"inside_{name}_s": pl.Float64() for name in INSIDE_PHASES},
+    "warnings": pl.List(pl.String()),
+}
+
+SAMPLES: Final[dict[str, pl.DataType]] = {
+    "record": pl.UInt32(),
+    "session": pl.Int32(),
+    "workload": pl.String(),
+    "role": _enum(Role),
+    "block": pl.Int32(),
+    "index": pl.Int32(),
+    "device_ns": pl.Int64(),
+    "wall_ns": pl.Int64(),
+    "discarded": pl.String(),
+}
+
+HOSTS: Final[dict[str, pl.DataType]] = {
+    "host_id": pl.String(),
+    "hostname": pl.String(),
+    "machine": pl.String(),
+    "platform": pl.String(),
+    "cpu": pl.String(),
+    "cores": pl.Int32(),
+    "engine": pl.String(),
+    "engine_version": pl.String(),
+    **DEVICE,
+    "records": pl.Int64(),
+    "first_started_at": _INSTANT,
+    "last_started_at": _INSTANT,
+}
+
+TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "hosts": HOSTS}
+"""Table name → column → type, in file order."""

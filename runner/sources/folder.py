@@ -1,0 +1,202 @@
+"""Problems in folders of their own: ``<name>/problem.toml``, ``reference.py`` and ``candidates/<candidate>.py``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from runner.core.vocab import Dtype, Language, Status
+from runner.errors import UsageError
+from runner.sources import Candidate, Loaded, Origin, Problem, Unreadable, Workload
+from runner.sources.document import Document, UnreadableError, read_bytes, read_document, read_each, suggestion
+from runner.sources.formula import FormulaError, evaluate
+from runner.sources.module import Reference, Value, detect_language, digest_of, read_reference
+
+PROBLEM_FILE = "problem.toml"
+REFERENCE_FILE = "reference.py"
+CANDIDATE_FOLDER = "candidates"
+
+ITEMSIZES = {Dtype.FP64: 8, Dtype.FP32: 4, Dtype.FP16: 2, Dtype.BF16: 2}
+"""Bytes of one element: what ``itemsize`` stands for in a formula."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_NAME_RULE = "must be letters, digits, '.', '_' and '-', and begin with a letter or digit"
+
+
+def load(root: Path, *, name: str) -> Loaded:
+    """Read every problem folder under ``root``; see :class:`runner.sources.Source`.
+
+    :raises runner.errors.UsageError: when ``root`` is no folder or holds no problem folder.
+    """
+    folders = _problem_folders(root)
+    problems, unreadable = read_each(folders, lambda folder: _read_problem(folder, name))
+    candidates, bad_candidates = _candidates_in((p.id, p.path.parent / CANDIDATE_FOLDER) for p in problems)
+    return Loaded(problems=problems, candidates=candidates, unreadable=unreadable + bad_candidates)
+
+
+def load_candidates(
+    path: Path, problems: Mapping[str, Problem]
+) -> tuple[tuple[Candidate, ...], tuple[Unreadable, ...]]:
+    """Read candidates kept apart from their problems: ``<path>/<problem id>/<name>.py`` with side files.
+
+    :param problems: all problems that are known, by id; a folder of candidates for any other is unreadable.
+    :raises runner.errors.UsageError: when ``path`` is no folder.
+    """
+    if not path.is_dir():
+        raise UsageError(f"{path} is no folder", next_step="name a folder <problem id>/<candidate>.py")
+    candidates, unreadable = _candidates_in((id_, path / id_) for id_ in problems)
+    return candidates, unreadable + tuple(_strangers(path, problems))
+
+
+def _problem_folders(root: Path) -> list[Path]:
+    form = f"name a folder that holds <problem>/{PROBLEM_FILE}"
+    if not root.is_dir():
+        raise UsageError(f"problems: {root} is no folder", next_step=form)
+    marks = (PROBLEM_FILE, REFERENCE_FILE, CANDIDATE_FOLDER)
+    folders = sorted(f for f in root.iterdir() if any((f / mark).exists() for mark in marks))
+    if not folders:
+        raise UsageError(f"problems: {root} holds no problem", next_step=form)
+    return folders
+
+
+def _read_problem(folder: Path, source: str) -> Problem:
+    _check_name(folder, folder.name)
+    document = read_document(folder / PROBLEM_FILE, "problem")
+    reference = read_reference(folder / REFERENCE_FILE)
+    values = document.values
+    workloads = tuple(_read_workload(document, reference, name) for name in values["workloads"])
+    flags = {"outliers": values.get("outliers", True), "mutates_inputs": values.get("mutates_inputs", False)}
+    tolerance = values.get("tolerance", {})
+    return Problem(
+        id=folder.name,
+        source=source,
+        path=reference.path,
+        category=values["category"],
+        level=values.get("level"),
+        tags=tuple(values.get("tags", ())),
+        dtypes=_dtypes(values),
+        workloads=workloads,
+        tolerance=tolerance,
+        digest=digest_of(reference.source, {"workloads": _canonical(workloads), "tolerance": tolerance, **flags}),
+        description=values["description"],
+        **flags,
+    )
+
+
+def _canonical(workloads: Iterable[Workload]) -> list[Any]:
+    return [
+        {"name": w.name, "values": w.values, "flops": w.flops, "bytes": {d.value: n for d, n in w.bytes.items()}}
+        for w in workloads
+    ]
+
+
+def _read_workload(document: Document, reference: Reference, name: str) -> Workload:
+    values: Mapping[str, Value] = document.values["workloads"][name]
+    for constant in values:
+        _check_constant(document, reference, name, constant)
+    numbers = reference.numbers(values)
+    sizes = ITEMSIZES if "bytes" in document.values else {}
+    return Workload(
+        name=name,
+        values=values,
+        flops=_formula(document, "flops", name, numbers) if "flops" in document.values else None,
+        bytes={d: _formula(document, "bytes", name, numbers | {"itemsize": size}) for d, size in sizes.items()},
+    )
+
+
+def _check_constant(document: Document, reference: Reference, workload: str, name: str) -> None:
+    """A workload may replace a plain constant by a value of its kind."""
+    keys = ("workloads", workload, name)
+    values = document.values["workloads"][workload]
+    if name not in reference.constants:
+        known = sorted(reference.constants)
+        reason = f"{reference.path.name} has no such constant; it has: {', '.join(known)}{suggestion(name, known)}"
+        raise document.error(reason, *keys)
+    constant = reference.constants[name].value
+    if constant is not None and not _same_kind(values[name], constant):
+        wanted = f"{type(constant).__name__}, as in {reference.path.name}:{reference.constants[name].line}"
+        raise document.error(f"must be {wanted}; got {values[name]!r}", *keys)
+    for other in reference.dependents(name):
+        if other not in values:
+            place = f"{reference.path.name}:{reference.constants[other].line}"
+            raise document.error(f"{other} is computed from it ({place}) and needs a value here too", *keys)
+
+
+def _same_kind(value: Value, constant: Value) -> bool:
+    whole_for_real = type(value) is int and type(constant) is float
+    return whole_for_real or type(value) is type(constant)
+
+
+def _formula(document: Document, key: str, workload: str, names: Mapping[str, int | float]) -> float:
+    try:
+        value = evaluate(document.values[key], names)
+    except FormulaError as error:
+        raise document.error(f"{error} (workload {workload})", key) from None
+    if value < 0:
+        raise document.error(f"is {value:g} for workload {workload}; must not be negative", key)
+    return value
+
+
+def _candidates_in(
+    folders: Iterable[tuple[str, Path]],
+) -> tuple[tuple[Candidate, ...], tuple[Unreadable, ...]]:
+    """The candidates of each (problem id, folder); a folder that does not exist has none."""
+    found: list[Candidate] = []
+    refused: list[Unreadable] = []
+    for problem_id, folder in folders:
+        good, bad = read_each(sorted(folder.glob("*.py")), partial(_read_candidate, problem_id=problem_id))
+        found += good
+        refused += [*bad, *_lonely(folder)]
+    return tuple(found), tuple(refused)
+
+
+def _read_candidate(path: Path, problem_id: str) -> Candidate:
+    _check_name(path, path.stem)
+    source = read_bytes(path)
+    side = path.with_suffix(".toml")
+    values = read_document(side, "candidate").values if side.exists() else {}
+    language = Language(values["language"]) if "language" in values else detect_language(source)
+    entry = values.get("entry", "ModelNew")
+    return Candidate(
+        id=f"{problem_id}/{path.stem}",
+        problem_id=problem_id,
+        path=path,
+        language=language,
+        entry=entry,
+        dtypes=_dtypes(values),
+        origin=Origin(**values.get("origin", {})),
+        expect=Status(values["expect"]) if "expect" in values else None,
+        digest=digest_of(source, {"language": language.value, "entry": entry}),
+        description=values.get("description", ""),
+    )
+
+
+def _dtypes(values: Mapping[str, Any]) -> tuple[Dtype, ...]:
+    return tuple(Dtype(name) for name in values.get("dtypes", ()))
+
+
+def _lonely(folder: Path) -> Iterator[Unreadable]:
+    """Side files whose candidate is missing, most likely after a rename."""
+    for side in sorted(folder.glob("*.toml")):
+        source = side.with_suffix(".py")
+        if not source.exists():
+            yield Unreadable(path=side, reason=f"describes {source.name}, which is not beside it")
+
+
+def _strangers(root: Path, problems: Mapping[str, Problem]) -> Iterator[Unreadable]:
+    """Folders with candidates for a problem that nobody knows."""
+    for folder in sorted({file.parent for file in root.rglob("*.py")}):
+        problem_id = folder.relative_to(root).as_posix()
+        if problem_id not in problems and "__pycache__" not in folder.parts:
+            hint = suggestion(problem_id, list(problems))
+            yield Unreadable(
+                path=folder, reason=f"holds candidates for {problem_id!r}, which is no known problem{hint}"
+            )
+
+
+def _check_name(path: Path, name: str) -> None:
+    if not _NAME.match(name):
+        raise UnreadableError(path, f"the name {name!r} cannot be part of an id; {_NAME_RULE}")

@@ -1,0 +1,69 @@
+"""What tests may need of the machine: each marker either holds, or the test is skipped with the reason in words."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner.gpus import vendor
+
+sys.path.insert(0, str(Path(__file__).parent))  # for tests/sim: pytest's importlib mode adds no folder by itself
+from sim.nvml import SimulatedDriver, compile_library
+
+REQUIRE_DOCKER = "KERNEL_MATRIX_REQUIRE_DOCKER"
+
+
+@functools.cache
+def _docker_lacks() -> str:
+    """Why no Docker daemon can be used, or nothing."""
+    # In a process of its own: a client whose daemon is absent leaves an open socket behind, and warnings are errors.
+    program = "import docker; docker.from_env(timeout=10).ping()"
+    asked = subprocess.run((sys.executable, "-W", "ignore", "-c", program), check=False, capture_output=True, text=True)
+    last = (asked.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+    return f"no Docker daemon answers: {last}" if asked.returncode else ""
+
+
+@functools.cache
+def _torch_lacks() -> str:
+    return "" if importlib.util.find_spec("torch") else "torch is not installed (pip install -e '.[local]')"
+
+
+@functools.cache
+def _gpu_lacks() -> str:
+    found = vendor("nvidia").inventory()
+    return "" if found.gpus else f"no NVIDIA GPU: {found.reason}"
+
+
+_NEEDS: dict[str, Callable[[], str]] = {"docker": _docker_lacks, "torch": _torch_lacks, "gpu": _gpu_lacks}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what this machine cannot run; where Docker is required, its absence is a failure."""
+    for marker, lacks in _NEEDS.items():
+        reason = lacks() if item.get_closest_marker(marker) else ""
+        if reason and marker == "docker" and os.environ.get(REQUIRE_DOCKER) == "1":
+            pytest.fail(f"{REQUIRE_DOCKER}=1, but {reason}", pytrace=False)
+        if reason:
+            pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def simulated_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The simulated ``libnvidia-ml.so.1``, compiled once."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to compile the simulated driver with")
+    return compile_library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def driver(simulated_library: Path, tmp_path: Path) -> SimulatedDriver:
+    """A simulated driver with a world of its own."""
+    return SimulatedDriver(simulated_library, tmp_path / "world")

@@ -1,0 +1,48 @@
+"""Owner tokens name one process of one boot."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from runner.engines.owner import owner_alive, owner_token
+
+
+def test_this_process_is_alive() -> None:
+    assert owner_alive(owner_token())
+
+
+def test_a_process_that_ended_is_not_even_before_it_is_reaped() -> None:
+    with subprocess.Popen(("sleep", "60")) as other:
+        token = owner_token(other.pid)
+        assert owner_alive(token)
+        other.kill()
+        other.wait()
+    assert not owner_alive(token)
+
+
+def test_a_zombie_is_dead() -> None:
+    with subprocess.Popen(("sh", "-c", "read line"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        token = owner_token(other.pid)
+        other.stdin.close()
+        assert other.stdout.read() == b"", "it has ended, and nobody has waited for it"
+        while owner_alive(token):
+            pass
+
+
+@pytest.mark.parametrize("change", ["pid", "start", "boot"])
+def test_another_process_with_the_same_number_is_not_it(change: str) -> None:
+    token = dict(zip(("pid", "start", "boot"), owner_token().split(":"), strict=True))
+    token[change] = "4194305" if change == "pid" else token[change] + "0"
+    assert not owner_alive(":".join(token.values()))
+
+
+@pytest.mark.parametrize("token", ["", "1", "1:2", "x:y:z", "-1:0:0"])
+def test_what_is_no_token_names_nobody(token: str) -> None:
+    assert not owner_alive(token)
+
+
+def test_there_is_no_token_of_nobody() -> None:
+    with pytest.raises(ProcessLookupError):
+        owner_token(4194305)

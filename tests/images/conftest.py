@@ -1,0 +1,88 @@
+"""Tiny images, a registry small enough to live in a test, and the real CPU image, built at most once."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from docker import DockerClient
+
+from runner.images import Resolved
+from runner.images.archive import SOURCE_DATE_EPOCH, Archive, write_archive
+from runner.images.build import ensure_local
+from runner.images.daemon import connect
+from runner.images.layer import write_layer
+
+sys.path.insert(0, str(Path(__file__).parent))  # for tiny_images: pytest's importlib mode adds no folder by itself
+from tiny_images import Handler, MakeImage, Registry, forget, tar_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def client() -> Iterator[DockerClient]:
+    with connect() as client:
+        yield client
+
+
+@pytest.fixture
+def make_image(tmp_path: Path) -> MakeImage:
+    """Writes a tiny image: one layer with the given files."""
+
+    def make(files: dict[str, bytes], *, repository: str = "kernel-matrix-test/tiny", mode: int = 0o644) -> Archive:
+        folder = tmp_path / f"image-{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        tree = tar_of(folder / "tree.tar", files, mode=mode)
+        layer = write_layer(tree, folder / "layer.tar", newest_s=SOURCE_DATE_EPOCH)
+        return write_archive(
+            folder / "image.tar",
+            layer,
+            folder / "layer.tar",
+            repository=repository,
+            config={"Env": ["PATH=/bin"], "Cmd": ["sh"]},
+            created_s=SOURCE_DATE_EPOCH,
+        )
+
+    return make
+
+
+@pytest.fixture
+def load(client: DockerClient) -> Iterator[Callable[[Archive], str]]:
+    """Loads an archive into the daemon and takes the image away afterwards; returns its id."""
+    loaded: list[str] = []
+
+    def load_one(archive: Archive) -> str:
+        with archive.path.open("rb") as file:
+            client.images.load(file)
+        loaded.append(archive.reference)
+        return str(client.images.get(archive.reference).id)
+
+    yield load_one
+    for reference in loaded:
+        forget(client, reference)
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """A running registry on this machine; daemons take 127.0.0.0/8 without TLS."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Handler.registry = Registry(server.server_port)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield Handler.registry
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def cpu_image(tmp_path_factory: pytest.TempPathFactory) -> Resolved:
+    """The real CPU image: the daemon's own where it is the locked one, else built (minutes)."""
+    lock = tmp_path_factory.mktemp("lock") / "images.lock"
+    shutil.copyfile(ROOT / "images" / "images.lock", lock)
+    return ensure_local("cpu", images_dir=ROOT / "images", lock_path=lock, say=print)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from runner.errors import MatrixError
+from runner.matrix import Matrix
+from runner.matrix.load import load_matrix
+
+MINIMAL = """\
+name = "m"
+dtypes = ["fp32", "bf16"]
+
+[[gpus]]
+name = "cpu"
+vendor = "cpu"
+
+[[gpus]]
+name = "h200"
+model = "NVIDIA H200*"
+
+[[toolchains]]
+name = "cu128"
+cuda = "12.8"
+torch = "2.9.0"
+triton = "3.5.0"
+[[problems]]
+source = "folder"
+path = "problems"
+"""
+
+Load = Callable[..., Matrix]
+Faults = Callable[..., list[str]]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Loads a small valid matrix followed by what the test adds to it."""
+    (tmp_path / "problems").mkdir()
+
+    def load_text(added: str = "", *, base: str = MINIMAL) -> Matrix:
+        path = tmp_path / "matrix.toml"
+        path.write_bytes((base + dedent(added)).encode())
+        return load_matrix(path)
+
+    return load_text
+
+
+@pytest.fixture
+def faults(load: Load, tmp_path: Path) -> Faults:
+    """The faults of such a file, each without the folder in front."""
+
+    def faults_of(added: str = "", *, base: str = MINIMAL) -> list[str]:
+        with pytest.raises(MatrixError) as caught:
+            load(added, base=base)
+        assert all("\n" not in line for line in caught.value.problems)
+        return [line.replace(f"{tmp_path}/", "") for line in caught.value.problems]
+
+    return faults_of
+
+
+@pytest.fixture
+def minimal() -> str:
+    return MINIMAL

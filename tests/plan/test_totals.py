@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from plan.nouns import CPU_DEVICE, candidate, problem, selected
+
+from runner.core.messages import ProtocolSpec
+from runner.core.vocab import Dtype, Language
+from runner.matrix import Protocol
+from runner.plan import Hurdle, expected_seconds, tally
+
+
+@pytest.fixture
+def totals(plan, facts):
+    items = (
+        selected(problem(), candidate("softmax/a"), candidate("softmax/b", language=Language.TORCH)),
+        selected(problem("relu", category="activation", dtypes=(Dtype.FP32,)), candidate("relu/a")),
+    )
+    return tally(plan(*items, facts=replace(facts, gpus=(CPU_DEVICE,))).cells())
+
+
+def test_all_cells_are_counted(totals):
+    # On the CPU: three in fp32, softmax/b in bf16. Not: softmax/a in bf16 (interpreter), relu in bf16, all on the H200.
+    assert (totals.all.cells, totals.all.runnable) == (12, 4)
+    assert totals.all.hurdles == {Hurdle.DTYPE_NOT_SUPPORTED: 1, Hurdle.DTYPE_NOT_OFFERED: 2, Hurdle.NO_SUCH_GPU: 5}
+
+
+@pytest.mark.parametrize(
+    ("axis", "counts"),
+    [
+        ("gpu", {"cpu": (6, 4), "h200": (6, 0)}),
+        ("toolchain", {"cpu": (6, 4), "cu128": (6, 0)}),
+        ("dtype", {"fp32": (6, 3), "bf16": (6, 1)}),
+        ("language", {"triton": (8, 2), "torch": (4, 2)}),
+        ("category", {"reduction": (8, 3), "activation": (4, 1)}),
+    ],
+)
+def test_each_axis_adds_up(totals, axis, counts):
+    assert {value: (tally.cells, tally.runnable) for value, tally in totals.axes[axis].items()} == counts
+    assert sum(tally.cells for tally in totals.axes[axis].values()) == totals.all.cells
+    assert sum(tally.expected_s for tally in totals.axes[axis].values()) == pytest.approx(totals.all.expected_s)
+
+
+def test_distinct_reasons_come_with_their_count_most_frequent_first(totals):
+    assert [(reason.hurdle, count) for reason, count in totals.reasons.items()] == [
+        (Hurdle.NO_SUCH_GPU, 5),
+        (Hurdle.DTYPE_NOT_OFFERED, 2),
+        (Hurdle.DTYPE_NOT_SUPPORTED, 1),
+    ]
+
+
+def test_expected_time_is_that_of_runnable_cells(plan):
+    alike = selected(problem(), candidate("softmax/a"), candidate("softmax/b"), candidate("softmax/c"))
+    cells = list(plan(alike).cells())
+    assert tally(cells).all.expected_s == pytest.approx(sum(c.expected_s for c in cells if c.reason is None))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "workloads", "vendor", "language", "seconds"),
+    [
+        # start 6 + 2 rounds × 5 trials × 2 modes × 0.02 + budget 20
+        (Protocol(), 1, "nvidia", Language.TORCH, 26.4),
+        (Protocol(), 2, "nvidia", Language.TORCH, 46.8),
+        (Protocol(sessions=5), 1, "nvidia", Language.TORCH, 132.0),
+        (Protocol(), 1, "nvidia", Language.CUDA, 56.4),
+        (Protocol(), 1, "nvidia", Language.TRITON, 28.4),
+        (Protocol(), 1, "cpu", Language.TORCH, 26.0),
+        (Protocol(spec=ProtocolSpec(time=False)), 1, "nvidia", Language.TORCH, 6.2),
+    ],
+)
+def test_the_model_of_time(protocol, workloads, vendor, language, seconds):
+    found = expected_seconds(protocol, workloads=workloads, vendor=vendor, language=language)
+    assert found == pytest.approx(seconds)

@@ -1,0 +1,260 @@
+"""Full records to test with: every optional field filled, unless a test says otherwise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from runner.core.messages import Block, Evidence, InsideEnvironment, SessionReport, Trial, WorkloadReport
+from runner.core.vocab import Dtype, Language, Mode, Role, Stage, Status, Tier, fault_of
+from runner.results.record import CellKey, ExitSeen, HostHalf, ImageUsed, Outcome, Record, record_to_json
+from runner.results.run import RunHost, RunInfo
+
+CELL = "0123456789abcdef0123456789abcdef"
+
+ISOLATION = {
+    "engine": "docker",
+    "user": "own",
+    "network": "none",
+    "filesystem": "read-only",
+    "processes": "private",
+    "capabilities": "none",
+    "seccomp": "default",
+    "limits": ["memory_bytes", "pids"],
+    "notes": ["no seccomp profile on this kernel"],
+}
+
+CELL_KEY = CellKey(
+    gpu="h200",
+    toolchain="cu128",
+    dtype=Dtype.FP16,
+    problem="softmax",
+    problem_sha256="a" * 64,
+    category="reduction",
+    level=2,
+    source="folder",
+    candidate="softmax/online",
+    candidate_sha256="b" * 64,
+    language=Language.TRITON,
+    tier=Tier.SCREEN,
+    workloads=("default",),
+    origin={
+        "method": "evolve",
+        "model": "m",
+        "sample": 3,
+        "round": 1,
+        "tokens_in": 900,
+        "tokens_out": 400,
+        "cost_usd": 0.25,
+        "wall_s": 12.5,
+    },
+    expect=Status.PASSED,
+)
+
+HOST = HostHalf(
+    hostname="lab-1",
+    machine="3f9a1c22",
+    platform="Linux-6.8",
+    cpu="EPYC",
+    cores=64,
+    version="0.1.0",
+    core_sha256="c" * 64,
+    engine="docker",
+    engine_version="28.3.3",
+    engine_details={"storage_driver": "overlay2", "security": ["seccomp"], "gpu_access": {"cdi": True}},
+    image=ImageUsed(
+        reference="r@sha256:1", id="sha256:" + "7" * 64, repo_digest="r@sha256:1", store="overlay2", state="locked"
+    ),
+    device={
+        "vendor": "nvidia",
+        "uuid": "GPU-1",
+        "name": "NVIDIA H200",
+        "index": 0,
+        "minor": 0,
+        "compute_capability": "9.0",
+        "memory_bytes": 150754820096,
+        "driver": "580.159.04",
+        "cuda_driver": "13.0",
+    },
+    device_before={"sm_clock_mhz": 1980, "power_w": 120.5, "reasons": None},
+    device_after={"sm_clock_mhz": 1980, "power_w": 130.5, "reasons": "none"},
+    exclusive="proven",
+    foreign_pids=(17,),
+    clock_policy="lock",
+    clock_state="locked",
+    clock_reason="held under load",
+    isolation={"candidate": ISOLATION, "judge": ISOLATION},
+    exits=(
+        ExitSeen(
+            role=Role.JUDGE, session=0, code=0, signal=None, oom_killed=False, lost=False, killed=False, log_tail=""
+        ),
+    ),
+    phases_s={
+        "build": 1.5,
+        "lease_wait": 0.0,
+        "start": 0.5,
+        "inside": 9.0,
+        "teardown": 0.25,
+        "overhead": 0.75,
+        "total": 11.25,
+    },
+    started_at="2026-01-02T03:04:05.000006+00:00",
+    ended_at="2026-01-02T03:04:16Z",
+    warnings=("the driver is newer than the toolkit",),
+)
+
+ENVIRONMENT = InsideEnvironment(
+    python="3.11.13",
+    torch="2.9.1",
+    cuda="12.8",
+    cudnn="9.10",
+    triton="3.5.1",
+    ptxas="12.8",
+    nvcc="12.8",
+    cuda_driver="13.0",
+    libcuda="/usr/lib/libcuda.so.1",
+    device_name="NVIDIA H200",
+    compute_capability="9.0",
+    l2_bytes=62914560,
+    platform="Linux",
+    libc="glibc 2.35",
+    threads=8,
+    settings={"TRITON_DEFAULT_FP_FUSION": "1"},
+)
+
+
+def block(role: Role, index: int, times: tuple[int, ...], discarded: tuple[tuple[int, str], ...] = ()) -> Block:
+    return Block(
+        role=role,
+        index=index,
+        started_ns=1000 * index,
+        ended_ns=1000 * index + 900,
+        device_ns=times,
+        wall_ns=tuple(t + 10 for t in times),
+        discarded=discarded,
+    )
+
+
+BLOCKS = (
+    block(Role.BASELINE, 0, (200, 210, 190)),
+    block(Role.CANDIDATE, 1, (100, 9000, 101), discarded=((1, "contended"),)),
+    block(Role.CANDIDATE, 2, (99, 100, 100)),
+    block(Role.BASELINE, 3, (200, 200, 200)),
+)
+
+
+def workload(
+    name: str = "default", status: Status = Status.PASSED, blocks: tuple[Block, ...] = BLOCKS
+) -> WorkloadReport:
+    return WorkloadReport(
+        name=name,
+        values={"ROWS": 64, "eps": 0.5, "causal": True, "mode": "x"},
+        flops=1000.0,
+        bytes=500.0,
+        status=status,
+        tolerance={"rtol": 1e-3},
+        reference_dtype="fp64",
+        trials=(
+            Trial(mode=Mode.STANDARD, index=0, phase="before", passed=True, max_error=0.1, error_ratio=0.2),
+            Trial(mode=Mode.OUTLIER, index=0, phase="after", passed=True, max_error=None, error_ratio=0.5),
+        ),
+        blocks=blocks,
+        warmup_calls=12,
+        flush_bytes=4096,
+        inputs="fresh",
+        checked_calls=2,
+        wall_overhead_ns=7,
+    )
+
+
+def session(
+    number: int = 0, status: Status = Status.PASSED, workloads: Any = None, cell_id: str = CELL
+) -> SessionReport:
+    return SessionReport(
+        cell_id=cell_id,
+        session=number,
+        status=status,
+        stage=Stage.DONE if status is Status.PASSED else Stage.VERIFY,
+        evidence=Evidence(),
+        environment=ENVIRONMENT,
+        seed_sha256="d" * 64,
+        transport="cuda-vmm",
+        candidate_peer={"uid": 65534, "gid": 65534, "pid": 9},
+        workloads=(workload(),) if workloads is None else workloads,
+        durations_s={"import": 2.0, "connect": 0.5, "load": 0.5, "verify": 1.0, "time": 4.0, "total": 8.0},
+        labels=("low_resolution",),
+    )
+
+
+def outcome(status: Status = Status.PASSED, message: str = "") -> Outcome:
+    stage = Stage.DONE if status is Status.PASSED else Stage.VERIFY
+    evidence = Evidence(
+        message=message,
+        log="log",
+        output=0,
+        index=(1, 2),
+        expected="1.0",
+        got="nan",
+        error=0.5,
+        allowed=0.1,
+        mismatched=1,
+        elements=4,
+        workload="default",
+        mode="standard",
+        trial=0,
+    )
+    return Outcome(status=status, stage=stage, fault=fault_of(status), evidence=evidence)
+
+
+def make_record(cell_id: str = CELL, attempt: int = 1, **changes: Any) -> Record:
+    record = Record(
+        run_id="run-1",
+        cell_id=cell_id,
+        attempt=attempt,
+        cell=CELL_KEY,
+        outcome=outcome(),
+        host=HOST,
+        sessions=(session(cell_id=cell_id),),
+    )
+    return replace(record, **changes)
+
+
+def failed_record(
+    cell_id: str = CELL, attempt: int = 1, status: Status = Status.COMPILE_ERROR, **changes: Any
+) -> Record:
+    """A record that never got to a session."""
+    said = outcome(status, message="expected ';'\nbefore '}'")
+    return make_record(cell_id, attempt, **{"outcome": said, "sessions": (), **changes})
+
+
+def make_run(run_id: str = "run-1", **changes: Any) -> RunInfo:
+    info = RunInfo(
+        run_id=run_id,
+        matrix="nightly",
+        matrix_sha256="e" * 64,
+        matrix_path="/home/lab/matrix.toml",
+        argv=("kernel-matrix", "run"),
+        version="0.1.0",
+        engine="docker",
+        host=RunHost(hostname="lab-1", machine="3f9a1c22", platform="Linux-6.8", cpu="EPYC", cores=64),
+        started_at="2026-01-02T03:00:00Z",
+        ended_at=None,
+        planned=3,
+        counts={Status.PASSED: 2, Status.CRASHED: 1},
+        interrupted=False,
+    )
+    return replace(info, **changes)
+
+
+def cell_id(number: int) -> str:
+    return f"{number:032x}"
+
+
+def put(folder: Path, record: Record, **changes: Any) -> Path:
+    """Write ``record`` as a file without the store's checks, with top-level keys replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record.stem}.json"
+    path.write_text(json.dumps(record_to_json(record) | changes), encoding="utf-8")
+    return path

@@ -1,0 +1,156 @@
+"""The schemas, the dataclasses, the enums and the tables say the same, field by field."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import jsonschema
+import polars as pl
+import pytest
+
+from runner.contracts import load_schema
+from runner.core import messages, vocab
+from runner.engines import Isolation
+from runner.results import record, run
+from runner.results.record import Record
+from runner.results.rows import cell_rows, host_row
+from runner.results.run import RunInfo
+from runner.results.schema import CELLS, HOSTS, ORIGIN, TABLES
+from runner.sources import Origin
+from tests.results.factory import make_record, make_run
+
+NARROWER = {
+    ("Block", "role"): {"candidate", "baseline"},  # a judge or builder is never timed
+}
+"""Where a schema allows fewer words than the type of the field has."""
+
+
+def _resolve(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    return schema
+
+
+def _without_null(schema: dict[str, Any], root: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The schema of the value, and whether null is allowed beside it."""
+    schema = _resolve(schema, root)
+    if "anyOf" in schema and {"type": "null"} in schema["anyOf"]:
+        return _resolve(schema["anyOf"][0], root), True
+    if isinstance(schema.get("type"), list) and "null" in schema["type"]:
+        rest = [t for t in schema["type"] if t != "null"]
+        return {**schema, "type": rest[0] if len(rest) == 1 else rest}, True
+    return schema, False
+
+
+def _check_type(where: str, kind: Any, schema: dict[str, Any], root: dict[str, Any]) -> None:
+    schema, nullable = _without_null(schema, root)
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        (kind,) = [a for a in typing.get_args(kind) if a is not type(None)]
+        assert nullable, f"{where}: null is missing from the schema"
+    else:
+        assert not nullable, f"{where}: the schema allows null"
+    if dataclasses.is_dataclass(kind):
+        _check_dataclass(kind, schema, root)
+    elif typing.get_origin(kind) is tuple:
+        _check_tuple(where, typing.get_args(kind), schema, root)
+    elif typing.get_origin(kind) is Mapping:
+        assert schema["type"] == "object", where
+        assert schema["additionalProperties"] is not True, f"{where}: takes anything"
+    elif issubclass(kind, Enum):
+        owner, _, name = where.rpartition(".")
+        assert set(schema["enum"]) == NARROWER.get((owner, name), {m.value for m in kind}), where
+    else:
+        _check_plain(where, kind, schema)
+
+
+def _check_tuple(where: str, args: tuple[Any, ...], schema: dict[str, Any], root: dict[str, Any]) -> None:
+    assert schema["type"] == "array", where
+    assert "maxItems" in schema, f"{where}: unbounded"
+    if args[-1] is Ellipsis:
+        _check_type(where, args[0], schema["items"], root)
+    else:
+        assert schema["minItems"] == schema["maxItems"] == len(args), where
+        for kind, inner in zip(args, schema["prefixItems"], strict=True):
+            _check_type(where, kind, inner, root)
+
+
+def _check_plain(where: str, kind: type, schema: dict[str, Any]) -> None:
+    if "const" in schema:
+        assert (where.rpartition(".")[2], schema["const"]) == ("schema_version", messages.SCHEMA_VERSION)
+    elif "enum" in schema:
+        assert kind is str, where
+    else:
+        assert schema["type"] == {str: "string", int: "integer", float: "number", bool: "boolean"}[kind], where
+        assert kind is not str or {"maxLength", "pattern"} & set(schema), f"{where}: unbounded"
+        assert kind not in (int, float) or {"minimum", "maximum"} <= set(schema), f"{where}: unbounded"
+
+
+def _check_dataclass(kind: type, schema: dict[str, Any], root: dict[str, Any]) -> None:
+    names = [f.name for f in dataclasses.fields(kind)]
+    assert schema["additionalProperties"] is False, kind.__name__
+    assert sorted(schema["properties"]) == sorted(names), kind.__name__
+    assert sorted(schema["required"]) == sorted(names), kind.__name__
+    spaces = {**vars(typing), **vars(vocab), **vars(messages), **vars(record), **vars(run)}
+    hints = typing.get_type_hints(kind, globalns=spaces)
+    for name in names:
+        _check_type(f"{kind.__name__}.{name}", hints[name], schema["properties"][name], root)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("record", Record), ("run", RunInfo)])
+def test_schema_and_dataclasses_agree_recursively(name: str, kind: type) -> None:
+    schema = load_schema(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    _check_dataclass(kind, schema, schema)
+
+
+def test_faults_in_the_schema_are_those_of_the_vocabulary() -> None:
+    rules = load_schema("record")["$defs"]["outcome"]["allOf"]
+    said = {
+        status: rule["then"]["properties"]["fault"]["const"]
+        for rule in rules
+        for status in rule["if"]["properties"]["status"]["enum"]
+    }
+    assert said == {status.value: vocab.fault_of(status).value for status in vocab.Status}
+
+
+def test_untimed_statuses_in_the_schema_are_those_of_the_messages() -> None:
+    assert set(load_schema("record")["$defs"]["untimed"]["enum"]) == {s.value for s in messages.UNTIMED}
+
+
+def test_maps_of_a_known_form_agree_with_their_dataclass() -> None:
+    definitions = load_schema("record")["$defs"]
+    origin = [f.name for f in dataclasses.fields(Origin)]
+    assert list(definitions["origin"]["properties"]) == origin == list(ORIGIN)
+    assert list(definitions["isolation"]["properties"]) == [f.name for f in dataclasses.fields(Isolation)]
+
+
+def test_enum_columns_hold_exactly_the_words_of_the_vocabulary() -> None:
+    for column, kind in (
+        ("status", vocab.Status),
+        ("expect", vocab.Status),
+        ("session_status", vocab.Status),
+        ("workload_status", vocab.Status),
+        ("stage", vocab.Stage),
+        ("session_stage", vocab.Stage),
+        ("fault", vocab.Fault),
+        ("dtype", vocab.Dtype),
+        ("language", vocab.Language),
+        ("tier", vocab.Tier),
+    ):
+        assert CELLS[column] == pl.Enum([m.value for m in kind])
+    assert TABLES["samples"]["role"] == pl.Enum([m.value for m in vocab.Role])
+
+
+def test_a_full_record_fills_every_column_and_no_other() -> None:
+    document = record.record_to_json(make_record())
+    host = host_row(document)
+    (row,) = cell_rows(document, key=0, host=host, run=run.run_to_json(make_run()))
+    assert set(row) == set(CELLS)
+    assert set(host) == set(HOSTS)
+    assert [name for name, value in row.items() if value is None] == []
+    assert [name for name, value in host.items() if value is None] == []

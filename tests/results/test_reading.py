@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.results.columns import Rows, SampleColumns
+from runner.results.reading import MAX_BYTES, Reason, RefusedError, Rejection, read_record, read_run, try_record
+from runner.results.record import record_to_json
+from runner.results.rows import cell_rows, host_row
+from runner.results.run import run_to_json
+from runner.results.schema import CELLS
+from tests.results.factory import CELL, make_record, make_run, put, session
+
+NAME = f"{CELL}.1.json"
+
+
+def refusal(path: Path) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        read_record(path)
+    return caught.value
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / NAME
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def document() -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(json.dumps(record_to_json(make_record())))
+    return made
+
+
+def changed(*keys: str | int, to: Any) -> dict[str, Any]:
+    """A valid document with the value at ``keys`` replaced."""
+    made = document()
+    place: Any = made
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = to
+    return made
+
+
+def test_a_valid_record_is_read(tmp_path: Path) -> None:
+    assert read_record(put(tmp_path, make_record())) == document()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_truncated(tmp_path: Path, share: float) -> None:
+    text = json.dumps(document())
+    assert refusal(write(tmp_path, text[: int(len(text) * share)])).reason is Reason.NOT_JSON
+
+
+def test_enormous(tmp_path: Path) -> None:
+    path = put(tmp_path, make_record())
+    os.truncate(path, MAX_BYTES + (1 << 20))  # sparse: takes no space
+    error = refusal(path)
+    assert error.reason is Reason.TOO_LARGE
+    assert str(MAX_BYTES) in error.detail
+
+
+def test_a_link_is_not_followed_even_to_a_valid_record(tmp_path: Path) -> None:
+    real = put(tmp_path / "elsewhere", make_record())
+    link = tmp_path / NAME
+    link.symlink_to(real)
+    assert refusal(link).reason is Reason.NOT_A_FILE
+
+
+def test_a_pipe_does_not_block_and_a_folder_or_socket_is_no_record(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    assert refusal(tmp_path / "pipe").reason is Reason.NOT_A_FILE
+    assert refusal(tmp_path / "folder").reason is Reason.NOT_A_FILE
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        assert refusal(tmp_path / "s").reason is Reason.UNREADABLE
+    assert refusal(tmp_path / "absent").reason is Reason.UNREADABLE
+
+
+@pytest.mark.parametrize("version", [2, "1", True, 1.0, None, [1]])
+def test_another_version_is_said_before_anything_else(tmp_path: Path, version: Any) -> None:
+    path = write(tmp_path, json.dumps({"schema_version": version, "unknown": 1}))
+    assert refusal(path).reason is Reason.OTHER_VERSION
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"NaN",
+        b'{"schema_version":1,"x":NaN}',
+        b'{"schema_version":1,"x":-Infinity}',
+        b'{"schema_version":1,"x":1e999}',
+        b'{"schema_version":1,"x":"\\ud800"}',
+        b'{"schema_version":1,"x":"\xff"}',
+        b"\xef\xbb\xbf{}",
+        b"[]",
+        b"1",
+        b"{} {}",
+        b"9" * 100_000,
+        b"[" * 200_000,
+        b'{"a":' * 200_000,
+        b"\x00" * 100,
+    ],
+)
+def test_what_is_not_strict_json(tmp_path: Path, text: bytes) -> None:
+    assert refusal(write(tmp_path, text)).reason is Reason.NOT_JSON
+
+
+DEEP: Any = []
+for _ in range(900):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "said"),
+    [
+        (("outcome", "status"), "excellent", "excellent"),
+        (("attempt",), 0, "attempt"),
+        (("attempt",), 10**40, "attempt"),
+        (("cell_id",), "../../etc/passwd", "cell_id"),
+        (("run_id",), "..", "run_id"),
+        (("host", "started_at"), "yesterday", "started_at"),
+        (("host", "engine_details"), {"deep": DEEP}, "engine_details"),
+        (("cell",), DEEP, "cell"),
+        (("sessions", 0, "workloads", 0, "blocks", 0, "device_ns"), [-1, 2, 3], "device_ns"),
+        (("sessions", 0, "workloads", 0, "blocks", 0, "device_ns"), [2**63, 2, 3], "device_ns"),
+        (("sessions", 0, "workloads", 0, "flops"), 10**400, "flops"),
+        (("sessions", 0, "workloads", 0, "colour"), 1, "colour"),
+        (("cell", "gpu"), "x" * 100_000, "gpu"),
+    ],
+)
+def test_what_breaks_the_schema_is_refused_with_the_place(tmp_path: Path, keys: Any, value: Any, said: str) -> None:
+    made = changed(*keys, to=value)
+    reason = refusal(write(tmp_path, json.dumps(made)))
+    # a number too large for a double is not even strict JSON
+    assert reason.reason is (Reason.NOT_JSON if keys[-1] == "flops" else Reason.SCHEMA)
+    assert said in reason.detail or reason.reason is Reason.NOT_JSON
+    assert len(reason.detail) <= 300
+
+
+def test_a_large_invalid_record_is_explained_without_reading_it_all(tmp_path: Path) -> None:
+    made = changed("sessions", 0, "workloads", 0, "blocks", 0, "device_ns", to=["x"] * 99_000)
+    made["sessions"][0]["workloads"][0]["blocks"][1]["wall_ns"] = [10**15] * 99_000
+    error = refusal(write(tmp_path, json.dumps(made)))
+    assert (error.reason, "device_ns" in error.detail) == (Reason.SCHEMA, True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("host", "ended_at"), "2026-13-41T25:00:00Z"),
+        (("sessions", 0, "cell_id"), "f" * 32),
+        (("sessions", 0, "workloads", 0, "blocks", 0, "wall_ns"), [1]),
+        (("sessions", 0, "workloads", 0, "blocks", 0, "discarded"), [[3, "contended"]]),
+    ],
+)
+def test_what_contradicts_itself_is_refused(tmp_path: Path, keys: Any, value: Any) -> None:
+    path = write(tmp_path, json.dumps(changed(*keys, to=value)))
+    assert refusal(path).reason is Reason.INCONSISTENT
+
+
+def test_a_session_or_workload_that_appears_twice_is_refused(tmp_path: Path) -> None:
+    path = put(tmp_path, make_record(sessions=(session(), session())))
+    assert refusal(path).reason is Reason.INCONSISTENT
+    made = document()
+    made["sessions"][0]["workloads"] *= 2
+    assert refusal(write(tmp_path, json.dumps(made))).reason is Reason.INCONSISTENT
+
+
+def test_the_file_name_must_be_the_contents_own(tmp_path: Path) -> None:
+    path = put(tmp_path, make_record(attempt=2))
+    moved = path.rename(tmp_path / NAME)
+    error = refusal(moved)
+    assert (error.reason, f"{CELL}.2" in error.detail) == (Reason.MISNAMED, True)
+
+
+def test_a_run_is_read_as_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "run-1.json"
+    path.write_text(json.dumps(run_to_json(make_run())))
+    assert read_run(path)["matrix"] == "nightly"
+    for wrong in ({"counts": {"excellent": 1}}, {"schema_version": 3}, {"run_id": "run-2"}, {"started_at": "2026"}):
+        path.write_text(json.dumps(run_to_json(make_run()) | wrong))
+        with pytest.raises(RefusedError):
+            read_run(path)
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner))
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [p for key, item in inner for p in ((*path, key), *_places(item, (*path, key)))]
+
+
+PLACES = _places(document())
+
+
+@settings(max_examples=400, deadline=None)
+@given(place=st.sampled_from(PLACES), value=VALUES)
+def test_whatever_stands_in_a_record_it_is_refused_or_becomes_rows(
+    tmp_path_factory: pytest.TempPathFactory, place: tuple[Any, ...], value: Any
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "fuzz"
+    folder.mkdir(exist_ok=True)
+    read = try_record(write(folder, json.dumps(changed(*place, to=value))))
+    if isinstance(read, Rejection):
+        assert read.detail
+        return
+    rows, samples = Rows(CELLS), SampleColumns()
+    for row in cell_rows(read, key=0, host=host_row(read), run=None):
+        rows.append(row)
+    samples.add(read, key=0)
+    assert rows.frame().height == 1
+    assert samples.frame().height == len(samples)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runner.contracts import load_schema
+from runner.core.vocab import Fault, Role, Stage, Status
+from runner.results.reading import explain, is_valid
+from runner.results.record import Outcome, record_from_json, record_to_json
+from tests.results.factory import BLOCKS, block, failed_record, make_record, outcome, session, workload
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    for record in (make_record(), failed_record()):
+        assert record_from_json(record_to_json(record)) == record
+        assert is_valid("record", record_to_json(record)), explain("record", record_to_json(record))
+
+
+def test_an_unknown_key_is_named() -> None:
+    with pytest.raises(ValueError, match="colour"):
+        record_from_json({**record_to_json(make_record()), "colour": 1})
+
+
+@pytest.mark.parametrize("key", ["cell", "outcome", "host", "sessions", "run_id"])
+def test_a_missing_key_is_named(key: str) -> None:
+    document = record_to_json(make_record())
+    del document[key]
+    with pytest.raises(ValueError, match=key):
+        record_from_json(document)
+
+
+@pytest.mark.parametrize(
+    "sessions",
+    [
+        (),
+        (session(workloads=(workload(blocks=()),)),),
+        (session(workloads=(workload(blocks=(block(Role.CANDIDATE, 0, ()),)),)),),
+    ],
+)
+def test_passed_without_samples_cannot_be_built_nor_written(sessions: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match="passed"):
+        make_record(sessions=sessions)
+    document = record_to_json(make_record()) | {
+        "sessions": record_to_json(failed_record(status=Status.CRASHED, sessions=sessions))["sessions"]
+    }
+    assert not is_valid("record", document)
+
+
+def test_a_compile_error_with_a_time_cannot_be_built_nor_written() -> None:
+    with pytest.raises(ValueError, match="compile_error"):
+        make_record(outcome=outcome(Status.COMPILE_ERROR))
+    document = record_to_json(make_record())
+    assert is_valid("record", document)
+    document["outcome"] |= {"status": "compile_error", "fault": "candidate"}
+    assert not is_valid("record", document)
+
+
+def test_untimed_sessions_and_workloads_with_a_time_cannot_be_written() -> None:
+    document = record_to_json(make_record())
+    document["sessions"][0]["status"] = "load_error"
+    assert not is_valid("record", document)
+    document = record_to_json(make_record())
+    document["sessions"][0]["workloads"][0]["status"] = "load_error"
+    assert not is_valid("record", document)
+    with pytest.raises(ValueError, match="load_error"):
+        workload(status=Status.LOAD_ERROR, blocks=BLOCKS)
+
+
+def test_a_passed_session_without_a_workload_cannot_be_built_nor_written() -> None:
+    with pytest.raises(ValueError, match="workload"):
+        session(workloads=())
+    document = record_to_json(make_record(sessions=(session(), session(1))))
+    document["sessions"][1]["workloads"] = []
+    assert not is_valid("record", document)
+
+
+def test_a_fault_that_is_not_the_status_own_cannot_be_built_nor_written() -> None:
+    said = outcome(Status.CRASHED)
+    with pytest.raises(ValueError, match="fault"):
+        replace(said, fault=Fault.INFRA)
+    document = record_to_json(make_record(outcome=said))
+    assert is_valid("record", document)
+    document["outcome"]["fault"] = "infra"
+    assert not is_valid("record", document)
+    with pytest.raises(ValueError, match="fault"):
+        Outcome(status=Status.GPU_BUSY, stage=Stage.LEASE, fault=Fault.CANDIDATE, evidence=said.evidence)
+
+
+def test_a_judge_is_never_timed() -> None:
+    document = record_to_json(make_record())
+    document["sessions"][0]["workloads"][0]["blocks"][0]["role"] = "judge"
+    assert not is_valid("record", document)
+    assert "judge" in load_schema("record")["$defs"]["role"]["enum"]

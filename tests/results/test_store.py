@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.core.messages import Evidence
+from runner.core.vocab import Fault, Status
+from runner.errors import StoreError
+from runner.results import store as store_module
+from runner.results.reading import Reason, Rejection, read_run
+from runner.results.record import Record
+from runner.results.store import AttemptSummary, Store
+from tests.results.factory import CELL, HOST, cell_id, failed_record, make_record, make_run, outcome, put, session
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "nightly")
+
+
+def files(store: Store) -> list[str]:
+    return sorted(p.relative_to(store.root).as_posix() for p in store.root.rglob("*") if p.is_file())
+
+
+def test_a_record_is_saved_and_loaded(store: Store) -> None:
+    record = make_record()
+    path = store.save(record)
+    assert files(store) == [f"records/{CELL}.1.json"]
+    assert store.load(path) == record
+
+
+def test_text_that_candidates_choose_never_costs_the_record(store: Store) -> None:
+    said = replace(outcome(Status.CRASHED), evidence=Evidence(message="\ud800 \0 \x1b[2J é 🙂 \u2028"))
+    loaded = store.load(store.save(make_record(outcome=said)))
+    assert loaded.outcome.evidence.message == "? \0 \x1b[2J é 🙂 \u2028"
+
+
+def test_a_record_is_never_overwritten(store: Store) -> None:
+    path = store.save(make_record())
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="exists already"):
+        store.save(failed_record())
+    assert path.read_bytes() == before
+    assert files(store) == [f"records/{CELL}.1.json"]
+
+
+def test_without_hard_links_a_record_is_still_never_overwritten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_paths: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(store_module.os, "link", refuse)
+    record = make_record()
+    assert store.load(store.save(record)) == record
+    with pytest.raises(StoreError, match="exists already"):
+        store.save(record)
+    assert files(store) == [f"records/{CELL}.1.json"]
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (make_record(host=replace(HOST, phases_s={"total": float("nan")})), "JSON"),
+        (make_record(host=replace(HOST, clock_state="wobbly")), "host.clock_state: 'wobbly'"),
+        (make_record(attempt=0), "attempt"),
+        (make_record(sessions=(session(cell_id="f" * 32),)), "session 0 is of cell"),
+    ],
+)
+def test_a_record_that_breaks_its_contract_is_not_written(store: Store, record: Record, said: str) -> None:
+    with pytest.raises(StoreError, match=said) as caught:
+        store.save(record)
+    assert "report" in caught.value.next_step
+    assert files(store) == []
+
+
+def test_a_run_is_written_again_as_it_goes_on(store: Store) -> None:
+    store.save_run(make_run())
+    path = store.save_run(make_run(ended_at="2026-01-02T04:00:00Z", interrupted=True))
+    assert files(store) == ["runs/run-1.json"]
+    assert (read_run(path)["ended_at"], read_run(path)["counts"]) == (
+        "2026-01-02T04:00:00Z",
+        {"passed": 2, "crashed": 1},
+    )
+    with pytest.raises(StoreError, match="planned"):
+        store.save_run(make_run(planned=-1))
+
+
+def test_loading_says_why_not(store: Store) -> None:
+    path = put(store.records, make_record(), schema_version=9)
+    with pytest.raises(StoreError, match=r"other_version: schema version 9"):
+        store.load(path)
+
+
+def test_attempts_tell_what_resuming_needs_and_put_bad_files_aside(store: Store) -> None:
+    store.save(failed_record(attempt=1, status=Status.GPU_BUSY))
+    store.save(make_record(attempt=2))
+    store.save(failed_record(cell_id(7), host=replace(HOST, image=None, device={})))
+    (store.records / f"{cell_id(8)}.1.json").write_text("{")
+    bad: list[Rejection] = []
+    attempts = store.attempts(bad.append)
+    assert list(attempts) == [cell_id(7), CELL]
+    assert [(a.attempt, a.status, a.fault) for a in attempts[CELL]] == [
+        (1, Status.GPU_BUSY, Fault.INFRA),
+        (2, Status.PASSED, Fault.NONE),
+    ]
+    assert attempts[cell_id(7)] == [
+        AttemptSummary(
+            cell_id=cell_id(7),
+            attempt=1,
+            status=Status.COMPILE_ERROR,
+            fault=Fault.CANDIDATE,
+            engine="docker",
+            image_id=None,
+            core_sha256="c" * 64,
+            driver=None,
+        )
+    ]
+    assert [r.reason for r in bad] == [Reason.NOT_JSON]
+    assert store.attempts() == attempts
+
+
+def test_attempts_are_in_numeric_order(store: Store) -> None:
+    for attempt in (10, 2, 1):
+        store.save(make_record(attempt=attempt))
+    assert [a.attempt for a in store.attempts()[CELL]] == [1, 2, 10]
+
+
+def test_the_next_attempt_counts_what_is_there_readable_or_not(store: Store) -> None:
+    assert store.next_attempt(CELL) == 1
+    store.save(make_record())
+    assert store.next_attempt(CELL) == 2
+    (store.records / f"{CELL}.12.json").write_text("{")
+    assert Store(store.root).next_attempt(CELL) == 13
+    assert Store(store.root).next_attempt(cell_id(1)) == 1
+
+
+def test_threads_that_save_the_same_attempt_leave_exactly_one(store: Store) -> None:
+    def save(number: int) -> bool:
+        try:
+            store.save(make_record(run_id=f"run-{number}"))
+        except StoreError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        saved = list(pool.map(save, range(32)))
+    assert saved.count(True) == 1
+    assert files(store) == [f"records/{CELL}.1.json"]
+    assert store.load(store.records / f"{CELL}.1.json").run_id == f"run-{saved.index(True)}"
+
+
+def _save_many(root: Path, first: int) -> None:
+    for number in range(first, first + 20):
+        Store(root).save(make_record(cell_id(number)))
+
+
+def test_processes_save_side_by_side(store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_save_many, args=(store.root, first)) for first in (0, 20)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [p.exitcode for p in processes] == [0, 0]
+    assert len(store.attempts()) == 40
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    place = tmp_path / "tiny"
+    place.mkdir()
+    mounted = subprocess.run(
+        ("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)), check=False, capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small file system here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(("umount", str(place)), check=True)
+
+
+def test_a_full_disk_leaves_nothing_partial_and_says_what_to_do(tiny_disk: Path) -> None:
+    store = Store(tiny_disk / "nightly")
+    saved = store.save(make_record())
+    filler = tiny_disk / "filler"
+    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(b"x" * 1024)
+    with pytest.raises(StoreError, match="No space left") as caught:
+        store.save(make_record(attempt=2))
+    assert "Make room" in caught.value.next_step
+    assert files(store) == [f"records/{CELL}.1.json"]
+    assert store.load(saved).attempt == 1
+    assert store.next_attempt(CELL) == 2
+    filler.unlink()
+    store.save(make_record(attempt=2))
+    assert sorted(a.attempt for a in store.attempts()[CELL]) == [1, 2]
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "nightly").write_text("a file in the way")
+    with pytest.raises(StoreError, match="cannot be written"):
+        Store(tmp_path / "nightly").save(make_record())
+
+
+def test_what_a_killed_writer_left_is_no_record(store: Store) -> None:
+    store.save(make_record())
+    (store.records / f".{cell_id(3)}.1.json.0011.tmp").write_text(json.dumps({"half": 1})[:5])
+    bad: list[Rejection] = []
+    assert list(store.attempts(bad.append)) == [CELL]
+    assert bad == []
+
+
+def test_a_failure_while_publishing_removes_the_file_aside(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_paths: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store_module.os, "link", fail)
+    with pytest.raises(KeyboardInterrupt):
+        store.save(make_record())
+    assert os.listdir(store.records) == []

@@ -1,0 +1,57 @@
+"""The markers: skipped with a reason where the machine lacks something, failed where Docker is required."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+NEEDY = """
+import pytest
+
+@pytest.mark.docker
+def test_on_docker():
+    pass
+
+def test_on_nothing():
+    pass
+"""
+
+
+@pytest.fixture
+def run_needy(tmp_path):
+    """Run the two tests above in a pytest of their own, where no daemon answers; returns its output."""
+    shutil.copy(HERE / "conftest.py", tmp_path)
+    shutil.copytree(HERE / "sim", tmp_path / "sim")
+    (tmp_path / "test_needy.py").write_text(NEEDY)
+
+    def run(**environment):
+        kept = {key: value for key, value in os.environ.items() if key != "KERNEL_MATRIX_REQUIRE_DOCKER"}
+        done = subprocess.run(
+            (sys.executable, "-m", "pytest", "-c", HERE.parent / "pyproject.toml", "--rootdir", tmp_path, tmp_path),
+            env={**kept, "DOCKER_HOST": f"unix://{tmp_path}/no.sock", **environment},
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout
+
+    return run
+
+
+def test_without_a_daemon_docker_tests_are_skipped_with_the_reason(run_needy):
+    out = run_needy()
+    assert re.search(r"SKIPPED .* no Docker daemon answers: .*", out)
+    assert "1 passed, 1 skipped" in out
+
+
+def test_where_docker_is_required_its_absence_is_a_failure(run_needy):
+    out = run_needy(KERNEL_MATRIX_REQUIRE_DOCKER="1")
+    assert "KERNEL_MATRIX_REQUIRE_DOCKER=1, but no Docker daemon answers" in out
+    assert re.search(r"1 passed, 1 error", out) or "1 failed, 1 passed" in out

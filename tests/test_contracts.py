@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import runner.contracts
+from runner.contracts import load_schema, schema_path
+
+
+def test_a_checkout_reads_its_top_level_folder():
+    assert schema_path("matrix") == Path(runner.contracts.__file__).parent.parent / "schemas" / "matrix.schema.json"
+
+
+def test_an_installed_package_reads_its_own_copy_and_not_a_neighbour(tmp_path):
+    site = tmp_path / "site-packages"
+    (site / "runner" / "_schemas").mkdir(parents=True)
+    (site / "schemas").mkdir()
+    shutil.copy(runner.contracts.__file__, site / "runner" / "contracts.py")
+    (site / "runner" / "__init__.py").touch()
+    (site / "runner" / "_schemas" / "matrix.schema.json").write_text('{"title": "ours"}')
+    (site / "schemas" / "matrix.schema.json").write_text('{"title": "somebody else\'s"}')
+    code = "import json; from runner.contracts import load_schema; print(json.dumps(load_schema('matrix')))"
+    printed = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(site)!r}); {code}"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert json.loads(printed) == {"title": "ours"}
+
+
+def test_an_absent_schema_is_named():
+    with pytest.raises(FileNotFoundError, match="no schema 'nothing'"):
+        load_schema("nothing")
+
+
+def test_what_one_caller_changes_is_not_seen_by_the_next():
+    load_schema("matrix")["title"] = "changed"
+    assert load_schema("matrix")["title"] != "changed"
