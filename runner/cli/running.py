@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 from runner import __version__
 from runner.cli.output import print_json, print_json_line
-from runner.cli.telling import EventLines, EventWatcher, LiveView, PlainLines, say_summary
-from runner.core.vocab import Fault, fault_of
-from runner.errors import ImageError, NothingSelectedError, UsageError
+from runner.cli.telling import EventLines, EventWatcher, LiveView, PlainLines
+from runner.core.vocab import Fault, Status, fault_of
+from runner.errors import GpuBusyError, ImageError, InfrastructureError, NothingSelectedError, UsageError
 from runner.facts import AUTO, Survey, survey
 from runner.host import host_identity
 from runner.matrix import Matrix
@@ -49,6 +49,35 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CellSpec:
+    """A file that names one cell; paths are relative to the file."""
+
+    matrix: Path
+    cell_id: str
+    engine: str = AUTO
+    lock: Path | None = None
+
+    @staticmethod
+    def read(path: Path) -> CellSpec:
+        """Read and check the file.
+
+        :raises UsageError: when it is not such a file.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            spec = CellSpec(**document)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+        except (ValueError, TypeError) as error:
+            form = '{"matrix": "matrix.toml", "cell_id": "…"}, and perhaps "engine" and "lock"'
+            raise UsageError(f"{path} is not a cell's specification: {error}", next_step=f"write {form}") from None
+        if not all(isinstance(value, str) for value in document.values()):
+            raise UsageError(f"{path}: every value must be text")
+        lock = path.parent / spec.lock if spec.lock else None
+        return replace(spec, matrix=path.parent / spec.matrix, lock=lock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What a request comes to on this host."""
 
@@ -61,31 +90,65 @@ class Work:
 
 def run_matrix(request: Request) -> int:
     """Run what was asked for; returns the exit code."""
-    say = EventLines.quiet if request.json else _say
     rerun, deadline = _rerun(request.rerun), _deadline(request.deadline)
     if request.fail_on not in (None, "candidate"):
         raise UsageError(f"--fail-on {request.fail_on}: allowed is 'candidate'")
     matrix = load_matrix(request.matrix)
     if request.build:
-        _build_missing(matrix, request, say)
+        _build_missing(matrix, request, _watcher(as_json=request.json).say)
     work = _survey_work(matrix, request)
     if request.dry_run:
         _print_dry_run(work)
         return 0
-    store = Store(request.results / matrix.name)
+    orders = Orders(
+        run_id=_run_id(),
+        fail_fast=request.fail_fast,
+        deadline=deadline,
+        build_workers=matrix.policy.build_workers,
+    )
+    session = _run_work(work, Store(request.results / matrix.name), orders, rerun, as_json=request.json)
+    return _exit_code(session, fail_on_candidate=request.fail_on == "candidate")
+
+
+def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
+    """Run the one cell that the file at ``path`` names; returns the exit code.
+
+    :raises UsageError: when the file is not a cell's specification, or its cell is not in its matrix any more.
+    """
+    spec = CellSpec.read(path)
+    matrix = load_matrix(spec.matrix)
+    found = survey(matrix, engine=spec.engine, lock_path=spec.lock)
+    cells = make_plan(matrix, load_selection(matrix), found.facts).cells()
+    cell = next((cell for cell in cells if cell.id == spec.cell_id), None)
+    if cell is None:
+        what = f"{path}: cell {spec.cell_id} is not in {spec.matrix}"
+        raise UsageError(what, next_step="its sources or protocol changed since: kernel-matrix plan --json has the ids")
+    if cell.reason is not None:
+        raise NothingSelectedError(f"{path}: the cell cannot run here: {cell.reason.text}")
+    work = Work(matrix=matrix, survey=found, runnable=(cell,), skipped=())
+    session = _run_work(work, Store(out), Orders(run_id=_run_id()), Rerun.NONE, as_json=as_json)
+    return _exit_code(session, fail_on_candidate=False)
+
+
+def _run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json: bool) -> Session:
+    """Sweep, run what has no record, tell of it, and keep the run's own file."""
+    watcher = _watcher(as_json=as_json)
     for line in work.survey.engine.sweep():
-        say(f"swept: {line}")
+        watcher.say(f"swept: {line}")
     cells = cells_to_run(work.runnable, store, work.survey, rerun)
-    watcher = _watcher(request)
     watcher.begin(work.survey, cells, done=len(work.runnable) - len(cells), skipped=work.skipped)
-    orders = Orders(run_id=_run_id(), fail_fast=request.fail_fast, deadline=deadline)
     session = Session(cells, work.survey, store, orders)
-    with _run_file(store, matrix, work.survey, orders, session):
+    with _run_file(store, work.matrix, work.survey, orders, session):
         _watch(session, watcher)
-    say_summary(request.json, session, store, matrix)
-    failed = any(fault_of(status) is Fault.CANDIDATE for status in session.counts)
-    infra = any(fault_of(status) is Fault.INFRA for status in session.counts)
-    return 4 if infra else 1 if failed and request.fail_on == "candidate" else 0
+    watcher.end(session, store)
+    return session
+
+
+def _exit_code(session: Session, *, fail_on_candidate: bool) -> int:
+    faults = {fault_of(status) for status in session.counts}
+    if Fault.INFRA in faults:
+        return GpuBusyError.exit_code if set(session.counts) == {Status.GPU_BUSY} else InfrastructureError.exit_code
+    return 1 if fail_on_candidate and Fault.CANDIDATE in faults else 0
 
 
 def _survey_work(matrix: Matrix, request: Request) -> Work:
@@ -95,7 +158,8 @@ def _survey_work(matrix: Matrix, request: Request) -> Work:
     """
     found = survey(matrix, engine=request.engine, lock_path=request.lock, allow_unpinned=request.allow_unpinned)
     plan = make_plan(matrix, load_selection(matrix), found.facts)
-    chosen = [cell for cell in plan.cells() if parse_filter(request.filters)(cell)]
+    wanted = parse_filter(request.filters)
+    chosen = [cell for cell in plan.cells() if wanted(cell)]
     if request.shard is not None:
         chosen = list(shard(chosen, *parse_shard(request.shard)))
     runnable = tuple(cell for cell in chosen if cell.reason is None)
@@ -150,7 +214,7 @@ def _run_file(store: Store, matrix: Matrix, found: Survey, orders: Orders, sessi
         store.save_run(ended)
 
 
-def _build_missing(matrix: Matrix, request: Request, say: Any) -> None:
+def _build_missing(matrix: Matrix, request: Request, say: Callable[[str], None]) -> None:
     """Build what is built on this machine and missing; without a daemon, or the right, say so and go on."""
     from runner.engines import open_engine  # noqa: PLC0415  # only with --build
     from runner.images.build import ensure_local  # noqa: PLC0415  # same
@@ -176,8 +240,8 @@ def _print_dry_run(work: Work) -> None:
     print_json([preview(cell, devices[cell.gpu.name], found.engine, found.images) for cell in work.runnable])
 
 
-def _watcher(request: Request) -> EventWatcher:
-    if request.json:
+def _watcher(*, as_json: bool) -> EventWatcher:
+    if as_json:
         return EventLines(print_json_line)
     return LiveView() if sys.stdout.isatty() else PlainLines(_say)
 

@@ -15,7 +15,6 @@ from rich.table import Table
 
 from runner.core.vocab import Fault, Role
 from runner.facts import Survey
-from runner.matrix import Matrix
 from runner.plan import Cell, Hurdle
 from runner.results.record import Record
 from runner.results.store import Store
@@ -39,6 +38,10 @@ class EventWatcher(Protocol):
 
     def say(self, text: str) -> None:
         """A line for people."""
+        ...
+
+    def end(self, session: Session, store: Store) -> None:
+        """How many ended as what, and where to look."""
         ...
 
 
@@ -74,6 +77,10 @@ class PlainLines:
             self.say(f"built {event.cell.candidate.id}: {event.text}")
         elif event.happening is Happening.CELL_SKIPPED:
             self.say(f"{name}: put off: {event.text}")
+
+    def end(self, session: Session, store: Store) -> None:
+        """A table, and the next step."""
+        print_summary(Console(highlight=False, width=100), session, store)
 
     def _time_left(self) -> str:
         seconds = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
@@ -128,16 +135,16 @@ class LiveView:
         """A line above the bar."""
         self._console.print(text, markup=False)
 
+    def end(self, session: Session, store: Store) -> None:
+        """A table, and the next step."""
+        print_summary(self._console, session, store)
+
 
 class EventLines:
     """One JSON document per event."""
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write
-
-    @staticmethod
-    def quiet(_text: str) -> None:
-        """Say nothing: stdout belongs to the events."""
 
     def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
         """The run's size and why the rest does not run."""
@@ -163,6 +170,11 @@ class EventLines:
     def say(self, text: str) -> None:
         """As an event."""
         self._write({"event": "message", "text": text})
+
+    def end(self, session: Session, store: Store) -> None:
+        """The counts, and where the records are."""
+        counts = {status.value: number for status, number in session.counts.items()}
+        self._write({"event": "run_ended", "counts": counts, "left": session.left, "records": str(store.records)})
 
 
 def cell_name(cell: Cell) -> str:
@@ -227,21 +239,12 @@ def _short(cell: Cell) -> str:
     return cell.reason.text
 
 
-def say_summary(as_json: bool, session: Session, store: Store, matrix: Matrix) -> None:
-    """The end of a run: how many of what, and where to look."""
-    if as_json:
-        from runner.cli.output import print_json_line  # noqa: PLC0415  # the other branch does not need it
-
-        counts = {status.value: number for status, number in session.counts.items()}
-        print_json_line({"event": "run_ended", "counts": counts, "left": session.left, "records": str(store.records)})
-        return
-    table = Table(title=f"{sum(session.counts.values())} cells of matrix {matrix.name}", title_justify="left")
-    table.add_column("outcome")
-    table.add_column("cells", justify="right")
-    for status, number in session.counts.most_common():
-        table.add_row(status.value, str(number))
-    console = Console(highlight=False)
+def print_summary(console: Console, session: Session, store: Store) -> None:
+    """The end of a run for people."""
     if session.counts:
+        table = Table("outcome", "cells", title=f"{sum(session.counts.values())} cells ended", title_justify="left")
+        for status, number in session.counts.most_common():
+            table.add_row(status.value, str(number))
         console.print(table)
     if session.left:
         console.print(f"{session.left} cells are left; run again to go on", markup=False)

@@ -1,7 +1,7 @@
 """The trusted side of a session: references, seeds, tolerances, verdict, report.
 
 ``python -m runner.core.judge --job FILE --channel DIR --out DIR``. Listens in the channel folder for the candidate's
-worker, starts a worker of its own for the baseline, verifies, times, verifies again, and leaves ``report.json``.
+worker, forks a worker of its own for the baseline, verifies, times, verifies again, and leaves ``report.json``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 import traceback
@@ -32,8 +31,8 @@ from runner.core.messages import (
     from_json,
 )
 from runner.core.vocab import Stage, Status
-from runner.core.wire import MAX_FROM_WORKER, Channel
-from runner.core.worker import SOCKET_NAME
+from runner.core.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
+from runner.core.worker import SOCKET_NAME, open_device, serve
 
 REPORT_NAME = "report.json"
 """Name of the report in the output folder."""
@@ -78,15 +77,13 @@ class Session:
 
     def _everything(self, undo: ExitStack) -> None:
         listener = undo.enter_context(_listening(self._channel / SOCKET_NAME))
-        baseline = undo.enter_context(_own_worker(self._folder, self._job.device))
         with self._clock("import"):
-            import torch  # noqa: PLC0415  # listening first: the candidate's side starts at the same time
-
+            # Listening first: the candidate's side starts at the same time.
             from runner.core.environment import read_environment  # noqa: PLC0415
             from runner.core.workload import Desk  # noqa: PLC0415
 
-            if self._job.device == "cuda":
-                torch.zeros(1, device="cuda")
+            baseline = undo.enter_context(_baseline(self._folder, self._job.device))
+            open_device(self._job.device)
             self._environment = read_environment(self._job.device)
         with self._clock("connect"):
             candidate = undo.enter_context(self._accept(listener))
@@ -183,20 +180,35 @@ def _listening(path: Path) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _own_worker(code: Path, device: str) -> Iterator[Channel]:
-    """The baseline's worker: the same thin runner, a child of the judge."""
+def _baseline(code: Path, device: str) -> Iterator[Channel]:
+    """The baseline's worker: the same thin runner, in a child that has torch already.
+
+    Forked after the import, which is most of a process's start, and before the device is opened: no child of a
+    process that has opened CUDA can use it.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    command = (sys.executable, "-s", "-B", "-m", "runner.core.worker")
-    arguments = ("--descriptor", str(theirs.fileno()), "--code", str(code), "--device", device)
-    child = subprocess.Popen((*command, *arguments), pass_fds=(theirs.fileno(),))
+    child = os.fork()
+    if child == 0:
+        _serve_baseline(ours, theirs, code, device)
     theirs.close()
     channel = Channel(ours, MAX_FROM_WORKER)
     try:
         yield channel
     finally:
         channel.close()
-        child.kill()
-        child.wait()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _serve_baseline(ours: socket.socket, theirs: socket.socket, code: Path, device: str) -> NoReturn:
+    """The child's whole life; it never returns into the judge's code."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        ours.close()
+        open_device(device)
+        serve(Channel(theirs, MAX_FROM_JUDGE), code)
+    finally:
+        os._exit(0)
 
 
 def write_report(report: SessionReport, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The thin runner beside a candidate (or a baseline): takes calls from the judge, knows nothing of what is right.
 
 ``python -m runner.core.worker --channel DIR --code DIR --device cuda [--artifact FILE]`` in a candidate's container;
-``--descriptor N`` instead of ``--channel`` for the judge's own baseline. Everything this process says is a claim.
+The judge's baseline is served by the same :class:`Worker`. Everything this process says is a claim.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import tarfile
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
@@ -49,9 +50,10 @@ def classify(error: BaseException) -> Failure:
     module = type(error).__module__ or ""
     if isinstance(error, MemoryError) or name == "OutOfMemoryError":
         return Failure.MEMORY
-    if isinstance(error, SyntaxError) or "CompilationError" in name or "Error building extension" in str(error):
+    if isinstance(error, SyntaxError) or "Error building extension" in str(error):
         return Failure.COMPILE
-    if module.startswith("triton.compiler"):
+    # The interpreter's error stands for the compiler's, which says the same of the same source on a GPU.
+    if name in ("CompilationError", "InterpreterError") or module.startswith("triton.compiler"):
         return Failure.COMPILE
     return Failure.RUNTIME
 
@@ -226,8 +228,6 @@ def _copy_one(output: Any, view: Optional[Any]) -> OutputClaim:
 
 
 def _connect(arguments: argparse.Namespace) -> socket.socket:
-    if arguments.descriptor is not None:
-        return socket.socket(fileno=arguments.descriptor)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     deadline = time.monotonic() + arguments.connect_timeout
     while True:
@@ -241,7 +241,7 @@ def _connect(arguments: argparse.Namespace) -> socket.socket:
             return connection
 
 
-def _warm_up(device: str) -> None:
+def open_device(device: str) -> None:
     """Import torch and open the device while the judge does the same, before any candidate code is here."""
     import torch  # noqa: PLC0415  # the connection is made before anything else is imported
 
@@ -257,24 +257,26 @@ def _unpack_artifact(artifact: Path) -> None:
         archive.extractall(target)  # noqa: S202  # the candidate's own files, inside the candidate's own container
 
 
+def serve(channel: Channel, code: Path) -> None:
+    """Answer one judge until it says goodbye or goes away."""
+    with suppress(Gone):
+        Worker(channel, code).serve()
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Serve one judge; the exit code means nothing to it."""
     parser = argparse.ArgumentParser(prog="worker")
-    parser.add_argument("--channel", type=Path)
-    parser.add_argument("--descriptor", type=int)
+    parser.add_argument("--channel", type=Path, required=True)
     parser.add_argument("--code", type=Path, required=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--artifact", type=Path)
     parser.add_argument("--connect-timeout", type=float, default=60.0)
     arguments = parser.parse_args(argv)
     channel = Channel(_connect(arguments), MAX_FROM_JUDGE)
-    _warm_up(arguments.device)
+    open_device(arguments.device)
     if arguments.artifact is not None:
         _unpack_artifact(arguments.artifact)
-    try:
-        Worker(channel, arguments.code).serve()
-    except Gone:
-        return 0
+    serve(channel, arguments.code)
     return 0
 
 

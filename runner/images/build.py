@@ -219,7 +219,8 @@ def _built(client: DockerClient, context: Path, base: _Base) -> Iterator[Image]:
         if steps := _STEP_IMAGE.findall(log):
             _forget(client, steps[-1])
         raise ImageError(
-            "The Dockerfile did not build:\n" + "\n".join(f"    {line}" for line in log.splitlines()[-8:]),
+            "The Dockerfile did not build:\n"
+            + "\n".join(f"    {line}" for line in (*log.splitlines()[-8:], error.msg)),
             next_step="Correct the Dockerfile or requirements.lock.",
         ) from error
     try:

@@ -160,7 +160,8 @@ def parse(data: bytes) -> Document:
 
 @cache
 def _validator(schema: str) -> jsonschema_rs.Draft202012Validator:
-    return jsonschema_rs.Draft202012Validator(load_schema(schema))
+    # The mask keeps whole values out of its messages: they may be all of a large file.
+    return jsonschema_rs.Draft202012Validator(load_schema(schema), mask="the value")
 
 
 def _check_schema(schema: str, document: Document, size: int) -> None:
@@ -183,8 +184,7 @@ def explain(schema: str, document: Document, *, brief: bool = False) -> str:
     :param brief: take the first finding of the fast validator instead of the best one of the slow one.
     """
     if brief:
-        first = next(_validator(schema).iter_errors(document))
-        return f"{'/'.join(map(str, first.instance_path)) or 'document'}: {first.message}"
+        return _first_finding(schema, document)
     import jsonschema  # noqa: PLC0415  # needed only for the few documents that are refused
     from jsonschema.exceptions import best_match  # noqa: PLC0415  # see above
 
@@ -193,8 +193,16 @@ def explain(schema: str, document: Document, *, brief: bool = False) -> str:
     except RecursionError:  # its message quotes what is wrong, however deep
         best = None
     if best is None:
-        return explain(schema, document, brief=True)
+        return _first_finding(schema, document)
     return f"{best.json_path.removeprefix('$.').replace('$', 'document')}: {best.message}"
+
+
+def _first_finding(schema: str, document: Document) -> str:
+    try:
+        _validator(schema).validate(document)
+    except jsonschema_rs.ValidationError as error:
+        return f"{'.'.join(map(str, error.instance_path)) or 'document'}: {error.message}"
+    return "no fault found"
 
 
 def check_consistency(document: Mapping[str, Any]) -> None:

@@ -170,6 +170,11 @@ def test_nothing_but_scratch_can_be_written(confining: Engine, run: Run) -> None
     assert answer(run("write_everywhere", *everywhere)) == ["/tmp"]
 
 
+def test_not_even_another_user_could_write(confining: Engine, run: Run) -> None:
+    places = ["/", "/usr", CORE_TARGET, f"{CORE_TARGET}/runner/core", "/probes"]
+    assert answer(run("mounted_read_only", *places, "/tmp")) == places
+
+
 def test_its_own_source_survives_it(confining: Engine, run: Run, probes: Path) -> None:
     before = sorted(probes.iterdir())
     assert "tried" in run("delete_self").log_tail

@@ -30,6 +30,17 @@ from runner.errors import EngineError, ImageError
 
 MakeSpec = Callable[..., RoleSpec]
 REPOSITORY = Path(__file__).parents[2]
+PROMISED = {
+    "Privileged": False,
+    "CapAdd": None,
+    "CapDrop": ["ALL"],
+    "SecurityOpt": ["no-new-privileges:true"],
+    "NetworkMode": "none",
+    "ReadonlyRootfs": True,
+    "IpcMode": "private",
+    "PidMode": "",
+    "Init": True,
+}
 # The SDK leaves the socket of a failed connection to the garbage collector.
 leaves_a_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -72,7 +83,7 @@ def test_the_container_is_what_was_described(engine: Engine, spec: MakeSpec, dae
         found = daemon.api.inspect_container(asked.name)
     for key, value in described["HostConfig"].items():
         assert found["HostConfig"][key] == value, key
-    assert found["HostConfig"]["Privileged"] is False
+    assert {key: found["HostConfig"][key] for key in PROMISED} == PROMISED
     assert found["Config"]["Labels"] == {
         f"{LABEL}.run": asked.labels.run_id,
         f"{LABEL}.cell": asked.labels.cell_id,

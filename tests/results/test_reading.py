@@ -145,11 +145,11 @@ def test_what_breaks_the_schema_is_refused_with_the_place(tmp_path: Path, keys: 
     assert len(reason.detail) <= 300
 
 
-def test_a_large_invalid_record_is_explained_without_reading_it_all(tmp_path: Path) -> None:
-    made = changed("sessions", 0, "workloads", 0, "blocks", 0, "device_ns", to=["x"] * 99_000)
-    made["sessions"][0]["workloads"][0]["blocks"][1]["wall_ns"] = [10**15] * 99_000
+def test_a_large_invalid_record_is_explained_without_quoting_it(tmp_path: Path) -> None:
+    made = changed("sessions", 0, "workloads", 0, "blocks", 0, "device_ns", to=["x"] * 300_000)
     error = refusal(write(tmp_path, json.dumps(made)))
-    assert (error.reason, "device_ns" in error.detail) == (Reason.SCHEMA, True)
+    assert error.reason is Reason.SCHEMA
+    assert error.detail == "sessions.0.workloads.0.blocks.0.device_ns: the value has more than 100000 items"
 
 
 @pytest.mark.parametrize(

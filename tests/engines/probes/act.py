@@ -30,17 +30,26 @@ def segfault():
 
 
 def hang(*_token):
-    """Never end."""
-    print("hanging", flush=True)
+    """Never end, and say nothing: a broken pipe would end it."""
     while True:
         time.sleep(60)
 
 
 def fork_bomb(*_token):
-    """Multiply for ever."""
+    """Multiply for ever, but never beyond 200: a test of a limit must not need the limit to be survived."""
+    allowed, refill = os.pipe()
+    os.set_blocking(allowed, False)
+    os.write(refill, bytes(200))
     while True:
-        with contextlib.suppress(OSError):
+        try:
+            os.read(allowed, 1)  # each fork takes one permission out of a pipe that all share
+        except BlockingIOError:
+            time.sleep(0.1)
+            continue
+        try:
             os.fork()
+        except OSError:
+            os.write(refill, bytes(1))
 
 
 def leave_daemons(*_token):
@@ -107,6 +116,11 @@ def write_everywhere(*folders):
             Path(folder, "written-by-a-candidate").write_text("x")
             done.append(folder)
     print(json.dumps(done))
+
+
+def mounted_read_only(*folders):
+    """Print those folders that are mounted read-only, so that not even root could write."""
+    print(json.dumps([folder for folder in folders if os.statvfs(folder).f_flag & os.ST_RDONLY]))
 
 
 def delete_self():

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from runner.cli.merge import printable
+from runner.results.store import Store
+from tests.results.factory import cell_id, make_record, make_run, put
+
+ROOT = Path(__file__).parents[2]
+
+
+def merge(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, "-m", "runner", "merge", *arguments),
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    store = Store(tmp_path / "results" / "nightly")
+    store.save(make_record())
+    store.save_run(make_run())
+    return tmp_path
+
+
+def test_counts_and_places_are_printed(lab: Path) -> None:
+    done = merge(lab)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 records with 12 samples from 1 files (0 duplicates, 0 put aside), 1 runs" in done.stdout
+    assert "tables/cells.parquet" in done.stdout
+    assert pl.read_parquet(lab / "tables" / "samples.parquet").height == 12
+
+
+def test_json_is_one_document(lab: Path) -> None:
+    put(lab / "results" / "nightly" / "records", make_record(cell_id(1)), schema_version=2)
+    done = merge(lab, "results/nightly", "--out", "there", "--json")
+    document = json.loads(done.stdout)
+    assert (document["records"], document["files"], document["tables"]["hosts"]) == (1, 2, "there/hosts.parquet")
+    assert [r["reason"] for r in document["rejected"]] == ["other_version"]
+
+
+def test_rejections_are_shown_up_to_twenty_and_strict_exits_4(lab: Path) -> None:
+    for number in range(25):
+        put(lab / "results" / "nightly" / "records", make_record(cell_id(number)), schema_version=2)
+    done = merge(lab)
+    assert done.returncode == 0
+    assert done.stdout.count("put aside (other_version): ") == 20
+    assert "and 5 more, all in tables/rejected.jsonl" in done.stdout
+    strict = merge(lab, "--strict")
+    assert strict.returncode == 4
+    assert "25 files were put aside" in strict.stderr
+    assert "rejected.jsonl" in strict.stderr
+
+
+def test_what_cannot_be_merged_exits_with_its_own_code(lab: Path) -> None:
+    assert merge(lab, "absent").returncode == 2
+    (lab / "empty" / "records").mkdir(parents=True)
+    nothing = merge(lab, "empty")
+    assert (nothing.returncode, "kernel-matrix run" in nothing.stderr) == (3, True)
+
+
+def test_nothing_a_terminal_obeys_is_printed(lab: Path) -> None:
+    name = b"\x1b[2J\xff[red].json"
+    records = lab / "results" / "nightly" / "records"
+    (records / os.fsdecode(name)).write_bytes(b"{")
+    done = merge(lab)
+    assert (done.returncode, "\x1b" in done.stdout) == (0, False)
+    assert "[2J [red].json" in done.stdout
+    assert printable("a\nb\x07[bold]\u202e") == "a b [bold]"

@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from runner.core.vocab import Role, Status
+from runner.errors import NothingSelectedError, StoreError, UsageError
+from runner.results import chunk as chunk_module
+from runner.results import merge as merge_module
+from runner.results.merge import MergeReport, merge
+from runner.results.reading import Reason
+from runner.results.run import run_to_json
+from runner.results.schema import CELLS, HOSTS, SAMPLES, TABLES
+from runner.results.store import Store
+from tests.results.factory import (
+    BLOCKS,
+    CELL,
+    HOST,
+    block,
+    cell_id,
+    failed_record,
+    make_record,
+    make_run,
+    outcome,
+    put,
+    session,
+    workload,
+)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A result folder with a record that passed twice over, one that failed, and their run."""
+    store = Store(tmp_path / "results" / "nightly")
+    store.save_run(make_run())
+    two = (workload(), workload("large"))
+    store.save(make_record(sessions=(session(0, workloads=two), session(1, workloads=two))))
+    store.save(failed_record(cell_id(1), run_id="run-unknown"))
+    return tmp_path / "results"
+
+
+def table(report: MergeReport, name: str) -> pl.DataFrame:
+    return pl.read_parquet(report.tables[name])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+def test_every_table_has_exactly_its_schema(results: Path, tmp_path: Path) -> None:
+    report = merge([results], tmp_path / "out")
+    for name, schema in TABLES.items():
+        assert dict(table(report, name).schema) == schema
+        assert pl.read_parquet_metadata(report.tables[name])["kernel_matrix_tables"] == "1"
+    assert sorted(contents(tmp_path / "out")) == ["cells.parquet", "hosts.parquet", "rejected.jsonl", "samples.parquet"]
+
+
+def test_cells_have_one_row_per_session_and_workload(results: Path, tmp_path: Path) -> None:
+    report = merge([results], tmp_path / "out")
+    cells = table(report, "cells")
+    assert (report.files, report.records, report.samples, report.runs) == (2, 2, 48, 1)
+    assert cells.select("record", "cell_id", "session", "workload", "status").rows() == [
+        (0, cell_id(1), None, None, "compile_error"),
+        (1, CELL, 0, "default", "passed"),
+        (1, CELL, 0, "large", "passed"),
+        (1, CELL, 1, "default", "passed"),
+        (1, CELL, 1, "large", "passed"),
+    ]
+
+
+def test_medians_leave_discarded_samples_out(results: Path, tmp_path: Path) -> None:
+    row = table(merge([results], tmp_path / "out"), "cells").row(1, named=True)
+    assert (row["candidate_median_ns"], row["baseline_median_ns"]) == (100.0, 200.0)
+    assert (row["candidate_wall_median_ns"], row["baseline_wall_median_ns"]) == (110.0, 210.0)
+    assert (row["candidate_samples"], row["baseline_samples"], row["discarded_samples"]) == (5, 6, 1)
+    assert (row["speedup"], row["flops_per_s"], row["bytes_per_s"]) == (2.0, 1e10, 5e9)
+    assert (row["trials"], row["trials_passed"], row["worst_error_ratio"]) == (2, 2, 0.5)
+
+
+def test_runs_are_joined_where_they_are_known(results: Path, tmp_path: Path) -> None:
+    cells = table(merge([results], tmp_path / "out"), "cells")
+    assert cells["matrix"].to_list() == [None, *["nightly"] * 4]
+    assert str(cells["run_started_at"][1]) == "2026-01-02 03:00:00+00:00"
+
+
+def test_samples_are_kept_every_one_and_join_to_cells(results: Path, tmp_path: Path) -> None:
+    report = merge([results], tmp_path / "out")
+    samples = table(report, "samples").filter(session=1, workload="large")
+    expected = [
+        (1, b.role.value, b.index, i, device, wall, dict(b.discarded).get(i))
+        for b in BLOCKS
+        for i, (device, wall) in enumerate(zip(b.device_ns, b.wall_ns, strict=True))
+    ]
+    assert samples.select("record", "role", "block", "index", "device_ns", "wall_ns", "discarded").rows() == expected
+    joined = table(report, "samples").join(table(report, "cells"), on=["record", "session", "workload"])
+    assert joined.height == report.samples
+    assert set(joined["cell_id"]) == {CELL}
+
+
+def test_a_workload_that_did_not_pass_has_medians_but_no_speedup(tmp_path: Path) -> None:
+    failed = session(status=Status.TIMING_MISMATCH, workloads=(workload(status=Status.TIMING_MISMATCH),))
+    put(tmp_path / "records", make_record(outcome=outcome(Status.TIMING_MISMATCH, "claims 1 ns"), sessions=(failed,)))
+    row = table(merge([tmp_path], tmp_path / "out"), "cells").row(0, named=True)
+    assert (row["candidate_median_ns"], row["speedup"], row["flops_per_s"]) == (100.0, None, None)
+    assert row["message"] == "claims 1 ns"
+
+
+def test_times_of_zero_and_sides_without_a_sample_are_no_division(tmp_path: Path) -> None:
+    blocks = (block(Role.CANDIDATE, 0, (0, 0, 0)), block(Role.BASELINE, 1, (1,), discarded=((0, "contended"),)))
+    put(tmp_path / "records", make_record(sessions=(session(workloads=(workload(blocks=blocks),)),)))
+    row = table(merge([tmp_path], tmp_path / "out"), "cells").row(0, named=True)
+    assert (row["candidate_median_ns"], row["baseline_median_ns"], row["baseline_samples"]) == (0.0, None, 0)
+    assert (row["speedup"], row["flops_per_s"]) == (None, None)
+
+
+def test_integers_written_as_floats_stay_what_they_are(tmp_path: Path) -> None:
+    path = put(tmp_path / "records", make_record())
+    path.write_text(path.read_text().replace("9000", "9000.0").replace('"level": 2', '"level": 2.0'))
+    report = merge([tmp_path], tmp_path / "out")
+    assert table(report, "samples")["device_ns"].max() == 9000
+    assert table(report, "cells")["level"].to_list() == [2]
+
+
+def test_hosts_are_counted_over_all_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_module, "_NAMES", 2)
+    store = Store(tmp_path)
+    for number in range(5):
+        host = {"hostname": f"lab-{number % 2}", "started_at": f"2026-01-0{number + 1}T00:00:00Z"}
+        store.save(make_record(cell_id(number), host=replace(HOST, **host)))
+    report = merge([tmp_path], tmp_path / "out")
+    hosts = table(report, "hosts").sort("hostname")
+    assert hosts.select("hostname", "records").rows() == [("lab-0", 3), ("lab-1", 2)]
+    assert [str(x)[:10] for x in hosts.row(0)[-2:]] == ["2026-01-01", "2026-01-05"]
+    assert set(table(report, "cells")["host_id"]) == set(hosts["host_id"])
+    assert table(report, "cells")["record"].to_list() == [0, 1, 2, 3, 4]
+
+
+def test_what_is_not_valid_is_listed_with_path_and_reason_and_left_alone(results: Path, tmp_path: Path) -> None:
+    records = results / "nightly" / "records"
+    valid = make_record(cell_id(20))
+    (records / f"{cell_id(2)}.1.json").write_text('{"schema_version": 1,')
+    (records / f"{cell_id(3)}.1.json").symlink_to("/etc/passwd")
+    put(records, make_record(cell_id(4)), schema_version=2)
+    put(records, make_record(cell_id(5)), run_id="..")
+    put(records, valid).rename(records / f"{cell_id(6)}.1.json")
+    (records / f"{cell_id(7)}.1.json").mkdir()
+    os.truncate(put(records, make_record(cell_id(8))), 65 << 20)
+    (results / "nightly" / "runs" / "run-2.json").write_text("[]")
+    before = sorted(records.iterdir())
+
+    report = merge([results], tmp_path / "out")
+
+    listed = [json.loads(line) for line in (tmp_path / "out" / "rejected.jsonl").read_text().splitlines()]
+    assert [(Path(r["path"]).name[-10:-5], r["reason"]) for r in listed] == [
+        ("002.1"[-5:], "not_json"),
+        ("003.1", "not_a_file"),
+        ("004.1", "other_version"),
+        ("005.1", "schema"),
+        ("006.1", "misnamed"),
+        ("007.1", "not_a_file"),
+        ("008.1", "too_large"),
+        ("run-2", "not_json"),
+    ]
+    assert all(r["detail"] for r in listed)
+    assert [r.path for r in report.rejected] == [r["path"] for r in listed]
+    assert (report.files, report.records) == (9, 2)
+    assert sorted(records.iterdir()) == before
+
+
+def test_merging_again_or_in_another_order_changes_not_one_byte(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(results / "nightly" / "records", make_record(cell_id(9)), schema_version=2)
+    other = Store(tmp_path / "other")
+    for number in range(30, 37):
+        other.save(make_record(cell_id(number)))
+    out = tmp_path / "out"
+    merge([results, other.root], out)
+    first = contents(out)
+    merge([results, other.root], out)
+    assert contents(out) == first
+    merge([other.root, results / "nightly", results, other.records, results / "nightly" / "records"], out)
+    assert contents(out) == first
+    monkeypatch.setattr(chunk_module, "_NAMES", 3)
+    merge([other.root, results], out, workers=1)
+    assert contents(out) == first
+    merge([other.root, results], out, workers=2)
+    assert contents(out) == first
+
+
+def test_a_copy_counts_once(results: Path, tmp_path: Path) -> None:
+    alone = merge([results], tmp_path / "alone")
+    shutil.copytree(results, tmp_path / "copy")
+    path = tmp_path / "copy" / "nightly" / "records" / f"{CELL}.1.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=2, sort_keys=True))  # the same, laid out otherwise
+    both = merge([tmp_path / "copy", results], tmp_path / "both")
+    assert (both.files, both.records, both.duplicates, both.rejected) == (4, 2, 2, ())
+    for name in TABLES:
+        assert both.tables[name].read_bytes() == alone.tables[name].read_bytes()
+
+
+def test_the_same_attempt_with_different_content_is_put_aside_on_both_sides(results: Path, tmp_path: Path) -> None:
+    put(tmp_path / "other" / "records", make_record(outcome=outcome(Status.CRASHED)))
+    for folders in ([results, tmp_path / "other"], [tmp_path / "other", results]):
+        report = merge(folders, tmp_path / "out")
+        assert [r.reason for r in report.rejected] == [Reason.CONFLICTING] * 2
+        assert {Path(r.path).parents[1].name for r in report.rejected} == {"nightly", "other"}
+        assert table(report, "cells")["cell_id"].to_list() == [cell_id(1)]
+
+
+def test_the_same_attempt_of_another_run_is_another_record(results: Path, tmp_path: Path) -> None:
+    put(tmp_path / "other" / "records", make_record(run_id="run-0"))
+    report = merge([results, tmp_path / "other"], tmp_path / "out")
+    assert (report.records, report.rejected) == (3, ())
+    assert table(report, "cells").filter(cell_id=CELL)["run_id"].to_list() == ["run-0", *["run-1"] * 4]
+
+
+def test_of_two_copies_of_a_run_the_later_one_counts(results: Path, tmp_path: Path) -> None:
+    later = run_to_json(make_run(matrix="renamed", ended_at="2026-01-02T05:00:00Z"))
+    runs = tmp_path / "other" / "runs"
+    runs.mkdir(parents=True)
+    (runs / "run-1.json").write_text(json.dumps(later))
+    put(tmp_path / "other" / "records", make_record(cell_id(50)))
+    for folders in ([results, tmp_path / "other"], [tmp_path / "other", results]):
+        report = merge(folders, tmp_path / "out")
+        assert set(table(report, "cells")["matrix"]) == {None, "renamed"}
+
+
+def test_nothing_to_merge_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a folder"):
+        merge([tmp_path / "absent"], tmp_path / "out")
+    with pytest.raises(UsageError, match="holds no results"):
+        merge([tmp_path], tmp_path / "out")
+    (tmp_path / "records").mkdir()
+    with pytest.raises(NothingSelectedError):
+        merge([tmp_path], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_invalid_records_make_empty_tables_with_their_schema(tmp_path: Path) -> None:
+    put(tmp_path / "records", make_record(), schema_version=2)
+    report = merge([tmp_path], tmp_path / "out")
+    assert (report.records, len(report.rejected)) == (0, 1)
+    for name, schema in TABLES.items():
+        assert table(report, name).schema == schema
+        assert table(report, name).is_empty()
+
+
+def test_tables_that_cannot_be_written_leave_the_older_ones(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    merge([results], out)
+    before = contents(out)
+    put(results / "nightly" / "records", make_record(cell_id(60)))
+
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(merge_module, "_write_tables", fail)
+    with pytest.raises(StoreError, match="No space left"):
+        merge([results], out)
+    assert contents(out) == before
+
+
+def test_duckdb_reads_what_polars_wrote(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    report = merge([results], out)
+    with duckdb.connect() as connection:
+        rows = connection.sql(
+            f"""
+            select c.candidate, c.dtype, s.role, median(s.device_ns), count(*)
+            from '{out}/samples.parquet' s
+            join '{out}/cells.parquet' c using (record, session, workload)
+            join '{out}/hosts.parquet' h using (host_id)
+            where s.discarded is null and c.status = 'passed' and h.gpu_name like 'NVIDIA%'
+            group by all order by s.role
+            """
+        ).fetchall()
+        assert rows == [
+            ("softmax/online", "fp16", "baseline", 200.0, 24),
+            ("softmax/online", "fp16", "candidate", 100.0, 20),
+        ]
+        for name, schema in (("cells", CELLS), ("samples", SAMPLES), ("hosts", HOSTS)):
+            described = connection.sql(f"describe select * from '{report.tables[name]}'").fetchall()
+            assert [column[0] for column in described] == list(schema)
+
+
+def test_progress_is_told_of_every_file(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_module, "_NAMES", 1)
+    told: list[tuple[int, int]] = []
+    merge([results], tmp_path / "out", progress=lambda done, total: told.append((done, total)), workers=1)
+    assert told == [(1, 2), (2, 2)]
+
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from runner.results import merge as merge_module, chunk
+if __name__ == "__main__":
+    chunk._NAMES = 1
+    def hold(*_):
+        print("ready", flush=True)
+        time.sleep(600)
+    merge_module.merge([Path(sys.argv[1])], Path(sys.argv[2]), workers=2, progress=hold)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(results: Path, tmp_path: Path) -> None:
+    script = tmp_path / "hold.py"
+    script.write_text(_HOLD)
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen(
+        (sys.executable, str(script), str(results), str(tmp_path / "out")), stdout=subprocess.PIPE, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        workers = [int(p) for p in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
+        workers = [w for w in workers if b"spawn_main" in Path(f"/proc/{w}/cmdline").read_bytes()]
+        assert len(workers) == 2
+        parent.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while any(_alive(w) for w in workers):
+        assert time.monotonic() < deadline, "orphans"
+        time.sleep(0.05)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from runner.core.vocab import Status
+from runner.errors import StoreError, UsageError
+from runner.results.merge import merge
+from runner.results.overview import FILTERS, filtered, overview, read_cells
+from runner.results.store import Store
+from tests.results.factory import (
+    CELL,
+    CELL_KEY,
+    HOST,
+    cell_id,
+    failed_record,
+    make_record,
+    session,
+    workload,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "nightly")
+
+
+def shown(store: Store, *terms: str) -> list[dict[str, object]]:
+    out = store.root.parent / "tables"
+    merge([store.root], out)
+    return filtered(overview(read_cells(out)), terms).to_dicts()
+
+
+def test_only_the_latest_attempt_on_each_host_counts(store: Store) -> None:
+    later = replace(HOST, started_at="2026-01-03T00:00:00Z")
+    elsewhere = replace(HOST, hostname="lab-2")
+    store.save(failed_record(attempt=1, status=Status.CONTENDED))
+    store.save(make_record(attempt=2, host=later))
+    store.save(failed_record(attempt=3, host=elsewhere, status=Status.CRASHED))
+    rows = shown(store)
+    assert [(r["hostname"], r["status"], r["attempts"]) for r in rows] == [
+        ("lab-1", "passed", 2),
+        ("lab-2", "crashed", 1),
+    ]
+
+
+def test_sessions_are_summed_up_per_workload(store: Store) -> None:
+    both = (workload(), workload("large"))
+    store.save(make_record(sessions=tuple(session(i, workloads=both) for i in range(3))))
+    rows = shown(store)
+    assert [(r["workload"], r["sessions"], r["samples"], r["speedup"]) for r in rows] == [
+        ("default", 3, 15, 2.0),
+        ("large", 3, 15, 2.0),
+    ]
+
+
+def test_rows_are_sorted_by_what_they_are_of(store: Store) -> None:
+    for number, (problem, candidate) in enumerate([("b", "b/x"), ("a", "a/y"), ("a", "a/x")]):
+        store.save(make_record(cell_id(number), cell=replace(CELL_KEY, problem=problem, candidate=candidate)))
+    assert [r["candidate"] for r in shown(store)] == ["a/x", "a/y", "b/x"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "left"),
+    [
+        ((), 3),
+        (("problem=soft*",), 2),
+        (("problem!=soft*",), 1),
+        (("status=passed,crashed",), 2),
+        (("problem=soft*", "status=passed"), 1),
+        ((f"id={CELL[:6]}",), 1),
+        (("level=2",), 3),
+        (("workload!=default",), 1),
+        (("problem=[",), 0),
+    ],
+)
+def test_terms_narrow(store: Store, terms: tuple[str, ...], left: int) -> None:
+    store.save(make_record())
+    store.save(failed_record(cell_id(1)))
+    store.save(make_record(cell_id(2), cell=replace(CELL_KEY, problem="matmul")))
+    assert len(shown(store, *terms)) == left
+
+
+@pytest.mark.parametrize("term", ["colour=red", "dtype", "dtype=", "=x", "dtype~fp16"])
+def test_a_wrong_term_names_the_keys(term: str) -> None:
+    with pytest.raises(UsageError, match="KEY=GLOB") as caught:
+        filtered(pl.DataFrame(), [term])
+    assert all(key in caught.value.next_step for key in FILTERS)
+
+
+def test_tables_of_another_schema_are_refused(store: Store, tmp_path: Path) -> None:
+    store.save(make_record())
+    shown(store)
+    path = tmp_path / "tables" / "cells.parquet"
+    pl.read_parquet(path).drop("speedup").write_parquet(path)
+    with pytest.raises(StoreError, match="another schema"):
+        read_cells(path.parent)
+    path.write_bytes(b"PAR1")
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_cells(path.parent)
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_cells(tmp_path)
