@@ -46,17 +46,25 @@ def survey(
     if engine != AUTO and engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}; allowed: {', '.join((AUTO, *ENGINES))}")
     lock_path = lock_path or matrix.root / "images" / "images.lock"
-    reasons: list[str] = []
-    for name in ENGINES if engine == AUTO else (engine,):
-        found = _with_engine(matrix, name, lock_path, allow_unpinned=allow_unpinned, why="; ".join(reasons))
-        usable = found.status.available and (engine != AUTO or _can_run_something(matrix, found))
-        if usable:
-            return found
-        reasons.append(found.status.reason or _no_image(matrix, found))
-    raise InfrastructureError(
-        f"no engine can run anything here: {'; '.join(reasons)}",
-        next_step="start Docker and build or pull an image, or install the local default: pip install '.[local]'",
-    )
+    if engine != AUTO:
+        return _asked_for(_with_engine(matrix, engine, lock_path, allow_unpinned=allow_unpinned, why=""))
+    tried: list[Survey] = []
+    for name in ENGINES:
+        why = "; ".join(_why_not(matrix, found) for found in tried)
+        tried.append(_with_engine(matrix, name, lock_path, allow_unpinned=allow_unpinned, why=why))
+        if tried[-1].status.available and _can_run_something(matrix, tried[-1]):
+            return tried[-1]
+    # Nothing of this matrix can run here; a plan for other machines is still a plan.
+    return next((found for found in tried if found.status.available), tried[-1])
+
+
+def _asked_for(found: Survey) -> Survey:
+    if not found.status.available:
+        next_step = "start it, or let the runner choose: --engine auto"
+        raise InfrastructureError(
+            f"engine {found.engine.name} cannot be used: {found.status.reason}", next_step=next_step
+        )
+    return found
 
 
 def _with_engine(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: bool, why: str) -> Survey:
@@ -110,7 +118,10 @@ def _can_run_something(matrix: Matrix, found: Survey) -> bool:
     return bool(vendors & runnable)
 
 
-def _no_image(matrix: Matrix, found: Survey) -> str:
+def _why_not(matrix: Matrix, found: Survey) -> str:
+    """Why this engine is not used, in words."""
+    if not found.status.available:
+        return found.status.reason
     missing = ", ".join(toolchain.name for toolchain in matrix.toolchains if toolchain.name not in found.images)
     return f"{found.engine.name} answers, but has none of the pinned images that could run here ({missing})"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,6 +22,7 @@ from runner.cell.specs import Place, candidate_spec, judge_job, judge_spec
 from runner.core.messages import Evidence, SessionReport
 from runner.core.vocab import Fault, Role, Stage, Status
 from runner.engines import Engine, EngineStatus, Exit, Labels
+from runner.engines.family import family
 from runner.errors import GpuBusyError, ImageError, InfrastructureError
 from runner.gpus import Gpu
 from runner.host import core_sha256, host_identity
@@ -82,7 +83,7 @@ class _Attempt:
         self._exits: list[ExitSeen] = []
         self._isolation: dict[str, Mapping[str, Any]] = {}
         self._lease: Lease | None = None
-        self._pids: set[int] = set()
+        self._roots: Collection[int] = ()
 
     def run(self) -> Record:
         """From lease to record."""
@@ -108,7 +109,7 @@ class _Attempt:
             self._of.gpu,
             wait_s=policy.gpu_wait_s,
             exclusive=policy.exclusive,
-            own_pids=lambda: self._pids,
+            own_pids=lambda: family(self._roots),
             cancelled=self._bench.cancelled,
         ) as lease:
             self._lease = lease
@@ -157,12 +158,18 @@ class _Attempt:
                 report=folders.report,
                 deadline_s=of.cell.policy.session_timeout_s + 30,
                 cancelled=bench.cancelled,
-                saw=self._pids.update,
+                look=self._look,
             )
         )
         for phase, seconds in result.phases_s.items():
             self._phases[phase] = self._phases.get(phase, 0.0) + seconds
         return result
+
+    def _look(self, roots: Collection[int]) -> None:
+        """See who is on the device while the pair runs; a CPU has no list to look at."""
+        self._roots = roots
+        if self._lease is not None and self._of.gpu.vendor != "cpu":
+            self._lease.check()
 
     def _record(self, outcome: Outcome) -> Record:
         return Record(

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-import stat
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from runner.core.messages import SessionReport, from_json
-from runner.engines import Engine, Exit, RoleSpec, Running
+import jsonschema_rs
 
-MAX_REPORT_BYTES = 64 << 20
-"""Longest report read from a judge."""
+from runner.contracts import load_schema
+from runner.core.messages import SessionReport, from_json
+from runner.engines import Engine, Exit, Labels, RoleSpec, Running
+from runner.results.reading import RefusedError, parse, read_bytes
 
 _POLL_S = 0.05
+_LOOK_S = 0.5
 _ORPHANED_JUDGE_S = 20.0
 """How long a judge may go on after its candidate ended: it only has to notice and report."""
 _LINGERING_CANDIDATE_S = 0.5
@@ -35,8 +35,8 @@ class Pair:
     report: Path
     deadline_s: float
     cancelled: Callable[[], bool]
-    saw: Callable[[Collection[int]], None]
-    """Told the host PIDs of the pair while it runs."""
+    look: Callable[[Collection[int]], None]
+    """Called every half second while the pair runs, with the PIDs of both processes' first members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +72,7 @@ def run_pair(pair: Pair) -> PairResult:
     phases["teardown"] = time.monotonic() - ended
     if cancelled:
         return PairResult(report=None, exits=exits, cancelled=True, phases_s=phases)
-    report, trouble = read_report(pair.report)
-    if report is not None and (report.cell_id, report.session) != (
-        pair.judge.labels.cell_id,
-        pair.judge.labels.session,
-    ):
-        report, trouble = None, "the judge's report is about another cell"
+    report, trouble = read_report(pair.report, pair.judge.labels)
     return PairResult(report=report, exits=exits, trouble=trouble, phases_s=phases)
 
 
@@ -101,31 +96,44 @@ def _until_judge_ends(pair: Pair, judge: Running, candidate: Running) -> tuple[E
     """Wait for the judge's end; null when it was called off, ran past the deadline or outlived its candidate."""
     deadline = time.monotonic() + pair.deadline_s
     orphaned_since: float | None = None
+    next_look = 0.0
     while True:
+        now = time.monotonic()
+        if now >= next_look:
+            pair.look([pid for pid in (judge.root_pid(), candidate.root_pid()) if pid is not None])
+            next_look = now + _LOOK_S
         ended = judge.wait(_POLL_S)
         if ended is not None:
             return ended, False
         if pair.cancelled():
             return None, True
-        now = time.monotonic()
         if orphaned_since is None and candidate.wait(0) is not None:
             orphaned_since = now
         if now > deadline or (orphaned_since is not None and now - orphaned_since > _ORPHANED_JUDGE_S):
             return None, False
 
 
-def read_report(path: Path) -> tuple[SessionReport | None, str]:
-    """The judge's report, or why it cannot be used. Neither a link nor an endless file is followed."""
+def read_report(path: Path, labels: Labels) -> tuple[SessionReport | None, str]:
+    """The judge's report, or why it cannot be used.
+
+    Where an engine can isolate little, a candidate may have written it: no link is followed, no pipe waited for, and
+    nothing of it believed that its schema does not allow.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        return None, f"the judge left no report ({error.strerror})"
-    with os.fdopen(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_REPORT_BYTES:
-            return None, f"the judge's report is not a plain file of at most {MAX_REPORT_BYTES >> 20} MiB"
-        text = file.read(MAX_REPORT_BYTES)
-    try:
-        return from_json(SessionReport, json.loads(text)), ""
-    except (ValueError, KeyError, TypeError) as error:
-        return None, f"the judge's report is malformed: {error}"
+        document = parse(read_bytes(path))
+        _report_schema().validate(document)
+        report = from_json(SessionReport, document)
+    except RefusedError as error:
+        return None, f"the judge's report: {error.detail}"
+    except (jsonschema_rs.ValidationError, ValueError) as error:
+        return None, f"the judge's report is malformed: {str(error).splitlines()[0]}"
+    if (report.cell_id, report.session) != (labels.cell_id, labels.session):
+        return None, "the judge's report is about another cell"
+    return report, ""
+
+
+@cache
+def _report_schema() -> jsonschema_rs.Draft202012Validator:
+    definitions = load_schema("record")["$defs"]
+    # The mask keeps whole values out of its messages.
+    return jsonschema_rs.Draft202012Validator({"$ref": "#/$defs/session", "$defs": definitions}, mask="the value")

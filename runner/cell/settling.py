@@ -61,6 +61,8 @@ def _crashed(report: SessionReport, candidate: Exit) -> Outcome:
 
 
 def _how(candidate: Exit) -> str:
+    if candidate.killed:
+        return "it closed its connection and stayed, so it was killed"
     if candidate.signal is not None:
         return f"killed by {signal.Signals(candidate.signal).name}"
     return f"exit code {candidate.code}"

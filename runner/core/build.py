@@ -19,7 +19,7 @@ from typing import Optional, Sequence
 
 from runner.core.sourcefile import import_file
 from runner.core.wire import MAX_CHUNK, MAX_FROM_JUDGE, Channel, Failure, Kind, pack_failed
-from runner.core.worker import classify
+from runner.core.worker import MTIME_HEADER, classify
 
 SOCKET_NAME = "build.sock"
 """Name of the host's socket in the channel folder."""
@@ -62,11 +62,25 @@ def build(channel: Channel, code: Path, file: str) -> None:
     folder = Path(os.environ["TORCH_EXTENSIONS_DIR"])
     if folder.is_dir():
         writer = io.BufferedWriter(FrameWriter(channel), buffer_size=MAX_CHUNK)
-        # PAX keeps the fractions of modification times, by which ninja sees that there is nothing left to do.
         with tarfile.open(fileobj=writer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-            archive.add(folder, arcname=".")
+            for path in sorted(folder.rglob("*")):
+                _add(archive, path, str(path.relative_to(folder)))
         writer.flush()
     channel.send(Kind.DONE)
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add one file with its modification time to the nanosecond, which a tar alone rounds.
+
+    ninja compares these times with its log: a rounded one makes it compile everything again.
+    """
+    entry = archive.gettarinfo(str(path), arcname=name)
+    entry.pax_headers = {MTIME_HEADER: str(path.lstat().st_mtime_ns)}
+    if entry.isreg():
+        with path.open("rb") as file:
+            archive.addfile(entry, file)
+    else:
+        archive.addfile(entry)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -51,7 +51,8 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, (list, tuple)):
-        return type(value)(map_tensors(item, function) for item in value)
+        items = [map_tensors(item, function) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, dict):
         return {key: map_tensors(item, function) for key, item in value.items()}
     return value

@@ -212,7 +212,7 @@ class WorkloadReport:
     flush_bytes: int
     inputs: str
     checked_calls: int
-    """Timed calls whose outputs were compared."""
+    """Calls of the candidate in the timed phase, warm-up included, whose outputs were compared."""
     wall_overhead_ns: Optional[int]
     """Median of the judge's clock around a call that does nothing, nanoseconds."""
 

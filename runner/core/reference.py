@@ -16,10 +16,11 @@ import torch
 
 from runner.core.finding import finding
 from runner.core.inputs import TORCH_DTYPES, cast, derive_seed, draw_inputs, map_tensors
+from runner.core.memory import dtype_name
 from runner.core.sourcefile import import_file
 from runner.core.vocab import Dtype, Mode, Stage, Status
 from runner.core.wire import Structure
-from runner.core.worker import MODULE_SEED
+from runner.core.worker import MODULE_SEED, place_model
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Reference:
         self.init_arguments: List[Any] = [cast(value, device, dtype) for value in init]
         self._seed_for_init()
         model = self._module.Model(*map_tensors(self.init_arguments, torch.clone))
-        self._model = model.to(device=device, dtype=TORCH_DTYPES[dtype])
+        self._model = place_model(model, device, dtype_name(TORCH_DTYPES[dtype]))
         self.state: Dict[str, torch.Tensor] = dict(self._model.state_dict())
         self._oracle, self.precision = self._higher_precision()
 
@@ -77,9 +78,9 @@ class Reference:
         raised = map_tensors(probe, lambda t: t.double() if t.is_floating_point() else t.clone())
         try:
             self._run(oracle, raised)
-        except (RuntimeError, NotImplementedError, TypeError):
-            # An operator without a float64 form, or a reference that makes tensors of a fixed dtype itself.
-            return None, str(TORCH_DTYPES[self.dtype]).split(".")[-1]
+        except Exception:  # noqa: BLE001  # a reference may raise anything for a dtype it was not written for
+            # An operator without a float64 form, or a reference that makes or wants tensors of a fixed dtype.
+            return None, dtype_name(TORCH_DTYPES[self.dtype])
         return oracle, "float64"
 
     def _run(self, model: Any, inputs: List[Any]) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import socket
 import time
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from runner.core.arguments import encode_arguments
+from runner.core.arguments import NotTransferable, encode_arguments
 from runner.core.finding import finding
 from runner.core.memory import Arena, TensorSpec, create_arena, lay_out
 from runner.core.messages import JudgeTimeouts
@@ -87,15 +87,12 @@ class Side:
     def construct(self, reference: Reference, flush_bytes: int) -> None:
         """Have the worker construct its model, with the reference's parameters where names and shapes match."""
         tensors: List[torch.Tensor] = []
-        init = encode_arguments(reference.init_arguments, tensors)
+        init = _encoded("get_init_inputs()", reference.init_arguments, tensors)
         state = {}
         for name, value in reference.state.items():
             state[name] = len(tensors)
             tensors.append(value)
         specs, nbytes = lay_out(tensors)
-        arena = create_arena(self._device, nbytes)
-        _fill(arena, specs, tensors)
-        self._synchronize()
         message = {
             "init": init,
             "state": state,
@@ -104,14 +101,16 @@ class Side:
             "dtype": _torch_name(reference),
             "flush_bytes": flush_bytes,
         }
-        self._command(Kind.MODEL, message, (arena.descriptor,), Stage.LOAD)
-        arena.close()
+        with closing(create_arena(self._device, nbytes)) as arena:
+            _fill(arena, specs, tensors)
+            self._synchronize()
+            self._command(Kind.MODEL, message, (arena.descriptor,), Stage.LOAD)
         self._take_back()
 
     def deliver(self, inputs: List[Any], expected: Expected) -> Tuple[torch.Tensor, ...]:
         """Put ``inputs`` into the lent buffer and poison the outputs; returns the tensors as sent (the judge's own)."""
         tensors: List[torch.Tensor] = []
-        arguments = encode_arguments(inputs, tensors)
+        arguments = _encoded("get_inputs()", inputs, tensors)
         lent = self._lend(arguments, tensors, expected)
         _fill(lent.inputs, lent.input_specs, tensors)
         lent.outputs.tensor.fill_(POISON)
@@ -176,17 +175,23 @@ class Side:
 
     def _command(self, kind: Kind, message: Any, descriptors: Sequence[int], stage: Stage) -> None:
         self._channel.settimeout(self._timeouts.load_s)
-        try:
+        with self._sending(stage):
             self._channel.send_json(kind, message, descriptors)
-        except Gone:
-            raise self._gone(stage) from None
         self._receive(Kind.READY, stage)
 
     def _send(self, kind: Kind, stage: Stage) -> None:
-        try:
+        with self._sending(stage):
             self._channel.send(kind, self._sequence)
+
+    @contextmanager
+    def _sending(self, stage: Stage) -> Iterator[None]:
+        """A peer that has gone, or reads nothing any more, is a finding."""
+        try:
+            yield
         except Gone:
             raise self._gone(stage) from None
+        except socket.timeout:
+            raise self._blame(Status.TIMEOUT, stage, "takes no more orders: its side does not read them") from None
 
     def _receive(self, wanted: Kind, stage: Stage) -> bytes:
         """Payload of the next frame, which must be ``wanted``; everything else is a finding."""
@@ -228,6 +233,14 @@ class Side:
 def _fill(arena: Arena, specs: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> None:
     for spec, tensor in zip(specs, tensors):
         spec.view(arena.tensor).copy_(tensor)
+
+
+def _encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor]) -> List[Any]:
+    """The arguments as JSON; one that cannot cross is the problem's fault."""
+    try:
+        return encode_arguments(arguments, tensors)
+    except NotTransferable as error:
+        raise finding(Status.PROBLEM_ERROR, Stage.LOAD, f"{source}: {error}") from None
 
 
 def _torch_name(reference: Reference) -> str:

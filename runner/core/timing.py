@@ -6,6 +6,7 @@ one call runs, outputs are taken. How many of each there will be is drawn from t
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -74,14 +75,16 @@ class Timer:
     def run(self) -> Timing:
         """Warm up, then blocks in the order A B B A until precise enough, or the budget is spent.
 
+        Past the budget each block still gets one call, so that slow candidates are timed too, evenly interleaved.
+
         :raises Finding: when a checked call is wrong or a side fails.
         """
-        self._warm_up()
+        self._warm_up(time.monotonic() + self._protocol.budget_s)
         deadline = time.monotonic() + self._protocol.budget_s
         while True:
             first, second = self._dice.sample([Role.BASELINE, Role.CANDIDATE], 2)
             for role in (first, second, second, first):
-                self._block(role)
+                self._block(role, deadline)
             enough = self._samples() >= self._protocol.min_samples
             if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
                 return self.timing
@@ -89,17 +92,20 @@ class Timer:
                 self.timing.labels.append("budget_reached" if enough else "too_few_samples")
                 return self.timing
 
-    def _warm_up(self) -> None:
-        calls = self._protocol.warmup_calls + self._dice.randrange(4)
-        self.timing.warmup_calls = calls
-        for _ in range(calls):
+    def _warm_up(self, deadline: float) -> None:
+        for _ in range(self._protocol.warmup_calls + self._dice.randrange(4)):
             for side in self._sides.values():
                 self._one_call(side)
+            self.timing.warmup_calls += 1
+            if time.monotonic() > deadline:
+                return
 
-    def _block(self, role: Role) -> None:
+    def _block(self, role: Role, deadline: float) -> None:
         calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
         started = time.monotonic_ns()
-        results = [self._one_call(self._sides[role]) for _ in range(calls)]
+        results = [self._one_call(self._sides[role])]
+        while len(results) < calls and time.monotonic() <= deadline:
+            results.append(self._one_call(self._sides[role]))
         block = Block(
             role=role,
             index=len(self.timing.blocks),
@@ -139,15 +145,15 @@ def samples_of(blocks: Sequence[Block], role: Role, clock: str = "device_ns") ->
 def relative_half_width(samples: Sequence[int]) -> float:
     """Half the width of the median's distribution-free 95 % interval, as a share of the median.
 
-    The interval is between the order statistics at ``n/2 ± 0.98 √n`` (binomial, normal approximation); it covers the
-    noise within this session only.
+    The interval is between the order statistics around ``n/2 ± 0.98 √n`` (binomial, normal approximation), rounded
+    outwards; it covers the noise within this session only.
     """
     if len(samples) < 8:
         return float("inf")
     ordered = sorted(samples)
     reach = 0.98 * len(ordered) ** 0.5
-    low = max(0, int(len(ordered) / 2 - reach))
-    high = min(len(ordered) - 1, int(len(ordered) / 2 + reach))
+    low = max(0, math.floor(len(ordered) / 2 - reach) - 1)
+    high = len(ordered) - 1 - low
     middle = statistics.median(ordered)
     return (ordered[high] - ordered[low]) / 2 / middle if middle else 0.0
 

@@ -8,8 +8,10 @@ text: the judge parses nothing else of it, and refuses file descriptors by never
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, List, Sequence, Tuple
@@ -25,8 +27,11 @@ MAX_FROM_WORKER = 64 << 10
 MAX_FROM_JUDGE = 16 << 20
 MAX_CHUNK = 1 << 20
 """Longest payload the host reads from a builder, bytes."""
+MAX_DESCRIPTORS = 8
 MAX_OUTPUTS = 256
 MAX_DIMENSIONS = 16
+MAX_DEVICE_NS = (1 << 63) - 1
+"""Longest device time a worker may claim: what a signed 64-bit column holds."""
 
 
 class Kind(IntEnum):
@@ -128,7 +133,7 @@ class Channel:
         self._max_payload = max_payload
 
     def settimeout(self, seconds: float) -> None:
-        """Longest wait of each read or write; raises :class:`socket.timeout` past it."""
+        """Longest wait for a header, for a payload, or until all is sent; :class:`socket.timeout` is raised past it."""
         self._socket.settimeout(seconds)
 
     def send(self, kind: Kind, sequence: int = 0, payload: bytes = b"", descriptors: Sequence[int] = ()) -> None:
@@ -157,19 +162,27 @@ class Channel:
         :raises Gone: at the end of the stream.
         :raises WireError: for anything malformed or too long.
         """
-        kind, _, length, sequence = self._open(self._exactly(HEADER.size))
+        kind, announced, length, sequence = self._open(self._exactly(HEADER.size))
+        if announced:
+            raise WireError(f"{kind.name} announces {announced} descriptors; none are taken here")
         return kind, sequence, self._exactly(length)
 
     def receive_with_descriptors(self) -> Tuple[Kind, int, bytes, List[int]]:
         """Like :meth:`receive`, and the descriptors that came along (worker's side only)."""
-        first, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 8)
+        try:
+            first, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, MAX_DESCRIPTORS)
+        except ConnectionResetError:
+            raise Gone from None
         if not first:
             raise Gone
-        header = first + self._exactly(HEADER.size - len(first))
-        kind, expected, length, sequence = self._open(header)
-        payload = self._exactly(length)
-        if len(descriptors) != expected:
-            raise WireError(f"{kind.name} announced {expected} descriptors and brought {len(descriptors)}")
+        try:
+            kind, expected, length, sequence = self._open(first + self._exactly(HEADER.size - len(first)))
+            payload = self._exactly(length)
+            _count(kind, expected, descriptors)
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
         return kind, sequence, payload, descriptors
 
     def close(self) -> None:
@@ -189,15 +202,31 @@ class Channel:
 
     def _exactly(self, count: int) -> bytes:
         parts = bytearray()
-        while len(parts) < count:
-            try:
-                part = self._socket.recv(min(count - len(parts), 1 << 20))
-            except ConnectionResetError:
-                raise Gone from None
-            if not part:
-                raise Gone
-            parts += part
+        patience = self._socket.gettimeout()
+        deadline = None if patience is None else time.monotonic() + patience
+        try:
+            while len(parts) < count:
+                parts += self._some(count - len(parts))
+                if deadline is not None:
+                    # One wait for all of it: a peer that sends byte by byte must not hold the judge for ever.
+                    self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+        finally:
+            self._socket.settimeout(patience)
         return bytes(parts)
+
+    def _some(self, most: int) -> bytes:
+        try:
+            part = self._socket.recv(min(most, 1 << 20))
+        except ConnectionResetError:
+            raise Gone from None
+        if not part:
+            raise Gone
+        return part
+
+
+def _count(kind: Kind, announced: int, descriptors: Sequence[int]) -> None:
+    if len(descriptors) != announced:
+        raise WireError(f"{kind.name} announced {announced} descriptors and brought {len(descriptors)}")
 
 
 _DONE = struct.Struct("<Q")
@@ -213,12 +242,15 @@ def pack_done(device_ns: int) -> bytes:
 def unpack_done(payload: bytes) -> int:
     """Claimed device time in nanoseconds.
 
-    :raises WireError: when the payload is not one number.
+    :raises WireError: when the payload is not one number, or one that no record could hold.
     """
     try:
-        return int(_DONE.unpack(payload)[0])
+        (device_ns,) = _DONE.unpack(payload)
     except struct.error:
         raise WireError("a DONE frame is not one number") from None
+    if device_ns > MAX_DEVICE_NS:
+        raise WireError(f"a DONE frame claims {device_ns} ns; {MAX_DEVICE_NS} are allowed")
+    return int(device_ns)
 
 
 def pack_failed(failure: Failure, text: str) -> bytes:
@@ -268,6 +300,9 @@ def unpack_outputs(payload: bytes) -> OutputsClaim:
             offset += _OUTPUT.size + 8 * dimensions
             dtype = DTYPE_CODES[code] if code < len(DTYPE_CODES) else "another dtype"
             outputs.append(OutputClaim(dtype, shape, bool(same_device), bool(copied)))
-        return OutputsClaim(Structure(structure), tuple(outputs))
+        claim = OutputsClaim(Structure(structure), tuple(outputs))
     except (struct.error, ValueError) as error:
         raise WireError(f"an OUTPUTS frame is malformed: {error}") from None
+    if pack_outputs(claim) != payload:
+        raise WireError("an OUTPUTS frame holds more than its outputs, or numbers where yes or no is due")
+    return claim

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 SOCKET_NAME = "judge.sock"
 """Name of the judge's socket in the channel folder."""
 
+MTIME_HEADER = "KERNELMATRIX.mtime_ns"
+"""PAX header in an artefact: a file's modification time in nanoseconds."""
+
 MODULE_SEED = 42
 """Seed set before every model is constructed, on both sides: KernelBench's way of matching parameters."""
 
@@ -118,12 +121,14 @@ class Worker:
         arena = open_arena(device, descriptors[0], message["nbytes"])
         specs = [TensorSpec.from_json(s) for s in message["tensors"]]
         tensors = [spec.view(arena.tensor).clone() for spec in specs]
+        self._synchronize()  # the memory may go only when it has been copied
+        arena.close()
         arguments = decode_arguments(message["init"], tensors)
         state = {name: tensors[index] for name, index in message["state"].items()}
         torch.manual_seed(MODULE_SEED)
         model = getattr(self._module, self._settings["entry"])(*arguments)
         if isinstance(model, torch.nn.Module):
-            model = model.to(device=device, dtype=getattr(torch, message["dtype"]))
+            model = place_model(model, device, message["dtype"])
             _copy_state(model, state)
         self._model = model
         self._flush = torch.empty(message["flush_bytes"], dtype=torch.uint8, device=device)
@@ -135,6 +140,8 @@ class Worker:
 
         device = self._settings["device"]
         self._inputs, self._output_views = [], []
+        while self._arenas:
+            self._arenas.pop().close()
         sizes = (message["input_bytes"], message["output_bytes"])
         self._arenas = [open_arena(device, fd, nbytes) for fd, nbytes in zip(descriptors, sizes)]
         specs = [TensorSpec.from_json(s) for s in message["inputs"]]
@@ -196,6 +203,15 @@ class Worker:
             torch.cuda.synchronize()
 
 
+_CASTS = {"float64": "double", "float32": "float", "float16": "half", "bfloat16": "bfloat16"}
+
+
+def place_model(model: Any, device: str, dtype: str) -> Any:
+    """``model`` on ``device`` with floating parameters and buffers in ``dtype``; all others stay what they are."""
+    # Not Module.to(dtype=...), which makes complex buffers real.
+    return getattr(model.to(device=device), _CASTS[dtype])()
+
+
 def _copy_state(model: Any, state: Any) -> None:
     """Copy the reference's parameters and buffers where name and shape match."""
     own = model.state_dict()
@@ -255,6 +271,10 @@ def _unpack_artifact(artifact: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     with tarfile.open(artifact) as archive:
         archive.extractall(target)  # noqa: S202  # the candidate's own files, inside the candidate's own container
+        for entry in archive.getmembers():
+            exact = int(entry.pax_headers.get(MTIME_HEADER, 0))
+            if exact and not entry.issym():
+                os.utime(target / entry.name, ns=(exact, exact))
 
 
 def serve(channel: Channel, code: Path) -> None:

@@ -140,6 +140,10 @@ class Running(Protocol):
         """End it and everything it started, now. Safe to call at any time, from any thread."""
         ...
 
+    def root_pid(self) -> int | None:
+        """Host PID of the first process of its tree; null when it is not known, or gone."""
+        ...
+
 
 class Engine(Protocol):
     """Starts roles."""

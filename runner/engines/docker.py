@@ -272,6 +272,7 @@ class _RunningContainer:
         self._ended: Future[Exit] = Future()
         self._waiting: threading.Thread | None = None
         self._killed = False
+        self._root_pid: int | None = None
 
     def start(self) -> None:
         """Start the created container.
@@ -304,6 +305,15 @@ class _RunningContainer:
             _log.debug("container %s was not killed: %s", self._spec.name, error)  # it has ended, or the daemon has
         else:
             self._killed = True
+
+    def root_pid(self) -> int | None:
+        """Host PID of the container's init; asked of the daemon once."""
+        if self._root_pid is None and not self._ended.done():
+            try:
+                self._root_pid = int(self._client.inspect_container(self._spec.name)["State"]["Pid"]) or None
+            except _FAILURES as error:
+                _log.debug("container %s does not say its process: %s", self._spec.name, error)
+        return self._root_pid
 
     def close(self) -> None:
         """Kill it if need be and wait until its end is known."""

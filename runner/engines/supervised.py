@@ -75,9 +75,8 @@ class SupervisedProcess:
         _say(self._process, orders)
         self._await_start()
 
-    @property
-    def pid(self) -> int | None:
-        """Process id of the launcher; null before the start."""
+    def root_pid(self) -> int | None:
+        """Host PID of the launcher; null before the start."""
         return None if self._process is None else self._process.pid
 
     def wait(self, timeout_s: float) -> Exit | None:

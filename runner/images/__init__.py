@@ -27,14 +27,15 @@ class LockEntry:
     """``repo:tag@sha256:…`` for a registry image, a local name for one built here."""
     state: LockState
     digest: str | None
-    """Manifest (or index) digest that the reference is pulled by; null for a local build."""
+    """Manifest (or index) digest that the reference is pulled by; for a local build the id a containerd store shows,
+    null where it was adopted from a graph-driver store."""
     config_digest: str | None
     """Digest of the image configuration: the id a graph-driver daemon shows; null until it was seen."""
     platform: str = "linux/amd64"
     inputs_sha256: str = ""
     """Digest of the folder ``images/<toolchain>``: Dockerfile, requirements."""
     built_on: str = ""
-    """Machine (hashed) of a local build: elsewhere another build may differ."""
+    """Daemon (its identity, hashed) that a local image was built or adopted on: elsewhere a build may differ."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """``deb:<name>`` and ``py:<name>`` → version, for saying what differs."""
     source: str = ""

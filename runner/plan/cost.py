@@ -1,7 +1,7 @@
-"""How long a cell will take, roughly: enough to order cells and to say hours or minutes.
+"""How long a cell will take, roughly: enough to order cells, to keep a deadline and to say hours or minutes.
 
-A cell is ``sessions`` times a start, and per workload the verification calls and the time budget. The budget is used up
-only where samples keep scattering, so the estimate is an upper one for quick, steady kernels.
+A cell is ``sessions`` times a start, and per workload the verification calls and the timed calls: as many as the
+protocol allows at most, or as the time budget has room for. Samples that settle early make it quicker.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from runner.core.messages import ProtocolSpec
 from runner.core.vocab import Language
 from runner.matrix import Protocol
 
-_START_S = {"cpu": 4.0, "nvidia": 6.0}
-"""Judge, candidate and baseline come up at once: import of torch, and a CUDA context where there is a GPU."""
-_CALL_S = {"cpu": 0.1, "nvidia": 0.02}
+_START_S = {"cpu": 3.0, "nvidia": 4.0}
+"""Judge and candidate come up at once: import of torch, and a CUDA context where there is a GPU."""
+_CALL_S = {"cpu": 0.05, "nvidia": 0.03}
 """One verification call with its inputs, reference and comparison."""
-_BUILD_S = {Language.CUDA: 30.0, Language.TRITON: 2.0, Language.TORCH: 0.0}
-"""Once per cell: nvcc through load_inline, or the first compilation of Triton kernels."""
+_TIMED_CALL_S = {"cpu": 0.01, "nvidia": 0.0025}
+"""One timed call with its inputs."""
+_BUILD_S = {Language.CUDA: 10.0, Language.TRITON: 1.0, Language.TORCH: 0.0}
+"""Per cell: the share of an nvcc run that no other cell hides, or the first compilation of Triton kernels."""
 
 
 def expected_seconds(protocol: Protocol, *, workloads: int, vendor: str, language: Language) -> float:
@@ -30,4 +32,5 @@ def expected_seconds(protocol: Protocol, *, workloads: int, vendor: str, languag
 def _workload_seconds(spec: ProtocolSpec, vendor: str) -> float:
     rounds = 2 if spec.time else 1  # verified before and, when something was timed in between, after
     verify_s = rounds * spec.trials * len(spec.modes) * _CALL_S[vendor]
-    return verify_s + (spec.budget_s if spec.time else 0.0)
+    timed_s = min(spec.budget_s, 2 * spec.max_samples * _TIMED_CALL_S[vendor])
+    return verify_s + (timed_s if spec.time else 0.0)

@@ -132,7 +132,9 @@ def _in_any_order(
         yield from ((chunk, process(chunk, runs)) for chunk in chunks)
         return
     with _pool(workers) as pool:
-        futures = {pool.submit(process, chunk, runs): chunk for chunk in chunks}
+        # Workers are born with the mask of this thread, so that Ctrl-C is left to the parent from their first moment.
+        with _interrupts_held():
+            futures = {pool.submit(process, chunk, runs): chunk for chunk in chunks}
         for future in as_completed(futures):
             yield futures[future], future.result()
 
@@ -153,9 +155,18 @@ def _pool(workers: int) -> Iterator[Executor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """SIGINT waits until the end of the context."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _follow_parent() -> None:
-    """Leave Ctrl-C to the parent, and end when it is gone: a killed parent cannot tell its workers to stop."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End when the parent is gone: killed, it cannot tell its workers to stop."""
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

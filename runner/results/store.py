@@ -30,6 +30,7 @@ from runner.results.reading import (
     check_consistency,
     explain,
     is_valid,
+    parse,
     read_record,
     try_record,
 )
@@ -144,8 +145,9 @@ def _serialise(schema: str, document: Document) -> bytes:
     text = json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     # Candidates choose some of the text. Half a surrogate pair must not cost the record: it is replaced.
     data = f"{text}\n".encode("utf-8", errors="replace")
-    if not is_valid(schema, document):
-        raise ValueError(explain(schema, document))
+    written = parse(data)
+    if not is_valid(schema, written):
+        raise ValueError(explain(schema, written))
     return data
 
 

@@ -35,8 +35,10 @@ def run_session(tmp_path: Path) -> RunSession:
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
         command = (sys.executable, "-s", "-B", "-m")
         judge = subprocess.Popen(
-            [*command, "runner.core.judge", "--job", str(folders["judge"] / "job.json")]
-            + ["--channel", str(folders["channel"]), "--out", str(folders["out"])],
+            (
+                *(*command, "runner.core.judge", "--job", str(folders["judge"] / "job.json")),
+                *("--channel", str(folders["channel"]), "--out", str(folders["out"])),
+            ),
             env=environment,
             cwd=tmp_path,
         )

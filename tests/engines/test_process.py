@@ -82,7 +82,7 @@ def test_without_namespaces_nothing_is_left_either(spec: MakeSpec) -> None:
 def test_a_launcher_that_vanishes_is_a_lost_process(spec: MakeSpec, engine: ProcessEngine) -> None:
     with engine.launch(spec(engine, "hang", "token-lost")) as running:
         assert isinstance(running, SupervisedProcess)
-        os.kill(running.pid, signal.SIGKILL)
+        os.kill(running.root_pid(), signal.SIGKILL)
         end = running.wait(20)
     assert end is not None
     assert end.lost

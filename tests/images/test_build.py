@@ -72,19 +72,18 @@ def test_a_build_enters_the_lock_and_a_second_one_reproduces_it(bench: Bench, cl
 
 
 def test_nothing_is_left_but_the_image(bench: Bench, client: DockerClient, tmp_path: Path) -> None:
-    def dangling() -> set[str]:
-        return {str(image.id) for image in client.images.list(filters={"dangling": True})}
+    def unnamed() -> set[str]:
+        # Others use the daemon too: an image is ours when it has what our Dockerfile sets.
+        images = client.images.list(filters={"dangling": True})
+        return {image.short_id for image in images if "TINY=1" in (image.attrs["Config"]["Env"] or [])}
 
-    before = dangling()
+    before = unnamed()
     bench.build()
+    assert unnamed() <= before
     bench.change("RUN echo broken && false")
     with pytest.raises(ImageError, match="broken"):
         bench.build()
-    mine = [
-        image for image in dangling() - before if "TINY=1" in (client.images.get(image).attrs["Config"]["Env"] or [])
-    ]
-    assert mine == []
-    assert client.containers.list(all=True, filters={"ancestor": bench.base.partition(":1@")[0]}) == []
+    assert unnamed() <= before
     assert list((tmp_path / "cache" / "kernel-matrix" / "build").iterdir()) == []
 
 

@@ -110,6 +110,7 @@ def test_an_image_the_daemon_has_is_adopted_and_kept(
         assert (entry.built_on, dict(entry.packages)) == (machine_of(client), {"py:torch": "2.11"})
         client.images.remove(archive.reference)
         assert resolve_image(entry, "test-adopted", client=client).id == image_id
+        assert client.images.get(entry.reference).id == image_id
     finally:
         forget(client, entry.reference)
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,12 +117,15 @@ def test_a_workload_that_did_not_pass_has_medians_but_no_speedup(tmp_path: Path)
     assert row["message"] == "claims 1 ns"
 
 
-def test_times_of_zero_and_sides_without_a_sample_are_no_division(tmp_path: Path) -> None:
-    blocks = (block(Role.CANDIDATE, 0, (0, 0, 0)), block(Role.BASELINE, 1, (1,), discarded=((0, "contended"),)))
+@pytest.mark.parametrize(("time", "median", "rate"), [(0, 0.0, None), (100, 100.0, 1e10)])
+def test_times_of_zero_and_sides_without_a_sample_are_no_division(
+    tmp_path: Path, time: int, median: float, rate: float | None
+) -> None:
+    blocks = (block(Role.CANDIDATE, 0, (time,) * 3), block(Role.BASELINE, 1, (1,), discarded=((0, "contended"),)))
     put(tmp_path / "records", make_record(sessions=(session(workloads=(workload(blocks=blocks),)),)))
     row = table(merge([tmp_path], tmp_path / "out"), "cells").row(0, named=True)
-    assert (row["candidate_median_ns"], row["baseline_median_ns"], row["baseline_samples"]) == (0.0, None, 0)
-    assert (row["speedup"], row["flops_per_s"]) == (None, None)
+    assert (row["candidate_median_ns"], row["baseline_median_ns"], row["baseline_samples"]) == (median, None, 0)
+    assert (row["speedup"], row["flops_per_s"]) == (None, rate)
 
 
 def test_integers_written_as_floats_stay_what_they_are(tmp_path: Path) -> None:
@@ -221,9 +225,10 @@ def test_the_same_attempt_with_different_content_is_put_aside_on_both_sides(resu
 
 def test_the_same_attempt_of_another_run_is_another_record(results: Path, tmp_path: Path) -> None:
     put(tmp_path / "other" / "records", make_record(run_id="run-0"))
-    report = merge([results, tmp_path / "other"], tmp_path / "out")
-    assert (report.records, report.rejected) == (3, ())
-    assert table(report, "cells").filter(cell_id=CELL)["run_id"].to_list() == ["run-0", *["run-1"] * 4]
+    for folders in ([results, tmp_path / "other"], [tmp_path / "other", results]):
+        report = merge(folders, tmp_path / "out")
+        assert (report.records, report.rejected) == (3, ())
+        assert table(report, "cells").filter(cell_id=CELL)["run_id"].to_list() == ["run-0", *["run-1"] * 4]
 
 
 def test_of_two_copies_of_a_run_the_later_one_counts(results: Path, tmp_path: Path) -> None:
@@ -317,23 +322,45 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_end_when_their_parent_is_killed(results: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def holding(results: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """A merge that has stopped half-way, in a process group of its own, and its two workers."""
     script = tmp_path / "hold.py"
     script.write_text(_HOLD)
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     with subprocess.Popen(
-        (sys.executable, str(script), str(results), str(tmp_path / "out")), stdout=subprocess.PIPE, env=environment
+        (sys.executable, str(script), str(results), str(tmp_path / "out")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+        start_new_session=True,
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        workers = [int(p) for p in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
-        workers = [w for w in workers if b"spawn_main" in Path(f"/proc/{w}/cmdline").read_bytes()]
-        assert len(workers) == 2
-        parent.send_signal(signal.SIGKILL)
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        workers = [int(c) for c in children if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]
+        yield parent, workers
+        parent.kill()
+
+
+def test_workers_end_when_their_parent_is_killed(holding: tuple[subprocess.Popen[bytes], list[int]]) -> None:
+    parent, workers = holding
+    assert len(workers) == 2
+    parent.kill()
     deadline = time.monotonic() + 30
     while any(_alive(w) for w in workers):
         assert time.monotonic() < deadline, "orphans"
         time.sleep(0.05)
+
+
+def test_one_interrupt_ends_all_without_a_word_from_the_workers(
+    holding: tuple[subprocess.Popen[bytes], list[int]], tmp_path: Path
+) -> None:
+    parent, workers = holding
+    os.killpg(parent.pid, signal.SIGINT)
+    _stdout, stderr = parent.communicate(timeout=30)
+    assert stderr.count(b"Traceback") == 1
+    assert [w for w in workers if _alive(w)] == []
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def _alive(pid: int) -> bool:

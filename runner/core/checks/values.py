@@ -21,6 +21,7 @@ class Comparison:
     """Elements that are NaN or infinite where the reference is finite."""
     mismatched: int
     elements: int
+    """Numbers compared: a complex element is two."""
     worst_index: int
     """Flat index of the worst element."""
     worst_error: float
@@ -62,7 +63,9 @@ def compare(got: torch.Tensor, expected: torch.Tensor, trusted: torch.Tensor, to
         place = int(ratio.argmax())
         if float(ratio[place]) > worst[0]:
             worst = (float(ratio[place]), start + place, float(error[place]), float(allowed[place]))
-    return Comparison(nonfinite, mismatched, floats(got).numel(), worst[1], worst[2], worst[3], max(worst[0], 0.0))
+    numbers = floats(got).numel()
+    place = worst[1] * got.numel() // max(numbers, 1)
+    return Comparison(nonfinite, mismatched, numbers, place, worst[2], worst[3], max(worst[0], 0.0))
 
 
 def _judge_chunk(
@@ -119,9 +122,10 @@ def _failed(call: Call, index: int, comparison: Comparison) -> Failed:
 
 def _unwritten(got: torch.Tensor) -> bool:
     """Whether an element still has all bits set, which is what output buffers are filled with."""
-    if not got.is_floating_point() or got.numel() == 0:
+    if not (got.is_floating_point() or got.is_complex()) or got.numel() == 0:
         return False
-    raw = floats(got)[:CHUNK].view(torch.uint8).reshape(-1, got.element_size())
+    numbers = floats(got)[:CHUNK]
+    raw = numbers.view(torch.uint8).reshape(-1, numbers.element_size())
     return bool((raw == 0xFF).all(dim=1).any())
 
 

@@ -1,0 +1,160 @@
+"""A small matrix in a folder of its own, and ``kernel-matrix`` run on it as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+MATRIX = """\
+name = "baddays"
+dtypes = ["fp32"]
+
+[[gpus]]
+name = "cpu"
+vendor = "cpu"
+
+[[toolchains]]
+name = "cpu"
+torch = "{torch}"
+triton = "{triton}"
+
+[[problems]]
+source = "folder"
+path = "problems"
+
+[[candidates]]
+select = {select}
+
+[protocol]
+trials = 1
+warmup_calls = 1
+min_samples = 4
+max_samples = 8
+budget_s = 0.2
+block_calls = 2
+
+[policy]
+memory_mib = 2048
+pids = 256
+tmpfs_mib = 64
+file_mib = 256
+gpu_wait_s = 60
+load_timeout_s = 60
+first_call_timeout_s = 5
+call_timeout_s = 5
+session_timeout_s = 90
+build_timeout_s = 60
+"""
+
+LABEL = "kernel-matrix.run"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A folder with a matrix, its problems and its results; nothing that other runners on this machine share."""
+
+    root: Path
+    scratch: Path
+    """Where the runner's temporary folders go."""
+    lock_dir: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results"
+
+    @property
+    def store(self) -> Path:
+        return self.results / "baddays"
+
+    @property
+    def candidates(self) -> Path:
+        return self.root / "problems" / "tiny" / "candidates"
+
+    def write_matrix(self, *select: str, more: str = "") -> None:
+        """Select candidates by glob; ``more`` goes to the end of the file."""
+        text = MATRIX.format(torch=_installed("torch"), triton=_installed("triton"), select=json.dumps(select))
+        (self.root / "matrix.toml").write_text(text + more)
+
+    def start(self, *args: str, **environment: str) -> subprocess.Popen[str]:
+        """Start a verb; its output comes through pipes."""
+        return subprocess.Popen(
+            (sys.executable, "-m", "runner", *args),
+            cwd=self.root,
+            env=self._environment(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a verb to its end."""
+        with self.start(*args, **environment) as process:
+            out, err = process.communicate(timeout=250)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def run(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """``kernel-matrix run`` with events."""
+        return self.call("run", "--json", *args, **environment)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every record, in the order in which the attempts began."""
+        found = [json.loads(path.read_text()) for path in (self.store / "records").glob("*.json")]
+        return sorted(found, key=lambda record: record["host"]["started_at"])
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Every run's own file, oldest first."""
+        return [json.loads(path.read_text()) for path in sorted((self.store / "runs").glob("*.json"))]
+
+    def unfinished_files(self) -> list[Path]:
+        """Files of the store that are not whole records or runs."""
+        return [path for path in self.store.rglob("*") if path.is_file() and path.suffix != ".json"]
+
+    def leftovers(self) -> list[str]:
+        """What is left in the folder of temporary files."""
+        return sorted(path.name for path in self.scratch.iterdir())
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        own = {"TMPDIR": str(self.scratch), "KERNEL_MATRIX_LOCK_DIR": str(self.lock_dir), "PYTHONPATH": str(ROOT)}
+        return {**os.environ, **own, **self.environment, **more}
+
+
+@contextmanager
+def new_field(root: Path, lock: Path | None = None) -> Iterator[Field]:
+    """A fresh copy of the problems under ``root``; ``lock`` becomes its images' lock."""
+    shutil.copytree(HERE / "problems", root / "problems")
+    (root / "images").mkdir()
+    (root / "locks").mkdir()
+    if lock is not None:
+        shutil.copyfile(lock, root / "images" / "images.lock")
+    # Short, since sockets are made in it, and open to pass through, since other users run in it.
+    with tempfile.TemporaryDirectory(prefix="km-test-") as scratch:
+        Path(scratch).chmod(0o711)
+        made = Field(root, Path(scratch), root / "locks")
+        made.write_matrix("tiny/honest")
+        yield made
+
+
+def events(lines: str | Sequence[str]) -> list[dict[str, Any]]:
+    """The events of a run, one JSON document per line."""
+    return [json.loads(line) for line in (lines.splitlines() if isinstance(lines, str) else lines)]
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package).partition("+")[0]
+    except PackageNotFoundError:
+        return "0.0.0"
