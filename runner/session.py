@@ -16,14 +16,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from runner.cell import Assignment, Bench, CellCancelledError, run_cell
 from runner.cell.building import NEEDS_BUILD, Build, BuildCancelledError, run_build
-from runner.cell.settling import outcome_of
+from runner.cell.scratch import scratch_folder
+from runner.cell.settling import machine_failed
 from runner.cell.specs import Place, arch_list, builder_spec
-from runner.core.messages import Evidence
 from runner.core.vocab import Fault, Stage, Status
 from runner.engines import Labels
 from runner.engines.owner import owner_token
@@ -154,8 +152,7 @@ class Session:
         :raises StoreError: from the iterator, when a record could not be written.
         """
         with ExitStack() as undo:
-            scratch = Path(undo.enter_context(TemporaryDirectory(prefix="kernel-matrix-")))
-            scratch.chmod(0o711)
+            scratch = undo.enter_context(scratch_folder())
             bench = Bench(
                 run_id=self._orders.run_id,
                 engine=self._survey.engine,
@@ -236,8 +233,10 @@ class Session:
             if record.outcome.fault is not Fault.INFRA or self._stop.is_set():
                 break
             self._events.put(Event(happening=Happening.CELL_RETRIED, cell=cell, lane=gpu.uuid, record=record))
+            self._build_again_if_lost(cell, bench)
             record = self._attempt(cell, gpu, bench)
-        self.counts[record.outcome.status] += 1
+        with self._pending.changed:
+            self.counts[record.outcome.status] += 1
         self._events.put(Event(happening=Happening.CELL_ENDED, cell=cell, lane=gpu.uuid, record=record))
         if self._orders.fail_fast and record.outcome.status is not Status.PASSED:
             self.stop()
@@ -249,9 +248,6 @@ class Session:
             made = build.result() if build is not None else None
         except BuildCancelledError:
             raise CellCancelledError from None
-        except InfrastructureError as error:
-            outcome = outcome_of(Status.INFRA_ERROR, Stage.BUILD, Evidence(message=str(error)))
-            made = Build(outcome=outcome)
         assignment = Assignment(
             cell=cell,
             gpu=gpu,
@@ -262,6 +258,21 @@ class Session:
         record = run_cell(assignment, bench)
         self._store.save(record)
         return record
+
+    def _build_again_if_lost(self, cell: Cell, bench: Bench) -> None:
+        """Build anew what the machine failed to build: the next attempt would only find the same failure."""
+        key = _build_key(cell, self._survey)
+        before = self._builds.get(key)
+        if before is None:
+            return
+        outcome = before.result().outcome
+        if outcome is not None and outcome.fault is Fault.INFRA:
+            again: Future[Build] = Future()
+            try:
+                again.set_result(self._build(cell, bench))
+            except BuildCancelledError:
+                raise CellCancelledError from None
+            self._builds[key] = again
 
     def _is_built(self, cell: Cell) -> bool:
         build = self._builds.get(_build_key(cell, self._survey))
@@ -277,21 +288,28 @@ class Session:
                 self._builds[key] = future
 
     def _build(self, cell: Cell, bench: Bench) -> Build:
+        """Compile a cell's candidate; what the machine fails at becomes an outcome too.
+
+        :raises BuildCancelledError: when the run was called off.
+        """
         if self._stop.is_set():
             raise BuildCancelledError
         gpu = devices_matching(cell.gpu, self._survey.facts.gpus)[0]
         labels = Labels(run_id=bench.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=bench.owner)
         place = Place(cell=cell, gpu=gpu, image=self._survey.images.get(cell.toolchain.name), labels=labels)
         self._events.put(Event(happening=Happening.BUILD_STARTED, cell=cell))
-        build = run_build(
-            bench.engine,
-            lambda code, channel: builder_spec(place, code, channel),
-            cell.candidate.path,
-            keep_in=bench.scratch,
-            timeout_s=cell.policy.build_timeout_s,
-            max_bytes=cell.policy.tmpfs_mib << 20,
-            cancelled=bench.cancelled,
-        )
+        try:
+            build = run_build(
+                bench.engine,
+                lambda code, channel: builder_spec(place, code, channel),
+                cell.candidate.path,
+                keep_in=bench.scratch,
+                timeout_s=cell.policy.build_timeout_s,
+                max_bytes=cell.policy.tmpfs_mib << 20,
+                cancelled=bench.cancelled,
+            )
+        except (InfrastructureError, OSError) as error:
+            build = Build(outcome=machine_failed(error, Stage.BUILD))
         text = f"{build.seconds:.1f} s" + (f": {build.outcome.evidence.message}" if build.outcome else "")
         self._events.put(Event(happening=Happening.BUILD_ENDED, cell=cell, text=text))
         return build

@@ -8,8 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,11 @@ from runner.gpus import vendor
 sys.path.insert(0, str(Path(__file__).parent))  # for tests/sim: pytest's importlib mode adds no folder by itself
 from sim.nvml import SimulatedDriver, compile_library
 
+if TYPE_CHECKING:
+    from tests.baddays.field import Field
+    from tests.cell.stage import PlayEngine
+
+ROOT = Path(__file__).resolve().parents[1]
 REQUIRE_DOCKER = "KERNEL_MATRIX_REQUIRE_DOCKER"
 
 
@@ -67,3 +73,43 @@ def simulated_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def driver(simulated_library: Path, tmp_path: Path) -> SimulatedDriver:
     """A simulated driver with a world of its own."""
     return SimulatedDriver(simulated_library, tmp_path / "world")
+
+
+@pytest.fixture(scope="session")
+def cpu_lock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lock whose CPU image the daemon has; where it has not, the image is built first (minutes)."""
+    from runner.errors import ImageError  # noqa: PLC0415  # most tests need no image
+    from runner.images.build import ensure_local  # noqa: PLC0415  # same
+
+    lock = tmp_path_factory.mktemp("cpu-lock") / "images.lock"
+    shutil.copyfile(ROOT / "images" / "images.lock", lock)
+    try:
+        ensure_local("cpu", images_dir=ROOT / "images", lock_path=lock, say=print)
+    except ImageError as error:
+        missing = f"the CPU image can be neither found nor built: {error}"
+        if os.environ.get(REQUIRE_DOCKER) == "1":
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+    return lock
+
+
+@pytest.fixture
+def field(tmp_path: Path) -> Iterator[Field]:
+    """A small matrix of its own, and ``kernel-matrix`` to run on it."""
+    from tests.baddays.field import new_field  # noqa: PLC0415  # most tests need none
+
+    with new_field(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayEngine:
+    """An engine that plays, with locks and temporary folders of its own."""
+    from tests.cell.stage import PlayEngine  # noqa: PLC0415  # most tests need none
+
+    folders = {name: tmp_path / name for name in ("sources", "locks", "scratch")}
+    for folder in folders.values():
+        folder.mkdir()
+    monkeypatch.setenv("KERNEL_MATRIX_LOCK_DIR", str(folders["locks"]))
+    monkeypatch.setattr("tempfile.tempdir", str(folders["scratch"]))
+    return PlayEngine(folders["sources"], folders["scratch"])

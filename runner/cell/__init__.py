@@ -17,13 +17,13 @@ from typing import Any
 from runner.cell.building import Build
 from runner.cell.folders import CellFolders, session_folders
 from runner.cell.pair import Pair, PairResult, run_pair
-from runner.cell.settling import outcome_of, settle
+from runner.cell.settling import machine_failed, outcome_of, settle
 from runner.cell.specs import Place, candidate_spec, judge_job, judge_spec
 from runner.core.messages import Evidence, SessionReport
 from runner.core.vocab import Fault, Role, Stage, Status
 from runner.engines import Engine, EngineStatus, Exit, Labels
 from runner.engines.family import family
-from runner.errors import GpuBusyError, ImageError, InfrastructureError
+from runner.errors import GpuBusyError, InfrastructureError
 from runner.gpus import Gpu
 from runner.host import core_sha256, host_identity
 from runner.images import Resolved
@@ -97,10 +97,8 @@ class _Attempt:
             raise CellCancelledError from None
         except GpuBusyError as error:
             outcome = outcome_of(Status.GPU_BUSY, Stage.LEASE, Evidence(message=str(error)))
-        except ImageError as error:
-            outcome = outcome_of(Status.IMAGE_ERROR, Stage.IMAGE, Evidence(message=str(error)))
-        except InfrastructureError as error:
-            outcome = outcome_of(Status.INFRA_ERROR, Stage.START, Evidence(message=str(error)))
+        except (InfrastructureError, OSError) as error:
+            outcome = machine_failed(error, Stage.START)
         return self._record(outcome)
 
     def _on_the_device(self) -> Outcome:

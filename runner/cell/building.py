@@ -10,15 +10,17 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.cell.settling import how_it_ended, outcome_of
 from runner.core.build import SOCKET_NAME
 from runner.core.messages import Evidence
-from runner.core.vocab import Language, Stage, Status, fault_of
+from runner.core.vocab import Language, Stage, Status
 from runner.core.wire import MAX_CHUNK, Channel, Failure, Gone, Kind, WireError, unpack_failed
 from runner.engines import Engine, Exit, Mount, RoleSpec, Running
 from runner.results.record import Outcome
@@ -30,6 +32,9 @@ NEEDS_BUILD = frozenset({Language.CUDA})
 """Languages that are compiled before the device is leased; the others compile when they are first called."""
 
 _POLL_S = 0.1
+_LAST_MOMENTS_S = 1.0
+"""How long a builder may take to end when it has said all it has to say."""
+_LOG_TAIL = 8 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,104 +71,151 @@ def run_build(
     :raises runner.errors.EngineError: when the builder could not be started.
     """
     started = time.monotonic()
-    with _folders(source) as (code, channel), _listening(channel / SOCKET_NAME) as listener:
+    patience = _Patience(started + timeout_s, cancelled)
+    with _folders(source, keep_in) as (code, channel), _listening(channel / SOCKET_NAME) as listener:
         spec = make_spec(Mount(source=code, target="/candidate"), Mount(source=channel, target="/channel"))
-        with engine.launch(spec) as running:
-            receiver = _Receiver(running, time.monotonic() + timeout_s, cancelled)
-            artifact, status, words, log = receiver.take(listener, keep_in, max_bytes)
-            running.kill()
-            ended = running.wait(10)
-    exits = () if ended is None else (ended,)
-    log = log or (ended.log_tail[-8192:] if ended is not None and status is not None else "")
+        with engine.launch(spec) as running, _killed_when(patience.ended, running):
+            artifact, trouble = _receive(listener, running, patience, keep_in, max_bytes)
+            ended = running.wait(_LAST_MOMENTS_S)
+            if ended is None:
+                running.kill()
+                ended = running.wait(10)
+        if patience.is_cancelled():
+            raise BuildCancelledError
     return Build(
         artifact=artifact,
-        outcome=None if status is None else _outcome(status, words, log),
-        exits=exits,
+        outcome=None if trouble is None else _outcome(trouble, ended),
+        exits=() if ended is None else (ended,),
         seconds=time.monotonic() - started,
     )
 
 
-class _Receiver:
-    """Takes frames from one builder until it is done, fails, ends, or is out of time."""
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How long a builder is waited for."""
 
-    def __init__(self, running: Running, deadline: float, cancelled: Callable[[], bool]) -> None:
-        self._running = running
-        self._deadline = deadline
-        self._cancelled = cancelled
+    deadline: float
+    is_cancelled: Callable[[], bool]
 
-    def take(
-        self, listener: socket.socket, keep_in: Path, max_bytes: int
-    ) -> tuple[Path | None, Status | None, str, str]:
-        """(artefact, status when it failed, message, log)."""
-        connection = self._accept(listener)
-        if connection is None:
-            return None, *self._silence()
-        channel = Channel(connection, MAX_CHUNK)
-        handle, name = tempfile.mkstemp(prefix="artifact-", suffix=".tar", dir=keep_in)
-        path = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                verdict = self._frames(channel, file.write, max_bytes)
+    def is_late(self) -> bool:
+        """Whether its time is over."""
+        return time.monotonic() >= self.deadline
+
+    def ended(self) -> bool:
+        """Whether waiting any longer makes no sense."""
+        return self.is_cancelled() or self.is_late()
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """Why there is no artefact."""
+
+    status: Status
+    message: str
+    log: str = ""
+
+
+@contextmanager
+def _killed_when(ended: Callable[[], bool], running: Running) -> Iterator[None]:
+    """Kill ``running`` as soon as ``ended()``: whoever reads from it then sees the end of the stream.
+
+    A timeout of the socket would not do: it starts anew with every byte that arrives.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_POLL_S):
+            if ended():
+                running.kill()
+                return
+
+    watcher = threading.Thread(target=watch, name="build-watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _receive(
+    listener: socket.socket, running: Running, patience: _Patience, keep_in: Path, max_bytes: int
+) -> tuple[Path | None, _Trouble | None]:
+    """The artefact as a new file in ``keep_in``, or why there is none, or neither: nothing was handed over."""
+    connection = _accept(listener, running, patience)
+    if connection is None:
+        return None, _silence(running, patience)
+    handle, name = tempfile.mkstemp(prefix="artifact-", suffix=".tar", dir=keep_in)
+    path = Path(name)
+    try:
+        with connection, os.fdopen(handle, "wb") as file:
+            trouble = _take_frames(Channel(connection, MAX_CHUNK), file.write, max_bytes)
+        if trouble is None and path.stat().st_size:
             path.chmod(0o444)
-            if verdict is None and path.stat().st_size:
-                return path, None, "", ""
-            path.unlink()
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        else:
-            return None, *(verdict or (None, "", ""))
-        finally:
-            channel.close()
+            return path, None
+    except Gone:
+        trouble = _silence(running, patience)
+    except BaseException:
+        path.unlink()
+        raise
+    path.unlink()
+    return None, trouble
 
-    def _frames(
-        self, channel: Channel, write: Callable[[bytes], object], max_bytes: int
-    ) -> tuple[Status, str, str] | None:
-        taken = 0
-        while True:
-            try:
-                channel.settimeout(max(0.1, self._deadline - time.monotonic()))
-                kind, _, payload = channel.receive()
-            except (Gone, TimeoutError):
-                return self._silence()
-            except WireError as error:
-                return Status.PROTOCOL_VIOLATION, f"the builder's side: {error}", ""
+
+def _accept(listener: socket.socket, running: Running, patience: _Patience) -> socket.socket | None:
+    """The builder's connection; null when there will be none."""
+    listener.settimeout(_POLL_S)
+    while True:
+        # Looked at before: a quick builder has connected, said everything and ended by the time we listen.
+        over = patience.ended() or running.wait(0) is not None
+        with suppress(TimeoutError):
+            connection = listener.accept()[0]
+            connection.settimeout(None)
+            return connection
+        if over:
+            return None
+
+
+def _take_frames(channel: Channel, write: Callable[[bytes], object], max_bytes: int) -> _Trouble | None:
+    """Write what the builder sends until it says that this was all; what is wrong with it otherwise.
+
+    :raises Gone: when the builder ends before.
+    """
+    taken = 0
+    while True:
+        try:
+            kind, _, payload = channel.receive()
             if kind is Kind.DONE:
                 return None
             if kind is Kind.FAILED:
-                return _failure(payload)
-            taken += len(payload)
-            if kind is not Kind.CHUNK or taken > max_bytes:
-                return Status.PROTOCOL_VIOLATION, f"the artefact is larger than {max_bytes >> 20} MiB", ""
-            write(payload)
-
-    def _accept(self, listener: socket.socket) -> socket.socket | None:
-        listener.settimeout(_POLL_S)
-        while time.monotonic() < self._deadline and self._running.wait(0) is None:
-            if self._cancelled():
-                raise BuildCancelledError
-            with suppress(TimeoutError):
-                return listener.accept()[0]
-        return None
-
-    def _silence(self) -> tuple[Status, str, str]:
-        if self._cancelled():
-            raise BuildCancelledError
-        if time.monotonic() >= self._deadline:
-            return Status.TIMEOUT, "the build did not end in time", ""
-        ended = self._running.wait(2)
-        if ended is not None and ended.oom_killed:
-            return Status.OUT_OF_MEMORY, "the build used more memory than its limit", ""
-        return Status.CRASHED, "the build ended without a word", ""
+                return _failure(*unpack_failed(payload))
+        except WireError as error:
+            return _Trouble(Status.PROTOCOL_VIOLATION, f"the builder's side: {error}")
+        taken += len(payload)
+        if kind is not Kind.CHUNK:
+            return _Trouble(Status.PROTOCOL_VIOLATION, f"the builder's side: sent {kind.name} where CHUNK was due")
+        if taken > max_bytes:
+            return _Trouble(Status.PROTOCOL_VIOLATION, f"the artefact is larger than {max_bytes >> 20} MiB")
+        write(payload)
 
 
-def _failure(payload: bytes) -> tuple[Status, str, str]:
-    try:
-        failure, text = unpack_failed(payload)
-    except WireError as error:
-        return Status.PROTOCOL_VIOLATION, f"the builder's side: {error}", ""
+def _silence(running: Running, patience: _Patience) -> _Trouble:
+    """What a builder that says nothing more died of."""
+    if patience.ended():
+        return _Trouble(Status.TIMEOUT, "the build did not end in time")
+    ended = running.wait(_LAST_MOMENTS_S)
+    if ended is None:
+        return _Trouble(Status.CRASHED, "the build closed its connection and stayed, so it was killed")
+    if ended.lost:
+        return _Trouble(Status.CONTAINER_LOST, "the build's process was lost by the engine")
+    if ended.oom_killed:
+        return _Trouble(Status.OUT_OF_MEMORY, "the build used more memory than its limit")
+    return _Trouble(Status.CRASHED, f"the build ended without a word: {how_it_ended(ended)}")
+
+
+def _failure(failure: Failure, text: str) -> _Trouble:
     statuses = {Failure.COMPILE: Status.COMPILE_ERROR, Failure.MEMORY: Status.OUT_OF_MEMORY}
-    return statuses.get(failure, Status.LOAD_ERROR), first_error(text), text[-8192:]
+    return _Trouble(statuses.get(failure, Status.LOAD_ERROR), first_error(text), text[-_LOG_TAIL:])
 
 
 def first_error(log: str) -> str:
@@ -173,14 +225,15 @@ def first_error(log: str) -> str:
     return (errors[0] if errors else lines[-1] if lines else "failed without a word")[:500]
 
 
-def _outcome(status: Status, words: str, log: str) -> Outcome:
-    return Outcome(status=status, stage=Stage.BUILD, fault=fault_of(status), evidence=Evidence(message=words, log=log))
+def _outcome(trouble: _Trouble, ended: Exit | None) -> Outcome:
+    log = trouble.log or (ended.log_tail[-_LOG_TAIL:] if ended is not None else "")
+    return outcome_of(trouble.status, Stage.BUILD, Evidence(message=trouble.message, log=log))
 
 
 @contextmanager
-def _folders(source: Path) -> Iterator[tuple[Path, Path]]:
+def _folders(source: Path, parent: Path) -> Iterator[tuple[Path, Path]]:
     """A folder with a copy of the source and one for the socket, both readable by any user inside."""
-    root = Path(tempfile.mkdtemp(prefix="build-"))
+    root = Path(tempfile.mkdtemp(prefix="build-", dir=parent))
     try:
         root.chmod(0o711)
         code, channel = root / "code", root / "channel"
@@ -195,11 +248,13 @@ def _folders(source: Path) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        listener.bind(str(path))
-        path.chmod(0o666)
-        listener.listen(1)
-        yield listener
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            # A socket's name may have 107 bytes: too few for the folders that some machines keep temporary files in.
+            listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+            path.chmod(0o666)
+            listener.listen(1)
+            yield listener
     finally:
-        listener.close()
+        os.close(folder)

@@ -13,6 +13,7 @@ from runner.cell.pair import PairResult
 from runner.core.messages import Evidence, SessionReport
 from runner.core.vocab import Role, Stage, Status, fault_of
 from runner.engines import Exit
+from runner.errors import ImageError
 from runner.results.record import Outcome
 
 _LOG_TAIL = 8 << 10
@@ -33,6 +34,29 @@ def settle(result: PairResult) -> Outcome:
 def outcome_of(status: Status, stage: Stage, evidence: Evidence) -> Outcome:
     """An outcome with the fault that belongs to its status."""
     return Outcome(status=status, stage=stage, fault=fault_of(status), evidence=evidence)
+
+
+def machine_failed(error: Exception, stage: Stage) -> Outcome:
+    """What an error of this machine makes of a cell."""
+    status = Status.IMAGE_ERROR if isinstance(error, ImageError) else Status.INFRA_ERROR
+    stage = Stage.IMAGE if isinstance(error, ImageError) else stage
+    return outcome_of(status, stage, Evidence(message=str(error)))
+
+
+def how_it_ended(candidate: Exit) -> str:
+    """The end of a process that answered nothing, in words."""
+    if candidate.killed:
+        return "it closed its connection and stayed, so it was killed"
+    if candidate.signal is not None:
+        return f"killed by {_signal_name(candidate.signal)}"
+    return f"exit code {candidate.code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have a number only
+        return f"signal {number}"
 
 
 def _without_report(trouble: str, judge: Exit | None) -> Outcome:
@@ -56,13 +80,6 @@ def _crashed(report: SessionReport, candidate: Exit) -> Outcome:
     if candidate.oom_killed:
         evidence = replace(report.evidence, message="killed for using more memory than its limit", log=log)
         return outcome_of(Status.OUT_OF_MEMORY, report.stage, evidence)
-    evidence = replace(report.evidence, message=f"the process ended without answering: {_how(candidate)}", log=log)
+    message = f"the process ended without answering: {how_it_ended(candidate)}"
+    evidence = replace(report.evidence, message=message, log=log)
     return outcome_of(Status.CRASHED, report.stage, evidence)
-
-
-def _how(candidate: Exit) -> str:
-    if candidate.killed:
-        return "it closed its connection and stayed, so it was killed"
-    if candidate.signal is not None:
-        return f"killed by {signal.Signals(candidate.signal).name}"
-    return f"exit code {candidate.code}"

@@ -7,17 +7,19 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from runner import __version__
+from runner.cell.scratch import sweep_scratch
 from runner.cli.output import print_json, print_json_line
 from runner.cli.telling import EventLines, EventWatcher, LiveView, PlainLines
 from runner.core.vocab import Fault, Status, fault_of
-from runner.errors import GpuBusyError, ImageError, InfrastructureError, NothingSelectedError, UsageError
+from runner.errors import GpuBusyError, ImageError, InfrastructureError, NothingSelectedError, StoreError, UsageError
 from runner.facts import AUTO, Survey, survey
 from runner.host import host_identity
 from runner.matrix import Matrix
@@ -133,7 +135,7 @@ def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
 def _run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json: bool) -> Session:
     """Sweep, run what has no record, tell of it, and keep the run's own file."""
     watcher = _watcher(as_json=as_json)
-    for line in work.survey.engine.sweep():
+    for line in (*work.survey.engine.sweep(), *sweep_scratch()):
         watcher.say(f"swept: {line}")
     cells = cells_to_run(work.runnable, store, work.survey, rerun)
     watcher.begin(work.survey, cells, done=len(work.runnable) - len(cells), skipped=work.skipped)
@@ -165,9 +167,17 @@ def _survey_work(matrix: Matrix, request: Request) -> Work:
     runnable = tuple(cell for cell in chosen if cell.reason is None)
     skipped = tuple(cell for cell in chosen if cell.reason is not None)
     if not runnable:
-        what = f"{len(skipped)} cells selected, none of which can run here" if skipped else "no cell is selected"
-        raise NothingSelectedError(what, next_step="kernel-matrix plan --all says why for each cell")
+        raise NothingSelectedError(_why_nothing(skipped), next_step="kernel-matrix plan --all says why for each cell")
     return Work(matrix=matrix, survey=found, runnable=runnable, skipped=skipped)
+
+
+def _why_nothing(skipped: Sequence[Cell]) -> str:
+    """That nothing can run, with the most frequent reasons."""
+    if not skipped:
+        return "no cell is selected"
+    counts = Counter(cell.reason.text for cell in skipped if cell.reason is not None)
+    reasons = [f"\n  {number} × {text}" for text, number in counts.most_common(3)]
+    return f"{len(skipped)} cells selected, none of which can run here:{''.join(reasons)}"
 
 
 def _watch(session: Session, watcher: EventWatcher) -> None:
@@ -209,9 +219,15 @@ def _run_file(store: Store, matrix: Matrix, found: Survey, orders: Orders, sessi
     store.save_run(info)
     try:
         yield
-    finally:
-        ended = replace(info, ended_at=_now(), counts=dict(session.counts), interrupted=session.left > 0)
-        store.save_run(ended)
+    except BaseException:
+        with suppress(StoreError):  # what ended the run is what has to be told
+            store.save_run(_ended(info, session))
+        raise
+    store.save_run(_ended(info, session))
+
+
+def _ended(info: RunInfo, session: Session) -> RunInfo:
+    return replace(info, ended_at=_now(), counts=dict(session.counts), interrupted=session.left > 0)
 
 
 def _build_missing(matrix: Matrix, request: Request, say: Callable[[str], None]) -> None:

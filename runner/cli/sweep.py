@@ -10,14 +10,13 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def sweep() -> None:
-        """Remove containers and processes whose runner is dead. Every run does this first."""
-        from runner.engines import ENGINES, open_engine  # noqa: PLC0415  # --help must not wait for it
+        """Remove containers, processes and temporary folders whose runner is dead. Every run does this first."""
+        from runner.cell.scratch import sweep_scratch  # noqa: PLC0415  # --help must not wait for it
+        from runner.engines import ENGINES, open_engine  # noqa: PLC0415  # same
 
-        swept = 0
-        for name in ENGINES:
-            engine = open_engine(name)
-            if engine.status().available:
-                for line in engine.sweep():
-                    swept += 1
-                    typer.echo(line)
-        typer.echo(f"{swept} leftovers removed" if swept else "nothing to sweep")
+        engines = [open_engine(name) for name in ENGINES]
+        swept = [line for engine in engines if engine.status().available for line in engine.sweep()]
+        swept += sweep_scratch()
+        for line in swept:
+            typer.echo(line)
+        typer.echo(f"{len(swept)} leftovers removed" if swept else "nothing to sweep")

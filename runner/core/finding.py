@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from runner.core.messages import Evidence
+from runner.core.messages import ONCE_TIMED, Evidence
 from runner.core.vocab import Stage, Status
 
 MAX_LOG = 8 << 10
@@ -24,6 +24,10 @@ class Finding(Exception):
     def at(self, **where: Any) -> Finding:
         """The same finding with workload, mode or trial filled in."""
         return Finding(self.status, self.stage, replace(self.evidence, **where))
+
+    def once_timed(self) -> Finding:
+        """The same finding where something was timed before: no compile or load error can be told any more."""
+        return Finding(ONCE_TIMED.get(self.status, self.status), self.stage, self.evidence)
 
 
 def finding(status: Status, stage: Stage, message: str, log: str = "") -> Finding:

@@ -147,6 +147,7 @@ _POSIX_DESCRIPTOR = 1
 _PINNED = 1
 _ON_DEVICE = 1
 _READ_WRITE = 3
+_OUT_OF_MEMORY = 2
 
 
 class DriverError(RuntimeError):
@@ -210,17 +211,28 @@ class _Mapping:
         self._driver.cuMemRelease(self._handle)
 
 
+def _allocate(driver: ctypes.CDLL, size: int) -> ctypes.c_ulonglong:
+    """Physical device memory that can be exported.
+
+    :raises torch.cuda.OutOfMemoryError: when the device has no such piece left.
+    """
+    handle = ctypes.c_ulonglong()
+    properties = _properties()
+    arguments = (ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(properties), ctypes.c_ulonglong(0))
+    code = driver.cuMemCreate(*arguments)
+    if code == _OUT_OF_MEMORY:
+        torch.cuda.empty_cache()  # what torch keeps for itself may be all that is missing
+        code = driver.cuMemCreate(*arguments)
+    if code == _OUT_OF_MEMORY:
+        raise torch.cuda.OutOfMemoryError(f"no {size} bytes left on the device for an arena")
+    _check(code, "cuMemCreate")
+    return handle
+
+
 def _create_cuda(nbytes: int) -> Arena:
     driver = _driver()
     size = _rounded(driver, nbytes)
-    handle = ctypes.c_ulonglong()
-    properties = _properties()
-    code = driver.cuMemCreate(
-        ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(properties), ctypes.c_ulonglong(0)
-    )
-    if code == 2:
-        raise torch.cuda.OutOfMemoryError(f"no {size} bytes left on the device for an arena")
-    _check(code, "cuMemCreate")
+    handle = _allocate(driver, size)
     descriptor = ctypes.c_int(-1)
     code = driver.cuMemExportToShareableHandle(
         ctypes.byref(descriptor), handle, ctypes.c_int(_POSIX_DESCRIPTOR), ctypes.c_ulonglong(0)

@@ -7,9 +7,23 @@ ever read from a candidate: what crosses that boundary is in :mod:`runner.core.w
 from __future__ import annotations
 
 import json
+import types
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar
+from functools import lru_cache
+from typing import (
+    Any,
+    Dict,
+    Mapping,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status, fault_of
 
@@ -226,6 +240,13 @@ UNTIMED = frozenset(
 )
 """Statuses that end before anything can have been timed."""
 
+ONCE_TIMED = {
+    Status.COMPILE_ERROR: Status.RUNTIME_ERROR,
+    Status.LOAD_ERROR: Status.RUNTIME_ERROR,
+    Status.PROBLEM_ERROR: Status.INVALID_PROBLEM,
+}
+"""What a session ends as where one of these comes after a timed call: what has run does compile and load."""
+
 
 @dataclass(frozen=True)
 class InsideEnvironment:
@@ -293,7 +314,12 @@ def from_json(kind: Type[T], data: Any) -> T:
 
     :raises ValueError: for a missing or unknown key, a wrong enum value or a wrong type, naming the key.
     """
-    return _READERS[kind](data) if kind in _READERS else _plain(kind, data)
+    try:
+        return _READERS[kind](data) if kind in _READERS else _plain(kind, data)
+    except KeyError as error:
+        raise ValueError(f"{kind.__name__}: missing key {error}") from None
+    except (AttributeError, TypeError) as error:  # something else stands where an object or a list is due
+        raise ValueError(f"{kind.__name__}: {error}") from None
 
 
 def _plain(kind: Type[T], data: Any, **converted: Any) -> T:
@@ -304,10 +330,39 @@ def _plain(kind: Type[T], data: Any, **converted: Any) -> T:
     unknown = sorted(set(data) - names)
     if unknown:
         raise ValueError(f"{kind.__name__}: unknown key {unknown[0]!r}")
+    values = {**data, **converted}
+    for name, hint in _hints(kind).items():  # type: ignore[arg-type]  # every class can be hashed
+        if name in values and not _fits(values[name], hint):
+            raise ValueError(f"{kind.__name__}: {name!r} cannot be {values[name]!r:.80}")
     try:
-        return kind(**{**data, **converted})
+        return kind(**values)
     except TypeError as error:
         raise ValueError(f"{kind.__name__}: {error}") from None
+
+
+@lru_cache(maxsize=None)
+def _hints(kind: Any) -> Dict[str, Any]:
+    return get_type_hints(kind)
+
+
+_UNIONS = (Union, getattr(types, "UnionType", Union))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a field annotated with ``hint`` can hold ``value``: a whole number fits a float, true fits no number."""
+    inner = get_args(hint)
+    if hint is Any:
+        return True
+    if get_origin(hint) in _UNIONS:
+        return any(_fits(value, one) for one in inner)
+    if get_origin(hint) is tuple:
+        hints = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        return isinstance(value, tuple) and len(value) == len(hints) and all(map(_fits, value, hints))
+    if inner:
+        return isinstance(value, Mapping) and all(_fits(pair, Tuple[inner]) for pair in value.items())
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return isinstance(value, hint)
 
 
 def _read_block(data: Any) -> Block:
@@ -317,7 +372,7 @@ def _read_block(data: Any) -> Block:
         role=Role(data["role"]),
         device_ns=tuple(data["device_ns"]),
         wall_ns=tuple(data["wall_ns"]),
-        discarded=tuple((int(i), str(cause)) for i, cause in data.get("discarded", ())),
+        discarded=tuple(tuple(sample) for sample in data.get("discarded", ())),
     )
 
 
@@ -350,7 +405,7 @@ def _read_session(data: Any) -> SessionReport:
 
 
 def _read_protocol(data: Any) -> ProtocolSpec:
-    return _plain(ProtocolSpec, data, modes=tuple(Mode(m) for m in data["modes"]))
+    return _plain(ProtocolSpec, data, modes=tuple(Mode(m) for m in data.get("modes", ProtocolSpec.modes)))
 
 
 def _read_job(data: Any) -> JudgeJob:

@@ -22,6 +22,9 @@ from runner.core.vocab import Dtype, Mode, Stage, Status
 from runner.core.wire import Structure
 from runner.core.worker import MODULE_SEED, place_model
 
+_IDLE_SHARE = 8
+"""The judge keeps at most one part in so many of the device's memory for later."""
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -64,6 +67,7 @@ class Reference:
         """
         structure, trusted = _flatten(self._run(self._model, map_tensors(inputs, torch.clone)))
         outputs = trusted if self._oracle is None else self._expect_precisely(inputs)
+        _give_back_memory(self.device)
         return Expected(structure, tuple(outputs), tuple(trusted))
 
     def _expect_precisely(self, inputs: List[Any]) -> List[torch.Tensor]:
@@ -98,6 +102,15 @@ def _flatten(returned: Any) -> Tuple[Structure, List[torch.Tensor]]:
         return (Structure.TUPLE if isinstance(returned, tuple) else Structure.LIST), list(returned)
     kind = type(returned).__name__
     raise finding(Status.PROBLEM_ERROR, Stage.LOAD, f"the reference returns {kind}, not tensors")
+
+
+def _give_back_memory(device: str) -> None:
+    """Leave the device's memory to the workers when torch keeps much of it that the judge does not use now."""
+    if device != "cuda":
+        return
+    idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    if idle > torch.cuda.get_device_properties(0).total_memory / _IDLE_SHARE:
+        torch.cuda.empty_cache()
 
 
 def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:

@@ -51,6 +51,7 @@ class Desk:
         self._sides = {Role.BASELINE: self._baseline, Role.CANDIDATE: self._candidate}
         self._flush_bytes = 2 * l2_bytes(job.device) if job.protocol.flush == "cold" else 0
         self._trials: List[Trial] = []
+        self._timed = False
 
     @contextmanager
     def open(self) -> Iterator[Desk]:
@@ -81,6 +82,9 @@ class Desk:
                     self._verify(reference, "after", 1)
         except Finding as found:
             ended = found if found.evidence.workload else found.at(workload=spec.name)
+        self._timed = self._timed or bool(timing.blocks)
+        if ended is not None and self._timed:
+            ended = ended.once_timed()
         status = ended.status if ended is not None else Status.PASSED
         report = WorkloadReport(
             name=spec.name,
@@ -154,10 +158,21 @@ class Desk:
             evidence = replace(judgement.failed.evidence, message=message, mode=mode.value)
             raise Finding(Status.INVALID_PROBLEM, Stage.VERIFY, evidence)
         if mode is Mode.STANDARD:
-            for name, fill in (("zeros", torch.zeros_like), ("a constant", _constant)):
-                if self._accepts([fill(t) for t in expected.trusted], expected):
+            for name, outputs in self._worthless(reference, expected):
+                if self._accepts(outputs, expected):
                     message = f"{name} would pass: the output says nothing about the computation"
                     raise finding(Status.INVALID_PROBLEM, Stage.VERIFY, message)
+
+    def _worthless(self, reference: Reference, expected: Expected) -> Iterator[Tuple[str, Sequence[torch.Tensor]]]:
+        """Outputs that no judge may accept, with their names."""
+        yield "zeros", [torch.zeros_like(t) for t in expected.trusted]
+        if any(t.numel() > 1 for t in expected.trusted):
+            yield "a constant", [_constant(t) for t in expected.trusted]
+        else:
+            # A single number is a constant by itself; it must at least depend on the input.
+            inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(Mode.STANDARD, "another"))
+            other = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs))
+            yield "the answer to another input", other.trusted
 
     def _accepts(self, outputs: Sequence[torch.Tensor], expected: Expected) -> bool:
         """Whether these outputs would pass for the expected ones."""

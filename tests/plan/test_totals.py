@@ -59,14 +59,16 @@ def test_expected_time_is_that_of_runnable_cells(plan):
 @pytest.mark.parametrize(
     ("protocol", "workloads", "vendor", "language", "seconds"),
     [
-        # start 6 + 2 rounds × 5 trials × 2 modes × 0.02 + budget 20
-        (Protocol(), 1, "nvidia", Language.TORCH, 26.4),
-        (Protocol(), 2, "nvidia", Language.TORCH, 46.8),
-        (Protocol(sessions=5), 1, "nvidia", Language.TORCH, 132.0),
-        (Protocol(), 1, "nvidia", Language.CUDA, 56.4),
-        (Protocol(), 1, "nvidia", Language.TRITON, 28.4),
-        (Protocol(), 1, "cpu", Language.TORCH, 26.0),
-        (Protocol(spec=ProtocolSpec(time=False)), 1, "nvidia", Language.TORCH, 6.2),
+        # start 4 + 2 rounds × 5 trials × 2 modes × 0.03 + 2 sides × 400 samples × 0.0025, which is below the budget
+        (Protocol(), 1, "nvidia", Language.TORCH, 6.6),
+        (Protocol(), 2, "nvidia", Language.TORCH, 9.2),
+        (Protocol(sessions=5), 1, "nvidia", Language.TORCH, 33.0),
+        (Protocol(), 1, "nvidia", Language.CUDA, 16.6),
+        (Protocol(), 1, "nvidia", Language.TRITON, 7.6),
+        (Protocol(), 1, "cpu", Language.TORCH, 12.0),
+        (Protocol(spec=ProtocolSpec(time=False)), 1, "nvidia", Language.TORCH, 4.3),
+        # a budget that the samples would not fit into is what counts
+        (Protocol(spec=ProtocolSpec(budget_s=1.0)), 1, "nvidia", Language.TORCH, 5.6),
     ],
 )
 def test_the_model_of_time(protocol, workloads, vendor, language, seconds):

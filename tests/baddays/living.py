@@ -1,0 +1,74 @@
+"""What of a run is alive: containers by label, processes by what they descend from or were shown."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runner.engines.family import family
+from runner.engines.owner import owner_alive, owner_token
+from tests.baddays.field import Field, events
+
+ROLES = ("runner.core.judge", "runner.core.worker")
+
+
+def containers(run_id: str) -> list[str]:
+    """Names of the containers of a run, running or not."""
+    argv = ("docker", "ps", "--all", "--filter", f"label=kernel-matrix.run={run_id}", "--format", "{{.Names}}")
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+
+
+def processes(field: Field) -> list[int]:
+    """Processes that were started with, or shown, anything below the field's temporary folder."""
+    files = ("cmdline", "environ", "mountinfo")
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and any(field.scratch.name.encode() in _bytes(entry / name) for name in files)
+    ]
+
+
+def await_event(process: subprocess.Popen[str], name: str, times: int = 1) -> None:
+    """Read events until the one called ``name`` has come ``times`` times."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        times -= events([line])[0]["event"] == name
+        if not times:
+            return
+    raise AssertionError(f"the run ended without {name}")
+
+
+def await_roles(field: Field, engine: str, runner: subprocess.Popen[str]) -> set[str]:
+    """Wait until judge and candidate of the newest run are running; tokens of all processes of the runner."""
+    run_id = field.runs()[-1]["run_id"]
+    if engine == "docker":
+        until(lambda: len(containers(run_id)) == len(ROLES))
+    else:
+        until(lambda: all(any(role in line for line in _command_lines(runner.pid)) for role in ROLES))
+    return {owner_token(pid) for pid in family([runner.pid])}
+
+
+def alive(tokens: set[str]) -> set[str]:
+    """Those of the processes that still run."""
+    return {token for token in tokens if owner_alive(token)}
+
+
+def until(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def _command_lines(pid: int) -> list[str]:
+    return [_bytes(Path("/proc", str(member), "cmdline")).decode() for member in family([pid])]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended
+        return b""

@@ -1,0 +1,62 @@
+"""The runner is killed or told to stop in the middle of a cell."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+
+import pytest
+
+from tests.baddays.field import events
+from tests.baddays.living import alive, await_event, await_roles, containers, processes, until
+
+pytestmark = pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
+
+
+def test_after_kill_9_a_second_run_loses_nothing_and_doubles_nothing(world, engine):
+    world.write_matrix("tiny/honest", "tiny/wrong")
+    with world.start("run", "--json", "--engine", engine) as runner:
+        await_event(runner, "cell_started", times=2)  # the first has its record by now
+        family = await_roles(world, engine, runner)
+        runner.kill()
+    killed = world.runs()[0]
+    assert len(world.records()) == 1
+    assert (killed["ended_at"], killed["counts"]) == (None, {})
+    until(lambda: not alive(family))
+    if engine == "docker":
+        assert len(containers(killed["run_id"])) == 2, "Docker keeps them"
+
+    again = world.run("--engine", engine)
+    assert (again.returncode, again.stderr) == (0, "")
+    swept = [event["text"] for event in events(again.stdout) if event["event"] == "message"]
+    assert any("whose runner is gone" in text for text in swept)
+    if engine == "docker":
+        assert containers(killed["run_id"]) == []
+    assert processes(world) == []
+    assert world.leftovers() == []
+    assert world.unfinished_files() == []
+    finished = Counter((record["cell"]["candidate"], record["attempt"]) for record in world.records())
+    assert finished == {("tiny/honest", 1): 1, ("tiny/wrong", 1): 1}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_stops_cleanly_and_says_what_is_left(number, world, engine):
+    world.write_matrix("tiny/honest", "tiny/wrong")
+    with world.start("run", "--json", "--engine", engine) as runner:
+        await_event(runner, "cell_started")
+        family = await_roles(world, engine, runner)
+        runner.send_signal(number)
+        out, err = runner.communicate(timeout=60)
+    assert runner.returncode == 128 + number
+    assert err == f"stopped by {number.name}\n"
+    assert events(out)[-1]["text"] == "stopped: 2 of 2 cells are left; run again to go on"
+    assert alive(family) == set()
+    assert processes(world) == []
+    (run,) = world.runs()
+    assert (run["interrupted"], run["planned"], run["counts"]) == (True, 2, {})
+    assert run["ended_at"] is not None
+    if engine == "docker":
+        assert containers(run["run_id"]) == []
+    assert world.records() == []
+    assert world.unfinished_files() == []
+    assert world.leftovers() == []

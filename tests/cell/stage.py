@@ -1,0 +1,198 @@
+"""An engine without processes, and cells to run on it: each cell's judge plays what the test wrote for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from runner.core.build import SOCKET_NAME
+from runner.core.messages import SessionReport, dumps
+from runner.core.vocab import Dtype, Language, Role, Status
+from runner.core.wire import MAX_CHUNK, Channel, Kind
+from runner.engines import EngineStatus, Exit, Isolation, RoleSpec, Running
+from runner.errors import EngineError
+from runner.facts import Survey
+from runner.gpus import Gpu
+from runner.matrix import GpuAxis, Policy, Protocol, Toolchain
+from runner.plan import Cell, HostFacts
+from runner.sources import Candidate, Problem, Workload
+from tests.results import factory
+
+FIRST = Gpu(vendor="cpu", uuid="cpu-0", name="one half")
+SECOND = Gpu(vendor="cpu", uuid="cpu-1", name="the other half")
+AXES = {gpu.uuid: GpuAxis(name=gpu.uuid, vendor="cpu", uuid=gpu.uuid) for gpu in (FIRST, SECOND)}
+ANY = GpuAxis(name="cpu", vendor="cpu")
+
+
+Play = Callable[[RoleSpec], Exit]
+
+
+def report(spec: RoleSpec, status: Status = Status.PASSED) -> SessionReport:
+    """What an honest judge says; only a cell that passed was timed."""
+    workloads = None if status is Status.PASSED else ()
+    return factory.session(spec.labels.session, status, workloads, cell_id=spec.labels.cell_id)
+
+
+def says(status: Status) -> Play:
+    """A judge that reports ``status``."""
+
+    def play(spec: RoleSpec) -> Exit:
+        (out_folder(spec) / "report.json").write_text(dumps(report(spec, status)))
+        return Exit(role=spec.role, code=0)
+
+    return play
+
+
+def vanishes(spec: RoleSpec) -> Exit:
+    """A judge whose container somebody removes."""
+    return Exit(role=spec.role, code=None, lost=True)
+
+
+def cannot_start(spec: RoleSpec) -> Exit:
+    raise EngineError(f"{spec.role.value} cannot be started")
+
+
+def hands_over(*chunks: bytes) -> Play:
+    """A builder that sends these chunks."""
+
+    def play(spec: RoleSpec) -> Exit:
+        with connected(spec) as connection:
+            channel = Channel(connection, MAX_CHUNK)
+            for chunk in chunks:
+                channel.send(Kind.CHUNK, 0, chunk)
+            channel.send(Kind.DONE)
+        return Exit(role=spec.role, code=0)
+
+    return play
+
+
+def connected(spec: RoleSpec) -> socket.socket:
+    """A builder's connection to the host."""
+    channel = os.open(next(mount.source for mount in spec.mounts if mount.target == "/channel"), os.O_RDONLY)
+    connection = socket.socket(socket.AF_UNIX)
+    # Inside a container the folder's name is short; here it can be longer than the name of a socket may be.
+    connection.connect(f"/proc/self/fd/{channel}/{SOCKET_NAME}")
+    os.close(channel)
+    return connection
+
+
+def out_folder(spec: RoleSpec) -> Path:
+    return next(mount.source for mount in spec.mounts if mount.target == "/out")
+
+
+class Played:
+    """A role whose play runs in a thread of its own; killing only notes it."""
+
+    def __init__(self, spec: RoleSpec, play: Play) -> None:
+        self._spec = spec
+        self._exit: Exit | None = None
+        self.killed = threading.Event()
+        self._thread = threading.Thread(target=self._act, args=(play,), daemon=True)
+        self._thread.start()
+
+    def _act(self, play: Play) -> None:
+        self._exit = play(self._spec)
+
+    def wait(self, timeout_s: float) -> Exit | None:
+        if self.killed.is_set():
+            return Exit(role=self._spec.role, code=None, signal=9, killed=True)
+        self._thread.join(timeout_s)
+        return self._exit
+
+    def kill(self) -> None:
+        if self._exit is None:
+            self.killed.set()
+
+    def root_pid(self) -> int | None:
+        return None
+
+
+class PlayEngine:
+    """Makes cells and plays them: the first play at the first launch, and so on; the last one stays."""
+
+    name = "process"
+    uses_images = False
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self._folder = folder
+        self.scratch = scratch
+        self.plays: dict[tuple[Role, str], list[Play]] = {}
+        self.launched: list[Role] = []
+        self.alive = 0
+
+    def cell(
+        self, name: str, *plays: Play, builder: Sequence[Play] = (), source: str = "x = 1\n", **changes: Any
+    ) -> Cell:
+        """A cell whose source really exists, and what its judge does at its first launch, its second …
+
+        :param builder: what its builder does, likewise; with any, the candidate is one that has to be built.
+        """
+        path = self._folder / f"{name}.py"
+        path.write_text(source)
+        digest = hashlib.sha256(source.encode()).hexdigest()
+        language = Language.CUDA if builder else Language.TORCH
+        made = Cell(
+            id=hashlib.sha256(json.dumps([name, source]).encode()).hexdigest()[:32],
+            gpu=ANY,
+            toolchain=Toolchain(name="cpu", torch="2.13.0", triton="3.7.1"),
+            dtype=Dtype.FP32,
+            problem=Problem(
+                id="p", source="folder", path=path, category="c", workloads=(Workload(name="smoke"),), digest="a" * 64
+            ),
+            candidate=Candidate(id=f"p/{name}", problem_id="p", path=path, language=language, digest=digest),
+            workloads=(Workload(name="smoke"),),
+            protocol=Protocol(),
+            policy=Policy(gpu_wait_s=20, session_timeout_s=20),
+            reason=None,
+            expected_s=1.0,
+        )
+        made = replace(made, **changes)
+        self.plays[Role.JUDGE, made.id] = list(plays or [says(Status.PASSED)])
+        self.plays[Role.BUILDER, made.id] = list(builder)
+        return made
+
+    @contextmanager
+    def launch(self, spec: RoleSpec) -> Iterator[Running]:
+        self.launched.append(spec.role)
+        plays = self.plays.get((spec.role, spec.labels.cell_id), [_leaves])
+        play = plays.pop(0) if len(plays) > 1 else plays[0]
+        if play is cannot_start:
+            cannot_start(spec)
+        self.alive += 1
+        try:
+            yield Played(spec, play)
+        finally:
+            self.alive -= 1
+
+    def status(self) -> EngineStatus:
+        return EngineStatus(name=self.name, available=True)
+
+    def isolation(self, spec: RoleSpec) -> Isolation:
+        return Isolation(**{**factory.ISOLATION, "limits": (), "notes": ()})
+
+    def describe(self, spec: RoleSpec) -> dict[str, Any]:
+        return {"module": spec.module}
+
+    def sweep(self) -> list[str]:
+        return []
+
+    def survey(self, *gpus: Gpu) -> Survey:
+        """A host with these devices and this engine."""
+        return Survey(engine=self, status=self.status(), facts=HostFacts(gpus=gpus or (FIRST,)), images={})
+
+
+def _leaves(spec: RoleSpec) -> Exit:
+    return Exit(role=spec.role, code=0)
+
+
+def hangs(spec: RoleSpec) -> Exit:
+    threading.Event().wait(30)
+    return Exit(role=spec.role, code=0)

@@ -1,0 +1,192 @@
+"""Builders, as real processes, that hand over an artefact or do anything else."""
+
+from __future__ import annotations
+
+import tarfile
+import threading
+
+import pytest
+
+from runner.cell.building import BuildCancelledError, first_error, run_build
+from runner.cell.specs import Place, builder_spec
+from runner.core.vocab import Fault, Stage, Status
+from runner.engines import Labels, open_engine
+from runner.engines.owner import owner_token
+from tests.cell.stage import FIRST, PlayEngine, hands_over, vanishes
+
+COMPILES = """
+import os
+from pathlib import Path
+folder = Path(os.environ["TORCH_EXTENSIONS_DIR"])
+folder.mkdir()
+(folder / "kernel.so").write_bytes(b"machine code")
+"""
+CHANNEL = "import gc\nchannel = next(t for t in gc.get_objects() if type(t).__name__ == 'Channel')\n"
+"""A source that finds the connection of the builder around it."""
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return open_engine("process")
+
+
+@pytest.fixture
+def build(stage, engine):
+    """Builds a source in a process of its own; returns the build and the folder it keeps artefacts in."""
+    keep_in = stage.scratch / "kept"
+    keep_in.mkdir()
+
+    def built(source, engine=engine, *, timeout_s=30.0, cancelled=lambda: False, cell=None):
+        cell = cell or stage.cell("built", source=source)
+        labels = Labels(run_id="build-test", cell_id=cell.id, session=0, gpu_uuid="", owner=owner_token())
+        place = Place(cell=cell, gpu=FIRST, image=None, labels=labels)
+        return run_build(
+            engine,
+            lambda code, channel: builder_spec(place, code, channel),
+            cell.candidate.path,
+            keep_in=keep_in,
+            timeout_s=timeout_s,
+            max_bytes=1 << 20,
+            cancelled=cancelled,
+        )
+
+    yield built
+    left = [path for path in stage.scratch.rglob("*") if path.suffix != ".tar" and path != keep_in]
+    assert left == []
+
+
+def test_what_was_compiled_is_kept(build):
+    made = build(COMPILES)
+    assert made.outcome is None
+    with tarfile.open(made.artifact) as archive:
+        (kept,) = [member for member in archive if member.name.endswith("kernel.so")]
+        assert archive.extractfile(kept).read() == b"machine code"
+    assert made.artifact.stat().st_mode & 0o777 == 0o444
+    assert [e.code for e in made.exits] == [0]
+    assert made.seconds > 0
+
+
+def test_what_asks_for_a_gpu_is_compiled_where_it_runs(build):
+    made = build("raise RuntimeError('No CUDA GPUs are available')")
+    assert (made.artifact, made.outcome) == (None, None)
+
+
+FAILURES = {
+    "no Python": ("def broken(:\n", Status.COMPILE_ERROR, "SyntaxError"),
+    "no C++": (
+        (
+            "said = 'kernel.cu(7): er' 'ror: expected a semicolon'\n"
+            "raise RuntimeError('Error building extension: ' + said)"
+        ),
+        Status.COMPILE_ERROR,
+        "kernel.cu(7): error: expected a semicolon",
+    ),
+    "raises": ("raise ValueError('no idea')", Status.LOAD_ERROR, "ValueError: no idea"),
+    "too much for its memory": ("raise MemoryError", Status.OUT_OF_MEMORY, "MemoryError"),
+    "leaves": ("import os\nprint('last words', flush=True)\nos._exit(3)", Status.CRASHED, "exit code 3"),
+    "dies": ("import os\nos.kill(os.getpid(), 11)", Status.CRASHED, "SIGSEGV"),
+    "hangs up and stays": (CHANNEL + "channel.close()\nimport time\ntime.sleep(60)", Status.CRASHED, "stayed"),
+    "sends noise": (CHANNEL + "channel._socket.sendall(b'noise' * 100)", Status.PROTOCOL_VIOLATION, "magic"),
+    "sends what a builder does not": (
+        CHANNEL + "from runner.core.wire import Kind\nchannel.send(Kind.READY)",
+        Status.PROTOCOL_VIOLATION,
+        "READY",
+    ),
+    "sends too much": (
+        CHANNEL + "from runner.core.wire import Kind\nfor _ in range(99): channel.send(Kind.CHUNK, 0, bytes(65536))",
+        Status.PROTOCOL_VIOLATION,
+        "larger than 1 MiB",
+    ),
+    "announces too much": (
+        CHANNEL + "import struct\nchannel._socket.sendall(struct.pack('<4sBxHIQ', b'KMX1', 20, 0, 2**32 - 1, 0))",
+        Status.PROTOCOL_VIOLATION,
+        "announces",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_every_other_end_is_an_outcome_with_evidence(name, build, stage):
+    source, status, words = FAILURES[name]
+    made = build(source)
+    assert made.artifact is None
+    assert (made.outcome.status, made.outcome.stage) == (status, Stage.BUILD)
+    assert made.outcome.fault is Fault.CANDIDATE
+    assert words in made.outcome.evidence.message
+    assert list(stage.scratch.rglob("*.tar")) == []
+
+
+def test_the_last_words_are_evidence(build):
+    assert "last words" in build(FAILURES["leaves"][0]).outcome.evidence.log
+
+
+def test_a_builder_gets_no_more_time_than_its_limit(build):
+    made = build("import time\ntime.sleep(60)", timeout_s=1.0)
+    assert made.outcome.status is Status.TIMEOUT
+    assert made.exits[0].killed
+
+
+def test_a_builder_that_talks_for_ever_gets_no_more_time_either(build):
+    dribbles = (
+        "import struct, time\n"
+        + CHANNEL
+        + "channel._socket.sendall(struct.pack('<4sBxHIQ', b'KMX1', 20, 0, 1 << 20, 0))\n"
+        + "while True:\n    channel._socket.sendall(b'.')\n    time.sleep(0.05)\n"
+    )
+    assert build(dribbles, timeout_s=1.0).outcome.status is Status.TIMEOUT
+
+
+def test_a_build_is_called_off_while_it_compiles(build):
+    asked = threading.Event()
+
+    def cancelled():
+        # True from the second question on: the first comes before the builder has begun.
+        called_before = asked.is_set()
+        asked.set()
+        return called_before
+
+    with pytest.raises(BuildCancelledError):
+        build("import time\ntime.sleep(60)", cancelled=cancelled)
+
+
+def test_a_builder_that_somebody_removes_is_the_machines_fault(build, stage):
+    cell = stage.cell("lost", builder=[vanishes])
+    outcome = build("", stage, cell=cell).outcome
+    assert (outcome.status, outcome.fault) == (Status.CONTAINER_LOST, Fault.INFRA)
+
+
+def test_a_builder_that_is_done_before_anybody_listens_is_heard(build, stage, monkeypatch):
+    done = threading.Event()
+
+    def quick(spec):
+        end = hands_over(b"artefact")(spec)
+        done.set()
+        return end
+
+    cell = stage.cell("quick", builder=[quick])
+    launch = PlayEngine.launch
+
+    class Late:
+        """Hands out what runs only when it has ended."""
+
+        def __init__(self, spec):
+            self._launched = launch(stage, spec)
+
+        def __enter__(self):
+            running = self._launched.__enter__()
+            assert done.wait(20)
+            assert running.wait(20) is not None
+            return running
+
+        def __exit__(self, *error):
+            return self._launched.__exit__(*error)
+
+    monkeypatch.setattr(stage, "launch", Late)
+    assert build("", stage, cell=cell).artifact.read_bytes() == b"artefact"
+
+
+def test_the_first_error_is_the_one_that_counts():
+    log = "warning: unused\nkernel.cu(3): error: no\nkernel.cu(4): error: neither\nninja: build stopped"
+    assert first_error(log) == "kernel.cu(3): error: no"
+    assert first_error("Traceback\n  ValueError: x\n\n") == "ValueError: x"
+    assert first_error(" \n") == "failed without a word"

@@ -1,0 +1,104 @@
+"""From what the inside says and what the host saw to one outcome, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.cell.pair import PairResult
+from runner.cell.settling import machine_failed, settle
+from runner.core.vocab import Fault, Role, Stage, Status
+from runner.engines import Exit
+from runner.errors import EngineError, ImageError
+from tests.results import factory
+
+PASSED = factory.session()
+WRONG = factory.session(0, Status.INCORRECT_VALUES, ())
+CRASHED = factory.session(0, Status.CRASHED, ())
+TROUBLE = "the judge's report: No such file or directory"
+
+
+def judge(**how):
+    return Exit(role=Role.JUDGE, **{"code": 0, **how})
+
+
+def candidate(**how):
+    return Exit(role=Role.CANDIDATE, **{"code": 0, "log_tail": "last words", **how})
+
+
+def killed_by(signal, **how):
+    return {"code": None, "signal": signal, **how}
+
+
+OUTCOMES = {
+    "all well": (PASSED, [judge(), candidate()], Status.PASSED, ""),
+    "the judge's word counts": (WRONG, [judge(), candidate()], Status.INCORRECT_VALUES, ""),
+    "whatever became of the candidate later": (
+        WRONG,
+        [judge(), candidate(**killed_by(9, killed=True))],
+        Status.INCORRECT_VALUES,
+        "",
+    ),
+    "exit 0 without an answer": (CRASHED, [judge(), candidate()], Status.CRASHED, "exit code 0"),
+    "a segfault": (CRASHED, [judge(), candidate(**killed_by(11))], Status.CRASHED, "SIGSEGV"),
+    "a signal without a name": (CRASHED, [judge(), candidate(**killed_by(40))], Status.CRASHED, "signal 40"),
+    "hung up and stayed": (CRASHED, [judge(), candidate(**killed_by(9, killed=True))], Status.CRASHED, "closed"),
+    "the kernel took it": (
+        CRASHED,
+        [judge(), candidate(**killed_by(9, oom_killed=True))],
+        Status.OUT_OF_MEMORY,
+        "more memory",
+    ),
+    "somebody removed it": (CRASHED, [judge(), candidate(code=None, lost=True)], Status.CONTAINER_LOST, "lost"),
+    "its end is unknown": (CRASHED, [judge()], Status.CRASHED, ""),
+    "no report, judge lost": (None, [judge(code=None, lost=True), candidate()], Status.CONTAINER_LOST, "was lost"),
+    "no report, judge's end unknown": (None, [candidate()], Status.CONTAINER_LOST, "was lost"),
+    "no report, judge out of memory": (
+        None,
+        [judge(**killed_by(9, oom_killed=True))],
+        Status.CONTAINER_LOST,
+        "policy.memory_mib",
+    ),
+    "no report, judge too late": (
+        None,
+        [judge(**killed_by(9, killed=True))],
+        Status.CONTAINER_LOST,
+        "did not end in time",
+    ),
+    "no report, judge failed": (None, [judge(code=1), candidate()], Status.CONTAINER_LOST, "code 1"),
+}
+
+
+@pytest.mark.parametrize("row", OUTCOMES)
+def test_one_outcome(row):
+    report, exits, status, words = OUTCOMES[row]
+    outcome = settle(PairResult(report=report, exits=tuple(exits), trouble="" if report else TROUBLE))
+    assert outcome.status is status
+    assert words in outcome.evidence.message
+    if report is None:
+        assert TROUBLE in outcome.evidence.message
+        assert outcome.fault is Fault.INFRA
+
+
+def test_the_last_words_of_what_crashed_are_evidence():
+    outcome = settle(PairResult(report=CRASHED, exits=(judge(), candidate(code=3))))
+    assert outcome.evidence.log == "last words"
+    assert outcome.stage is CRASHED.stage
+
+
+def test_the_last_words_of_a_judge_without_a_report_are_evidence():
+    outcome = settle(PairResult(report=None, exits=(judge(code=1, log_tail="Traceback"),)))
+    assert outcome.evidence.log == "Traceback"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "stage"),
+    [
+        (EngineError("no"), Status.INFRA_ERROR, Stage.START),
+        (OSError(28, "No space left on device"), Status.INFRA_ERROR, Stage.START),
+        (ImageError("gone", next_step="pull it"), Status.IMAGE_ERROR, Stage.IMAGE),
+    ],
+)
+def test_an_error_of_the_machine_is_the_machines_fault(error, status, stage):
+    outcome = machine_failed(error, Stage.START)
+    assert (outcome.status, outcome.stage, outcome.fault) == (status, stage, Fault.INFRA)
+    assert str(error) == outcome.evidence.message

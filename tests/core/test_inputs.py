@@ -1,0 +1,124 @@
+"""Inputs: seeds that only the judge can derive, the cell's dtype, outliers where they belong."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import random
+from collections import namedtuple
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from runner.core.inputs import (
+    OUTLIER_PROBABILITY,
+    OUTLIER_SCALE,
+    TORCH_DTYPES,
+    cast,
+    derive_seed,
+    draw_inputs,
+    map_tensors,
+)
+from runner.core.vocab import Dtype, Mode
+
+pytestmark = pytest.mark.torch
+
+SECRET = "0123456789abcdef" * 2
+
+
+def problem(get_inputs):
+    return SimpleNamespace(get_inputs=get_inputs)
+
+
+def test_a_seed_is_the_same_for_the_same_secret_and_purpose():
+    # The number itself: a record's seed must give the same inputs in every version of this program.
+    assert derive_seed(SECRET, "standard", "before", 0) == 4610852696720064214
+    assert derive_seed(SECRET, "standard", "before", 0) == derive_seed(SECRET, "standard", "before", 0)
+
+
+@given(
+    one=st.tuples(st.text(alphabet="abc"), st.integers(0, 99)),
+    other=st.tuples(st.text(alphabet="abc"), st.integers(0, 99)),
+)
+def test_seeds_differ_by_purpose_and_by_secret(one, other):
+    assert (derive_seed(SECRET, *one) == derive_seed(SECRET, *other)) == (one == other)
+    assert derive_seed(SECRET, *one) != derive_seed(SECRET[::-1], *one)
+    assert 0 <= derive_seed(SECRET, *one) < 2**63
+
+
+def test_equal_seeds_draw_equal_inputs_whatever_was_drawn_before():
+    module = problem(lambda: [torch.randn(4), torch.randint(0, 100, (4,)), random.random()])
+    one = draw_inputs(module, "cpu", Dtype.FP32, Mode.STANDARD, 7)
+    torch.rand(3), random.random()
+    same = draw_inputs(module, "cpu", Dtype.FP32, Mode.STANDARD, 7)
+    other = draw_inputs(module, "cpu", Dtype.FP32, Mode.STANDARD, 8)
+    assert torch.equal(one[0], same[0])
+    assert torch.equal(one[1], same[1])
+    assert one[2] == same[2]
+    assert not torch.equal(one[0], other[0])
+    assert one[2] != other[2]
+
+
+def test_inputs_are_made_on_the_device_that_is_asked_for():
+    (made,) = draw_inputs(problem(lambda: [torch.randn(4)]), "meta", Dtype.FP32, Mode.STANDARD, 7)
+    assert made.device.type == "meta"
+
+
+@pytest.mark.parametrize("dtype", Dtype)
+def test_floating_tensors_get_the_cells_dtype_and_all_others_stay(dtype):
+    kept = [
+        torch.arange(3),
+        torch.tensor([True]),
+        torch.ones(2, dtype=torch.int8),
+        torch.ones(2, dtype=torch.complex64),
+    ]
+    drawn = draw_inputs(problem(lambda: [torch.ones(3), *kept, 2.5, "s"]), "cpu", dtype, Mode.STANDARD, 1)
+    assert drawn[0].dtype == TORCH_DTYPES[dtype]
+    assert [t.dtype for t in drawn[1:5]] == [t.dtype for t in kept]
+    assert drawn[5:] == [2.5, "s"]
+
+
+def test_nested_values_are_gone_through_and_keep_their_kind():
+    pair = namedtuple("Pair", "a b")  # noqa: PYI024  # the untyped kind is what is found in the field
+    value = [
+        torch.ones(1),
+        (torch.ones(2), None),
+        {"k": [torch.ones(3), 4]},
+        pair(torch.ones(1), "t"),
+        torch.Size((2,)),
+    ]
+    seen = cast(value, "cpu", Dtype.FP16)
+    assert [t.dtype for t in (seen[0], seen[1][0], seen[2]["k"][0], seen[3].a)] == [torch.float16] * 4
+    assert [type(v) for v in seen] == [type(v) for v in value]
+    assert (seen[1][1], seen[2]["k"][1], seen[3].b, seen[4]) == (None, 4, "t", (2,))
+    assert value[0].dtype == torch.float32
+
+
+def test_every_tensor_is_visited_once():
+    visited = []
+    map_tensors([torch.ones(1), {"a": (torch.ones(2),)}], lambda t: visited.append(t.numel()) or t)
+    assert visited == [1, 2]
+
+
+def test_outlier_mode_scales_about_one_in_a_thousand_floats_and_nothing_else():
+    count = 1_000_000
+    module = problem(lambda: [[torch.ones(count)], torch.ones(1000, dtype=torch.int64), torch.ones(1000) > 0, 3.0])
+    (floats,), integers, booleans, number = draw_inputs(module, "cpu", Dtype.FP16, Mode.OUTLIER, 5)
+    assert floats.dtype == torch.float16
+    assert set(floats.unique().tolist()) == {1.0, OUTLIER_SCALE}
+    share = float((floats == OUTLIER_SCALE).double().mean())
+    spread = (OUTLIER_PROBABILITY / count) ** 0.5
+    assert abs(share - OUTLIER_PROBABILITY) < 6 * spread
+    assert set(integers.tolist()) == {1}
+    assert bool(booleans.all())
+    assert number == 3.0
+
+
+def test_the_modes_draw_the_same_values_but_for_the_outliers():
+    module = problem(lambda: [torch.randn(10_000)])
+    (standard,) = draw_inputs(module, "cpu", Dtype.FP32, Mode.STANDARD, 5)
+    (outlier,) = draw_inputs(module, "cpu", Dtype.FP32, Mode.OUTLIER, 5)
+    differs = standard != outlier
+    assert 0 < int(differs.sum()) < 100
+    assert torch.equal(outlier[differs], standard[differs] * OUTLIER_SCALE)

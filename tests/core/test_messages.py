@@ -1,0 +1,276 @@
+"""Messages between host and judge: strict JSON that comes back as it was, or is refused with the key's name."""
+
+import json
+import math
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.core.finding import Finding
+from runner.core.messages import (
+    ONCE_TIMED,
+    UNTIMED,
+    Block,
+    Evidence,
+    InsideEnvironment,
+    JudgeJob,
+    JudgeTimeouts,
+    ProtocolSpec,
+    SessionReport,
+    Trial,
+    WorkloadReport,
+    WorkloadSpec,
+    dumps,
+    from_json,
+    to_json,
+)
+from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status
+
+BLOCK = Block(Role.BASELINE, 3, 10**15, 10**15 + 5, (7, 8), (9, 10), ((1, "foreign process"),))
+TRIAL = Trial(Mode.OUTLIER, 4, "timed", passed=False, max_error=None, error_ratio=1.5)
+WORKLOAD = WorkloadReport(
+    name="smoke",
+    values={"n": 8, "shape": [1, 2], "name": "größe", "on": True},
+    flops=1e12,
+    bytes=None,
+    status=Status.INCORRECT_VALUES,
+    tolerance={"rtol": 1e-4},
+    reference_dtype="float64",
+    trials=(TRIAL,),
+    blocks=(BLOCK,),
+    warmup_calls=12,
+    flush_bytes=0,
+    inputs="fresh",
+    checked_calls=2,
+    wall_overhead_ns=None,
+)
+ENVIRONMENT = InsideEnvironment(
+    python="3.11.9",
+    torch="2.6.0",
+    cuda=None,
+    cudnn=None,
+    triton="3.2.0",
+    ptxas=None,
+    nvcc=None,
+    cuda_driver="12.8",
+    libcuda="/usr/lib/libcuda.so.1",
+    device_name="a GPU",
+    compute_capability="9.0",
+    l2_bytes=50 << 20,
+    platform="Linux",
+    libc="glibc-2.36",
+    threads=4,
+    settings={"TRITON_INTERPRET": "1"},
+)
+EVIDENCE = Evidence(message="no", log="tail", output=1, index=(0, 5), expected="1.0", got="nan", allowed=0.5, trial=2)
+REPORT = SessionReport(
+    cell_id="c" * 32,
+    session=2,
+    status=Status.INCORRECT_VALUES,
+    stage=Stage.TIME,
+    evidence=EVIDENCE,
+    environment=ENVIRONMENT,
+    seed_sha256="0" * 64,
+    transport="memfd",
+    candidate_peer={"pid": 2, "uid": 3, "gid": 4},
+    workloads=(WORKLOAD,),
+    durations_s={"total": 1.5},
+    labels=("budget_reached",),
+)
+PROTOCOL = ProtocolSpec(trials=2, modes=(Mode.STANDARD,), inputs="rotating", time=False)
+JOB = JudgeJob(
+    cell_id="c" * 32,
+    session=1,
+    device="cuda",
+    dtype=Dtype.BF16,
+    seed="0123456789abcdef" * 2,
+    workloads=(WorkloadSpec("default", {"n": 3}, flops=2.0, bytes=8.0), WorkloadSpec("smoke")),
+    protocol=PROTOCOL,
+    timeouts=JudgeTimeouts(call_s=3),
+    tolerance={"atol": 0.5},
+    outliers=False,
+    mutates_inputs=True,
+    candidate_uid=4242,
+)
+MESSAGES = (BLOCK, WORKLOAD, ENVIRONMENT, EVIDENCE, REPORT, PROTOCOL, JOB, JudgeTimeouts(), WorkloadSpec("x"))
+
+
+def kind_of(message):
+    return type(message).__name__
+
+
+def as_json(message):
+    return json.loads(dumps(message))
+
+
+@pytest.mark.parametrize("message", [*MESSAGES, replace(REPORT, environment=None)], ids=kind_of)
+def test_a_message_comes_back_as_it_was(message):
+    assert from_json(type(message), as_json(message)) == message
+
+
+@settings(deadline=None)
+@given(evidence=st.from_type(Evidence), protocol=st.from_type(ProtocolSpec), timeouts=st.from_type(JudgeTimeouts))
+def test_whatever_is_strict_json_comes_back_as_it_was(evidence, protocol, timeouts):
+    for message in (evidence, protocol, timeouts):
+        if all(math.isfinite(value) for value in vars(message).values() if isinstance(value, float)):
+            assert from_json(type(message), json.loads(dumps(message))) == message
+        else:
+            with pytest.raises(ValueError):
+                dumps(message)
+
+
+def test_the_same_message_is_the_same_text():
+    other = replace(REPORT, candidate_peer={"gid": 4, "uid": 3, "pid": 2})
+    assert dumps(REPORT) == dumps(other)
+    assert "\n" not in dumps(REPORT)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_no_number_that_json_does_not_have_is_written(value):
+    with pytest.raises(ValueError, match="Out of range float"):
+        dumps(replace(REPORT, durations_s={"total": value}))
+
+
+def test_keys_that_are_not_text_become_text():
+    assert to_json({1: (Mode.STANDARD, None)}) == {"1": ["standard", None]}
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=kind_of)
+def test_an_unknown_key_is_named(message):
+    with pytest.raises(ValueError, match=r"unknown key 'colour'"):
+        from_json(type(message), {**as_json(message), "colour": 1})
+
+
+REQUIRED = [
+    (message, field.name)
+    for message in MESSAGES
+    for field in fields(message)
+    if field.default is field.default_factory  # both are the mark for "missing"
+]
+
+
+def test_there_are_required_keys():
+    assert len(REQUIRED) > 40
+
+
+@pytest.mark.parametrize(("message", "key"), REQUIRED, ids=[f"{kind_of(m)}.{k}" for m, k in REQUIRED])
+def test_a_missing_key_is_named(message, key):
+    document = as_json(message)
+    del document[key]
+    with pytest.raises(ValueError, match=f"'{key}'"):
+        from_json(type(message), document)
+
+
+@pytest.mark.parametrize("kind", [type(m) for m in MESSAGES], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("document", [None, 7, "text", [], {}], ids=repr)
+def test_what_is_no_such_object_is_a_value_error(kind, document):
+    if document == {} and not any(k is kind for k, _ in ((type(m), n) for m, n in REQUIRED)):
+        assert from_json(kind, document) == kind()
+        return
+    with pytest.raises(ValueError):
+        from_json(kind, document)
+
+
+WRONG = {
+    "a status nobody knows": (REPORT, ("status",), "fine", "'fine' is not a valid Status"),
+    "a stage nobody knows": (REPORT, ("stage",), "later", "'later' is not a valid Stage"),
+    "a dtype nobody knows": (JOB, ("dtype",), "fp8", "'fp8' is not a valid Dtype"),
+    "a mode nobody knows": (JOB, ("protocol", "modes", 0), "odd", "'odd' is not a valid Mode"),
+    "a role nobody knows": (BLOCK, ("role",), "host", "'host' is not a valid Role"),
+    "text for a number": (JOB, ("protocol", "trials"), "five", "'trials' cannot be 'five'"),
+    "true for a number": (JOB, ("session",), True, "'session' cannot be True"),
+    "a fraction for a whole number": (REPORT, ("session",), 1.5, "'session' cannot be 1.5"),
+    "a number for text": (REPORT, ("evidence", "message"), 7, "'message' cannot be 7"),
+    "a number for yes or no": (JOB, ("outliers",), 1, "'outliers' cannot be 1"),
+    "null where something is due": (REPORT, ("cell_id",), None, "'cell_id' cannot be None"),
+    "a time that is text": (REPORT, ("durations_s", "total"), "1", "'durations_s' cannot be"),
+    "a sample that is text": (REPORT, ("workloads", 0, "blocks", 0, "device_ns", 1), "8", "'device_ns' cannot be"),
+    "a list for an object": (REPORT, ("candidate_peer",), [], r"'candidate_peer' cannot be \[\]"),
+    "a list for evidence": (REPORT, ("evidence",), [], "no attribute 'get'"),
+    "a number for evidence": (REPORT, ("evidence",), 7, "no attribute 'get'"),
+    "null for a workload": (REPORT, ("workloads", 0), None, "not subscriptable"),
+    "a number for the workloads": (REPORT, ("workloads",), 7, "not iterable"),
+    "an endless place of a discarded sample": (BLOCK, ("discarded", 0, 0), math.inf, "'discarded' cannot be"),
+    "an index that is text": (EVIDENCE, ("index", 0), "0", "'index' cannot be"),
+    "another schema version as text": (REPORT, ("schema_version",), "1", "'schema_version' cannot be '1'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_is_named(name):
+    message, path, value, words = WRONG[name]
+    document = place = as_json(message)
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(ValueError, match=words):
+        from_json(type(message), document)
+
+
+def test_a_long_wrong_value_is_not_repeated_whole():
+    with pytest.raises(ValueError) as raised:
+        from_json(Evidence, {"trial": "x" * 100_000})
+    assert len(str(raised.value)) < 200
+
+
+def test_a_whole_number_is_a_fraction_too():
+    assert from_json(JudgeTimeouts, {"call_s": 3}).call_s == 3
+
+
+IMPOSSIBLE_JOBS = {
+    "an unknown device": ({"device": "tpu"}, "device is 'tpu', must be 'cpu' or 'cuda'"),
+    "no workload": ({"workloads": ()}, "at least one workload"),
+    "a short seed": ({"seed": "0123"}, "32 lower-case hex digits"),
+    "a seed in capitals": ({"seed": "0123456789ABCDEF" * 2}, "32 lower-case hex digits"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE_JOBS)
+def test_an_impossible_job_cannot_be_made(name):
+    changes, words = IMPOSSIBLE_JOBS[name]
+    with pytest.raises(ValueError, match=words):
+        replace(JOB, **changes)
+
+
+def test_a_block_has_as_many_times_of_either_clock():
+    with pytest.raises(ValueError, match="as many wall times as device times"):
+        replace(BLOCK, wall_ns=(1,))
+
+
+def test_nothing_passes_without_a_workload():
+    with pytest.raises(ValueError, match="cannot pass without a workload"):
+        replace(REPORT, status=Status.PASSED, workloads=())
+
+
+@pytest.mark.parametrize("status", sorted(UNTIMED, key=lambda s: s.value), ids=lambda s: s.value)
+def test_what_never_ran_has_no_times(status):
+    with pytest.raises(ValueError, match="cannot have timed"):
+        replace(WORKLOAD, status=status)
+    with pytest.raises(ValueError, match="cannot have timed"):
+        replace(REPORT, status=status)
+    untimed = replace(WORKLOAD, status=status, blocks=())
+    assert replace(REPORT, status=status, workloads=(untimed,)).status is status
+
+
+@pytest.mark.parametrize("status", Status, ids=lambda s: s.value)
+def test_a_finding_can_always_be_told_once_something_was_timed(status):
+    found = Finding(status, Stage.TIME, EVIDENCE).once_timed()
+    assert (found.stage, found.evidence) == (Stage.TIME, EVIDENCE)
+    if status in (Status.UNSUPPORTED, Status.IMAGE_ERROR):
+        assert status not in ONCE_TIMED  # found by the host, before there is a judge
+        return
+    report = replace(REPORT, status=found.status, workloads=(replace(WORKLOAD, status=found.status),))
+    assert report.fault is replace(REPORT, status=status, workloads=()).fault if status is not Status.PASSED else True
+
+
+def test_a_report_says_whose_fault_it_is():
+    assert REPORT.fault is Fault.CANDIDATE
+    assert replace(REPORT, status=Status.INFRA_ERROR).fault is Fault.INFRA
+
+
+def test_a_finding_is_placed_without_losing_what_it_says():
+    found = Finding(Status.NONFINITE, Stage.VERIFY, EVIDENCE).at(workload="smoke", trial=9)
+    assert found.evidence == replace(EVIDENCE, workload="smoke", trial=9)
+    assert (found.status, found.stage) == (Status.NONFINITE, Stage.VERIFY)

@@ -1,0 +1,376 @@
+"""The judge's view of a worker: whatever the peer sends, or does not send, becomes a finding with the right fault."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import json
+import os
+import socket
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from runner.core.finding import MAX_LOG, Finding
+from runner.core.memory import TensorSpec, open_arena
+from runner.core.messages import JudgeTimeouts
+from runner.core.reference import Expected
+from runner.core.side import Side, _last_line
+from runner.core.vocab import Dtype, Role, Stage, Status
+from runner.core.wire import (
+    HEADER,
+    MAGIC,
+    MAX_FROM_JUDGE,
+    MAX_FROM_WORKER,
+    Channel,
+    Failure,
+    Kind,
+    OutputClaim,
+    OutputsClaim,
+    Structure,
+    pack_done,
+    pack_failed,
+    pack_outputs,
+)
+
+pytestmark = pytest.mark.torch
+
+TIMEOUTS = JudgeTimeouts(load_s=0.2, first_call_s=0.2, call_s=0.1)
+CLAIM = OutputsClaim(Structure.TENSOR, (OutputClaim("float32", (4,), same_device=True, copied=True),))
+EXPECTED = Expected(Structure.TENSOR, (torch.ones(4, dtype=torch.float64),), (torch.ones(4),))
+
+
+class Peer:
+    """The other end: what it sends beforehand lies ready when the side looks for an answer."""
+
+    def __init__(self, connection):
+        self.socket = connection
+        self.channel = Channel(connection, MAX_FROM_JUDGE)
+
+    def ready(self):
+        self.channel.send(Kind.READY)
+
+    def answer(self, sequence, *, device_ns=5, claim=CLAIM):
+        self.channel.send(Kind.DONE, sequence, pack_done(device_ns))
+        self.channel.send(Kind.OUTPUTS, sequence, pack_outputs(claim))
+
+    def read(self):
+        """Kind, JSON or sequence, and descriptors of the next order."""
+        kind, sequence, payload, descriptors = self.channel.receive_with_descriptors()
+        return kind, json.loads(payload) if payload else sequence, descriptors
+
+
+@pytest.fixture
+def pair(request):
+    """A side and the peer it talks to."""
+    role = getattr(request, "param", Role.CANDIDATE)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    theirs.settimeout(10)
+    side, peer = Side(role, Channel(ours, MAX_FROM_WORKER), "cpu", TIMEOUTS), Peer(theirs)
+    yield side, peer
+    side.close()
+    theirs.close()
+
+
+def load(side):
+    side.load(file="candidate.py", entry="ModelNew", values={"n": 1})
+
+
+def call(side):
+    return side.call(stage=Stage.VERIFY)
+
+
+def test_a_worker_is_told_what_to_load(pair):
+    side, peer = pair
+    peer.ready()
+    load(side)
+    kind, order, descriptors = peer.read()
+    assert kind is Kind.LOAD
+    assert order == {
+        "file": "candidate.py",
+        "entry": "ModelNew",
+        "values": {"n": 1},
+        "module": "candidate",
+        "device": "cpu",
+    }
+    assert descriptors == []
+
+
+def test_an_answered_call_is_measured_by_both_clocks(pair):
+    side, peer = pair
+    peer.answer(1, device_ns=5)
+    peer.answer(2, device_ns=6)
+    results = [call(side), call(side)]
+    assert [r.device_ns for r in results] == [5, 6]
+    assert all(r.claim == CLAIM for r in results)
+    assert all(r.wall_ns > 0 for r in results)
+    assert [peer.read()[:2] for _ in results] == [(Kind.CALL, 1), (Kind.CALL, 2)]
+
+
+def test_a_probe_is_a_call_of_another_kind(pair):
+    side, peer = pair
+    peer.answer(1, claim=OutputsClaim(Structure.OTHER, ()))
+    assert side.call(probe=True, stage=Stage.TIME).device_ns == 5
+    assert peer.read()[0] is Kind.PROBE
+
+
+def frame(kind, sequence=1, payload=b""):
+    return HEADER.pack(MAGIC, kind, 0, len(payload), sequence) + payload
+
+
+DONE, OUTPUTS = frame(Kind.DONE, 1, pack_done(5)), pack_outputs(CLAIM)
+DISHONEST = {
+    "no frame at all": b"x" * HEADER.size,
+    "a frame of the judge's": frame(Kind.CALL),
+    "an answer to another question": frame(Kind.READY),
+    "an answer to a call that was not made": frame(Kind.DONE, 2, pack_done(5)),
+    "no number for a time": frame(Kind.DONE, 1, b"soon") + frame(Kind.OUTPUTS, 1, OUTPUTS),
+    "a time beyond measure": frame(Kind.DONE, 1, pack_done(2**63)) + frame(Kind.OUTPUTS, 1, OUTPUTS),
+    "a failure without a kind": frame(Kind.FAILED, 0, b""),
+    "the outputs of another call": DONE + frame(Kind.OUTPUTS, 2, OUTPUTS),
+    "outputs before the time": frame(Kind.OUTPUTS, 1, OUTPUTS),
+    "malformed outputs": DONE + frame(Kind.OUTPUTS, 1, OUTPUTS + b"x"),
+    "more than may be sent": HEADER.pack(MAGIC, Kind.DONE, 0, MAX_FROM_WORKER + 1, 1),
+    "descriptors": HEADER.pack(MAGIC, Kind.DONE, 1, 8, 1) + pack_done(5),
+}
+
+
+@pytest.mark.parametrize("pair", [Role.CANDIDATE, Role.BASELINE], indirect=True, ids=lambda r: r.value)
+@pytest.mark.parametrize("name", DISHONEST)
+def test_what_no_honest_worker_sends_is_a_violation(name, pair):
+    side, peer = pair
+    peer.socket.sendall(DISHONEST[name])
+    with pytest.raises(Finding) as raised:
+        call(side)
+    # The baseline runs the problem's code: nobody else can be blamed for what it sends.
+    expected = Status.PROTOCOL_VIOLATION if side.role is Role.CANDIDATE else Status.PROBLEM_ERROR
+    assert (raised.value.status, raised.value.stage) == (expected, Stage.VERIFY)
+    assert raised.value.evidence.message
+
+
+FAILURES = {
+    Failure.COMPILE: Status.COMPILE_ERROR,
+    Failure.LOAD: Status.LOAD_ERROR,
+    Failure.RUNTIME: Status.RUNTIME_ERROR,
+    Failure.MEMORY: Status.OUT_OF_MEMORY,
+}
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_a_failure_that_is_told_has_the_status_of_its_kind(failure, pair):
+    side, peer = pair
+    text = "Traceback\n" + "x" * MAX_LOG + "\nValueError: no idea\n"
+    peer.channel.send(Kind.FAILED, 0, pack_failed(failure, text))
+    with pytest.raises(Finding) as raised:
+        load(side)
+    assert (raised.value.status, raised.value.stage) == (FAILURES[failure], Stage.LOAD)
+    assert raised.value.evidence.message == "ValueError: no idea"
+    assert raised.value.evidence.log == text[-MAX_LOG:]
+
+
+def test_a_failure_of_the_baseline_is_the_problems(pair):
+    side, peer = pair
+    side.role = Role.BASELINE
+    peer.channel.send(Kind.FAILED, 0, pack_failed(Failure.MEMORY, "MemoryError"))
+    with pytest.raises(Finding) as raised:
+        load(side)
+    assert raised.value.status is Status.PROBLEM_ERROR
+    assert raised.value.evidence.message == "the reference as baseline: out_of_memory: MemoryError"
+
+
+@pytest.mark.parametrize("unread", [False, True], ids=["closed", "reset"])
+@pytest.mark.parametrize("ask", [load, call], ids=["load", "call"])
+def test_a_worker_that_ended_has_crashed(ask, unread, pair):
+    side, peer = pair
+    if unread:
+        side._channel.send(Kind.CALL)
+    peer.socket.close()
+    with pytest.raises(Finding, match="ended without answering") as raised:
+        ask(side)
+    assert raised.value.status is Status.CRASHED
+
+
+@pytest.mark.parametrize("answered", [b"", DONE[:5], DONE], ids=["nothing", "half a frame", "half an answer"])
+def test_a_worker_that_does_not_answer_is_timed_out(answered, pair):
+    side, peer = pair
+    peer.socket.sendall(answered)
+    with pytest.raises(Finding, match=r"no answer within 0\.2 s") as raised:
+        call(side)
+    assert raised.value.status is Status.TIMEOUT
+
+
+def test_calls_after_the_first_have_a_limit_of_their_own(pair):
+    side, peer = pair
+    peer.answer(1)
+    call(side)
+    with pytest.raises(Finding, match=r"no answer within 0\.1 s"):
+        call(side)
+
+
+def test_a_worker_that_answers_without_reading_is_timed_out_when_no_more_orders_fit(pair):
+    side, peer = pair
+    with pytest.raises(Finding, match="does not read") as raised:
+        call_until_it_raises(side, peer)
+    assert raised.value.status is Status.TIMEOUT
+
+
+def call_until_it_raises(side, peer):
+    for sequence in range(1, 1_000_000):
+        peer.answer(sequence)
+        call(side)
+
+
+def test_an_order_too_long_for_a_worker_that_does_not_read_is_timed_out(pair):
+    side, _ = pair
+    with pytest.raises(Finding, match="does not read") as raised:
+        side.load(file="x" * (8 << 20), entry="ModelNew", values={})
+    assert (raised.value.status, raised.value.stage) == (Status.TIMEOUT, Stage.LOAD)
+
+
+# --- memory lent -----------------------------------------------------------------------------------------------------
+
+
+def descriptors():
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def lent(peer):
+    """The order, and arenas over the descriptors that came with it."""
+    kind, order, (inputs, outputs) = peer.read()
+    assert kind is Kind.BUFFERS
+    return order, open_arena("cpu", inputs, order["input_bytes"]), open_arena("cpu", outputs, order["output_bytes"])
+
+
+def seen(specs, arena):
+    return [TensorSpec.from_json(spec).view(arena.tensor) for spec in specs]
+
+
+def test_inputs_lie_in_the_buffer_and_outputs_are_poisoned(pair):
+    side, peer = pair
+    peer.ready()
+    inputs = [torch.arange(6.0).reshape(2, 3).T, 2.5, torch.tensor([True, False])]
+    sent = side.deliver(inputs, EXPECTED)
+    order, input_arena, output_arena = lent(peer)
+    with closing(input_arena), closing(output_arena):
+        assert [torch.equal(a, b) for a, b in zip(seen(order["inputs"], input_arena), sent, strict=True)] == [True] * 2
+        (output,) = seen(order["outputs"], output_arena)
+        assert (output.dtype, output.shape) == (torch.float32, (4,))
+        assert bool(output.isnan().all())
+        output.copy_(torch.arange(4.0))
+        taken = side.outputs()
+        output.zero_()
+        assert taken[0].tolist() == [0, 1, 2, 3], "outputs are copied to where no worker reaches"
+        seen(order["inputs"], input_arena)[0][0, 0] = 9
+        assert float(side.inputs_now()[0][0, 0]) == 9
+        assert float(inputs[0][0, 0]) == 0, "the judge's own inputs are out of reach"
+        peer_sees_poison_again(side, peer, inputs, output)
+
+
+def peer_sees_poison_again(side, peer, inputs, output):
+    side.deliver(inputs, EXPECTED)
+    assert bool(output.isnan().all())
+    peer.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        peer.socket.recv(1)  # the same layout needs no new buffers, and no order
+
+
+def test_no_expected_value_is_ever_lent(pair):
+    side, peer = pair
+    peer.ready()
+    expected = Expected(Structure.TENSOR, (torch.full((4,), 7.0).double(),), (torch.full((4,), 7.0),))
+    side.deliver([torch.zeros(4)], expected)
+    order, *arenas = lent(peer)
+    for arena in arenas:
+        with closing(arena):
+            assert 7.0 not in arena.tensor.view(torch.float32).tolist()
+            assert 7.0 not in arena.tensor.view(torch.float64).tolist()
+    assert "7.0" not in json.dumps(order)
+
+
+LAYOUTS = {
+    "shape": [torch.zeros(5), 1],
+    "dtype": [torch.zeros(4, dtype=torch.float16), 1],
+    "a number beside": [torch.zeros(4), 2],
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_another_layout_gets_buffers_of_its_own_and_the_old_ones_go(name, pair):
+    side, peer = pair
+    peer.ready()
+    peer.ready()
+    side.deliver([torch.zeros(4), 1], EXPECTED)
+    before = descriptors()
+    side.deliver(LAYOUTS[name], EXPECTED)
+    assert descriptors() == before
+    for _ in range(2):
+        kind, _, fds = peer.read()
+        assert kind is Kind.BUFFERS
+        for fd in fds:
+            os.close(fd)
+
+
+def test_a_side_that_was_closed_keeps_nothing_and_said_goodbye(pair):
+    side, peer = pair
+    before = descriptors()
+    peer.ready()
+    side.deliver([torch.zeros(4)], EXPECTED)
+    for fd in peer.read()[2]:
+        os.close(fd)
+    side.close()
+    assert side.outputs() == side.inputs_now() == ()
+    assert len(before - descriptors()) == 1, "its own end of the connection"
+    assert peer.read()[0] is Kind.BYE
+
+
+def reference(init=(), state=None):
+    return SimpleNamespace(init_arguments=list(init), state=state or {}, dtype=Dtype.FP32)
+
+
+def test_parameters_cross_and_their_memory_goes_again(pair):
+    side, peer = pair
+    before = descriptors()
+    peer.ready()
+    side.construct(reference([3, torch.ones(2)], {"weight": torch.arange(4.0)}), flush_bytes=16)
+    assert descriptors() == before
+    kind, order, (fd,) = peer.read()
+    assert kind is Kind.MODEL
+    assert (order["dtype"], order["flush_bytes"], order["state"]) == ("float32", 16, {"weight": 1})
+    with closing(open_arena("cpu", fd, order["nbytes"])) as arena:
+        assert [t.tolist() for t in seen(order["tensors"], arena)] == [[1, 1], [0, 1, 2, 3]]
+
+
+def test_the_memory_of_parameters_goes_also_when_the_model_fails(pair):
+    side, peer = pair
+    before = descriptors()
+    peer.channel.send(Kind.FAILED, 0, pack_failed(Failure.LOAD, "ValueError: no"))
+    with pytest.raises(Finding, match="ValueError: no"):
+        side.construct(reference(), flush_bytes=0)
+    assert descriptors() == before
+    os.close(peer.read()[2][0])
+
+
+def test_what_cannot_be_handed_over_is_the_problems_fault(pair):
+    side, _ = pair
+    with pytest.raises(Finding) as raised:
+        side.deliver([torch.zeros(4), {1, 2}], EXPECTED)
+    assert raised.value.status is Status.PROBLEM_ERROR
+    assert raised.value.evidence.message.startswith("get_inputs(): an argument of type set")
+    with pytest.raises(Finding, match=r"get_init_inputs\(\): an argument of type builtin"):
+        side.construct(reference([print]), flush_bytes=0)
+
+
+LAST_LINES = {
+    "Traceback\n  File x\nValueError: no\n": "ValueError: no",
+    "Traceback\ntorch.OutOfMemoryError: tried\nSee the documentation of it.\n": "torch.OutOfMemoryError: tried",
+    "KeyboardInterrupt\n": "KeyboardInterrupt",
+    "killed\nat once\n\n": "at once",
+    "": "failed without a word",
+    "ValueError: " + "x" * 1000: "ValueError: " + "x" * 488,
+}
+
+
+@pytest.mark.parametrize("text", LAST_LINES, ids=range(len(LAST_LINES)))
+def test_of_a_traceback_the_line_that_names_the_exception_is_the_message(text):
+    assert _last_line(text) == LAST_LINES[text]

@@ -1,0 +1,265 @@
+"""The loop over cells, on an engine that plays what each test wrote for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from runner.core.vocab import Fault, Role, Status
+from runner.engines import Exit
+from runner.errors import StoreError
+from runner.matrix import Policy
+from runner.results.store import Store
+from runner.session import Happening, Orders, Rerun, Session, cells_to_run
+from tests.cell.stage import AXES, FIRST, SECOND, cannot_start, hands_over, hangs, says, vanishes
+from tests.results import factory
+
+PASSED, WRONG = says(Status.PASSED), says(Status.INCORRECT_VALUES)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "results")
+
+
+@pytest.fixture
+def perform(stage, store):
+    """Runs cells to the end; returns the session and what it told as (happening, candidate's name)."""
+
+    def performed(cells, *gpus, while_running=None, **orders):
+        session = Session(cells, stage.survey(*gpus), store, Orders(run_id="run-1", **orders))
+        told = []
+        with session.running() as events:
+            for event in events:
+                told.append((event.happening, event.cell.candidate.id.removeprefix("p/")))
+                if while_running is not None:
+                    while_running(session, event)
+        assert stage.alive == 0
+        assert list(stage.scratch.iterdir()) == []
+        return session, told
+
+    return performed
+
+
+def ended(told):
+    return [name for happening, name in told if happening is Happening.CELL_ENDED]
+
+
+def attempts(store, cell):
+    return [(a.attempt, a.status) for a in store.attempts().get(cell.id, ())]
+
+
+def meets_another():
+    """A judge that passes when another one runs at the same time, and never ends otherwise."""
+    both = threading.Barrier(2, timeout=20)
+
+    def play(spec):
+        both.wait()
+        return PASSED(spec)
+
+    return play
+
+
+def test_each_cell_leaves_one_record(stage, store, perform):
+    cells = [stage.cell("good", PASSED), stage.cell("bad", WRONG)]
+    session, told = perform(cells)
+    assert [attempts(store, cell) for cell in cells] == [[(1, Status.PASSED)], [(1, Status.INCORRECT_VALUES)]]
+    assert session.counts == {Status.PASSED: 1, Status.INCORRECT_VALUES: 1}
+    assert session.left == 0
+    assert ended(told) == ["good", "bad"]
+
+
+def test_devices_work_at_the_same_time(stage, perform):
+    play = meets_another()
+    session, _ = perform([stage.cell(uuid, play, gpu=axis) for uuid, axis in AXES.items()], FIRST, SECOND)
+    assert session.counts == {Status.PASSED: 2}
+
+
+def test_cells_of_one_axis_are_shared_by_all_its_devices(stage, perform):
+    play, lanes = meets_another(), set()
+    cells = [stage.cell(name, play) for name in ("a", "b", "c", "d")]
+    session, _ = perform(cells, FIRST, SECOND, while_running=lambda _, event: lanes.add(event.lane))
+    assert session.counts == {Status.PASSED: 4}
+    assert lanes == {FIRST.uuid, SECOND.uuid}
+
+
+def test_a_device_does_not_wait_for_a_build_while_something_else_is_ready(stage, perform):
+    plain_ended = threading.Event()
+
+    def builds_late(spec):
+        assert plain_ended.wait(20)
+        return hands_over(b"artefact")(spec)
+
+    built, plain = stage.cell("built", builder=[builds_late], source="y = 2\n"), stage.cell("plain")
+
+    def tell(_, event):
+        if event.happening is Happening.CELL_ENDED and event.cell is plain:
+            plain_ended.set()
+
+    _, told = perform([built, plain], while_running=tell)
+    assert ended(told) == ["plain", "built"]
+
+
+def test_the_same_source_is_built_once(stage, perform):
+    cells = [stage.cell(name, builder=[hands_over(b"artefact")]) for name in ("one", "twin")]
+    session, told = perform(cells)
+    assert [name for happening, name in told if happening is Happening.BUILD_STARTED] == ["one"]
+    assert session.counts == {Status.PASSED: 2}
+
+
+def test_what_does_not_build_is_never_put_on_the_device(stage, store, perform):
+    cell = stage.cell("cuda", builder=[lambda spec: Exit(role=spec.role, code=3, log_tail="nvcc fell over")])
+    perform([cell])
+    assert attempts(store, cell) == [(1, Status.CRASHED)]
+    record = store.load(next(store.records.iterdir()))
+    assert "exit code 3" in record.outcome.evidence.message
+    assert record.outcome.evidence.log == "nvcc fell over"
+    assert [seen.role for seen in record.host.exits] == [Role.BUILDER]
+    assert Role.JUDGE not in stage.launched
+
+
+def test_what_the_machine_failed_is_tried_once_more_and_both_attempts_stay(stage, store, perform):
+    cell = stage.cell("unlucky", vanishes, PASSED)
+    session, told = perform([cell])
+    assert attempts(store, cell) == [(1, Status.CONTAINER_LOST), (2, Status.PASSED)]
+    assert session.counts == {Status.PASSED: 1}
+    assert [happening for happening, _ in told] == [
+        Happening.CELL_STARTED,
+        Happening.CELL_RETRIED,
+        Happening.CELL_ENDED,
+    ]
+
+
+def test_what_the_machine_fails_again_is_left_to_the_next_run(stage, store, perform):
+    cell = stage.cell("unlucky", cannot_start)
+    session, _ = perform([cell])
+    assert attempts(store, cell) == [(1, Status.INFRA_ERROR), (2, Status.INFRA_ERROR)]
+    assert session.counts == {Status.INFRA_ERROR: 1}
+    assert cells_to_run([cell], store, stage.survey(), Rerun.NONE) == [cell]
+
+
+def test_a_candidate_is_never_tried_again(stage, store, perform):
+    cell = stage.cell("bad", WRONG, PASSED)
+    perform([cell])
+    assert attempts(store, cell) == [(1, Status.INCORRECT_VALUES)]
+
+
+@pytest.mark.parametrize("failure", [vanishes, cannot_start])
+def test_a_build_that_the_machine_failed_is_built_again(failure, stage, store, perform):
+    cell = stage.cell("cuda", builder=[failure, hands_over(b"artefact")])
+    perform([cell])
+    assert [attempt.fault for attempt in store.attempts()[cell.id]] == [Fault.INFRA, Fault.NONE]
+
+
+def test_a_source_that_is_gone_is_told_and_the_rest_goes_on(stage, store, perform):
+    gone, good = stage.cell("gone"), stage.cell("good")
+    gone.candidate.path.unlink()
+    perform([gone, good])
+    assert [status for _, status in attempts(store, gone)] == [Status.INFRA_ERROR] * 2
+    assert attempts(store, good) == [(1, Status.PASSED)]
+
+
+def test_past_the_deadline_nothing_is_begun(stage, store, perform):
+    long, short = stage.cell("long", expected_s=3600.0), stage.cell("short", expected_s=0.1)
+    session, told = perform([long, short], deadline=time.monotonic() + 600)
+    assert (Happening.CELL_SKIPPED, "long") in told
+    assert ended(told) == ["short"]
+    assert session.left == 1
+    assert attempts(store, long) == []
+
+
+def test_fail_fast_stops_at_the_first_that_does_not_pass(stage, perform):
+    session, told = perform([stage.cell("a"), stage.cell("b", WRONG), stage.cell("c")], fail_fast=True)
+    assert ended(told) == ["a", "b"]
+    assert session.left == 1
+
+
+def test_a_stop_calls_running_cells_off_and_leaves_no_record_of_them(stage, store, perform):
+    cells = [stage.cell(name, hangs) for name in ("a", "b")]
+    session, told = perform(cells, while_running=lambda session, _: session.stop())
+    assert told == [(Happening.CELL_STARTED, "a")]
+    assert session.left == 2
+    assert store.attempts() == {}
+
+
+def test_leaving_the_run_early_stops_everything(stage, store):
+    session = Session([stage.cell("a", hangs)], stage.survey(), store, Orders(run_id="run-1"))
+    with session.running() as events:
+        assert next(events).happening is Happening.CELL_STARTED
+    assert (stage.alive, session.left, store.attempts()) == (0, 1, {})
+    assert list(stage.scratch.iterdir()) == []
+
+
+def test_a_stop_calls_builds_off(stage, perform):
+    session, told = perform([stage.cell("a", builder=[hangs])], while_running=lambda session, _: session.stop())
+    assert told == [(Happening.BUILD_STARTED, "a")]
+    assert session.left == 1
+
+
+def test_a_record_that_cannot_be_written_ends_the_run(stage, store, perform):
+    store.root.write_text("a file where a folder should be")
+    with pytest.raises(StoreError, match="cannot be written"):
+        perform([stage.cell(name) for name in ("a", "b", "c")])
+    assert stage.alive == 0
+    assert stage.launched.count(Role.JUDGE) == 1
+
+
+def test_no_cells_no_work(perform):
+    session, told = perform([])
+    assert (session.left, told) == (0, [])
+
+
+# ---- Which cells still have to run
+
+
+def test_the_longest_come_first(stage, store):
+    cells = [stage.cell(name, expected_s=s) for name, s in (("a", 1.0), ("b", 5.0), ("c", 3.0))]
+    chosen = cells_to_run(cells, store, stage.survey(), Rerun.NONE)
+    assert [cell.candidate.id for cell in chosen] == ["p/b", "p/c", "p/a"]
+
+
+@pytest.mark.parametrize(
+    ("rerun", "chosen"),
+    [
+        (Rerun.NONE, {"new", "lost"}),
+        (Rerun.FAILED, {"new", "lost", "wrong"}),
+        (Rerun.STALE, {"new", "lost"}),
+        (Rerun.ALL, {"new", "lost", "wrong", "passed"}),
+    ],
+)
+def test_which_recorded_cells_run_again(rerun, chosen, stage, store, perform):
+    plays = {"passed": PASSED, "wrong": WRONG, "lost": vanishes}
+    cells = [stage.cell(name, play, policy=Policy(infra_retries=0)) for name, play in plays.items()]
+    perform(cells)
+    found = cells_to_run([*cells, stage.cell("new")], store, stage.survey(), rerun)
+    assert {cell.candidate.id.removeprefix("p/") for cell in found} == chosen
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"engine": "docker"},
+        {"core_sha256": "0" * 64},
+        {"image": factory.HOST.image},
+        {"device": {**factory.HOST.device, "driver": "1.2.3"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_record_of_another_engine_core_image_or_driver_is_stale(change, stage, store, perform):
+    cell = stage.cell("good")
+    perform([cell])
+    assert cells_to_run([cell], store, stage.survey(), Rerun.STALE) == []
+    record = store.load(next(store.records.iterdir()))
+    other = Store(store.root / "other")
+    other.save(replace(record, host=replace(record.host, **change)))
+    assert cells_to_run([cell], other, stage.survey(), Rerun.STALE) == [cell]
+    assert cells_to_run([cell], other, stage.survey(), Rerun.NONE) == []
+
+
+def test_a_changed_source_is_another_cell(stage, store, perform):
+    perform([stage.cell("good")])
+    changed = stage.cell("good", source="x = 2\n")
+    assert cells_to_run([changed], store, stage.survey(), Rerun.NONE) == [changed]
