@@ -93,7 +93,7 @@ def _start_both(pair: Pair, undo: ExitStack) -> tuple[Running, Running]:
 
 
 def _until_judge_ends(pair: Pair, judge: Running, candidate: Running) -> tuple[Exit | None, bool]:
-    """Wait for the judge's end; null when it was called off, ran past the deadline or outlived its candidate."""
+    """Wait for the judge's end; null when it was called off, is too late, or has no candidate any more."""
     deadline = time.monotonic() + pair.deadline_s
     orphaned_since: float | None = None
     next_look = 0.0
@@ -107,7 +107,10 @@ def _until_judge_ends(pair: Pair, judge: Running, candidate: Running) -> tuple[E
             return ended, False
         if pair.cancelled():
             return None, True
-        if orphaned_since is None and candidate.wait(0) is not None:
+        gone = candidate.wait(0)
+        if gone is not None and gone.lost:
+            return None, False  # whatever the judge would say of it now, it is not the candidate's doing
+        if orphaned_since is None and gone is not None:
             orphaned_since = now
         if now > deadline or (orphaned_since is not None and now - orphaned_since > _ORPHANED_JUDGE_S):
             return None, False

@@ -24,7 +24,7 @@ def settle(result: PairResult) -> Outcome:
     exits = {e.role: e for e in result.exits}
     judge, candidate = exits.get(Role.JUDGE), exits.get(Role.CANDIDATE)
     if result.report is None:
-        return _without_report(result.trouble, judge)
+        return _without_report(result.trouble, judge, candidate)
     report = result.report
     if report.status is Status.CRASHED and candidate is not None:
         return _crashed(report, candidate)
@@ -59,17 +59,24 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _without_report(trouble: str, judge: Exit | None) -> Outcome:
+def _without_report(trouble: str, judge: Exit | None, candidate: Exit | None) -> Outcome:
+    tails = [seen.log_tail[-_LOG_TAIL:] for seen in (judge, candidate) if seen is not None]
+    evidence = Evidence(message=f"{_why_no_report(judge, candidate)}; {trouble}", log=next(filter(None, tails), ""))
+    return outcome_of(Status.CONTAINER_LOST, Stage.START, evidence)
+
+
+def _why_no_report(judge: Exit | None, candidate: Exit | None) -> str:
+    if candidate is not None and candidate.lost:
+        return "the candidate's process was lost (daemon stopped, or removed by somebody else)"
     if judge is None or judge.lost:
-        words = "the judge's process was lost (daemon stopped, or removed by somebody else)"
-    elif judge.oom_killed:
-        words = "the judge ran out of memory; raise policy.memory_mib"
-    elif judge.killed:
-        words = "the judge did not end in time and was killed"
-    else:
-        words = f"the judge ended with code {judge.code}, signal {judge.signal}"
-    log = judge.log_tail[-_LOG_TAIL:] if judge is not None else ""
-    return outcome_of(Status.CONTAINER_LOST, Stage.START, Evidence(message=f"{words}; {trouble}", log=log))
+        return "the judge's process was lost (daemon stopped, or removed by somebody else)"
+    if judge.oom_killed:
+        return "the judge ran out of memory; raise policy.memory_mib"
+    if judge.killed and candidate is not None and not candidate.killed:
+        return f"the candidate's process ended before it answered the judge: {how_it_ended(candidate)}"
+    if judge.killed:
+        return "the judge did not end in time and was killed"
+    return f"the judge ended with code {judge.code}, signal {judge.signal}"
 
 
 def _crashed(report: SessionReport, candidate: Exit) -> Outcome:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from runner.cell.building import ARTIFACT_NAME
 from runner.cell.folders import CANDIDATE_FILE, PROBLEM_FILE, CellFolders, judge_uid
-from runner.core.messages import JudgeJob, JudgeTimeouts, WorkloadSpec
+from runner.core.messages import INTERPRETED, JudgeJob, JudgeTimeouts, WorkloadSpec
 from runner.core.vocab import Language, Role
 from runner.engines import Labels, Limits, Mount, RoleSpec
 from runner.gpus import Gpu
@@ -119,6 +119,7 @@ def judge_job(place: Place, seed: str, candidate_uid: int | None) -> JudgeJob:
         tolerance=dict(cell.problem.tolerance),
         outliers=cell.problem.outliers,
         mutates_inputs=cell.problem.mutates_inputs,
+        labels=(INTERPRETED,) if _interpreter(place) else (),
         candidate_uid=candidate_uid,
     )
 
@@ -130,7 +131,8 @@ def arch_list(gpu: Gpu) -> str:
 
 
 def _settings(place: Place) -> dict[str, str]:
-    settings = {"TRITON_DEFAULT_FP_FUSION": "1"}
+    # Judge, baseline and candidate take turns on the same cores: nobody may spin while another is timed.
+    settings = {"TRITON_DEFAULT_FP_FUSION": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     if place.gpu.compute_capability:
         settings["TORCH_CUDA_ARCH_LIST"] = arch_list(place.gpu)
     return settings

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from runner.core.messages import INTERPRETED
 from runner.core.vocab import Fault, Role
 from runner.facts import Survey
 from runner.plan import Cell, Hurdle
@@ -192,6 +193,8 @@ def verdict_line(record: Record) -> str:
 
 
 def _speeds(record: Record) -> str:
+    if INTERPRETED in record.sessions[0].labels:
+        return " (interpreted: its speed says nothing)"
     parts = []
     for workload in record.sessions[0].workloads:
         medians = {}

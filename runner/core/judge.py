@@ -51,7 +51,7 @@ class Session:
         self._channel = channel
         self._durations: Dict[str, float] = {}
         self._reports: List[WorkloadReport] = []
-        self._labels: List[str] = []
+        self._labels: List[str] = list(job.labels)
         self._environment: Optional[InsideEnvironment] = None
         self._peer: Mapping[str, int] = {}
         self._stage = Stage.START

@@ -30,6 +30,9 @@ from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status, fault_of
 SCHEMA_VERSION = 1
 """Version of every document this program writes; a reader refuses any other."""
 
+INTERPRETED = "interpreted"
+"""Label of a session whose Triton kernels ran through the interpreter: right or wrong can be told, speed cannot."""
+
 T = TypeVar("T")
 Json = Dict[str, Any]
 
@@ -133,6 +136,8 @@ class JudgeJob:
     """False: the problem's inputs must keep their range (probabilities, indices as floats, …)."""
     mutates_inputs: bool = False
     """True: the problem itself writes into its inputs."""
+    labels: Tuple[str, ...] = ()
+    """What the host knows about the session and readers must know too, e.g. :data:`INTERPRETED`."""
     candidate_uid: Optional[int] = None
     """Only a peer with this uid is accepted as the candidate; null accepts any (same-uid engines)."""
 
@@ -413,6 +418,7 @@ def _read_job(data: Any) -> JudgeJob:
         JudgeJob,
         data,
         dtype=Dtype(data["dtype"]),
+        labels=tuple(data.get("labels", ())),
         workloads=tuple(_plain(WorkloadSpec, w) for w in data["workloads"]),
         protocol=_read_protocol(data["protocol"]),
         timeouts=_plain(JudgeTimeouts, data["timeouts"]),

@@ -1,7 +1,7 @@
 """The thin runner beside a candidate (or a baseline): takes calls from the judge, knows nothing of what is right.
 
 ``python -m runner.core.worker --channel DIR --code DIR --device cuda [--artifact FILE]`` in a candidate's container;
-The judge's baseline is served by the same :class:`Worker`. Everything this process says is a claim.
+the judge's baseline is served by the same :class:`Worker`. Everything this process says is a claim.
 """
 
 from __future__ import annotations
@@ -187,12 +187,15 @@ class Worker:
             self._flush.zero_()
 
     def _copy_out(self, returned: Any) -> OutputsClaim:
+        import torch  # noqa: PLC0415
+
         structure, outputs = _flatten(returned)
         copied = len(outputs) == len(self._output_views)
         claims = []
         for index, output in enumerate(outputs[:MAX_OUTPUTS]):
             view = self._output_views[index] if copied else None
-            claims.append(_copy_one(output, view))
+            with torch.no_grad():  # a parameter may be returned as it is; buffers record nothing
+                claims.append(_copy_one(output, view))
         self._synchronize()
         return OutputsClaim(structure, tuple(claims))
 

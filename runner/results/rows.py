@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Any
 
+from runner.core.messages import INTERPRETED
 from runner.core.vocab import Role, Status
 from runner.results.reading import Document, parse_instant
 from runner.results.schema import CONFINEMENTS, INSIDE_PHASES, PHASES, VERSIONS
@@ -75,7 +76,7 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
     for session in record["sessions"] or (None,):
         inside = {**common, **_session(session)} if session else common
         for workload in (session and session["workloads"]) or (None,):
-            yield {**inside, **_workload(workload)} if workload else inside
+            yield {**inside, **_workload(workload, inside["labels"])} if workload else inside
 
 
 def _identity(record: Document, run: Document | None) -> Row:
@@ -138,7 +139,7 @@ def _session(session: Mapping[str, Any]) -> Row:
     return row | {"settings_json": _canonical(environment["settings"])}
 
 
-def _workload(workload: Mapping[str, Any]) -> Row:
+def _workload(workload: Mapping[str, Any], labels: Sequence[str]) -> Row:
     trials = workload["trials"]
     ratios = [t["error_ratio"] for t in trials if t["error_ratio"] is not None]
     return {
@@ -149,12 +150,15 @@ def _workload(workload: Mapping[str, Any]) -> Row:
         "trials": len(trials),
         "trials_passed": sum(t["passed"] for t in trials),
         "worst_error_ratio": max(ratios, default=None),
-        **_times(workload),
+        **_times(workload, labels),
     }
 
 
-def _times(workload: Mapping[str, Any]) -> Row:
-    """Medians per side, and what follows from them; nothing follows from a workload that did not pass."""
+def _times(workload: Mapping[str, Any], labels: Sequence[str]) -> Row:
+    """Medians per side, and what follows from them.
+
+    Nothing follows from a workload that did not pass, or from kernels that were interpreted.
+    """
     row: Row = {"discarded_samples": sum(len(b["discarded"]) for b in workload["blocks"])}
     for role in (Role.CANDIDATE.value, Role.BASELINE.value):
         blocks = [b for b in workload["blocks"] if b["role"] == role]
@@ -163,7 +167,7 @@ def _times(workload: Mapping[str, Any]) -> Row:
         row[f"{role}_median_ns"] = median(device) if device else None
         row[f"{role}_wall_median_ns"] = median(wall) if wall else None
     ours, theirs = row["candidate_median_ns"], row["baseline_median_ns"]
-    if workload["status"] == Status.PASSED.value and ours:
+    if workload["status"] == Status.PASSED.value and INTERPRETED not in labels and ours:
         row["speedup"] = theirs and theirs / ours
         row["flops_per_s"] = workload["flops"] and workload["flops"] / ours * 1e9
         row["bytes_per_s"] = workload["bytes"] and workload["bytes"] / ours * 1e9

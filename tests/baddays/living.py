@@ -14,9 +14,10 @@ from tests.baddays.field import Field, events
 ROLES = ("runner.core.judge", "runner.core.worker")
 
 
-def containers(run_id: str) -> list[str]:
-    """Names of the containers of a run, running or not."""
-    argv = ("docker", "ps", "--all", "--filter", f"label=kernel-matrix.run={run_id}", "--format", "{{.Names}}")
+def containers(run_id: str, *, running: bool = False) -> list[str]:
+    """Names of the containers of a run, in any state or only running ones."""
+    state = () if running else ("--all",)
+    argv = ("docker", "ps", *state, "--filter", f"label=kernel-matrix.run={run_id}", "--format", "{{.Names}}")
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -37,14 +38,15 @@ def await_event(process: subprocess.Popen[str], name: str, times: int = 1) -> No
         times -= events([line])[0]["event"] == name
         if not times:
             return
-    raise AssertionError(f"the run ended without {name}")
+    assert process.stderr is not None
+    raise AssertionError(f"the run ended without {name}: {process.stderr.read()}")
 
 
 def await_roles(field: Field, engine: str, runner: subprocess.Popen[str]) -> set[str]:
     """Wait until judge and candidate of the newest run are running; tokens of all processes of the runner."""
     run_id = field.runs()[-1]["run_id"]
     if engine == "docker":
-        until(lambda: len(containers(run_id)) == len(ROLES))
+        until(lambda: len(containers(run_id, running=True)) == len(ROLES))
     else:
         until(lambda: all(any(role in line for line in _command_lines(runner.pid)) for role in ROLES))
     return {owner_token(pid) for pid in family([runner.pid])}

@@ -129,6 +129,14 @@ def test_a_judge_does_not_outlive_its_candidate_for_long(play, monkeypatch):
     assert [(e.role, e.killed) for e in result.exits] == [(Role.JUDGE, True), (Role.CANDIDATE, False)]
 
 
+def test_of_a_lost_candidate_no_judge_is_asked(play):
+    result = play(hangs, vanishes)
+    assert [(e.role, e.killed, e.lost) for e in result.exits] == [
+        (Role.JUDGE, True, False),
+        (Role.CANDIDATE, False, True),
+    ]
+
+
 def test_a_judge_that_notices_its_candidate_gone_still_reports(play):
     left = threading.Event()
 

@@ -52,6 +52,18 @@ OUTCOMES = {
     "its end is unknown": (CRASHED, [judge()], Status.CRASHED, ""),
     "no report, judge lost": (None, [judge(code=None, lost=True), candidate()], Status.CONTAINER_LOST, "was lost"),
     "no report, judge's end unknown": (None, [candidate()], Status.CONTAINER_LOST, "was lost"),
+    "no report, candidate lost": (
+        None,
+        [judge(**killed_by(9, killed=True)), candidate(code=None, lost=True)],
+        Status.CONTAINER_LOST,
+        "the candidate's process was lost",
+    ),
+    "no report, candidate never began": (
+        None,
+        [judge(**killed_by(9, killed=True)), candidate(code=1)],
+        Status.CONTAINER_LOST,
+        "before it answered the judge: exit code 1",
+    ),
     "no report, judge out of memory": (
         None,
         [judge(**killed_by(9, oom_killed=True))],
@@ -60,7 +72,7 @@ OUTCOMES = {
     ),
     "no report, judge too late": (
         None,
-        [judge(**killed_by(9, killed=True))],
+        [judge(**killed_by(9, killed=True)), candidate(**killed_by(9, killed=True))],
         Status.CONTAINER_LOST,
         "did not end in time",
     ),
@@ -86,8 +98,9 @@ def test_the_last_words_of_what_crashed_are_evidence():
 
 
 def test_the_last_words_of_a_judge_without_a_report_are_evidence():
-    outcome = settle(PairResult(report=None, exits=(judge(code=1, log_tail="Traceback"),)))
+    outcome = settle(PairResult(report=None, exits=(judge(code=1, log_tail="Traceback"), candidate())))
     assert outcome.evidence.log == "Traceback"
+    assert settle(PairResult(report=None, exits=(judge(), candidate()))).evidence.log == "last words"
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def image() -> str:
         return str(client.images.get(IMAGE).id)
     except ImageNotFound:
         repository, _, tag = IMAGE.partition(":")
-        client.api.import_image_from_data(_python_tree(), repository=repository, tag=tag)
+        client.api.import_image_from_data(python_tree(), repository=repository, tag=tag)
         return str(client.images.get(IMAGE).id)
     finally:
         client.close()
@@ -100,7 +100,7 @@ def run(started: Callable[..., AbstractContextManager[Running]]) -> Callable[...
     return to_the_end
 
 
-def _python_tree() -> bytes:
+def python_tree() -> bytes:
     """A tar archive with this Python, its standard library and the shared libraries both need."""
     stdlib = Path(sysconfig.get_path("stdlib"))
     binary = Path(sys.executable).resolve()

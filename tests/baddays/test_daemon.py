@@ -1,0 +1,131 @@
+"""The Docker daemon is absent, lacks the image, loses a container, or is killed in the middle of a cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tests.baddays.field import Field, events, new_field
+from tests.baddays.living import await_event, containers, until
+from tests.baddays.own_daemon import own_daemon
+
+needs_image = pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
+NOBODY = "unix:///nonexistent/docker.sock"
+
+
+@pytest.fixture
+def docker_field(tmp_path, cpu_lock):
+    with new_field(tmp_path, cpu_lock) as made:
+        yield made
+
+
+@pytest.mark.torch
+def test_without_a_daemon_cells_run_in_processes_and_that_is_said(field):
+    ran = field.call("run", DOCKER_HOST=NOBODY)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    lines = ran.stdout.splitlines()
+    assert lines[0].startswith("engine process")
+    assert "not Docker: no Docker daemon answers" in lines[1]
+    assert [record["host"]["engine"] for record in field.records()] == ["process"]
+
+
+def test_without_a_daemon_docker_that_was_asked_for_is_exit_4_with_a_next_step(field):
+    ran = field.call("run", "--engine", "docker", DOCKER_HOST=NOBODY)
+    assert (ran.returncode, ran.stdout) == (4, "")
+    assert "no Docker daemon answers" in ran.stderr
+    assert "→ start it" in ran.stderr
+    assert not field.results.exists()
+
+
+def _relocked(field: Field, **changes: str) -> None:
+    lock = field.root / "images" / "images.lock"
+    document = json.loads(lock.read_text())
+    document["images"]["cpu"].update(changes)
+    lock.write_text(json.dumps(document))
+
+
+def _without_entry(field: Field) -> str:
+    (field.root / "images" / "images.lock").unlink()
+    return "cpu"
+
+
+def _with_another_digest(field: Field) -> str:
+    _relocked(field, config_digest="sha256:" + "0" * 64, digest="sha256:" + "1" * 64)
+    return "the lock says sha256:000"
+
+
+def _with_an_image_nobody_has(field: Field) -> str:
+    _relocked(field, config_digest="sha256:" + "0" * 64, reference="kernel-matrix-test/absent:1")
+    return "does not have it"
+
+
+@needs_image
+@pytest.mark.docker
+@pytest.mark.parametrize("spoil", [_without_entry, _with_another_digest, _with_an_image_nobody_has])
+def test_without_the_pinned_image_nothing_runs_and_the_reason_is_said(spoil, docker_field):
+    words = spoil(docker_field)
+    planned = docker_field.call("plan", "--json", "--engine", "docker")
+    (cell,) = json.loads(planned.stdout)["cells"]
+    assert cell["reason"]["hurdle"] == "image_missing"
+    assert words in cell["reason"]["text"]
+    ran = docker_field.run("--engine", "docker")
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert words in ran.stderr
+    assert not docker_field.results.exists()
+
+
+@needs_image
+@pytest.mark.docker
+@pytest.mark.parametrize("roles", [("judge",), ("candidate",), ("judge", "candidate")], ids="+".join)
+def test_a_container_that_somebody_removes_is_lost_and_the_cell_tried_again(roles, docker_field):
+    with docker_field.start("run", "--json", "--engine", "docker") as runner:
+        await_event(runner, "cell_started")
+        run_id = docker_field.runs()[0]["run_id"]
+        until(lambda: len(containers(run_id, running=True)) == 2)
+        victims = [name for name in containers(run_id) if name.endswith(roles)]
+        subprocess.run(("docker", "rm", "--force", *victims), check=True, capture_output=True)
+        out, err = runner.communicate(timeout=60)
+    assert (runner.returncode, err) == (0, "")
+    told = [(event["event"], event.get("status"), event.get("fault")) for event in events(out)]
+    assert told[:2] == [("cell_retried", "container_lost", "infra"), ("cell_ended", "passed", "none")]
+    assert [(r["attempt"], r["outcome"]["status"]) for r in docker_field.records()] == [
+        (1, "container_lost"),
+        (2, "passed"),
+    ]
+    assert containers(run_id) == []
+
+
+@needs_image
+@pytest.mark.docker
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a Docker daemon")
+@pytest.mark.skipif(shutil.which("dockerd") is None, reason="no dockerd here to start a second daemon with")
+def test_a_killed_daemon_is_the_machines_fault_and_a_later_run_completes(docker_field):
+    lock = docker_field.root / "images" / "images.lock"
+    good = lock.read_text()
+    with own_daemon() as daemon:
+        daemon.import_stuck_image()
+        lock.unlink()
+        unpinned = ("--engine", "docker", "--allow-unpinned")
+        with docker_field.start("run", "--json", *unpinned, DOCKER_HOST=daemon.url) as runner:
+            await_event(runner, "cell_started")
+            until(lambda: daemon.containers(running=True) == 2)
+            daemon.kill()
+            out, _ = runner.communicate(timeout=120)
+        assert runner.returncode == 4
+        ended = [(event["event"], event["status"]) for event in events(out) if "status" in event]
+        assert ended == [("cell_retried", "container_lost"), ("cell_ended", "infra_error")]
+
+        daemon.start()  # its containers lived on
+        assert daemon.containers() == 2
+        swept = docker_field.call("sweep", DOCKER_HOST=daemon.url)
+        assert "2 leftovers removed" in swept.stdout
+        assert daemon.containers() == 0
+
+    lock.write_text(good)
+    assert docker_field.run("--engine", "docker").returncode == 0
+    found = [(r["attempt"], r["outcome"]["status"], r["host"]["image"]["state"]) for r in docker_field.records()]
+    assert found == [(1, "container_lost", "unpinned"), (2, "infra_error", "unpinned"), (3, "passed", "local")]
