@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 .PHONY: run test test-oldest clean
 
 run: $(VENV)/local.stamp
-	$(BIN)/kernel-matrix run matrix.toml
+	$(BIN)/kernel-matrix run --build matrix.toml
 
 test: $(VENV)/dev.stamp
 	$(BIN)/ruff check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import socket
 import time
 from contextlib import closing, contextmanager, suppress
@@ -119,7 +120,8 @@ class Side:
 
     def call(self, *, probe: bool = False, stage: Stage) -> Result:
         """One call on what was delivered; the judge's clock runs from the request to the answer."""
-        self._sequence += 1
+        # Not a count: an answer that was written before the question was asked must not fit it.
+        self._sequence = secrets.randbits(64)
         kind = Kind.PROBE if probe else Kind.CALL
         self._channel.settimeout(self._timeouts.call_s if self._called else self._timeouts.first_call_s)
         started = time.perf_counter_ns()

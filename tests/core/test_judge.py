@@ -178,3 +178,29 @@ def test_a_peer_of_another_uid_is_not_taken_for_the_candidate(run_session):
     report = run_session(GOOD, candidate_uid=4242, timeouts=replace(make_job().timeouts, connect_s=3))
     assert report.status is Status.INFRA_ERROR
     assert report.stage is Stage.START
+
+
+def test_answers_written_before_the_question_are_not_taken(run_session):
+    candidate = """
+import os, socket, stat, torch
+from runner.core.wire import Channel, Kind, OutputClaim, OutputsClaim, Structure, pack_done, pack_outputs
+
+def judge():
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                return Channel(socket.socket(fileno=os.dup(fd)), 1 << 20)
+        except OSError:
+            pass
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        claim = OutputsClaim(Structure.TENSOR, (OutputClaim("float32", tuple(x.shape), True, True),))
+        for sequence in range(1, 50):
+            judge().send(Kind.DONE, sequence, pack_done(1000))
+            judge().send(Kind.OUTPUTS, sequence, pack_outputs(claim))
+        return torch.softmax(x, -1)
+"""
+    report = run_session(candidate)
+    assert report.status is Status.PROTOCOL_VIOLATION, report.evidence
+    assert report.fault is Fault.CANDIDATE

@@ -92,6 +92,7 @@ JOB = JudgeJob(
     tolerance={"atol": 0.5},
     outliers=False,
     mutates_inputs=True,
+    labels=("interpreted",),
     candidate_uid=4242,
 )
 MESSAGES = (BLOCK, WORKLOAD, ENVIRONMENT, EVIDENCE, REPORT, PROTOCOL, JOB, JudgeTimeouts(), WorkloadSpec("x"))

@@ -149,3 +149,18 @@ def test_without_timing_there_are_no_blocks_and_no_second_verification(judged):
 def test_a_problem_whose_inputs_must_keep_their_range_sees_no_outliers(judged):
     outcomes = judged(candidate("pass"), outliers=False, protocol=replace(QUICK, time=False))
     assert {t.mode for o in outcomes for t in o.report.trials} == {Mode.STANDARD}
+
+
+SINGLE = {
+    "depends on the input": ("x.double().sum().to(x.dtype)", Status.PASSED),
+    "does not": ("x.sum() * 0 + 3", Status.INVALID_PROBLEM),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_problem_that_returns_a_single_number_must_depend_on_its_input(name, judged):
+    value, status = SINGLE[name]
+    problem = SOFTMAX.replace("torch.softmax(x, dim=-1)", value)
+    told = report(judged(candidate(f"return {value}"), problem, protocol=replace(QUICK, time=False)))
+    assert told.status is status
+    assert (told.evidence.message == "") is (status is Status.PASSED)

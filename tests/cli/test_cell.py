@@ -1,0 +1,85 @@
+"""``kernel-matrix cell run``: one cell alone, from a file that names it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.baddays.field import events
+
+
+@pytest.fixture
+def spec(field):
+    """Writes the file for the field's one cell, with what a test changes of it."""
+
+    def write(**changes):
+        planned = json.loads(field.call("plan", "--json", "--engine", "process").stdout)
+        document = {"matrix": "../matrix.toml", "cell_id": planned["cells"][0]["id"], "engine": "process"}
+        (field.root / "specs").mkdir(exist_ok=True)
+        path = field.root / "specs" / "cell.json"
+        path.write_text(json.dumps({**document, **changes}))
+        return "specs/cell.json"
+
+    return write
+
+
+@pytest.mark.torch
+def test_one_cell_runs_once(field, spec):
+    argv = ("cell", "run", spec(), "--out", "out", "--json")
+    first = field.call(*argv)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert [event["event"] for event in events(first.stdout)] == [
+        "run_started",
+        "cell_started",
+        "cell_ended",
+        "run_ended",
+    ]
+    (record,) = (field.root / "out" / "records").iterdir()
+    assert json.loads(record.read_text())["outcome"]["status"] == "passed"
+    before = record.read_bytes()
+    second = field.call(*argv)
+    assert second.returncode == 0
+    assert [event["event"] for event in events(second.stdout)] == ["run_started", "run_ended"]
+    assert [path.read_bytes() for path in (field.root / "out" / "records").iterdir()] == [before]
+
+
+@pytest.mark.torch
+def test_a_source_that_changed_since_is_exit_2(field, spec):
+    path = spec()
+    source = field.candidates / "honest.py"
+    source.write_text(source.read_text() + "\n# another\n")
+    ran = field.call("cell", "run", path, "--out", "out")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "is not in" in ran.stderr
+    assert "its sources or protocol changed" in ran.stderr
+    assert not (field.root / "out").exists()
+
+
+@pytest.mark.torch
+def test_a_cell_that_cannot_run_here_is_exit_3(field, spec):
+    path = spec()
+    matrix = field.root / "matrix.toml"
+    matrix.write_text(matrix.read_text() + '\n[[exclude]]\ndtype = "fp32"\nreason = "not on Sundays"\n')
+    ran = field.call("cell", "run", path, "--out", "out")
+    assert ran.returncode == 3
+    assert "not on Sundays" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "No such file"),
+        ("{", "is not a cell's specification"),
+        ("[]", "is not a cell's specification"),
+        ('{"matrix": "m.toml"}', "cell_id"),
+        ('{"matrix": "m.toml", "cell_id": "x", "colour": "red"}', "colour"),
+        ('{"matrix": "m.toml", "cell_id": 7}', "every value must be text"),
+    ],
+)
+def test_what_is_no_specification_is_exit_2(text, words, field):
+    if text is not None:
+        (field.root / "cell.json").write_text(text)
+    ran = field.call("cell", "run", "cell.json", "--out", "out")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert words in ran.stderr

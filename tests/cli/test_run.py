@@ -1,0 +1,196 @@
+"""``kernel-matrix run`` as a person or a script meets it, on processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+
+from tests.baddays.field import events, new_field
+
+NOBODY = "unix:///nonexistent/docker.sock"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A field where one cell passed and one did not; tests work on copies."""
+    with new_field(tmp_path_factory.mktemp("done")) as field:
+        field.write_matrix("tiny/honest", "tiny/wrong")
+        ran = field.call("run", "--engine", "process")
+        assert (ran.returncode, ran.stderr) == (0, "")
+        yield field, ran.stdout
+
+
+@pytest.fixture
+def again(done, tmp_path):
+    """A field that may be changed, with those two records."""
+    with new_field(tmp_path) as field:
+        field.write_matrix("tiny/honest", "tiny/wrong")
+        shutil.copytree(done[0].results, field.results)
+        yield field
+
+
+def attempts(field):
+    return Counter(record["cell"]["candidate"].removeprefix("tiny/") for record in field.records())
+
+
+def ran_cells(ran):
+    return [event["cell"].split()[0] for event in events(ran.stdout) if event["event"] == "cell_ended"]
+
+
+@pytest.mark.torch
+def test_a_pipe_gets_plain_lines_with_verdicts_counts_and_the_next_step(done):
+    lines = done[1].splitlines()
+    assert lines[0].startswith("engine process ")
+    assert "2 cells to run, about" in lines[2]
+    assert "[1/2] tiny/honest fp32 cpu/cpu: passed: smoke " in done[1]
+    assert "[2/2] tiny/wrong fp32 cpu/cpu: incorrect_values (as expected): output 0: 24 of 24" in done[1]
+    assert lines[-1] == "next: kernel-matrix results results/baddays"
+
+
+@pytest.mark.torch
+def test_the_runs_own_file_says_what_came_of_it(done):
+    (run,) = done[0].runs()
+    assert (run["planned"], run["counts"]) == (2, {"passed": 1, "incorrect_values": 1})
+    assert (run["interrupted"], run["engine"]) == (False, "process")
+    assert run["started_at"] < run["ended_at"]
+    assert {record["run_id"] for record in done[0].records()} == {run["run_id"]}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("rerun", ["none", "stale"])
+def test_what_has_a_record_does_not_run_again(rerun, again):
+    ran = again.run("--engine", "process", "--rerun", rerun)
+    assert ran.returncode == 0
+    assert [event["event"] for event in events(ran.stdout)] == ["run_started", "run_ended"]
+    assert events(ran.stdout)[0]["done_before"] == 2
+    assert attempts(again) == {"honest": 1, "wrong": 1}
+
+
+@pytest.mark.torch
+def test_failed_cells_run_again_when_that_is_asked_for(again):
+    ran = again.run("--engine", "process", "--rerun", "failed")
+    assert ran_cells(ran) == ["tiny/wrong"]
+    assert attempts(again) == {"honest": 1, "wrong": 2}
+    assert sorted(record["attempt"] for record in again.records()) == [1, 1, 2]
+
+
+@pytest.mark.torch
+def test_all_cells_run_again_when_that_is_asked_for_within_the_filter(again):
+    ran = again.run("--engine", "process", "--rerun", "all", "--filter", "candidate=*/honest")
+    assert ran_cells(ran) == ["tiny/honest"]
+    assert attempts(again) == {"honest": 2, "wrong": 1}
+
+
+@pytest.mark.torch
+def test_a_changed_candidate_is_another_cell_and_the_old_record_stays(again):
+    source = again.candidates / "wrong.py"
+    source.write_text(source.read_text().replace("2 * x", "2 * x + 1"))
+    ran = again.run("--engine", "process")
+    assert ran_cells(ran) == ["tiny/wrong"]
+    ended = [event for event in events(ran.stdout) if event["event"] == "cell_ended"]
+    assert (ended[0]["status"], ended[0]["attempt"]) == ("passed", 1)
+    assert len({record["cell_id"] for record in again.records()}) == 3
+
+
+@pytest.mark.torch
+def test_a_failed_candidate_is_exit_1_only_where_that_is_asked_for(again):
+    options = ("--engine", "process", "--rerun", "failed")
+    assert again.run(*options, "--fail-on", "candidate").returncode == 1
+
+
+@pytest.mark.torch
+def test_a_dry_run_shows_the_settings_of_every_process_and_runs_nothing(field):
+    field.write_matrix("tiny/honest", "tiny/wrong")
+    ran = field.call("run", "--dry-run", "--engine", "process")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    cells = json.loads(ran.stdout)
+    assert [cell["candidate"] for cell in cells] == ["tiny/honest", "tiny/wrong"]
+    orders = {role: process["orders"] for role, process in cells[0]["processes"].items()}
+    assert orders.keys() == {"judge", "candidate"}
+    assert "runner.core.judge" in orders["judge"]["argv"]
+    assert "runner.core.worker" in orders["candidate"]["argv"]
+    assert orders["candidate"]["tmpfs_bytes"] == 64 << 20
+    assert not field.results.exists()
+    assert field.leftovers() == []
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
+def test_a_dry_run_on_docker_shows_the_create_requests(tmp_path, cpu_lock):
+    with new_field(tmp_path, cpu_lock) as field:
+        ran = field.call("run", "--dry-run", "--engine", "docker")
+        (cell,) = json.loads(ran.stdout)
+        assert not field.results.exists()
+    pinned = json.loads(cpu_lock.read_text())["images"]["cpu"]
+    for role, module in (("judge", "runner.core.judge"), ("candidate", "runner.core.worker")):
+        request = cell["processes"][role]["create"]
+        assert request["Image"] in (pinned["config_digest"], pinned["digest"])
+        assert module in request["Entrypoint"]
+        assert request["HostConfig"]["NetworkMode"] == "none"
+        assert request["HostConfig"]["PidsLimit"] == 256
+        assert request["HostConfig"]["Memory"] == (2048 << 20) * (2 if role == "judge" else 1)
+
+
+@pytest.mark.torch
+def test_shards_share_the_cells_without_a_rest(field):
+    field.write_matrix("tiny/*")
+    parts = [
+        json.loads(field.call("run", "--dry-run", "--engine", "process", "--shard", f"{i}/2").stdout) for i in (1, 2)
+    ]
+    ids = [cell["cell_id"] for part in parts for cell in part]
+    assert len(ids) == len(set(ids)) == len(list(field.candidates.glob("*.py")))
+    assert all(parts)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--rerun", "some"), "--rerun some: allowed are none, failed, stale, all"),
+        (("--deadline", "25:00"), "--deadline 25:00: give a local time as HH:MM"),
+        (("--engine", "podman"), "allowed: auto, docker, process"),
+        (("--filter", "colour=red"), "unknown key 'colour'"),
+        (("--shard", "3/2"), "1 ≤ I ≤ N"),
+        (("--fail-on", "problem"), "--fail-on problem: allowed is 'candidate'"),
+        (("absent.toml",), "absent.toml"),
+    ],
+)
+def test_what_cannot_be_understood_is_exit_2_and_nothing_happens(options, words, field):
+    ran = field.call("run", *options, DOCKER_HOST=NOBODY)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert words in ran.stderr
+    assert not field.results.exists()
+
+
+@pytest.mark.torch
+def test_nothing_selected_is_exit_3(field):
+    ran = field.run("--engine", "process", "--filter", "candidate=tiny/nobody")
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert "no cell is selected" in ran.stderr
+
+
+@pytest.mark.torch
+def test_nothing_that_can_run_is_exit_3_and_says_why(field):
+    matrix = field.root / "matrix.toml"
+    matrix.write_text(matrix.read_text() + '\n[[exclude]]\ndtype = "fp32"\nreason = "not on Sundays"\n')
+    ran = field.run("--engine", "process")
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert "1 cells selected, none of which can run here" in ran.stderr
+    assert "1 × excluded because not on Sundays" in ran.stderr
+
+
+@pytest.mark.torch
+def test_a_deadline_that_is_too_near_puts_cells_off(field):
+    from datetime import datetime, timedelta
+
+    matrix = field.root / "matrix.toml"
+    # A budget of many hours: the cell is expected to end long past any deadline of the next 24.
+    matrix.write_text(matrix.read_text().replace("budget_s = 0.2", "budget_s = 90000"))
+    soon = (datetime.now().astimezone() + timedelta(minutes=2)).strftime("%H:%M")
+    ran = field.run("--engine", "process", "--deadline", soon)
+    assert ran.returncode == 0
+    assert [event["event"] for event in events(ran.stdout)] == ["run_started", "cell_skipped", "run_ended"]
+    assert events(ran.stdout)[-1]["left"] == 1
+    assert field.runs()[0]["interrupted"]
