@@ -209,8 +209,10 @@ class Side:
         if kind is Kind.FAILED:
             failure, text = _trusting_nothing(self.role, stage, lambda: unpack_failed(payload))
             raise self._blame(_CANDIDATE_STATUS[failure], stage, _last_line(text), text)
-        if kind is not wanted or (wanted in (Kind.DONE, Kind.OUTPUTS) and sequence != self._sequence):
+        if kind is not wanted:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, f"sent {kind.name} where {wanted.name} was due")
+        if wanted in (Kind.DONE, Kind.OUTPUTS) and sequence != self._sequence:
+            raise self._blame(Status.PROTOCOL_VIOLATION, stage, f"sent {kind.name} for a call that was not asked for")
         return payload
 
     def _channel_timeout(self, stage: Stage) -> float:

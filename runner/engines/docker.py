@@ -299,12 +299,13 @@ class _RunningContainer:
         """End it and everything in it."""
         if self._ended.done():
             return
+        # Said before it is done: the end may be read before the daemon's answer to this is.
+        self._killed = True
         try:
             self._client.kill(self._spec.name)
         except _FAILURES as error:
+            self._killed = False
             _log.debug("container %s was not killed: %s", self._spec.name, error)  # it has ended, or the daemon has
-        else:
-            self._killed = True
 
     def root_pid(self) -> int | None:
         """Host PID of the container's init; asked of the daemon once."""

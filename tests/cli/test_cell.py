@@ -59,8 +59,8 @@ def test_a_source_that_changed_since_is_exit_2(field, spec):
 @pytest.mark.torch
 def test_a_cell_that_cannot_run_here_is_exit_3(field, spec):
     path = spec()
-    matrix = field.root / "matrix.toml"
-    matrix.write_text(matrix.read_text() + '\n[[exclude]]\ndtype = "fp32"\nreason = "not on Sundays"\n')
+    reason = '\n[[exclude]]\ncandidate = "tiny/honest"\nreason = "not on Sundays"\n'
+    field.write_matrix("tiny/honest", "tiny/wrong", more=reason)
     ran = field.call("cell", "run", path, "--out", "out")
     assert ran.returncode == 3
     assert "not on Sundays" in ran.stderr

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from datetime import datetime, timedelta
 
 import pytest
 
 from tests.baddays.field import events, new_field
 
+NOT_ON_SUNDAYS = """
+[[exclude]]
+candidate = "tiny/honest"
+reason = "not on Sundays"
+"""
 NOBODY = "unix:///nonexistent/docker.sock"
 
 
@@ -173,9 +179,8 @@ def test_nothing_selected_is_exit_3(field):
 
 @pytest.mark.torch
 def test_nothing_that_can_run_is_exit_3_and_says_why(field):
-    matrix = field.root / "matrix.toml"
-    matrix.write_text(matrix.read_text() + '\n[[exclude]]\ndtype = "fp32"\nreason = "not on Sundays"\n')
-    ran = field.run("--engine", "process")
+    field.write_matrix("tiny/honest", "tiny/wrong", more=NOT_ON_SUNDAYS)
+    ran = field.run("--engine", "process", "--filter", "candidate=*/honest")
     assert (ran.returncode, ran.stdout) == (3, "")
     assert "1 cells selected, none of which can run here" in ran.stderr
     assert "1 × excluded because not on Sundays" in ran.stderr
@@ -183,11 +188,8 @@ def test_nothing_that_can_run_is_exit_3_and_says_why(field):
 
 @pytest.mark.torch
 def test_a_deadline_that_is_too_near_puts_cells_off(field):
-    from datetime import datetime, timedelta
-
     matrix = field.root / "matrix.toml"
-    # A budget of many hours: the cell is expected to end long past any deadline of the next 24.
-    matrix.write_text(matrix.read_text().replace("budget_s = 0.2", "budget_s = 90000"))
+    matrix.write_text(matrix.read_text().replace("budget_s = 0.2", "budget_s = 0.2\nsessions = 1000"))
     soon = (datetime.now().astimezone() + timedelta(minutes=2)).strftime("%H:%M")
     ran = field.run("--engine", "process", "--deadline", soon)
     assert ran.returncode == 0

@@ -61,8 +61,11 @@ def test_equal_seeds_draw_equal_inputs_whatever_was_drawn_before():
 
 
 def test_inputs_are_made_on_the_device_that_is_asked_for():
-    (made,) = draw_inputs(problem(lambda: [torch.randn(4)]), "meta", Dtype.FP32, Mode.STANDARD, 7)
-    assert made.device.type == "meta"
+    made = []
+    module = problem(lambda: made.append(torch.randn(4)) or made)
+    (drawn,) = draw_inputs(module, "meta", Dtype.FP32, Mode.STANDARD, 7)
+    assert made[0].device.type == "meta", "made there, not moved there"
+    assert drawn.device.type == "meta"
 
 
 @pytest.mark.parametrize("dtype", Dtype)

@@ -156,6 +156,13 @@ def test_both_precisions_compute_with_the_same_parameters(reference):
     assert expected.outputs[1].dtype == torch.float64
 
 
+def test_what_the_problems_arguments_draw_does_not_move_the_parameters(reference):
+    init = "self.w = nn.Parameter(torch.rand(4))"
+    state = reference("return x * self.w", init, "def get_init_inputs():\n    return [torch.rand(3)]").state
+    torch.manual_seed(42)
+    assert torch.equal(state["w"], torch.rand(4))
+
+
 def test_equal_problems_have_equal_parameters(reference):
     one, two = (reference("return self.linear(x)", STATE).state for _ in range(2))
     assert all(torch.equal(one[name], two[name]) for name in one)

@@ -1,6 +1,7 @@
 """The judge's view of a worker: whatever the peer sends, or does not send, becomes a finding with the right fault."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
+import itertools
 import json
 import os
 import socket
@@ -59,6 +60,13 @@ class Peer:
         """Kind, JSON or sequence, and descriptors of the next order."""
         kind, sequence, payload, descriptors = self.channel.receive_with_descriptors()
         return kind, json.loads(payload) if payload else sequence, descriptors
+
+
+@pytest.fixture(autouse=True)
+def foreseeable_sequence(monkeypatch):
+    """Calls numbered from 1: what a peer sends beforehand could not fit the real, random numbers."""
+    numbers = itertools.count(1)
+    monkeypatch.setattr("runner.core.side.secrets", SimpleNamespace(randbits=lambda _bits: next(numbers)))
 
 
 @pytest.fixture
@@ -206,6 +214,7 @@ def test_calls_after_the_first_have_a_limit_of_their_own(pair):
     call(side)
     with pytest.raises(Finding, match=r"no answer within 0\.1 s"):
         call(side)
+    assert side._channel._socket.gettimeout() == TIMEOUTS.call_s
 
 
 def test_a_worker_that_answers_without_reading_is_timed_out_when_no_more_orders_fit(pair):

@@ -103,6 +103,15 @@ def test_everything_else_is_named(name):
     assert (judgement.max_error, judgement.error_ratio) == (None, None), "values of a wrong structure say nothing"
 
 
+def test_no_check_runs_behind_one_that_failed(monkeypatch):
+    ran = []
+    failed = structure.check(call(FIRST))
+    monkeypatch.setattr("runner.core.checks.inputs.check", lambda _call: ran.append("inputs") or failed)
+    monkeypatch.setattr("runner.core.checks.values.check", lambda _call: ran.append("values"))
+    assert judge_call(call(FIRST, SECOND)).failed is failed
+    assert ran == ["inputs"]
+
+
 def test_a_structure_is_looked_at_before_inputs_and_values():
     assert list(checks()) == ["structure", "inputs", "values"]
 

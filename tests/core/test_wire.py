@@ -311,7 +311,7 @@ MALFORMED_CLAIMS = {
     "empty": b"",
     "an unknown structure": claim_bytes(structure=9),
     "more outputs than it holds": claim_bytes(count=2),
-    "more outputs than allowed": claim_bytes(count=MAX_OUTPUTS + 1),
+    "more outputs than allowed": struct.pack("<BH", 2, MAX_OUTPUTS + 1) + bytes(4) * (MAX_OUTPUTS + 1),
     "more dimensions than it holds": claim_bytes(dimensions=2),
     "more dimensions than allowed": claim_bytes(dimensions=MAX_DIMENSIONS + 1, shape=(1,) * (MAX_DIMENSIONS + 1)),
     "a code that nobody gave": claim_bytes(code=len(DTYPE_CODES)),
@@ -321,6 +321,7 @@ MALFORMED_CLAIMS = {
 
 
 def test_the_bytes_below_are_malformed_in_one_place_only():
+    assert len(unpack_outputs(struct.pack("<BH", 2, MAX_OUTPUTS) + bytes(4) * MAX_OUTPUTS).outputs) == MAX_OUTPUTS
     assert unpack_outputs(claim_bytes()).outputs == (OutputClaim("float32", (2,), same_device=True, copied=True),)
 
 

@@ -196,6 +196,8 @@ class Relay:
         self._path = path
         self._real = real
         self._open: list[socket.socket] = []
+        self._is_cut = False
+        self._changing = threading.Lock()
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(path))
         self._listening.listen()
@@ -204,10 +206,10 @@ class Relay:
     def cut(self) -> None:
         """From now on there is no daemon."""
         self._path.unlink(missing_ok=True)
-        for one in (self._listening, *self._open):
-            with _ignored():
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+        with self._changing:
+            self._is_cut = True
+            for one in (self._listening, *self._open):
+                _hang_up(one)
 
     def _accept(self) -> None:
         with _ignored():
@@ -215,7 +217,11 @@ class Relay:
                 near, _ = self._listening.accept()
                 far = socket.socket(socket.AF_UNIX)
                 far.connect(self._real)
-                self._open += [near, far]
+                with self._changing:
+                    self._open += [near, far]
+                    if self._is_cut:  # while this one was being accepted
+                        _hang_up(near)
+                        _hang_up(far)
                 for ends in ((near, far), (far, near)):
                     threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
 
@@ -224,6 +230,12 @@ class Relay:
             while chunk := source.recv(1 << 16):
                 sink.sendall(chunk)
             sink.shutdown(socket.SHUT_WR)
+
+
+def _hang_up(one: socket.socket) -> None:
+    with _ignored():
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
 
 
 @contextmanager
