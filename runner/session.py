@@ -185,7 +185,6 @@ class Session:
             if event is None:
                 running -= 1
             elif isinstance(event, BaseException):
-                self.stop()
                 raise event
             else:
                 yield event

@@ -14,6 +14,7 @@ from runner.errors import StoreError
 from runner.matrix import Policy
 from runner.results.store import Store
 from runner.session import Happening, Orders, Rerun, Session, cells_to_run
+from tests.baddays.living import until
 from tests.cell.stage import AXES, FIRST, SECOND, cannot_start, hands_over, hangs, says, vanishes
 from tests.results import factory
 
@@ -189,6 +190,7 @@ def test_leaving_the_run_early_stops_everything(stage, store):
     session = Session([stage.cell("a", hangs)], stage.survey(), store, Orders(run_id="run-1"))
     with session.running() as events:
         assert next(events).happening is Happening.CELL_STARTED
+        until(lambda: stage.alive == 2)
     assert (stage.alive, session.left, store.attempts()) == (0, 1, {})
     assert list(stage.scratch.iterdir()) == []
 

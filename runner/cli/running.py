@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 import sys
 import time
@@ -199,8 +200,8 @@ def _run_file(store: Store, matrix: Matrix, found: Survey, orders: Orders, sessi
         run_id=orders.run_id,
         matrix=matrix.name,
         matrix_sha256=hashlib.sha256(matrix.path.read_bytes()).hexdigest(),
-        matrix_path=str(matrix.path),
-        argv=tuple(sys.argv),
+        matrix_path=os.path.relpath(matrix.path),
+        argv=(Path(sys.argv[0]).name, *sys.argv[1:]),
         version=__version__,
         engine=found.engine.name,
         host=RunHost(

@@ -7,8 +7,8 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,25 @@ class Played:
         return None
 
 
+class _Launch:
+    """A launch that is over only when somebody says so: a forgotten one is not tidied up with its last reference."""
+
+    def __init__(self, engine: PlayEngine, spec: RoleSpec) -> None:
+        self._engine = engine
+        self._spec = spec
+
+    def __enter__(self) -> Running:
+        self._engine.launched.append(self._spec.role)
+        play = self._engine.next_play(self._spec)
+        if play is cannot_start:
+            cannot_start(self._spec)
+        self._engine.alive += 1
+        return Played(self._spec, play)
+
+    def __exit__(self, *error: object) -> None:
+        self._engine.alive -= 1
+
+
 class PlayEngine:
     """Makes cells and plays them: the first play at the first launch, and so on; the last one stays."""
 
@@ -159,18 +178,13 @@ class PlayEngine:
         self.plays[Role.BUILDER, made.id] = list(builder)
         return made
 
-    @contextmanager
-    def launch(self, spec: RoleSpec) -> Iterator[Running]:
-        self.launched.append(spec.role)
+    def launch(self, spec: RoleSpec) -> AbstractContextManager[Running]:
+        return _Launch(self, spec)
+
+    def next_play(self, spec: RoleSpec) -> Play:
+        """What this launch of the role does."""
         plays = self.plays.get((spec.role, spec.labels.cell_id), [_leaves])
-        play = plays.pop(0) if len(plays) > 1 else plays[0]
-        if play is cannot_start:
-            cannot_start(spec)
-        self.alive += 1
-        try:
-            yield Played(spec, play)
-        finally:
-            self.alive -= 1
+        return plays.pop(0) if len(plays) > 1 else plays[0]
 
     def status(self) -> EngineStatus:
         return EngineStatus(name=self.name, available=True)

@@ -52,6 +52,7 @@ REFUSED = {
     "evidence of another kind": (lambda path: path.write_text(_changed(evidence=[])), "malformed"),
     "text for seconds": (lambda path: path.write_text(_changed(durations_s={"total": "1"})), "malformed"),
     "passed without a workload": (lambda path: path.write_text(_changed(workloads=[])), "malformed"),
+    "what no record can hold": (lambda path: path.write_text(_changed(seed_sha256="secret")), "malformed"),
     "another cell's": (lambda path: path.write_text(_changed(cell_id="f" * 32)), "another cell"),
     "another session's": (lambda path: path.write_text(_changed(session=1)), "another cell"),
 }
@@ -129,8 +130,9 @@ def test_a_judge_does_not_outlive_its_candidate_for_long(play, monkeypatch):
     assert [(e.role, e.killed) for e in result.exits] == [(Role.JUDGE, True), (Role.CANDIDATE, False)]
 
 
-def test_of_a_lost_candidate_no_judge_is_asked(play):
-    result = play(hangs, vanishes)
+def test_of_a_lost_candidate_no_judge_is_asked(play, monkeypatch):
+    monkeypatch.setattr("runner.cell.pair._ORPHANED_JUDGE_S", 1e6)
+    result = play(hangs, vanishes, deadline_s=1e6)
     assert [(e.role, e.killed, e.lost) for e in result.exits] == [
         (Role.JUDGE, True, False),
         (Role.CANDIDATE, False, True),
