@@ -31,15 +31,17 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def plan(
         matrix: Path = typer.Argument(Path("matrix.toml"), help="The matrix file."),
+        *,
         filter_: list[str] = typer.Option(
             [], "--filter", metavar="KEY=GLOB[,GLOB]", help="Keep matching cells; != drops them. Repeat to narrow."
         ),
         all_: bool = typer.Option(False, "--all", help="List every cell with its reason, not only what runs here."),
         as_json: bool = typer.Option(False, "--json", help="One JSON document with every cell."),
         engine: str = typer.Option("auto", help="Plan for this engine: auto, docker or process."),
+        lock: Path | None = typer.Option(None, metavar="FILE", help="Images lock; images/images.lock."),
     ) -> None:
         """Show which cells run here, which do not and why, and how long it takes."""
-        made, cells = _planned_cells(matrix, filter_, engine)
+        made, cells = _planned_cells(matrix, filter_, engine, lock)
         if as_json:
             _write_json(made, cells)
         elif all_:
@@ -48,7 +50,7 @@ def register(app: typer.Typer) -> None:
             _print_overview(made, cells)
 
 
-def _planned_cells(path: Path, terms: list[str], engine: str) -> tuple[Plan, Iterator[Cell]]:
+def _planned_cells(path: Path, terms: list[str], engine: str, lock: Path | None) -> tuple[Plan, Iterator[Cell]]:
     """The plan, and its cells that pass the filter.
 
     :raises runner.errors.NothingSelectedError: when there are none.
@@ -60,7 +62,8 @@ def _planned_cells(path: Path, terms: list[str], engine: str) -> tuple[Plan, Ite
 
     keeps = parse_filter(terms)
     matrix = load_matrix(path)
-    made = make_plan(matrix, load_selection(matrix), host_facts(matrix, engine=engine))
+    facts = host_facts(matrix, engine=engine, lock_path=lock)
+    made = make_plan(matrix, load_selection(matrix), facts)
     cells = filter(keeps, made.cells()) if terms else made.cells()
     first = next(cells, None)
     if first is None:

@@ -32,7 +32,12 @@ def run_session(tmp_path: Path) -> RunSession:
         (folders["judge"] / "job.json").write_text(dumps(make_job(**changes)))
         (folders["judge"] / "problem.py").write_text(textwrap.dedent(problem))
         (folders["code"] / "candidate.py").write_text(textwrap.dedent(candidate))
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(tmp_path),
+            "OMP_WAIT_POLICY": "PASSIVE",
+        }
         command = (sys.executable, "-s", "-B", "-m")
         judge = subprocess.Popen(
             (

@@ -101,6 +101,11 @@ def test_one_call_that_was_interrupted_is_no_lie():
     assert clocks_disagree(blocks, 1 * MS) == (False, "")
 
 
+def test_a_busy_host_that_delays_most_calls_is_no_lie():
+    delayed = [block(CANDIDATE, 1 * MS, 9 * MS, 6), block(CANDIDATE, 1 * MS, 2 * MS, 4)]
+    assert clocks_disagree([block(BASELINE, 1 * MS, 2 * MS), *delayed], 1 * MS) == (False, "")
+
+
 def test_samples_are_told_apart_by_side_and_clock():
     blocks = [block(BASELINE, 1, 2, 2), block(CANDIDATE, 3, 4, 1), block(BASELINE, 5, 6, 1)]
     assert samples_of(blocks, BASELINE) == [1, 1, 5]
