@@ -33,7 +33,7 @@ BLOCK_CALLS = 10
 POLL_S = 0.02
 
 IMAGE = ImageUsed(
-    reference="docker.io/pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime@sha256:" + "5" * 64,
+    reference="pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime@sha256:" + "5" * 64,
     id="sha256:" + "7" * 64,
     repo_digest="pytorch/pytorch@sha256:" + "5" * 64,
     store="overlay2",

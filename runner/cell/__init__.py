@@ -17,7 +17,7 @@ from typing import Any
 from runner.cell.building import Build
 from runner.cell.folders import CellFolders, session_folders
 from runner.cell.pair import Pair, PairResult, run_pair
-from runner.cell.settling import machine_failed, outcome_of, settle
+from runner.cell.settling import machine_failed, once_timed, outcome_of, settle
 from runner.cell.specs import Place, candidate_spec, judge_job, judge_spec
 from runner.core.messages import Evidence, SessionReport
 from runner.core.vocab import Fault, Role, Stage, Status
@@ -175,7 +175,7 @@ class _Attempt:
             cell_id=self._of.cell.id,
             attempt=self._of.attempt,
             cell=cell_key(self._of.cell),
-            outcome=outcome,
+            outcome=once_timed(outcome, self._sessions),
             host=self._host_half(),
             sessions=tuple(self._sessions),
         )

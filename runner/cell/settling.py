@@ -7,10 +7,11 @@ without answering", and a session without a report is nobody's fault but the mac
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.cell.pair import PairResult
-from runner.core.messages import Evidence, SessionReport
+from runner.core.messages import ONCE_TIMED, Evidence, SessionReport
 from runner.core.vocab import Role, Stage, Status, fault_of
 from runner.engines import Exit
 from runner.errors import ImageError
@@ -57,6 +58,18 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # most real-time signals have a number only
         return f"signal {number}"
+
+
+def once_timed(outcome: Outcome, sessions: Sequence[SessionReport]) -> Outcome:
+    """``outcome`` as it can be told of an attempt in which an earlier session was timed.
+
+    What has run does compile and load, and its image was there: a later session that says otherwise broke down.
+    """
+    timed = any(workload.blocks for report in sessions for workload in report.workloads)
+    later = {**ONCE_TIMED, Status.IMAGE_ERROR: Status.INFRA_ERROR}
+    if not timed or outcome.status not in later:
+        return outcome
+    return outcome_of(later[outcome.status], outcome.stage, outcome.evidence)
 
 
 def _without_report(trouble: str, judge: Exit | None, candidate: Exit | None) -> Outcome:

@@ -56,6 +56,13 @@ def test_sessions_end_with_the_first_that_does_not_pass(stage, attempt):
     assert [seen.session for seen in record.host.exits] == [0, 0, 1, 1]
 
 
+def test_a_later_session_that_does_not_load_is_no_load_error(stage, attempt):
+    cell = stage.cell("fickle", PASSES, says(Status.LOAD_ERROR), protocol=Protocol(sessions=5))
+    record = attempt(cell)
+    assert record.outcome.status is Status.RUNTIME_ERROR  # it did load, and was timed
+    assert [session.status for session in record.sessions] == [Status.PASSED, Status.LOAD_ERROR]
+
+
 def test_all_sessions_pass_with_secrets_of_their_own(stage, attempt):
     secrets = []
 
