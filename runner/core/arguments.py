@@ -9,6 +9,8 @@ from typing import Any, List, Sequence
 
 import torch
 
+from runner.core.memory import dtype_name
+
 
 class NotTransferable(ValueError):
     """An argument cannot be sent to a worker."""
@@ -42,7 +44,7 @@ def _encode(value: Any, tensors: List[torch.Tensor]) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _encode(item, tensors) for key, item in value.items()}}
     if isinstance(value, torch.dtype):
-        return {"dtype": str(value).split(".")[-1]}
+        return {"dtype": dtype_name(value)}
     raise NotTransferable(f"an argument of type {type(value).__name__} cannot be handed to a candidate")
 
 

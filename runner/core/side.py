@@ -14,7 +14,8 @@ import torch
 
 from runner.core.arguments import NotTransferable, encode_arguments
 from runner.core.finding import finding
-from runner.core.memory import Arena, TensorSpec, create_arena, lay_out
+from runner.core.inputs import TORCH_DTYPES
+from runner.core.memory import Arena, TensorSpec, create_arena, dtype_name, lay_out
 from runner.core.messages import JudgeTimeouts
 from runner.core.reference import Expected, Reference
 from runner.core.vocab import Role, Stage, Status
@@ -99,7 +100,7 @@ class Side:
             "state": state,
             "tensors": [s.to_json() for s in specs],
             "nbytes": nbytes,
-            "dtype": _torch_name(reference),
+            "dtype": dtype_name(TORCH_DTYPES[reference.dtype]),
             "flush_bytes": flush_bytes,
         }
         with closing(create_arena(self._device, nbytes)) as arena:
@@ -245,12 +246,6 @@ def _encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor])
         return encode_arguments(arguments, tensors)
     except NotTransferable as error:
         raise finding(Status.PROBLEM_ERROR, Stage.LOAD, f"{source}: {error}") from None
-
-
-def _torch_name(reference: Reference) -> str:
-    from runner.core.inputs import TORCH_DTYPES  # noqa: PLC0415
-
-    return str(TORCH_DTYPES[reference.dtype]).split(".")[-1]
 
 
 def _trusting_nothing(role: Role, stage: Stage, read: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequ
 import torch
 
 from runner.core.checks import Call, Judgement, judge_call
-from runner.core.checks.values import compare
+from runner.core.checks.values import compare, finite
 from runner.core.environment import l2_bytes
 from runner.core.finding import Finding, finding
 from runner.core.messages import JudgeJob, Trial, WorkloadReport, WorkloadSpec
@@ -213,7 +213,7 @@ class Desk:
 
     def _note(self, judgement: Judgement, mode: Mode, index: int, phase: str) -> None:
         passed = judgement.failed is None
-        trial = Trial(mode, index, phase, passed, _finite(judgement.max_error), _finite(judgement.error_ratio))
+        trial = Trial(mode, index, phase, passed, finite(judgement.max_error), finite(judgement.error_ratio))
         self._trials.append(trial)
 
     def _calibrate(self, reference: Reference) -> int:
@@ -247,7 +247,3 @@ def _constant(like: torch.Tensor) -> torch.Tensor:
         return torch.full_like(like, like.reshape(-1)[0].item()) if like.numel() else like
     finite = like[torch.isfinite(like)]
     return torch.full_like(like, float(finite.double().mean()) if finite.numel() else 0.0)
-
-
-def _finite(value: Optional[float]) -> Optional[float]:
-    return None if value is None or value != value or abs(value) == float("inf") else value  # noqa: PLR0124

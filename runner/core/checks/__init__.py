@@ -6,7 +6,8 @@ A check is one file with ``check(call) -> Optional[Failed]`` and one line in :fu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Tuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -15,6 +16,9 @@ from runner.core.reference import Expected
 from runner.core.tolerance import Tolerance
 from runner.core.vocab import Status
 from runner.core.wire import OutputsClaim
+
+if TYPE_CHECKING:
+    from runner.core.checks.values import Comparison
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,14 @@ class Call:
     inputs_sent: Tuple[torch.Tensor, ...]
     inputs_now: Tuple[torch.Tensor, ...]
     mutates_inputs: bool
+
+    @cached_property
+    def comparisons(self) -> Sequence[Comparison]:
+        """Each output against the reference; made once, since it reads every element of every output."""
+        from runner.core.checks.values import compare  # noqa: PLC0415  # it imports Call from here
+
+        triples = zip(self.outputs, self.expected.outputs, self.expected.trusted)
+        return [compare(got, want, same, self.tolerance) for got, want, same in triples]
 
 
 @dataclass(frozen=True)

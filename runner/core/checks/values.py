@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
@@ -31,8 +32,7 @@ class Comparison:
 
 def check(call: Call) -> Optional[Failed]:
     """First output that is not finite, or not within tolerance."""
-    for index, got in enumerate(call.outputs):
-        comparison = compare(got, call.expected.outputs[index], call.expected.trusted[index], call.tolerance)
+    for index, comparison in enumerate(call.comparisons):
         if comparison.mismatched:
             return _failed(call, index, comparison)
     return None
@@ -40,10 +40,7 @@ def check(call: Call) -> Optional[Failed]:
 
 def measure(call: Call) -> Tuple[Optional[float], Optional[float]]:
     """Largest absolute error and largest share of the tolerance used, over all floating outputs."""
-    errors: List[Comparison] = [
-        compare(got, want, same, call.tolerance)
-        for got, want, same in zip(call.outputs, call.expected.outputs, call.expected.trusted)
-    ]
+    errors = call.comparisons
     if not errors or any(e.nonfinite for e in errors):
         return None, None
     return max(e.worst_error for e in errors), max(e.worst_ratio for e in errors)
@@ -112,8 +109,8 @@ def _failed(call: Call, index: int, comparison: Comparison) -> Failed:
         index=place,
         expected=_element(expected, comparison.worst_index),
         got=_element(got, comparison.worst_index),
-        error=_finite(comparison.worst_error),
-        allowed=_finite(comparison.worst_allowed),
+        error=finite(comparison.worst_error),
+        allowed=finite(comparison.worst_allowed),
         mismatched=comparison.mismatched,
         elements=comparison.elements,
     )
@@ -142,5 +139,6 @@ def _element(tensor: torch.Tensor, flat: int) -> str:
     return "" if values.numel() == 0 else repr(values[min(flat, values.numel() - 1)].item())
 
 
-def _finite(value: float) -> Optional[float]:
-    return value if value == value and abs(value) != float("inf") else None  # noqa: PLR0124  # NaN is not itself
+def finite(value: Optional[float]) -> Optional[float]:
+    """``value``, or null where a record could not hold it."""
+    return value if value is not None and math.isfinite(value) else None
