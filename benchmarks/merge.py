@@ -25,9 +25,29 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.core.messages import Block, Evidence, InsideEnvironment, SessionReport, Trial, WorkloadReport, dumps
+from runner.core.messages import (
+    Block,
+    ClockProbe,
+    Evidence,
+    InsideEnvironment,
+    SessionReport,
+    Trial,
+    WorkloadReport,
+    dumps,
+)
 from runner.core.vocab import Dtype, Fault, Language, Mode, Role, Stage, Status, Tier
-from runner.results.record import CellKey, ExitSeen, HostHalf, ImageUsed, Outcome, Record
+from runner.results.record import (
+    CellKey,
+    ClocksHeld,
+    ExitSeen,
+    HealthSeen,
+    HostHalf,
+    ImageUsed,
+    Outcome,
+    Record,
+    Spread,
+    TelemetrySummary,
+)
 
 BLOCK_CALLS = 10
 POLL_S = 0.02
@@ -49,6 +69,49 @@ ISOLATION = {
     "seccomp": "default",
     "limits": ["memory_bytes", "pids", "tmpfs_bytes", "shm_bytes", "file_bytes", "open_files"],
     "notes": [],
+}
+CLOCKS = ClocksHeld(
+    requested="base",
+    requested_memory="max",
+    set_sm_mhz=1785,
+    set_memory_mhz=3201,
+    set_reason="the driver's TDP clock",
+    driver_sm_mhz=1785.0,
+    kernel_sm_mhz=1784.6,
+    reset="confirmed",
+    reset_reason="read back under load",
+)
+TELEMETRY = TelemetrySummary(
+    samples=188,
+    interval_s=0.05,
+    longest_gap_s=0.081,
+    spread={
+        "sm_clock_mhz": Spread(low=1785.0, median=1785.0, high=1785.0),
+        "mem_clock_mhz": Spread(low=3201.0, median=3201.0, high=3201.0),
+        "power_w": Spread(low=181.2, median=402.9, high=511.0),
+        "temperature_c": Spread(low=34.0, median=41.0, high=44.0),
+    },
+    energy_j=3781.4,
+    reasons={"sw_power_cap": 0.01},
+    reason_s={"sw_power_cap": 0.09},
+    own_pids=(4211, 4302, 4303),
+    discarded={},
+    joined="yes",
+    trace=None,
+)
+HEALTH = HealthSeen(processes_gone=True, memory_back=True, probe="passed", reason="as before", quarantined=False)
+DETAILS = {
+    "vbios": "96.00.A0.00.01",
+    "bus_width_bits": 6144,
+    "power_limit_w": 700.0,
+    "supported_sm_mhz": [1980 - 15 * i for i in range(110)],
+    "missing": {"fan_percent": "not supported by this device"},
+}
+PEAK = {
+    "source": "table",
+    "reference": "vendor data sheet",
+    "bytes_per_s": 4.8e12,
+    "flops_per_s": {"fp64": 33.5e12, "fp32": 66.9e12, "fp16": 989.5e12, "bf16": 989.5e12},
 }
 SNAPSHOT = {"sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "power_w": 121.4, "temperature_c": 34, "used_bytes": 0}
 ENVIRONMENT = InsideEnvironment(
@@ -139,6 +202,10 @@ def _session(cell_id: str, samples: int, draw: random.Random) -> SessionReport:
         candidate_peer={"uid": 65534, "gid": 65534, "pid": 41},
         workloads=(_workload(samples, draw),),
         durations_s={"import": 2.1, "connect": 0.4, "load": 0.8, "verify": 1.9, "time": 4.2, "total": 9.4},
+        clock_probes=tuple(
+            ClockProbe(phase=phase, started_ns=0, ended_ns=9, sm_mhz=1784.6, low_mhz=1784.0, high_mhz=1785.0, sms=132)
+            for phase in ("before", "after")
+        ),
     )
 
 
@@ -177,6 +244,10 @@ def _block(index: int, draw: random.Random) -> Block:
         ended_ns=started + 39_000_000,
         device_ns=device,
         wall_ns=tuple(d + draw.randrange(40_000, 60_000) for d in device),
+        sm_clock_mhz=1785.0,
+        mem_clock_mhz=3201.0,
+        power_w=402.9,
+        temperature_c=41.0,
     )
 
 
@@ -217,6 +288,12 @@ def _host() -> HostHalf:
         phases_s={"build": 0.0, "lease_wait": 0.0, "start": 0.6, "inside": 9.4, "teardown": 0.2, "total": 10.2},
         started_at="2026-01-02T03:04:05.000006+00:00",
         ended_at="2026-01-02T03:04:15.250006+00:00",
+        device_details=DETAILS,
+        peak=PEAK,
+        exclusive_reason="188 looks, none with a process that is not ours",
+        clocks=CLOCKS,
+        telemetry=TELEMETRY,
+        health=HEALTH,
     )
 
 

@@ -9,6 +9,9 @@
     ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
     │   ├── EngineError                  exit 4   a container or process could not be started or was lost
     │   ├── ImageError                   exit 4   an image is missing, not pinned, or not what the lock says
+    │   ├── GpuSettingError              exit 4   a GPU's setting was not, or may not be, changed
+    │   ├── GpuLostError                 exit 4   a GPU no longer answers
+    │   ├── GpuRefusedError              exit 4   a GPU cannot be proven to be ours alone, and the policy wants that
     │   └── StoreError                   exit 4   a record could not be written or read
     ├── RegressionError                  exit 5   a comparison found a regression
     └── GpuBusyError                     exit 75  the GPU stayed in use past the wait limit
@@ -67,6 +70,27 @@ class EngineError(InfrastructureError):
 
 class ImageError(InfrastructureError):
     """An image is missing, not pinned, or not what the lock says."""
+
+
+class GpuSettingError(InfrastructureError):
+    """A setting of a GPU was not changed.
+
+    :param permitted: false when this host or the driver does not let this user change it; true when it failed.
+    :param supported: false when the device does not offer the setting at all, so that nobody can have changed it.
+    """
+
+    def __init__(self, what: str, *, next_step: str = "", permitted: bool = True, supported: bool = True) -> None:
+        super().__init__(what, next_step=next_step)
+        self.permitted = permitted
+        self.supported = supported
+
+
+class GpuLostError(InfrastructureError):
+    """A GPU no longer answers: fallen off the bus, or in need of a reset."""
+
+
+class GpuRefusedError(InfrastructureError):
+    """A GPU is in a mode (MIG, MPS), or this runner in a namespace, in which nobody can prove to be alone on it."""
 
 
 class StoreError(InfrastructureError):

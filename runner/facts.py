@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -10,6 +11,7 @@ from pathlib import Path
 from runner.engines import ENGINES, Engine, EngineStatus, open_engine
 from runner.errors import ImageError, InfrastructureError, UsageError
 from runner.gpus import host_inventory
+from runner.gpus.permission import why_forbidden
 from runner.images import Resolved
 from runner.matrix import Matrix
 from runner.plan import HostFacts, devices_matching
@@ -83,6 +85,7 @@ def _with_engine(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: 
         local_torch=_installed("torch"),
         local_triton=_installed("triton"),
         images={name: image if isinstance(image, str) else "" for name, image in images.items()},
+        clocks_reason=why_forbidden() or _no_right_to_lock(),
     )
     here = {name: image for name, image in images.items() if isinstance(image, Resolved)}
     return Survey(engine=engine, status=status, facts=facts, images=here)
@@ -124,6 +127,11 @@ def _why_not(matrix: Matrix, found: Survey) -> str:
         return found.status.reason
     missing = ", ".join(toolchain.name for toolchain in matrix.toolchains if toolchain.name not in found.images)
     return f"{found.engine.name} answers, but has none of the pinned images that could run here ({missing})"
+
+
+def _no_right_to_lock() -> str:
+    """Drivers take clock settings from root only; whether they take them is seen when a lease asks."""
+    return "" if os.geteuid() == 0 else f"only root may, and this user is {os.geteuid()}"
 
 
 def _installed(package: str) -> str | None:

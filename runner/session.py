@@ -17,18 +17,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from runner.cell import Assignment, Bench, CellCancelledError, run_cell
+from runner.cell import Assignment, Bench, CellCancelledError, Ran, run_cell
 from runner.cell.building import NEEDS_BUILD, Build, BuildCancelledError, run_build
 from runner.cell.scratch import scratch_folder
 from runner.cell.settling import machine_failed
 from runner.cell.specs import Place, arch_list, builder_spec
 from runner.core.vocab import Fault, Stage, Status
 from runner.engines import Labels
-from runner.engines.owner import owner_token
 from runner.errors import InfrastructureError
 from runner.facts import Survey
 from runner.gpus import Gpu
 from runner.host import core_sha256
+from runner.owner import owner_token
 from runner.plan import Cell, devices_matching
 from runner.results.record import Record
 from runner.results.store import AttemptSummary, Store
@@ -46,9 +46,11 @@ class Happening(str, Enum):
     CELL_ENDED = "cell_ended"
     """A record was written."""
     CELL_RETRIED = "cell_retried"
-    """The machine failed the cell; it is tried again at once."""
+    """The machine failed the cell; it is tried again: at once, or on another GPU when this one is quarantined."""
     CELL_SKIPPED = "cell_skipped"
     """The deadline is too near to begin it."""
+    GPU_QUARANTINED = "gpu_quarantined"
+    """Nothing more runs on this GPU in this run; ``text`` says why, ``cell`` is the one after which it was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +116,13 @@ def _is_stale(cell: Cell, last: AttemptSummary, survey: Survey) -> bool:
 
 @dataclass
 class _Pending:
-    """Cells that no lane has taken yet."""
+    """Cells that no lane has taken yet, and those that may come back. To be read and changed under ``changed``."""
 
     cells: list[Cell]
+    running: dict[str, Cell] = field(default_factory=dict)
+    """UUID of a lane's device → the cell it runs now."""
+    closed: set[str] = field(default_factory=set)
+    """UUIDs of devices whose lane takes nothing any more."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
 
@@ -131,12 +137,15 @@ class Session:
         self._events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._builds: dict[str, Future[Build]] = {}
+        self._tries: Counter[str] = Counter()
         self.planned = len(cells)
         self.counts: Counter[Status] = Counter()
+        self.quarantined: dict[str, str] = {}
+        """UUID → why nothing more runs on that GPU in this run, in words."""
 
     @property
     def left(self) -> int:
-        """Cells without a record of this run."""
+        """Cells that this run did not bring to an end."""
         return self.planned - sum(self.counts.values())
 
     def stop(self) -> None:
@@ -190,9 +199,9 @@ class Session:
                 yield event
 
     def _lane(self, gpu: Gpu, bench: Bench) -> None:
-        """Take cells for ``gpu`` until there are none; the lane's own failure ends the run."""
+        """Take cells for ``gpu`` until there are none, or it is quarantined; the lane's own failure ends the run."""
         try:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and gpu.uuid not in self.quarantined:
                 cell = self._take(gpu)
                 if cell is None:
                     break
@@ -202,22 +211,35 @@ class Session:
         except BaseException as error:  # noqa: BLE001  # told to the main thread, which decides
             self._events.put(error)
         finally:
+            self._close(gpu)
             self._events.put(None)
 
     def _take(self, gpu: Gpu) -> Cell | None:
-        """The next cell for ``gpu`` whose build is ready; waits while builds are all that is missing."""
+        """The next cell for ``gpu`` whose build is ready; waits while one may still become ready, or come back."""
         pending = self._pending
         with pending.changed:
             while not self._stop.is_set():
-                mine = [cell for cell in pending.cells if gpu in devices_matching(cell.gpu, self._survey.facts.gpus)]
-                if not mine:
-                    return None
+                mine = [cell for cell in pending.cells if self._fits(cell, gpu)]
                 ready = [cell for cell in mine if self._is_built(cell)]
                 if ready:
                     pending.cells.remove(ready[0])
+                    pending.running[gpu.uuid] = ready[0]
                     return ready[0]
+                # A cell that another lane runs comes back when that lane's GPU is quarantined.
+                if not mine and not any(self._fits(cell, gpu) for cell in pending.running.values()):
+                    return None
                 pending.changed.wait()
         return None
+
+    def _fits(self, cell: Cell, gpu: Gpu) -> bool:
+        return gpu in devices_matching(cell.gpu, self._survey.facts.gpus)
+
+    def _close(self, gpu: Gpu) -> None:
+        """The lane of ``gpu`` takes nothing any more; whoever waits for its cell need not wait."""
+        with self._pending.changed:
+            self._pending.closed.add(gpu.uuid)
+            self._pending.running.pop(gpu.uuid, None)
+            self._pending.changed.notify_all()
 
     def _run_one(self, cell: Cell, gpu: Gpu, bench: Bench) -> None:
         """One cell, with its retries, each attempt recorded."""
@@ -225,22 +247,54 @@ class Session:
         if deadline is not None and time.monotonic() + cell.expected_s > deadline:
             text = f"expected to take {cell.expected_s:.0f} s, which is past the deadline"
             self._events.put(Event(happening=Happening.CELL_SKIPPED, cell=cell, lane=gpu.uuid, text=text))
+            self._put_down(gpu)
             return
         self._events.put(Event(happening=Happening.CELL_STARTED, cell=cell, lane=gpu.uuid))
-        record = self._attempt(cell, gpu, bench)
-        for _ in range(cell.policy.infra_retries):
-            if record.outcome.fault is not Fault.INFRA or self._stop.is_set():
+        ran = self._attempt(cell, gpu, bench)
+        while self._is_tried_again(cell, ran.record):
+            retried = Event(happening=Happening.CELL_RETRIED, cell=cell, lane=gpu.uuid, record=ran.record)
+            if ran.quarantine:
+                if self._hand_on(gpu, retried):
+                    return
                 break
-            self._events.put(Event(happening=Happening.CELL_RETRIED, cell=cell, lane=gpu.uuid, record=record))
+            self._events.put(retried)
             self._build_again_if_lost(cell, bench)
-            record = self._attempt(cell, gpu, bench)
+            ran = self._attempt(cell, gpu, bench)
+        self._end(cell, gpu, ran.record)
+
+    def _is_tried_again(self, cell: Cell, record: Record) -> bool:
+        """Whether the machine failed ``cell``, and has not done so too often, on whatever device."""
+        failed = record.outcome.fault is Fault.INFRA and not self._stop.is_set()
+        return failed and self._tries[cell.id] <= cell.policy.infra_retries
+
+    def _hand_on(self, gpu: Gpu, retried: Event) -> bool:
+        """Leave the cell of ``gpu``'s lane to the others, and tell so; false when none of them is left to take it."""
+        pending, cell = self._pending, retried.cell
+        with pending.changed:
+            fitting = devices_matching(cell.gpu, self._survey.facts.gpus)
+            if all(other.uuid in pending.closed for other in fitting):
+                return False
+            self._events.put(retried)
+            del pending.running[gpu.uuid]
+            pending.cells.insert(0, cell)
+            pending.changed.notify_all()
+        return True
+
+    def _end(self, cell: Cell, gpu: Gpu, record: Record) -> None:
         with self._pending.changed:
             self.counts[record.outcome.status] += 1
+        self._put_down(gpu)
         self._events.put(Event(happening=Happening.CELL_ENDED, cell=cell, lane=gpu.uuid, record=record))
         if self._orders.fail_fast and record.outcome.status is not Status.PASSED:
             self.stop()
 
-    def _attempt(self, cell: Cell, gpu: Gpu, bench: Bench) -> Record:
+    def _put_down(self, gpu: Gpu) -> None:
+        """The cell of this lane does not come back."""
+        with self._pending.changed:
+            self._pending.running.pop(gpu.uuid, None)
+            self._pending.changed.notify_all()
+
+    def _attempt(self, cell: Cell, gpu: Gpu, bench: Bench) -> Ran:
         """One attempt, recorded."""
         build = self._builds.get(_build_key(cell, self._survey))
         try:
@@ -254,9 +308,18 @@ class Session:
             build=made,
             attempt=self._store.next_attempt(cell.id),
         )
-        record = run_cell(assignment, bench)
-        self._store.save(record)
-        return record
+        self._tries[cell.id] += 1
+        ran = run_cell(assignment, bench)
+        self._store.save(ran.record, ran.trace)
+        if ran.quarantine:
+            self._quarantine(cell, gpu, ran.quarantine)
+        return ran
+
+    def _quarantine(self, cell: Cell, gpu: Gpu, why: str) -> None:
+        with self._pending.changed:
+            self.quarantined[gpu.uuid] = why
+            self._pending.closed.add(gpu.uuid)
+        self._events.put(Event(happening=Happening.GPU_QUARANTINED, cell=cell, lane=gpu.uuid, text=why))
 
     def _build_again_if_lost(self, cell: Cell, bench: Bench) -> None:
         """Build anew what the machine failed to build: the next attempt would only find the same failure."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import runner.contracts
@@ -42,3 +43,11 @@ def test_an_absent_schema_is_named():
 def test_what_one_caller_changes_is_not_seen_by_the_next():
     load_schema("matrix")["title"] = "changed"
     assert load_schema("matrix")["title"] != "changed"
+
+
+@pytest.mark.parametrize("path", sorted(schema_path("matrix").parent.glob("*.json")), ids=lambda path: path.stem)
+def test_every_schema_is_one_and_knows_its_name(path):
+    name = path.name.removesuffix(".schema.json")
+    schema = load_schema(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert name in schema["$id"]

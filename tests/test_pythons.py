@@ -37,7 +37,7 @@ def python_3_9():
     return None
 
 
-def test_the_core_compiles_and_its_messages_import_on_a_real_python_3_9(tmp_path):
+def test_the_core_compiles_and_what_needs_no_torch_runs_on_a_real_python_3_9(tmp_path):
     python = python_3_9()
     if python is None:
         pytest.skip("no Python 3.9 on this machine; the syntax was checked by its grammar alone")
@@ -45,3 +45,5 @@ def test_the_core_compiles_and_its_messages_import_on_a_real_python_3_9(tmp_path
     subprocess.run((python, "-m", "compileall", "-q", copy / "core"), check=True)
     program = "import runner.core.messages as m; print(m.dumps(m.ProtocolSpec()))"
     subprocess.run((python, "-c", program), cwd=tmp_path, check=True)
+    probe = ("-m", "runner.core.probe", "health", "--device", "cpu", "--out", tmp_path)
+    subprocess.run((python, *probe), cwd=tmp_path, check=True)

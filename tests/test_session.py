@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from sim.nvml import H200
 
 from runner.core.vocab import Fault, Role, Status
 from runner.engines import Exit
@@ -15,6 +16,7 @@ from runner.matrix import Policy
 from runner.results.store import Store
 from runner.session import Happening, Orders, Rerun, Session, cells_to_run
 from tests.baddays.living import until
+from tests.cell.gpu_stage import OTHER, UUID, on_driver
 from tests.cell.stage import AXES, FIRST, SECOND, cannot_start, hands_over, hangs, says, vanishes
 from tests.results import factory
 
@@ -212,6 +214,89 @@ def test_a_record_that_cannot_be_written_ends_the_run(stage, store, perform):
 def test_no_cells_no_work(perform):
     session, told = perform([])
     assert (session.left, told) == (0, [])
+
+
+# ---- A GPU that is not well
+
+
+@pytest.fixture
+def run_on(driver, tmp_path):
+    """Runs cells, Python text, on simulated GPUs to the end; returns what happened."""
+
+    def performed(cells, *gpus):
+        driver.set(*gpus)
+        return on_driver(driver, tmp_path, f"tell_run(stage, [{cells}])")
+
+    return performed
+
+
+LOST_ONCE = "cell(stage, loses(), says(Status.PASSED))"
+
+
+def test_a_cell_whose_gpu_is_lost_goes_to_the_other_lane_which_had_nothing_to_do(run_on):
+    told = run_on(LOST_ONCE, H200, OTHER)
+    (first, lost), (second, alive) = told["attempts"]["kernel"]
+    assert (first, second) == ("gpu_lost", "passed")
+    assert lost != alive
+    assert list(told["quarantined"]) == [lost]
+    assert "the GPU is lost" in told["quarantined"][lost]
+    assert (told["counts"], told["left"]) == ({"passed": 1}, 0)
+    assert told["events"] == [
+        ["cell_started", "kernel", lost],
+        ["gpu_quarantined", "kernel", lost],
+        ["cell_retried", "kernel", lost],
+        ["cell_started", "kernel", alive],
+        ["cell_ended", "kernel", alive],
+    ]
+
+
+def test_the_cells_of_a_quarantined_gpu_are_run_by_the_others(run_on):
+    cells = [LOST_ONCE, *(f"cell(stage, says(Status.PASSED), name='{name}')" for name in "abcd")]
+    told = run_on(", ".join(cells), H200, OTHER)
+    (lost,) = told["quarantined"]
+    assert (told["counts"], told["left"]) == ({"passed": 5}, 0)
+    quarantined = told["events"].index(["gpu_quarantined", "kernel", lost])
+    assert all(lane != lost for happening, _, lane in told["events"][quarantined:] if happening == "cell_started")
+
+
+def test_without_another_gpu_the_rest_is_left_undone(run_on):
+    told = run_on(f"{LOST_ONCE}, cell(stage, says(Status.PASSED), name='a')", H200)
+    assert [status for status, _ in told["attempts"]["kernel"]] == ["gpu_lost"]
+    assert told["attempts"]["a"] == []
+    assert (told["counts"], told["left"]) == ({"gpu_lost": 1}, 1)
+
+
+def test_cells_that_no_other_lane_can_take_are_left_undone_and_nobody_waits_for_them(run_on):
+    bound = f"uuid='{UUID}'"
+    cells = [
+        f"cell(stage, loses(), says(Status.PASSED), {bound})",
+        f"cell(stage, says(Status.PASSED), name='bound', {bound})",
+        f"cell(stage, says(Status.PASSED), name='built', {bound}, builder=[hands_over(b'artefact')])",
+        f"cell(stage, says(Status.PASSED), name='free', uuid='{OTHER['uuid']}')",
+    ]
+    told = run_on(", ".join(cells), H200, OTHER)
+    assert list(told["quarantined"]) == [UUID]
+    assert (told["counts"], told["left"]) == ({"gpu_lost": 1, "passed": 1}, 2)
+    assert told["attempts"]["bound"] == told["attempts"]["built"] == []
+
+
+def test_a_cell_that_every_gpu_is_lost_under_is_not_tried_for_ever(run_on):
+    told = run_on("cell(stage, loses(), name='killer'), cell(stage, says(Status.PASSED), name='a')", H200, OTHER)
+    assert [status for status, _ in told["attempts"]["killer"]] == ["gpu_lost", "gpu_lost"]
+    assert len(told["quarantined"]) == 2
+    assert told["counts"]["gpu_lost"] == 1
+
+
+def test_a_cell_that_passed_stays_so_when_its_gpu_is_found_ill_after_it(run_on):
+    ill = "probe=answers(passed=False, reason='17 answers are wrong')"
+    told = run_on(f"cell(stage, says(Status.PASSED), {ill}), cell(stage, says(Status.PASSED), name='a')", H200)
+    assert (told["counts"], told["left"]) == ({"passed": 1}, 1)
+    assert told["events"][-2:] == [["gpu_quarantined", "kernel", UUID], ["cell_ended", "kernel", UUID]]
+
+
+def test_a_cell_is_not_handed_on_more_often_than_it_may_be_tried(run_on):
+    told = run_on("cell(stage, loses(), says(Status.PASSED), infra_retries=0)", H200, OTHER)
+    assert (told["counts"], told["left"]) == ({"gpu_lost": 1}, 0)
 
 
 # ---- Which cells still have to run

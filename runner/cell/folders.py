@@ -65,7 +65,7 @@ class CellFolders:
         """Write the job, with its secret, where only the judge reads it."""
         path = self.judge / "job.json"
         path.write_text(dumps(job), encoding="utf-8")
-        _give(path, 0o400)
+        hand_over(path, 0o400)
 
 
 @contextmanager
@@ -78,9 +78,9 @@ def session_folders(scratch: Path, cell: Cell, build: Build | None) -> Iterator[
         folders = CellFolders(root=root, has_artifact=artifact is not None)
         for folder, mode in ((folders.judge, 0o700), (folders.channel, 0o711), (folders.out, 0o700)):
             folder.mkdir()
-            _give(folder, mode)
+            hand_over(folder, mode)
         _stage(cell.problem.path, folders.judge / PROBLEM_FILE)
-        _give(folders.judge / PROBLEM_FILE, 0o400)
+        hand_over(folders.judge / PROBLEM_FILE, 0o400)
         folders.code.mkdir(mode=0o755)
         _stage(cell.candidate.path, folders.code / CANDIDATE_FILE)
         folders.artifact.mkdir(mode=0o755)
@@ -96,8 +96,8 @@ def _stage(source: Path, target: Path) -> None:
     target.chmod(0o444)
 
 
-def _give(path: Path, mode: int) -> None:
-    """Make ``path`` the judge's own."""
+def hand_over(path: Path, mode: int) -> None:
+    """Make ``path`` the judge's own, with these permissions."""
     path.chmod(mode)
     if os.geteuid() == 0:
         os.chown(path, judge_uid(), judge_uid())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,6 @@ from runner.engines import Engine, Exit, Labels, RoleSpec, Running
 from runner.results.reading import RefusedError, parse, read_bytes
 
 _POLL_S = 0.05
-_LOOK_S = 0.5
 _ORPHANED_JUDGE_S = 20.0
 """How long a judge may go on after its candidate ended: it only has to notice and report."""
 _LINGERING_CANDIDATE_S = 0.5
@@ -34,9 +33,10 @@ class Pair:
     candidate: RoleSpec
     report: Path
     deadline_s: float
-    cancelled: Callable[[], bool]
-    look: Callable[[Collection[int]], None]
-    """Called every half second while the pair runs, with the PIDs of both processes' first members."""
+    called_off: Callable[[], bool]
+    """Asked while it runs; true takes both away at once."""
+    admit: Callable[[Running], None]
+    """Told of each process as soon as it runs, before it can have reached the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class PairResult:
 
     report: SessionReport | None
     exits: tuple[Exit, ...]
-    cancelled: bool = False
+    called_off: bool = False
     trouble: str = ""
     """Why there is no usable report, in words."""
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def run_pair(pair: Pair) -> PairResult:
     with ExitStack() as undo:
         judge, candidate = _start_both(pair, undo)
         phases["start"] = time.monotonic() - started
-        judge_exit, cancelled = _until_judge_ends(pair, judge, candidate)
+        judge_exit, called_off = _until_judge_ends(pair, judge, candidate)
         candidate_exit = candidate.wait(_LINGERING_CANDIDATE_S) if judge_exit is not None else None
         ended = time.monotonic()
         if candidate_exit is None:
@@ -70,8 +70,8 @@ def run_pair(pair: Pair) -> PairResult:
             judge.kill()
         exits = tuple(e for e in (judge_exit or judge.wait(10), candidate_exit or candidate.wait(10)) if e is not None)
     phases["teardown"] = time.monotonic() - ended
-    if cancelled:
-        return PairResult(report=None, exits=exits, cancelled=True, phases_s=phases)
+    if called_off:
+        return PairResult(report=None, exits=exits, called_off=True, phases_s=phases)
     report, trouble = read_report(pair.report, pair.judge.labels)
     return PairResult(report=report, exits=exits, trouble=trouble, phases_s=phases)
 
@@ -80,10 +80,10 @@ def _start_both(pair: Pair, undo: ExitStack) -> tuple[Running, Running]:
     """Start judge and candidate at the same time: each start waits for the daemon, not for us."""
     # The helper thread lives as long as the pair: a process whose parent thread ends is killed (PR_SET_PDEATHSIG).
     helper = undo.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="start-candidate"))
-    context = pair.engine.launch(pair.candidate)
+    context = _admitted(pair, pair.candidate)
     other = helper.submit(context.__enter__)
     try:
-        judge = undo.enter_context(pair.engine.launch(pair.judge))
+        judge = undo.enter_context(_admitted(pair, pair.judge))
     finally:
         # Whatever became of the judge, a candidate that was started has to be taken away again.
         with suppress(Exception):
@@ -92,20 +92,23 @@ def _start_both(pair: Pair, undo: ExitStack) -> tuple[Running, Running]:
     return judge, other.result()
 
 
+@contextmanager
+def _admitted(pair: Pair, spec: RoleSpec) -> Iterator[Running]:
+    with pair.engine.launch(spec) as running:
+        pair.admit(running)
+        yield running
+
+
 def _until_judge_ends(pair: Pair, judge: Running, candidate: Running) -> tuple[Exit | None, bool]:
     """Wait for the judge's end; null when it was called off, is too late, or has no candidate any more."""
     deadline = time.monotonic() + pair.deadline_s
     orphaned_since: float | None = None
-    next_look = 0.0
     while True:
         now = time.monotonic()
-        if now >= next_look:
-            pair.look([pid for pid in (judge.root_pid(), candidate.root_pid()) if pid is not None])
-            next_look = now + _LOOK_S
         ended = judge.wait(_POLL_S)
         if ended is not None:
             return ended, False
-        if pair.cancelled():
+        if pair.called_off():
             return None, True
         gone = candidate.wait(0)
         if gone is not None and gone.lost:

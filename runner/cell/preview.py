@@ -8,7 +8,8 @@ from typing import Any
 
 from runner.cell.building import NEEDS_BUILD
 from runner.cell.folders import CellFolders
-from runner.cell.specs import Place, builder_spec, candidate_spec, judge_spec
+from runner.cell.probing import shown
+from runner.cell.specs import Place, builder_spec, candidate_spec, judge_spec, probe_spec
 from runner.engines import Engine, Labels, Mount
 from runner.gpus import Gpu
 from runner.images import Resolved
@@ -28,6 +29,8 @@ def preview(cell: Cell, gpu: Gpu, engine: Engine, images: Mapping[str, Resolved]
         code = Mount(source=_SOMEWHERE / "code", target="/candidate")
         channel = Mount(source=_SOMEWHERE / "channel", target="/channel")
         specs.insert(0, builder_spec(place, code, channel))
+    if place.visible_gpu is not None and cell.policy.health_probe:
+        specs.append(probe_spec(place, shown(_SOMEWHERE / "out")))
     return {
         "cell_id": cell.id,
         "candidate": cell.candidate.id,

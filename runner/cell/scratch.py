@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from runner.engines.owner import owner_alive, owner_token
+from runner.owner import owner_alive, owner_token
 
 _PREFIX = "kernel-matrix-run-"
 _OWNER = "owner"
@@ -28,19 +28,31 @@ def scratch_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def scratch_leftovers() -> Sequence[str]:
+    """The folders of dead runners, one line each; removes nothing."""
+    return [_epitaph(folder) for folder in _orphans()]
+
+
 def sweep_scratch() -> Sequence[str]:
     """Remove the folders of dead runners; returns one line per folder removed."""
-    folders = sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"))
-    return [f"folder {folder} of a run whose runner is gone" for folder in folders if _remove_if_orphan(folder)]
+    orphans = _orphans()
+    for folder in orphans:
+        shutil.rmtree(folder, ignore_errors=True)
+    return [_epitaph(folder) for folder in orphans]
 
 
-def _remove_if_orphan(folder: Path) -> bool:
+def _orphans() -> list[Path]:
+    return [folder for folder in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")) if _is_orphan(folder)]
+
+
+def _is_orphan(folder: Path) -> bool:
     try:
         info = folder.lstat()
         ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
-        if not ours or owner_alive((folder / _OWNER).read_text(encoding="ascii")):
-            return False
+        return ours and not owner_alive((folder / _OWNER).read_text(encoding="ascii"))
     except OSError:
         return False  # being made or removed at this moment
-    shutil.rmtree(folder, ignore_errors=True)
-    return True
+
+
+def _epitaph(folder: Path) -> str:
+    return f"folder {folder} of a run whose runner is gone"

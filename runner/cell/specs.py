@@ -96,6 +96,22 @@ def builder_spec(place: Place, code: Mount, channel: Mount) -> RoleSpec:
     )
 
 
+def probe_spec(place: Place, out: Mount) -> RoleSpec:
+    """The health probe: trusted, sees the GPU and the folder for its answer, and no candidate."""
+    return RoleSpec(
+        role=Role.PROBE,
+        labels=place.labels,
+        image=place.image_id,
+        module="runner.core.probe",
+        args=("health", "--out", out.target),
+        mounts=(out,),
+        env=_settings(place),
+        gpu=place.visible_gpu,
+        limits=_limits(place.cell.policy, memory_factor=2),
+        uid=judge_uid(),
+    )
+
+
 def judge_job(place: Place, seed: str, candidate_uid: int | None) -> JudgeJob:
     """What the judge of one session is told; ``seed`` is its secret."""
     cell, policy = place.cell, place.cell.policy
@@ -121,6 +137,7 @@ def judge_job(place: Place, seed: str, candidate_uid: int | None) -> JudgeJob:
         mutates_inputs=cell.problem.mutates_inputs,
         labels=(INTERPRETED,) if _interpreter(place) else (),
         candidate_uid=candidate_uid,
+        gpu_uuid="" if place.visible_gpu is None else place.visible_gpu.uuid,
     )
 
 

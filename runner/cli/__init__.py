@@ -13,10 +13,10 @@ from typing import NoReturn
 
 import typer
 
-from runner.cli import candidates, cell, images, merge, plan, problems, results, run, sweep, version
+from runner.cli import candidates, cell, doctor, gpus, images, merge, plan, problems, results, run, sweep, version
 from runner.errors import KernelMatrixError
 
-_VERBS = (plan, run, cell, merge, results, images, problems, candidates, sweep, version)
+_VERBS = (doctor, plan, run, cell, merge, results, images, gpus, problems, candidates, sweep, version)
 
 
 class Terminated(BaseException):

@@ -9,6 +9,7 @@ import typer
 
 from runner.cli.output import console, print_json
 from runner.errors import StoreError
+from runner.results.words import discards_said
 
 if TYPE_CHECKING:
     from runner.results.merge import MergeReport
@@ -24,11 +25,14 @@ def register(app: typer.Typer) -> None:
     def merge(
         folders: list[Path] = typer.Argument(None, metavar="[FOLDER]...", help="Result folders; default: results."),
         out: Path = typer.Option(Path("tables"), help="Folder the tables are written to."),
+        traces: bool = typer.Option(
+            False, "--traces", help="Also write the table telemetry: large, every sample of it."
+        ),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
         strict: bool = typer.Option(False, "--strict", help="Exit 4 when a file was put aside."),
     ) -> None:
         """Check every record and write the tables cells, samples and hosts as Parquet."""
-        report = merge_with_progress(folders or [Path("results")], out)
+        report = merge_with_progress(folders or [Path("results")], out, traces=traces)
         if as_json:
             print_json(_document(report, out))
         else:
@@ -40,8 +44,11 @@ def register(app: typer.Typer) -> None:
             )
 
 
-def merge_with_progress(folders: list[Path], out: Path) -> MergeReport:
-    """Merge ``folders`` into ``out``, with a bar on stderr where that is a terminal."""
+def merge_with_progress(folders: list[Path], out: Path, *, traces: bool = False) -> MergeReport:
+    """Merge ``folders`` into ``out``, with a bar on stderr where that is a terminal.
+
+    :param traces: also into the table ``telemetry``.
+    """
     from rich.progress import Progress  # noqa: PLC0415  # only this verb's body needs it: the command line starts fast
 
     from runner.results.merge import merge  # noqa: PLC0415  # loads polars
@@ -49,7 +56,9 @@ def merge_with_progress(folders: list[Path], out: Path) -> MergeReport:
     err = console(stderr=True)
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("merging", total=None)
-        return merge(folders, out, progress=lambda done, total: bar.update(task, completed=done, total=total))
+        return merge(
+            folders, out, traces=traces, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
 
 
 def printable(text: str) -> str:
@@ -69,6 +78,10 @@ def _document(report: MergeReport, out: Path) -> dict[str, Any]:
         "records": report.records,
         "duplicates": report.duplicates,
         "samples": report.samples,
+        "discarded": dict(report.discarded),
+        "clocks": dict(report.clocks),
+        "traces": report.traces,
+        "telemetry_samples": report.telemetry_samples,
         "runs": report.runs,
         "tables": {name: str(file) for name, file in report.tables.items()},
         "rejected_list": str(_listing(out)),
@@ -82,6 +95,12 @@ def _print(report: MergeReport, out: Path) -> None:
         f"{report.records} records with {report.samples} samples from {report.files} files"
         f" ({report.duplicates} duplicates, {len(report.rejected)} put aside), {report.runs} runs"
     )
+    if report.records:
+        say(f"clocks: {', '.join(f'{number} {said}' for said, number in sorted(report.clocks.items()))}")
+    if any(report.discarded.values()):
+        say(f"samples discarded: {discards_said(report.discarded)}")
+    if "telemetry" in report.tables:
+        say(f"{report.traces} traces with {report.telemetry_samples} samples of telemetry")
     for file in report.tables.values():
         say(f"  {file}", markup=False)
     for rejection in report.rejected[:_SHOWN]:

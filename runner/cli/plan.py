@@ -234,6 +234,8 @@ def _print_summary(screen: Console, plan: Plan, totals: Totals) -> None:
     whole = totals.all
     devices = ", ".join(gpu.name for gpu in plan.facts.gpus) or "no device"
     screen.print(f"This host: {devices}; engine {plan.facts.engine}", markup=False)
+    if plan.facts.clocks_reason and any(gpu.vendor != "cpu" for gpu in plan.facts.gpus):
+        screen.print(f"GPU clocks cannot be locked here: {plan.facts.clocks_reason}", markup=False)
     counts = f"{whole.cells:,} cells, {whole.runnable:,} run here, {whole.cells - whole.runnable:,} do not"
     time = f"about {duration(whole.expected_s)} one after the other"
     screen.print(f"{plan.matrix.name}: {counts}; {time}", markup=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,16 @@ import typer
 
 from runner.cli.merge import merge_with_progress, printable
 from runner.cli.output import console, print_json
-from runner.core.vocab import Fault
+from runner.core.vocab import ClockState, Fault
 from runner.errors import NothingSelectedError
+from runner.results.words import clocks_said, discards, discards_said
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _NS_PER_US = 1000.0
+_NOTES = 8
+"""Reasons that are told one by one."""
 
 
 def register(app: typer.Typer) -> None:
@@ -69,11 +73,41 @@ def _print(rows: list[dict[str, Any]]) -> None:
         where = f"{row['candidate']} {row['dtype']} {row['gpu']} {row['toolchain']}"
         why = f"{row['status']} at {row['stage']}, fault {row['fault']}: {row['message'] or 'no evidence'}"
         out.print(printable(f"{where}: {why}"), markup=False, overflow="ellipsis", no_wrap=True)
+    for note in _notes(rows):
+        out.print(printable(note), markup=False)
     passed = len(rows) - len(failures)
     out.print(f"{len(rows)} results: {passed} passed, {len(failures)} did not")
 
 
-def _table(rows: list[Mapping[str, Any]] | list[dict[str, Any]]) -> Table:
+def _notes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the table's marks mean: clocks that were not as wanted, and GPUs that were not left as they were found."""
+    reasons = Counter((_clocks(row), row["clock_reason"]) for row in rows if _clocks_need_a_note(row)).most_common()
+    for (said, reason), number in reasons[:_NOTES]:
+        yield f"clocks {said}, {_results(number)}: {reason or 'no reason was recorded'}"
+    if len(reasons) > _NOTES:
+        yield f"… and {len(reasons) - _NOTES} more reasons, all in --json"
+    not_reset = sum(row["clock_reset"] == "failed" for row in rows)
+    if not_reset:
+        yield f"clocks not given back after {_results(not_reset)}: run `kernel-matrix sweep` on that host"
+    quarantined = sum(bool(row["quarantined"]) for row in rows)
+    if quarantined:
+        yield f"GPU quarantined for the rest of its run after {_results(quarantined)}: the records say why (health)"
+
+
+def _results(number: int) -> str:
+    return "1 result" if number == 1 else f"{number} results"
+
+
+def _clocks(row: Mapping[str, Any]) -> str:
+    return clocks_said(row["clock_state"], row["clock_policy"])
+
+
+def _clocks_need_a_note(row: Mapping[str, Any]) -> bool:
+    state: str = row["clock_state"]
+    return state == ClockState.THROTTLED.value or _clocks(row) != state
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
     from rich.text import Text  # noqa: PLC0415  # see above
 
@@ -83,8 +117,12 @@ def _table(rows: list[Mapping[str, Any]] | list[dict[str, Any]]) -> Table:
     for name in ("median µs", "baseline µs", "speed-up", "n"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("clocks", no_wrap=True)
+    some_discarded = any(row["discarded_samples"] for row in rows)
+    if some_discarded:
+        table.add_column("discarded", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(printable(text)) for text in _texts(row)))
+        texts = (*_texts(row), discards_said(discards(row))) if some_discarded else _texts(row)
+        table.add_row(*(Text(printable(text)) for text in texts))
     return table
 
 
@@ -98,7 +136,7 @@ def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:
         _microseconds(row["baseline_median_ns"]),
         "" if row["speedup"] is None else f"{row['speedup']:.2f}×",
         str(row["samples"] or ""),
-        row["clock_state"],
+        _clocks(row),
     )
 
 

@@ -23,6 +23,7 @@ from runner.core.vocab import Fault, Status, fault_of
 from runner.errors import GpuBusyError, ImageError, InfrastructureError, NothingSelectedError, StoreError, UsageError
 from runner.facts import AUTO, Survey, survey
 from runner.host import host_identity
+from runner.lease.repair import NOT_REPAIRED, sweep_gpus
 from runner.matrix import Matrix
 from runner.matrix.load import load_matrix
 from runner.plan import Cell, devices_matching, load_selection, make_plan, parse_filter, parse_shard, shard
@@ -104,7 +105,7 @@ def run_matrix(request: Request) -> int:
         _print_dry_run(work)
         return 0
     orders = Orders(
-        run_id=_run_id(),
+        run_id=new_run_id(),
         fail_fast=request.fail_fast,
         deadline=deadline,
         build_workers=matrix.policy.build_workers,
@@ -129,15 +130,18 @@ def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
     if cell.reason is not None:
         raise NothingSelectedError(f"{path}: the cell cannot run here: {cell.reason.text}")
     work = Work(matrix=matrix, survey=found, runnable=(cell,), skipped=())
-    session = _run_work(work, Store(out), Orders(run_id=_run_id()), Rerun.NONE, as_json=as_json)
+    session = _run_work(work, Store(out), Orders(run_id=new_run_id()), Rerun.NONE, as_json=as_json)
     return _exit_code(session, fail_on_candidate=False)
 
 
 def _run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json: bool) -> Session:
     """Sweep, run what has no record, tell of it, and keep the run's own file."""
     watcher = _watcher(as_json=as_json)
-    for line in (*work.survey.engine.sweep(), *sweep_scratch()):
-        watcher.say(f"swept: {line}")
+    for line in (*work.survey.engine.sweep(), *sweep_scratch(), *sweep_gpus()):
+        if line.startswith(NOT_REPAIRED):
+            watcher.complain(line)
+        else:
+            watcher.say(f"swept: {line}")
     cells = cells_to_run(work.runnable, store, work.survey, rerun)
     watcher.begin(work.survey, cells, done=len(work.runnable) - len(cells), skipped=work.skipped)
     session = Session(cells, work.survey, store, orders)
@@ -148,6 +152,8 @@ def _run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json
 
 
 def _exit_code(session: Session, *, fail_on_candidate: bool) -> int:
+    if session.quarantined:  # also where every cell has found another GPU: somebody has to look at this one
+        return InfrastructureError.exit_code
     faults = {fault_of(status) for status in session.counts}
     if Fault.INFRA in faults:
         return GpuBusyError.exit_code if set(session.counts) == {Status.GPU_BUSY} else InfrastructureError.exit_code
@@ -260,7 +266,7 @@ def _print_dry_run(work: Work) -> None:
 def _watcher(*, as_json: bool) -> EventWatcher:
     if as_json:
         return EventLines(print_json_line)
-    return LiveView() if sys.stdout.isatty() else PlainLines(_say)
+    return LiveView() if sys.stdout.isatty() else PlainLines(_say, _complain)
 
 
 def _rerun(text: str) -> Rerun:
@@ -285,7 +291,8 @@ def _deadline(text: str | None) -> float | None:
     return time.monotonic() + (then - now).total_seconds()
 
 
-def _run_id() -> str:
+def new_run_id() -> str:
+    """The time and six hex digits: runs are told apart, and sort by when they began."""
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S") + "-" + secrets.token_hex(3)
 
 
@@ -296,3 +303,8 @@ def _now() -> str:
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"error: {text}\n")
+    sys.stderr.flush()

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from runner.cli.conditions import Conditions, complaints, conditions_document, conditions_line
 from runner.core.messages import INTERPRETED
-from runner.core.vocab import Fault, Role
+from runner.core.vocab import ClockPolicy, Fault, Role
 from runner.facts import Survey
 from runner.plan import Cell, Hurdle
 from runner.results.record import Record
@@ -41,16 +42,26 @@ class EventWatcher(Protocol):
         """A line for people."""
         ...
 
+    def complain(self, text: str) -> None:
+        """A line that nobody may miss: this machine is not in the state it should be in."""
+        ...
+
     def end(self, session: Session, store: Store) -> None:
         """How many ended as what, and where to look."""
         ...
 
 
 class PlainLines:
-    """One line per event."""
+    """One line per event.
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    :param say: writes one line for people.
+    :param complain: writes one that nobody may miss.
+    """
+
+    def __init__(self, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
         self.say = say
+        self.complain = complain
+        self._conditions = Conditions()
         self._ended = 0
         self._cells: Sequence[Cell] = ()
         self._started = time.monotonic()
@@ -71,17 +82,21 @@ class PlainLines:
         name = cell_name(event.cell)
         if event.happening is Happening.CELL_ENDED and event.record is not None:
             self._ended += 1
-            self.say(f"[{self._ended}/{len(self._cells)}] {name}: {verdict_line(event.record)}{self._time_left()}")
+            self._conditions.note(event.record)
+            told = f"{verdict_line(event.record)}{conditions_line(event.record)}"
+            self.say(f"[{self._ended}/{len(self._cells)}] {name}: {told}{self._time_left()}")
         elif event.happening is Happening.CELL_RETRIED and event.record is not None:
-            self.say(f"{name}: {verdict_line(event.record)}; trying again")
+            self.say(f"{name}: {verdict_line(event.record)}{conditions_line(event.record)}; trying again")
         elif event.happening is Happening.BUILD_ENDED:
             self.say(f"built {event.cell.candidate.id}: {event.text}")
         elif event.happening is Happening.CELL_SKIPPED:
             self.say(f"{name}: put off: {event.text}")
+        for line in complaints(event):
+            self.complain(line)
 
     def end(self, session: Session, store: Store) -> None:
         """A table, and the next step."""
-        print_summary(Console(highlight=False, width=100), session, store)
+        print_summary(Console(highlight=False, width=100), session, store, self._conditions)
 
     def _time_left(self) -> str:
         seconds = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
@@ -103,6 +118,7 @@ class LiveView:
             transient=True,
         )
         self._cells: Sequence[Cell] = ()
+        self._conditions = Conditions()
         self._ended = 0
         self._started = time.monotonic()
         self._bar = self._progress.add_task("cells", total=0, left="")
@@ -125,20 +141,31 @@ class LiveView:
         if event.happening is Happening.CELL_STARTED:
             self._progress.update(self._bar, description=cell_name(event.cell))
         if event.happening in (Happening.CELL_ENDED, Happening.CELL_RETRIED) and event.record is not None:
-            self._ended += event.happening is Happening.CELL_ENDED
-            style = {Fault.NONE: "green", Fault.INFRA: "yellow"}.get(event.record.outcome.fault, "red")
-            line = f"{cell_name(event.cell)}: {verdict_line(event.record)}"
-            self._progress.console.print(line, style=style, markup=False)
-            left = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
-            self._progress.update(self._bar, completed=self._ended, left=f"{left:.0f} s left")
+            self._tell_outcome(event.cell, event.record, ended=event.happening is Happening.CELL_ENDED)
+        for line in complaints(event):
+            self.complain(line)
+
+    def _tell_outcome(self, cell: Cell, record: Record, *, ended: bool) -> None:
+        if ended:
+            self._ended += 1
+            self._conditions.note(record)
+        style = {Fault.NONE: "green", Fault.INFRA: "yellow"}.get(record.outcome.fault, "red")
+        line = f"{cell_name(cell)}: {verdict_line(record)}{conditions_line(record)}"
+        self._progress.console.print(line, style=style, markup=False)
+        left = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
+        self._progress.update(self._bar, completed=self._ended, left=f"{left:.0f} s left")
 
     def say(self, text: str) -> None:
         """A line above the bar."""
         self._console.print(text, markup=False)
 
+    def complain(self, text: str) -> None:
+        """The same, in red."""
+        self._console.print(f"error: {text}", style="bold red", markup=False)
+
     def end(self, session: Session, store: Store) -> None:
         """A table, and the next step."""
-        print_summary(self._console, session, store)
+        print_summary(self._console, session, store, self._conditions)
 
 
 class EventLines:
@@ -146,6 +173,7 @@ class EventLines:
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write
+        self._conditions = Conditions()
 
     def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
         """The run's size and why the rest does not run."""
@@ -166,16 +194,24 @@ class EventLines:
             outcome = event.record.outcome
             document |= {"attempt": event.record.attempt, "status": outcome.status.value, "fault": outcome.fault.value}
             document |= {"stage": outcome.stage.value, "message": outcome.evidence.message}
+            document |= conditions_document(event.record)
+            if event.happening is Happening.CELL_ENDED:
+                self._conditions.note(event.record)
         self._write(document)
 
     def say(self, text: str) -> None:
         """As an event."""
         self._write({"event": "message", "text": text})
 
+    def complain(self, text: str) -> None:
+        """As an event of its own kind."""
+        self._write({"event": "error", "text": text})
+
     def end(self, session: Session, store: Store) -> None:
         """The counts, and where the records are."""
         counts = {status.value: number for status, number in session.counts.items()}
-        self._write({"event": "run_ended", "counts": counts, "left": session.left, "records": str(store.records)})
+        document = {"event": "run_ended", "counts": counts, "left": session.left, "records": str(store.records)}
+        self._write({**document, "clocks": dict(self._conditions.clocks), "quarantined": dict(session.quarantined)})
 
 
 def cell_name(cell: Cell) -> str:
@@ -223,6 +259,8 @@ def opening_lines(survey: Survey, cells: Sequence[Cell], *, done: int, skipped: 
     yield f"devices: {devices}" + (f"  ({survey.facts.gpu_reason})" if survey.facts.gpu_reason else "")
     expected = sum(cell.expected_s for cell in cells)
     yield f"{len(cells)} cells to run, about {expected:.0f} s; {done} have a record already"
+    if survey.facts.clocks_reason and any(_wants_lock(cell) for cell in cells):
+        yield f"clocks will not be locked, and records say so: {survey.facts.clocks_reason}"
     if any(cell.toolchain.cuda is None and cell.candidate.language.value == "triton" for cell in cells):
         yield "Triton runs through its interpreter on the CPU: right or wrong can be told, speed cannot"
     counts = Counter((cell.reason.hurdle, _short(cell)) for cell in skipped if cell.reason is not None)
@@ -234,6 +272,10 @@ def opening_lines(survey: Survey, cells: Sequence[Cell], *, done: int, skipped: 
         yield f"         … and {len(counts) - 12} more reasons: kernel-matrix plan"
 
 
+def _wants_lock(cell: Cell) -> bool:
+    return cell.gpu.vendor != "cpu" and cell.policy.clocks is ClockPolicy.LOCK
+
+
 def _short(cell: Cell) -> str:
     if cell.reason is None:
         return ""
@@ -242,13 +284,13 @@ def _short(cell: Cell) -> str:
     return cell.reason.text
 
 
-def print_summary(console: Console, session: Session, store: Store) -> None:
+def print_summary(console: Console, session: Session, store: Store, conditions: Conditions) -> None:
     """The end of a run for people."""
     if session.counts:
         table = Table("outcome", "cells", title=f"{sum(session.counts.values())} cells ended", title_justify="left")
         for status, number in session.counts.most_common():
             table.add_row(status.value, str(number))
         console.print(table)
-    if session.left:
-        console.print(f"{session.left} cells are left; run again to go on", markup=False)
+    for line in conditions.lines(session):
+        console.print(line, markup=False, soft_wrap=True)
     console.print(f"records: {store.records}\nnext: kernel-matrix results {store.root}", markup=False, soft_wrap=True)

@@ -18,10 +18,11 @@ import time
 import traceback
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from runner.core.finding import Finding, finding
 from runner.core.messages import (
+    ClockProbe,
     Evidence,
     InsideEnvironment,
     JudgeJob,
@@ -31,6 +32,7 @@ from runner.core.messages import (
     from_json,
 )
 from runner.core.vocab import Stage, Status
+from runner.core.wholefile import write_whole
 from runner.core.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
 from runner.core.worker import SOCKET_NAME, open_device, serve
 
@@ -52,6 +54,7 @@ class Session:
         self._durations: Dict[str, float] = {}
         self._reports: List[WorkloadReport] = []
         self._labels: List[str] = list(job.labels)
+        self._clock_probes: Tuple[ClockProbe, ...] = ()
         self._environment: Optional[InsideEnvironment] = None
         self._peer: Mapping[str, int] = {}
         self._stage = Stage.START
@@ -93,6 +96,7 @@ class Session:
             self._stage = Stage.VERIFY
             outcome = desk.run(spec, self._clock)
             self._reports.append(outcome.report)
+            self._clock_probes = desk.clock_probes
             self._labels += [label for label in outcome.labels if label not in self._labels]
             if outcome.ended is not None:
                 raise outcome.ended
@@ -144,6 +148,7 @@ class Session:
             workloads=tuple(self._reports),
             durations_s={name: round(seconds, 6) for name, seconds in self._durations.items()},
             labels=tuple(self._labels),
+            clock_probes=self._clock_probes,
         )
 
 
@@ -211,16 +216,6 @@ def _serve_baseline(ours: socket.socket, theirs: socket.socket, code: Path, devi
         os._exit(0)
 
 
-def write_report(report: SessionReport, folder: Path) -> None:
-    """Write the report aside, then rename it: whoever sees the name sees all of it."""
-    aside = folder / (REPORT_NAME + ".new")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(dumps(report))
-        file.flush()
-        os.fsync(file.fileno())
-    aside.rename(folder / REPORT_NAME)
-
-
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one session. The exit code is 0 whenever a report was written, whatever it says."""
     parser = argparse.ArgumentParser(prog="judge")
@@ -230,7 +225,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     job = from_json(JudgeJob, json.loads(arguments.job.read_text(encoding="utf-8")))
     report = Session(job, arguments.job.parent, arguments.channel).run()
-    write_report(report, arguments.out)
+    write_whole(arguments.out / REPORT_NAME, dumps(report))
     return 0
 
 

@@ -18,6 +18,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
+from runner.core.libcuda import OUT_OF_MEMORY, DriverError, call, library
+
 ALIGNMENT = 512
 """Bytes each tensor in an arena is aligned to: what torch's own CUDA allocator gives."""
 
@@ -147,22 +149,12 @@ _POSIX_DESCRIPTOR = 1
 _PINNED = 1
 _ON_DEVICE = 1
 _READ_WRITE = 3
-_OUT_OF_MEMORY = 2
 
 
-class DriverError(RuntimeError):
-    """A call of the CUDA driver failed."""
-
-
-def _driver() -> ctypes.CDLL:
+def _open_torch() -> None:
+    """Make torch's primary context current in this thread."""
     torch.cuda.init()
-    torch.zeros(1, device="cuda")  # makes torch's primary context current in this thread
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def _check(code: int, call: str) -> None:
-    if code != 0:
-        raise DriverError(f"{call} failed with CUDA driver error {code}")
+    torch.zeros(1, device="cuda")
 
 
 def _properties() -> _AllocationProperties:
@@ -173,29 +165,25 @@ def _properties() -> _AllocationProperties:
     return properties
 
 
-def _rounded(driver: ctypes.CDLL, nbytes: int) -> int:
-    granularity = ctypes.c_size_t()
-    code = driver.cuMemGetAllocationGranularity(ctypes.byref(granularity), ctypes.byref(_properties()), 0)
-    _check(code, "cuMemGetAllocationGranularity")
+def _rounded(nbytes: int) -> int:
+    granularity, properties = ctypes.c_size_t(), _properties()
+    call("cuMemGetAllocationGranularity", ctypes.byref(granularity), ctypes.byref(properties), ctypes.c_int(0))
     return -(-nbytes // granularity.value) * granularity.value
 
 
 class _Mapping:
     """A mapped allocation; unmapped when nothing refers to it any more."""
 
-    def __init__(self, driver: ctypes.CDLL, handle: ctypes.c_ulonglong, nbytes: int, shown: int) -> None:
-        self._driver = driver
+    def __init__(self, handle: ctypes.c_ulonglong, nbytes: int, shown: int) -> None:
+        self._driver = library()
         self._handle = handle
         self._nbytes = nbytes
         self._address = ctypes.c_ulonglong()
-        size = ctypes.c_size_t(nbytes)
-        zero = ctypes.c_ulonglong(0)
-        code = driver.cuMemAddressReserve(ctypes.byref(self._address), size, ctypes.c_size_t(0), zero, zero)
-        _check(code, "cuMemAddressReserve")
-        _check(driver.cuMemMap(self._address, size, ctypes.c_size_t(0), handle, zero), "cuMemMap")
+        size, zero, nothing = ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0), ctypes.c_size_t(0)
+        call("cuMemAddressReserve", ctypes.byref(self._address), size, nothing, zero, zero)
+        call("cuMemMap", self._address, size, nothing, handle, zero)
         access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
-        code = driver.cuMemSetAccess(self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
-        _check(code, "cuMemSetAccess")
+        call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
         self.__cuda_array_interface__ = {
             "shape": (shown,),
             "typestr": "|u1",
@@ -211,43 +199,44 @@ class _Mapping:
         self._driver.cuMemRelease(self._handle)
 
 
-def _allocate(driver: ctypes.CDLL, size: int) -> ctypes.c_ulonglong:
+def _allocate(size: int) -> ctypes.c_ulonglong:
     """Physical device memory that can be exported.
 
     :raises torch.cuda.OutOfMemoryError: when the device has no such piece left.
     """
-    handle = ctypes.c_ulonglong()
-    properties = _properties()
-    arguments = (ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(properties), ctypes.c_ulonglong(0))
-    code = driver.cuMemCreate(*arguments)
-    if code == _OUT_OF_MEMORY:
-        torch.cuda.empty_cache()  # what torch keeps for itself may be all that is missing
-        code = driver.cuMemCreate(*arguments)
-    if code == _OUT_OF_MEMORY:
-        raise torch.cuda.OutOfMemoryError(f"no {size} bytes left on the device for an arena")
-    _check(code, "cuMemCreate")
+    try:
+        return _create(size)
+    except DriverError as error:
+        if error.code != OUT_OF_MEMORY:
+            raise
+    torch.cuda.empty_cache()  # what torch keeps for itself may be all that is missing
+    try:
+        return _create(size)
+    except DriverError as error:
+        if error.code != OUT_OF_MEMORY:
+            raise
+        raise torch.cuda.OutOfMemoryError(f"no {size} bytes left on the device for an arena") from None
+
+
+def _create(size: int) -> ctypes.c_ulonglong:
+    handle, properties = ctypes.c_ulonglong(), _properties()
+    call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(properties), ctypes.c_ulonglong(0))
     return handle
 
 
 def _create_cuda(nbytes: int) -> Arena:
-    driver = _driver()
-    size = _rounded(driver, nbytes)
-    handle = _allocate(driver, size)
+    _open_torch()
+    size = _rounded(nbytes)
+    handle = _allocate(size)
     descriptor = ctypes.c_int(-1)
-    code = driver.cuMemExportToShareableHandle(
-        ctypes.byref(descriptor), handle, ctypes.c_int(_POSIX_DESCRIPTOR), ctypes.c_ulonglong(0)
-    )
-    _check(code, "cuMemExportToShareableHandle")
-    mapping = _Mapping(driver, handle, size, nbytes)
-    return Arena(descriptor.value, torch.as_tensor(mapping, device="cuda"))
+    kind, flags = ctypes.c_int(_POSIX_DESCRIPTOR), ctypes.c_ulonglong(0)
+    call("cuMemExportToShareableHandle", ctypes.byref(descriptor), handle, kind, flags)
+    return Arena(descriptor.value, torch.as_tensor(_Mapping(handle, size, nbytes), device="cuda"))
 
 
 def _open_cuda(descriptor: int, nbytes: int) -> Arena:
-    driver = _driver()
+    _open_torch()
     handle = ctypes.c_ulonglong()
-    code = driver.cuMemImportFromShareableHandle(
-        ctypes.byref(handle), ctypes.c_void_p(descriptor), ctypes.c_int(_POSIX_DESCRIPTOR)
-    )
-    _check(code, "cuMemImportFromShareableHandle")
-    mapping = _Mapping(driver, handle, _rounded(driver, nbytes), nbytes)
-    return Arena(descriptor, torch.as_tensor(mapping, device="cuda"))
+    kind = ctypes.c_int(_POSIX_DESCRIPTOR)
+    call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), kind)
+    return Arena(descriptor, torch.as_tensor(_Mapping(handle, _rounded(nbytes), nbytes), device="cuda"))

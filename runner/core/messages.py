@@ -97,6 +97,8 @@ class ProtocolSpec:
     """Share of timed calls, drawn at random, whose outputs are compared with the reference."""
     time: bool = True
     """False: verify only."""
+    steady_cap_s: float = 2.0
+    """Warm-up goes on until clock and temperature are steady, but for no longer than this; 0 does not look."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ class JudgeJob:
     """What the host knows about the session and readers must know too, e.g. :data:`INTERPRETED`."""
     candidate_uid: Optional[int] = None
     """Only a peer with this uid is accepted as the candidate; null accepts any (same-uid engines)."""
+    gpu_uuid: str = ""
+    """UUID of the GPU, to read its clock and temperature by while warming up; empty for a CPU."""
 
     def __post_init__(self) -> None:
         if self.device not in ("cpu", "cuda"):
@@ -206,7 +210,12 @@ class Block:
     wall_ns: Tuple[int, ...]
     """The judge's own clock around each call, nanoseconds."""
     discarded: Tuple[Tuple[int, str], ...] = ()
-    """(sample index, cause) of samples that do not count."""
+    """(sample index, cause) of samples that do not count; judged by the host, from its telemetry."""
+    sm_clock_mhz: Optional[float] = None
+    """Mean SM clock while the block ran, from the host's telemetry; null where it has none."""
+    mem_clock_mhz: Optional[float] = None
+    power_w: Optional[float] = None
+    temperature_c: Optional[float] = None
 
     def __post_init__(self) -> None:
         if len(self.device_ns) != len(self.wall_ns):
@@ -280,6 +289,25 @@ class InsideEnvironment:
 
 
 @dataclass(frozen=True)
+class ClockProbe:
+    """The SM clock as a kernel of the judge saw it: ticks of ``clock64`` per nanosecond of ``globaltimer``."""
+
+    phase: str
+    """``before`` or ``after`` the timed calls."""
+    started_ns: int
+    """Judge's monotonic clock, nanoseconds."""
+    ended_ns: int
+    sm_mhz: float
+    """Median over the SMs."""
+    low_mhz: float
+    """Slowest SM."""
+    high_mhz: float
+    """Fastest SM."""
+    sms: int
+    """How many SMs were read."""
+
+
+@dataclass(frozen=True)
 class SessionReport:
     """The inside half of a record for one session: what the judge saw."""
 
@@ -298,7 +326,9 @@ class SessionReport:
     durations_s: Mapping[str, float]
     """Seconds per phase: ``import``, ``connect``, ``load``, ``verify``, ``time``, ``total``."""
     labels: Tuple[str, ...] = ()
-    """Findings that do not decide: e.g. ``low_resolution``, ``budget_reached``."""
+    """Findings that do not decide: e.g. ``low_resolution``, ``budget_reached``, ``unsteady``."""
+    clock_probes: Tuple[ClockProbe, ...] = ()
+    """Empty where there is no GPU."""
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -406,6 +436,7 @@ def _read_session(data: Any) -> SessionReport:
         environment=None if environment is None else _plain(InsideEnvironment, environment),
         workloads=tuple(_read_workload(w) for w in data["workloads"]),
         labels=tuple(data.get("labels", ())),
+        clock_probes=tuple(_plain(ClockProbe, probe) for probe in data.get("clock_probes", ())),
     )
 
 

@@ -17,6 +17,7 @@ from runner.core.checks import Judgement
 from runner.core.messages import Block, ProtocolSpec
 from runner.core.reference import Expected, Reference
 from runner.core.side import Result, Side
+from runner.core.steady import UNKNOWN, UNSTEADY, Watch
 from runner.core.vocab import Mode, Role, Stage
 
 JudgeOne = Callable[[Side, Expected, Sequence[Any]], Judgement]
@@ -62,11 +63,17 @@ class Timer:
         protocol: ProtocolSpec,
         dice: random.Random,
         judge_one: JudgeOne,
+        *,
+        watch: Optional[Watch] = None,
+        warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
+        """Without a ``watch`` the device is warm after the calls asked for; then ``warmed_up`` is called."""
         self._protocol = protocol
         self._sides = sides
         self._dice = dice
         self._judge_one = judge_one
+        self._watch = watch
+        self._warmed_up = warmed_up
         self._reference = reference
         self._supply = InputSupply(reference, protocol, dice)
         self._expected: Optional[Expected] = None
@@ -80,6 +87,7 @@ class Timer:
         :raises Finding: when a checked call is wrong or a side fails.
         """
         self._warm_up(time.monotonic() + self._protocol.budget_s)
+        self._warmed_up()
         deadline = time.monotonic() + self._protocol.budget_s
         while True:
             first, second = self._dice.sample([Role.BASELINE, Role.CANDIDATE], 2)
@@ -93,12 +101,29 @@ class Timer:
                 return self.timing
 
     def _warm_up(self, deadline: float) -> None:
+        """The calls asked for, and further ones until the device is steady."""
+        if self._watch is not None:
+            self._watch.start()
         for _ in range(self._protocol.warmup_calls + self._dice.randrange(4)):
-            for side in self._sides.values():
-                self._one_call(side)
-            self.timing.warmup_calls += 1
+            self._warm_up_once()
             if time.monotonic() > deadline:
+                break
+        if self._watch is not None:
+            self._steady(self._watch, min(deadline, time.monotonic() + self._protocol.steady_cap_s))
+
+    def _steady(self, watch: Watch, deadline: float) -> None:
+        while not watch.steady():
+            if watch.blind or time.monotonic() > deadline:
+                self.timing.labels.append(UNKNOWN if watch.blind else UNSTEADY)
                 return
+            self._warm_up_once()
+
+    def _warm_up_once(self) -> None:
+        for side in self._sides.values():
+            self._one_call(side)
+            if self._watch is not None:
+                self._watch.steady()
+        self.timing.warmup_calls += 1
 
     def _block(self, role: Role, deadline: float) -> None:
         calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))

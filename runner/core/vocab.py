@@ -94,6 +94,12 @@ class Status(str, Enum):
     """Somebody else came onto the GPU while this cell ran."""
     CONTAINER_LOST = "container_lost"
     """The judge, or a container, vanished without a report (daemon killed, judge killed)."""
+    THROTTLED = "throttled"
+    """The GPU slowed itself down (heat, power supply) for too much of the measurement."""
+    CLOCKS_NOT_HELD = "clocks_not_held"
+    """The policy requires locked clocks, and under load they were not what was asked for."""
+    GPU_LOST = "gpu_lost"
+    """The GPU stopped answering: fallen off the bus, or in need of a reset."""
     INFRA_ERROR = "infra_error"
     """Anything else that is this machine's fault."""
 
@@ -107,6 +113,9 @@ _FAULTS = {
     Status.GPU_BUSY: Fault.INFRA,
     Status.CONTENDED: Fault.INFRA,
     Status.CONTAINER_LOST: Fault.INFRA,
+    Status.THROTTLED: Fault.INFRA,
+    Status.CLOCKS_NOT_HELD: Fault.INFRA,
+    Status.GPU_LOST: Fault.INFRA,
     Status.INFRA_ERROR: Fault.INFRA,
 }
 
@@ -151,6 +160,8 @@ class Role(str, Enum):
     """The reference in a worker of its own, timed by the same protocol."""
     BUILDER = "builder"
     """Hostile, without a GPU: compiles the candidate."""
+    PROBE = "probe"
+    """Trusted, without candidate code: asks a GPU whether it is well, or how fast it is."""
 
 
 class Mode(str, Enum):
@@ -169,3 +180,27 @@ class Tier(str, Enum):
     """One session."""
     PUBLISH = "publish"
     """At least five fresh sessions."""
+
+
+class ClockPolicy(str, Enum):
+    """What is done about a GPU's clocks."""
+
+    OBSERVE = "observe"
+    """Nothing is changed; what they are is recorded."""
+    LOCK = "lock"
+    """Locked where this host allows it; where it does not, the record and every table say so."""
+    REQUIRE = "require"
+    """Locked, verified under load, or the cell does not count."""
+
+
+class ClockState(str, Enum):
+    """What a record says of the clocks during its measurement."""
+
+    LOCKED = "locked"
+    """Locked, and verified under load by the driver and from inside a kernel."""
+    UNLOCKED = "unlocked"
+    """The driver chose them."""
+    THROTTLED = "throttled"
+    """The GPU slowed itself down for too much of the measurement."""
+    NOT_APPLICABLE = "not_applicable"
+    """No GPU, or it was never held."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import random
 import statistics
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
 from runner.core.checks import Call, Judgement, judge_call
 from runner.core.checks.values import compare, finite
+from runner.core.clockprobe import measure_clock
 from runner.core.environment import l2_bytes
 from runner.core.finding import Finding, finding
-from runner.core.messages import JudgeJob, Trial, WorkloadReport, WorkloadSpec
+from runner.core.libcuda import DriverError
+from runner.core.messages import ClockProbe, JudgeJob, Trial, WorkloadReport, WorkloadSpec
 from runner.core.reference import Expected, Reference, guarded
 from runner.core.side import Result, Side
+from runner.core.steady import Watch, watch_of
 from runner.core.timing import Timer, Timing, clocks_disagree
 from runner.core.tolerance import Tolerance
 from runner.core.vocab import Mode, Role, Stage, Status
@@ -27,6 +30,9 @@ Clock = Callable[[str], ContextManager[None]]
 
 PROBE_CALLS = 20
 """Empty calls that calibrate the judge's clock."""
+
+NO_CLOCK_PROBE = "no_clock_probe"
+"""Label: the SM clock could not be read from inside a kernel, before or after the timed calls."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +58,24 @@ class Desk:
         self._flush_bytes = 2 * l2_bytes(job.device) if job.protocol.flush == "cold" else 0
         self._trials: List[Trial] = []
         self._timed = False
+        self._watch: Optional[Watch] = None
+        self._clocks: Dict[str, ClockProbe] = {}
+
+    @property
+    def clock_probes(self) -> Tuple[ClockProbe, ...]:
+        """The SM clock before the session's first timed calls and after its last ones; nothing on a CPU."""
+        return tuple(self._clocks.values())
 
     @contextmanager
     def open(self) -> Iterator[Desk]:
         """Have the candidate's side import its source; both sides are told goodbye at the end."""
-        try:
+        with ExitStack() as undo:
+            for side in self._sides.values():
+                undo.callback(side.close)
+            self._watch = undo.enter_context(watch_of(self._job))
             values = dict(self._job.workloads[0].values)
             self._candidate.load(file=self._job.candidate_file, entry=self._job.candidate_entry, values=values)
             yield self
-        finally:
-            for side in self._sides.values():
-                side.close()
 
     def run(self, spec: WorkloadSpec, clock: Clock) -> Outcome:
         """Controls, verification, timing, verification again, for one workload."""
@@ -228,12 +241,35 @@ class Desk:
         return int(statistics.median(walls))
 
     def _time(self, reference: Reference, timing: Timing, overhead: int) -> None:
-        timer = Timer(reference, self._sides, self._job.protocol, self._dice, self._judge_timed)
+        timer = Timer(
+            reference,
+            self._sides,
+            self._job.protocol,
+            self._dice,
+            self._judge_timed,
+            watch=self._watch,
+            warmed_up=lambda: self._read_first_clock(timing),
+        )
         timer.timing = timing
         timer.run()
+        self._read_clock("after", timing)
         lies, words = clocks_disagree(timing.blocks, overhead)
         if lies:
             raise finding(Status.TIMING_MISMATCH, Stage.TIME, f"the candidate's side {words}")
+
+    def _read_first_clock(self, timing: Timing) -> None:
+        if "before" not in self._clocks:
+            self._read_clock("before", timing)
+
+    def _read_clock(self, phase: str, timing: Timing) -> None:
+        """Read the SM clock under load; a later reading of the same phase takes the place of an earlier one."""
+        if self._job.device == "cpu":
+            return
+        try:
+            self._clocks[phase] = measure_clock(phase)
+        except DriverError:
+            if NO_CLOCK_PROBE not in timing.labels:
+                timing.labels.append(NO_CLOCK_PROBE)
 
 
 def _all_copied(claim: OutputsClaim) -> bool:

@@ -170,6 +170,10 @@ class Engine(Protocol):
         """
         ...
 
+    def leftovers(self) -> Sequence[str]:
+        """What dead runners left, one line per thing; removes nothing."""
+        ...
+
     def sweep(self) -> Sequence[str]:
         """Remove what dead runners left; returns one line per thing removed."""
         ...

@@ -22,7 +22,7 @@ from runner.engines import EngineStatus, Exit, Isolation, RoleSpec, Running
 from runner.engines.container import LABEL, OWNER_LABEL, Daemon, create_request, isolation_of
 from runner.engines.gpu_access import container_access
 from runner.engines.inside import LogTail
-from runner.engines.owner import owner_alive
+from runner.owner import owner_alive
 from runner.errors import EngineError, ImageError, InfrastructureError
 
 _log = logging.getLogger(__name__)
@@ -128,19 +128,29 @@ class DockerEngine:
                 running = stack.enter_context(self._placed(spec))
             yield running
 
+    def leftovers(self) -> Sequence[str]:
+        """The containers of dead runners.
+
+        :raises EngineError: when the daemon does not answer.
+        """
+        return [_epitaph(entry) for entry in self._orphans()]
+
     def sweep(self) -> Sequence[str]:
         """Remove the containers of dead runners.
 
         :raises EngineError: when the daemon does not answer.
         """
+        orphans = self._orphans()
+        for entry in orphans:
+            _remove(self._client, entry["Id"])
+        return [_epitaph(entry) for entry in orphans]
+
+    def _orphans(self) -> list[dict[str, Any]]:
         try:
             found = self._client.containers(all=True, filters={"label": OWNER_LABEL})
         except _FAILURES as error:
             raise _no_daemon(error) from error
-        orphans = [entry for entry in found if not owner_alive(entry["Labels"][OWNER_LABEL])]
-        for entry in orphans:
-            _remove(self._client, entry["Id"])
-        return [_epitaph(entry) for entry in orphans]
+        return [entry for entry in found if not owner_alive(entry["Labels"][OWNER_LABEL])]
 
     @cached_property
     def _client(self) -> APIClient:

@@ -32,7 +32,7 @@ from runner.core.vocab import Role
 from runner.engines import CORE_TARGET, EngineStatus, Isolation, Labels, RoleSpec, Running
 from runner.engines.gpu_access import LIBRARY_PATH, device_nodes
 from runner.engines.inside import CORE_FOLDER, CORE_INSIDE, SCRATCH, command, environment
-from runner.engines.owner import owner_alive, owner_token
+from runner.owner import owner_alive, owner_token
 from runner.engines.supervised import START_TIMEOUT_S, SupervisedProcess, launcher
 from runner.errors import EngineError
 
@@ -129,9 +129,16 @@ class ProcessEngine:
         with self._launch(spec, self._level(spec)) as running:
             yield running
 
+    def leftovers(self) -> Sequence[str]:
+        """The private folders of dead runners; their processes ended with them."""
+        return [_epitaph(folder) for folder in _orphans()]
+
     def sweep(self) -> Sequence[str]:
-        """Remove the private folders of dead runners; their processes ended with them."""
-        return [f"folder {folder} of a runner that is gone" for folder in _stages() if _remove_if_orphan(folder)]
+        """Remove the private folders of dead runners."""
+        orphans = _orphans()
+        for folder in orphans:
+            shutil.rmtree(folder, ignore_errors=True)
+        return [_epitaph(folder) for folder in orphans]
 
     def _level(self, spec: RoleSpec) -> Confinement:
         return _LIMITS_ONLY if spec.role is Role.JUDGE else self.confinement
@@ -294,16 +301,18 @@ def _furnish(folder: Path, uid: int | None) -> None:
         os.chown(scratch, uid, uid)
 
 
-def _stages() -> list[Path]:
-    return sorted(Path(tempfile.gettempdir()).glob(f"{_STAGE_PREFIX}*"))
+def _orphans() -> list[Path]:
+    return [folder for folder in sorted(Path(tempfile.gettempdir()).glob(f"{_STAGE_PREFIX}*")) if _is_orphan(folder)]
 
 
-def _remove_if_orphan(folder: Path) -> bool:
-    """Remove a private folder of ours whose runner is gone; whether that was so."""
+def _is_orphan(folder: Path) -> bool:
+    """Whether it is a private folder of ours whose runner is gone."""
     try:
-        if folder.lstat().st_uid != os.geteuid() or owner_alive((folder / _OWNER_FILE).read_text(encoding="ascii")):
-            return False
+        ours = folder.lstat().st_uid == os.geteuid()
+        return ours and not owner_alive((folder / _OWNER_FILE).read_text(encoding="ascii"))
     except OSError:
         return False  # being made or removed at this moment
-    shutil.rmtree(folder, ignore_errors=True)
-    return True
+
+
+def _epitaph(folder: Path) -> str:
+    return f"folder {folder} of a runner that is gone"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import Dtype, Tier
+from runner.core.vocab import ClockPolicy, Dtype, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +114,23 @@ class Protocol:
 class Policy:
     """What the host does around a cell. Times in seconds, sizes in MiB."""
 
-    clocks: str = "observe"
-    """``observe``, ``lock`` or ``require``."""
+    clocks: ClockPolicy = ClockPolicy.OBSERVE
+    clock_target: str | int | Mapping[str, str | int] = "base"
+    """SM clock to lock to: ``base`` (the driver's TDP clock), ``max``, MHz, or one of these per glob on the product
+    name, the first that matches; ``base`` where none does."""
+    memory_clock: str | int | Mapping[str, str | int] = "auto"
+    """Memory clock to lock to: ``auto`` (``max``, but ``off`` on consumer cards), ``off``, ``max``, MHz, or one of
+    these per glob on the product name; ``auto`` where none matches."""
     exclusive: bool = True
     """Refuse a GPU on which somebody else has a process."""
+    hard_exclusive: bool = False
+    """Also have the driver refuse further processes while a session is timed (EXCLUSIVE_PROCESS, given back after)."""
+    allow_mig: bool = False
+    """Take a GPU in MIG mode; nobody can be proven alone on it."""
+    allow_mps: bool = False
+    """Take a GPU that an MPS server shares out; nobody can be proven alone on it."""
+    health_probe: bool = True
+    """After each cell, have the GPU compute something whose answer is known."""
     gpu_wait_s: float = 300.0
     memory_mib: int = 16384
     pids: int = 512

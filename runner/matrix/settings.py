@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import Mode, Tier
+from runner.core.vocab import ClockPolicy, Mode, Tier
 from runner.matrix import Policy, Protocol
 
 PUBLISH_SESSIONS = 5
@@ -54,7 +54,10 @@ def read_protocol(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_policy(table: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a ``policy`` table sets, already checked against the schema."""
-    return {key: _typed(key, value) for key, value in table.items()}
+    values = {key: _typed(key, value) for key, value in table.items()}
+    if "clocks" in values:
+        values["clocks"] = ClockPolicy(values["clocks"])
+    return values
 
 
 def with_protocol(base: Protocol, values: Mapping[str, Any]) -> Protocol:

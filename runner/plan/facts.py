@@ -29,7 +29,8 @@ class HostFacts:
     local_triton: str | None = None
     images: Mapping[str, str] = field(default_factory=dict)
     """Toolchain → why its image cannot be used; empty text: it can. A toolchain that is absent has no image."""
-    can_lock_clocks: bool = False
+    clocks_reason: str = "this host is not known"
+    """Why GPU clocks cannot be locked here, in words; empty: nothing speaks against it."""
 
 
 def devices_matching(axis: GpuAxis, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from runner.compat import Compatibility, parse_version
-from runner.core.vocab import Dtype, Language
+from runner.core.vocab import ClockPolicy, Dtype, Language
 from runner.gpus import Gpu
 from runner.matrix import GpuAxis, Toolchain
 from runner.plan.cell import Hurdle, Reason
@@ -54,7 +54,7 @@ class Hurdles:
         lowest = min(devices, key=_capability, default=None)
         return Place(gpu=gpu, toolchain=toolchain, device=lowest)
 
-    def of_cell(self, place: Place, dtype: Dtype, language: Language, clocks: str) -> Reason | None:
+    def of_cell(self, place: Place, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Reason | None:
         """The first hurdle of cells at ``place``, but for exclusion and dtypes that are not offered."""
         key = (place.gpu.name, place.toolchain.name, dtype, language, clocks)
         if key not in self._found:
@@ -72,7 +72,7 @@ class Hurdles:
         if note and not self._driver(place):
             yield f"toolchain {name}: {note}"
 
-    def _first(self, place: Place, dtype: Dtype, language: Language, clocks: str) -> Reason | None:
+    def _first(self, place: Place, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Reason | None:
         questions: tuple[tuple[Hurdle, Callable[[], str | None]], ...] = (
             (Hurdle.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
             (Hurdle.DTYPE_NOT_SUPPORTED, lambda: self._dtype(place, dtype, language)),
@@ -147,10 +147,10 @@ class Hurdles:
             return None
         return self.facts.images.get(place.toolchain.name, f"no image is known for toolchain {place.toolchain.name}")
 
-    def _clocks(self, place: Place, clocks: str) -> str | None:
-        if clocks != "require" or place.gpu.vendor == "cpu" or self.facts.can_lock_clocks:
+    def _clocks(self, place: Place, clocks: ClockPolicy) -> str | None:
+        if clocks is not ClockPolicy.REQUIRE or place.gpu.vendor == "cpu" or not self.facts.clocks_reason:
             return None
-        return "the policy requires locked clocks and this host does not let them be locked"
+        return f"the policy requires locked clocks and they cannot be locked here: {self.facts.clocks_reason}"
 
 
 def _capability(gpu: Gpu) -> tuple[int, ...]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from runner.core.messages import SCHEMA_VERSION, to_json
-from runner.core.vocab import Dtype
-from runner.matrix import GpuAxis, Protocol, Toolchain
+from runner.core.vocab import ClockPolicy, Dtype
+from runner.matrix import GpuAxis, Policy, Protocol, Toolchain
 from runner.sources import Candidate, Problem, Workload
 
 ID_DIGITS = 32
@@ -30,12 +30,17 @@ def place_digest(gpu: GpuAxis, toolchain: Toolchain, dtype: Dtype) -> bytes:
     return digest((SCHEMA_VERSION, gpu.name, versions, dtype))
 
 
-def settings_digest(protocol: Protocol, clocks: str) -> bytes:
-    """Digest of how a cell is measured. A seed counts only when it is given: secrets drawn anew change no question."""
+def settings_digest(protocol: Protocol, policy: Policy) -> bytes:
+    """Digest of how a cell is measured, and at what clocks.
+
+    A seed counts only when it is given: secrets drawn anew change no question. Targets count only where they are used.
+    """
     document = to_json(protocol)
     if protocol.seed is None:
         del document["seed"]
-    return digest((document, clocks))
+    if policy.clocks is ClockPolicy.OBSERVE:
+        return digest((document, policy.clocks))
+    return digest((document, policy.clocks, policy.clock_target, policy.memory_clock))
 
 
 def problem_digest(problem: Problem) -> bytes:

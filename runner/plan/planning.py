@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runner.compat import Compatibility, compatibility
-from runner.core.vocab import Dtype, Language
+from runner.core.vocab import ClockPolicy, Dtype, Language
 from runner.matrix import Matrix, Policy, Protocol
 from runner.plan.cell import Cell, Hurdle, Reason
 from runner.plan.cost import expected_seconds
@@ -162,11 +162,11 @@ class Plan:
         if key not in self._tasks:
             settings = resolve_settings(self.matrix, self._rules.overrides_of(overrides))
             workloads = settings.choose(row.selected.workloads, row.selected.problem.workloads)
-            how = settings_digest(settings.protocol, settings.policy.clocks)
+            how = settings_digest(settings.protocol, settings.policy)
             self._tasks[key] = _Task(settings, workloads, joined(row.digest, how, workloads_digest(workloads)))
         return self._tasks[key]
 
-    def _reason(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, clocks: str) -> Reason | None:
+    def _reason(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, clocks: ClockPolicy) -> Reason | None:
         exclude = self._rules.exclusion_of(mask)
         if exclude is not None:
             return Reason(hurdle=Hurdle.EXCLUDED, text=f"excluded because {exclude.reason}")

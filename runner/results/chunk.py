@@ -7,6 +7,7 @@ split over chunks, so that duplicates meet in one chunk and chunks need to know 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +19,8 @@ from runner.results.columns import Rows, SampleColumns
 from runner.results.reading import Document, Reason, Rejection, try_record
 from runner.results.rows import cell_rows, host_row
 from runner.results.schema import CELLS, HOSTS
+from runner.results.telemetry import TelemetryParts
+from runner.results.words import CAUSES, clocks_said, discards
 
 _NAMES = 2000
 """File names per chunk: few enough that its documents and rows take some tens of MiB."""
@@ -43,6 +46,10 @@ class Chunk:
         """Its part of ``table``, an Arrow file."""
         return self.folder / f"{table}.{self.index}.arrow"
 
+    def telemetry_part(self, number: int) -> Path:
+        """One of its parts of the table ``telemetry``, which is too large for a single one."""
+        return self.folder / f"telemetry.{self.index}.{number}.arrow"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -51,7 +58,15 @@ class Counts:
     records: int
     duplicates: int
     samples: int
+    discarded: Mapping[str, int]
+    """What the cause starts with → samples; ``other`` for the rest."""
+    clocks: Mapping[str, int]
+    """State of the clocks in words → records."""
     rejected: tuple[Rejection, ...]
+    telemetry: tuple[Path, ...]
+    """Parts of that table; none where traces are not read."""
+    traces: int
+    telemetry_samples: int
 
 
 def split(files: Iterable[str], folder: Path) -> Iterator[Chunk]:
@@ -71,25 +86,64 @@ def _name_and_path(path: str) -> tuple[str, str]:
     return os.path.basename(path), path  # noqa: PTH119  # making 100,000 Paths costs more than sorting as many names
 
 
-def process(chunk: Chunk, runs: Mapping[str, Document]) -> Counts:
+def process(chunk: Chunk, runs: Mapping[str, Document], *, traces: bool = False) -> Counts:
     """Write the chunk's part of each table; its records are numbered from 0.
 
     :param runs: run id → run, as far as known.
+    :param traces: also write its parts of the table ``telemetry``.
     :raises OSError: when a part cannot be written.
     """
-    cells, hosts, samples = Rows(CELLS), Rows(HOSTS), SampleColumns()
-    files = _Files()
+    files, parts = _Files(), _Parts(chunk)
     # One document at a time: holding a chunk's documents makes the garbage collector walk them over and over.
-    for key, record in enumerate(files.records(chunk.groups)):
+    for key, (paths, record) in enumerate(files.records(chunk.groups)):
+        parts.add(record, key=key, run=runs.get(record["run_id"]))
+        if traces:
+            parts.telemetry.add(record, paths, key=key)
+    if traces:
+        parts.telemetry.close()
+    return parts.written(files)
+
+
+class _Parts:
+    """A chunk's rows, on their way into its part of each table."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.telemetry = TelemetryParts(chunk.telemetry_part)
+        self._chunk = chunk
+        self._cells, self._hosts, self._samples = Rows(CELLS), Rows(HOSTS), SampleColumns()
+        self._clocks: Counter[str] = Counter()
+
+    def add(self, record: Document, *, key: int, run: Document | None) -> None:
+        """Append what ``record``, whose number within the tables is ``key``, has to say."""
         host = host_row(record)
-        hosts.append(host)
-        for row in cell_rows(record, key=key, host=host, run=runs.get(record["run_id"])):
-            cells.append(row)
-        samples.add(record, key=key)
-    _write(cells.frame(), chunk.part("cells"))
-    _write(samples.frame(), chunk.part("samples"))
-    _write(count_hosts(hosts.frame()), chunk.part("hosts"))
-    return Counts(records=len(hosts), duplicates=files.duplicates, samples=len(samples), rejected=tuple(files.rejected))
+        self._hosts.append(host)
+        for row in cell_rows(record, key=key, host=host, run=run):
+            self._cells.append(row)
+        self._samples.add(record, key=key)
+        self._clocks[clocks_said(record["host"]["clock_state"], record["host"]["clock_policy"])] += 1
+
+    def written(self, files: _Files) -> Counts:
+        """Write the parts and count what is in them."""
+        cells = self._cells.frame()
+        _write(cells, self._chunk.part("cells"))
+        _write(self._samples.frame(), self._chunk.part("samples"))
+        _write(count_hosts(self._hosts.frame()), self._chunk.part("hosts"))
+        return Counts(
+            records=len(self._hosts),
+            duplicates=files.duplicates,
+            samples=len(self._samples),
+            discarded=_count_discarded(cells),
+            clocks=self._clocks,
+            rejected=(*files.rejected, *self.telemetry.rejected),
+            telemetry=tuple(self.telemetry.files),
+            traces=self.telemetry.traces,
+            telemetry_samples=self.telemetry.samples,
+        )
+
+
+def _count_discarded(cells: pl.DataFrame) -> dict[str, int]:
+    columns = ("discarded_samples", *(f"discarded_{cause}" for cause in CAUSES))
+    return discards(cells.select(pl.col(columns).sum()).row(0, named=True))
 
 
 def count_hosts(hosts: pl.DataFrame) -> pl.DataFrame:
@@ -114,12 +168,12 @@ class _Files:
         self.duplicates = 0
         self.rejected: list[Rejection] = []
 
-    def records(self, groups: Iterable[tuple[str, ...]]) -> Iterator[Document]:
-        """The records in files that share a name, for each name."""
+    def records(self, groups: Iterable[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], Document]]:
+        """The records in files that share a name, for each name, each with its file and the copies of that."""
         for paths in groups:
             valid = [(path, record) for path in paths if (record := self._read(path)) is not None]
             if len(valid) == 1:
-                yield valid[0][1]
+                yield (valid[0][0],), valid[0][1]
             else:
                 yield from self._settle(valid)
 
@@ -130,7 +184,7 @@ class _Files:
             return None
         return read
 
-    def _settle(self, valid: Iterable[tuple[str, Document]]) -> Iterator[Document]:
+    def _settle(self, valid: Iterable[tuple[str, Document]]) -> Iterator[tuple[tuple[str, ...], Document]]:
         """Of records of the same cell and attempt, one per run; where they differ none can be told to be true."""
         by_run: dict[str, list[tuple[str, Document]]] = {}
         for path, record in valid:
@@ -139,7 +193,7 @@ class _Files:
             first = claims[0][1]
             if all(record == first for _path, record in claims):
                 self.duplicates += len(claims) - 1
-                yield first
+                yield tuple(path for path, _record in claims), first
             else:
                 detail = f"{len(claims)} files claim this run, cell and attempt with different content"
                 self.rejected += [Rejection(path=p, reason=Reason.CONFLICTING, detail=detail) for p, _record in claims]

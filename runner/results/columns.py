@@ -37,11 +37,18 @@ class Rows:
         return frame(dict(zip(self._schema, columns, strict=True)), self._schema)
 
 
+_PER_BLOCK = (
+    *("record", "session", "workload"),
+    *("role", "block", "block_started_ns", "block_ended_ns", "sm_clock_mhz"),
+)
+"""Columns of ``samples`` that have one value per block, in file order."""
+
+
 class SampleColumns:
     """Samples of many records as flat columns, filled block by block."""
 
     def __init__(self) -> None:
-        self._blocks: dict[str, list[Any]] = {name: [] for name in ("record", "session", "workload", "role", "block")}
+        self._blocks: dict[str, list[Any]] = {name: [] for name in _PER_BLOCK}
         self._calls: list[int] = []
         self._device_ns = array("q")
         self._wall_ns = array("q")
@@ -55,13 +62,13 @@ class SampleColumns:
         for session in record["sessions"]:
             for workload in session["workloads"]:
                 for block in workload["blocks"]:
-                    where = (key, session["session"], workload["name"], block["role"], block["index"])
-                    self._add_block(where, block)
+                    self._add_block((key, session["session"], workload["name"]), block)
 
     def _add_block(self, where: Sequence[Any], block: Mapping[str, Any]) -> None:
         for index, cause in block["discarded"]:
             self._discarded[len(self) + int(index)] = cause
-        for column, value in zip(self._blocks.values(), where, strict=True):
+        said = (block["role"], block["index"], block["started_ns"], block["ended_ns"], block.get("sm_clock_mhz"))
+        for column, value in zip(self._blocks.values(), (*where, *said), strict=True):
             column.append(value)
         self._calls.append(len(block["device_ns"]))
         self._device_ns.extend(whole(block["device_ns"]))
@@ -88,8 +95,13 @@ def _series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
     try:
         return pl.Series(name, values, dtype=dtype, strict=True)
     except (TypeError, OverflowError):
-        if not dtype.is_numeric():
-            raise
         # JSON and its schemas count 3.0 as an integer and 10**30 as a number; polars takes neither as such.
-        exact = int if dtype.is_integer() else float
-        return pl.Series(name, [None if v is None else exact(v) for v in values], dtype=dtype, strict=True)
+        return pl.Series(name, [_exactly(value, dtype) for value in values], dtype=dtype, strict=True)
+
+
+def _exactly(value: Any, dtype: pl.DataType) -> Any:
+    if value is None or not (dtype.is_numeric() or dtype.is_nested()):
+        return value
+    if isinstance(dtype, pl.List):
+        return [_exactly(inner, dtype.inner) for inner in value]  # type: ignore[arg-type]  # always an instance here
+    return int(value) if dtype.is_integer() else float(value)

@@ -1,4 +1,4 @@
-"""Any number of result folders → three tables, with every file accounted for.
+"""Any number of result folders → three tables and, where asked for, that of all traces; every file accounted for.
 
 The tables depend on the set of records alone: not on the order of folders, on a folder named twice, or on how many
 processes took part.
@@ -11,15 +11,18 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -27,12 +30,14 @@ from runner.core.messages import to_json
 from runner.errors import NothingSelectedError, StoreError
 from runner.results.chunk import Chunk, Counts, count_hosts, process, split
 from runner.results.finding import find, read_runs
-from runner.results.reading import Document, Rejection
+from runner.results.reading import Rejection
 from runner.results.schema import TABLES_VERSION
 
 Progress = Callable[[int, int], None]
 """Told (files done, files in all)."""
+Work = Callable[[Chunk], Counts]
 
+TELEMETRY_FILE = "telemetry.parquet"
 REJECTED = "rejected.jsonl"
 """Beside the tables: one JSON object per file that was put aside, with path, reason and detail."""
 _ROW_GROUP = 512 * 1024
@@ -53,14 +58,27 @@ class MergeReport:
     """Files with the same content as a record in the tables."""
     samples: int
     """Timed calls in the tables."""
+    discarded: Mapping[str, int]
+    """What the cause starts with → how many of them do not count; ``other`` for causes of another form."""
+    clocks: Mapping[str, int]
+    """State of the clocks in words → records."""
     runs: int
     """Runs that records were joined with."""
     rejected: tuple[Rejection, ...]
-    """Record and run files that were put aside, by path."""
+    """Record, run and trace files that were put aside, by path."""
+    traces: int
+    """Traces in the table ``telemetry``; 0 where they were not asked for."""
+    telemetry_samples: int
+    """Rows of that table."""
 
 
 def merge(
-    folders: Sequence[Path], out: Path, *, progress: Progress | None = None, workers: int | None = None
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    traces: bool = False,
+    progress: Progress | None = None,
+    workers: int | None = None,
 ) -> MergeReport:
     """Merge all records under ``folders`` into ``cells``, ``samples`` and ``hosts`` in ``out``.
 
@@ -69,6 +87,8 @@ def merge(
     all put aside, since none of them can be told to be the true one.
 
     :param folders: each ``<results>``, ``<results>/<matrix name>`` or a folder ``records``.
+    :param traces: also read the traces that records name, into the table ``telemetry``. Without it an older table of
+        that name is removed: its rows are numbered as the older records were.
     :param workers: processes to use; by default one per core, and none beside this one for a few files.
     :raises UsageError: when a folder does not exist or holds no records folder.
     :raises NothingSelectedError: when there is not one record file.
@@ -82,18 +102,32 @@ def merge(
     runs, rejected = read_runs(run_files)
     with _aside(out) as folder:
         chunks = tuple(split(files, folder))
-        counts = _process_all(chunks, runs, workers or len(os.sched_getaffinity(0)), progress)
+        counts = _process_all(chunks, partial(process, runs=runs, traces=traces), workers, progress)
         rejected = sorted([*rejected, *(r for c in counts for r in c.rejected)])
-        tables = _publish(_write_tables(chunks, counts, folder), rejected, out)
+        telemetry = _write_telemetry(counts, folder) if traces else {}
+        tables = _publish(_write_tables(chunks, counts, folder) | telemetry, rejected, out)
+    return _report(counts, tables=tables, files=len(files), runs=len(runs), rejected=tuple(rejected))
+
+
+def _report(counts: Sequence[Counts], **found: Any) -> MergeReport:
+    """The report of chunks that came to ``counts``, and of what was ``found`` around them."""
     return MergeReport(
-        tables=tables,
-        files=len(files),
         records=sum(c.records for c in counts),
         duplicates=sum(c.duplicates for c in counts),
         samples=sum(c.samples for c in counts),
-        runs=len(runs),
-        rejected=tuple(rejected),
+        discarded=_summed(c.discarded for c in counts),
+        clocks=_summed(c.clocks for c in counts),
+        traces=sum(c.traces for c in counts),
+        telemetry_samples=sum(c.telemetry_samples for c in counts),
+        **found,
     )
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)
 
 
 @contextmanager
@@ -110,14 +144,12 @@ def _aside(out: Path) -> Iterator[Path]:
         ) from error
 
 
-def _process_all(
-    chunks: Sequence[Chunk], runs: Mapping[str, Document], workers: int, progress: Progress | None
-) -> list[Counts]:
-    """Process every chunk, in as many processes as ``workers`` and ``chunks`` allow; counts in the chunks' order."""
+def _process_all(chunks: Sequence[Chunk], work: Work, workers: int | None, progress: Progress | None) -> list[Counts]:
+    """Do ``work`` on every chunk, in as many processes as ``workers`` and ``chunks`` allow; in the chunks' order."""
     total = sum(chunk.files for chunk in chunks)
     counts: dict[int, Counts] = {}
     done = 0
-    for chunk, counted in _in_any_order(chunks, runs, min(workers, len(chunks))):
+    for chunk, counted in _in_any_order(chunks, work, min(workers or len(os.sched_getaffinity(0)), len(chunks))):
         counts[chunk.index] = counted
         done += chunk.files
         if progress is not None:
@@ -125,16 +157,14 @@ def _process_all(
     return [counts[chunk.index] for chunk in chunks]
 
 
-def _in_any_order(
-    chunks: Sequence[Chunk], runs: Mapping[str, Document], workers: int
-) -> Iterator[tuple[Chunk, Counts]]:
+def _in_any_order(chunks: Sequence[Chunk], work: Work, workers: int) -> Iterator[tuple[Chunk, Counts]]:
     if workers == 1:
-        yield from ((chunk, process(chunk, runs)) for chunk in chunks)
+        yield from ((chunk, work(chunk)) for chunk in chunks)
         return
     with _pool(workers) as pool:
         # Workers are born with the mask of this thread, so that Ctrl-C is left to the parent from their first moment.
         with _interrupts_held():
-            futures = {pool.submit(process, chunk, runs): chunk for chunk in chunks}
+            futures = {pool.submit(work, chunk): chunk for chunk in chunks}
         for future in as_completed(futures):
             yield futures[future], future.result()
 
@@ -179,16 +209,32 @@ def _end_with(sentinel: int) -> None:
 
 def _write_tables(chunks: Sequence[Chunk], counts: Sequence[Counts], folder: Path) -> dict[str, Path]:
     """Join the chunks' parts into one Parquet file per table."""
-    first_keys = list(accumulate((c.records for c in counts), initial=0))
     files = {}
     for table in ("cells", "samples"):
         parts = [
-            pl.scan_ipc(chunk.part(table)).with_columns(pl.col("record") + pl.lit(first, pl.UInt32))
-            for chunk, first in zip(chunks, first_keys, strict=False)
+            _renumbered(chunk.part(table), first) for chunk, first in zip(chunks, _first_keys(counts), strict=True)
         ]
         files[table] = _sink(pl.concat(parts), folder / f"{table}.parquet")
     hosts = count_hosts(pl.concat(pl.read_ipc(chunk.part("hosts")) for chunk in chunks))
     return files | {"hosts": _sink(hosts.lazy(), folder / "hosts.parquet")}
+
+
+def _write_telemetry(counts: Sequence[Counts], folder: Path) -> dict[str, Path]:
+    parts = [
+        _renumbered(part, first)
+        for count, first in zip(counts, _first_keys(counts), strict=True)
+        for part in count.telemetry
+    ]
+    return {"telemetry": _sink(pl.concat(parts), folder / TELEMETRY_FILE)}
+
+
+def _first_keys(counts: Sequence[Counts]) -> list[int]:
+    """The number that the first record of each chunk has in the tables."""
+    return list(accumulate((c.records for c in counts[:-1]), initial=0))
+
+
+def _renumbered(part: Path, first: int) -> pl.LazyFrame:
+    return pl.scan_ipc(part).with_columns(pl.col("record") + pl.lit(first, pl.UInt32))
 
 
 def _sink(table: pl.LazyFrame, path: Path) -> Path:
@@ -201,4 +247,6 @@ def _publish(tables: Mapping[str, Path], rejected: Sequence[Rejection], out: Pat
     listing = tables["cells"].with_name(REJECTED)
     listing.write_text("".join(f"{json.dumps(to_json(r), sort_keys=True)}\n" for r in rejected), encoding="utf-8")
     listing.replace(out / REJECTED)
+    if "telemetry" not in tables:
+        (out / TELEMETRY_FILE).unlink(missing_ok=True)
     return {name: file.replace(out / file.name) for name, file in tables.items()}

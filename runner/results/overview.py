@@ -11,6 +11,7 @@ import polars as pl
 
 from runner.errors import StoreError, UsageError
 from runner.results.schema import CELLS
+from runner.results.words import CAUSES
 
 FILTERS = {
     **{
@@ -27,8 +28,14 @@ _TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>!?=)(?P<globs>.+)", re.DOTALL)
 _ATTEMPT = ("cell_id", "host_id")
 _SHOWN = (
     *("matrix", "gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "hostname"),
-    *("status", "stage", "fault", "message", "clock_state", "exclusive"),
+    *("status", "stage", "fault", "message", "exclusive", "exclusive_reason", "quarantined"),
+    *("clock_state", "clock_policy", "clock_reason", "clock_set_mhz", "clock_reset", "sm_clock_mhz"),
 )
+_MEDIANS = (
+    *("candidate_median_ns", "baseline_median_ns", "speedup"),
+    *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak"),
+)
+_DISCARDED = ("discarded_samples", *(f"discarded_{cause}" for cause in CAUSES))
 _ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")
 
 
@@ -52,18 +59,19 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
     """One row per cell, host and workload, of the latest attempt there; medians over its sessions.
 
     Adds ``sessions`` and ``samples`` (candidate's timed calls that count), and ``attempts`` of the cell on that host.
+    Discarded calls are those of both sides.
     """
     by_time = ("started_at", "attempt", "run_id")
     attempts = cells.group_by(_ATTEMPT).agg(
         pl.col("record").sort_by(by_time).last(), pl.col("record").n_unique().alias("attempts")
     )
-    medians = ("candidate_median_ns", "baseline_median_ns", "speedup", "flops_per_s", "bytes_per_s")
     return (
         cells.join(attempts, on="record", how="inner")
         .group_by("record", "cell_id", "host_id", "workload", "attempts")
         .agg(
             *(pl.col(name).first() for name in _SHOWN),
-            *(pl.col(name).median() for name in medians),
+            *(pl.col(name).median() for name in _MEDIANS),
+            *(pl.col(name).sum() for name in _DISCARDED),
             pl.col("session").n_unique().alias("sessions"),
             pl.col("candidate_samples").sum().alias("samples"),
         )

@@ -22,6 +22,7 @@ import orjson
 
 from runner.contracts import load_schema
 from runner.core.messages import SCHEMA_VERSION
+from runner.core.vocab import ClockPolicy, ClockState, Status
 from runner.errors import StoreError
 
 MAX_BYTES = 64 << 20
@@ -42,6 +43,8 @@ class Reason(str, Enum):
     """A symbolic link, folder, pipe or device."""
     TOO_LARGE = "too_large"
     """Larger than :data:`MAX_BYTES`."""
+    NOT_GZIP = "not_gzip"
+    """A trace that is not one whole gzip stream."""
     NOT_JSON = "not_json"
     """Not UTF-8, not JSON, not strict (NaN, infinity), nested without end, or not an object."""
     OTHER_VERSION = "other_version"
@@ -86,9 +89,9 @@ def read_record(path: str | Path) -> Document:
     """
     data = read_bytes(path)
     document = parse(data)
-    _check_schema("record", document, len(data))
+    check_schema("record", document, len(data))
     check_consistency(document)
-    _check_name(path, f"{document['cell_id']}.{document['attempt']}")
+    check_name(path, f"{document['cell_id']}.{document['attempt']}.json")
     return document
 
 
@@ -107,9 +110,9 @@ def read_run(path: str | Path) -> Document:
     """
     data = read_bytes(path)
     document = parse(data)
-    _check_schema("run", document, len(data))
+    check_schema("run", document, len(data))
     _check_instants(document["started_at"], document["ended_at"])
-    _check_name(path, document["run_id"])
+    check_name(path, f"{document['run_id']}.json")
     return document
 
 
@@ -164,13 +167,17 @@ def _validator(schema: str) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(load_schema(schema), mask="the value")
 
 
-def _check_schema(schema: str, document: Document, size: int) -> None:
+def check_schema(schema: str, document: Document, size: int) -> None:
+    """Check that ``document``, read from ``size`` bytes, fits ``schemas/<schema>.schema.json``.
+
+    :raises RefusedError: when it is of another version or breaks its schema, saying where.
+    """
     version = document.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:
         said = f"{version!r}" if isinstance(version, (int, float, str)) else type(version).__name__
         raise RefusedError(Reason.OTHER_VERSION, f"schema version {said}, this program reads {SCHEMA_VERSION}")
     if not _validator(schema).is_valid(document):
-        raise RefusedError(Reason.SCHEMA, explain(schema, document, brief=size > _EXPLAINED_BYTES))
+        raise RefusedError(Reason.SCHEMA, explain(schema, document, size=size))
 
 
 def is_valid(schema: str, document: Document) -> bool:
@@ -178,12 +185,12 @@ def is_valid(schema: str, document: Document) -> bool:
     return _validator(schema).is_valid(document)
 
 
-def explain(schema: str, document: Document, *, brief: bool = False) -> str:
+def explain(schema: str, document: Document, *, size: int = 0) -> str:
     """Where an invalid ``document`` breaks its schema, and how, in one sentence.
 
-    :param brief: take the first finding of the fast validator instead of the best one of the slow one.
+    :param size: bytes it was read from; of a large one the first finding has to do instead of the best.
     """
-    if brief:
+    if size > _EXPLAINED_BYTES:
         return _first_finding(schema, document)
     import jsonschema  # noqa: PLC0415  # needed only for the few documents that are refused
     from jsonschema.exceptions import best_match  # noqa: PLC0415  # see above
@@ -212,24 +219,71 @@ def check_consistency(document: Mapping[str, Any]) -> None:
     """
     host, sessions = document["host"], document["sessions"]
     _check_instants(host["started_at"], host["ended_at"])
+    _check_clocks(host, document["outcome"]["status"])
     _check_unique("session", [s["session"] for s in sessions])
-    for session in sessions:
-        where = f"session {session['session']}"
-        if session["cell_id"] != document["cell_id"]:
-            raise RefusedError(Reason.INCONSISTENT, f"{where} is of cell {session['cell_id']}")
-        _check_unique(f"{where}: workload", [w["name"] for w in session["workloads"]])
-        for workload in session["workloads"]:
-            for block in workload["blocks"]:
-                _check_block(f"{where}, workload {workload['name']}, block {block['index']}", block)
+    discarded = sum(_check_session(session, document["cell_id"]) for session in sessions)
+    if host.get("telemetry") is not None:
+        _check_telemetry(host["telemetry"], f"{document['cell_id']}.{document['attempt']}", discarded)
+
+
+def _check_clocks(host: Mapping[str, Any], status: str) -> None:
+    """Locked clocks say what was locked, and a policy that requires them lets no other cell of a GPU pass."""
+    state, policy = host["clock_state"], host["clock_policy"]
+    if state == ClockState.LOCKED.value and (policy == ClockPolicy.OBSERVE.value or host.get("clocks") is None):
+        raise RefusedError(Reason.INCONSISTENT, f"clocks are locked under policy {policy} and nothing says to what")
+    fine = (ClockState.LOCKED.value, ClockState.NOT_APPLICABLE.value)
+    if policy == ClockPolicy.REQUIRE.value and status == Status.PASSED.value and state not in fine:
+        raise RefusedError(Reason.INCONSISTENT, f"passed with clocks {state} where the policy requires locked ones")
+
+
+def _check_session(session: Mapping[str, Any], cell_id: str) -> int:
+    """Check one session.
+
+    :returns: how many of its timed calls are discarded.
+    """
+    where = f"session {session['session']}"
+    if session["cell_id"] != cell_id:
+        raise RefusedError(Reason.INCONSISTENT, f"{where} is of cell {session['cell_id']}")
+    _check_unique(f"{where}: workload", [w["name"] for w in session["workloads"]])
+    for probe in session.get("clock_probes", ()):
+        _check_ascending(f"{where}: clock probe", (probe["started_ns"], probe["ended_ns"]))
+        _check_ascending(f"{where}: clock probe", (probe["low_mhz"], probe["sm_mhz"], probe["high_mhz"]))
+    discarded = 0
+    for workload in session["workloads"]:
+        for block in workload["blocks"]:
+            _check_block(f"{where}, workload {workload['name']}, block {block['index']}", block)
+            discarded += len(block["discarded"])
+    return discarded
 
 
 def _check_block(where: str, block: Mapping[str, Any]) -> None:
     calls = len(block["device_ns"])
     if calls != len(block["wall_ns"]):
         raise RefusedError(Reason.INCONSISTENT, f"{where}: {calls} device times and {len(block['wall_ns'])} wall times")
-    for index, _cause in block["discarded"]:
-        if index >= calls:
-            raise RefusedError(Reason.INCONSISTENT, f"{where}: discards sample {index} of {calls}")
+    if block["ended_ns"] < block["started_ns"]:
+        raise RefusedError(Reason.INCONSISTENT, f"{where}: ended before it started")
+    if not block["discarded"]:
+        return
+    indices = [index for index, _cause in block["discarded"]]
+    if max(indices) >= calls:
+        raise RefusedError(Reason.INCONSISTENT, f"{where}: discards sample {max(indices)} of {calls}")
+    _check_unique(f"{where}: a discarded sample", indices)
+
+
+def _check_telemetry(telemetry: Mapping[str, Any], stem: str, discarded: int) -> None:
+    """Check the summary against what the blocks say: ``discarded`` timed calls."""
+    said = sum(telemetry["discarded"].values())
+    if said > discarded:
+        raise RefusedError(Reason.INCONSISTENT, f"telemetry: {said} calls discarded, {discarded} of them in the blocks")
+    for name, spread in telemetry["spread"].items():
+        _check_ascending(f"telemetry: spread of {name}", (spread["low"], spread["median"], spread["high"]))
+    if telemetry["trace"] is not None and not telemetry["trace"].startswith(f"{stem}."):
+        raise RefusedError(Reason.INCONSISTENT, f"telemetry: trace {telemetry['trace']} is another record's")
+
+
+def _check_ascending(what: str, values: Sequence[float]) -> None:
+    if list(values) != sorted(values):
+        raise RefusedError(Reason.INCONSISTENT, f"{what}: {values} is not in ascending order")
 
 
 def _check_unique(what: str, values: Sequence[Any]) -> None:
@@ -262,7 +316,10 @@ def whole(values: Sequence[int]) -> array[int]:
         return array("q", map(int, values))
 
 
-def _check_name(path: str | Path, stem: str) -> None:
-    name = os.path.basename(path)  # noqa: PTH119  # called once per record: a Path costs more than the check
-    if name != f"{stem}.json":
-        raise RefusedError(Reason.MISNAMED, f"holds {stem}")
+def check_name(path: str | Path, name: str) -> None:
+    """Check that the file ``path`` has the ``name`` that its content demands.
+
+    :raises RefusedError: when it has another.
+    """
+    if os.path.basename(path) != name:  # noqa: PTH119  # called once per record: a Path costs more than the check
+        raise RefusedError(Reason.MISNAMED, f"holds {name}")

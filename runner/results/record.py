@@ -82,6 +82,77 @@ class ExitSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClocksHeld:
+    """What was done about the clocks, and what they then were under load. Frequencies in MHz."""
+
+    requested: str
+    """``none``, ``base``, ``max`` or a number of MHz, as the policy says for this GPU."""
+    requested_memory: str
+    """``off``, ``max`` or a number of MHz."""
+    set_sm_mhz: int | None
+    """What the request was snapped to and locked; null: nothing was, or a symbolic clock the driver does not name."""
+    set_memory_mhz: int | None
+    set_reason: str
+    """What was set, or why nothing was, in words."""
+    driver_sm_mhz: float | None
+    """Median over the timed blocks by the driver's telemetry."""
+    kernel_sm_mhz: float | None
+    """From inside a kernel under load: ticks of ``clock64`` per nanosecond of ``globaltimer``."""
+    reset: str
+    """``not_needed``, ``confirmed`` (read back), ``unconfirmed`` (no reading could tell) or ``failed``."""
+    reset_reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Lowest, median and highest of a telemetry field."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySummary:
+    """What the host's telemetry saw from the first to the last session. The whole of it is in the trace beside."""
+
+    samples: int
+    interval_s: float | None
+    """Median time between two samples."""
+    longest_gap_s: float | None
+    spread: Mapping[str, Spread]
+    """Field → its spread over the timed blocks (over everything, where nothing was timed)."""
+    energy_j: float | None
+    """Over all sessions."""
+    reasons: Mapping[str, float]
+    """Clock event reason → share of the samples that showed it."""
+    reason_s: Mapping[str, float]
+    """Clock event reason → seconds that the driver counted under it."""
+    own_pids: tuple[int, ...]
+    """Processes of this cell that the driver listed."""
+    discarded: Mapping[str, int]
+    """Cause → timed calls that do not count because of it."""
+    joined: str
+    """``yes``, or why samples could not be joined to blocks."""
+    trace: str | None
+    """File name of the trace, in the folder ``traces`` beside ``records``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSeen:
+    """How the GPU was left. Null: not looked at."""
+
+    processes_gone: bool | None
+    memory_back: bool | None
+    probe: str
+    """``passed``, ``failed`` or ``not_run``."""
+    reason: str
+    """In words."""
+    quarantined: bool
+    """True: nothing more runs on this GPU in this run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostHalf:
     """What only the host can know. Nothing in here comes from inside a container."""
 
@@ -120,6 +191,16 @@ class HostHalf:
     """UTC, RFC 3339."""
     ended_at: str
     warnings: tuple[str, ...] = ()
+    device_details: Mapping[str, Any] = field(default_factory=dict)
+    """Bus, VBIOS, ECC, MIG, power limits …: name → value, null where the driver does not say; ``missing`` says why."""
+    peak: Mapping[str, Any] = field(default_factory=dict)
+    """``source`` (``table``, ``calibration``, ``unknown``), ``reference``, ``bytes_per_s`` and ``flops_per_s``."""
+    exclusive_reason: str = ""
+    """What :attr:`exclusive` rests on, in words."""
+    clocks: ClocksHeld | None = None
+    """Null for a CPU, and where the device was never held."""
+    telemetry: TelemetrySummary | None = None
+    health: HealthSeen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +283,32 @@ def _read_outcome(data: Mapping[str, Any]) -> Outcome:
     )
 
 
+def _read_clocks(data: Mapping[str, Any]) -> ClocksHeld:
+    return from_json(ClocksHeld, data)
+
+
+def _read_telemetry(data: Mapping[str, Any]) -> TelemetrySummary:
+    return from_json(
+        TelemetrySummary,
+        {
+            **data,
+            "spread": {name: from_json(Spread, spread) for name, spread in data["spread"].items()},
+            "own_pids": tuple(data["own_pids"]),
+        },
+    )
+
+
+def _read_health(data: Mapping[str, Any]) -> HealthSeen:
+    return from_json(HealthSeen, data)
+
+
+_ADDED_LATER = {"clocks": _read_clocks, "telemetry": _read_telemetry, "health": _read_health}
+"""Objects of the host half that the first records lack, and how each is read."""
+
+
 def _read_host(data: Mapping[str, Any]) -> HostHalf:
     image = data["image"]
+    added = {name: read(data[name]) for name, read in _ADDED_LATER.items() if data.get(name) is not None}
     return from_json(
         HostHalf,
         {
@@ -212,5 +317,6 @@ def _read_host(data: Mapping[str, Any]) -> HostHalf:
             "foreign_pids": tuple(data["foreign_pids"]),
             "exits": tuple(from_json(ExitSeen, {**e, "role": Role(e["role"])}) for e in data["exits"]),
             "warnings": tuple(data["warnings"]),
+            **added,
         },
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from statistics import median
 from typing import Any
@@ -16,6 +16,7 @@ from runner.core.messages import INTERPRETED
 from runner.core.vocab import Role, Status
 from runner.results.reading import Document, parse_instant
 from runner.results.schema import CONFINEMENTS, INSIDE_PHASES, PHASES, VERSIONS
+from runner.results.words import CAUSES
 
 Row = dict[str, Any]
 
@@ -73,10 +74,11 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
     """
     common = {"record": key, **_identity(record, run), **_cell(record["cell"]), **_outcome(record["outcome"])}
     common |= {name: host[name] for name in _SHARED_WITH_HOSTS} | _circumstances(record["host"])
+    common |= _device_state(record["host"]) | _peak(record["host"], record["cell"]["dtype"])
     for session in record["sessions"] or (None,):
         inside = {**common, **_session(session)} if session else common
         for workload in (session and session["workloads"]) or (None,):
-            yield {**inside, **_workload(workload, inside["labels"])} if workload else inside
+            yield {**inside, **_workload(workload, inside)} if workload else inside
 
 
 def _identity(record: Document, run: Document | None) -> Row:
@@ -122,6 +124,44 @@ def _circumstances(host: Mapping[str, Any]) -> Row:
     }
 
 
+def _device_state(host: Mapping[str, Any]) -> Row:
+    """What was done to the device, seen of it, and how it was left; nulls in records from before these were kept."""
+    clocks, telemetry, health = host.get("clocks") or {}, host.get("telemetry"), host.get("health") or {}
+    row = {
+        "exclusive_reason": host.get("exclusive_reason"),
+        "clock_requested": clocks.get("requested"),
+        "clock_set_mhz": clocks.get("set_sm_mhz"),
+        "clock_driver_mhz": clocks.get("driver_sm_mhz"),
+        "clock_kernel_mhz": clocks.get("kernel_sm_mhz"),
+        "clock_reset": clocks.get("reset"),
+        "health_probe": health.get("probe"),
+        "quarantined": health.get("quarantined"),
+    }
+    return row if telemetry is None else row | _telemetry(telemetry)
+
+
+def _telemetry(telemetry: Mapping[str, Any]) -> Row:
+    spread = telemetry["spread"]
+    medians = {name: spread[name]["median"] for name in ("sm_clock_mhz", "mem_clock_mhz", "power_w") if name in spread}
+    return {
+        "telemetry_samples": telemetry["samples"],
+        "telemetry_joined": telemetry["joined"],
+        **medians,
+        "temperature_max_c": spread["temperature_c"]["high"] if "temperature_c" in spread else None,
+        "energy_j": telemetry["energy_j"],
+    }
+
+
+def _peak(host: Mapping[str, Any], dtype: str) -> Row:
+    """What the device can do at most in ``dtype``."""
+    peak = host.get("peak") or {}
+    return {
+        "peak_source": peak.get("source"),
+        "peak_flops_per_s": peak.get("flops_per_s", {}).get(dtype),
+        "peak_bytes_per_s": peak.get("bytes_per_s"),
+    }
+
+
 def _session(session: Mapping[str, Any]) -> Row:
     environment, durations = session["environment"], session["durations_s"]
     row = {
@@ -139,7 +179,7 @@ def _session(session: Mapping[str, Any]) -> Row:
     return row | {"settings_json": _canonical(environment["settings"])}
 
 
-def _workload(workload: Mapping[str, Any], labels: Sequence[str]) -> Row:
+def _workload(workload: Mapping[str, Any], inside: Row) -> Row:
     trials = workload["trials"]
     ratios = [t["error_ratio"] for t in trials if t["error_ratio"] is not None]
     return {
@@ -150,16 +190,24 @@ def _workload(workload: Mapping[str, Any], labels: Sequence[str]) -> Row:
         "trials": len(trials),
         "trials_passed": sum(t["passed"] for t in trials),
         "worst_error_ratio": max(ratios, default=None),
-        **_times(workload, labels),
+        **_discarded(workload["blocks"]),
+        **_times(workload, inside),
     }
 
 
-def _times(workload: Mapping[str, Any], labels: Sequence[str]) -> Row:
+def _discarded(blocks: Iterable[Mapping[str, Any]]) -> Row:
+    """How many samples do not count, and how many of them for which cause."""
+    causes = [cause for block in blocks for _index, cause in block["discarded"]]
+    by_cause = {f"discarded_{word}": sum(cause.startswith(word) for cause in causes) for word in CAUSES}
+    return {"discarded_samples": len(causes), **by_cause}
+
+
+def _times(workload: Mapping[str, Any], inside: Row) -> Row:
     """Medians per side, and what follows from them.
 
     Nothing follows from a workload that did not pass, or from kernels that were interpreted.
     """
-    row: Row = {"discarded_samples": sum(len(b["discarded"]) for b in workload["blocks"])}
+    row: Row = {}
     for role in (Role.CANDIDATE.value, Role.BASELINE.value):
         blocks = [b for b in workload["blocks"] if b["role"] == role]
         device, wall = _kept(blocks, "device_ns"), _kept(blocks, "wall_ns")
@@ -167,10 +215,12 @@ def _times(workload: Mapping[str, Any], labels: Sequence[str]) -> Row:
         row[f"{role}_median_ns"] = median(device) if device else None
         row[f"{role}_wall_median_ns"] = median(wall) if wall else None
     ours, theirs = row["candidate_median_ns"], row["baseline_median_ns"]
-    if workload["status"] == Status.PASSED.value and INTERPRETED not in labels and ours:
+    if workload["status"] == Status.PASSED.value and INTERPRETED not in inside["labels"] and ours:
         row["speedup"] = theirs and theirs / ours
-        row["flops_per_s"] = workload["flops"] and workload["flops"] / ours * 1e9
-        row["bytes_per_s"] = workload["bytes"] and workload["bytes"] / ours * 1e9
+        for work in ("flops", "bytes"):
+            rate, peak = workload[work] and workload[work] / ours * 1e9, inside[f"peak_{work}_per_s"]
+            row[f"{work}_per_s"] = rate
+            row[f"{work}_share_of_peak"] = rate / peak if rate and peak else None
     return row
 
 

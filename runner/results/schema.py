@@ -3,6 +3,7 @@
 ``cells``: one row per record × session × workload; a record that got to no session or workload has one row with nulls.
 ``samples``: one row per timed call; ``record``, ``session`` and ``workload`` join it to ``cells``.
 ``hosts``: one row per distinct host, engine and device; ``host_id`` joins it to ``cells``.
+``telemetry``, where it is asked for: one row per look at the device; ``record`` joins it to ``cells``.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ from typing import Final
 import polars as pl
 
 from runner.core.vocab import Dtype, Fault, Language, Role, Stage, Status, Tier
+from runner.gpus import EventReason
+from runner.results.words import CAUSES
 
-TABLES_VERSION: Final = 1
-"""Changes when a column is renamed, retyped or removed; in the Parquet metadata as ``kernel_matrix_tables``."""
+TABLES_VERSION: Final = 2
+"""Changes when a column is renamed, retyped or removed, or an enum gets a word.
+
+In the Parquet metadata as ``kernel_matrix_tables``.
+"""
 
 
 def _enum(words: type[Enum]) -> pl.Enum:
@@ -57,6 +63,26 @@ DEVICE: Final[dict[str, pl.DataType]] = {
     "cuda_driver": pl.String(),
 }
 """The device, as its driver's library names it; in ``cells`` and ``hosts``."""
+
+CLOCKS: Final[dict[str, pl.DataType]] = {
+    "clock_requested": pl.String(),
+    "clock_set_mhz": pl.Int32(),
+    "clock_driver_mhz": pl.Float64(),
+    "clock_kernel_mhz": pl.Float64(),
+    "clock_reset": pl.String(),
+}
+"""What was done about the clocks, and what they then were."""
+
+TELEMETRY_SUMMARY: Final[dict[str, pl.DataType]] = {
+    "telemetry_samples": pl.Int32(),
+    "telemetry_joined": pl.String(),
+    "sm_clock_mhz": pl.Float64(),
+    "mem_clock_mhz": pl.Float64(),
+    "power_w": pl.Float64(),
+    "temperature_max_c": pl.Float64(),
+    "energy_j": pl.Float64(),
+}
+"""A record's telemetry: medians over its timed blocks, the highest temperature, and the energy of all its sessions."""
 
 CELLS: Final[dict[str, pl.DataType]] = {
     # which record
@@ -111,6 +137,7 @@ CELLS: Final[dict[str, pl.DataType]] = {
     "candidate_samples": pl.Int32(),
     "baseline_samples": pl.Int32(),
     "discarded_samples": pl.Int32(),
+    **{f"discarded_{cause}": pl.Int32() for cause in CAUSES},
     "candidate_median_ns": pl.Float64(),
     "baseline_median_ns": pl.Float64(),
     "candidate_wall_median_ns": pl.Float64(),
@@ -118,6 +145,8 @@ CELLS: Final[dict[str, pl.DataType]] = {
     "speedup": pl.Float64(),
     "flops_per_s": pl.Float64(),
     "bytes_per_s": pl.Float64(),
+    "flops_share_of_peak": pl.Float64(),
+    "bytes_share_of_peak": pl.Float64(),
     # where it ran
     "host_id": pl.String(),
     "hostname": pl.String(),
@@ -131,11 +160,19 @@ CELLS: Final[dict[str, pl.DataType]] = {
     "image_store": pl.String(),
     "image_state": pl.String(),
     **DEVICE,
+    "peak_source": pl.String(),
+    "peak_flops_per_s": pl.Float64(),
+    "peak_bytes_per_s": pl.Float64(),
     "exclusive": pl.String(),
+    "exclusive_reason": pl.String(),
     "foreign_pids": pl.Int32(),
     "clock_policy": pl.String(),
     "clock_state": pl.String(),
     "clock_reason": pl.String(),
+    **CLOCKS,
+    **TELEMETRY_SUMMARY,
+    "health_probe": pl.String(),
+    "quarantined": pl.Boolean(),
     **{f"isolation_{name}": pl.String() for name in CONFINEMENTS},
     **{name: pl.String() for name in VERSIONS},
     "settings_json": pl.String(),
@@ -153,6 +190,9 @@ SAMPLES: Final[dict[str, pl.DataType]] = {
     "workload": pl.String(),
     "role": _enum(Role),
     "block": pl.Int32(),
+    "block_started_ns": pl.Int64(),
+    "block_ended_ns": pl.Int64(),
+    "sm_clock_mhz": pl.Float64(),
     "index": pl.Int32(),
     "device_ns": pl.Int64(),
     "wall_ns": pl.Int64(),
@@ -175,4 +215,26 @@ HOSTS: Final[dict[str, pl.DataType]] = {
 }
 
 TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "hosts": HOSTS}
-"""Table name → column → type, in file order."""
+"""Table name → column → type, in file order; these are always written."""
+
+TELEMETRY: Final[dict[str, pl.DataType]] = {
+    "record": pl.UInt32(),
+    "run_id": pl.String(),
+    "cell_id": pl.String(),
+    "attempt": pl.Int32(),
+    "at_ns": pl.Int64(),
+    "sm_clock_mhz": pl.Int64(),
+    "mem_clock_mhz": pl.Int64(),
+    "power_w": pl.Float64(),
+    "power_average_w": pl.Float64(),
+    "energy_mj": pl.Int64(),
+    "temperature_c": pl.Int64(),
+    "utilization_percent": pl.Int64(),
+    "memory_used_bytes": pl.Int64(),
+    "reasons": pl.List(_enum(EventReason)),
+    **{f"{reason.value}_ns": pl.Int64() for reason in EventReason},
+    "own_pids": pl.List(pl.Int64()),
+    "foreign_pids": pl.List(pl.Int64()),
+    "trouble": pl.String(),
+}
+"""The table of all traces, in file order; written only where it is asked for, since it is large."""

@@ -3,6 +3,7 @@
 Layout under the folder of one matrix, ``<results>/<matrix name>``::
 
     records/<cell id>.<attempt>.json    one attempt at one cell, never changed once written
+    traces/<cell id>.<attempt>.json.gz  all that the telemetry saw meanwhile, where there is any
     runs/<run id>.json                  one call of ``kernel-matrix run``, written again as it goes on
 """
 
@@ -14,8 +15,8 @@ import os
 import secrets
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,7 @@ from runner.results.reading import (
 )
 from runner.results.record import Record, record_from_json, record_to_json
 from runner.results.run import RunInfo, run_to_json
+from runner.results.trace import Trace, check_trace, pack, trace_name, trace_to_json
 
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
@@ -60,26 +62,39 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.records = root / "records"
+        self.traces = root / "traces"
         self.runs = root / "runs"
         self._lock = threading.Lock()
 
-    def save(self, record: Record) -> Path:
+    def save(self, record: Record, trace: Trace | None = None) -> Path:
         """Write ``record`` so that its file is whole or not there, and survives a power cut.
 
-        :returns: the file.
-        :raises StoreError: when it breaks its schema, exists already, or cannot be written.
+        :param trace: what its telemetry saw; given exactly when the record names it. It is written first, so that no
+            record ever names a trace that is not there.
+        :returns: the record's file.
+        :raises StoreError: when either breaks its schema, exists already, or cannot be written.
         """
-        document = record_to_json(record)
-        try:
-            data = _serialise("record", document)
-            check_consistency(document)
-        except (RefusedError, ValueError) as error:
-            raise _cannot_be_written(f"record {record.stem}", error) from None
+        data = _record_bytes(record, traced=trace is not None)
         path = self.records / f"{record.stem}.json"
-        _write(path, data, publish=_publish_new)
+        with self._trace_written(record, trace):
+            _write(path, data, publish=_publish_new)
         with self._lock:
             self._last[record.cell_id] = max(record.attempt, self._last[record.cell_id])
         return path
+
+    @contextmanager
+    def _trace_written(self, record: Record, trace: Trace | None) -> Iterator[None]:
+        """The trace lies beside the record that is written in the context, and goes again if that is not."""
+        if trace is None:
+            yield
+            return
+        path = self.traces / trace_name(record.stem)
+        _write(path, pack(_trace_bytes(record, trace)), publish=_publish_new)
+        try:
+            yield
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
     def save_run(self, info: RunInfo) -> Path:
         """Write ``info``, replacing what was written of this run before.
@@ -122,7 +137,10 @@ class Store:
         return dict(found)
 
     def next_attempt(self, cell_id: str) -> int:
-        """The number that the next attempt at ``cell_id`` gets, from 1; files that cannot be read count too."""
+        """The number that the next attempt at ``cell_id`` gets, from 1.
+
+        Files that cannot be read count too, and so do traces whose record a killed writer did not come to.
+        """
         with self._lock:
             return self._last[cell_id] + 1
 
@@ -130,11 +148,46 @@ class Store:
     def _last(self) -> defaultdict[str, int]:
         """Cell id → highest attempt on disk, listed once: listing per cell would be quadratic."""
         last: defaultdict[str, int] = defaultdict(int)
-        for path in self.records.glob("*.json"):
-            cell_id, _, attempt = path.stem.rpartition(".")
+        for path in (*self.records.glob("*.json"), *self.traces.glob("*.json.gz")):
+            cell_id, _, attempt = path.name.partition(".json")[0].rpartition(".")
             if attempt.isdecimal():
                 last[cell_id] = max(last[cell_id], int(attempt))
         return last
+
+
+def _record_bytes(record: Record, *, traced: bool) -> bytes:
+    """What the file of ``record`` holds.
+
+    :raises StoreError: when that would be no record, or one that does not name the trace it comes with.
+    """
+    document = record_to_json(record)
+    try:
+        data = _serialise("record", document)
+        check_consistency(document)
+        _check_traced(record, traced=traced)
+    except (RefusedError, ValueError) as error:
+        raise _cannot_be_written(f"record {record.stem}", error) from None
+    return data
+
+
+def _check_traced(record: Record, *, traced: bool) -> None:
+    named = record.host.telemetry is not None and record.host.telemetry.trace is not None
+    if named is not traced:
+        raise ValueError("it names a trace and has none" if named else "it does not name the trace it comes with")
+
+
+def _trace_bytes(record: Record, trace: Trace) -> bytes:
+    """What the file of ``record``'s trace holds, not yet packed.
+
+    :raises StoreError: when that would be no trace.
+    """
+    document = trace_to_json(trace, run_id=record.run_id, cell_id=record.cell_id, attempt=record.attempt)
+    try:
+        data = _serialise("trace", document)
+        check_trace(document)
+    except (RefusedError, ValueError) as error:
+        raise _cannot_be_written(f"the trace of record {record.stem}", error) from None
+    return data
 
 
 def _serialise(schema: str, document: Document) -> bytes:
@@ -147,7 +200,7 @@ def _serialise(schema: str, document: Document) -> bytes:
     data = f"{text}\n".encode("utf-8", errors="replace")
     written = parse(data)
     if not is_valid(schema, written):
-        raise ValueError(explain(schema, written))
+        raise ValueError(explain(schema, written, size=len(data)))
     return data
 
 

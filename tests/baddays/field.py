@@ -71,6 +71,8 @@ class Field:
     """Where the runner's temporary folders go."""
     lock_dir: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: Sequence[str] = ("-m", "runner")
+    """What Python is started on."""
 
     @property
     def results(self) -> Path:
@@ -92,7 +94,7 @@ class Field:
     def start(self, *args: str, **environment: str) -> subprocess.Popen[str]:
         """Start a verb; its output comes through pipes."""
         return subprocess.Popen(
-            (sys.executable, "-m", "runner", *args),
+            (sys.executable, *self.program, *args),
             cwd=self.root,
             env=self._environment(environment),
             stdout=subprocess.PIPE,
@@ -120,8 +122,9 @@ class Field:
         return [json.loads(path.read_text()) for path in sorted((self.store / "runs").glob("*.json"))]
 
     def unfinished_files(self) -> list[Path]:
-        """Files of the store that are not whole records or runs."""
-        return [path for path in self.store.rglob("*") if path.is_file() and path.suffix != ".json"]
+        """Files of the store that are not whole records, traces or runs."""
+        files = [path for path in self.store.rglob("*") if path.is_file()]
+        return [path for path in files if not path.name.endswith((".json", ".json.gz"))]
 
     def leftovers(self) -> list[str]:
         """What is left in the folder of temporary files."""

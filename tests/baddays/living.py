@@ -6,9 +6,10 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from runner.engines.family import family
-from runner.engines.owner import owner_alive, owner_token
+from runner.owner import owner_alive, owner_token
 from tests.baddays.field import Field, events
 
 ROLES = ("runner.core.judge", "runner.core.worker")
@@ -31,13 +32,14 @@ def processes(field: Field) -> list[int]:
     ]
 
 
-def await_event(process: subprocess.Popen[str], name: str, times: int = 1) -> None:
-    """Read events until the one called ``name`` has come ``times`` times."""
+def await_event(process: subprocess.Popen[str], name: str, times: int = 1) -> list[dict[str, Any]]:
+    """Read events until the one called ``name`` has come ``times`` times; returns all that were read."""
     assert process.stdout is not None
+    told = []
     for line in process.stdout:
-        times -= events([line])[0]["event"] == name
-        if not times:
-            return
+        told += events([line])
+        if [event["event"] for event in told].count(name) == times:
+            return told
     assert process.stderr is not None
     raise AssertionError(f"the run ended without {name}: {process.stderr.read()}")
 

@@ -43,8 +43,11 @@ class OwnDaemon:
     def kill(self) -> None:
         """Kill it as the kernel would; its containers live on."""
         assert self._process is not None
+        pid = (self._folder / "exec-root/containerd/containerd.pid").read_text()
         self._process.kill()
         self._process.wait()
+        # Its containerd dies with it. Until it is buried, a new daemon takes it for alive and waits for it in vain.
+        until(lambda: not Path("/proc", pid).exists())
 
     def stop(self) -> None:
         """End it and what it started."""
@@ -60,7 +63,7 @@ class OwnDaemon:
         finally:
             client.close()
 
-    def import_stuck_image(self) -> None:
+    def import_stuck_image(self, name: str = IMAGE) -> None:
         """An image whose torch takes for ever to import."""
         tree = io.BytesIO(python_tree())
         with tarfile.open(fileobj=tree, mode="a") as tar:
@@ -68,7 +71,7 @@ class OwnDaemon:
             entry = tarfile.TarInfo(f"{sysconfig.get_path('stdlib')}/torch/__init__.py".lstrip("/"))
             entry.size, entry.mode = len(source), 0o444
             tar.addfile(entry, io.BytesIO(source))
-        repository, _, tag = IMAGE.partition(":")
+        repository, _, tag = name.partition(":")
         client = docker.DockerClient(base_url=self.url)
         try:
             client.api.import_image_from_data(tree.getvalue(), repository=repository, tag=tag)

@@ -11,7 +11,7 @@ from runner.cell.building import BuildCancelledError, first_error, run_build
 from runner.cell.specs import Place, builder_spec
 from runner.core.vocab import Fault, Stage, Status
 from runner.engines import Labels, open_engine
-from runner.engines.owner import owner_token
+from runner.owner import owner_token
 from tests.cell.stage import FIRST, PlayEngine, hands_over, vanishes
 
 COMPILES = """

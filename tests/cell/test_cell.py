@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from runner.cell import Assignment, Bench, CellCancelledError, run_cell, session_seed
+from runner.cell import Assignment, Bench, CellCancelledError, run_cell
+from runner.cell.sessions import session_seed
 from runner.core.vocab import Fault, Role, Stage, Status
 from runner.engines import Exit
-from runner.engines.owner import owner_token
-from runner.lease import hold
+from runner.lease import Terms, hold
 from runner.matrix import Policy, Protocol
+from runner.owner import owner_token
 from runner.results.reading import check_consistency
 from runner.results.record import record_to_json
 from runner.results.store import Store
@@ -29,7 +30,7 @@ def attempt(stage):
         bench = Bench(
             run_id="run-1", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch
         )
-        return run_cell(Assignment(cell=cell, gpu=FIRST), replace(bench, **changes))
+        return run_cell(Assignment(cell=cell, gpu=FIRST), replace(bench, **changes)).record
 
     yield attempted
     assert stage.alive == 0
@@ -43,7 +44,9 @@ def test_the_record_has_both_halves(stage, attempt, tmp_path):
     assert [(seen.role, seen.code) for seen in record.host.exits] == [(Role.JUDGE, 0), (Role.CANDIDATE, 0)]
     assert record.host.device["uuid"] == FIRST.uuid
     assert record.host.isolation.keys() == {"judge", "candidate"}
-    assert record.host.phases_s.keys() == {"lease_wait", "start", "teardown", "inside", "total", "overhead"}
+    assert record.host.phases_s.keys() == {
+        *("lease_wait", "start", "inside", "teardown", "aftermath", "overhead", "total")
+    }
     check_consistency(record_to_json(record))
     Store(tmp_path).save(record)
 
@@ -99,7 +102,7 @@ def test_the_candidate_sees_neither_the_judges_folder_nor_its_report(stage, atte
 
 def test_a_device_that_stays_busy_is_said(stage, attempt):
     cell = stage.cell("good", policy=Policy(gpu_wait_s=0.05))
-    with hold(FIRST, wait_s=1, exclusive=True, own_pids=set):
+    with hold(FIRST, Terms(wait_s=1)):
         record = attempt(cell)
     assert (record.outcome.status, record.outcome.stage) == (Status.GPU_BUSY, Stage.LEASE)
     assert record.outcome.fault is Fault.INFRA
@@ -107,7 +110,7 @@ def test_a_device_that_stays_busy_is_said(stage, attempt):
 
 
 def test_a_wait_for_the_device_is_called_off(stage, attempt):
-    with hold(FIRST, wait_s=1, exclusive=True, own_pids=set), pytest.raises(CellCancelledError):
+    with hold(FIRST, Terms(wait_s=1)), pytest.raises(CellCancelledError):
         attempt(stage.cell("good"), cancelled=lambda: True)
 
 

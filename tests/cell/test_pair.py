@@ -14,6 +14,7 @@ from runner.core.vocab import Role, Status
 from runner.engines import Exit, Labels, Mount, RoleSpec
 from runner.errors import EngineError
 from runner.results.reading import MAX_BYTES
+from tests.baddays.living import until
 from tests.cell.stage import cannot_start, hangs, says, vanishes
 from tests.results import factory
 
@@ -72,11 +73,11 @@ def test_anything_else_is_refused_with_the_reason(what, path):
 
 @pytest.fixture
 def play(stage, tmp_path):
-    """Runs one pair of plays; returns the result and the roles that were looked at."""
+    """Runs one pair of plays."""
     out = tmp_path / "out"
     out.mkdir()
 
-    def played(judge=PASSES, candidate=None, *, deadline_s=20.0, cancelled=lambda: False):
+    def played(judge=PASSES, candidate=None, *, deadline_s=20.0, called_off=lambda: False, admit=lambda running: None):
         cell = stage.cell("a", judge)
         if candidate is not None:
             stage.plays[Role.CANDIDATE, cell.id] = [candidate]
@@ -97,8 +98,8 @@ def play(stage, tmp_path):
                 candidate=specs[Role.CANDIDATE],
                 report=out / "report.json",
                 deadline_s=deadline_s,
-                cancelled=cancelled,
-                look=lambda pids: None,
+                called_off=called_off,
+                admit=admit,
             )
         )
 
@@ -162,8 +163,8 @@ def test_a_report_is_read_even_of_a_judge_that_is_lost_after_it(play):
 
 
 def test_a_call_off_kills_both_and_reads_nothing(play):
-    result = play(hangs, hangs, cancelled=lambda: True)
-    assert result.cancelled
+    result = play(hangs, hangs, called_off=lambda: True)
+    assert result.called_off
     assert result.report is None
     assert all(e.killed for e in result.exits)
 
@@ -172,3 +173,25 @@ def test_a_call_off_kills_both_and_reads_nothing(play):
 def test_when_one_cannot_start_the_other_goes_too(role, play):
     with pytest.raises(EngineError, match=role.value):
         play(cannot_start if role is Role.JUDGE else hangs, cannot_start if role is Role.CANDIDATE else hangs)
+
+
+def test_each_process_is_admitted_before_anybody_waits_for_the_judge(play):
+    admitted = []
+
+    def both_are_known(spec):
+        until(lambda: len(admitted) == 2)
+        return PASSES(spec)
+
+    assert play(both_are_known, admit=admitted.append).report.status is Status.PASSED
+
+
+@pytest.mark.parametrize("nth", [0, 1])
+def test_one_that_cannot_be_admitted_is_taken_away_with_the_other(play, nth):
+    turns = iter(range(2))
+
+    def refuses(running):
+        if next(turns) == nth:
+            raise ProcessLookupError("gone already")
+
+    with pytest.raises(ProcessLookupError):
+        play(hangs, hangs, admit=refuses)

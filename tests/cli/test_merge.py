@@ -11,7 +11,7 @@ import pytest
 
 from runner.cli.merge import printable
 from runner.results.store import Store
-from tests.results.factory import cell_id, make_record, make_run, put
+from tests.results.factory import cell_id, make_record, make_run, make_trace, put, traced
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +49,19 @@ def test_json_is_one_document(lab: Path) -> None:
     document = json.loads(done.stdout)
     assert (document["records"], document["files"], document["tables"]["hosts"]) == (1, 2, "there/hosts.parquet")
     assert [r["reason"] for r in document["rejected"]] == ["other_version"]
+
+
+def test_traces_are_merged_only_where_they_are_asked_for(lab: Path) -> None:
+    store = Store(lab / "results" / "nightly")
+    store.save(traced(make_record(cell_id(1))), make_trace(7))
+    done = merge(lab, "--traces")
+    assert "1 traces with 7 samples of telemetry" in done.stdout
+    assert pl.read_parquet(lab / "tables" / "telemetry.parquet").height == 7
+    document = json.loads(merge(lab, "--traces", "--json").stdout)
+    assert (document["traces"], document["telemetry_samples"], document["clocks"]) == (1, 7, {"locked": 2})
+    assert document["discarded"] == {"contended": 2, "other": 0, "throttled": 0}
+    assert "telemetry" not in merge(lab).stdout
+    assert not (lab / "tables" / "telemetry.parquet").exists()
 
 
 def test_rejections_are_shown_up_to_twenty_and_strict_exits_4(lab: Path) -> None:

@@ -9,9 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.vocab import Status
+from runner.core.vocab import Role, Status
 from runner.results.store import Store
-from tests.results.factory import CELL_KEY, cell_id, failed_record, make_record, outcome, put
+from tests.results.factory import (
+    CELL_KEY,
+    CLOCKS,
+    HEALTH,
+    HOST,
+    block,
+    cell_id,
+    failed_record,
+    make_record,
+    outcome,
+    put,
+    session,
+    workload,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +65,8 @@ def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
         "2.00×",
         "5",
         "locked",
+        "1",
+        "contended",
     ]
     assert lines[2] == ["softmax", "broken", "fp16", "h200", "cu128", "compile_error", "locked"]
     assert (
@@ -89,3 +104,45 @@ def test_evidence_cannot_speak_to_the_terminal(lab: Path) -> None:
     done = call(lab, "results")
     assert "\x1b" not in done.stdout
     assert "[2Jgone [bold red]really[/bold red]" in done.stdout
+
+
+def test_clocks_that_are_not_as_wanted_are_never_hidden(lab: Path) -> None:
+    store = Store(lab / "results" / "nightly")
+    forbidden = replace(HOST, clock_state="unlocked", clock_reason="this host forbids it")
+    for number in (2, 3):
+        store.save(make_record(cell_id(number), host=forbidden, cell=replace(CELL_KEY, candidate=f"softmax/u{number}")))
+    observed = replace(HOST, clock_policy="observe", clock_state="unlocked", clock_reason="nothing was set")
+    store.save(make_record(cell_id(4), host=observed, cell=replace(CELL_KEY, candidate="softmax/observed")))
+    hot = replace(HOST, clock_policy="observe", clock_state="throttled", clock_reason="hw_thermal in 80 % of it")
+    said = outcome(Status.THROTTLED, "too hot")
+    store.save(make_record(cell_id(5), host=hot, outcome=said, cell=replace(CELL_KEY, candidate="softmax/hot")))
+    shown = call(lab, "results").stdout
+    assert shown.count(" unlocked (policy lock) ") == 2
+    assert "clocks unlocked (policy lock), 2 results: this host forbids it" in shown
+    assert "clocks throttled, 1 result: hw_thermal in 80 % of it" in shown
+    assert "nothing was set" not in shown
+    merged = call(lab, "merge").stdout
+    assert "clocks: 2 locked, 1 throttled, 1 unlocked, 2 unlocked (policy lock)" in merged
+
+
+def test_a_gpu_that_was_not_left_as_it_was_is_told(lab: Path) -> None:
+    stuck = replace(
+        HOST,
+        clocks=replace(CLOCKS, reset="failed", reset_reason="no permission"),
+        health=replace(HEALTH, probe="failed", quarantined=True),
+    )
+    Store(lab / "results" / "nightly").save(make_record(cell_id(2), host=stuck))
+    shown = call(lab, "results").stdout
+    assert "clocks not given back after 1 result: run `kernel-matrix sweep`" in shown
+    assert "GPU quarantined for the rest of its run after 1 result" in shown
+
+
+def test_a_table_without_discards_has_no_column_for_them(lab: Path) -> None:
+    whole = (workload(blocks=(block(Role.CANDIDATE, 0, (100,)), block(Role.BASELINE, 1, (200,)))),)
+    Store(lab / "results" / "other").save(
+        make_record(cell_id(2), sessions=(session(workloads=whole, cell_id=cell_id(2)),))
+    )
+    assert "discarded" not in call(lab, "results", "results/other").stdout
+    assert "1 contended" in call(lab, "results").stdout
+    assert "samples discarded: 1 contended" in call(lab, "merge").stdout
+    assert "discarded" not in call(lab, "merge", "results/other").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from runner.core.messages import SessionReport, dumps, from_json
+from tests.core.cuda import SimulatedCuda, compile_library
 from tests.core.sessions import SOFTMAX, make_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,3 +65,17 @@ def run_session(tmp_path: Path) -> RunSession:
         return from_json(SessionReport, json.loads((folders["out"] / "report.json").read_text()))
 
     return run
+
+
+@pytest.fixture(scope="session")
+def simulated_libcuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The simulated ``libcuda.so.1``, compiled once."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to compile the simulated driver with")
+    return compile_library(tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture
+def cuda(simulated_libcuda: Path, tmp_path: Path) -> SimulatedCuda:
+    """A simulated CUDA driver that nobody has called yet."""
+    return SimulatedCuda(simulated_libcuda, tmp_path / "cuda-calls")

@@ -13,6 +13,7 @@ from runner.core.messages import (
     ONCE_TIMED,
     UNTIMED,
     Block,
+    ClockProbe,
     Evidence,
     InsideEnvironment,
     JudgeJob,
@@ -28,7 +29,19 @@ from runner.core.messages import (
 )
 from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status
 
-BLOCK = Block(Role.BASELINE, 3, 10**15, 10**15 + 5, (7, 8), (9, 10), ((1, "foreign process"),))
+BLOCK = Block(
+    role=Role.BASELINE,
+    index=3,
+    started_ns=10**15,
+    ended_ns=10**15 + 5,
+    device_ns=(7, 8),
+    wall_ns=(9, 10),
+    discarded=((1, "foreign process"),),
+    sm_clock_mhz=1972.5,
+    mem_clock_mhz=3201,
+    power_w=398.25,
+)
+PROBE = ClockProbe("before", 10**15, 10**15 + 3, sm_mhz=1979.99, low_mhz=1979.5, high_mhz=1980.25, sms=132)
 TRIAL = Trial(Mode.OUTLIER, 4, "timed", passed=False, max_error=None, error_ratio=1.5)
 WORKLOAD = WorkloadReport(
     name="smoke",
@@ -78,8 +91,9 @@ REPORT = SessionReport(
     workloads=(WORKLOAD,),
     durations_s={"total": 1.5},
     labels=("budget_reached",),
+    clock_probes=(PROBE, replace(PROBE, phase="after")),
 )
-PROTOCOL = ProtocolSpec(trials=2, modes=(Mode.STANDARD,), inputs="rotating", time=False)
+PROTOCOL = ProtocolSpec(trials=2, modes=(Mode.STANDARD,), inputs="rotating", time=False, steady_cap_s=0.5)
 JOB = JudgeJob(
     cell_id="c" * 32,
     session=1,
@@ -94,8 +108,9 @@ JOB = JudgeJob(
     mutates_inputs=True,
     labels=("interpreted",),
     candidate_uid=4242,
+    gpu_uuid="GPU-00000000-0000-0000-0000-0000000000a1",
 )
-MESSAGES = (BLOCK, WORKLOAD, ENVIRONMENT, EVIDENCE, REPORT, PROTOCOL, JOB, JudgeTimeouts(), WorkloadSpec("x"))
+MESSAGES = (BLOCK, PROBE, WORKLOAD, ENVIRONMENT, EVIDENCE, REPORT, PROTOCOL, JOB, JudgeTimeouts(), WorkloadSpec("x"))
 
 
 def kind_of(message):
@@ -188,6 +203,9 @@ WRONG = {
     "null where something is due": (REPORT, ("cell_id",), None, "'cell_id' cannot be None"),
     "a time that is text": (REPORT, ("durations_s", "total"), "1", "'durations_s' cannot be"),
     "a sample that is text": (REPORT, ("workloads", 0, "blocks", 0, "device_ns", 1), "8", "'device_ns' cannot be"),
+    "a block's clock that is text": (BLOCK, ("sm_clock_mhz",), "1980", "'sm_clock_mhz' cannot be '1980'"),
+    "a probe's clock that is null": (REPORT, ("clock_probes", 1, "sm_mhz"), None, "'sm_mhz' cannot be None"),
+    "a number for a probe": (REPORT, ("clock_probes", 0), 7, "ClockProbe: expected an object, got int"),
     "a list for an object": (REPORT, ("candidate_peer",), [], r"'candidate_peer' cannot be \[\]"),
     "a list for evidence": (REPORT, ("evidence",), [], "no attribute 'get'"),
     "a number for evidence": (REPORT, ("evidence",), 7, "no attribute 'get'"),

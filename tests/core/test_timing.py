@@ -17,7 +17,9 @@ torch = pytest.importorskip("torch")
 from runner.core import timing as timing_module
 from runner.core.finding import Finding, finding
 from runner.core.messages import Block, ProtocolSpec
+from runner.core.nvml import NvmlError
 from runner.core.side import Result
+from runner.core.steady import WINDOW_S, Watch
 from runner.core.timing import InputSupply, Timer, clocks_disagree, relative_half_width, samples_of
 from runner.core.vocab import Mode, Role, Stage, Status
 from runner.core.wire import OutputsClaim, Structure
@@ -169,9 +171,19 @@ class Bench:
     """A timer over two fake sides, and all that it did."""
 
     def __init__(
-        self, monkeypatch, *, protocol=PROTOCOL, seed=0, baseline=lambda _: 1000, candidate=lambda _: 1000, judge=None
+        self,
+        monkeypatch,
+        *,
+        protocol=PROTOCOL,
+        seed=0,
+        baseline=lambda _: 1000,
+        candidate=lambda _: 1000,
+        judge=None,
+        sensors=None,
     ):
         self.clock = Clock()
+        self.warm_calls = []
+        watch = None if sensors is None else Watch(lambda: sensors(self.clock.monotonic() - 1.0), self.clock.monotonic)
         self.log = []
         self.checked = []
         self.reference = FakeReference()
@@ -180,7 +192,15 @@ class Bench:
             role: FakeSide(role, self.log, self.clock, call_ns)
             for role, call_ns in ((BASELINE, baseline), (CANDIDATE, candidate))
         }
-        self.timer = Timer(self.reference, sides, protocol, random.Random(seed), judge or self._note)
+        self.timer = Timer(
+            self.reference,
+            sides,
+            protocol,
+            random.Random(seed),
+            judge or self._note,
+            watch=watch,
+            warmed_up=lambda: self.warm_calls.append(len(self.log)),
+        )
         self.timing = self.timer.timing
 
     def _note(self, side, expected, call):
@@ -271,6 +291,50 @@ def test_warm_up_calls_look_like_timed_ones_and_their_number_is_drawn(bench):
     warm = done.log[: 2 * done.timing.warmup_calls]
     assert [role for role, _, _ in warm] == [BASELINE, CANDIDATE] * done.timing.warmup_calls
     assert {bench(seed=seed).run().timing.warmup_calls for seed in range(20)} == {4, 5, 6, 7}
+
+
+def test_what_is_to_be_done_on_a_warm_device_is_done_once_between_warm_up_and_timing(bench):
+    done = bench().run()
+    assert done.warm_calls == [2 * done.timing.warmup_calls]
+
+
+MS_CALL = {"baseline": lambda _: MS, "candidate": lambda _: MS}
+STEADY = replace(PROTOCOL, steady_cap_s=2.0)
+
+
+def test_a_steady_device_is_warm_when_the_readings_span_a_window(bench):
+    done = bench(**MS_CALL, protocol=STEADY, sensors=lambda _: (1980, 50)).run()
+    assert done.timing.labels == []
+    assert WINDOW_S <= done.timing.warmup_calls * 0.002 < WINDOW_S + 0.03
+
+
+def test_warm_up_goes_on_until_the_clock_is_steady(bench):
+    done = bench(**MS_CALL, protocol=STEADY, sensors=lambda at: (1980 if at > 0.5 else 1000 + 1000 * at, 50)).run()
+    assert done.timing.labels == []
+    assert 0.5 + WINDOW_S - 0.03 < done.timing.warmup_calls * 0.002 < 0.5 + WINDOW_S + 0.03
+    assert done.warm_calls == [2 * done.timing.warmup_calls]
+
+
+def test_a_device_that_never_rests_is_timed_after_the_cap_and_says_so(bench):
+    done = bench(**MS_CALL, protocol=STEADY, sensors=lambda at: (1980, round(at * 20))).run()
+    assert done.timing.labels == ["unsteady"]
+    assert 2.0 < done.timing.warmup_calls * 0.002 < 2.1
+    assert len(done.timing.blocks) >= 4
+
+
+def test_waiting_for_a_steady_device_ends_with_the_budget_too(bench):
+    done = bench(**MS_CALL, protocol=replace(STEADY, budget_s=0.2), sensors=lambda at: (1980, round(at * 20))).run()
+    assert done.timing.labels[0] == "unsteady"
+    assert done.timing.warmup_calls * 0.002 < 0.21
+
+
+def test_a_device_whose_sensors_fail_gets_the_calls_asked_for_and_says_so(bench):
+    def sensors(_at):
+        raise NvmlError("gone")
+
+    done = bench(**MS_CALL, protocol=STEADY, sensors=sensors).run()
+    assert done.timing.labels == ["steadiness_unknown"]
+    assert done.timing.warmup_calls <= STEADY.warmup_calls + 3
 
 
 def test_the_number_of_calls_in_a_block_is_drawn(bench):

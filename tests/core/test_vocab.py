@@ -40,6 +40,9 @@ NOT_THE_CANDIDATES = {
         Status.GPU_BUSY,
         Status.CONTENDED,
         Status.CONTAINER_LOST,
+        Status.THROTTLED,
+        Status.CLOCKS_NOT_HELD,
+        Status.GPU_LOST,
         Status.INFRA_ERROR,
     },
 }

@@ -164,3 +164,46 @@ def test_a_problem_that_returns_a_single_number_must_depend_on_its_input(name, j
     told = report(judged(candidate(f"return {value}"), problem, protocol=replace(QUICK, time=False)))
     assert told.status is status
     assert (told.evidence.message == "") is (status is Status.PASSED)
+
+
+# --- the SM clock ----------------------------------------------------------------------------------------------------
+
+
+def test_a_processor_has_no_clock_to_probe(judged):
+    outcomes = judged(candidate("pass"))
+    assert [o.labels for o in outcomes if "no_clock_probe" in o.labels] == []
+
+
+PROBES = """
+import json, socket
+from pathlib import Path
+from dataclasses import replace
+from runner.core.messages import to_json
+from runner.core.timing import Timing
+from runner.core.wire import Channel
+from runner.core.workload import Desk
+from tests.core.sessions import QUICK, make_job
+
+channels = [Channel(end, 1 << 16) for end in socket.socketpair()]
+desk = Desk(make_job(device="cuda", protocol=replace(QUICK, flush="warm")), Path(), *channels)
+timing = Timing()
+for _workload in range(2):
+    desk._read_first_clock(timing)
+    desk._read_clock("after", timing)
+print(json.dumps({"probes": to_json(desk.clock_probes), "labels": timing.labels}))
+"""
+
+
+def test_the_clock_is_read_before_the_first_workload_and_after_the_last(cuda):
+    told = cuda.ask(PROBES, wrong="mhz=1980")
+    before, after = told["probes"]
+    assert (before["phase"], after["phase"]) == ("before", "after")
+    assert before["ended_ns"] < after["started_ns"]
+    assert (before["sm_mhz"], after["sm_mhz"], told["labels"]) == (1978.5, 1978.5, [])
+    assert cuda.calls()["cuLaunchKernel"] == 3, "once before, and after each of both workloads"
+
+
+def test_a_clock_that_cannot_be_read_is_said_and_ends_nothing(cuda):
+    told = cuda.ask(PROBES, wrong="cuLaunchKernel=719")
+    assert told["probes"] == []
+    assert told["labels"] == ["no_clock_probe"]

@@ -23,7 +23,7 @@ from docker.errors import ImageNotFound
 
 from runner.core.vocab import Role
 from runner.engines import ENGINES, Engine, Exit, Labels, Limits, Mount, RoleSpec, Running, open_engine
-from runner.engines.owner import owner_token
+from runner.owner import owner_token
 
 PROBES = Path(__file__).parent / "probes"
 PROBES_INSIDE = "/probes"

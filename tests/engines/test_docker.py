@@ -25,7 +25,7 @@ from runner.core.vocab import Role
 from runner.engines import Engine, Exit, RoleSpec, open_engine
 from runner.engines.container import LABEL, OWNER_LABEL
 from runner.engines.docker import DockerEngine, exit_of
-from runner.engines.owner import owner_token
+from runner.owner import owner_token
 from runner.errors import EngineError, ImageError
 
 MakeSpec = Callable[..., RoleSpec]
@@ -153,7 +153,7 @@ sys.path.insert(0, {repo!r})
 from pathlib import Path
 from runner.core.vocab import Role
 from runner.engines import Labels, Mount, RoleSpec, open_engine
-from runner.engines.owner import owner_token
+from runner.owner import owner_token
 labels = Labels(run_id={run_id!r}, cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
 spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image={image!r}, module="act", args=("hang",),
                 mounts=(Mount(source=Path({probes!r}), target="/probes"),), env={{"PYTHONPATH": "/probes"}})

@@ -17,7 +17,7 @@ from engines.observe import answer, soon, survivors
 from runner.core import confine
 from runner.core.vocab import Role
 from runner.engines import CORE_TARGET, Mount, RoleSpec
-from runner.engines.owner import owner_token
+from runner.owner import owner_token
 from runner.engines.process import Confinement, ProcessEngine
 from runner.engines.supervised import SupervisedProcess
 from runner.errors import EngineError
@@ -123,7 +123,7 @@ sys.path.insert(0, {repo!r})
 from pathlib import Path
 from runner.core.vocab import Role
 from runner.engines import Labels, Mount, RoleSpec, open_engine
-from runner.engines.owner import owner_token
+from runner.owner import owner_token
 labels = Labels(run_id={token!r}, cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
 spec = RoleSpec(
     role=Role({role!r}), labels=labels, image=None, module="act", args=({probe!r}, {token!r}),

@@ -2,7 +2,7 @@
 
 import os
 
-from runner.gpus import cpu
+from runner.gpus import ClockChoices, Modes, cpu
 
 
 def test_there_is_one_cpu_with_a_name_and_this_machines_memory():
@@ -48,3 +48,56 @@ def test_a_cpu_without_a_model_name_is_called_by_its_architecture(tmp_path, monk
     cpuinfo.write_text("processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\n")
     monkeypatch.setattr(cpu, "_CPUINFO", cpuinfo)
     assert cpu.model_name() == os.uname().machine
+
+
+def machine_with(folder, **settings):
+    """A cpufreq folder per core; each setting has one value per core."""
+    for name, values in settings.items():
+        for core, value in enumerate(values):
+            path = folder / f"cpu{core}" / "cpufreq" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{value}\n")
+    return folder
+
+
+def test_details_tell_governors_limits_and_nodes(tmp_path, monkeypatch):
+    frequencies = machine_with(
+        tmp_path / "cpu",
+        scaling_governor=("powersave", "performance", "powersave"),
+        scaling_min_freq=(800_000, 1_200_000),
+        scaling_max_freq=(3_500_000, 3_800_000),
+    )
+    for node, cpus in enumerate(("0-3,8-11", "4-7")):
+        (tmp_path / "node" / f"node{node}").mkdir(parents=True)
+        (tmp_path / "node" / f"node{node}" / "cpulist").write_text(f"{cpus}\n")
+    monkeypatch.setattr(cpu, "_FREQUENCIES", frequencies)
+    monkeypatch.setattr(cpu, "_NODES", tmp_path / "node")
+    (gpu,) = cpu.inventory().gpus
+    said = cpu.details(gpu)
+    assert said.values == {
+        "cores": os.cpu_count(),
+        "governors": ["performance", "powersave"],
+        "min_mhz": 800.0,
+        "max_mhz": 3800.0,
+        "numa_nodes": ["0-3,8-11", "4-7"],
+    }
+    assert said.missing == {}
+
+
+def test_details_that_the_kernel_hides_are_null_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpu, "_FREQUENCIES", tmp_path)
+    monkeypatch.setattr(cpu, "_NODES", tmp_path)
+    (gpu,) = cpu.inventory().gpus
+    said = cpu.details(gpu)
+    assert said.missing.keys() == {"governors", "min_mhz", "max_mhz", "numa_nodes"}
+    assert all(said.values[name] is None for name in said.missing)
+    assert "cpufreq" in said.missing["governors"]
+    assert "NUMA" in said.missing["numa_nodes"]
+
+
+def test_nothing_of_a_cpu_can_be_locked_or_sampled():
+    (gpu,) = cpu.inventory().gpus
+    assert cpu.modes(gpu) == Modes()
+    assert cpu.clock_choices(gpu) == ClockChoices()
+    assert cpu.sampler(gpu) is None
+    assert cpu.settings() is None

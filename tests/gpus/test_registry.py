@@ -2,26 +2,47 @@
 
 import ast
 import inspect
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 import runner
-from runner.gpus import VENDORS, Inventory, Vendor, host_inventory, vendor
+from runner.gpus import VENDORS, ClockChoices, Inventory, Modes, Sample, Settings, Vendor, host_inventory, vendor
 
 PACKAGE = Path(runner.__file__).parent
-READS = re.compile(r"nvml(Init|Shutdown|(System|Device)Get[A-Z]\w*)$")
+NVML = PACKAGE / "gpus" / "nvidia"
+READS = re.compile(r"nvml(Init(WithFlags)?|Shutdown|(System|Device)Get[A-Z]\w*)$")
+VALUES = re.compile(r"nvml(Clocks(Event|Throttle)Reason\w+|Memory_v2|Return)$")
+
+
+def members(protocol):
+    return {name for name in vars(protocol) if not name.startswith("_")}
+
+
+def parameters(function):
+    return list(inspect.signature(function).parameters)
+
+
+def every_device():
+    return [gpu for inventory in host_inventory().values() for gpu in inventory.gpus]
 
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_each_vendor_answers_what_the_protocol_asks(name):
     module = vendor(name)
-    asked = {member for member in vars(Vendor) if not member.startswith("_")}
-    assert asked == {"inventory", "opened", "processes", "snapshot"}
-    for member in asked:
-        wanted = list(inspect.signature(getattr(Vendor, member)).parameters)[1:]
-        assert list(inspect.signature(getattr(module, member)).parameters) == wanted
+    for member in members(Vendor):
+        assert parameters(getattr(module, member)) == parameters(getattr(Vendor, member))[1:]
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_each_vendors_settings_are_none_or_those_of_the_protocol(name):
+    settings = vendor(name).settings()
+    if settings is not None:
+        assert members(type(settings)) == members(Settings)
+        for member in members(Settings):
+            assert parameters(getattr(settings, member)) == parameters(getattr(Settings, member))[1:]
 
 
 def test_every_vendor_says_what_it_has_or_why_not():
@@ -31,6 +52,22 @@ def test_every_vendor_says_what_it_has_or_why_not():
         assert isinstance(inventory, Inventory)
         assert inventory.gpus or inventory.reason
         assert all(gpu.vendor == name for gpu in inventory.gpus)
+
+
+@pytest.mark.parametrize("gpu", every_device(), ids=lambda gpu: gpu.uuid)
+def test_every_device_of_this_host_can_be_asked_everything(gpu):
+    of = vendor(gpu.vendor)
+    with of.opened():
+        assert list(of.processes(gpu)) == sorted(of.processes(gpu))
+        json.dumps(of.snapshot(gpu))
+        details = of.details(gpu)
+        json.dumps(details.values)
+        assert details.missing.keys() == {name for name, value in details.values.items() if value is None}
+        assert all(details.missing.values())
+        assert isinstance(of.modes(gpu), Modes)
+        assert isinstance(of.clock_choices(gpu), ClockChoices)
+        look = of.sampler(gpu)
+        assert look is None or isinstance(look(), Sample)
 
 
 def nvml_names(path):
@@ -46,18 +83,36 @@ def nvml_names(path):
             yield node.value
 
 
-def test_nothing_in_the_package_changes_a_gpus_settings():
-    used = {
-        (path.relative_to(PACKAGE), name)
-        for path in PACKAGE.rglob("*.py")
-        for name in nvml_names(path)
-        if name.startswith("nvml")
+def test_settings_are_changed_from_one_module_alone():
+    used = {(path, name) for path in PACKAGE.rglob("*.py") for name in nvml_names(path) if name.startswith("nvml")}
+    assert len(used) > 40
+    changing = {(path, name) for path, name in used if not (READS.match(name) or VALUES.match(name))}
+    assert {path for path, _ in changing} == {NVML / "settings.py"}
+    assert {name for _, name in changing} == {
+        "nvmlDeviceSetGpuLockedClocks",
+        "nvmlDeviceSetMemoryLockedClocks",
+        "nvmlDeviceResetGpuLockedClocks",
+        "nvmlDeviceResetMemoryLockedClocks",
+        "nvmlDeviceSetComputeMode",
     }
-    assert len(used) > 10
-    assert {(path, name) for path, name in used if not READS.match(name)} == set()
 
 
-def test_nvml_is_reached_from_one_module_and_by_plain_names():
-    importing = [path.name for path in PACKAGE.rglob("*.py") if "pynvml" in set(nvml_names(path))]
-    assert importing == ["nvidia.py"]
-    assert "getattr" not in set(nvml_names(PACKAGE / "gpus" / "nvidia.py"))
+def imported(path):
+    """Every module that a file imports, and every name it takes from one."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+
+
+def test_the_bindings_are_used_in_one_package_and_by_plain_names():
+    importing = {path for path in PACKAGE.rglob("*.py") if "pynvml" in set(imported(path))}
+    assert {path.parent for path in importing} == {NVML}
+    assert [path for path in importing if {"getattr", "methodcaller", "__dict__"} & set(nvml_names(path))] == []
+
+
+def test_the_module_that_changes_settings_is_reached_only_through_its_vendor():
+    module = "runner.gpus.nvidia.settings"
+    importing = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if module in set(imported(path))}
+    assert importing == {Path("gpus/nvidia/__init__.py")}

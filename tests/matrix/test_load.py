@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import Dtype, Mode, Tier
+from runner.core.vocab import ClockPolicy, Dtype, Mode, Tier
 from runner.errors import MatrixError
 from runner.matrix import (
     CandidateSet,
@@ -115,7 +115,7 @@ def test_every_key_arrives(load, tmp_path):
         trials=10, min_samples=100, max_samples=1000, target_half_width=0.0025, budget_s=90.0, modes=(Mode.OUTLIER,)
     )
     assert matrix.protocol == Protocol(tier=Tier.PUBLISH, sessions=7, seed=3, spec=spec)
-    assert matrix.policy == Policy(clocks="lock", pids=64)
+    assert matrix.policy == Policy(clocks=ClockPolicy.LOCK, pids=64)
     assert matrix.include == (Include(match=Match(problem=("sum",)), dtypes=(Dtype.FP64,), reason="precision"),)
     assert matrix.exclude == (Exclude(match=Match(gpu=("cpu", "h*"), language=("cuda",)), reason="no"),)
     screen = {"sessions": 1, "trials": 5, "min_samples": 50, "max_samples": 400, "target_half_width": 0.005}

@@ -13,7 +13,7 @@ def test_an_unknown_key_names_what_is_allowed_and_the_closest(faults):
 
 def test_an_unknown_key_that_is_close_to_nothing_gets_no_suggestion(faults):
     (fault,) = faults("[policy]\nzzz = 1\n")
-    assert fault.startswith("matrix.toml:21:1 policy.zzz: unknown key; allowed: clocks, exclusive,")
+    assert fault.startswith("matrix.toml:21:1 policy.zzz: unknown key; allowed: clocks, clock_target,")
     assert "did you mean" not in fault
 
 
@@ -27,6 +27,21 @@ WRONG = {
     "fraction": ("[protocol]\ntrials = 1.5\n", "protocol.trials: must be a whole number, got the number 1.5"),
     "boolean for a number": ("[protocol]\ntrials = true\n", "protocol.trials: must be a whole number, got true"),
     "number for a boolean": ("[policy]\nexclusive = 0\n", "policy.exclusive: must be true or false, got the number 0"),
+    "word for a clock": (
+        "[policy]\nclock_target = 'bse'\n",
+        (
+            "policy.clock_target: 'bse' does not fit; must be base, max, "
+            "a number of MHz, or a table of these per glob on the product name"
+        ),
+    ),
+    "word for a model's clock": (
+        "[policy]\nmemory_clock = { '*H200*' = 'base' }\n",
+        (
+            "policy.memory_clock.\"*H200*\": 'base' does not fit; must be auto, off, max, "
+            "a number of MHz, or a table of these per glob on the product name"
+        ),
+    ),
+    "clock": ("[policy]\nclock_target = 0\n", "policy.clock_target: 0 is out of range; must be at least 1"),
     "list for a text": ("[[candidates]]\nmethod = ['a']\n", "candidates[0].method: must be text in quotes, got a list"),
     "number for text or list": (
         "[[candidates]]\nselect = 3\n",

@@ -36,7 +36,7 @@ def facts() -> HostFacts:
         engine="docker",
         uses_images=True,
         images={"cpu": "", "cu128": ""},
-        can_lock_clocks=True,
+        clocks_reason="",
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from plan.nouns import CPU, CPU_DEVICE, CU128, H200, H200_DEVICE, candidate, problem, selected
 
-from runner.core.vocab import Dtype, Language
+from runner.core.vocab import ClockPolicy, Dtype, Language
 from runner.matrix import GpuAxis, Policy
 from runner.plan import HostFacts, Hurdle, devices_matching
 
@@ -131,11 +131,11 @@ def test_image_missing(reason_of, facts):
 
 
 def test_required_clocks_need_the_right_to_lock_them(reason_of, facts):
-    bound = replace(facts, can_lock_clocks=False)
-    assert reason_of(facts=bound, policy=Policy(clocks="require")).hurdle is Hurdle.CLOCKS
-    assert reason_of(facts=bound, policy=Policy(clocks="lock")) is None
-    assert reason_of(facts=facts, policy=Policy(clocks="require")) is None
-    assert reason_of(CPU, facts=bound, policy=Policy(clocks="require")) is None
+    bound = replace(facts, clocks_reason="the host forbids it")
+    assert reason_of(facts=bound, policy=Policy(clocks=ClockPolicy.REQUIRE)).hurdle is Hurdle.CLOCKS
+    assert reason_of(facts=bound, policy=Policy(clocks=ClockPolicy.LOCK)) is None
+    assert reason_of(facts=facts, policy=Policy(clocks=ClockPolicy.REQUIRE)) is None
+    assert reason_of(CPU, facts=bound, policy=Policy(clocks=ClockPolicy.REQUIRE)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from plan.nouns import CU128, H200, candidate, problem, selected
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import Dtype, Mode, Tier
+from runner.core.vocab import ClockPolicy, Dtype, Mode, Tier
 from runner.matrix import Match, Override, Policy, Protocol
 from runner.plan import identity
 from runner.sources import Workload
@@ -27,7 +27,7 @@ def id_of(plan):
 
 def test_an_id_is_the_same_on_every_host_and_python(id_of):
     # Another value here means that no result of an earlier version is found again by `run`.
-    assert id_of() == "6683cc8897eb81f4bc836876fe4b342e"
+    assert id_of() == "6f7883e145e21e91732539c0b80be637"
 
 
 def test_an_id_has_32_hex_digits(id_of):
@@ -49,6 +49,7 @@ SPEC_CHANGES = {
     "flush": "warm",
     "check_share": 0.3,
     "time": False,
+    "steady_cap_s": 1.0,
 }
 
 
@@ -74,7 +75,7 @@ def test_each_number_of_the_protocol_changes_the_id(id_of, name):
         {"protocol": Protocol(tier=Tier.PUBLISH)},
         {"protocol": Protocol(sessions=2)},
         {"protocol": Protocol(seed=0)},
-        {"policy": Policy(clocks="lock")},
+        {"policy": Policy(clocks=ClockPolicy.LOCK)},
         {"overrides": (Override(match=Match(), workloads=("smoke",)),)},
         {"overrides": (Override(match=Match(), protocol={"trials": 9}),)},
         {"item": selected(problem(digest="other"))},
@@ -87,6 +88,13 @@ def test_each_number_of_the_protocol_changes_the_id(id_of, name):
 )
 def test_each_ingredient_changes_the_id(id_of, changes):
     assert id_of(**changes) != id_of()
+
+
+@pytest.mark.parametrize("target", [{"clock_target": 1500}, {"memory_clock": "off"}], ids=str)
+def test_a_clock_target_changes_the_id_where_clocks_are_locked(id_of, target):
+    locked = Policy(clocks=ClockPolicy.LOCK)
+    assert id_of(policy=replace(locked, **target)) != id_of(policy=locked)
+    assert id_of(policy=Policy(**target)) == id_of()
 
 
 @pytest.mark.parametrize(

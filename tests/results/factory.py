@@ -7,10 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.core.messages import Block, Evidence, InsideEnvironment, SessionReport, Trial, WorkloadReport
+from runner.core.messages import Block, ClockProbe, Evidence, InsideEnvironment, SessionReport, Trial, WorkloadReport
 from runner.core.vocab import Dtype, Language, Mode, Role, Stage, Status, Tier, fault_of
-from runner.results.record import CellKey, ExitSeen, HostHalf, ImageUsed, Outcome, Record, record_to_json
+from runner.gpus import EventReason, Sample
+from runner.results.record import (
+    CellKey,
+    ClocksHeld,
+    ExitSeen,
+    HealthSeen,
+    HostHalf,
+    ImageUsed,
+    Outcome,
+    Record,
+    Spread,
+    TelemetrySummary,
+    record_to_json,
+)
 from runner.results.run import RunHost, RunInfo
+from runner.results.trace import Trace, trace_name, trace_of
 
 CELL = "0123456789abcdef0123456789abcdef"
 
@@ -52,6 +66,40 @@ CELL_KEY = CellKey(
     },
     expect=Status.PASSED,
 )
+
+CLOCKS = ClocksHeld(
+    requested="base",
+    requested_memory="max",
+    set_sm_mhz=1785,
+    set_memory_mhz=3201,
+    set_reason="1785 MHz is the supported clock nearest to the driver's TDP clock",
+    driver_sm_mhz=1785.0,
+    kernel_sm_mhz=1784.6,
+    reset="confirmed",
+    reset_reason="the clock left 1785 MHz",
+)
+
+TELEMETRY = TelemetrySummary(
+    samples=180,
+    interval_s=0.05,
+    longest_gap_s=0.08,
+    spread={
+        "sm_clock_mhz": Spread(low=1780.0, median=1785.0, high=1785.0),
+        "mem_clock_mhz": Spread(low=3201.0, median=3201.0, high=3201.0),
+        "power_w": Spread(low=180.0, median=250.5, high=300.0),
+        "temperature_c": Spread(low=34.0, median=40.0, high=43.0),
+    },
+    energy_j=2250.5,
+    reasons={"sw_power_cap": 0.25},
+    reason_s={"sw_power_cap": 2.5},
+    own_pids=(9, 10),
+    discarded={},
+    joined="yes",
+    trace=None,
+)
+"""Without a trace: a record that names one is saved together with it, see :func:`traced`."""
+
+HEALTH = HealthSeen(processes_gone=True, memory_back=True, probe="passed", reason="as it was before", quarantined=False)
 
 HOST = HostHalf(
     hostname="lab-1",
@@ -103,6 +151,22 @@ HOST = HostHalf(
     started_at="2026-01-02T03:04:05.000006+00:00",
     ended_at="2026-01-02T03:04:16Z",
     warnings=("the driver is newer than the toolkit",),
+    device_details={
+        "vbios": "96.00.A0",
+        "supported_sm_mhz": [1980, 1785],
+        "ecc": None,
+        "missing": {"ecc": "Not Supported"},
+    },
+    peak={
+        "source": "table",
+        "reference": "the vendor's data sheet",
+        "bytes_per_s": 4.8e12,
+        "flops_per_s": {"fp16": 989.5e12, "fp32": 66.9e12},
+    },
+    exclusive_reason="180 looks, none with a process that is not ours",
+    clocks=CLOCKS,
+    telemetry=TELEMETRY,
+    health=HEALTH,
 )
 
 ENVIRONMENT = InsideEnvironment(
@@ -139,9 +203,21 @@ def block(role: Role, index: int, times: tuple[int, ...], discarded: tuple[tuple
 
 BLOCKS = (
     block(Role.BASELINE, 0, (200, 210, 190)),
-    block(Role.CANDIDATE, 1, (100, 9000, 101), discarded=((1, "contended"),)),
+    block(Role.CANDIDATE, 1, (100, 9000, 101), discarded=((1, "contended: pid 4242"),)),
     block(Role.CANDIDATE, 2, (99, 100, 100)),
     block(Role.BASELINE, 3, (200, 200, 200)),
+)
+
+
+MEASURED = tuple(
+    replace(one, sm_clock_mhz=1785.0 - one.index, mem_clock_mhz=3201.0, power_w=250.5, temperature_c=40.0)
+    for one in BLOCKS
+)
+"""The same blocks joined to telemetry."""
+
+PROBES = (
+    ClockProbe(phase="before", started_ns=0, ended_ns=9, sm_mhz=1784.6, low_mhz=1784.0, high_mhz=1785.0, sms=132),
+    ClockProbe(phase="after", started_ns=9000, ended_ns=9009, sm_mhz=1784.5, low_mhz=1784.0, high_mhz=1785.0, sms=132),
 )
 
 
@@ -170,7 +246,11 @@ def workload(
 
 
 def session(
-    number: int = 0, status: Status = Status.PASSED, workloads: Any = None, cell_id: str = CELL
+    number: int = 0,
+    status: Status = Status.PASSED,
+    workloads: Any = None,
+    cell_id: str = CELL,
+    probes: tuple[ClockProbe, ...] = (),
 ) -> SessionReport:
     return SessionReport(
         cell_id=cell_id,
@@ -185,6 +265,7 @@ def session(
         workloads=(workload(),) if workloads is None else workloads,
         durations_s={"import": 2.0, "connect": 0.5, "load": 0.5, "verify": 1.0, "time": 4.0, "total": 8.0},
         labels=("low_resolution",),
+        clock_probes=probes,
     )
 
 
@@ -216,7 +297,7 @@ def make_record(cell_id: str = CELL, attempt: int = 1, **changes: Any) -> Record
         cell=CELL_KEY,
         outcome=outcome(),
         host=HOST,
-        sessions=(session(cell_id=cell_id),),
+        sessions=(session(workloads=(workload(blocks=MEASURED),), cell_id=cell_id, probes=PROBES),),
     )
     return replace(record, **changes)
 
@@ -227,6 +308,37 @@ def failed_record(
     """A record that never got to a session."""
     said = outcome(status, message="expected ';'\nbefore '}'")
     return make_record(cell_id, attempt, **{"outcome": said, "sessions": (), **changes})
+
+
+def sample(number: int, **changes: Any) -> Sample:
+    """The GPU after ``number`` twentieths of a second."""
+    seen = Sample(
+        at_ns=number * 50_000_000,
+        sm_clock_mhz=1785,
+        mem_clock_mhz=3201,
+        power_w=250.5,
+        power_average_w=249.5,
+        energy_mj=1000 + 12_500 * number,
+        temperature_c=40,
+        utilization_percent=99,
+        memory_used_bytes=1 << 30,
+        reasons=(EventReason.SW_POWER_CAP,) if number % 2 else (),
+        reason_ns={EventReason.SW_POWER_CAP: 7_000 * number},
+        pids=(9, 10),
+    )
+    return replace(seen, **changes)
+
+
+def make_trace(samples: int = 3) -> Trace:
+    """A trace of ``samples`` samples, the last of which nobody could take."""
+    whole = [(sample(number), (9, 10), (), "") for number in range(samples - 1)]
+    return trace_of([*whole, (Sample(at_ns=samples * 50_000_000), (), (4242,), "the driver did not answer")])
+
+
+def traced(record: Record) -> Record:
+    """``record``, naming its trace."""
+    telemetry = replace(TELEMETRY, trace=trace_name(record.stem))
+    return replace(record, host=replace(record.host, telemetry=telemetry))
 
 
 def make_run(run_id: str = "run-1", **changes: Any) -> RunInfo:

@@ -16,11 +16,13 @@ import pytest
 from runner.contracts import load_schema
 from runner.core import messages, vocab
 from runner.engines import Isolation
+from runner.gpus import EventReason, Sample
 from runner.results import record, run
 from runner.results.record import Record
 from runner.results.rows import cell_rows, host_row
 from runner.results.run import RunInfo
-from runner.results.schema import CELLS, HOSTS, ORIGIN, TABLES
+from runner.results.schema import CELLS, HOSTS, ORIGIN, TABLES, TELEMETRY
+from runner.results.trace import MAX_SAMPLES, NUMBERS, TROUBLE_CHARS, Trace, trace_of, trace_to_json
 from runner.sources import Origin
 from tests.results.factory import make_record, make_run
 
@@ -28,6 +30,13 @@ NARROWER = {
     ("Block", "role"): {"candidate", "baseline"},  # a judge or builder is never timed
 }
 """Where a schema allows fewer words than the type of the field has."""
+
+ADDED_LATER = {
+    "Block": {"sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"},
+    "SessionReport": {"clock_probes"},
+    "HostHalf": {"device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"},
+}
+"""Fields that the first records lack: not required by the schema, and with a default in the class."""
 
 
 def _resolve(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +70,8 @@ def _check_type(where: str, kind: Any, schema: dict[str, Any], root: dict[str, A
     elif typing.get_origin(kind) is Mapping:
         assert schema["type"] == "object", where
         assert schema["additionalProperties"] is not True, f"{where}: takes anything"
+        if isinstance(schema["additionalProperties"], dict) and dataclasses.is_dataclass(typing.get_args(kind)[1]):
+            _check_type(f"{where}[]", typing.get_args(kind)[1], schema["additionalProperties"], root)
     elif issubclass(kind, Enum):
         owner, _, name = where.rpartition(".")
         assert set(schema["enum"]) == NARROWER.get((owner, name), {m.value for m in kind}), where
@@ -92,13 +103,19 @@ def _check_plain(where: str, kind: type, schema: dict[str, Any]) -> None:
 
 def _check_dataclass(kind: type, schema: dict[str, Any], root: dict[str, Any]) -> None:
     names = [f.name for f in dataclasses.fields(kind)]
+    later = ADDED_LATER.get(kind.__name__, set())
     assert schema["additionalProperties"] is False, kind.__name__
     assert sorted(schema["properties"]) == sorted(names), kind.__name__
-    assert sorted(schema["required"]) == sorted(names), kind.__name__
+    assert sorted(schema["required"]) == sorted(set(names) - later), kind.__name__
+    assert later <= {f.name for f in dataclasses.fields(kind) if _has_default(f)}, kind.__name__
     spaces = {**vars(typing), **vars(vocab), **vars(messages), **vars(record), **vars(run)}
     hints = typing.get_type_hints(kind, globalns=spaces)
     for name in names:
         _check_type(f"{kind.__name__}.{name}", hints[name], schema["properties"][name], root)
+
+
+def _has_default(one: dataclasses.Field[Any]) -> bool:
+    return (one.default, one.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("record", Record), ("run", RunInfo)])
@@ -116,6 +133,39 @@ def test_faults_in_the_schema_are_those_of_the_vocabulary() -> None:
         for status in rule["if"]["properties"]["status"]["enum"]
     }
     assert said == {status.value: vocab.fault_of(status).value for status in vocab.Status}
+
+
+def test_every_status_can_be_counted_in_a_run() -> None:
+    assert load_schema("run")["$defs"]["status"] == load_schema("record")["$defs"]["status"]
+
+
+def test_words_about_clocks_are_those_of_the_vocabulary() -> None:
+    host = load_schema("record")["$defs"]["host"]["properties"]
+    assert set(host["clock_policy"]["enum"]) == {policy.value for policy in vocab.ClockPolicy}
+    assert set(host["clock_state"]["enum"]) == {state.value for state in vocab.ClockState}
+    for name in ("record", "trace"):
+        assert load_schema(name)["$defs"]["event_reason"]["enum"] == [reason.value for reason in EventReason]
+
+
+def test_a_trace_has_a_column_for_everything_a_sample_has() -> None:
+    schema = load_schema("trace")
+    jsonschema.Draft202012Validator.check_schema(schema)
+    columns = schema["properties"]["columns"]
+    assert list(trace_of([]).columns) == list(columns["properties"]) == columns["required"]
+    assert sorted(schema["required"]) == sorted(schema["properties"])
+    assert set(trace_to_json(Trace(columns={}), run_id="", cell_id="", attempt=1)) == set(schema["properties"])
+    sample = {f.name for f in dataclasses.fields(Sample)}
+    assert sample - {"reasons", "reason_ns", "pids"} == set(NUMBERS)
+    for name, column in columns["properties"].items():
+        resolved = _resolve(column, schema)
+        assert resolved["maxItems"] == MAX_SAMPLES, name
+    assert columns["properties"]["trouble"]["items"]["maxLength"] == TROUBLE_CHARS
+
+
+def test_the_table_of_traces_has_every_column_of_a_trace() -> None:
+    counters = {f"{reason.value}_ns" for reason in EventReason}
+    assert set(TELEMETRY) - {"record", "run_id", "cell_id", "attempt"} - counters == set(trace_of([]).columns)
+    assert TELEMETRY["reasons"] == pl.List(pl.Enum([reason.value for reason in EventReason]))
 
 
 def test_untimed_statuses_in_the_schema_are_those_of_the_messages() -> None:

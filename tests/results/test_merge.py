@@ -22,12 +22,13 @@ from runner.results import merge as merge_module
 from runner.results.merge import MergeReport, merge
 from runner.results.reading import Reason
 from runner.results.run import run_to_json
-from runner.results.schema import CELLS, HOSTS, SAMPLES, TABLES
+from runner.results.schema import CELLS, CLOCKS, HOSTS, SAMPLES, TABLES, TELEMETRY_SUMMARY
 from runner.results.store import Store
 from tests.results.factory import (
     BLOCKS,
     CELL,
     HOST,
+    MEASURED,
     block,
     cell_id,
     failed_record,
@@ -38,6 +39,8 @@ from tests.results.factory import (
     session,
     workload,
 )
+
+EXAMPLES = Path(__file__).parents[2] / "results" / "example-h200"
 
 
 @pytest.fixture
@@ -59,11 +62,17 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
+def put_measured(folder: Path) -> Path:
+    """A folder with one record whose blocks were joined to telemetry."""
+    put(folder / "joined" / "records", make_record())
+    return folder / "joined"
+
+
 def test_every_table_has_exactly_its_schema(results: Path, tmp_path: Path) -> None:
     report = merge([results], tmp_path / "out")
     for name, schema in TABLES.items():
         assert dict(table(report, name).schema) == schema
-        assert pl.read_parquet_metadata(report.tables[name])["kernel_matrix_tables"] == "1"
+        assert pl.read_parquet_metadata(report.tables[name])["kernel_matrix_tables"] == "2"
     assert sorted(contents(tmp_path / "out")) == ["cells.parquet", "hosts.parquet", "rejected.jsonl", "samples.parquet"]
 
 
@@ -89,6 +98,74 @@ def test_medians_leave_discarded_samples_out(results: Path, tmp_path: Path) -> N
     assert (row["trials"], row["trials_passed"], row["worst_error_ratio"]) == (2, 2, 0.5)
 
 
+def test_discards_are_counted_by_cause(tmp_path: Path) -> None:
+    causes = ("throttled: sw_power_cap", "throttled: hw_thermal, power_brake", "contended: pid 7", "spilled coffee")
+    gone = tuple(enumerate(causes))
+    blocks = (block(Role.CANDIDATE, 0, (1, 2, 3, 4, 100), discarded=gone), block(Role.BASELINE, 1, (200,)))
+    put(tmp_path / "records", make_record(sessions=(session(workloads=(workload(blocks=blocks),)),)))
+    put(tmp_path / "records", failed_record(cell_id(1)))
+    report = merge([tmp_path], tmp_path / "out")
+    row = table(report, "cells").row(1, named=True)
+    assert (row["discarded_samples"], row["discarded_throttled"], row["discarded_contended"]) == (4, 2, 1)
+    assert (row["candidate_samples"], row["candidate_median_ns"], row["speedup"]) == (1, 100.0, 2.0)
+    assert report.discarded == {"throttled": 2, "contended": 1, "other": 1}
+    assert table(report, "samples").filter(role="candidate")["discarded"].to_list() == [*causes, None]
+
+
+def test_what_was_done_to_the_device_and_seen_of_it_is_in_the_cells(results: Path, tmp_path: Path) -> None:
+    row = table(merge([results], tmp_path / "out"), "cells").row(1, named=True)
+    assert {name: row[name] for name in (*CLOCKS, *TELEMETRY_SUMMARY)} == {
+        "clock_requested": "base",
+        "clock_set_mhz": 1785,
+        "clock_driver_mhz": 1785.0,
+        "clock_kernel_mhz": 1784.6,
+        "clock_reset": "confirmed",
+        "telemetry_samples": 180,
+        "telemetry_joined": "yes",
+        "sm_clock_mhz": 1785.0,
+        "mem_clock_mhz": 3201.0,
+        "power_w": 250.5,
+        "temperature_max_c": 43.0,
+        "energy_j": 2250.5,
+    }
+    assert (row["health_probe"], row["quarantined"]) == ("passed", False)
+    assert (row["peak_source"], row["peak_bytes_per_s"], row["peak_flops_per_s"]) == ("table", 4.8e12, 989.5e12)
+
+
+@pytest.mark.parametrize(
+    ("peak", "flops", "bytes_"),
+    [
+        ({}, None, None),
+        ({"source": "unknown", "reference": "", "bytes_per_s": None, "flops_per_s": {}}, None, None),
+        ({"source": "calibration", "flops_per_s": {"fp16": 2e10, "fp32": 1e10}}, 0.5, None),
+        ({"source": "table", "bytes_per_s": 2e10, "flops_per_s": {"fp32": 1e10}}, None, 0.25),
+    ],
+)
+def test_a_share_of_the_peak_needs_the_peak_of_that_dtype(
+    tmp_path: Path, peak: dict[str, object], flops: float | None, bytes_: float | None
+) -> None:
+    put(tmp_path / "records", make_record(host=replace(HOST, peak=peak)))
+    row = table(merge([tmp_path], tmp_path / "out"), "cells").row(0, named=True)
+    assert (row["flops_share_of_peak"], row["bytes_share_of_peak"]) == (flops, bytes_)
+
+
+def test_clocks_are_counted_by_record_and_name_a_policy_that_was_not_met(results: Path, tmp_path: Path) -> None:
+    unlocked = replace(HOST, clock_state="unlocked")
+    for number, host in enumerate((unlocked, unlocked, replace(unlocked, clock_policy="observe"))):
+        put(results / "nightly" / "records", make_record(cell_id(70 + number), host=host))
+    report = merge([results], tmp_path / "out")
+    assert report.clocks == {"locked": 2, "unlocked (policy lock)": 2, "unlocked": 1}
+
+
+def test_records_from_before_there_was_telemetry_have_nulls(tmp_path: Path) -> None:
+    report = merge([EXAMPLES], tmp_path / "out")
+    assert (report.records, report.rejected, report.clocks) == (140, (), {"not_applicable": 3, "unlocked": 137})
+    cells = table(report, "cells")
+    for name in (*CLOCKS, *TELEMETRY_SUMMARY, "peak_source", "health_probe", "quarantined", "exclusive_reason"):
+        assert cells[name].null_count() == cells.height, name
+    assert table(report, "samples")["sm_clock_mhz"].null_count() == report.samples
+
+
 def test_runs_are_joined_where_they_are_known(results: Path, tmp_path: Path) -> None:
     cells = table(merge([results], tmp_path / "out"), "cells")
     assert cells["matrix"].to_list() == [None, *["nightly"] * 4]
@@ -104,6 +181,9 @@ def test_samples_are_kept_every_one_and_join_to_cells(results: Path, tmp_path: P
         for i, (device, wall) in enumerate(zip(b.device_ns, b.wall_ns, strict=True))
     ]
     assert samples.select("record", "role", "block", "index", "device_ns", "wall_ns", "discarded").rows() == expected
+    measured = table(merge([put_measured(tmp_path)], tmp_path / "measured"), "samples")
+    where = measured.select("block", "block_started_ns", "block_ended_ns", "sm_clock_mhz").unique(maintain_order=True)
+    assert where.rows() == [(b.index, b.started_ns, b.ended_ns, b.sm_clock_mhz) for b in MEASURED]
     joined = table(report, "samples").join(table(report, "cells"), on=["record", "session", "workload"])
     assert joined.height == report.samples
     assert set(joined["cell_id"]) == {CELL}
@@ -130,7 +210,7 @@ def test_times_of_zero_and_sides_without_a_sample_are_no_division(
 
 def test_integers_written_as_floats_stay_what_they_are(tmp_path: Path) -> None:
     path = put(tmp_path / "records", make_record())
-    path.write_text(path.read_text().replace("9000", "9000.0").replace('"level": 2', '"level": 2.0'))
+    path.write_text(path.read_text().replace("9000,", "9000.0,").replace('"level": 2', '"level": 2.0'))
     report = merge([tmp_path], tmp_path / "out")
     assert table(report, "samples")["device_ns"].max() == 9000
     assert table(report, "cells")["level"].to_list() == [2]

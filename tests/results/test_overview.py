@@ -57,6 +57,18 @@ def test_sessions_are_summed_up_per_workload(store: Store) -> None:
     ]
 
 
+def test_clocks_discards_and_shares_of_the_peak_are_told(store: Store) -> None:
+    store.save(make_record(sessions=(session(0), session(1))))
+    (row,) = shown(store)
+    assert (row["clock_state"], row["clock_policy"], row["clock_set_mhz"], row["clock_reset"]) == (
+        *("locked", "lock", 1785, "confirmed"),
+    )
+    assert (row["sm_clock_mhz"], row["quarantined"], row["exclusive"]) == (1785.0, False, "proven")
+    assert (row["discarded_samples"], row["discarded_contended"], row["discarded_throttled"]) == (2, 2, 0)
+    assert row["flops_share_of_peak"] == pytest.approx(1e10 / 989.5e12)
+    assert row["bytes_share_of_peak"] == pytest.approx(5e9 / 4.8e12)
+
+
 def test_rows_are_sorted_by_what_they_are_of(store: Store) -> None:
     for number, (problem, candidate) in enumerate([("b", "b/x"), ("a", "a/y"), ("a", "a/x")]):
         store.save(make_record(cell_id(number), cell=replace(CELL_KEY, problem=problem, candidate=candidate)))

@@ -158,12 +158,52 @@ def test_a_large_invalid_record_is_explained_without_quoting_it(tmp_path: Path) 
         (("host", "ended_at"), "2026-13-41T25:00:00Z"),
         (("sessions", 0, "cell_id"), "f" * 32),
         (("sessions", 0, "workloads", 0, "blocks", 0, "wall_ns"), [1]),
-        (("sessions", 0, "workloads", 0, "blocks", 0, "discarded"), [[3, "contended"]]),
+        (("sessions", 0, "workloads", 0, "blocks", 0, "discarded"), [[3, "contended: pid 7"]]),
+        (("sessions", 0, "workloads", 0, "blocks", 0, "discarded"), [[1, "contended: pid 7"], [1, "throttled: idle"]]),
+        (("sessions", 0, "workloads", 0, "blocks", 3, "ended_ns"), 2999),
+        (("sessions", 0, "clock_probes", 1, "ended_ns"), 8999),
+        (("sessions", 0, "clock_probes", 1, "low_mhz"), 1784.55),
+        (("sessions", 0, "clock_probes", 1, "high_mhz"), 1784.45),
+        (("host", "telemetry", "discarded"), {"contended: pid 4242": 1, "throttled: sw_power_cap": 1}),
+        (("host", "telemetry", "spread", "power_w", "median"), 301.0),
+        (("host", "telemetry", "trace"), f"{CELL}.2.json.gz"),
+        (("host", "telemetry", "trace"), f"{CELL}.11.json.gz"),
+        (("host", "telemetry", "trace"), f"{'f' * 32}.1.json.gz"),
+        (("host", "clocks"), None),
+        (("host", "clock_policy"), "observe"),
     ],
 )
 def test_what_contradicts_itself_is_refused(tmp_path: Path, keys: Any, value: Any) -> None:
     path = write(tmp_path, json.dumps(changed(*keys, to=value)))
     assert refusal(path).reason is Reason.INCONSISTENT
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (
+            ("sessions", 0, "workloads", 0, "blocks", 0, "discarded"),
+            [[0, "throttled: hw_thermal"], [2, "contended: 7"]],
+        ),
+        (("host", "telemetry", "discarded"), {"contended: pid 4242": 1}),
+        (("host", "telemetry", "trace"), f"{CELL}.1.json.gz"),
+        (("host", "clock_policy"), "require"),
+        (("host", "clock_state"), "unlocked"),
+    ],
+)
+def test_what_can_be_is_believed(tmp_path: Path, keys: Any, value: Any) -> None:
+    read_record(write(tmp_path, json.dumps(changed(*keys, to=value))))
+
+
+def test_nothing_passes_unlocked_where_the_policy_requires_locked_clocks(tmp_path: Path) -> None:
+    made = document()
+    for state, fine in (("unlocked", False), ("throttled", False), ("not_applicable", True), ("locked", True)):
+        made["host"] |= {"clock_policy": "require", "clock_state": state}
+        read = try_record(write(tmp_path, json.dumps(made)))
+        assert isinstance(read, Rejection) is not fine, state
+    made["host"]["clock_state"] = "unlocked"
+    made["outcome"] |= {"status": "clocks_not_held", "fault": "infra"}
+    read_record(write(tmp_path, json.dumps(made)))
 
 
 def test_a_session_or_workload_that_appears_twice_is_refused(tmp_path: Path) -> None:

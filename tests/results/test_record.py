@@ -1,20 +1,85 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runner.contracts import load_schema
 from runner.core.vocab import Fault, Role, Stage, Status
-from runner.results.reading import explain, is_valid
+from runner.results.reading import explain, is_valid, read_record
 from runner.results.record import Outcome, record_from_json, record_to_json
-from tests.results.factory import BLOCKS, block, failed_record, make_record, outcome, session, workload
+from tests.results.factory import BLOCKS, HOST, block, failed_record, make_record, outcome, session, traced, workload
+
+EXAMPLES = Path(__file__).parents[2] / "results" / "example-h200" / "records"
+ADDED_LATER = ("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health")
 
 
 def test_a_record_comes_back_as_it_was() -> None:
-    for record in (make_record(), failed_record()):
+    bare = make_record(host=replace(HOST, clock_state="unlocked", clocks=None, telemetry=None, health=None))
+    for record in (make_record(), failed_record(), traced(make_record()), bare):
         assert record_from_json(record_to_json(record)) == record
         assert is_valid("record", record_to_json(record)), explain("record", record_to_json(record))
+
+
+def _as_the_first_ones_were(document: dict[str, Any]) -> dict[str, Any]:
+    document["host"] = {k: v for k, v in document["host"].items() if k not in ADDED_LATER} | {"clock_state": "unlocked"}
+    for one in document["sessions"]:
+        del one["clock_probes"]
+        for part in one["workloads"]:
+            for timed in part["blocks"]:
+                for key in ("sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"):
+                    del timed[key]
+    return document
+
+
+def test_records_from_before_there_was_telemetry_are_still_records() -> None:
+    old = _as_the_first_ones_were(record_to_json(make_record()))
+    assert is_valid("record", old), explain("record", old)
+    record = record_from_json(old)
+    assert (record.host.clocks, record.host.telemetry, record.host.health, record.host.peak) == (None, None, None, {})
+    assert record.sessions[0].clock_probes == ()
+    assert is_valid("record", record_to_json(record))
+
+
+def test_the_committed_examples_are_read_as_they_are() -> None:
+    files = sorted(EXAMPLES.glob("*.json"))
+    assert len(files) == 140
+    for file in files:
+        assert record_from_json(read_record(file)).stem == file.stem
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        ("clocks", {"reset": "probably"}),
+        ("clocks", {"set_sm_mhz": -1}),
+        ("clocks", {"driver_sm_mhz": 1e31}),
+        ("telemetry", {"reasons": {"bored": 0.5}}),
+        ("telemetry", {"reasons": {"idle": 1.5}}),
+        ("telemetry", {"trace": "../../etc/passwd"}),
+        ("telemetry", {"discarded": {"": 1}}),
+        ("telemetry", {"spread": {"power_w": {"low": 1.0, "median": 2.0}}}),
+        ("health", {"probe": "unsure"}),
+        ("health", {"colour": 1}),
+        ("peak", {"source": "folklore"}),
+        ("peak", {"bytes_per_s": 0}),
+        ("device_details", {"deep": {"deeper": {"deepest": 1}}}),
+    ],
+)
+def test_what_the_host_says_of_the_device_is_bounded(part: str, changes: dict[str, Any]) -> None:
+    document = record_to_json(make_record())
+    document["host"][part] = {**document["host"][part], **changes}
+    assert not is_valid("record", document)
+
+
+@pytest.mark.parametrize("status", [Status.THROTTLED, Status.CLOCKS_NOT_HELD, Status.GPU_LOST])
+def test_a_machine_that_failed_may_leave_times(status: Status) -> None:
+    record = make_record(outcome=outcome(status))
+    assert record.outcome.fault is Fault.INFRA
+    assert is_valid("record", record_to_json(record))
+    assert record_from_json(record_to_json(record)) == record
 
 
 def test_an_unknown_key_is_named() -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +19,20 @@ from runner.results import store as store_module
 from runner.results.reading import Reason, Rejection, read_run
 from runner.results.record import Record
 from runner.results.store import AttemptSummary, Store
-from tests.results.factory import CELL, HOST, cell_id, failed_record, make_record, make_run, outcome, put, session
+from runner.results.trace import Trace, read_trace
+from tests.results.factory import (
+    CELL,
+    HOST,
+    cell_id,
+    failed_record,
+    make_record,
+    make_run,
+    make_trace,
+    outcome,
+    put,
+    session,
+    traced,
+)
 
 
 @pytest.fixture
@@ -34,6 +49,69 @@ def test_a_record_is_saved_and_loaded(store: Store) -> None:
     path = store.save(record)
     assert files(store) == [f"records/{CELL}.1.json"]
     assert store.load(path) == record
+
+
+def test_a_trace_is_saved_beside_the_record_that_names_it(store: Store) -> None:
+    record = traced(make_record())
+    path = store.save(record, make_trace())
+    assert files(store) == [f"records/{CELL}.1.json", f"traces/{CELL}.1.json.gz"]
+    loaded = store.load(path)
+    assert loaded == record
+    assert loaded.host.telemetry is not None
+    assert read_trace(store.traces / str(loaded.host.telemetry.trace)) == make_trace()
+
+
+@pytest.mark.parametrize(
+    ("record", "trace", "said"),
+    [
+        (make_record(), make_trace(), "does not name the trace"),
+        (failed_record(host=replace(HOST, telemetry=None)), make_trace(), "does not name the trace"),
+        (traced(make_record()), None, "names a trace and has none"),
+        (traced(make_record()), Trace(columns={"at_ns": [1]}), "columns"),
+        (traced(make_record()), replace(make_trace(), reason_ns={"idle": [1]}), "3 samples, 1 of them with idle"),
+    ],
+)
+def test_a_record_and_its_trace_come_together_or_not_at_all(
+    store: Store, record: Record, trace: Trace | None, said: str
+) -> None:
+    with pytest.raises(StoreError, match=said):
+        store.save(record, trace)
+    assert files(store) == []
+
+
+def test_a_trace_whose_record_cannot_be_written_goes_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = os.link
+
+    def only_traces(aside: Path, path: Path) -> None:
+        if path.parent.name != "traces":
+            raise KeyboardInterrupt
+        publish(aside, path)
+
+    monkeypatch.setattr(store_module.os, "link", only_traces)
+    with pytest.raises(KeyboardInterrupt):
+        store.save(traced(make_record()), make_trace())
+    assert files(store) == []
+
+
+def test_a_trace_is_never_overwritten_and_one_without_a_record_takes_no_number_twice(store: Store) -> None:
+    path = store.save(traced(make_record()), make_trace())
+    before = (store.traces / f"{CELL}.1.json.gz").read_bytes()
+    path.unlink()  # as if the writer had been killed between the two
+    again = Store(store.root)
+    with pytest.raises(StoreError, match="exists already"):
+        again.save(traced(make_record(run_id="run-2")), make_trace(9))
+    assert (store.traces / f"{CELL}.1.json.gz").read_bytes() == before
+    assert again.next_attempt(CELL) == 2
+    again.save(traced(make_record(attempt=2)), make_trace())
+    assert files(store) == [f"records/{CELL}.2.json", f"traces/{CELL}.1.json.gz", f"traces/{CELL}.2.json.gz"]
+
+
+def test_a_running_cell_need_not_load_polars() -> None:
+    code = (
+        "import sys, runner.results.store, runner.results.trace; print(sorted({'polars', 'pynvml'} & set(sys.modules)))"
+    )
+    printed = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True).stdout
+    assert printed == "[]\n"
 
 
 def test_text_that_candidates_choose_never_costs_the_record(store: Store) -> None:

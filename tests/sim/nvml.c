@@ -1,47 +1,120 @@
 /*
  * A simulated NVIDIA driver: a libnvidia-ml.so.1 that the real nvidia-ml-py loads.
  *
- * The world is the text file that KERNEL_MATRIX_SIM_WORLD names. It is read anew at every call, so that a test changes
+ * THE WORLD is the text file that KERNEL_MATRIX_SIM_WORLD names. It is read anew at every call, so that a test changes
  * it (writes another file and renames it over) while programs run, and so that all programs see the same world.
  *
  *     driver 580.159.04          lines before the first "gpu" describe the host
- *     cuda 13000
- *     init !18                   a value "!N" answers with NVML's error code N
  *     gpu                        each "gpu" line begins the next device
  *     uuid GPU-0001
- *     compute 4242 4243          lists of PIDs; an empty list means: none
- *     power 71000
- *     lost !15                   everything about this device answers with this code
+ *     compute 4242 4243          a list; an empty one means: none
+ *     power !999                 a value "!N" answers with NVML's error code N
  *
- * A device's line that is absent answers "not supported" (3).
+ * A device's line that is absent answers "not supported" (3). Clocks are MHz, powers mW, energy mJ, memory bytes,
+ * counters ns.
+ *
+ *   host         driver  cuda (13000)  nvml (library's version)  init (!N: refuses to open)  unprivileged (1: every
+ *                setting call answers "no permission")
+ *   identity     uuid  name  serial  minor  capability (9.0)  architecture  brand  cores  vbios  pci_bus_id
+ *                pci_device_id  numa_node  cpu_affinity (hexadecimal words, lowest first)
+ *   links        bus_width  pcie_generation  pcie_generation_max  pcie_width  pcie_width_max
+ *   memory       memory  memory_used (without reserved)  memory_reserved (absent: only version 1 of the question)
+ *   clocks       clock_graphics (absent: clock_sm)  clock_sm  clock_memory  clock_video: those the driver chooses;
+ *                max_clock_*  default_clock_* (of the same four)  tdp_clock (what the symbolic pair locks to)
+ *                memory_clocks (list, descending)  graphics_clocks_<memory clock> (list, descending)
+ *   power, heat  power (average, for the old question)  power_instant  power_average  energy  power_limit
+ *                power_limit_enforced  power_limit_default  power_limits (min max)  temperature  temperature_memory
+ *                temperature_shutdown  temperature_slowdown  temperature_memory_max  temperature_gpu_max
+ *   reasons      event_reasons  throttle_reasons (old name)  supported_event_reasons
+ *                counter_sw_power_cap  counter_thermal  counter_sync_boost  counter_board_limit  counter_sw_thermal
+ *                counter_hw_thermal  counter_power_brake
+ *   modes        ecc (now pending)  ecc_corrected  ecc_uncorrected  ecc_corrected_total  ecc_uncorrected_total
+ *                mig (now pending)  persistence  compute_mode  pstate  utilization (gpu memory)
+ *   processes    compute  graphics  mps: lists of PIDs, each with its memory if wanted: 4242:1048576; one with a star,
+ *                4242* or 4242:1048576*, is listed only while that process lives
+ *   settings     sm_lockable  memory_lockable  (1: there are locked clocks; absent: not supported)
+ *   faults       lost (!N: everything about this device answers N; 15 lost, 16 needs a reset, 999 fell off the bus)
+ *                unprivileged (1)  lock (!N)  lock_memory (!N)  reset (!N)  set_compute_mode (!N): refused with N
+ *                lock_ignored (1: reports success, and the clocks stay as the driver chose them)
+ *                reset_ignored (1: reports success, and the lock stays)
+ *                compute_mode_ignored (1: reports success, and the mode stays)
+ *
+ * THE STATE is what the library itself changes: locked ranges and compute modes, in <world>.state, one line
+ * "uuid key values" each. It outlives the programs, as a driver that is kept loaded does. Programs change it one at a
+ * time, under a lock on <world>.lock. A range clamps what the clocks are; without one they are the world's.
+ *
+ * THE LOG, <world>.log, gets one line "pid function uuid arguments -> code" for every call that would set or reset
+ * anything, refused or not.
  */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
-enum { HOST = -1, VALUE_SIZE = 1024 };
+enum {
+    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, VERSION_MISMATCH = 25
+};
+enum { HOST = -1, VALUE_SIZE = 4096, PATH_SIZE = 4096 };
+enum { CLOCK_GRAPHICS, CLOCK_SM, CLOCK_MEMORY, CLOCK_VIDEO, CLOCKS };
+enum { DOUBLE, UNSIGNED_INT, UNSIGNED_LONG, UNSIGNED_LONG_LONG };
+#define SYMBOLIC 0xffffff00u
+#define LIMIT_TDP 0xffffff01u
+#define LIMIT_UNLIMITED 0xffffff02u
+#define MEMORY_V2 0x02000028u
+#define TEMPERATURE_V1 0x0100000Cu
 
 /* nvml.h's types, as far as they cross this boundary. */
 typedef int nvmlReturn_t;
 typedef struct device *nvmlDevice_t;
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
+typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
+typedef struct { unsigned int gpu, memory; } nvmlUtilization_t;
+typedef struct { unsigned long long referenceTime, violationTime; } nvmlViolationTime_t;
+typedef struct { unsigned int version, sensor; int temperature; } nvmlTemperature_t;
 typedef struct {
     unsigned int pid;
     unsigned long long usedGpuMemory;
     unsigned int gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
+typedef struct {
+    char busIdLegacy[16];
+    unsigned int domain, bus, device, pciDeviceId, pciSubSystemId;
+    char busId[32];
+} nvmlPciInfo_t;
+typedef struct {
+    unsigned int fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    unsigned int valueType;
+    nvmlReturn_t nvmlReturn;
+    union { double d; unsigned int ui; unsigned long long ull; } value;
+} nvmlFieldValue_t;
 
 static int opened; /* nvmlInit calls not yet undone by nvmlShutdown */
 
-static FILE *open_world(void) {
+/* The world. */
+
+static const char *world_path(void) {
     const char *path = getenv("KERNEL_MATRIX_SIM_WORLD");
-    FILE *world = path ? fopen(path, "re") : NULL;
-    if (!world) {
-        fprintf(stderr, "simulated NVML: KERNEL_MATRIX_SIM_WORLD names no readable file\n");
-        abort();
-    }
-    return world;
+    if (path) return path;
+    fprintf(stderr, "simulated NVML: KERNEL_MATRIX_SIM_WORLD is not set\n");
+    abort();
+}
+
+static void beside_world(const char *suffix, char path[PATH_SIZE]) {
+    snprintf(path, PATH_SIZE, "%s%s", world_path(), suffix);
+}
+
+static FILE *open_world(void) {
+    FILE *world = fopen(world_path(), "re");
+    if (world) return world;
+    fprintf(stderr, "simulated NVML: %s cannot be read\n", world_path());
+    abort();
 }
 
 /* Splits "key value…\n" in place; the value of a lone key is empty. */
@@ -68,6 +141,11 @@ static int find(int device, const char *key, char value[VALUE_SIZE]) {
     return found;
 }
 
+static int flag(int device, const char *key) {
+    char value[VALUE_SIZE];
+    return find(device, key, value) && strcmp(value, "0");
+}
+
 static int count_devices(void) {
     FILE *world = open_world();
     char line[VALUE_SIZE];
@@ -87,8 +165,8 @@ static int from_handle(nvmlDevice_t handle) { return (int)(size_t)handle - 1; }
 static nvmlReturn_t ask(int device, const char *key, char value[VALUE_SIZE]) {
     if (!opened) return UNINITIALIZED;
     if (device != HOST && find(device, "lost", value)) return atoi(value + 1);
-    if (!find(device, key, value)) return NOT_SUPPORTED;
-    return value[0] == '!' ? atoi(value + 1) : SUCCESS;
+    if (find(device, key, value)) return value[0] == '!' ? atoi(value + 1) : SUCCESS;
+    return device == HOST || find(device, "uuid", value) ? NOT_SUPPORTED : GPU_IS_LOST;
 }
 
 static nvmlReturn_t ask_number(int device, const char *key, unsigned long long *number) {
@@ -105,6 +183,13 @@ static nvmlReturn_t ask_unsigned(int device, const char *key, unsigned int *numb
     return code;
 }
 
+static nvmlReturn_t ask_pair(int device, const char *key, unsigned int *first, unsigned int *second) {
+    char value[VALUE_SIZE];
+    nvmlReturn_t code = ask(device, key, value);
+    if (code != SUCCESS) return code;
+    return sscanf(value, "%u %u", first, second) == 2 ? SUCCESS : INVALID_ARGUMENT;
+}
+
 static nvmlReturn_t ask_text(int device, const char *key, char *text, unsigned int length) {
     char value[VALUE_SIZE];
     nvmlReturn_t code = ask(device, key, value);
@@ -114,19 +199,108 @@ static nvmlReturn_t ask_text(int device, const char *key, char *text, unsigned i
     return SUCCESS;
 }
 
+static int lives(unsigned int pid) {
+    char path[64], state = 'Z';
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    FILE *stat = fopen(path, "re");
+    if (!stat) return 0;
+    if (fscanf(stat, "%*d (%*[^)]) %c", &state) != 1) state = 'Z';
+    fclose(stat);
+    return state != 'Z' && state != 'X';
+}
+
 /* nvml.h's two-step protocol: a buffer too small is told the size; success without a buffer means "nobody". */
 static nvmlReturn_t ask_processes(int device, const char *key, unsigned int *count, nvmlProcessInfo_t *infos) {
     char value[VALUE_SIZE], *rest = value, *end;
     nvmlReturn_t code = ask(device, key, value);
     if (code != SUCCESS) return code;
     unsigned int room = infos ? *count : 0, found = 0;
-    for (;; rest = end, found++) {
-        unsigned long pid = strtoul(rest, &end, 10);
+    for (;; rest = end) {
+        nvmlProcessInfo_t info = {.pid = (unsigned int)strtoul(rest, &end, 10)};
         if (end == rest) break;
-        if (found < room) infos[found] = (nvmlProcessInfo_t){.pid = (unsigned int)pid};
+        if (*end == ':') info.usedGpuMemory = strtoull(end + 1, &end, 10);
+        if (*end == '*' && end++ && !lives(info.pid)) continue;
+        if (found < room) infos[found] = info;
+        found++;
     }
     *count = found;
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+/* The same protocol for lists of clocks. */
+static nvmlReturn_t ask_list(int device, const char *key, unsigned int *count, unsigned int *numbers) {
+    char value[VALUE_SIZE], *rest = value, *end;
+    nvmlReturn_t code = ask(device, key, value);
+    if (code != SUCCESS) return code;
+    unsigned int room = numbers ? *count : 0, found = 0;
+    for (;; rest = end, found++) {
+        unsigned long number = strtoul(rest, &end, 10);
+        if (end == rest) break;
+        if (found < room) numbers[found] = (unsigned int)number;
+    }
+    *count = found;
+    return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+/* The state. */
+
+/* Whether `line`, "uuid key values", is about this key of this device; `*values` is then its rest. */
+static int is_about(const char *line, const char *uuid, const char *key, const char **values) {
+    char start[VALUE_SIZE];
+    size_t length = (size_t)snprintf(start, sizeof start, "%s %s ", uuid, key);
+    *values = line + length;
+    return !strncmp(line, start, length);
+}
+
+static int find_state(int device, const char *key, char value[VALUE_SIZE]) {
+    char path[PATH_SIZE], uuid[VALUE_SIZE], line[VALUE_SIZE];
+    const char *values;
+    int found = 0;
+    beside_world(".state", path);
+    FILE *state = find(device, "uuid", uuid) ? fopen(path, "re") : NULL;
+    while (state && !found && fgets(line, sizeof line, state)) {
+        found = is_about(line, uuid, key, &values);
+        if (found) strcpy(value, values);
+    }
+    if (state) fclose(state);
+    return found;
+}
+
+/* Makes the state say `value` under `key`, or nothing (null): whole, or not at all if this program is killed. */
+static void change_state(int device, const char *key, const char *value) {
+    char lock_path[PATH_SIZE], path[PATH_SIZE], aside[PATH_SIZE], uuid[VALUE_SIZE], line[VALUE_SIZE];
+    const char *values;
+    beside_world(".lock", lock_path);
+    beside_world(".state", path);
+    beside_world(".state.new", aside);
+    int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    flock(lock, LOCK_EX);
+    FILE *before = fopen(path, "re"), *after = fopen(aside, "we");
+    if (lock < 0 || !after || !find(device, "uuid", uuid)) abort();
+    while (before && fgets(line, sizeof line, before))
+        if (!is_about(line, uuid, key, &values)) fputs(line, after);
+    if (value) fprintf(after, "%s %s %s\n", uuid, key, value);
+    if (before) fclose(before);
+    fclose(after);
+    rename(aside, path);
+    close(lock);
+}
+
+/* The log: one line per call that would change something; hands the call's code on. */
+__attribute__((format(printf, 4, 5)))
+static nvmlReturn_t logged(nvmlReturn_t code, int device, const char *function, const char *format, ...) {
+    char path[PATH_SIZE], uuid[VALUE_SIZE] = "-", arguments[64] = "", line[PATH_SIZE * 2];
+    va_list given;
+    va_start(given, format);
+    vsnprintf(arguments, sizeof arguments, format, given);
+    va_end(given);
+    find(device, "uuid", uuid);
+    beside_world(".log", path);
+    int length = snprintf(line, sizeof line, "%d %s %s%s -> %d\n", getpid(), function, uuid, arguments, code);
+    int log = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (log < 0 || write(log, line, (size_t)length) != length) abort();
+    close(log);
+    return code;
 }
 
 /* The library itself. */
@@ -150,11 +324,65 @@ const char *nvmlErrorString(nvmlReturn_t code) {
     return "simulated error";
 }
 
-/* The host. */
+/* Questions that one key answers. */
 
-nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
-    return ask_text(HOST, "driver", version, length);
-}
+#define TEXT_OF_HOST(function, key) \
+    nvmlReturn_t function(char *text, unsigned int length) { return ask_text(HOST, key, text, length); }
+#define TEXT(function, key) \
+    nvmlReturn_t function(nvmlDevice_t handle, char *text, unsigned int length) { \
+        return ask_text(from_handle(handle), key, text, length); \
+    }
+#define NUMBER(function, key) \
+    nvmlReturn_t function(nvmlDevice_t handle, unsigned int *number) { \
+        return ask_unsigned(from_handle(handle), key, number); \
+    }
+#define WIDE_NUMBER(function, key) \
+    nvmlReturn_t function(nvmlDevice_t handle, unsigned long long *number) { \
+        return ask_number(from_handle(handle), key, number); \
+    }
+#define PAIR(function, key) \
+    nvmlReturn_t function(nvmlDevice_t handle, unsigned int *first, unsigned int *second) { \
+        return ask_pair(from_handle(handle), key, first, second); \
+    }
+#define PROCESSES(function, key) \
+    nvmlReturn_t function(nvmlDevice_t handle, unsigned int *count, nvmlProcessInfo_t *infos) { \
+        return ask_processes(from_handle(handle), key, count, infos); \
+    }
+
+TEXT_OF_HOST(nvmlSystemGetDriverVersion, "driver")
+TEXT_OF_HOST(nvmlSystemGetNVMLVersion, "nvml")
+TEXT(nvmlDeviceGetUUID, "uuid")
+TEXT(nvmlDeviceGetName, "name")
+TEXT(nvmlDeviceGetSerial, "serial")
+TEXT(nvmlDeviceGetVbiosVersion, "vbios")
+NUMBER(nvmlDeviceGetMinorNumber, "minor")
+NUMBER(nvmlDeviceGetBrand, "brand")
+NUMBER(nvmlDeviceGetArchitecture, "architecture")
+NUMBER(nvmlDeviceGetNumGpuCores, "cores")
+NUMBER(nvmlDeviceGetNumaNodeId, "numa_node")
+NUMBER(nvmlDeviceGetMemoryBusWidth, "bus_width")
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_generation")
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_generation_max")
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
+NUMBER(nvmlDeviceGetPowerUsage, "power")
+NUMBER(nvmlDeviceGetPowerManagementLimit, "power_limit")
+NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_default")
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, "power_limit_enforced")
+NUMBER(nvmlDeviceGetPersistenceMode, "persistence")
+NUMBER(nvmlDeviceGetPerformanceState, "pstate")
+WIDE_NUMBER(nvmlDeviceGetTotalEnergyConsumption, "energy")
+WIDE_NUMBER(nvmlDeviceGetCurrentClocksEventReasons, "event_reasons")
+WIDE_NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, "throttle_reasons")
+WIDE_NUMBER(nvmlDeviceGetSupportedClocksEventReasons, "supported_event_reasons")
+PAIR(nvmlDeviceGetPowerManagementLimitConstraints, "power_limits")
+PAIR(nvmlDeviceGetEccMode, "ecc")
+PAIR(nvmlDeviceGetMigMode, "mig")
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, "compute")
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics")
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps")
+
+/* Host and handles. */
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
     return ask_unsigned(HOST, "cuda", (unsigned int *)version);
@@ -165,8 +393,6 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) {
     *count = (unsigned int)count_devices();
     return SUCCESS;
 }
-
-/* Devices. */
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *handle) {
     char value[VALUE_SIZE];
@@ -186,17 +412,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *handle) {
     return NOT_FOUND;
 }
 
-nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t handle, char *uuid, unsigned int length) {
-    return ask_text(from_handle(handle), "uuid", uuid, length);
-}
-
-nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t handle, char *name, unsigned int length) {
-    return ask_text(from_handle(handle), "name", name, length);
-}
-
-nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t handle, unsigned int *minor) {
-    return ask_unsigned(from_handle(handle), "minor", minor);
-}
+/* Identity. */
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t handle, int *major, int *minor) {
     char value[VALUE_SIZE];
@@ -205,47 +421,304 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t handle, int *major,
     return sscanf(value, "%d.%d", major, minor) == 2 ? SUCCESS : INVALID_ARGUMENT;
 }
 
-nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t *memory) {
-    nvmlReturn_t code = ask_number(from_handle(handle), "memory", &memory->total);
-    if (code == SUCCESS) code = ask_number(from_handle(handle), "memory_used", &memory->used);
-    if (code == SUCCESS) memory->free = memory->total - memory->used;
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_t *pci) {
+    int device = from_handle(handle);
+    nvmlReturn_t code = ask_text(device, "pci_bus_id", pci->busId, sizeof pci->busId);
+    if (code != SUCCESS) return code;
+    if (sscanf(pci->busId, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device) != 3) return INVALID_ARGUMENT;
+    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%04X:%02X:%02X.0", pci->domain & 0xffff, pci->bus & 0xff,
+             pci->device & 0xff);
+    return ask_unsigned(device, "pci_device_id", &pci->pciDeviceId);
+}
+
+nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t handle, unsigned int words, unsigned long *mask) {
+    char value[VALUE_SIZE], *rest = value;
+    nvmlReturn_t code = ask(from_handle(handle), "cpu_affinity", value);
+    for (unsigned int word = 0; code == SUCCESS && word < words; word++) mask[word] = strtoul(rest, &rest, 16);
     return code;
 }
 
-nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t handle, int type, unsigned int *megahertz) {
-    static const char *const KEYS[] = {"clock_graphics", "clock_sm", "clock_memory", "clock_video"};
-    if (type < 0 || type > 3) return INVALID_ARGUMENT;
-    return ask_unsigned(from_handle(handle), KEYS[type], megahertz);
+/* Memory: what the driver keeps for itself counts as used in the first version of the question only. */
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t *memory) {
+    unsigned long long reserved = 0;
+    int device = from_handle(handle);
+    nvmlReturn_t code = ask_number(device, "memory", &memory->total);
+    if (code == SUCCESS) code = ask_number(device, "memory_used", &memory->used);
+    if (code != SUCCESS) return code;
+    ask_number(device, "memory_reserved", &reserved);
+    memory->used += reserved;
+    memory->free = memory->total - memory->used;
+    return SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t handle, unsigned int *milliwatts) {
-    return ask_unsigned(from_handle(handle), "power", milliwatts);
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemory_v2_t *memory) {
+    int device = from_handle(handle);
+    if (memory->version != MEMORY_V2) return VERSION_MISMATCH;
+    nvmlReturn_t code = ask_number(device, "memory", &memory->total);
+    if (code == SUCCESS) code = ask_number(device, "memory_used", &memory->used);
+    if (code == SUCCESS) code = ask_number(device, "memory_reserved", &memory->reserved);
+    if (code == SUCCESS) memory->free = memory->total - memory->used - memory->reserved;
+    return code;
 }
+
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t handle, int type, int counter, unsigned long long *count) {
+    static const char *const KEYS[2][2] = {
+        {"ecc_corrected", "ecc_corrected_total"},
+        {"ecc_uncorrected", "ecc_uncorrected_total"},
+    };
+    if (type < 0 || type > 1 || counter < 0 || counter > 1) return INVALID_ARGUMENT;
+    return ask_number(from_handle(handle), KEYS[type][counter], count);
+}
+
+/* Clocks. */
+
+static const char *const CLOCK_NAMES[CLOCKS] = {"clock_graphics", "clock_sm", "clock_memory", "clock_video"};
+
+/* The graphics clock is the SM clock unless the world says otherwise. */
+static nvmlReturn_t ask_clock(int device, const char *prefix, int type, unsigned int *megahertz) {
+    char key[64];
+    if (type < 0 || type >= CLOCKS) return INVALID_ARGUMENT;
+    snprintf(key, sizeof key, "%s%s", prefix, CLOCK_NAMES[type]);
+    nvmlReturn_t code = ask_unsigned(device, key, megahertz);
+    return code == NOT_SUPPORTED && type == CLOCK_GRAPHICS ? ask_clock(device, prefix, CLOCK_SM, megahertz) : code;
+}
+
+/* Keeps a clock within the range it is locked to, if it is and the device obeys. */
+static void obey_lock(int device, int type, unsigned int *megahertz) {
+    const char *key = type == CLOCK_MEMORY ? "memory_locked" : "sm_locked";
+    char value[VALUE_SIZE];
+    unsigned int low, high;
+    if (type == CLOCK_VIDEO || flag(device, "lock_ignored") || !find_state(device, key, value)) return;
+    if (sscanf(value, "%u %u", &low, &high) != 2) abort();
+    if (*megahertz < low) *megahertz = low;
+    if (*megahertz > high) *megahertz = high;
+}
+
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t handle, int type, unsigned int *megahertz) {
+    nvmlReturn_t code = ask_clock(from_handle(handle), "", type, megahertz);
+    if (code == SUCCESS) obey_lock(from_handle(handle), type, megahertz);
+    return code;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t handle, int type, unsigned int *megahertz) {
+    return ask_clock(from_handle(handle), "max_", type, megahertz);
+}
+
+nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t handle, int type, unsigned int *megahertz) {
+    return ask_clock(from_handle(handle), "default_", type, megahertz);
+}
+
+nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t handle, int type, unsigned int *megahertz) {
+    return ask_clock(from_handle(handle), "default_", type, megahertz);
+}
+
+nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t handle, int type, int id, unsigned int *megahertz) {
+    enum { CURRENT, APPLICATION_TARGET, APPLICATION_DEFAULT, BOOST_MAX };
+    switch (id) {
+    case CURRENT: return nvmlDeviceGetClockInfo(handle, type, megahertz);
+    case APPLICATION_TARGET:
+    case APPLICATION_DEFAULT: return ask_clock(from_handle(handle), "default_", type, megahertz);
+    case BOOST_MAX: return ask_clock(from_handle(handle), "max_", type, megahertz);
+    default: return INVALID_ARGUMENT;
+    }
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t handle, unsigned int *count, unsigned int *clocks) {
+    return ask_list(from_handle(handle), "memory_clocks", count, clocks);
+}
+
+static nvmlReturn_t ask_graphics_clocks(int device, unsigned int memory, unsigned int *count, unsigned int *clocks) {
+    char key[64], value[VALUE_SIZE];
+    snprintf(key, sizeof key, "graphics_clocks_%u", memory);
+    nvmlReturn_t code = ask_list(device, key, count, clocks);
+    return code == NOT_SUPPORTED && ask(device, "memory_clocks", value) == SUCCESS ? NOT_FOUND : code;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t handle, unsigned int memory, unsigned int *count,
+                                                  unsigned int *clocks) {
+    return ask_graphics_clocks(from_handle(handle), memory, count, clocks);
+}
+
+/* Telemetry. */
 
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t handle, int sensor, unsigned int *celsius) {
     return sensor == 0 ? ask_unsigned(from_handle(handle), "temperature", celsius) : INVALID_ARGUMENT;
 }
 
-nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t handle, unsigned long long *millijoules) {
-    return ask_number(from_handle(handle), "energy", millijoules);
+nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t handle, nvmlTemperature_t *temperature) {
+    if (temperature->version != TEMPERATURE_V1) return VERSION_MISMATCH;
+    return nvmlDeviceGetTemperature(handle, (int)temperature->sensor, (unsigned int *)&temperature->temperature);
 }
 
-nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t handle, unsigned long long *bits) {
-    return ask_number(from_handle(handle), "event_reasons", bits);
+nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t handle, int threshold, unsigned int *celsius) {
+    static const char *const KEYS[] = {"temperature_shutdown", "temperature_slowdown", "temperature_memory_max",
+                                       "temperature_gpu_max"};
+    if (threshold < 0 || threshold > 3) return NOT_SUPPORTED;
+    return ask_unsigned(from_handle(handle), KEYS[threshold], celsius);
 }
 
-nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t handle, unsigned long long *bits) {
-    return ask_number(from_handle(handle), "throttle_reasons", bits);
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_t *percent) {
+    return ask_pair(from_handle(handle), "utilization", &percent->gpu, &percent->memory);
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t handle, unsigned int *count, nvmlProcessInfo_t *infos) {
-    return ask_processes(from_handle(handle), "compute", count, infos);
+nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t handle, int policy, nvmlViolationTime_t *time) {
+    static const char *const KEYS[] = {"counter_sw_power_cap", "counter_thermal", "counter_sync_boost",
+                                       "counter_board_limit"};
+    if (policy < 0 || policy > 3) return NOT_SUPPORTED;
+    time->referenceTime = 0;
+    return ask_number(from_handle(handle), KEYS[policy], &time->violationTime);
 }
 
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t handle, unsigned int *count, nvmlProcessInfo_t *infos) {
-    return ask_processes(from_handle(handle), "graphics", count, infos);
+static const struct { unsigned int id; const char *key; unsigned int type; } FIELDS[] = {
+    {3, "ecc_corrected", UNSIGNED_LONG_LONG},
+    {4, "ecc_uncorrected", UNSIGNED_LONG_LONG},
+    {5, "ecc_corrected_total", UNSIGNED_LONG_LONG},
+    {6, "ecc_uncorrected_total", UNSIGNED_LONG_LONG},
+    {74, "counter_sw_power_cap", UNSIGNED_LONG_LONG},
+    {75, "counter_thermal", UNSIGNED_LONG_LONG},
+    {76, "counter_sync_boost", UNSIGNED_LONG_LONG},
+    {77, "counter_board_limit", UNSIGNED_LONG_LONG},
+    {82, "temperature_memory", UNSIGNED_INT},
+    {83, "energy", UNSIGNED_LONG_LONG},
+    {185, "power_average", UNSIGNED_INT},
+    {186, "power_instant", UNSIGNED_INT},
+    {189, "power_limit_default", UNSIGNED_INT},
+    {190, "power_limit", UNSIGNED_INT},
+    {269, "counter_sw_thermal", UNSIGNED_LONG_LONG},
+    {270, "counter_hw_thermal", UNSIGNED_LONG_LONG},
+    {271, "counter_power_brake", UNSIGNED_LONG_LONG},
+};
+
+static void answer_field(int device, nvmlFieldValue_t *field) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    field->timestamp = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+    field->nvmlReturn = NOT_SUPPORTED;
+    for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
+        if (FIELDS[i].id != field->fieldId) continue;
+        unsigned long long number = 0;
+        field->valueType = FIELDS[i].type;
+        field->nvmlReturn = ask_number(device, FIELDS[i].key, &number);
+        if (field->valueType == UNSIGNED_INT) field->value.ui = (unsigned int)number;
+        else field->value.ull = number;
+    }
 }
 
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t handle, unsigned int *count, nvmlProcessInfo_t *infos) {
-    return ask_processes(from_handle(handle), "mps", count, infos);
+/* The whole call fails only when the device does not answer at all; each field has a code of its own. */
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t handle, int count, nvmlFieldValue_t *fields) {
+    char value[VALUE_SIZE];
+    nvmlReturn_t code = ask(from_handle(handle), "uuid", value);
+    for (int i = 0; code == SUCCESS && i < count; i++) answer_field(from_handle(handle), &fields[i]);
+    return code;
 }
+
+/* Settings. */
+
+/* Why a setting call is refused, or success; `able` says that the device has the setting, `refusal` with what it fails. */
+static nvmlReturn_t permit(int device, const char *able, const char *refusal) {
+    char value[VALUE_SIZE];
+    nvmlReturn_t code = ask(device, able, value);
+    if (code != SUCCESS) return code;
+    if (flag(HOST, "unprivileged") || flag(device, "unprivileged")) return NO_PERMISSION;
+    return find(device, refusal, value) && value[0] == '!' ? atoi(value + 1) : SUCCESS;
+}
+
+/* The clock nearest to `megahertz` in the list; itself where there is no list. */
+static unsigned int snap(const unsigned int *clocks, unsigned int count, unsigned int megahertz) {
+    unsigned int best = count ? clocks[0] : megahertz;
+    for (unsigned int i = 1; i < count; i++)
+        if (abs((int)clocks[i] - (int)megahertz) < abs((int)best - (int)megahertz)) best = clocks[i];
+    return best;
+}
+
+/* Turns a pair of limits as given into the range that is installed. */
+static nvmlReturn_t to_range(int device, int type, unsigned int *low, unsigned int *high) {
+    unsigned int memory[64], clocks[512], memories = 64, count = 512, tdp = 0;
+    if (*low < SYMBOLIC && *high < SYMBOLIC) {
+        if (*low > *high) return INVALID_ARGUMENT;
+        if (ask_list(device, "memory_clocks", &memories, memory) != SUCCESS || !memories) return SUCCESS;
+        if (type == CLOCK_SM && ask_graphics_clocks(device, memory[0], &count, clocks) != SUCCESS) return SUCCESS;
+        const unsigned int *list = type == CLOCK_SM ? clocks : memory, length = type == CLOCK_SM ? count : memories;
+        *low = snap(list, length, *low);
+        *high = snap(list, length, *high);
+        return SUCCESS;
+    }
+    int known = (*low == LIMIT_TDP || *low == LIMIT_UNLIMITED) && (*high == LIMIT_TDP || *high == LIMIT_UNLIMITED);
+    if (!known || type != CLOCK_SM) return INVALID_ARGUMENT;
+    nvmlReturn_t code = ask_unsigned(device, "tdp_clock", &tdp);
+    *low = *low == LIMIT_TDP ? tdp : 0;
+    *high = *high == LIMIT_TDP ? tdp : LIMIT_UNLIMITED;
+    return code;
+}
+
+static const char *limit_name(unsigned int limit, char name[16]) {
+    if (limit == LIMIT_TDP) return "tdp";
+    if (limit == LIMIT_UNLIMITED) return "unlimited";
+    snprintf(name, 16, "%u", limit);
+    return name;
+}
+
+static nvmlReturn_t lock_clocks(nvmlDevice_t handle, const char *function, int type, unsigned int low, unsigned int high) {
+    int device = from_handle(handle), memory = type == CLOCK_MEMORY;
+    unsigned int from = low, to = high;
+    char value[32], first[16], second[16];
+    nvmlReturn_t code = permit(device, memory ? "memory_lockable" : "sm_lockable", memory ? "lock_memory" : "lock");
+    if (code == SUCCESS) code = to_range(device, type, &from, &to);
+    snprintf(value, sizeof value, "%u %u", from, to);
+    if (code == SUCCESS) change_state(device, memory ? "memory_locked" : "sm_locked", value);
+    return logged(code, device, function, " %s %s", limit_name(low, first), limit_name(high, second));
+}
+
+static nvmlReturn_t reset_clocks(nvmlDevice_t handle, const char *function, int type) {
+    int device = from_handle(handle), memory = type == CLOCK_MEMORY;
+    nvmlReturn_t code = permit(device, memory ? "memory_lockable" : "sm_lockable", "reset");
+    if (code == SUCCESS && !flag(device, "reset_ignored"))
+        change_state(device, memory ? "memory_locked" : "sm_locked", NULL);
+    return logged(code, device, function, "%s", "");
+}
+
+nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t handle, unsigned int low, unsigned int high) {
+    return lock_clocks(handle, __func__, CLOCK_SM, low, high);
+}
+
+nvmlReturn_t nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t handle, unsigned int low, unsigned int high) {
+    return lock_clocks(handle, __func__, CLOCK_MEMORY, low, high);
+}
+
+nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t handle) { return reset_clocks(handle, __func__, CLOCK_SM); }
+
+nvmlReturn_t nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t handle) {
+    return reset_clocks(handle, __func__, CLOCK_MEMORY);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t handle, unsigned int *mode) {
+    char value[VALUE_SIZE];
+    nvmlReturn_t code = ask_unsigned(from_handle(handle), "compute_mode", mode);
+    if (code == SUCCESS && find_state(from_handle(handle), "compute_mode", value)) *mode = (unsigned int)atoi(value);
+    return code;
+}
+
+nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t handle, unsigned int mode) {
+    int device = from_handle(handle);
+    char value[16];
+    nvmlReturn_t code = permit(device, "compute_mode", "set_compute_mode");
+    if (code == SUCCESS && mode > 3) code = INVALID_ARGUMENT;
+    snprintf(value, sizeof value, "%u", mode);
+    if (code == SUCCESS && !flag(device, "compute_mode_ignored")) change_state(device, "compute_mode", value);
+    return logged(code, device, __func__, " %u", mode);
+}
+
+/* Settings that nobody is meant to touch: refused, and in the log for all to see. */
+
+#define UNTOUCHED(function, ...) \
+    nvmlReturn_t function(nvmlDevice_t handle, ##__VA_ARGS__) { \
+        return logged(NOT_SUPPORTED, from_handle(handle), __func__, "%s", ""); \
+    }
+
+UNTOUCHED(nvmlDeviceResetApplicationsClocks)
+UNTOUCHED(nvmlDeviceSetApplicationsClocks, unsigned int memory __attribute__((unused)), unsigned int graphics __attribute__((unused)))
+UNTOUCHED(nvmlDeviceSetPersistenceMode, unsigned int mode __attribute__((unused)))
+UNTOUCHED(nvmlDeviceSetPowerManagementLimit, unsigned int milliwatts __attribute__((unused)))
+UNTOUCHED(nvmlDeviceSetEccMode, unsigned int mode __attribute__((unused)))
+UNTOUCHED(nvmlDeviceSetMigMode, unsigned int mode __attribute__((unused)), nvmlReturn_t *activation __attribute__((unused)))

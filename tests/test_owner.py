@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from engines.observe import soon
 
-from runner.engines.owner import owner_alive, owner_token
+from runner.owner import owner_alive, owner_token
 
 
 def test_this_process_is_alive() -> None:

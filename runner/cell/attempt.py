@@ -1,0 +1,151 @@
+"""One attempt at one cell: the lease, the sessions on it, the health of the GPU after them, and the record."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from runner.cell.assignment import Assignment, Bench, CellCancelledError, Ran
+from runner.cell.course import Course
+from runner.cell.health import NOT_RUN, Probed, never_held, probe_health
+from runner.cell.hindsight import Hindsight, of_cpu, of_gpu
+from runner.cell.hosthalf import DeviceHalf, cell_key, host_half
+from runner.cell.sessions import Sessions, admit, place_of
+from runner.cell.settling import machine_failed, once_timed, outcome_of
+from runner.cell.specs import probe_spec
+from runner.cell.verdict import lost
+from runner.core.messages import Evidence
+from runner.core.vocab import ClockPolicy, Stage, Status
+from runner.errors import GpuBusyError, GpuLostError, GpuSettingError, InfrastructureError
+from runner.gpus import Gpu, vendor
+from runner.lease import Lease, Terms, WaitCancelledError, hold
+from runner.results.record import HealthSeen, Outcome, Record
+
+
+class Attempt:
+    """Runs one assignment once."""
+
+    def __init__(self, assignment: Assignment, bench: Bench) -> None:
+        self._of = assignment
+        self._bench = bench
+        self._course = Course()
+        self._lease: Lease | None = None
+        self._details: dict[str, Any] = {}
+        self._probed = Probed(NOT_RUN, "")
+        self._barred: HealthSeen | None = None
+        """Why the GPU could not even be taken, where that bars it from the rest of the run."""
+
+    def run(self) -> Ran:
+        """From lease to record.
+
+        :raises CellCancelledError: when the run was called off meanwhile.
+        """
+        build = self._of.build
+        if build is not None:
+            self._course.phases["build"] = build.seconds
+            self._course.saw_ends(build.exits, 0)
+        failed = build.outcome if build is not None else None
+        return self._told(self._leased() if failed is None else failed)
+
+    def _leased(self) -> Outcome:
+        """The outcome of what happens on the device, or of a device that cannot be had."""
+        try:
+            return self._on_the_device()
+        except WaitCancelledError:
+            raise CellCancelledError from None
+        except GpuBusyError as error:
+            return outcome_of(Status.GPU_BUSY, Stage.LEASE, Evidence(message=str(error)))
+        except GpuLostError as error:
+            self._barred = never_held(str(error))
+            return lost(str(error), Stage.LEASE)
+        except GpuSettingError as error:
+            return self._not_as_it_should_be(error)
+        except (InfrastructureError, OSError) as error:
+            return machine_failed(error, Stage.LEASE)
+
+    def _not_as_it_should_be(self, error: GpuSettingError) -> Outcome:
+        if self._of.cell.policy.clocks is ClockPolicy.REQUIRE:
+            return outcome_of(Status.CLOCKS_NOT_HELD, Stage.LEASE, Evidence(message=str(error)))
+        # Nothing is required of the clocks, so it is what a dead runner left set that could not be given back.
+        self._barred = never_held(str(error))
+        return machine_failed(error, Stage.LEASE)
+
+    def _on_the_device(self) -> Outcome:
+        gpu, policy = self._of.gpu, self._of.cell.policy
+        sweep, cancelled = self._bench.engine.sweep, self._bench.cancelled
+        with hold(gpu, _terms(self._of, self._bench), reap=sweep, cancelled=cancelled) as lease:
+            self._lease = lease
+            self._course.phases["lease_wait"] = lease.waited_s
+            self._details = _details(gpu)
+            outcome = self._while_held(lease)
+            if policy.health_probe and gpu.vendor != "cpu" and not lease.lost:
+                self._probed = self._probe(lease)
+            over = time.monotonic()
+        self._course.phases["aftermath"] = time.monotonic() - over
+        return outcome
+
+    def _while_held(self, lease: Lease) -> Outcome:
+        try:
+            return Sessions(self._of, self._bench, lease, self._course).run()
+        except (InfrastructureError, OSError) as error:
+            return machine_failed(error, Stage.START)
+
+    def _probe(self, lease: Lease) -> Probed:
+        place = place_of(self._of, self._bench, 0)
+        with self._course.timed("probe"):
+            return probe_health(
+                self._bench.engine,
+                lambda out: probe_spec(place, out),
+                scratch=self._bench.scratch,
+                started=lambda running: admit(lease, running),
+                called_off=lambda: self._bench.cancelled() or bool(lease.lost),
+            )
+
+    def _told(self, outcome: Outcome) -> Ran:
+        found = self._in_hindsight(outcome)
+        record = Record(
+            run_id=self._bench.run_id,
+            cell_id=self._of.cell.id,
+            attempt=self._of.attempt,
+            cell=cell_key(self._of.cell),
+            outcome=once_timed(found.outcome, found.reports),
+            host=host_half(self._of, self._bench, found.device, self._course),
+            sessions=found.reports,
+        )
+        health = found.device.health
+        quarantine = health.reason if health is not None and health.quarantined else ""
+        return Ran(record=record, trace=found.trace, quarantine=quarantine)
+
+    def _in_hindsight(self, outcome: Outcome) -> Hindsight:
+        lease, of = self._lease, self._of
+        if lease is None:
+            return Hindsight(outcome=outcome, reports=(), device=DeviceHalf(health=self._barred))
+        if of.gpu.vendor == "cpu":
+            return of_cpu(lease, outcome, self._course, self._details)
+        return of_gpu(lease, outcome, self._course, self._details, assignment=of, probed=self._probed)
+
+
+def _terms(of: Assignment, bench: Bench) -> Terms:
+    policy = of.cell.policy
+    return Terms(
+        wait_s=policy.gpu_wait_s,
+        exclusive=policy.exclusive,
+        hard_exclusive=policy.hard_exclusive,
+        allow_mig=policy.allow_mig,
+        allow_mps=policy.allow_mps,
+        clocks=policy.clocks,
+        clock_target=policy.clock_target,
+        memory_clock=policy.memory_clock,
+        owner=bench.owner,
+        run_id=bench.run_id,
+        cell_id=of.cell.id,
+    )
+
+
+def _details(gpu: Gpu) -> dict[str, Any]:
+    """What else the driver says of ``gpu``, and why some of it is null."""
+    try:
+        details = vendor(gpu.vendor).details(gpu)
+    except InfrastructureError as error:
+        return {"missing": {"everything": error.what}}
+    return {**details.values, "missing": dict(details.missing)}

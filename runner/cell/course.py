@@ -1,0 +1,71 @@
+"""How an attempt goes, gathered on the way: the record tells it, whatever becomes of the cell."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from runner.cell.telemetry import SeenSession
+from runner.core.messages import SessionReport
+from runner.engines import Exit
+from runner.results.record import ExitSeen
+
+
+def utc_now() -> str:
+    """The present instant as records write it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+@dataclass(slots=True)
+class Course:
+    """What the host has seen of an attempt so far; it began when this was made."""
+
+    started_at: str = field(default_factory=utc_now)
+    seen: list[SeenSession] = field(default_factory=list)
+    exits: list[ExitSeen] = field(default_factory=list)
+    isolation: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Role → how confined it was."""
+    phases: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds spent so far, by phase."""
+    _began: float = field(default_factory=time.monotonic)
+
+    @property
+    def reports(self) -> tuple[SessionReport, ...]:
+        """What judges said, in the order of their sessions."""
+        return tuple(session.report for session in self.seen if session.report is not None)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Count what happens inside as ``phase``."""
+        started = time.monotonic()
+        yield
+        self.phases[phase] += time.monotonic() - started
+
+    def saw_ends(self, exits: Sequence[Exit], session: int) -> None:
+        """Note how the processes of one session ended."""
+        self.exits += [
+            ExitSeen(
+                role=e.role,
+                session=session,
+                code=e.code,
+                signal=e.signal,
+                oom_killed=e.oom_killed,
+                lost=e.lost,
+                killed=e.killed,
+                log_tail=e.log_tail,
+            )
+            for e in exits
+        ]
+
+    def phases_s(self) -> dict[str, float]:
+        """Seconds per phase until now; ``overhead`` is what neither the inside nor a wait explains."""
+        total = time.monotonic() - self._began
+        inside = sum(report.durations_s.get("total", 0.0) for report in self.reports)
+        overhead = max(0.0, total - inside - self.phases.get("lease_wait", 0.0))
+        phases = {**self.phases, "inside": inside, "total": total, "overhead": overhead}
+        return {name: round(seconds, 6) for name, seconds in phases.items()}

@@ -1,0 +1,109 @@
+"""How a cell left its GPU: a computation with a known answer, and what the lease saw when all processes were gone.
+
+A GPU that is not well is quarantined: whatever ran on it next would be measured on a sick device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.cell.probing import answer_folder, await_end, shown
+from runner.core.probe import PROBE_NAME
+from runner.engines import Engine, Exit, Mount, RoleSpec, Running
+from runner.errors import EngineError
+from runner.lease import Lease, ResetState
+from runner.results.reading import RefusedError, parse, read_bytes
+from runner.results.record import HealthSeen
+
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not_run"
+
+_LIMIT_S = 60.0
+_MAX_REASON = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What became of a health probe."""
+
+    result: str
+    """:data:`PASSED`, :data:`FAILED` or :data:`NOT_RUN`."""
+    reason: str
+    """In words."""
+
+
+def probe_health(
+    engine: Engine,
+    make_spec: Callable[[Mount], RoleSpec],
+    *,
+    scratch: Path,
+    started: Callable[[Running], None],
+    called_off: Callable[[], bool],
+) -> Probed:
+    """Have the GPU compute something whose answer is known, for a minute at most.
+
+    :param make_spec: folder for the answer → what to start.
+    :param started: told of the process as soon as it runs.
+    """
+    with answer_folder(scratch) as folder:
+        spec = make_spec(shown(folder))
+        try:
+            with engine.launch(spec) as running:
+                started(running)
+                ended = await_end(running, called_off, limit_s=_LIMIT_S)
+        except EngineError as error:
+            return Probed(NOT_RUN, f"the health probe could not be started: {error.what}")
+        if called_off():
+            return Probed(NOT_RUN, "the run was called off before the health probe answered")
+        return _judged(folder / PROBE_NAME, ended)
+
+
+def _judged(answer: Path, ended: Exit | None) -> Probed:
+    if ended is None or ended.killed:
+        return Probed(FAILED, f"the GPU did not answer the health probe within {_LIMIT_S:.0f} s")
+    try:
+        said = parse(read_bytes(answer))
+    except RefusedError:
+        return _silent(ended)
+    if said.get("passed") is True:
+        return Probed(PASSED, "")
+    return Probed(FAILED, f"the health probe failed: {str(said.get('reason'))[:_MAX_REASON]}")
+
+
+def _silent(ended: Exit) -> Probed:
+    """A probe that left no answer: only one that died by a signal was brought down by the GPU or its driver."""
+    last = ended.log_tail.strip().rpartition("\n")[2][:_MAX_REASON]
+    if ended.signal is not None and not ended.oom_killed:
+        return Probed(FAILED, f"the health probe was killed by signal {ended.signal}: {last}")
+    how = "was lost by the engine" if ended.lost else f"ended with code {ended.code} and no answer: {last}"
+    return Probed(NOT_RUN, f"the health probe {how}")
+
+
+def health_seen(lease: Lease, probed: Probed) -> HealthSeen:
+    """How the GPU was left, once its lease has ended, and whether anything more may run on it."""
+    quarantined = "; ".join(_ailments(lease, probed))
+    reason = quarantined or "; ".join(filter(None, (lease.aftermath.reason, probed.reason)))
+    return HealthSeen(
+        processes_gone=lease.aftermath.processes_gone,
+        memory_back=lease.aftermath.memory_back,
+        probe=probed.result,
+        reason=reason,
+        quarantined=bool(quarantined),
+    )
+
+
+def never_held(why: str) -> HealthSeen:
+    """Of a GPU that could not even be taken, because of ``why``."""
+    return HealthSeen(processes_gone=None, memory_back=None, probe=NOT_RUN, reason=why, quarantined=True)
+
+
+def _ailments(lease: Lease, probed: Probed) -> Iterator[str]:
+    if lease.lost:
+        yield f"the GPU is lost: {lease.lost}"
+    if probed.result == FAILED:
+        yield probed.reason
+    if lease.aftermath.processes_gone is False or lease.aftermath.memory_back is False:
+        yield lease.aftermath.reason
+    if lease.clocks.reset is ResetState.FAILED:
+        yield f"its clocks could not be given back: {lease.clocks.reset_reason}"

@@ -1,0 +1,46 @@
+"""What every probe of a GPU has: a folder for its one answer, and an end that is waited for no longer than agreed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runner.cell.folders import hand_over
+from runner.engines import Exit, Mount, Running
+
+_POLL_S = 0.1
+_LAST_MOMENTS_S = 10.0
+
+
+def shown(folder: Path) -> Mount:
+    """``folder`` as a probe sees it."""
+    return Mount(source=folder, target="/out", writable=True)
+
+
+@contextmanager
+def answer_folder(scratch: Path) -> Iterator[Path]:
+    """A folder that a probe, and nobody else, may write its answer to; removed whatever happens."""
+    root = Path(tempfile.mkdtemp(prefix="probe-", dir=scratch))
+    try:
+        root.chmod(0o711)
+        out = root / "out"
+        out.mkdir()
+        hand_over(out, 0o700)
+        yield out
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def await_end(running: Running, called_off: Callable[[], bool], *, limit_s: float) -> Exit | None:
+    """Its own end, or after ``limit_s`` seconds that of its killing; null when even that cannot be seen."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline and not called_off():
+        ended = running.wait(_POLL_S)
+        if ended is not None:
+            return ended
+    running.kill()
+    return running.wait(_LAST_MOMENTS_S)

@@ -1,0 +1,16 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write aside, then rename: whoever sees the name sees all of it, also after a crash."""
+    aside = path.with_name(path.name + ".new")
+    with aside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(path)

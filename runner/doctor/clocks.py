@@ -1,0 +1,48 @@
+"""The right to lock clocks. It is never tried here: trying would change what somebody may be measuring on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from runner.core.vocab import ClockPolicy
+from runner.doctor.finding import Finding, Verdict, ok
+from runner.doctor.host import Host
+from runner.gpus.permission import SETTINGS_VARIABLE, host_file, why_forbidden
+
+_SUBJECT = "right to lock clocks"
+_VERDICTS = {
+    ClockPolicy.OBSERVE: Verdict.OK,
+    ClockPolicy.LOCK: Verdict.WARN,
+    ClockPolicy.REQUIRE: Verdict.FAIL,
+}
+
+
+def check(host: Host) -> Iterator[Finding]:
+    """Clocks may be locked on this host by this user, as far as the matrix wants that."""
+    if not host.gpus:
+        return
+    forbidden = why_forbidden()
+    if not forbidden and os.geteuid() == 0:
+        yield ok(_SUBJECT, f"this is root, and neither {SETTINGS_VARIABLE} nor {host_file()} forbids it; not tried")
+        return
+    policy = _strictest(host)
+    why = f"forbidden on this host: {forbidden}" if forbidden else f"only root may, and this user is {os.geteuid()}"
+    meaning, advice = _consequences(policy, forbidden=bool(forbidden))
+    yield Finding(subject=_SUBJECT, verdict=_VERDICTS[policy], found=f"{why}; {meaning}", advice=advice)
+
+
+def _strictest(host: Host) -> ClockPolicy:
+    """The most that any cell of the matrix may want."""
+    wanted = {policy.clocks for policy in host.policies}
+    return next(policy for policy in reversed(ClockPolicy) if policy in wanted)
+
+
+def _consequences(policy: ClockPolicy, *, forbidden: bool) -> tuple[str, str]:
+    """What comes of it under ``policy``, and what to do."""
+    if policy is ClockPolicy.OBSERVE:
+        return "policy observe needs no such right", ""
+    who = "ask whoever set this host up" if forbidden else "run as root"
+    if policy is ClockPolicy.LOCK:
+        return "policy lock records `unlocked`", f'{who}, or say clocks = "observe"'
+    return "cells with policy require do not run", f'{who}, or say clocks = "lock"'

@@ -1,0 +1,55 @@
+"""How GPUs reach containers: CDI, the NVIDIA container toolkit, or plain device nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runner.doctor.finding import Finding, Verdict, fail, ok, warn
+from runner.doctor.host import Host, named
+from runner.engines.container import Daemon
+from runner.engines.gpu_access import CDI, DEVICES, NONE, TOOLKIT, container_access
+
+_SUBJECT = "GPUs in containers"
+_WORDS = {
+    CDI: "by a CDI specification",
+    TOOLKIT: "by the NVIDIA container toolkit's runtime",
+    DEVICES: "by their device nodes and the host's driver libraries",
+}
+_RENEW = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (or enable nvidia-cdi-refresh)"
+
+
+def check(host: Host) -> Iterator[Finding]:
+    """Each GPU has a way into a container, and a CDI specification, where there is one, knows it."""
+    daemon = host.docker.daemon if host.uses_docker else None
+    if daemon is None or not host.gpus:
+        return
+    ways = {gpu: container_access(daemon.info, gpu.uuid) for gpu in host.gpus}
+    for way in dict.fromkeys(ways.values()):
+        gpus = [gpu for gpu, found in ways.items() if found == way]
+        if way == NONE:
+            advice = "install the NVIDIA container toolkit, nvidia-ctk runtime configure, and restart the daemon"
+            yield fail(_SUBJECT, f"{named(gpus)}: no way in", advice)
+        else:
+            yield ok(_SUBJECT, f"{named(gpus)}: {_WORDS[way]}")
+    yield from _stale_specification(host, daemon, needed=NONE in ways.values())
+    if TOOLKIT in ways.values() and daemon.info.get("CgroupDriver") == "systemd":
+        yield _forgotten_on_reload()
+
+
+def _stale_specification(host: Host, daemon: Daemon, *, needed: bool) -> Iterator[Finding]:
+    """Whether the CDI specification, where there is one, still fits; ``needed``: some GPU has no other way in."""
+    if container_access(daemon.info) != CDI:
+        return
+    unknown = [gpu for gpu in host.gpus if container_access(daemon.info, gpu.uuid) != CDI]
+    if unknown:
+        uuids = ", ".join(gpu.uuid for gpu in unknown)
+        verdict = Verdict.FAIL if needed else Verdict.WARN
+        found = f"stale: the specification does not list {uuids}"
+        yield Finding(subject="CDI", verdict=verdict, found=found, advice=f"make it anew: {_RENEW}")
+    else:
+        yield ok("CDI", "the specification lists every GPU by its UUID")
+
+
+def _forgotten_on_reload() -> Finding:
+    found = "`systemctl daemon-reload` takes GPUs away from running containers (systemd cgroups without CDI)"
+    return warn("systemd", found, "nvidia-ctk system create-dev-char-symlinks --create-all, or use CDI")

@@ -1,0 +1,48 @@
+"""The pinned image of each toolchain that could run here: those for GPUs only where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.doctor.finding import Finding, fail, ok, warn
+from runner.doctor.host import SUBPROCESS_TIMEOUT_S, Host
+from runner.images import LockEntry
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+def check(host: Host) -> Iterator[Finding]:
+    """Each toolchain has an entry in the lock, and the daemon has exactly that image."""
+    if host.matrix is None or not host.uses_docker or host.docker.daemon is None:
+        return
+    import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import
+
+    from runner.images.lock import load_lock  # noqa: PLC0415  # only where there is a matrix
+
+    path = host.lock_path or host.matrix.root / "images" / "images.lock"
+    entries: Mapping[str, LockEntry] = load_lock(path) if path.exists() else {}
+    client = docker.from_env(timeout=SUBPROCESS_TIMEOUT_S)
+    try:
+        for toolchain in host.matrix.toolchains:
+            if toolchain.cuda is None or host.gpus:
+                yield _one(toolchain.name, entries.get(toolchain.name), path, client)
+    finally:
+        client.close()
+
+
+def _one(toolchain: str, entry: LockEntry | None, lock: Path, client: DockerClient) -> Finding:
+    from runner.images.daemon import store_of  # noqa: PLC0415  # see check
+    from runner.images.resolve import Presence, next_step, standing_of  # noqa: PLC0415  # same
+
+    subject, advice = f"image {toolchain}", next_step(entry, toolchain)
+    if entry is None:
+        return warn(subject, f"not pinned: no entry in {lock}, so its cells do not run here", advice)
+    standing = standing_of(entry, client, store_of(client))
+    if standing.presence is Presence.PRESENT:
+        return ok(subject, f"{entry.reference} ({entry.state.value}) is here")
+    if standing.presence is Presence.DIFFERENT:
+        return fail(subject, f"{entry.reference}: {standing.text}", advice)
+    return warn(subject, f"{entry.reference} is not here, so its cells do not run", advice)

@@ -1,0 +1,181 @@
+"""A small matrix of one GPU cell, ``kernel-matrix`` run on it on a simulated driver, and what is left on the GPU."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.nvml import H200, SimulatedDriver
+
+from tests.baddays.field import ROOT, Field, new_field
+from tests.baddays.living import containers, until
+
+UUID = str(H200["uuid"])
+TOOLCHAIN = "cu130"
+
+_CPU_AXES = """\
+[[gpus]]
+name = "cpu"
+vendor = "cpu"
+
+[[toolchains]]
+name = "cpu"
+"""
+_GPU_AXES = f"""\
+[[gpus]]
+name = "h200"
+model = "NVIDIA H200"
+
+[[toolchains]]
+name = "{TOOLCHAIN}"
+cuda = "13.0"
+"""
+
+_PAUSES = {"load": 0, "verify": 1, "time": 20}
+"""Phase → the call in which a pausing candidate pauses; 0: when it is imported."""
+_PAUSING = """\
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+calls = 0
+
+
+def pause():
+    print("{mark}", file=sys.stderr, flush=True)
+    while not Path("/candidate/{go}").exists():
+        time.sleep(0.01)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        global calls
+        calls += 1
+        if calls == {call}:
+            pause()
+        return torch.add(x, x) + 1
+
+
+if not {call}:
+    pause()
+"""
+_MARK = "pausing until told to go on"
+_GO = "go"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuField(Field):
+    """A field whose cells run on the simulated H200 of a world of its own."""
+
+    driver: SimulatedDriver
+
+    def write_gpu_matrix(self, *select: str, **settings: Any) -> None:
+        """Select candidates by glob; ``settings`` take the place of the matrix's own, or are added to its policy."""
+        self.write_matrix(*select)
+        path = self.root / "matrix.toml"
+        text = path.read_text()
+        assert _CPU_AXES in text
+        text = text.replace(_CPU_AXES, _GPU_AXES)
+        for key, value in settings.items():
+            line = f"{key} = {json.dumps(value)}"
+            text, found = re.subn(rf"^{key} = .*$", line, text, flags=re.MULTILINE)
+            text += "" if found else f"{line}\n"
+        path.write_text(text)
+
+    def write_pausing(self, phase: str) -> None:
+        """Make the honest candidate pause in ``phase`` (``load``, ``verify`` or ``time``) of every attempt."""
+        text = _PAUSING.format(mark=_MARK, go=_GO, call=_PAUSES[phase])
+        (self.candidates / "honest.py").write_text(text)
+
+    def await_pause(self) -> Path:
+        """Wait until a candidate pauses; where to make it go on, see :func:`go_on`."""
+        until(lambda: bool(self._pausing()))
+        return self._pausing()[0]
+
+    def outcomes(self) -> list[tuple[int, str]]:
+        """Attempt and status of every record."""
+        return [(record["attempt"], record["outcome"]["status"]) for record in self.records()]
+
+    def settings(self) -> list[str]:
+        """What was asked to be set or reset on the GPU, without PIDs and its name."""
+        return [line.partition(" ")[2].replace(f" {UUID}", "") for line in self.driver.log()]
+
+    @contextmanager
+    def stranger(self) -> Iterator[int]:
+        """Somebody else's process on the GPU; yields its PID."""
+        with subprocess.Popen(("sleep", "600")) as process:
+            try:
+                self.driver.occupy(UUID, process.pid)
+                yield process.pid
+            finally:
+                process.kill()
+
+    def left_behind(self) -> list[str]:
+        """What is not as it was before any run: settings, journals, locks, containers, listed processes, folders."""
+        found = [path.name for path in self.lock_dir.iterdir() if path.suffix != ".lock"]
+        found += [] if self.lock_is_free() else ["locked"]
+        if not self.driver.state(UUID).is_given_back:
+            found.append(f"set: {self.driver.state(UUID)}")
+        found += [f"on the GPU: {pid}" for pid in self.driver.tenants(UUID)]
+        found += [name for run in self.runs() for name in containers(run["run_id"])]
+        return found + self.leftovers() + [str(path) for path in self.unfinished_files()]
+
+    def lock_is_free(self) -> bool:
+        """Whether nobody holds the GPU's lock now."""
+        return all(_free(path) for path in self.lock_dir.glob("*.lock"))
+
+    def _pausing(self) -> list[Path]:
+        """Folders of the candidates that pause now."""
+        waiting = [folder for folder in self.scratch.glob("**/code") if not (folder / _GO).exists()]
+        return waiting if waiting and any(_MARK in text for text in self._candidate_logs()) else []
+
+    def _candidate_logs(self) -> Iterator[str]:
+        for run in self.runs():
+            for name in containers(run["run_id"], running=True):
+                if name.endswith("candidate"):
+                    argv = ("docker", "logs", name)
+                    yield subprocess.run(argv, check=False, capture_output=True, text=True).stderr
+
+
+def go_on(folder: Path) -> None:
+    """Let the candidate go on whose folder :meth:`GpuField.await_pause` has named."""
+    (folder / _GO).touch()
+
+
+@contextmanager
+def new_gpu_field(root: Path, lock: Path, driver: SimulatedDriver) -> Iterator[GpuField]:
+    """A field with one undisturbed H200; its toolchain's image is the one that ``lock`` has for the CPU."""
+    driver.set(H200)
+    with new_field(root, lock) as made:
+        document = json.loads(lock.read_text())
+        document["images"] = {TOOLCHAIN: document["images"]["cpu"]}
+        (root / "images" / "images.lock").write_text(json.dumps(document))
+        # What the person who runs the tests has set for this machine must not decide what the tests see.
+        own = {"KERNEL_MATRIX_HOST_FILE": str(root / "host.toml"), "KERNEL_MATRIX_GPU_SETTINGS": "allow"}
+        yield GpuField(
+            root=made.root,
+            scratch=made.scratch,
+            lock_dir=made.lock_dir,
+            environment={**driver.environment, **own},
+            program=(str(ROOT / "tests" / "sim" / "launch.py"),),
+            driver=driver,
+        )
+
+
+def _free(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

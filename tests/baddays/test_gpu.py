@@ -1,0 +1,254 @@
+"""A GPU's bad days, on a simulated driver: locks that do not hold, resets that fail, company, loss.
+
+The cells are real ones, in real containers, run by the real command; :mod:`tests.sim.launch` says what is not.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.baddays.field import events
+from tests.baddays.gpu_field import UUID, go_on
+from tests.baddays.living import await_event, containers, until
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.timeout(1800),  # where the CPU image is missing, it is built first
+]
+
+DOCKER = ("--engine", "docker")
+FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
+LONG = {"min_samples": 60, "max_samples": 80, "call_timeout_s": 30, "first_call_timeout_s": 30}
+"""Enough calls to pause among, and time enough for a pause."""
+LONG_ENOUGH_S = 0.5
+"""A watch that looks five times a second sees what is there for so long."""
+
+
+def visit(field):
+    """Have a stranger come onto the GPU and leave it, both for all to see; returns its PID."""
+    with field.stranger() as pid:
+        time.sleep(LONG_ENOUGH_S)
+    time.sleep(LONG_ENOUGH_S)
+    return pid
+
+
+def test_a_good_day_locks_verifies_and_gives_back(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", hard_exclusive=True, **LONG)
+    gpu_field.write_pausing("time")  # so that the watch is sure to see all processes at work
+    with gpu_field.start("run", "--json", *DOCKER) as runner:
+        folder = gpu_field.await_pause()
+        until(lambda: gpu_field.driver.state(UUID).compute_mode == 3)
+        go_on(folder)
+        _, err = runner.communicate(timeout=60)
+    assert (runner.returncode, err) == (0, "")
+    (record,) = gpu_field.records()
+    host = record["host"]
+    assert (record["outcome"]["status"], host["exclusive"], host["clock_state"]) == ("passed", "proven", "locked")
+    assert (host["clocks"]["driver_sm_mhz"], host["clocks"]["kernel_sm_mhz"]) == (1500, 1500)
+    assert (host["clocks"]["reset"], host["health"]["probe"], host["warnings"]) == ("confirmed", "passed", [])
+    assert (host["telemetry"]["joined"], len(host["telemetry"]["own_pids"]) >= 3) == ("yes", True)
+    assert gpu_field.settings() == [
+        "nvmlDeviceSetGpuLockedClocks tdp tdp -> 0",
+        "nvmlDeviceSetMemoryLockedClocks 3201 3201 -> 0",
+        "nvmlDeviceSetComputeMode 3 -> 0",
+        "nvmlDeviceSetComputeMode 0 -> 0",
+        "nvmlDeviceResetGpuLockedClocks -> 0",
+        "nvmlDeviceResetMemoryLockedClocks -> 0",
+    ]
+    assert gpu_field.left_behind() == []
+
+
+@pytest.mark.parametrize("policy", ["observe", "lock"])
+def test_where_settings_are_forbidden_none_is_ever_called(gpu_field, policy):
+    gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks=policy, hard_exclusive=True)
+    assert gpu_field.run(*DOCKER, **FORBID).returncode == 0
+    assert gpu_field.call("sweep", **FORBID).returncode == 0
+    assert gpu_field.driver.log() == []
+    hosts = [record["host"] for record in gpu_field.records()]
+    assert [(host["clock_state"], host["clocks"]["reset"]) for host in hosts] == [("unlocked", "not_needed")] * 2
+    assert all(("KERNEL_MATRIX_GPU_SETTINGS=forbid" in host["clock_reason"]) == (policy == "lock") for host in hosts)
+
+
+def test_the_hosts_own_file_forbids_as_well(gpu_field):
+    (gpu_field.root / "host.toml").write_text('gpu_settings = "forbid"\n')
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
+    assert gpu_field.run(*DOCKER).returncode == 0
+    assert gpu_field.driver.log() == []
+    (record,) = gpu_field.records()
+    assert "host.toml says gpu_settings = 'forbid'" in record["host"]["clock_reason"]
+
+
+def test_locks_that_are_required_where_settings_are_forbidden_are_not_even_tried(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="require")
+    ran = gpu_field.run(*DOCKER, **FORBID)
+    assert ran.returncode == 3
+    assert "KERNEL_MATRIX_GPU_SETTINGS=forbid" in ran.stderr
+    assert (gpu_field.driver.log(), gpu_field.records()) == ([], [])
+
+
+@pytest.mark.parametrize(("policy", "code", "status"), [("lock", 0, "passed"), ("require", 4, "clocks_not_held")])
+def test_without_the_right_to_lock(gpu_field, policy, code, status):
+    gpu_field.driver.change(UUID, unprivileged=1)
+    gpu_field.write_gpu_matrix("tiny/honest", clocks=policy, infra_retries=0)
+    assert gpu_field.run(*DOCKER).returncode == code
+    (record,) = gpu_field.records()
+    assert record["outcome"]["status"] == status
+    assert record["host"]["clock_state"] != "locked"
+    assert gpu_field.settings() == ["nvmlDeviceSetGpuLockedClocks tdp tdp -> 4"], "refused: nothing to give back"
+    assert gpu_field.left_behind() == []
+
+
+@pytest.mark.parametrize(("policy", "code", "status"), [("lock", 0, "passed"), ("require", 4, "clocks_not_held")])
+def test_a_lock_that_is_not_obeyed(gpu_field, policy, code, status):
+    gpu_field.driver.change(UUID, lock_ignored=1)
+    gpu_field.write_gpu_matrix("tiny/honest", clocks=policy, clock_target=1500, infra_retries=0)
+    assert gpu_field.run(*DOCKER).returncode == code
+    (record,) = gpu_field.records()
+    assert (record["outcome"]["status"], record["host"]["clock_state"]) == (status, "unlocked")
+    assert "locked to 1500 MHz by the driver's word, but 1980 MHz" in record["host"]["clock_reason"]
+    assert gpu_field.left_behind() == []
+
+
+def test_a_reset_that_fails_is_an_error_and_a_later_sweep_repairs_it(gpu_field):
+    gpu_field.driver.change(UUID, reset="!999")
+    gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock")
+    ran = gpu_field.run(*DOCKER)
+    assert ran.returncode == 4
+    told = events(ran.stdout)
+    assert [event["lane"] for event in told if event["event"] == "gpu_quarantined"] == [UUID]
+    assert told[-1]["left"] == 1, "nothing more runs on that GPU"
+    (record,) = gpu_field.records()
+    assert (record["host"]["clocks"]["reset"], record["host"]["health"]["quarantined"]) == ("failed", True)
+    assert "its clocks could not be given back" in record["host"]["health"]["reason"]
+
+    swept = gpu_field.call("sweep")
+    assert swept.returncode == 4
+    assert f"settings of {UUID}" in swept.stderr
+    assert gpu_field.driver.state(UUID).sm_locked == (1500, 1500)
+
+    gpu_field.driver.change(UUID, reset=None)
+    swept = gpu_field.call("sweep")
+    assert swept.returncode == 0
+    assert f"clocks of {UUID}" in swept.stdout
+    assert gpu_field.left_behind() == []
+    assert gpu_field.run(*DOCKER).returncode == 0
+    assert len(gpu_field.records()) == 2
+
+
+def test_a_reset_that_reports_success_and_does_nothing_is_not_believed(gpu_field):
+    gpu_field.driver.change(UUID, reset_ignored=1)
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
+    gpu_field.run(*DOCKER)
+    (record,) = gpu_field.records()
+    assert record["host"]["clocks"]["reset"] != "confirmed"
+    assert "1500 MHz after it" in record["host"]["clocks"]["reset_reason"]
+
+
+def test_a_process_that_is_there_before_is_waited_for(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest")
+    with gpu_field.stranger():
+        runner = gpu_field.start("run", "--json", *DOCKER)
+        await_event(runner, "cell_started")
+        until(lambda: not gpu_field.lock_is_free())
+        time.sleep(LONG_ENOUGH_S)  # a runner that does not wait has started its containers by then
+        assert containers(gpu_field.runs()[0]["run_id"]) == []
+    with runner:
+        runner.communicate(timeout=60)
+    assert runner.returncode == 0
+    (record,) = gpu_field.records()
+    assert (record["outcome"]["status"], record["host"]["exclusive"]) == ("passed", "proven")
+    assert record["host"]["phases_s"]["lease_wait"] >= LONG_ENOUGH_S
+
+
+def test_a_process_that_stays_makes_the_gpu_busy(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest", gpu_wait_s=0.3, infra_retries=0, clocks="lock")
+    with gpu_field.stranger() as pid:
+        ran = gpu_field.run(*DOCKER)
+    assert ran.returncode == 75
+    (record,) = gpu_field.records()
+    assert (record["outcome"]["status"], record["outcome"]["stage"]) == ("gpu_busy", "lease")
+    assert f"{pid} (sleep)" in record["outcome"]["evidence"]["message"]
+    assert gpu_field.driver.log() == [], "what is not ours alone is left as it is"
+    assert gpu_field.run(*DOCKER).returncode == 0
+    assert gpu_field.outcomes() == [(1, "gpu_busy"), (2, "passed")]
+
+
+@pytest.mark.parametrize("phase", ["load", "verify", "time"])
+def test_a_process_that_comes_in_any_phase_spoils_that_attempt_alone(gpu_field, phase):
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", **LONG)
+    gpu_field.write_pausing(phase)
+    with gpu_field.start("run", "--json", *DOCKER) as runner:
+        folder = gpu_field.await_pause()
+        pid = visit(gpu_field)
+        go_on(folder)
+        await_event(runner, "cell_retried")
+        go_on(gpu_field.await_pause())
+        runner.communicate(timeout=60)
+    assert runner.returncode == 0
+    assert gpu_field.outcomes() == [(1, "contended"), (2, "passed")]
+    spoiled, good = (record["host"] for record in gpu_field.records())
+    assert (spoiled["foreign_pids"], spoiled["exclusive"]) == ([pid], "unproven")
+    assert (list(spoiled["telemetry"]["discarded"]) == [f"contended: pid {pid}"]) == (phase == "time")
+    assert (good["foreign_pids"], good["exclusive"], good["telemetry"]["discarded"]) == ([], "proven", {})
+    assert gpu_field.left_behind() == []
+
+
+def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest", **LONG, infra_retries=0)
+    gpu_field.write_pausing("time")
+    with gpu_field.start("run", "--json", *DOCKER) as runner:
+        folder = gpu_field.await_pause()
+        pid = visit(gpu_field)
+        go_on(folder)
+        runner.communicate(timeout=60)
+    (record,) = gpu_field.records()
+    blocks = [block for workload in record["sessions"][0]["workloads"] for block in workload["blocks"]]
+    causes = [{cause for _, cause in block["discarded"]} for block in blocks]
+    assert {f"contended: pid {pid}"} in causes
+    assert set() in causes, "what was timed without company stays"
+    assert record["host"]["telemetry"]["discarded"] == {
+        f"contended: pid {pid}": sum(len(block["discarded"]) for block in blocks)
+    }
+
+
+def test_a_process_that_comes_again_and_again_leaves_the_cell_contended(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest", **LONG)
+    gpu_field.write_pausing("verify")
+    with gpu_field.start("run", "--json", *DOCKER) as runner:
+        for _ in range(2):
+            folder = gpu_field.await_pause()
+            visit(gpu_field)
+            go_on(folder)
+        runner.communicate(timeout=60)
+    assert runner.returncode == 4
+    assert gpu_field.outcomes() == [(1, "contended"), (2, "contended")]
+
+
+@pytest.mark.parametrize("code", [15, 999], ids=["lost", "off-the-bus"])
+def test_a_gpu_that_is_lost_mid_timing_is_quarantined_and_comes_back_clean(gpu_field, code):
+    gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", **LONG)
+    gpu_field.write_pausing("time")
+    with gpu_field.start("run", "--json", *DOCKER) as runner:
+        gpu_field.await_pause()
+        gpu_field.driver.change(UUID, lost=f"!{code}")
+        out, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 4
+    told = events(out)
+    assert [event["lane"] for event in told if event["event"] == "gpu_quarantined"] == [UUID]
+    assert told[-1]["left"] == 1, "nothing more runs on that GPU"
+    (record,) = gpu_field.records()
+    assert (record["outcome"]["status"], record["outcome"]["fault"]) == ("gpu_lost", "infra")
+    assert (record["host"]["clocks"]["reset"], record["host"]["health"]["quarantined"]) == ("failed", True)
+    assert containers(gpu_field.runs()[0]["run_id"]) == []
+    assert gpu_field.lock_is_free()
+
+    gpu_field.driver.change(UUID, lost=None)  # as after a restart that kept its settings
+    with gpu_field.start("run", "--json", *DOCKER) as again:
+        go_on(gpu_field.await_pause())
+        out, _ = again.communicate(timeout=60)
+    assert again.returncode == 0
+    assert any("given back" in str(event.get("text")) for event in events(out))
+    assert sorted(gpu_field.outcomes()) == [(1, "gpu_lost"), (1, "incorrect_values"), (2, "passed")]
+    assert gpu_field.left_behind() == []

@@ -1,0 +1,113 @@
+"""A runner that holds a GPU, its clocks locked, is stopped or killed at any moment; or the daemon is."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+from sim.nvml import SetState
+
+from runner.results.reading import read_record
+from tests.baddays.field import events
+from tests.baddays.gpu_field import TOOLCHAIN, UUID, go_on
+from tests.baddays.living import await_event, until
+from tests.baddays.own_daemon import own_daemon
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.timeout(1800),  # where the CPU image is missing, it is built first
+]
+
+DOCKER = ("--engine", "docker")
+
+
+@pytest.mark.parametrize(
+    ("number", "moments"),
+    [(signal.SIGINT, 7), (signal.SIGTERM, 6), (signal.SIGKILL, 7)],
+    ids=lambda value: value.name if isinstance(value, signal.Signals) else "",
+)
+def test_at_any_moment_of_a_cell(gpu_field, number, moments):
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", hard_exclusive=True)
+    began = time.monotonic()
+    assert gpu_field.run(*DOCKER).returncode == 0
+    whole_s = time.monotonic() - began
+    dice = random.Random(number)
+    seen_set = 0
+    for _ in range(moments):
+        before = len(gpu_field.records())
+        with gpu_field.start("run", "--json", "--rerun", "all", *DOCKER) as runner:
+            await_event(runner, "cell_started")
+            time.sleep(dice.uniform(0, whole_s))
+            runner.send_signal(number)
+            runner.communicate(timeout=60)
+        assert runner.returncode in (0, -number, 128 + number)
+        seen_set += not gpu_field.driver.state(UUID).is_given_back
+        if number is signal.SIGKILL:
+            assert gpu_field.call("sweep").returncode == 0
+        assert gpu_field.left_behind() == []
+        _check_records(gpu_field, before, whole=runner.returncode == 0)
+    assert bool(seen_set) == (number is signal.SIGKILL), "only the killed cannot give back themselves"
+    assert gpu_field.run("--rerun", "all", *DOCKER).returncode == 0
+    assert {status for _, status in gpu_field.outcomes()} == {"passed"}
+
+
+def _check_records(field, before, *, whole):
+    """A stopped cell leaves no record or a whole one."""
+    outcomes = [read_record(path)["outcome"] for path in (field.store / "records").iterdir()]
+    assert [outcome for outcome in outcomes if outcome["status"] != "passed"] == []
+    assert len(outcomes) - before in ((1,) if whole else (0, 1))
+
+
+def test_after_kill_9_the_next_run_gives_back_what_the_dead_one_left(gpu_field):
+    settings = {"min_samples": 60, "max_samples": 80, "call_timeout_s": 30, "hard_exclusive": True}
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", **settings)
+    gpu_field.write_pausing("time")
+    with gpu_field.start("run", "--json", *DOCKER) as runner:
+        gpu_field.await_pause()
+        until(lambda: gpu_field.driver.state(UUID).compute_mode == 3)
+        runner.kill()
+    assert gpu_field.driver.state(UUID) == SetState(sm_locked=(1500, 1500), memory_locked=(3201, 3201), compute_mode=3)
+    assert gpu_field.driver.tenants(UUID), "Docker keeps the containers"
+
+    with gpu_field.start("run", "--json", *DOCKER) as again:
+        swept = await_event(again, "cell_started")  # the dead one's candidate is gone by now
+        go_on(gpu_field.await_pause())
+        out, err = again.communicate(timeout=60)
+    assert (again.returncode, err) == (0, "")
+    told = [event["text"] for event in (*swept, *events(out)) if event["event"] == "message"]
+    assert any(f"clocks of {UUID}" in text and "given back" in text for text in told)
+    assert any(f"compute mode of {UUID}" in text and "given back" in text for text in told)
+    assert gpu_field.outcomes() == [(1, "passed")]
+    assert gpu_field.left_behind() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a Docker daemon")
+@pytest.mark.skipif(shutil.which("dockerd") is None, reason="no dockerd here to start a second daemon with")
+def test_a_daemon_that_is_restarted_mid_cell_costs_the_cell_and_no_clock(gpu_field):
+    lock = gpu_field.root / "images" / "images.lock"
+    good = lock.read_text()
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", infra_retries=0)
+    with own_daemon() as daemon:
+        daemon.import_stuck_image(f"kernel-matrix/{TOOLCHAIN}:latest")
+        lock.unlink()
+        with gpu_field.start("run", "--json", *DOCKER, "--allow-unpinned", DOCKER_HOST=daemon.url) as runner:
+            await_event(runner, "cell_started")
+            until(lambda: daemon.containers(running=True) == 2)
+            assert gpu_field.driver.state(UUID).sm_locked == (1500, 1500)
+            daemon.kill()
+            daemon.start()
+            runner.communicate(timeout=120)
+        assert runner.returncode == 4
+        assert gpu_field.outcomes() == [(1, "container_lost")]
+        assert gpu_field.driver.state(UUID).is_given_back
+        assert gpu_field.lock_is_free()
+        assert gpu_field.call("sweep", DOCKER_HOST=daemon.url).returncode == 0
+        assert daemon.containers() == 0
+    lock.write_text(good)
+    assert gpu_field.run(*DOCKER).returncode == 0
+    assert gpu_field.outcomes() == [(1, "container_lost"), (2, "passed")]
+    assert gpu_field.left_behind() == []

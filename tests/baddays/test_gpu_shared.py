@@ -1,0 +1,93 @@
+"""Two runners want one GPU: never both are on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sim.nvml import H200, SetState
+
+from tests.baddays.gpu_field import UUID
+
+ROUNDS = 100
+TESTS = Path(__file__).parents[1]
+
+FIGHT = f"""
+import json, os, subprocess, sys
+from pathlib import Path
+import pynvml
+from runner.core.vocab import ClockPolicy
+from runner.gpus import Gpu
+from runner.lease import Terms, hold
+sys.path.insert(0, {str(TESTS)!r})
+from sim.nvml import World
+
+folder, world = Path(sys.argv[1]), World.here()
+gpu = Gpu(vendor="nvidia", uuid={UUID!r}, name="NVIDIA H200", memory_bytes=1 << 37)
+terms = Terms(wait_s=120, clocks=ClockPolicy.LOCK)
+pynvml.nvmlInit()
+
+def clock():
+    return pynvml.nvmlDeviceGetClockInfo(pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid), pynvml.NVML_CLOCK_SM)
+
+seen = []
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range({ROUNDS}):
+    with hold(gpu, terms, lock_dir=folder) as lease:
+        os.close(os.open(folder / "inside", os.O_CREAT | os.O_EXCL))  # fails when the other one is inside
+        with subprocess.Popen(("sleep", "60")) as tenant:
+            lease.tenants.admit(tenant.pid)
+            world.occupy(gpu.uuid, tenant.pid)
+            on_it, locked_to = world.tenants(gpu.uuid), clock()
+            tenant.kill()
+        os.unlink(folder / "inside")
+    seen.append([on_it == [tenant.pid], locked_to, lease.exclusive, lease.clocks.reset.value, lease.lost, lease.reason])
+print(json.dumps(seen))
+"""
+
+
+def test_two_hundred_rounds_between_two_processes(driver, tmp_path):
+    driver.set(H200)
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    fighters = [driver.start(FIGHT.replace("sys.argv[1]", repr(str(locks)))) for _ in range(2)]
+    for fighter in fighters:
+        assert fighter.stdout.readline() == "ready\n"
+    for fighter in fighters:
+        fighter.stdin.write("go\n")
+        fighter.stdin.flush()
+    seen = [json.loads(fighter.communicate(timeout=200)[0]) for fighter in fighters]
+    assert [fighter.returncode for fighter in fighters] == [0, 0]
+    assert [len(rounds) for rounds in seen] == [ROUNDS] * 2
+    assert [one for rounds in seen for one in rounds if one[:5] != [True, 1500, "proven", "confirmed", ""]] == []
+    assert driver.state(UUID) == SetState()
+    _check_turns(driver.log())
+
+
+def _check_turns(log):
+    """Who locks has the GPU until the same one resets; and both had their turns."""
+    lines = [line.split() for line in log if "GpuLockedClocks" in line]
+    turns = list(zip(lines[::2], lines[1::2], strict=True))
+    assert len(turns) == 2 * ROUNDS
+    for locked, reset in turns:
+        assert (locked[1], reset[1]) == ("nvmlDeviceSetGpuLockedClocks", "nvmlDeviceResetGpuLockedClocks")
+        assert locked[0] == reset[0]
+    assert len({locked[0] for locked, _ in turns}) == 2
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
+def test_two_runs_of_the_command_take_turns(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", gpu_wait_s=120)
+    runs = [gpu_field.start("run", "--json", "--engine", "docker", "--results", name) for name in ("one", "other")]
+    for run in runs:
+        with run:
+            out, err = run.communicate(timeout=120)
+        assert (run.returncode, err) == (0, ""), out
+    records = [json.loads(path.read_text()) for path in gpu_field.root.glob("*/baddays/records/*.json")]
+    assert sorted(record["outcome"]["status"] for record in records) == ["incorrect_values"] * 2 + ["passed"] * 2
+    assert {record["host"]["exclusive"] for record in records} == {"proven"}
+    assert {record["host"]["clocks"]["reset"] for record in records} == {"confirmed"}
+    assert gpu_field.left_behind() == []

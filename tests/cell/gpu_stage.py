@@ -1,0 +1,252 @@
+"""Cells on simulated GPUs: the driver is the simulated library, and the judge plays what a test wrote for it.
+
+Lives in a process of its own, which :func:`on_driver` starts: the library is found through the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sim.nvml import H200, SimulatedDriver, World
+
+from runner.cell import Assignment, Bench, Ran, run_cell
+from runner.core.messages import Block, ClockProbe, SessionReport, dumps
+from runner.core.probe import PROBE_NAME
+from runner.core.vocab import Role
+from runner.engines import Exit, RoleSpec
+from runner.gpus import Gpu, Sample, nvidia
+from runner.matrix import GpuAxis, Policy
+from runner.owner import owner_token
+from runner.results.record import record_to_json
+from runner.results.store import Store
+from runner.session import Orders, Session
+from tests.cell.stage import Play, PlayEngine, out_folder, report
+from tests.results import factory
+
+ROOT = Path(__file__).resolve().parents[2]
+UUID = str(H200["uuid"])
+OTHER = {**H200, "uuid": "GPU-00000000-0000-0000-0000-0000000000ff", "minor": 7}
+AXIS = GpuAxis(name="h200", model="NVIDIA H200*")
+
+Step = Callable[[World], None]
+
+
+def on_driver(driver: SimulatedDriver, folder: Path, program: str, **environment: str) -> Any:
+    """Run ``program`` in a process of its own on ``driver``; what it printed, read as JSON.
+
+    The program has everything of this module, and ``stage``.
+    """
+    text = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
+    text += "from runner.core.vocab import ClockPolicy\nfrom tests.cell.stage import *\n"
+    text += f"from tests.cell.gpu_stage import *\nstage = new_stage({str(folder)!r})\n{program}"
+    allowed = {"KERNEL_MATRIX_GPU_SETTINGS": "allow", "KERNEL_MATRIX_HOST_FILE": str(folder / "host.toml")}
+    places = {"KERNEL_MATRIX_STATE_DIR": str(folder / "state"), "KERNEL_MATRIX_LOCK_DIR": str(folder / "locks")}
+    done = subprocess.run(
+        (sys.executable, "-c", text),
+        env={**driver.environment, **allowed, **places, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def new_stage(folder: str) -> PlayEngine:
+    """An engine that plays, with folders of its own in ``folder``."""
+    sources, scratch = Path(folder, "sources"), Path(folder, "scratch")
+    for made in (sources, scratch):
+        made.mkdir()
+    tempfile.tempdir = str(scratch)
+    nvidia.sampler = _LOOKS.counted(nvidia.sampler)  # samples are taken as before
+    return PlayEngine(sources, scratch)
+
+
+class _Looks:
+    """Counts the samples that this process takes of its GPUs, so that a play can wait for some."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._more = threading.Condition()
+
+    def counted(self, sampler: Callable[[Gpu], Callable[[], Sample]]) -> Callable[[Gpu], Callable[[], Sample]]:
+        """``sampler``, which makes functions that take samples as before."""
+
+        def counting(gpu: Gpu) -> Callable[[], Sample]:
+            take = sampler(gpu)
+
+            def taking() -> Sample:
+                taken = take()
+                with self._more:
+                    self._taken += 1
+                    self._more.notify_all()
+                return taken
+
+            return taking
+
+        return counting
+
+    def await_more(self) -> None:
+        """Until a sample has been taken that was begun after this call."""
+        with self._more:
+            wanted = self._taken + 2
+            assert self._more.wait_for(lambda: self._taken >= wanted, timeout=20)
+
+
+_LOOKS = _Looks()
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs of the simulated driver."""
+    return nvidia.inventory().gpus
+
+
+def changes(uuid: str = UUID, **keys: Any) -> Step:
+    """Something happens to a GPU."""
+    return lambda world: world.change(uuid, **keys)
+
+
+def times(steps: Mapping[int, tuple[Step, Step]] | None = None, *, probes: tuple[float, ...] = (1500.0,)) -> Play:
+    """A judge that times four blocks and passes.
+
+    :param steps: index of a block → what happens at its beginning, and at its end.
+    :param probes: SM clocks read inside a kernel.
+    """
+
+    def play(spec: RoleSpec) -> Exit:
+        world, uuid = World.here(), spec.labels.gpu_uuid
+        world.change(uuid, compute=os.getpid())
+        blocks = [
+            _block(world, role, index, (steps or {}).get(index))
+            for index, role in enumerate((Role.BASELINE, Role.CANDIDATE, Role.CANDIDATE, Role.BASELINE))
+        ]
+        world.change(uuid, compute="")
+        (out_folder(spec) / "report.json").write_text(dumps(_timed(spec, blocks, probes)))
+        return Exit(role=spec.role, code=0)
+
+    return play
+
+
+def _block(world: World, role: Role, index: int, step: tuple[Step, Step] | None) -> Block:
+    started_ns = time.monotonic_ns()
+    _LOOKS.await_more()
+    for happens in step or ():
+        happens(world)
+        _LOOKS.await_more()
+    times_ns = (1000,) * 10
+    return Block(
+        role=role,
+        index=index,
+        started_ns=started_ns,
+        ended_ns=time.monotonic_ns(),
+        device_ns=times_ns,
+        wall_ns=times_ns,
+    )
+
+
+def _timed(spec: RoleSpec, blocks: list[Block], probes: tuple[float, ...]) -> SessionReport:
+    return replace(
+        report(spec),
+        workloads=(factory.workload(blocks=tuple(blocks)),),
+        clock_probes=tuple(
+            ClockProbe(phase="before", started_ns=1, ended_ns=2, sm_mhz=mhz, low_mhz=mhz, high_mhz=mhz, sms=132)
+            for mhz in probes
+        ),
+    )
+
+
+def loses(uuid: str = "") -> Play:
+    """A judge during whose work the GPU falls off the bus, and who never comes back."""
+
+    def play(spec: RoleSpec) -> Exit:
+        World.here().change(uuid or spec.labels.gpu_uuid, lost="!15")
+        threading.Event().wait(60)
+        return Exit(role=spec.role, code=0)
+
+    return play
+
+
+def answers(**said: Any) -> Play:
+    """A health probe that leaves this answer."""
+
+    def play(spec: RoleSpec) -> Exit:
+        (out_folder(spec) / PROBE_NAME).write_text(json.dumps({"kind": "health", "passed": True, "reason": "", **said}))
+        return Exit(role=spec.role, code=0)
+
+    return play
+
+
+def cell(
+    stage: PlayEngine,
+    *judges: Play,
+    probe: Play | None = None,
+    name: str = "kernel",
+    uuid: str = "",
+    builder: Sequence[Play] = (),
+    **policy: Any,
+) -> Any:
+    """A cell for any H200, or the one of ``uuid``, whose GPU is well after it unless ``probe`` says otherwise."""
+    axis = replace(AXIS, name=uuid, uuid=uuid) if uuid else AXIS
+    held = Policy(gpu_wait_s=5, session_timeout_s=30, **policy)
+    made = stage.cell(name, *judges, builder=builder, gpu=axis, policy=held)
+    stage.plays[Role.PROBE, made.id] = [probe or answers()]
+    return made
+
+
+def attempt(stage: PlayEngine, made: Any) -> Ran:
+    """One attempt at a cell, on the first GPU."""
+    bench = Bench(
+        run_id="run-1", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch
+    )
+    return run_cell(Assignment(cell=made, gpu=gpus()[0]), bench)
+
+
+def tell(ran: Ran, stage: PlayEngine) -> None:
+    """Print what came of an attempt."""
+    told = {
+        "record": record_to_json(ran.record),
+        "trace": None if ran.trace is None else len(ran.trace.columns["at_ns"]),
+        "quarantine": ran.quarantine,
+        "launched": [role.value for role in stage.launched],
+        "alive": stage.alive,
+        "scratch": [path.name for path in stage.scratch.iterdir()],
+    }
+    sys.stdout.write(json.dumps(told))
+
+
+def tell_run(stage: PlayEngine, cells: Sequence[Any]) -> None:
+    """Run cells on all GPUs to the end; print what happened."""
+    store = Store(stage.scratch.parent / "results")
+    session = Session(cells, stage.survey(*gpus()), store, Orders(run_id="run-1"))
+    with session.running() as events:
+        happened = [(event.happening.value, _name(event.cell), event.lane) for event in events]
+    attempts = {
+        _name(made): [
+            (seen.status.value, store.load(store.records / f"{made.id}.{seen.attempt}.json").host.device["uuid"])
+            for seen in store.attempts().get(made.id, ())
+        ]
+        for made in cells
+    }
+    told = {
+        "events": happened,
+        "attempts": attempts,
+        "left": session.left,
+        "counts": {status.value: count for status, count in session.counts.items()},
+        "quarantined": session.quarantined,
+    }
+    sys.stdout.write(json.dumps(told))
+
+
+def _name(made: Any) -> str:
+    return str(made.candidate.id.removeprefix("p/"))

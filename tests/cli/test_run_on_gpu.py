@@ -1,0 +1,74 @@
+"""What ``kernel-matrix run`` tells of clocks, company and GPUs that are given up; real cells on a simulated GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.baddays.field import events
+from tests.baddays.gpu_field import UUID, new_gpu_field
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.timeout(1800),  # where the CPU image is missing, it is built first
+]
+
+DOCKER = ("--engine", "docker")
+FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
+
+
+@pytest.fixture
+def gpu_field(tmp_path, cpu_lock, driver):
+    with new_gpu_field(tmp_path, cpu_lock, driver) as made:
+        yield made
+
+
+def test_locked_clocks_are_told_per_cell_and_at_the_end(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
+    ran = gpu_field.call("run", *DOCKER)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("[1/1] tiny/honest fp32 h200/cu130: passed")]
+    assert line.endswith("[locked]")
+    assert "clocks of timed cells: 1 locked" in ran.stdout
+
+
+def test_clocks_that_may_not_be_locked_are_told_before_and_after(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
+    ran = gpu_field.call("run", *DOCKER, **FORBID)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    reason = "KERNEL_MATRIX_GPU_SETTINGS=forbid"
+    assert f"clocks will not be locked, and records say so: {reason}" in ran.stdout
+    assert "[unlocked (policy lock)]" in ran.stdout
+    assert "clocks of timed cells: 1 unlocked\n  1 wanted locked, and not: " in ran.stdout
+    planned = gpu_field.call("plan", *DOCKER, **FORBID)
+    assert f"GPU clocks cannot be locked here: {reason}" in planned.stdout
+
+
+def test_clocks_that_were_not_given_back_are_an_error_and_the_gpu_is_given_up(gpu_field):
+    gpu_field.driver.change(UUID, reset="!999")
+    gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock")
+    ran = gpu_field.call("run", *DOCKER)
+    assert ran.returncode == 4
+    failed, quarantined = sorted(ran.stderr.splitlines(), key=lambda line: "QUARANTINED" in line)
+    assert failed.startswith(f"error: the clocks of {UUID} were NOT given back: ")
+    assert quarantined.startswith(f"error: QUARANTINED {UUID}, nothing more runs on it in this run: ")
+    assert f"quarantined: {UUID}: its clocks could not be given back" in ran.stdout
+    assert "1 cells are left, for want of a GPU to run them on" in ran.stdout
+
+    later = gpu_field.call("run", "--json", *DOCKER)
+    told = events(later.stdout)
+    assert later.returncode == 4
+    assert told[0]["event"] == "error"
+    assert told[0]["text"].startswith(f"not repaired: settings of {UUID}")
+
+
+def test_a_gpu_that_is_given_up_after_its_last_cell_is_an_error_too(gpu_field):
+    gpu_field.driver.change(UUID, reset="!999")
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
+    ran = gpu_field.run(*DOCKER)
+    told = {event["event"]: event for event in events(ran.stdout)}
+    assert ran.returncode == 4
+    assert (told["cell_ended"]["status"], told["cell_ended"]["clock_reset"]) == ("passed", "failed")
+    assert (told["cell_ended"]["clock_state"], told["cell_ended"]["exclusive"]) == ("locked", "proven")
+    assert told["cell_ended"]["quarantined"]
+    assert (told["run_ended"]["left"], list(told["run_ended"]["quarantined"])) == (0, [UUID])
+    assert told["run_ended"]["clocks"] == {"locked": 1}

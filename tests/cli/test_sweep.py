@@ -1,0 +1,78 @@
+"""``kernel-matrix sweep`` on a simulated GPU that a dead runner left locked."""
+
+from __future__ import annotations
+
+import pytest
+from sim.nvml import H200, SetState
+
+from tests.doctor.clinic import Clinic
+
+UUID = H200["uuid"]
+
+DIES = """
+import os, signal
+from runner.core.vocab import ClockPolicy
+from runner.gpus import vendor
+from runner.lease import Terms
+from runner.lease.clocks import clocks_held
+from runner.lease.locks import lock_folder
+
+(gpu,) = vendor("nvidia").inventory().gpus
+terms = Terms(wait_s=1, clocks=ClockPolicy.LOCK, run_id="run-1")
+with vendor("nvidia").opened(), clocks_held(gpu, terms, lock_folder()):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def clinic(tmp_path, driver):
+    """Where the GPU's clocks are still those of a killed runner."""
+    for name in ("scratch", "locks"):
+        (tmp_path / name).mkdir()
+    driver.set(H200)
+    driver.environment |= {"KERNEL_MATRIX_LOCK_DIR": str(tmp_path / "locks"), "KERNEL_MATRIX_GPU_SETTINGS": "allow"}
+    dead = driver.start(DIES)
+    dead.communicate()
+    assert dead.returncode == -9
+    assert driver.state(UUID) != SetState()
+    return Clinic(tmp_path, driver.environment)
+
+
+def test_clocks_are_given_back_once(clinic, driver):
+    done = clinic.call("sweep")
+    assert (done.returncode, done.stderr) == (0, "")
+    line, last = done.stdout.splitlines()
+    assert f"clocks of {UUID} (NVIDIA H200), locked by run run-1" in line
+    assert last == "1 leftovers cleared up"
+    assert driver.state(UUID) == SetState()
+    assert clinic.call("sweep").stdout == "nothing to sweep\n"
+
+
+def test_clocks_that_cannot_be_given_back_are_an_error(clinic, driver):
+    driver.change(UUID, reset="!999")
+    done = clinic.call("sweep")
+    assert done.returncode == 4
+    assert done.stderr.startswith(f"error: not repaired: settings of {UUID}")
+    assert "nvidia-smi" in done.stderr
+    assert done.stdout == "0 leftovers cleared up, 1 NOT\n"
+    driver.change(UUID, reset=None)
+    assert clinic.call("sweep").returncode == 0
+    assert driver.state(UUID) == SetState()
+
+
+def test_where_settings_are_forbidden_it_says_so_and_calls_nothing(clinic, driver):
+    before = driver.log()
+    done = clinic.call("sweep", KERNEL_MATRIX_GPU_SETTINGS="forbid")
+    assert done.returncode == 4
+    assert "KERNEL_MATRIX_GPU_SETTINGS=forbid" in done.stderr
+    assert driver.log() == before
+
+
+def test_a_folder_is_removed_although_a_gpu_is_not_repaired(clinic, driver):
+    driver.change(UUID, reset="!999")
+    folder = clinic.root / "scratch" / "kernel-matrix-run-dead"
+    folder.mkdir()
+    (folder / "owner").write_text("1:1:no-such-boot")
+    done = clinic.call("sweep")
+    assert (done.returncode, folder.exists()) == (4, False)
+    assert done.stdout.endswith("1 leftovers cleared up, 1 NOT\n")

@@ -1,0 +1,164 @@
+/*
+ * A simulated CUDA driver: a libcuda.so.1 with one device of four SMs, that knows the core's kernels by their names.
+ *
+ * KERNEL_MATRIX_SIM_CUDA tells what goes wrong, "key=number" separated by spaces:
+ *
+ *     cuLaunchKernel=719   a function of this name answers with this error
+ *     flip=17              bit 0 of this known answer is wrong
+ *     stuck=5              this bit of the first word in memory is always set
+ *     mhz=1980             SM clock of SM 0; each next SM is 1 MHz slower
+ *     still=1              globaltimer stands still
+ *     moved=2              this block ends on another SM than it began on
+ *     free=1048576         bytes of free memory
+ *
+ * Each call's name is written to the file KERNEL_MATRIX_SIM_CUDA_LOG, so that a test sees what was undone.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int CUresult;
+typedef uint64_t CUdeviceptr;
+
+enum { SMS = 4, KERNELS = 4, MULTIPROCESSOR_COUNT = 16, INVALID_PTX = 218, NOT_FOUND = 500, NOT_CURRENT = 201 };
+static const char *const NAMES[KERNELS] = {"read_clocks", "known_answers", "write_pattern", "sum_pattern"};
+static int current; /* pushed contexts */
+
+/* The number behind "key=", or `otherwise`. */
+static unsigned long long told(const char *key, unsigned long long otherwise) {
+    const char *text = getenv("KERNEL_MATRIX_SIM_CUDA");
+    size_t length = strlen(key);
+    for (; text && *text; text = strchr(text, ' ') ? strchr(text, ' ') + 1 : NULL)
+        if (!strncmp(text, key, length) && text[length] == '=') return strtoull(text + length + 1, NULL, 0);
+    return otherwise;
+}
+
+static CUresult called(const char *function) {
+    const char *path = getenv("KERNEL_MATRIX_SIM_CUDA_LOG");
+    FILE *log = path ? fopen(path, "ae") : NULL;
+    if (log) {
+        fprintf(log, "%s\n", function);
+        fclose(log);
+    }
+    return (CUresult)told(function, 0);
+}
+
+/* Most functions answer NOT_CURRENT outside a context, as the driver does. */
+#define CALLED() do { CUresult code = called(__func__); if (code) return code; } while (0)
+#define INSIDE() do { CALLED(); if (!current) return NOT_CURRENT; } while (0)
+
+CUresult cuGetErrorName(CUresult code, const char **name) {
+    *name = code == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : code == 100 ? "CUDA_ERROR_NO_DEVICE" : NULL;
+    return *name ? 0 : 1;
+}
+
+CUresult cuInit(unsigned int flags) { (void)flags; CALLED(); return 0; }
+CUresult cuDeviceGet(int *device, int ordinal) { CALLED(); *device = ordinal; return 0; }
+CUresult cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; CALLED(); *context = &current; return 0; }
+CUresult cuDevicePrimaryCtxRelease_v2(int device) { (void)device; CALLED(); return 0; }
+CUresult cuCtxPushCurrent_v2(void *context) { CALLED(); current += context == &current; return 0; }
+CUresult cuCtxPopCurrent_v2(void **context) { CALLED(); *context = &current; current--; return 0; }
+CUresult cuStreamCreate(void **stream, unsigned int flags) { INSIDE(); *stream = &current; return flags == 1 ? 0 : 1; }
+CUresult cuStreamDestroy_v2(void *stream) { (void)stream; CALLED(); return 0; }
+CUresult cuStreamSynchronize(void *stream) { INSIDE(); return stream == &current ? 0 : 400; }
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
+    CALLED();
+    *value = SMS;
+    return attribute == MULTIPROCESSOR_COUNT && device == 0 ? 0 : 1;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    INSIDE();
+    *total = 1 << 20;
+    *free_bytes = told("free", *total);
+    return 0;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
+    INSIDE();
+    *address = (CUdeviceptr)(uintptr_t)malloc(size);
+    return 0;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+    CALLED();
+    free((void *)(uintptr_t)address);
+    return 0;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t size, void *stream) {
+    INSIDE();
+    memset((void *)(uintptr_t)address, value, size);
+    return stream == &current ? 0 : 400;
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *target, CUdeviceptr address, size_t size, void *stream) {
+    INSIDE();
+    memcpy(target, (void *)(uintptr_t)address, size);
+    return stream == &current ? 0 : 400;
+}
+
+CUresult cuModuleLoadData(void **module, const char *ptx) {
+    INSIDE();
+    *module = strdup(ptx);
+    return strstr(ptx, ".version") ? 0 : INVALID_PTX;
+}
+
+CUresult cuModuleUnload(void *module) { CALLED(); free(module); return 0; }
+
+CUresult cuModuleGetFunction(void **function, void *module, const char *name) {
+    INSIDE();
+    char entry[64];
+    snprintf(entry, sizeof entry, ".entry %s(", name);
+    for (int kernel = 0; kernel < KERNELS; kernel++)
+        if (!strcmp(NAMES[kernel], name) && strstr(module, entry)) {
+            *function = (void *)&NAMES[kernel];
+            return 0;
+        }
+    return NOT_FOUND;
+}
+
+static void read_clocks(unsigned int blocks, uint64_t *readings, uint64_t window_ns) {
+    for (unsigned int block = 0; block < blocks; block++, readings += 7) {
+        uint64_t mhz = told("mhz", 1000) - block;
+        readings[0] = 5000000, readings[1] = 777;
+        readings[2] = readings[0] + (told("still", 0) ? 0 : window_ns);
+        readings[3] = readings[1] + window_ns * mhz / 1000;
+        readings[4] = block, readings[5] = block + (told("moved", SMS) == block);
+    }
+}
+
+static void known_answers(unsigned int words, uint32_t *answers, uint32_t rounds) {
+    for (uint32_t i = 0; i < words; i++) {
+        uint32_t x = i;
+        for (uint32_t step = 0; step < rounds; step++) x = x * 1664525u + 1013904223u;
+        answers[i] = x + (i & 0xffff) + rounds;
+    }
+    if (told("flip", words) < words) answers[told("flip", words)] ^= 1;
+}
+
+static void write_pattern(uint32_t *memory, uint32_t words, uint32_t mask) {
+    for (uint32_t i = 0; i < words; i++) memory[i] = i ^ mask;
+    if (told("stuck", 32) < 32) memory[0] |= 1u << told("stuck", 32);
+}
+
+static void sum_pattern(const uint32_t *memory, uint32_t words, uint64_t *total) {
+    for (uint32_t i = 0; i < words; i++) *total += memory[i];
+}
+
+CUresult cuLaunchKernel(const char **function, unsigned int blocks, unsigned int y, unsigned int z, unsigned int threads,
+                        unsigned int ty, unsigned int tz, unsigned int shared, void *stream, void **arguments, void **extra) {
+    INSIDE();
+    if (y * z * ty * tz != 1 || shared || extra || stream != &current || threads != 256) return 1;
+#define ADDRESS(n) ((void *)(uintptr_t)*(CUdeviceptr *)arguments[n])
+#define U32(n) (*(uint32_t *)arguments[n])
+    switch (function - NAMES) {
+    case 0: read_clocks(blocks, ADDRESS(0), *(uint64_t *)arguments[2]); break;
+    case 1: known_answers(blocks * threads, ADDRESS(0), U32(1)); break;
+    case 2: write_pattern(ADDRESS(0), U32(1), U32(2)); break;
+    case 3: sum_pattern(ADDRESS(0), U32(1), ADDRESS(2)); break;
+    }
+    return 0;
+}

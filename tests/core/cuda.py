@@ -1,0 +1,70 @@
+"""Python's side of the simulated CUDA driver: compiles it, says what goes wrong, runs programs on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).with_name("cuda.c")
+ROOT = Path(__file__).resolve().parents[2]
+
+UNDONE = {
+    "cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxPushCurrent_v2": "cuCtxPopCurrent_v2",
+    "cuStreamCreate": "cuStreamDestroy_v2",
+    "cuModuleLoadData": "cuModuleUnload",
+    "cuMemAlloc_v2": "cuMemFree_v2",
+}
+"""What each call of the driver has to be undone by."""
+
+
+def compile_library(folder: Path) -> Path:
+    """``libcuda.so.1`` in ``folder``."""
+    library = folder / "libcuda.so.1"
+    flags = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{library.name}")
+    subprocess.run(("gcc", *flags, "-o", library, SOURCE), check=True)
+    return library
+
+
+class SimulatedCuda:
+    """Programs that find the simulated driver, and what they called."""
+
+    def __init__(self, library: Path, log: Path) -> None:
+        self._log = log
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "LD_LIBRARY_PATH": str(library.parent),
+            "KERNEL_MATRIX_SIM_CUDA_LOG": str(log),
+        }
+
+    def run(self, *arguments: str, wrong: str = "") -> subprocess.CompletedProcess[str]:
+        """Run Python with ``arguments`` to its end."""
+        return subprocess.run(
+            (sys.executable, *arguments),
+            env={**self.environment, "KERNEL_MATRIX_SIM_CUDA": wrong},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def ask(self, program: str, wrong: str = "") -> Any:
+        """What ``program`` printed, read as JSON."""
+        done = self.run("-c", program, wrong=wrong)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def calls(self) -> Counter[str]:
+        """How often each function of the driver was called, by all programs so far."""
+        return Counter(self._log.read_text().split())
+
+    def left_over(self) -> dict[str, int]:
+        """Calls that were not undone, and how many of them."""
+        calls = self.calls()
+        return {made: calls[made] - calls[undone] for made, undone in UNDONE.items() if calls[made] != calls[undone]}

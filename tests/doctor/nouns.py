@@ -1,0 +1,33 @@
+"""Hosts and GPUs as a test wants them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runner.doctor.host import DaemonSeen, Host
+from runner.engines.container import Daemon
+from runner.gpus import Gpu, Inventory
+
+
+def host(*gpus: Gpu, info: dict[str, Any] | None = None, api: str = "1.52", reason: str = "", **settings: Any) -> Host:
+    """A host with these GPUs, and a daemon that said ``info``; null: none answers."""
+    made = Host(**settings)
+    daemon = None if info is None else Daemon(info, api)
+    # What the host would ask once and remember.
+    vars(made)["docker"] = DaemonSeen(daemon=daemon, trouble="" if daemon else "nobody listens")
+    vars(made)["nvidia"] = Inventory(gpus=gpus, reason=reason)
+    return made
+
+
+def gpu(index: int = 0, **values: Any) -> Gpu:
+    """An H200, or what the test makes of it."""
+    usual = {
+        "vendor": "nvidia",
+        "uuid": f"GPU-{index}",
+        "name": "NVIDIA H200",
+        "compute_capability": "9.0",
+        "driver": "580.159.04",
+        "cuda_driver": "13.0",
+        "memory_bytes": 141 << 30,
+    }
+    return Gpu(**{**usual, "index": index, **values})

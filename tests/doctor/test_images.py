@@ -1,0 +1,74 @@
+"""The pinned images' lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runner.doctor.finding import Finding, Verdict
+from runner.doctor.images import check
+from runner.images import LockEntry, LockState
+from runner.images.lock import save_lock
+from runner.matrix.load import load_matrix
+from tests.doctor.clinic import MATRIX
+from tests.doctor.daemon import INFO
+from tests.doctor.nouns import gpu, host
+
+D1 = "sha256:" + "1" * 64
+
+
+@pytest.fixture
+def told(tmp_path: Path, daemon: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Finding]]:
+    """What is said where the daemon has no image at all."""
+    (tmp_path / "matrix.toml").write_text(MATRIX)
+    monkeypatch.setenv("DOCKER_HOST", daemon())
+    matrix = load_matrix(tmp_path / "matrix.toml")
+
+    def about(*gpus: object, lock: Path | None = None) -> list[Finding]:
+        return list(check(host(*gpus, info=INFO, matrix=matrix, lock_path=lock)))  # type: ignore[arg-type]
+
+    return about
+
+
+def test_a_toolchain_without_an_entry_is_not_pinned(told: Callable[..., list[Finding]]) -> None:
+    cpu, cuda = told(gpu())
+    assert (cpu.subject, cpu.verdict, cuda.subject) == ("image cpu", Verdict.WARN, "image cu130")
+    assert "not pinned: no entry in" in cpu.found
+    assert "kernel-matrix images build cpu" in cpu.advice
+
+
+def test_an_image_that_is_not_here_says_how_to_get_it(told: Callable[..., list[Finding]], tmp_path: Path) -> None:
+    entry = LockEntry(
+        toolchain="cu130",
+        reference=f"pytorch/pytorch:1@{D1}",
+        state=LockState.DECLARED,
+        digest=D1,
+        config_digest=None,
+        source="public code",
+    )
+    lock = tmp_path / "my.lock"
+    save_lock(lock, {"cu130": entry})
+    _, cuda = told(gpu(), lock=lock)
+    assert cuda.verdict is Verdict.WARN
+    assert "is not here, so its cells do not run" in cuda.found
+    assert "images pull cu130" in cuda.advice
+
+
+def test_images_for_gpus_are_not_missed_where_there_is_none(told: Callable[..., list[Finding]]) -> None:
+    assert [finding.subject for finding in told()] == ["image cpu"]
+
+
+def test_without_a_daemon_or_a_matrix_nothing_is_said() -> None:
+    assert list(check(host(info=INFO))) == []
+    assert list(check(host())) == []
+
+
+@pytest.mark.docker
+def test_an_image_that_is_here_is_well(cpu_lock: Path, tmp_path: Path) -> None:
+    (tmp_path / "matrix.toml").write_text(MATRIX)
+    matrix = load_matrix(tmp_path / "matrix.toml")
+    (finding,) = check(host(info=INFO, matrix=matrix, lock_path=cpu_lock))
+    assert finding.verdict is Verdict.OK
+    assert finding.found.endswith("(local) is here")

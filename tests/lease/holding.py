@@ -1,0 +1,154 @@
+"""A process that holds a device, simulated or the CPU, and obeys one command per line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sim.nvml import H200, SimulatedDriver
+
+PROGRAM = """
+import json, sys, threading, time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from runner.core.vocab import ClockPolicy
+from runner.errors import KernelMatrixError
+from runner.gpus import Gpu
+from runner.lease import Terms, aftermath, hold, watch
+
+settings = json.loads(sys.stdin.readline())
+aftermath._LIMIT_S, watch._HUNG_S = settings["patience_s"], settings["patience_s"]
+terms = settings["terms"]
+terms["clocks"] = ClockPolicy(terms.get("clocks", "observe"))
+told, waits, session = {}, [], ExitStack()
+
+def say(words="done"):
+    print(words, flush=True)
+
+def waiting():
+    if not waits:
+        say("waiting")
+    waits.append(True)
+    return False
+
+def obey(lease, word, *rest):
+    if word == "admit":
+        lease.tenants.admit(int(rest[0]))
+    elif word == "look":  # until so many looks more have begun and ended
+        wanted = len(lease.looks) + 1 + int(rest[0])
+        while len(lease.looks) < wanted and not lease.lost:
+            time.sleep(0.002)
+    elif word == "enter":
+        session.enter_context(lease.session())
+    elif word == "leave":
+        session.close()
+    elif word == "lost":
+        while not lease.lost:
+            time.sleep(0.002)
+    elif word == "raise":
+        raise {"KeyboardInterrupt": KeyboardInterrupt, "ValueError": ValueError}[rest[0]]
+    say()
+
+def tell(lease):
+    told.update(
+        exclusive=lease.exclusive, reason=lease.reason, foreign=lease.foreign_pids, warnings=lease.warnings,
+        lost=lease.lost, before=dict(lease.before), after=dict(lease.after), waited_s=lease.waited_s,
+        looks=[[look.own, look.foreign, look.trouble, look.sample.pids, look.sample.at_ns] for look in lease.looks],
+        aftermath=asdict(lease.aftermath), clocks=[lease.clocks.locked, lease.clocks.reset.value],
+        threads=[thread.name for thread in threading.enumerate()], looking_s=lease.looking_s,
+    )
+
+lease = None
+try:
+    with hold(Gpu(**settings["gpu"]), Terms(**terms), lock_dir=Path(settings["locks"]), cancelled=waiting) as lease:
+        say("held")
+        with session:
+            for line in sys.stdin:
+                obey(lease, *line.split())
+        say("leaving")
+except KernelMatrixError as error:
+    told.update(error=type(error).__name__, what=error.what, next_step=error.next_step, code=error.exit_code)
+except BaseException as error:
+    told.update(stopped=type(error).__name__)
+if lease:
+    tell(lease)
+say(json.dumps(told))
+"""
+
+CPU = {"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}
+
+
+def nvidia(gpu: Mapping[str, Any] = H200) -> dict[str, Any]:
+    """The simulated device as the inventory would name it."""
+    return {"vendor": "nvidia", "uuid": gpu["uuid"], "name": gpu["name"], "memory_bytes": gpu["memory"]}
+
+
+class Holder:
+    """A process that asks for a device, holds it, and does what it is told.
+
+    :param patience_s: how long it waits for a driver that does not clear up, or does not answer.
+    :param terms: as :class:`runner.lease.Terms`; ``wait_s`` is 0 unless given.
+    """
+
+    def __init__(
+        self,
+        locks: Path,
+        *,
+        driver: SimulatedDriver | None = None,
+        gpu: Mapping[str, Any] = H200,
+        prefix: Sequence[str] = (),
+        patience_s: float = 10.0,
+        **terms: Any,
+    ) -> None:
+        self.process = subprocess.Popen(
+            (*prefix, sys.executable, "-c", PROGRAM),
+            env=driver.environment if driver else None,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        named = nvidia(gpu) if driver else CPU
+        settings = {"gpu": named, "locks": str(locks), "patience_s": patience_s, "terms": {"wait_s": 0.0, **terms}}
+        self._write(json.dumps(settings))
+
+    def reached(self, state: str = "held") -> Holder:
+        """Wait until it says that it has come so far."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == state + "\n"
+        return self
+
+    def tell(self, *words: object) -> None:
+        """Give a command and wait until it is done."""
+        self._write(" ".join(map(str, words)))
+        self.reached("done")
+
+    def stop_by(self, kind: str) -> Any:
+        """Have the body raise an exception; what the process told at its end."""
+        self._write(f"raise {kind}")
+        return self.end()
+
+    def let_go(self) -> None:
+        """Have the body end; what follows is the wait for the aftermath."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdin = None
+        self.reached("leaving")
+
+    def end(self) -> Any:
+        """Let it give the device back; what it told."""
+        try:
+            out, _ = self.process.communicate(timeout=60)
+        finally:
+            self.process.kill()
+        assert self.process.returncode == 0
+        return json.loads(out.splitlines()[-1])
+
+    def _write(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()

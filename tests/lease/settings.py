@@ -1,0 +1,145 @@
+"""Programs that hold and repair the settings of a simulated GPU, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from sim.nvml import SimulatedDriver
+
+_PROGRAM = """
+import dataclasses, json, os, signal, sys
+from pathlib import Path
+from runner.core.vocab import ClockPolicy
+from runner.errors import InfrastructureError
+from runner.gpus import Gpu
+from runner.lease.clocks import clocks_held
+from runner.lease.hard import refusing_others
+from runner.lease.repair import repair, sweep_gpus
+from runner.lease.terms import Terms
+
+verb, job = sys.argv[1], json.loads(sys.argv[2])
+gpu = Gpu(vendor=job["vendor"], uuid=job["uuid"], name=job["name"])
+folder = Path(job["folder"])
+terms = Terms(wait_s=0, run_id="run-7", cell_id="cell-9", **{**job["terms"], "clocks": ClockPolicy(job["policy"])})
+
+def die_at(event, args):
+    if event == "ctypes.dlsym" and job["die_at"] in args:  # the function is about to be called for the first time
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if job["die_at"]:
+    sys.addaudithook(die_at)
+
+def tell(what):
+    print(json.dumps(what, default=str), flush=True)
+
+def obey(thing):
+    for line in sys.stdin:
+        if line == "raise\\n":
+            raise ValueError("the body's own")
+        thing.engage() if line == "engage\\n" else None
+        tell(seen(thing))
+
+def seen(thing):
+    if dataclasses.is_dataclass(thing):
+        return dataclasses.asdict(thing)
+    return {"engaged": thing.engaged, "trouble": thing.trouble, "restored": thing.restored}
+
+def hold(context):
+    with context as thing:
+        try:
+            tell(seen(thing))
+            obey(thing)
+        finally:
+            told.append(thing)
+
+told = []
+try:
+    if verb == "clocks":
+        hold(clocks_held(gpu, terms, folder))
+    elif verb == "hard":
+        hold(refusing_others(gpu, terms, folder))
+    elif verb == "both":
+        with clocks_held(gpu, terms, folder):
+            hold(refusing_others(gpu, terms, folder))
+    else:
+        tell({"lines": repair(gpu, folder) if verb == "repair" else sweep_gpus(folder)})
+except (InfrastructureError, ValueError) as error:
+    tell({"error": type(error).__name__, "permitted": getattr(error, "permitted", None), "what": str(error)})
+for thing in told:
+    tell(seen(thing))
+"""
+
+
+class Program:
+    """A program that holds settings of one GPU until it is told to end.
+
+    :param verb: ``clocks``, ``hard``, ``both``, ``repair`` or ``sweep``.
+    :param die_at: NVML function; the program is killed when it is about to call that for the first time.
+    """
+
+    def __init__(
+        self,
+        driver: SimulatedDriver,
+        folder: Path,
+        verb: str,
+        *,
+        gpu: dict[str, Any],
+        policy: str = "lock",
+        die_at: str = "",
+        environment: dict[str, str] | None = None,
+        prefix: tuple[str, ...] = (),
+        **terms: Any,
+    ) -> None:
+        job = {"vendor": "nvidia", "folder": str(folder), "policy": policy, "die_at": die_at, "terms": terms}
+        job |= {key: gpu[key] for key in ("vendor", "uuid", "name") if key in gpu}
+        self._process = subprocess.Popen(
+            (*prefix, sys.executable, "-c", _PROGRAM, verb, json.dumps(job)),
+            env={**driver.environment, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+
+    def hears(self) -> dict[str, Any]:
+        """The next thing that the program tells."""
+        assert self._process.stdout
+        told: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return told
+
+    def obey(self, word: str) -> dict[str, Any]:
+        """Have the program do something, and hear what it tells then."""
+        assert self._process.stdin
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+        return self.hears()
+
+    def end(self) -> dict[str, Any]:
+        """Have the program end; the last thing that it tells."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        told: dict[str, Any] = json.loads(self._process.stdout.read().splitlines()[-1])
+        assert self._process.wait() == 0
+        self._process.stdout.close()
+        return told
+
+    def kill(self) -> None:
+        """Kill the program."""
+        self._process.kill()
+        self._process.communicate()
+
+    def dies(self) -> None:
+        """Wait until the program has killed itself."""
+        self._process.communicate(timeout=60)
+        assert self._process.returncode == -9
+
+
+def calls(driver: SimulatedDriver) -> list[str]:
+    """The setting calls so far: ``SetGpuLockedClocks 1500 1500 -> 0``, without process and GPU."""
+    words = [line.split() for line in driver.log()]
+    return [" ".join([function.removeprefix("nvmlDevice"), *rest]) for _, function, _, *rest in words]

@@ -1,0 +1,348 @@
+"""Clocks locked and given back, by real processes on a simulated driver."""
+
+import json
+
+import pytest
+from sim.nvml import A100, GTX_1080, H200, RTX_4090, SetState
+
+from tests.lease.settings import Program, calls
+
+UUID = H200["uuid"]
+JOURNAL = f"{UUID}.settings.json"
+FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
+
+
+def held(driver, folder, *, gpu=H200, **how):
+    """What the holder tells inside and after."""
+    program = Program(driver, folder, "clocks", gpu=gpu, **how)
+    return program.hears(), program.end()
+
+
+def refused(driver, folder, *, gpu=H200, **how):
+    return Program(driver, folder, "clocks", gpu=gpu, policy="require", **how).end()
+
+
+@pytest.mark.parametrize("gpu", [H200, {"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}], ids=["gpu", "cpu"])
+def test_policy_observe_changes_nothing(driver, tmp_path, gpu):
+    driver.set(H200)
+    inside, after = held(driver, tmp_path, gpu=gpu, policy="observe")
+    assert inside == after
+    assert (after["locked"], after["requested"], after["requested_memory"]) == (False, "none", "off")
+    assert after["reason"] in ("policy observe: nothing was changed", "a CPU's clock is not the runner's to lock")
+    assert after["reset"] == "not_needed"
+    assert calls(driver) == []
+
+
+def test_a_cpu_has_nothing_to_lock_even_where_it_is_required(driver, tmp_path):
+    driver.set()
+    inside, _ = held(driver, tmp_path, gpu={"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}, policy="require")
+    assert (inside["locked"], inside["reason"]) == (False, "a CPU's clock is not the runner's to lock")
+
+
+@pytest.mark.parametrize("policy", ["lock", "require"])
+def test_clocks_are_locked_inside_and_given_back_after(driver, tmp_path, policy):
+    driver.set(H200)
+    program = Program(driver, tmp_path, "clocks", gpu=H200, policy=policy, clock_target=1500)
+    inside = program.hears()
+    assert (inside["locked"], inside["set_sm_mhz"], inside["set_memory_mhz"]) == (True, 1500, 3201)
+    assert inside["reason"] == "SM clock locked to 1500 MHz; memory clock locked to 3201 MHz (asked for: max)"
+    assert driver.state(UUID) == SetState(sm_locked=(1500, 1500), memory_locked=(3201, 3201))
+    after = program.end()
+    assert driver.state(UUID) == SetState()
+    assert (after["reset"], after["set_sm_mhz"]) == ("confirmed", 1500)
+    assert "the SM clock left 1500 MHz for 1980 MHz" in after["reset_reason"]
+    assert (
+        "the memory clock was 3201 MHz before the lock, 3201 MHz before the reset, and 3201 MHz after it"
+        in after["reset_reason"]
+    )
+    assert list(tmp_path.glob("*.settings.*")) == []
+
+
+def test_what_is_about_to_be_set_is_journalled_while_it_is(driver, tmp_path):
+    driver.set({**H200, "clock_memory": 1593})
+    program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=1500)
+    program.hears()
+    noted = json.loads((tmp_path / JOURNAL).read_text())
+    assert noted["owner"].startswith(f"{program.pid}:")
+    assert [noted[key] for key in ("run_id", "cell_id", "uuid", "name")] == ["run-7", "cell-9", UUID, "NVIDIA H200"]
+    assert noted["sm"] == {"target_mhz": 1500, "before_mhz": 1980}
+    assert noted["memory"] == {"target_mhz": 3201, "before_mhz": 1593}
+    assert program.end()["reset"] == "confirmed"
+
+
+def test_the_owner_is_whoever_the_terms_name(driver, tmp_path):
+    driver.set(H200)
+    program = Program(driver, tmp_path, "clocks", gpu=H200, owner="1:2:3")
+    program.hears()
+    assert json.loads((tmp_path / JOURNAL).read_text())["owner"] == "1:2:3"
+    program.end()
+
+
+def test_the_symbolic_clock_may_have_no_number(driver, tmp_path):
+    driver.set(H200)
+    inside, after = held(driver, tmp_path)
+    assert calls(driver)[0] == "SetGpuLockedClocks tdp tdp -> 0"
+    assert (inside["locked"], inside["requested"], inside["set_sm_mhz"]) == (True, "base", None)
+    assert inside["reason"].startswith("SM clock locked to the driver's base clock; ")
+    assert after["reset"] == "confirmed"
+    assert "left 1500 MHz for 1980 MHz" in after["reset_reason"]
+
+
+def test_the_symbolic_clock_has_its_number_where_the_driver_names_it(driver, tmp_path):
+    driver.set(A100)
+    inside, after = held(driver, tmp_path, gpu=A100)
+    assert (inside["requested"], inside["set_sm_mhz"], after["reset"]) == ("base", 1275, "confirmed")
+    assert "base clock, 1275 MHz" in inside["reason"]
+    assert calls(driver)[0] == "SetGpuLockedClocks tdp tdp -> 0"
+
+
+def test_without_a_symbolic_clock_the_known_number_is_locked(driver, tmp_path):
+    driver.set({**A100, "tdp_clock": "!2"})
+    inside, _ = held(driver, tmp_path, gpu=A100)
+    assert calls(driver)[:2] == ["SetGpuLockedClocks tdp tdp -> 2", "SetGpuLockedClocks 1275 1275 -> 0"]
+    assert (inside["locked"], inside["set_sm_mhz"]) == (True, 1275)
+    assert driver.state(A100["uuid"]) == SetState()
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_without_symbolic_clock_and_number_nothing_is_locked(driver, tmp_path, code):
+    driver.set({**H200, "tdp_clock": f"!{code}"})
+    inside, after = held(driver, tmp_path)
+    assert inside["locked"] is False
+    assert f"NVML error {code}" in inside["reason"]
+    assert after["reset"] != "failed"
+    assert driver.state(UUID) == SetState()
+    assert not (tmp_path / JOURNAL).exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "requested", "sent"),
+    [
+        ("max", "max", 1980),
+        (1493, "1493", 1500),
+        (5000, "5000", 1980),
+        ({"*a100*": 1410, "NVIDIA h200*": 1200, "*": 900}, "1200", 1200),
+        ({"*4090*": "max"}, "base", "tdp"),
+    ],
+)
+def test_the_target_is_snapped_and_may_depend_on_the_model(driver, tmp_path, asked, requested, sent):
+    driver.set(H200)
+    inside, _ = held(driver, tmp_path, clock_target=asked)
+    assert (inside["requested"], inside["set_sm_mhz"]) == (requested, None if sent == "tdp" else sent)
+    assert calls(driver)[0] == f"SetGpuLockedClocks {sent} {sent} -> 0"
+    assert f"SM clock locked to {'the driver' if sent == 'tdp' else sent}" in inside["reason"]
+
+
+def test_of_two_equally_near_clocks_the_lower_is_taken_for_the_memory_too(driver, tmp_path):
+    driver.set({**H200, "memory_clocks": "3201 3199", "graphics_clocks_3201": "1510 1500"})
+    inside, _ = held(driver, tmp_path, clock_target=1505, memory_clock=3200)
+    assert (inside["set_sm_mhz"], inside["set_memory_mhz"], inside["requested_memory"]) == (1500, 3199, "3200")
+    assert "(asked for: 1505)" in inside["reason"]
+
+
+def test_where_no_clocks_are_listed_a_number_is_sent_as_it_is(driver, tmp_path):
+    driver.set({**H200, "memory_clocks": None})
+    inside, _ = held(driver, tmp_path, clock_target=1234)
+    assert (inside["set_sm_mhz"], inside["requested_memory"]) == (1234, "off")
+    assert calls(driver)[0] == "SetGpuLockedClocks 1234 1234 -> 0"
+
+
+@pytest.mark.parametrize("asked", [{"clock_target": "max"}, {"memory_clock": "max"}])
+def test_where_no_clocks_are_listed_the_highest_is_not_known(driver, tmp_path, asked):
+    driver.set({**H200, "memory_clocks": None})
+    inside, _ = held(driver, tmp_path, **asked)
+    assert inside["locked"] is False
+    assert "clocks, so the highest is not known" in inside["reason"]
+    assert calls(driver) == []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "asked", "told"),
+    [
+        (H200, "auto", ("max", 3201)),
+        (H200, "off", ("off", None)),
+        (H200, {"*4090*": "max"}, ("max", 3201)),
+        (H200, {"*h200": 1600}, ("1600", 1593)),
+        (RTX_4090, "auto", ("off", None)),
+        (RTX_4090, "max", ("max", 10501)),
+        (RTX_4090, {"*rtx 4090": "max"}, ("max", 10501)),
+    ],
+)
+def test_the_memory_clock_is_locked_where_it_makes_sense(driver, tmp_path, gpu, asked, told):
+    driver.set(gpu)
+    inside, _ = held(driver, tmp_path, gpu=gpu, memory_clock=asked)
+    assert inside["locked"] is True
+    assert (inside["requested_memory"], inside["set_memory_mhz"]) == told
+    assert any("Memory" in call for call in calls(driver)) is (told[1] is not None)
+    assert ("memory clock left to the driver" in inside["reason"]) is (told[1] is None)
+
+
+@pytest.mark.parametrize("policy", ["lock", "require"])
+def test_a_memory_clock_that_cannot_be_locked_leaves_the_sm_clock_locked(driver, tmp_path, policy):
+    driver.set({**H200, "memory_lockable": None})
+    inside, after = held(driver, tmp_path, policy=policy, clock_target=1500)
+    assert (inside["locked"], inside["set_sm_mhz"], inside["set_memory_mhz"]) == (True, 1500, None)
+    assert "memory clock left to the driver: " in inside["reason"]
+    assert "NVML error 3" in inside["reason"]
+    assert after["reset"] == "confirmed"
+    assert "ResetMemoryLockedClocks" not in " ".join(calls(driver))
+
+
+def test_forbidden_on_this_host_no_setting_call_is_made(driver, tmp_path):
+    driver.set(H200)
+    inside, after = held(driver, tmp_path, environment=FORBID)
+    assert (inside["locked"], after["reset"], inside["requested"]) == (False, "not_needed", "base")
+    assert inside["reason"] == "nothing is locked: this host forbids it: KERNEL_MATRIX_GPU_SETTINGS=forbid"
+    told = refused(driver, tmp_path, environment=FORBID)
+    assert (told["error"], told["permitted"]) == ("GpuSettingError", False)
+    assert "KERNEL_MATRIX_GPU_SETTINGS=forbid" in told["what"]
+    assert calls(driver) == []
+    assert list(tmp_path.glob("*.settings.*")) == []
+
+
+def test_without_the_right_to_lock_the_policy_decides(driver, tmp_path):
+    driver.set(H200, unprivileged=1)
+    inside, after = held(driver, tmp_path, clock_target=1500)
+    assert (inside["locked"], inside["set_sm_mhz"], inside["requested"]) == (False, None, "1500")
+    assert inside["reason"].startswith("nothing is locked: ")
+    assert "NVML error 4" in inside["reason"]
+    assert after["reset"] == "not_needed"
+    assert calls(driver) == ["SetGpuLockedClocks 1500 1500 -> 4"]
+    told = refused(driver, tmp_path)
+    assert (told["error"], told["permitted"]) == ("GpuSettingError", False)
+    assert "as root" in told["what"]
+    assert not (tmp_path / JOURNAL).exists()
+
+
+def test_without_the_right_the_known_number_of_the_symbolic_clock_is_not_tried_either(driver, tmp_path):
+    driver.set(A100, unprivileged=1)
+    inside, _ = held(driver, tmp_path, gpu=A100)
+    assert inside["locked"] is False
+    assert calls(driver) == ["SetGpuLockedClocks tdp tdp -> 4"]
+
+
+def test_a_gpu_without_locked_clocks_degrades_or_is_refused(driver, tmp_path):
+    driver.set(GTX_1080)
+    inside, after = held(driver, tmp_path, gpu=GTX_1080, clock_target=1000)
+    assert (inside["locked"], after["reset"]) == (False, "not_needed")
+    told = refused(driver, tmp_path, gpu=GTX_1080)
+    assert "NVML error 3" in told["what"]
+    assert list(tmp_path.glob("*.settings.*")) == []
+
+
+@pytest.mark.parametrize("fault", ["lock", "lock_memory"])
+def test_what_is_half_set_is_undone(driver, tmp_path, fault):
+    driver.set({**H200, fault: "!999"})
+    inside, after = held(driver, tmp_path, clock_target=1500)
+    assert (inside["locked"], inside["set_sm_mhz"], inside["set_memory_mhz"]) == (False, None, None)
+    assert "NVML error 999" in inside["reason"]
+    assert inside["reset"] == after["reset"] != "failed"
+    assert "ResetGpuLockedClocks -> 0" in calls(driver)
+    assert driver.state(UUID) == SetState()
+    told = refused(driver, tmp_path, clock_target=1500)
+    assert (told["error"], told["permitted"]) == ("GpuSettingError", True)
+    assert driver.state(UUID) == SetState()
+    assert not (tmp_path / JOURNAL).exists()
+
+
+def test_an_undoing_that_fails_is_told_with_what_made_it_necessary(driver, tmp_path):
+    driver.set({**H200, "lock_memory": "!999", "reset": "!4"})
+    told = refused(driver, tmp_path, clock_target=1500)
+    assert "memory clock locked to 3201 MHz" in told["what"]
+    assert "undoing what was set failed too" in told["what"]
+    assert (tmp_path / JOURNAL).exists()
+
+
+def test_a_reset_that_fails_is_told_and_stays_in_the_journal(driver, tmp_path):
+    driver.set({**H200, "reset": "!999"})
+    _, after = held(driver, tmp_path, clock_target=1500)
+    assert after["reset"] == "failed"
+    assert "SM clock reset: not done" in after["reset_reason"]
+    assert "memory clock reset: not done" in after["reset_reason"]  # tried, though the first had failed
+    assert json.loads((tmp_path / JOURNAL).read_text())["sm"]["target_mhz"] == 1500
+
+
+def test_a_reset_that_fails_does_not_hide_what_the_body_raised(driver, tmp_path):
+    driver.set({**H200, "reset": "!999"})
+    program = Program(driver, tmp_path, "clocks", gpu=H200)
+    program.hears()
+    assert program.obey("raise")["error"] == "ValueError"
+    assert program.end()["reset"] == "failed"
+
+
+def test_an_exception_in_the_body_gives_the_clocks_back(driver, tmp_path):
+    driver.set(H200)
+    program = Program(driver, tmp_path, "clocks", gpu=H200)
+    program.hears()
+    assert program.obey("raise")["error"] == "ValueError"
+    assert program.end()["reset"] == "confirmed"
+    assert driver.state(UUID) == SetState()
+
+
+def test_a_reset_that_is_accepted_and_ignored_is_not_confirmed(driver, tmp_path):
+    driver.set({**H200, "reset_ignored": 1})
+    _, after = held(driver, tmp_path, clock_target=1500)
+    assert after["reset"] == "unconfirmed"
+    assert "was 1980 MHz before the lock, 1500 MHz before the reset, and 1500 MHz after it" in after["reset_reason"]
+    assert not (tmp_path / JOURNAL).exists()
+
+
+def test_a_lock_at_the_clock_that_was_there_anyway_cannot_be_confirmed(driver, tmp_path):
+    driver.set(H200)
+    _, after = held(driver, tmp_path, clock_target="max")
+    assert after["reset"] == "unconfirmed"
+    assert "was 1980 MHz before the lock, 1980 MHz before the reset, and 1980 MHz after it" in after["reset_reason"]
+    assert driver.state(UUID) == SetState()
+
+
+def test_a_lock_that_was_not_obeyed_cannot_be_seen_to_leave(driver, tmp_path):
+    driver.set({**H200, "lock_ignored": 1})
+    inside, after = held(driver, tmp_path, clock_target=1500)
+    assert inside["locked"] is True  # what the driver says; whether it is true shows under load
+    assert after["reset"] == "unconfirmed"
+    assert "was 1980 MHz before the reset already, not 1500 MHz" in after["reset_reason"]
+
+
+@pytest.mark.parametrize(("target", "words"), [(1500, "does not tell the SM clock"), ("base", "does not tell")])
+def test_without_a_reading_nothing_is_confirmed(driver, tmp_path, target, words):
+    driver.set({**H200, "clock_sm": None})
+    _, after = held(driver, tmp_path, clock_target=target)
+    assert after["reset"] == "unconfirmed"
+    assert words in after["reset_reason"]
+
+
+def test_a_gpu_lost_meanwhile_leaves_the_journal(driver, tmp_path):
+    driver.set(H200)
+    program = Program(driver, tmp_path, "clocks", gpu=H200)
+    program.hears()
+    driver.change(UUID, lost="!15")
+    after = program.end()
+    assert after["reset"] == "failed"
+    assert "NVML error 15" in after["reset_reason"]
+    assert (tmp_path / JOURNAL).exists()
+
+
+def test_a_gpu_lost_before_is_an_error(driver, tmp_path):
+    driver.set({**H200, "lost": "!15"})
+    assert Program(driver, tmp_path, "clocks", gpu=H200).end()["error"] == "GpuLostError"
+
+
+def test_what_cannot_be_journalled_is_not_set(driver, tmp_path):
+    driver.set(H200)
+    (tmp_path / f"{UUID}.settings.new").mkdir()
+    inside, after = held(driver, tmp_path)
+    assert (inside["locked"], after["reset"]) == (False, "not_needed")
+    assert "cannot be written" in inside["reason"]
+    assert refused(driver, tmp_path)["error"] == "GpuSettingError"
+    assert calls(driver) == []
+
+
+def test_a_journal_that_cannot_be_removed_is_told(driver, tmp_path):
+    driver.set(H200)
+    program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=1500)
+    program.hears()
+    (tmp_path / JOURNAL).rename(tmp_path / "elsewhere")
+    (tmp_path / JOURNAL).mkdir()
+    after = program.end()
+    assert after["reset"] == "confirmed"
+    assert f"{JOURNAL} cannot be read: Is a directory" in after["reset_reason"]

@@ -1,0 +1,305 @@
+"""Holding a device from beginning to end: real processes, a simulated driver."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from sim.nvml import H200
+
+from runner.gpus import Gpu
+from runner.lease import Terms, hold
+from tests.lease.conftest import end
+from tests.lease.holding import CPU, Holder
+
+
+def cpu_hold(folder, **terms):
+    return hold(Gpu(**CPU), Terms(wait_s=0, **terms), lock_dir=folder)
+
+
+# A CPU.
+
+
+def test_a_cpu_lease_tells_what_it_is(tmp_path):
+    with cpu_hold(tmp_path) as lease, lease.session():
+        pass
+    assert (lease.exclusive, lease.foreign_pids, lease.warnings, lease.lost) == ("not_applicable", (), (), "")
+    assert "shared with everything" in lease.reason
+    assert (list(lease.looks), lease.looking_s) == ([], 0.0)
+    assert set(lease.before) == set(lease.after) == {"load_average", "frequency_mhz", "memory_used_bytes"}
+    assert (lease.aftermath.processes_gone, lease.aftermath.memory_back) == (None, None)
+    assert not lease.clocks.locked
+
+
+@pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt])
+def test_whatever_happens_inside_the_device_is_given_back(tmp_path, stop):
+    with pytest.raises(stop), cpu_hold(tmp_path) as lease:
+        raise stop
+    assert lease.after
+    with cpu_hold(tmp_path):
+        pass
+
+
+def test_what_dead_runners_left_is_reaped_under_the_lock_and_told(tmp_path):
+    found = []
+
+    def reap():
+        found.append((tmp_path / "cpu.lock").read_text())
+        return ["container km-1 of a runner that is gone"]
+
+    with hold(Gpu(**CPU), Terms(wait_s=0), reap=reap, lock_dir=tmp_path) as lease:
+        assert lease.warnings == ("container km-1 of a runner that is gone",)
+    assert json.loads(found[0])["pid"] == os.getpid()
+
+
+# A GPU.
+
+
+def test_a_gpu_with_nobody_else_on_it_is_proven_ours(driver, tmp_path, tenant):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    process = tenant()
+    holder.tell("admit", process.pid)
+    driver.set({**H200, "compute": process.pid, "clock_sm": 1530})
+    holder.tell("look", 2)
+    driver.set({**H200, "clock_sm": 1530})
+    told = holder.end()
+    assert (told["exclusive"], told["foreign"], told["lost"], told["warnings"]) == ("proven", [], "", [])
+    assert re.fullmatch(r"no foreign process in \d+ looks, at most \d\.\d{3} s apart", told["reason"])
+    own = [look[0] for look in told["looks"]]
+    assert own[0] == own[-1] == []
+    assert [process.pid] in own
+    assert (told["before"]["sm_clock_mhz"], told["after"]["sm_clock_mhz"]) == (1980, 1530)
+    assert (told["aftermath"]["processes_gone"], told["aftermath"]["memory_back"]) == (True, True)
+    assert told["clocks"] == [False, "not_needed"]
+    assert told["threads"] == ["MainThread"]
+
+
+def test_nothing_is_set_on_the_gpu(driver, tmp_path):
+    driver.set(H200)
+    Holder(tmp_path, driver=driver).reached().end()
+    assert driver.log() == []
+
+
+def test_a_process_of_ours_that_is_listed_after_its_end_is_not_foreign(driver, tmp_path, tenant):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    process = tenant()
+    holder.tell("admit", process.pid)
+    driver.set({**H200, "compute": process.pid})
+    holder.tell("look", 1)
+    end(process)
+    holder.tell("look", 1)
+    driver.set(H200)
+    told = holder.end()
+    assert (told["exclusive"], told["foreign"]) == ("proven", [])
+
+
+def test_the_runner_itself_on_the_gpu_is_not_foreign(driver, tmp_path):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    driver.set({**H200, "compute": holder.process.pid})
+    holder.tell("look", 1)
+    driver.set(H200)
+    assert holder.end()["exclusive"] == "proven"
+
+
+def test_two_runners_are_never_both_on_the_gpu_in_200_rounds(driver, tmp_path):
+    driver.set(H200)
+    fighters = [driver.start(FIGHT.replace("LOCKS", str(tmp_path / "locks"))) for _ in range(2)]
+    (tmp_path / "locks").mkdir()
+    for fighter in fighters:
+        fighter.stdin.write("go\n")
+        fighter.stdin.flush()
+    for fighter in fighters:
+        fighter.communicate(timeout=120)
+    assert [fighter.returncode for fighter in fighters] == [0, 0]
+
+
+FIGHT = f"""
+import os, sys
+from pathlib import Path
+from runner.gpus import Gpu
+from runner.lease import Terms, hold
+gpu, folder = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name=""), Path("LOCKS")
+sys.stdin.readline()
+for _ in range(100):
+    with hold(gpu, Terms(wait_s=100), lock_dir=folder) as lease:
+        os.close(os.open(folder / "inside", os.O_CREAT | os.O_EXCL))  # fails when the other one is inside
+        os.unlink(folder / "inside")
+    assert lease.exclusive == "proven", lease.reason
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_holder_that_is_killed_leaves_the_gpu_free(driver, tmp_path, number):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    holder.tell("look", 1)
+    holder.process.send_signal(number)
+    holder.process.communicate()
+    assert Holder(tmp_path, driver=driver, wait_s=10).reached().end()["exclusive"] == "proven"
+
+
+# Drivers that fall silent.
+
+
+def test_a_gpu_lost_before_is_an_error(driver, tmp_path):
+    driver.set({**H200, "lost": "!15"})
+    told = Holder(tmp_path, driver=driver).end()
+    assert (told["error"], told["code"]) == ("GpuLostError", 4)
+    assert "fell off the bus" in told["next_step"]
+
+
+def test_a_gpu_lost_during_leaves_a_lease_that_tells_it(driver, tmp_path):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    driver.set({**H200, "lost": "!15"})
+    holder.tell("look", 1000)  # no more than one will come
+    told = holder.end()
+    assert (told["exclusive"], told["after"]) == ("unproven", {})
+    assert H200["uuid"] in told["lost"]
+    assert told["lost"] in told["reason"]
+    assert (told["aftermath"]["processes_gone"], told["aftermath"]["memory_back"]) == (None, None)
+    assert "no snapshot after" in told["warnings"][0]
+    assert [bool(look[2]) for look in told["looks"]].count(True) == 1
+    assert Holder(tmp_path, driver=driver).end()["error"] == "GpuLostError"  # the lock is free
+
+
+def test_a_driver_that_stumbles_is_told_and_looked_at_again(driver, tmp_path):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    driver.set({**H200, "compute": "!4"})
+    holder.tell("look", 1)
+    driver.set(H200)
+    holder.tell("look", 1)
+    told = holder.end()
+    troubles = [look[2] for look in told["looks"]]
+    assert any(troubles)
+    assert not troubles[-1]
+    assert (told["exclusive"], told["lost"]) == ("proven", "")
+
+
+def test_without_a_last_look_nothing_is_proven(driver, tmp_path):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver, patience_s=0.1).reached()
+    driver.set({**H200, "compute": "!4"})
+    holder.tell("look", 1)
+    told = holder.end()
+    assert told["exclusive"] == "unproven"
+    assert "the last look failed" in told["reason"]
+    assert told["aftermath"]["processes_gone"] is None
+
+
+def test_when_nobody_looked_for_more_than_a_second_nothing_is_proven(driver, tmp_path):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    holder.tell("look", 1)
+    holder.process.send_signal(signal.SIGSTOP)
+    await_stopped(holder.process.pid)
+    holder.process.send_signal(signal.SIGCONT)
+    holder.tell("look", 1)
+    told = holder.end()
+    assert told["exclusive"] == "unproven"
+    assert re.search(r"for \d\.\d s nobody looked", told["reason"])
+
+
+def await_stopped(pid):
+    """Stopped for longer than may go unnoticed: the one wait here that only time can end."""
+    os.waitid(os.P_PID, pid, os.WSTOPPED)
+    subprocess.run(("sleep", "1.1"), check=True)
+
+
+# Clocks and hard mode: given back whatever happens.
+
+
+@pytest.mark.parametrize("stop", ["ValueError", "KeyboardInterrupt"])
+def test_clocks_are_given_back_whatever_happens_inside(driver, tmp_path, stop):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver, clocks="lock").reached()
+    told = holder.stop_by(stop)
+    assert told["stopped"] == stop
+    assert told["clocks"] == [True, "confirmed"]
+    assert (told["exclusive"], told["threads"]) == ("proven", ["MainThread"])
+    assert not list(tmp_path.glob("*.json"))
+    Holder(tmp_path, driver=driver).reached().end()
+
+
+INTERRUPTED = f"""
+import json, os, signal, threading, traceback
+from runner.core.vocab import ClockPolicy
+from runner.gpus import Gpu
+from runner.lease import Terms, hold
+
+def interrupt(number, frame):
+    # Asked again and again, until the wait that the test is about has begun.
+    if not any(entry.name == "await_aftermath" for entry in traceback.extract_stack(frame)):
+        signal.setitimer(signal.ITIMER_REAL, 0.005)
+        return
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+try:
+    with hold(Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name=""), Terms(wait_s=0, clocks=ClockPolicy.LOCK)) as lease:
+        print("held", flush=True)
+        input()
+        signal.setitimer(signal.ITIMER_REAL, 0.005)
+except KeyboardInterrupt:
+    print(json.dumps([lease.aftermath.reason, lease.clocks.reset.value, len(lease.after), threading.active_count()]))
+"""
+
+
+def test_clocks_are_given_back_when_the_wait_for_the_aftermath_is_interrupted(driver, tmp_path):
+    driver.set(H200)
+    driver.environment["KERNEL_MATRIX_LOCK_DIR"] = str(tmp_path)
+    with driver.start(INTERRUPTED) as holder:
+        assert holder.stdout.readline() == "held\n"
+        assert driver.state(H200["uuid"]).sm_locked
+        driver.set({**H200, "memory_used": 9 << 30})  # and does not come back
+        out, _ = holder.communicate("go on\n", timeout=60)
+    reason, reset, after, threads = json.loads(out)
+    assert reason == "the device is still held"
+    assert (reset, threads) == ("confirmed", 1)
+    assert after
+    assert driver.state(H200["uuid"]).sm_locked is None
+    assert not list(tmp_path.glob("*.json"))
+    Holder(tmp_path, driver=driver).reached().end()
+
+
+def test_hard_mode_begins_when_a_whole_session_is_on_the_gpu_and_ends_with_it(driver, tmp_path, tenant):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver, hard_exclusive=True).reached()
+    for session in range(2):
+        pids = [tenant().pid for _ in range(3)]
+        holder.tell("enter")
+        for pid in pids:
+            holder.tell("admit", pid)
+        driver.set({**H200, "compute": f"{pids[0]} {pids[1]}"})
+        holder.tell("look", 1)
+        assert len(driver.log()) == 2 * session  # two of three are no whole session
+        driver.set({**H200, "compute": " ".join(map(str, pids))})
+        holder.tell("look", 1)
+        assert len(driver.log()) == 2 * session + 1
+        holder.tell("leave")  # and the driver still lists them when the next session begins
+    driver.set(H200)
+    told = holder.end()
+    assert told["warnings"] == []
+    modes = re.findall(r"nvmlDeviceSetComputeMode \S+ (\d)", "\n".join(driver.log()))
+    assert modes == ["3", "0", "3", "0"]
+
+
+def test_hard_mode_that_is_not_permitted_is_a_warning(driver, tmp_path, tenant):
+    driver.set({**H200, "unprivileged": 1})
+    holder = Holder(tmp_path, driver=driver, hard_exclusive=True).reached()
+    pids = [tenant().pid for _ in range(3)]
+    for pid in pids:
+        holder.tell("admit", pid)
+    holder.tell("enter")
+    driver.set({**H200, "unprivileged": 1, "compute": " ".join(map(str, pids))})
+    holder.tell("look", 2)
+    holder.tell("leave")
+    driver.set({**H200, "unprivileged": 1})
+    told = holder.end()
+    assert told["warnings"][0].startswith("hard mode: ")

@@ -1,0 +1,50 @@
+"""How far a clock must move after its reset to have left, on a simulated driver."""
+
+import pytest
+from sim.nvml import H200
+
+from tests.lease.settings import Program
+
+UUID = H200["uuid"]
+
+
+@pytest.mark.parametrize(
+    ("target", "chosen", "state"),
+    [
+        (1500, 1515, "unconfirmed"),  # within 15 MHz and 1 %
+        (1500, 1516, "confirmed"),
+        (1500, 1484, "confirmed"),
+        (600, 607, "confirmed"),  # more than 1 %
+        (600, 606, "unconfirmed"),
+        ("base", 1515, "unconfirmed"),  # 1500 MHz, which the driver does not tell: nor that it was another before
+        ("base", 1530, "confirmed"),
+    ],
+)
+def test_a_clock_has_left_when_it_is_further_away_than_readings_differ(driver, tmp_path, target, chosen, state):
+    driver.set({**H200, "clock_sm": chosen})
+    program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=target, memory_clock="off")
+    program.hears()
+    assert program.end()["reset"] == state
+
+
+def test_a_symbolic_clock_has_left_only_for_what_it_was_before(driver, tmp_path):
+    driver.set(H200)
+    program = Program(driver, tmp_path, "clocks", gpu=H200, memory_clock="off")
+    program.hears()
+    driver.change(UUID, clock_sm=1200)
+    after = program.end()
+    assert after["reset"] == "unconfirmed"
+    assert (
+        after["reset_reason"]
+        == "the SM clock was 1980 MHz before the lock, 1500 MHz before the reset, and 1200 MHz after it"
+    )
+
+
+def test_a_memory_clock_that_was_another_before_must_be_seen_to_leave_too(driver, tmp_path):
+    driver.set({**H200, "clock_memory": 1593})
+    program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=1500)
+    program.hears()
+    driver.change(UUID, clock_memory=3201)
+    after = program.end()
+    assert after["reset"] == "unconfirmed"
+    assert "was 1593 MHz before the lock, 3201 MHz before the reset, and 3201 MHz after it" in after["reset_reason"]

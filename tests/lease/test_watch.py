@@ -1,0 +1,197 @@
+"""Looks at a simulated GPU, in the processes that hold it."""
+
+import os
+from pathlib import Path
+
+import pytest
+from sim.nvml import H200
+
+from tests.lease.conftest import end
+from tests.lease.holding import Holder
+
+PREAMBLE = f"""
+import json, os, sys, threading, time
+from contextlib import closing
+from pathlib import Path
+from runner.gpus import Gpu, vendor
+from runner.lease import watch as watching
+from runner.lease.tenants import Tenants
+from runner.lease.watch import PERIOD_S, Watch, longest_gap_s
+gpu = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name="")
+world = Path(os.environ["KERNEL_MATRIX_SIM_WORLD"])
+library = vendor("nvidia").opened()
+library.__enter__()
+def await_looks(count):
+    while len(watch.looks) < count:
+        time.sleep(0.002)
+"""
+
+
+@pytest.mark.parametrize("kind", ["compute", "graphics", "mps"])
+def test_a_foreign_process_that_comes_and_goes_is_in_the_looks(driver, tmp_path, tenant, kind):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    ours, stranger = tenant(), tenant()
+    holder.tell("admit", ours.pid)
+    driver.set({**H200, "compute": ours.pid})
+    holder.tell("look", 1)
+    driver.set({**H200, "compute": ours.pid, kind: f"{ours.pid} {stranger.pid}"})
+    holder.tell("look", 1)
+    driver.set({**H200, "compute": ours.pid})
+    end(stranger)
+    holder.tell("look", 1)
+    driver.set(H200)
+    told = holder.end()
+    foreign = [look[1] for look in told["looks"]]
+    assert [stranger.pid] in foreign
+    assert foreign[0] == foreign[-1] == []
+    assert told["foreign"] == [stranger.pid]
+    assert told["exclusive"] == "unproven"
+    assert f"{stranger.pid} (sleep)" in told["reason"]
+
+
+def test_each_of_many_visits_is_seen(driver, tmp_path, tenant):
+    """A stranger that stays for one look only, twenty times over."""
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    strangers = [tenant() for _ in range(20)]
+    for stranger in strangers:
+        driver.set({**H200, "compute": stranger.pid})
+        holder.tell("look", 1)
+        driver.set(H200)
+    told = holder.end()
+    assert told["foreign"] == sorted(stranger.pid for stranger in strangers)
+
+
+def test_a_foreign_process_that_comes_at_the_very_end_is_seen(driver, tmp_path):
+    driver.set(H200)
+    holder = Holder(tmp_path, driver=driver).reached()
+    driver.set({**H200, "graphics": 1})
+    told = holder.end()
+    assert (told["exclusive"], told["foreign"]) == ("unproven", [1])
+
+
+def test_looks_that_are_overdue_are_left_out(driver):
+    """Were they made up for, several would fall into one period."""
+    driver.set(H200)
+    times = driver.ask(
+        PREAMBLE
+        + """
+watch = Watch(gpu, Tenants(), period_s=0.02)
+def stall(look):
+    if len(watch.looks) == 3:
+        time.sleep(0.3)
+with watch.telling(stall), watch.running():
+    await_looks(12)
+print(json.dumps([look.sample.at_ns for look in watch.looks]))
+"""
+    )
+    assert len(times) >= 12
+    # Each look begins in a later period than the one before, so two that follow one another span a whole one.
+    assert all(after_next - one > 20_000_000 for one, after_next in zip(times, times[2:], strict=False))
+
+
+def test_a_process_that_leaves_while_it_is_looked_at_is_nobody(driver):
+    """It was listed, and had ended when its name was asked for: the second list tells that it is not on the GPU."""
+    driver.set({**H200, "compute": "4194304"})
+    looks = driver.ask(
+        PREAMBLE
+        + """
+class Leaving(Tenants):
+    def standing(self, pid):
+        if leaves:
+            world.write_text(world.read_text().replace("compute 4194304", "compute "))
+        return super().standing(pid)
+watch, looks = Watch(gpu, Leaving()), []
+for leaves in (False, True):
+    looks.append(watch.begin())
+print(json.dumps([[look.sample.pids, look.own, look.foreign] for look in looks]))
+"""
+    )
+    assert looks == [[[4194304], [], [4194304]], [[4194304], [], []]]
+
+
+def test_a_process_that_is_admitted_while_it_is_looked_at_is_ours(driver, tenant):
+    process = tenant()
+    driver.set({**H200, "compute": process.pid})
+    look = driver.ask(
+        PREAMBLE
+        + """
+class Late(Tenants):
+    def standing(self, pid):
+        found = super().standing(pid)
+        self.admit(pid)
+        return found
+look = Watch(gpu, Late()).begin()
+print(json.dumps([look.own, look.foreign]))
+"""
+    )
+    assert look == [[process.pid], []]
+
+
+def test_who_listens_is_told_of_every_look_until_he_leaves(driver):
+    driver.set(H200)
+    heard, looks, after = driver.ask(
+        PREAMBLE
+        + """
+watch, heard = Watch(gpu, Tenants()), []
+with watch.running():
+    with watch.telling(heard.append):
+        await_looks(3)
+    left = len(heard)
+    await_looks(len(watch.looks) + 2)
+print(json.dumps([left, len(watch.looks), len(heard)]))
+"""
+    )
+    assert heard == after
+    assert looks >= heard + 2 >= 4
+
+
+def test_the_watch_ends_with_its_context_at_once_and_tells_its_cost(driver):
+    driver.set(H200)
+    alive, cost, looks = driver.ask(
+        PREAMBLE
+        + """
+watch = Watch(gpu, Tenants(), period_s=3600)
+with watch.running():
+    await_looks(1)
+print(json.dumps([threading.active_count(), watch.cpu_s, len(watch.looks)]))
+"""
+    )
+    assert (alive, looks) == (1, 1)
+    assert cost > 0
+
+
+def test_a_watch_left_running_does_not_keep_the_interpreter(driver):
+    driver.set(H200)
+    program = """
+watch = Watch(gpu, Tenants())
+running = watch.running()
+running.__enter__()
+await_looks(1)
+print(json.dumps("the end"))
+"""
+    assert driver.ask(PREAMBLE + program) == "the end"
+
+
+def test_a_driver_that_no_longer_answers_is_not_waited_for_for_ever(driver, tmp_path):
+    driver.set(H200)
+    (tmp_path / "locks").mkdir()
+    holder = Holder(tmp_path / "locks", driver=driver, patience_s=0.2).reached()
+    holder.tell("look", 1)
+    hang(driver)
+    holder.tell("lost")
+    told = holder.end()
+    assert "has not answered" in told["lost"]
+    assert told["exclusive"] == "unproven"
+    assert told["aftermath"]["processes_gone"] is None
+    driver.set(H200)
+    Holder(tmp_path / "locks", driver=driver).reached().end()
+
+
+def hang(driver):
+    """Every question to the driver from now on waits for ever: its world is a pipe that nobody writes."""
+    world = Path(driver.environment["KERNEL_MATRIX_SIM_WORLD"])
+    pipe = world.with_suffix(".pipe")
+    os.mkfifo(pipe)
+    pipe.replace(world)

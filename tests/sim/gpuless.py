@@ -1,0 +1,136 @@
+"""The Docker engine on a machine whose only GPUs are simulated: cells of GPUs run their roles on the CPU.
+
+One thing is played: the clock that a kernel of the judge would have read is what the simulated driver says. Everything
+else is the real engine and real containers, and the driver lists their processes on the GPU for as long as they live.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from runner.core.judge import REPORT_NAME
+from runner.core.vocab import Role
+from runner.engines import EngineStatus, Exit, Isolation, RoleSpec, Running
+from runner.engines.docker import DockerEngine
+from runner.engines.family import family
+from tests.sim.nvml import World
+
+_LOOK_S = 0.2
+
+
+def open_engine() -> GpulessDocker:
+    """As the registry of engines asks for it."""
+    return GpulessDocker()
+
+
+class GpulessDocker:
+    """Docker, with roles that are shown no GPU."""
+
+    name = "docker"
+    uses_images = True
+
+    def __init__(self) -> None:
+        self._docker = DockerEngine()
+        self._world = World.here()
+
+    def status(self) -> EngineStatus:
+        return self._docker.status()
+
+    def isolation(self, spec: RoleSpec) -> Isolation:
+        return self._docker.isolation(replace(spec, gpu=None))
+
+    def describe(self, spec: RoleSpec) -> dict[str, Any]:
+        return self._docker.describe(replace(spec, gpu=None))
+
+    def leftovers(self) -> Sequence[str]:
+        return self._docker.leftovers()
+
+    def sweep(self) -> Sequence[str]:
+        return self._docker.sweep()
+
+    @contextmanager
+    def launch(self, spec: RoleSpec) -> Iterator[Running]:
+        on_cpu = ("--device", "cpu") if spec.role is Role.PROBE and "--device" not in spec.args else ()
+        with self._docker.launch(replace(spec, gpu=None, args=(*spec.args, *on_cpu))) as running:
+            yield running if spec.gpu is None else _OnGpu(running, spec, self._world)
+
+
+class _OnGpu:
+    """A role's container whose processes the driver lists on the GPU, from when somebody first waits for it."""
+
+    def __init__(self, running: Running, spec: RoleSpec, world: World) -> None:
+        self._running = running
+        self._spec = spec
+        self._world = world
+        self._listed: set[int] = set()
+        self._next_look = 0.0
+        self._ended = False
+
+    def root_pid(self) -> int | None:
+        return self._running.root_pid()
+
+    def kill(self) -> None:
+        self._running.kill()
+
+    def wait(self, timeout_s: float) -> Exit | None:
+        if not self._ended and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_S
+            self._occupy()
+        ended = self._running.wait(timeout_s)
+        if ended is not None and not self._ended:
+            self._ended = True
+            if self._spec.role is Role.JUDGE:
+                _add_clock_probes(_written_by(self._spec) / REPORT_NAME, _uuid(self._spec))
+        return ended
+
+    def _occupy(self) -> None:
+        root = self._running.root_pid()
+        for pid in family([root] if root is not None else []) - self._listed:
+            self._world.occupy(_uuid(self._spec), pid)
+            self._listed.add(pid)
+
+
+def _add_clock_probes(report: Path, uuid: str) -> None:
+    """Have the judge's report say that a kernel saw the clock that the driver has."""
+    clock = _sm_clock(uuid)
+    if clock is None or not report.exists():
+        return
+    document = json.loads(report.read_text())
+    blocks = [block for workload in document["workloads"] for block in workload["blocks"]]
+    if blocks:
+        before, after = blocks[0]["started_ns"], blocks[-1]["ended_ns"]
+        document["clock_probes"] = [_clock_probe("before", before, clock), _clock_probe("after", after, clock)]
+        report.write_text(json.dumps(document))
+
+
+def _clock_probe(phase: str, at_ns: int, clock: int) -> dict[str, Any]:
+    megahertz = {"sm_mhz": float(clock), "low_mhz": float(clock), "high_mhz": float(clock)}
+    return {"phase": phase, "started_ns": at_ns, "ended_ns": at_ns, "sms": 132, **megahertz}
+
+
+def _sm_clock(uuid: str) -> int | None:
+    """What the driver says, MHz; null where the GPU is lost."""
+    try:
+        pynvml.nvmlInit()
+        clock: int = pynvml.nvmlDeviceGetClockInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml.NVML_CLOCK_SM)
+    except pynvml.NVMLError:
+        return None
+    return clock
+
+
+def _written_by(spec: RoleSpec) -> Path:
+    """The folder of the host that a role leaves its answer in."""
+    return next(mount.source for mount in spec.mounts if mount.writable and mount.target == "/out")
+
+
+def _uuid(spec: RoleSpec) -> str:
+    assert spec.gpu is not None
+    return spec.gpu.uuid

@@ -1,0 +1,15 @@
+"""``kernel-matrix`` on a machine whose only GPUs are simulated: ``python launch.py VERB …``.
+
+Differs from the real command in two places, and in this process only: torch is told that the GPU is a CPU, and Docker
+shows containers no GPU (:mod:`tests.sim.gpuless`).
+"""
+
+from runner.cli import main
+from runner.engines import ENGINES
+from runner.gpus import Gpu
+
+Gpu.torch_device = property(lambda gpu: "cpu")  # type: ignore[assignment, method-assign]  # for this process only
+ENGINES["docker"] = "tests.sim.gpuless"
+
+if __name__ == "__main__":
+    main()
