@@ -27,7 +27,7 @@ def test_on_nothing():
 def run_needy(tmp_path):
     """Run the two tests above in a pytest of their own, where no daemon answers; returns its output."""
     shutil.copy(HERE / "conftest.py", tmp_path)
-    shutil.copytree(HERE / "sim", tmp_path / "sim")
+    shutil.copytree(HERE / "sim", tmp_path / "sim", ignore=shutil.ignore_patterns("test_*"))
     (tmp_path / "test_needy.py").write_text(NEEDY)
 
     def run(**environment):

@@ -18,10 +18,9 @@ _MOST_REASONS = 5
 
 def conditions_line(record: Record) -> str:
     """``[locked]``, ``[unlocked (policy lock), not proven alone: …]``; empty where no time was taken, or on a CPU."""
-    host = record.host
-    words = []
     if not _was_timed(record):
         return ""
+    host, words = record.host, []
     if host.clock_state != ClockState.NOT_APPLICABLE.value:
         words.append(clocks_said(host.clock_state, host.clock_policy))
     if host.exclusive == _UNPROVEN:

@@ -22,8 +22,8 @@ from runner.engines import EngineStatus, Exit, Isolation, RoleSpec, Running
 from runner.engines.container import LABEL, OWNER_LABEL, Daemon, create_request, isolation_of
 from runner.engines.gpu_access import container_access
 from runner.engines.inside import LogTail
-from runner.owner import owner_alive
 from runner.errors import EngineError, ImageError, InfrastructureError
+from runner.owner import owner_alive
 
 _log = logging.getLogger(__name__)
 

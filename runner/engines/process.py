@@ -32,9 +32,9 @@ from runner.core.vocab import Role
 from runner.engines import CORE_TARGET, EngineStatus, Isolation, Labels, RoleSpec, Running
 from runner.engines.gpu_access import LIBRARY_PATH, device_nodes
 from runner.engines.inside import CORE_FOLDER, CORE_INSIDE, SCRATCH, command, environment
-from runner.owner import owner_alive, owner_token
 from runner.engines.supervised import START_TIMEOUT_S, SupervisedProcess, launcher
 from runner.errors import EngineError
+from runner.owner import owner_alive, owner_token
 
 _STAGE_PREFIX = "kernel-matrix-process-"
 _OWNER_FILE = "owner"

@@ -14,7 +14,7 @@ ROUNDS = 100
 TESTS = Path(__file__).parents[1]
 
 FIGHT = f"""
-import json, os, subprocess, sys
+import json, os, subprocess, sys, time
 from pathlib import Path
 import pynvml
 from runner.core.vocab import ClockPolicy
@@ -40,6 +40,8 @@ for _ in range({ROUNDS}):
         with subprocess.Popen(("sleep", "60")) as tenant:
             lease.tenants.admit(tenant.pid)
             world.occupy(gpu.uuid, tenant.pid)
+            while not any(tenant.pid in look.own for look in lease.looks):
+                time.sleep(0.002)
             on_it, locked_to = world.tenants(gpu.uuid), clock()
             tenant.kill()
         os.unlink(folder / "inside")

@@ -30,6 +30,13 @@ def test_what_the_hosts_file_forbids_matters_as_far_as_the_matrix_wants_it(
     assert words in line["found"]
 
 
+def test_the_strictest_that_any_cell_may_want_decides(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+    driver.set(H200)
+    gpu_clinic.write_matrix('clocks = "lock"\n[[override]]\nmatch.gpu = "h200"\npolicy.clocks = "require"\n')
+    (gpu_clinic.root / "host.toml").write_text('gpu_settings = "forbid"\n')
+    assert gpu_clinic.examine().verdict(SUBJECT) == "fail"
+
+
 def test_root_may_where_nobody_forbids_it_and_nothing_is_tried(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set(H200)
     gpu_clinic.write_matrix('clocks = "require"\n')

@@ -25,8 +25,8 @@ from runner.core.vocab import Role
 from runner.engines import Engine, Exit, RoleSpec, open_engine
 from runner.engines.container import LABEL, OWNER_LABEL
 from runner.engines.docker import DockerEngine, exit_of
-from runner.owner import owner_token
 from runner.errors import EngineError, ImageError
+from runner.owner import owner_token
 
 MakeSpec = Callable[..., RoleSpec]
 REPOSITORY = Path(__file__).parents[2]

@@ -17,10 +17,10 @@ from engines.observe import answer, soon, survivors
 from runner.core import confine
 from runner.core.vocab import Role
 from runner.engines import CORE_TARGET, Mount, RoleSpec
-from runner.owner import owner_token
 from runner.engines.process import Confinement, ProcessEngine
 from runner.engines.supervised import SupervisedProcess
 from runner.errors import EngineError
+from runner.owner import owner_token
 
 MakeSpec = Callable[..., RoleSpec]
 REPOSITORY = Path(__file__).parents[2]

@@ -32,8 +32,10 @@ def left(told):
     return told["aftermath"]["processes_gone"], told["aftermath"]["memory_back"]
 
 
-def test_a_process_that_the_driver_still_lists_is_waited_for(driver, holder):
+@pytest.mark.parametrize("used", [H200["memory_used"], 900 * MIB], ids=["without memory", "with memory"])
+def test_a_process_that_the_driver_still_lists_is_waited_for(driver, holder, used):
     held = holder(patience_s=60)
+    driver.set(with_ours(held, memory_used=used))
     held.let_go()
     driver.set(H200)
     told = held.end()
@@ -42,12 +44,38 @@ def test_a_process_that_the_driver_still_lists_is_waited_for(driver, holder):
     assert told["exclusive"] == "proven"
 
 
-def test_memory_that_comes_back_late_is_waited_for(driver, holder):
-    held = holder(patience_s=60)
-    driver.set(with_ours(held, compute=""))
-    held.let_go()
-    driver.set(with_ours(held, compute="", memory_used=H200["memory_used"] + 64 * MIB))
-    assert left(held.end()) == (True, True)
+def test_memory_that_comes_back_late_is_waited_for(driver):
+    driver.set({**H200, "memory_used": MIB})
+    gone, back, used = driver.ask(CLEARING)
+    assert (gone, back) == (True, True)
+    assert used[0] == 900 * MIB
+    assert used[-1] == 65 * MIB
+
+
+CLEARING = f"""
+import json
+from runner.gpus import Gpu, vendor
+from runner.lease.aftermath import await_aftermath
+from runner.lease.tenants import Tenants
+from runner.lease.watch import Watch
+from tests.sim.nvml import World
+uuid, used = {H200["uuid"]!r}, []
+
+class Clearing(Watch):
+    def look_now(self):
+        look = super().look_now()
+        used.append(look.sample.memory_used_bytes)
+        World.here().change(uuid, memory_used={65 * MIB})
+        return look
+
+with vendor("nvidia").opened():
+    watch = Clearing(Gpu(vendor="nvidia", uuid=uuid, name=""), Tenants(), period_s=3600)
+    watch.begin()
+    World.here().change(uuid, memory_used={900 * MIB})
+    with watch.running():
+        told = await_aftermath(watch)
+print(json.dumps([told.processes_gone, told.memory_back, used]))
+"""
 
 
 def test_a_process_that_stays_is_told(driver, holder):

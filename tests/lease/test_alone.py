@@ -46,11 +46,34 @@ def test_memory_in_use_by_nobody_is_suspicious(driver, tmp_path):
     assert told["aftermath"]["memory_back"] is True
 
 
-def test_memory_of_those_who_have_just_left_is_waited_for(driver, tmp_path):
+def test_memory_of_those_who_have_just_left_is_waited_for(driver):
     driver.set({**H200, "memory_used": 3 << 30})
-    holder = Holder(tmp_path, driver=driver, wait_s=60)
-    driver.set(H200)
-    assert holder.reached().end()["exclusive"] == "proven"
+    doubts, used = driver.ask(SETTLING)
+    assert (doubts, used) == ([], [3 << 30, 1 << 20])
+
+
+SETTLING = f"""
+import json, os
+from pathlib import Path
+from runner.gpus import Gpu, vendor
+from runner.lease import Terms
+from runner.lease.alone import await_alone
+from runner.lease.locks import Wait
+from runner.lease.tenants import Tenants
+from runner.lease.watch import Watch
+world, used = Path(os.environ["KERNEL_MATRIX_SIM_WORLD"]), []
+
+class Clearing(Watch):
+    def begin(self):
+        look = super().begin()
+        used.append(look.sample.memory_used_bytes)
+        world.write_text(world.read_text().replace("memory_used {3 << 30}", "memory_used {1 << 20}"))
+        return look
+
+with vendor("nvidia").opened():
+    watch = Clearing(Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name=""), Tenants())
+    print(json.dumps([await_alone(watch, Terms(wait_s=60), Wait("a GPU", limit_s=60)), used]))
+"""
 
 
 def test_mig_mode_is_refused_unless_it_is_allowed(driver, tmp_path):

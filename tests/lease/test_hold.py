@@ -276,6 +276,8 @@ def test_hard_mode_begins_when_a_whole_session_is_on_the_gpu_and_ends_with_it(dr
         holder.tell("enter")
         for pid in pids:
             holder.tell("admit", pid)
+        holder.tell("look", 1)
+        assert len(driver.log()) == 2 * session  # three of the session before are none of this one
         driver.set({**H200, "compute": f"{pids[0]} {pids[1]}"})
         holder.tell("look", 1)
         assert len(driver.log()) == 2 * session  # two of three are no whole session

@@ -147,6 +147,20 @@ def test_who_shares_the_container_of_an_admitted_process_is_ours(tenant, form):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes control groups")
+def test_the_container_around_the_container_of_an_admitted_process_makes_nobody_ours(tenant):
+    outer, inner = secrets.token_hex(32), secrets.token_hex(32)
+    with group(f"docker/{outer}/docker/{inner}") as folder, closing(Tenants()) as tenants:
+        root, neighbour = tenant(), tenant()
+        enter(folder, root.pid)
+        enter(folder.parents[1], neighbour.pid)
+        tenants.admit(root.pid)
+        standing = tenants.standing(neighbour.pid)
+        for process in (root, neighbour):
+            end(process)
+    assert standing is Standing.FOREIGN
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes control groups")
 def test_the_runners_own_container_makes_nobody_ours(tenant):
     """A runner in a container, with the host's PIDs, shares it with others; its roles may be in containers in there."""
     outer, inner = secrets.token_hex(32), secrets.token_hex(32)
