@@ -1,8 +1,9 @@
 """A lane per GPU: whether two GPUs halve a queue, and whether neighbours disturb each other's times.
 
-    python benchmarks/lanes.py [--cells 40] [--lock FILE]
+    python benchmarks/lanes.py [alone|together] [--cells 40] [--lock FILE] [--folder FOLDER]
 
 Runs the same queue of cells twice with Docker: on the first GPU alone, then on every GPU of this machine at once.
+Where a machine is lent for minutes only, each queue can be run by its own command, with one folder for both.
 Wanted, for two GPUs: at most 0.6 × the time; medians that agree with the one-GPU run within 0.5 %. Cells that ran on
 the first GPU both times tell about neighbours; those that moved tell about the difference between two boards.
 """
@@ -23,6 +24,8 @@ from runner.gpus import Gpu, vendor
 ROOT = Path(__file__).resolve().parent.parent
 WANTED_SHARE = 0.6
 WANTED_AGREEMENT = 0.005
+SECONDS = "seconds.txt"
+"""In the folder of a queue that was run: how long it took."""
 CANDIDATES = (
     *("adamw_step/triton_fused", "argmax/triton_row", "cross_entropy/triton_row", "cumsum/triton_scan"),
     *("embedding/triton_gather", "layer_norm/triton_row", "linear_gelu/triton_fused", "matmul/triton_tiled"),
@@ -50,38 +53,53 @@ budget_s = 10
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("queue", nargs="?", choices=("alone", "together"), help="the one queue to run; default: both")
     parser.add_argument("--cells", type=int, default=40)
     parser.add_argument("--lock", help="images lock, where the image was adopted into another one")
+    parser.add_argument("--folder", type=Path, help="where records go; default: one that is removed")
     arguments = parser.parse_args()
     gpus = vendor("nvidia").inventory().gpus
-    alone_s, alone = queue(f'uuid = "{gpus[0].uuid}"', arguments)
-    together_s, together = queue(f'model = "{gpus[0].name}"', arguments)
-    print(f"{len(alone)} cells on one GPU: {alone_s:.1f} s; on {len(gpus)}: {together_s:.1f} s")
+    devices = {"alone": f'uuid = "{gpus[0].uuid}"', "together": f'model = "{gpus[0].name}"'}
+    with tempfile.TemporaryDirectory(prefix="kernel-matrix-lanes-") as temporary:
+        folder = arguments.folder or Path(temporary)
+        for name in (arguments.queue,) if arguments.queue else devices:
+            seconds = run_queue(devices[name], folder / name, arguments.cells, arguments.lock)
+            print(f"{name}: {len(medians(folder / name))} cells passed in {seconds:.1f} s", flush=True)
+        if all((folder / name / SECONDS).exists() for name in devices):
+            compare(gpus, folder)
+
+
+def compare(gpus: tuple[Gpu, ...], folder: Path) -> None:
+    """Print how the two queues under ``folder`` agree."""
+    alone_s, together_s = (float((folder / name / SECONDS).read_text()) for name in ("alone", "together"))
+    alone, together = medians(folder / "alone"), medians(folder / "together")
+    print(f"{len(alone)} cells on one GPU: {alone_s:.1f} s; {len(together)} on {len(gpus)}: {together_s:.1f} s")
     print(f"share of the time: {together_s / alone_s:.3f} (wanted at most {WANTED_SHARE})")
-    print(f"passed: {len(alone)} and {len(together)}; wanted agreement of medians: {WANTED_AGREEMENT:.1%}")
+    print(f"wanted agreement of medians: {WANTED_AGREEMENT:.1%}")
     report("same GPU, neighbour busy", alone, {k: v for k, v in together.items() if v[0] == gpus[0].uuid})
     report("other GPU", alone, {k: v for k, v in together.items() if v[0] != gpus[0].uuid})
-    describe(gpus)
+    print(", ".join(f"{gpu.name} (driver {gpu.driver})" for gpu in gpus))
 
 
 Medians = dict[str, tuple[str, float]]
 """Cell in words → UUID it ran on, and the candidate's median in nanoseconds."""
 
 
-def queue(device: str, arguments: argparse.Namespace) -> tuple[float, Medians]:
-    """Seconds that the queue took on the GPUs that ``device`` selects, and the medians of the cells that passed."""
-    with tempfile.TemporaryDirectory(prefix="kernel-matrix-lanes-") as folder:
-        matrix = Path(folder, "matrix.toml")
-        chosen = json.dumps(list(CANDIDATES))
-        matrix.write_text(MATRIX.format(device=device, problems=ROOT / "problems", candidates=chosen))
-        command = (sys.executable, "-m", "runner")
-        place = ("--engine", "docker", *(("--lock", arguments.lock) if arguments.lock else ()))
-        plan = subprocess.run((*command, "plan", matrix, "--json", *place), cwd=ROOT, check=True, capture_output=True)
-        cells = [cell["id"] for cell in json.loads(plan.stdout)["cells"] if cell["reason"] is None][: arguments.cells]
-        ids = ("--filter", f"id={','.join(cells)}", "--results", folder)
-        started = time.monotonic()
-        subprocess.run((*command, "run", matrix, *place, *ids), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        return time.monotonic() - started, medians(Path(folder))
+def run_queue(device: str, folder: Path, cells: int, lock: str | None) -> float:
+    """Run the queue on the GPUs that ``device`` selects, records into ``folder``; the seconds it took."""
+    folder.mkdir(parents=True)
+    matrix = folder / "matrix.toml"
+    matrix.write_text(MATRIX.format(device=device, problems=ROOT / "problems", candidates=json.dumps(list(CANDIDATES))))
+    command = (sys.executable, "-m", "runner")
+    place = ("--engine", "docker", *(("--lock", lock) if lock else ()))
+    plan = subprocess.run((*command, "plan", matrix, "--json", *place), cwd=ROOT, check=True, capture_output=True)
+    chosen = [cell["id"] for cell in json.loads(plan.stdout)["cells"] if cell["reason"] is None][:cells]
+    ids = ("--filter", f"id={','.join(chosen)}", "--results", folder)
+    started = time.monotonic()
+    subprocess.run((*command, "run", matrix, *place, *ids), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    seconds = time.monotonic() - started
+    (folder / SECONDS).write_text(str(seconds))
+    return seconds
 
 
 def medians(folder: Path) -> Medians:
@@ -107,10 +125,6 @@ def report(title: str, alone: Medians, together: Medians) -> None:
     print(f"{title}: {len(moved)} cells, {within} within; median {moved[len(moved) // 2][0]:.3%}, largest:")
     for share, cell in moved[-4:]:
         print(f"    {share:.3%}  {cell}  {alone[cell][1] / 1e3:.1f} → {together[cell][1] / 1e3:.1f} µs")
-
-
-def describe(gpus: tuple[Gpu, ...]) -> None:
-    print(", ".join(f"{gpu.name} (driver {gpu.driver})" for gpu in gpus))
 
 
 if __name__ == "__main__":

@@ -38,12 +38,14 @@ class Request:
 def calibrate_gpus(gpus: Sequence[Gpu], request: Request) -> None:
     """Measure each of ``gpus``, keep what was measured, and print it.
 
+    :raises UsageError: when the matrix has no such toolchain.
     :raises NothingSelectedError: when no toolchain here can run on one of them.
     :raises InfrastructureError: when one could not be measured, or somebody else was on it meanwhile.
     """
     matrix = load_matrix(request.matrix)
+    wanted = _wanted(matrix, request.toolchain)
     found = survey(matrix, engine=request.engine, lock_path=request.lock)
-    toolchains = {gpu: _toolchain(gpu, matrix, found, request.toolchain) for gpu in gpus}
+    toolchains = {gpu: _newest_usable(gpu, wanted, found) for gpu in gpus}
     documents = []
     for gpu, toolchain in toolchains.items():
         document = _measured(gpu, toolchain, found, request.wait_s)
@@ -54,16 +56,23 @@ def calibrate_gpus(gpus: Sequence[Gpu], request: Request) -> None:
         print_json(documents)
 
 
-def _toolchain(gpu: Gpu, matrix: Matrix, found: Survey, name: str | None) -> Toolchain:
-    """The toolchain to measure with: the named one, else the newest that is here and runs on ``gpu``.
+def _wanted(matrix: Matrix, name: str | None) -> list[Toolchain]:
+    """The CUDA toolchains to choose from: all of ``matrix``, or the one of that name.
 
     :raises UsageError: when the matrix has none of that name.
-    :raises NothingSelectedError: when none can run, with the reason of each.
     """
     wanted = [t for t in matrix.toolchains if name in (None, t.name) and t.cuda is not None]
     if not wanted:
         known = ", ".join(t.name for t in matrix.toolchains if t.cuda is not None)
         raise UsageError(f"{matrix.path} has no CUDA toolchain {name or ''}".rstrip(), next_step=f"it has: {known}")
+    return wanted
+
+
+def _newest_usable(gpu: Gpu, wanted: Sequence[Toolchain], found: Survey) -> Toolchain:
+    """The newest of ``wanted`` that is here and runs on ``gpu``.
+
+    :raises NothingSelectedError: when none can run, with the reason of each.
+    """
     obstacles = {toolchain: _obstacle(gpu, toolchain, found) for toolchain in wanted}
     usable = [toolchain for toolchain, obstacle in obstacles.items() if not obstacle]
     if not usable:
