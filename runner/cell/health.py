@@ -66,9 +66,12 @@ def _judged(answer: Path, ended: Exit | None) -> Probed:
         said = parse(read_bytes(answer))
     except RefusedError:
         return _silent(ended)
+    reason = str(said.get("reason"))[:_MAX_REASON]
     if said.get("passed") is True:
         return Probed(PASSED, "")
-    return Probed(FAILED, f"the health probe failed: {str(said.get('reason'))[:_MAX_REASON]}")
+    if said.get("passed", False) is None:
+        return Probed(NOT_RUN, f"the health probe could not ask: {reason}")
+    return Probed(FAILED, f"the health probe failed: {reason}")
 
 
 def _silent(ended: Exit) -> Probed:

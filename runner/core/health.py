@@ -133,6 +133,11 @@ DONE:
 }}
 """
 
+CANNOT_ASK = (None, 221, 222, 223)
+"""Codes of errors that are the container's and not the GPU's: no driver library, or none of its functions; no compiler
+for PTX (``CUDA_ERROR_JIT_COMPILER_NOT_FOUND``), one too old (``UNSUPPORTED_PTX_VERSION``), or one that may not be used
+(``JIT_COMPILATION_DISABLED``)."""
+
 
 class WrongAnswer(Exception):
     """The device answered, and the answer is not right."""
@@ -140,9 +145,10 @@ class WrongAnswer(Exception):
 
 @dataclass(frozen=True)
 class Health:
-    """What was found; ``reason`` says why it is not well."""
+    """What was found; ``reason`` says why it is not well, or could not be asked."""
 
-    passed: bool
+    passed: Optional[bool]
+    """Null: it could not be asked, which says nothing about it."""
     reason: str
     sm_mhz: Optional[float]
     """Median SM clock under load; null on a CPU, or where it cannot be read."""
@@ -153,6 +159,7 @@ class Health:
 def check_gpu(seconds: float) -> Health:
     """Ask the one visible GPU what is known; its clock is read over a window of ``seconds``. Never raises for a GPU."""
     started = time.monotonic()
+    passed: Optional[bool] = True
     sm_mhz, reason = None, ""
     try:
         with opened() as device:
@@ -161,9 +168,11 @@ def check_gpu(seconds: float) -> Health:
                 _check_memory(device, module)
             clocks = read_clocks(device, max(seconds, SHORTEST_S)).mhz
             sm_mhz = statistics.median(clocks) if clocks else None
-    except (DriverError, WrongAnswer) as error:
-        reason = str(error)
-    return Health(not reason, reason, sm_mhz, time.monotonic() - started)
+    except WrongAnswer as error:
+        passed, reason = False, str(error)
+    except DriverError as error:
+        passed, reason = None if error.code in CANNOT_ASK else False, str(error)
+    return Health(passed, reason, sm_mhz, time.monotonic() - started)
 
 
 def check_cpu() -> Health:

@@ -23,7 +23,7 @@ SECONDS = {"health": 0.03, "calibrate": 6.0}
 
 
 def health(device: str, seconds: float) -> Dict[str, Any]:
-    """Whether the device is well: ``passed``, ``reason``, ``sm_mhz``, ``seconds``."""
+    """Whether the device is well: ``passed`` (null: it could not be asked), ``reason``, ``sm_mhz``, ``seconds``."""
     found = check_gpu(seconds) if device == "cuda" else check_cpu()
     return {"kind": "health", **to_json(found)}
 

@@ -186,7 +186,8 @@ class HostHalf:
     """Role → how confined it was."""
     exits: tuple[ExitSeen, ...]
     phases_s: Mapping[str, float]
-    """Seconds: ``build``, ``lease_wait``, ``start``, ``inside``, ``teardown``, ``overhead``, ``total``."""
+    """Seconds: ``build``, ``lease_wait``, ``start``, ``inside``, ``teardown``, ``probe``, ``aftermath``, ``overhead``,
+    ``total``. The probe and what follows it are part of the overhead."""
     started_at: str
     """UTC, RFC 3339."""
     ended_at: str

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runner.engines.family import family
 from runner.owner import owner_alive, owner_token
 from tests.baddays.field import Field, events
+from tests.sim.family import family
 
 ROLES = ("runner.core.judge", "runner.core.worker")
 

@@ -64,6 +64,11 @@ def test_a_right_answer_passes(probe):
 ENDS = {
     "a wrong answer": (says(passed=False, reason="17 answers are wrong"), FAILED, "failed: 17 answers are wrong"),
     "an answer of another kind": (says(passed="yes"), FAILED, "failed: None"),
+    "a question that could not be put": (
+        says(passed=None, reason="no compiler"),
+        NOT_RUN,
+        "could not ask: no compiler",
+    ),
     "killed by the driver": (leaves(nothing, code=None, signal=11), FAILED, "signal 11"),
     "killed for its memory": (leaves(nothing, code=None, signal=9, oom_killed=True), NOT_RUN, "no answer"),
     "fell over": (

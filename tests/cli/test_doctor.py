@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from sim.nvml import H200
 
+from tests.cli.terminal import on_terminal
 from tests.doctor.clinic import NOBODY, ROOT, Clinic
 from tests.doctor.daemon import INFO, answering
 
@@ -103,33 +102,6 @@ def test_what_cannot_be_understood_is_exit_2(clinic, options, words):
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
 def test_verdicts_are_coloured_on_a_terminal_only_where_that_is_wanted(clinic, no_color, coloured):
-    said = on_terminal(clinic.root, NO_COLOR=no_color)
+    said = on_terminal(clinic.root, "doctor", DOCKER_HOST=NOBODY, NO_COLOR=no_color)
     assert "ok    Python: " in (said.replace("\x1b[32m", "").replace("\x1b[0m", "") if coloured else said)
     assert ("\x1b[32mok" in said) == coloured
-
-
-def on_terminal(folder: Path, **environment: str) -> str:
-    """What the verb writes to a terminal."""
-    mine, its = pty.openpty()
-    own = {"PYTHONPATH": str(ROOT), "DOCKER_HOST": NOBODY, "TERM": "xterm-256color", "COLUMNS": "200", **environment}
-    with subprocess.Popen(
-        (sys.executable, "-m", "runner", "doctor"),
-        cwd=folder,
-        env={**os.environ, **own},
-        stdout=its,
-        stderr=its,
-    ) as process:
-        os.close(its)
-        said = b""
-        while chunk := _read(mine):
-            said += chunk
-        process.wait()
-    os.close(mine)
-    return said.decode()
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65_536)
-    except OSError:  # the other end is closed
-        return b""

@@ -12,6 +12,7 @@ import pytest
 from sim.nvml import GTX_1080, H200, RTX_4090
 
 from tests.baddays.gpu_field import UUID, new_gpu_field
+from tests.cli.terminal import on_terminal
 from tests.doctor.clinic import ROOT, Clinic
 
 
@@ -70,6 +71,15 @@ def test_watch_gives_a_line_per_gpu_and_sample(clinic, driver):
     assert "  SM 1980 MHz  memory clock 3201 MHz  power 121 W  temperature 41 °C  busy 0 %" in lines[0]
     assert f"clock because of sw_power_cap  processes {os.getpid()} (" in lines[0]
     assert lines[2].endswith("SM 139 MHz  memory used 0.0 GiB  processes nobody")
+
+
+def test_on_a_terminal_watch_is_a_table_that_changes_in_place(clinic, driver):
+    driver.change(UUID, event_reasons=4)
+    said = on_terminal(clinic.root, "gpus", "watch", "--count", "3", "--every", "0.02", **clinic.environment)
+    first, *others = [part for part in said.split("\x1b[1A") if "1980 MHz" in part]
+    assert "NVIDIA H200" in first
+    assert "sw_power_cap" in first
+    assert len(others) >= 2, "for each later table the cursor goes back up"
 
 
 @pytest.mark.parametrize("which", ["1", RTX_4090["uuid"], RTX_4090["uuid"][:-1]])

@@ -100,6 +100,13 @@ def test_a_gpu_that_is_not_well_says_why(name, cuda):
     assert cuda.left_over() == {}
 
 
+@pytest.mark.parametrize("code", [221, 222, 223])
+def test_a_container_without_a_compiler_for_ptx_says_nothing_about_the_gpu(code, cuda):
+    found = cuda.ask(CHECK, wrong=f"cuModuleLoadData={code}")
+    assert found["passed"] is None
+    assert found["reason"].startswith("cuModuleLoadData failed with")
+
+
 def test_a_clock_that_cannot_be_read_is_no_illness(cuda):
     found = cuda.ask(CHECK, wrong="still=1")
     assert (found["passed"], found["sm_mhz"]) == (True, None)

@@ -20,7 +20,7 @@ from runner.core.judge import REPORT_NAME
 from runner.core.vocab import Role
 from runner.engines import EngineStatus, Exit, Isolation, RoleSpec, Running
 from runner.engines.docker import DockerEngine
-from runner.engines.family import family
+from tests.sim.family import family
 from tests.sim.nvml import World
 
 _LOOK_S = 0.2

@@ -1,0 +1,36 @@
+"""The command on a terminal of its own."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
+    """What ``kernel-matrix`` with ``arguments`` writes to a terminal of 200 columns."""
+    mine, its = pty.openpty()
+    own = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "200", **environment}
+    with subprocess.Popen(
+        (sys.executable, "-m", "runner", *arguments),
+        cwd=folder,
+        env={**os.environ, **own},
+        stdout=its,
+        stderr=its,
+    ) as process:
+        os.close(its)
+        said = b""
+        while chunk := _read(mine):
+            said += chunk
+        process.wait()
+    os.close(mine)
+    return said.decode()
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65_536)
+    except OSError:  # the other end is closed
+        return b""
