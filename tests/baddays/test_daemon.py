@@ -122,7 +122,7 @@ def test_a_killed_daemon_is_the_machines_fault_and_a_later_run_completes(docker_
         daemon.start()  # its containers lived on
         assert daemon.containers() == 2
         swept = docker_field.call("sweep", DOCKER_HOST=daemon.url)
-        assert "2 leftovers removed" in swept.stdout
+        assert "2 leftovers cleared up" in swept.stdout
         assert daemon.containers() == 0
 
     lock.write_text(good)
