@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -11,7 +10,7 @@ from pathlib import Path
 from runner.engines import ENGINES, Engine, EngineStatus, open_engine
 from runner.errors import ImageError, InfrastructureError, UsageError
 from runner.gpus import host_inventory
-from runner.gpus.permission import why_forbidden
+from runner.gpus.permission import why_forbidden, why_not_root
 from runner.images import Resolved
 from runner.matrix import Matrix
 from runner.plan import HostFacts, devices_matching
@@ -31,6 +30,15 @@ class Survey:
     """Toolchain → the image to start; only those that are here."""
 
 
+def check_engine(name: str) -> None:
+    """Refuse what is neither ``auto`` nor the registry key of an engine.
+
+    :raises UsageError: for an engine nobody knows.
+    """
+    if name not in (AUTO, *ENGINES):
+        raise UsageError(f"unknown engine {name!r}; allowed: {', '.join((AUTO, *ENGINES))}")
+
+
 def host_facts(matrix: Matrix, *, engine: str = AUTO, lock_path: Path | None = None) -> HostFacts:
     """The survey's facts alone, for planning."""
     return survey(matrix, engine=engine, lock_path=lock_path).facts
@@ -45,9 +53,8 @@ def survey(
     :raises UsageError: for an engine nobody knows.
     :raises InfrastructureError: when the engine asked for cannot be used here.
     """
-    if engine != AUTO and engine not in ENGINES:
-        raise UsageError(f"unknown engine {engine!r}; allowed: {', '.join((AUTO, *ENGINES))}")
-    lock_path = lock_path or matrix.root / "images" / "images.lock"
+    check_engine(engine)
+    lock_path = lock_path or matrix.lock_path
     if engine != AUTO:
         return _asked_for(_with_engine(matrix, engine, lock_path, allow_unpinned=allow_unpinned, why=""))
     tried: list[Survey] = []
@@ -82,10 +89,10 @@ def _with_engine(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: 
         engine=name,
         uses_images=engine.uses_images,
         engine_reason=why,
-        local_torch=_installed("torch"),
-        local_triton=_installed("triton"),
+        local_torch=installed("torch"),
+        local_triton=installed("triton"),
         images={name: image if isinstance(image, str) else "" for name, image in images.items()},
-        clocks_reason=why_forbidden() or _no_right_to_lock(),
+        clocks_reason=why_forbidden() or why_not_root(),
     )
     here = {name: image for name, image in images.items() if isinstance(image, Resolved)}
     return Survey(engine=engine, status=status, facts=facts, images=here)
@@ -129,12 +136,8 @@ def _why_not(matrix: Matrix, found: Survey) -> str:
     return f"{found.engine.name} answers, but has none of the pinned images that could run here ({missing})"
 
 
-def _no_right_to_lock() -> str:
-    """Drivers take clock settings from root only; whether they take them is seen when a lease asks."""
-    return "" if os.geteuid() == 0 else f"only root may, and this user is {os.geteuid()}"
-
-
-def _installed(package: str) -> str | None:
+def installed(package: str) -> str | None:
+    """The version of ``package`` beside the runner; null where there is none."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Whose a started thing is: a token that names one runner process for as long as this machine is up.
+"""Whose a started thing or a folder is: a token that names one runner process for as long as this machine is up.
 
 A process id alone comes back after a while; with the process's start time and the boot it names one process for ever.
 """
@@ -6,9 +6,15 @@ A process id alone comes back after a while; with the process's start time and t
 from __future__ import annotations
 
 import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _PROC = Path("/proc")
+_OWNER_FILE = "owner"
 
 
 def owner_token(pid: int | None = None) -> str:
@@ -30,6 +36,22 @@ def owner_alive(token: str) -> bool:
     return pid.isdecimal() and boot == _boot_id() and start == _start_time(int(pid))
 
 
+@contextmanager
+def own_folder(prefix: str) -> Iterator[Path]:
+    """A new temporary folder that names this process as its owner; removed whatever happens."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        (folder / _OWNER_FILE).write_text(owner_token(), encoding="ascii")
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def orphaned_folders(prefix: str) -> list[Path]:
+    """Folders made by :func:`own_folder` under this user, whose owners are gone."""
+    return [folder for folder in sorted(Path(tempfile.gettempdir()).glob(f"{prefix}*")) if _is_orphan(folder)]
+
+
 def _boot_id() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
@@ -37,9 +59,18 @@ def _boot_id() -> str:
 def _start_time(pid: int) -> str | None:
     """Clock ticks between boot and the start of ``pid``; null when it has ended, reaped or not."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        told = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name in parentheses may hold anything, so the fields are counted from its end; the state is field 3.
-    state, *fields = stat.rpartition(b")")[2].decode().split()
+    state, *fields = told.rpartition(b")")[2].decode().split()
     return None if state in ("Z", "X") else fields[18]
+
+
+def _is_orphan(folder: Path) -> bool:
+    try:
+        info = folder.lstat()
+        ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+        return ours and not owner_alive((folder / _OWNER_FILE).read_text(encoding="ascii"))
+    except OSError:
+        return False  # being made or removed at this moment

@@ -21,7 +21,9 @@ from sim.nvml import SimulatedDriver, compile_library
 
 if TYPE_CHECKING:
     from tests.baddays.field import Field
+    from tests.baddays.gpu_field import GpuField
     from tests.cell.stage import PlayEngine
+    from tests.doctor.clinic import Clinic
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRE_DOCKER = "KERNEL_MATRIX_REQUIRE_DOCKER"
@@ -100,6 +102,25 @@ def field(tmp_path: Path) -> Iterator[Field]:
 
     with new_field(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def gpu_field(tmp_path: Path, cpu_lock: Path, driver: SimulatedDriver) -> Iterator[GpuField]:
+    """A field on a simulated GPU."""
+    from tests.baddays.gpu_field import new_gpu_field  # noqa: PLC0415  # most tests need none
+
+    with new_gpu_field(tmp_path, cpu_lock, driver) as made:
+        yield made
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Clinic:
+    """A doctor's clinic on this host, without a daemon."""
+    from tests.doctor.clinic import Clinic  # noqa: PLC0415  # most tests need none
+
+    for name in ("scratch", "locks"):
+        (tmp_path / name).mkdir()
+    return Clinic(tmp_path)
 
 
 @pytest.fixture

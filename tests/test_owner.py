@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from engines.observe import soon
 
-from runner.owner import owner_alive, owner_token
+from runner.owner import orphaned_folders, own_folder, owner_alive, owner_token
 
 
 def test_this_process_is_alive() -> None:
@@ -46,3 +46,25 @@ def test_what_is_no_token_names_nobody(token: str) -> None:
 def test_there_is_no_token_of_nobody() -> None:
     with pytest.raises(ProcessLookupError):
         owner_token(4194305)
+
+
+def test_a_folder_goes_with_its_context(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with own_folder("mine-") as folder:
+        assert folder.parent == tmp_path
+        assert orphaned_folders("mine-") == [], "its owner lives"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_the_dead_are_told_from_all_others(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with subprocess.Popen(("sleep", "60")) as other:
+        token = owner_token(other.pid)
+        other.kill()
+    for name, owner in {"mine-dead": token, "mine-alive": owner_token(), "other-dead": token}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "owner").write_text(owner)
+    (tmp_path / "mine-new").mkdir()
+    (tmp_path / "mine-file").write_text(token)
+    (tmp_path / "mine-link").symlink_to(tmp_path / "mine-dead")
+    assert orphaned_folders("mine-") == [tmp_path / "mine-dead"]

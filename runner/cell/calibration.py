@@ -8,8 +8,8 @@ from typing import Any
 
 from runner.cell.assignment import Bench
 from runner.cell.folders import judge_uid
-from runner.cell.probing import answer_folder, await_end, shown
-from runner.core.probe import PROBE_NAME
+from runner.cell.probing import asked, last_words
+from runner.cell.sessions import admit
 from runner.core.vocab import Role
 from runner.engines import Exit, Labels, Mount, RoleSpec
 from runner.errors import EngineError, GpuBusyError
@@ -19,7 +19,6 @@ from runner.lease import Lease, Terms, hold
 from runner.results.reading import RefusedError, parse, read_bytes
 
 _LIMIT_S = 300.0
-_MAX_REASON = 2000
 
 
 def calibrate(gpu: Gpu, image: Resolved | None, bench: Bench, terms: Terms) -> Mapping[str, Any]:
@@ -54,17 +53,19 @@ def calibration_spec(gpu: Gpu, image: Resolved | None, labels: Labels, out: Moun
 def _measured(lease: Lease, image: Resolved | None, bench: Bench, terms: Terms) -> Mapping[str, Any]:
     gpu = lease.gpu
     labels = Labels(run_id=bench.run_id, cell_id=terms.cell_id, session=0, gpu_uuid=gpu.uuid, owner=bench.owner)
-    with answer_folder(bench.scratch) as folder:
-        spec = calibration_spec(gpu, image, labels, shown(folder))
-        with bench.engine.launch(spec) as running:
-            root = running.root_pid()
-            if root is not None:
-                lease.tenants.admit(root)
-            ended = await_end(running, bench.cancelled, limit_s=_LIMIT_S)
-        return _answer(folder / PROBE_NAME, ended)
+    probe = asked(
+        bench.engine,
+        lambda out: calibration_spec(gpu, image, labels, out),
+        scratch=bench.scratch,
+        started=lambda running: admit(lease, running),
+        called_off=bench.cancelled,
+        limit_s=_LIMIT_S,
+    )
+    with probe as (answer, ended):
+        return _read(answer, ended)
 
 
-def _answer(path: Path, ended: Exit | None) -> Mapping[str, Any]:
+def _read(path: Path, ended: Exit | None) -> Mapping[str, Any]:
     try:
         return parse(read_bytes(path))
     except RefusedError as error:
@@ -77,5 +78,4 @@ def _how_it_ended(ended: Exit | None) -> str:
         return f"it did not end within {_LIMIT_S:.0f} s"
     if ended.lost:
         return "the engine lost sight of it"
-    last = ended.log_tail.strip().rpartition("\n")[2][:_MAX_REASON]
-    return f"it ended with code {ended.code}, signal {ended.signal}: {last}"
+    return f"it ended with code {ended.code}, signal {ended.signal}: {last_words(ended)}"

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.cell.probing import answer_folder, await_end, shown
-from runner.core.probe import PROBE_NAME
+from runner.cell.probing import MAX_REASON, asked, last_words
 from runner.engines import Engine, Exit, Mount, RoleSpec, Running
 from runner.errors import EngineError
 from runner.lease import Lease, ResetState
@@ -20,7 +19,6 @@ from runner.results.record import HealthSeen
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not_run"
 
 _LIMIT_S = 60.0
-_MAX_REASON = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +44,14 @@ def probe_health(
     :param make_spec: folder for the answer → what to start.
     :param started: told of the process as soon as it runs.
     """
-    with answer_folder(scratch) as folder:
-        spec = make_spec(shown(folder))
-        try:
-            with engine.launch(spec) as running:
-                started(running)
-                ended = await_end(running, called_off, limit_s=_LIMIT_S)
-        except EngineError as error:
-            return Probed(NOT_RUN, f"the health probe could not be started: {error.what}")
-        if called_off():
-            return Probed(NOT_RUN, "the run was called off before the health probe answered")
-        return _judged(folder / PROBE_NAME, ended)
+    probe = asked(engine, make_spec, scratch=scratch, started=started, called_off=called_off, limit_s=_LIMIT_S)
+    try:
+        with probe as (answer, ended):
+            if called_off():
+                return Probed(NOT_RUN, "the run was called off before the health probe answered")
+            return _judged(answer, ended)
+    except EngineError as error:
+        return Probed(NOT_RUN, f"the health probe could not be started: {error.what}")
 
 
 def _judged(answer: Path, ended: Exit | None) -> Probed:
@@ -66,7 +61,7 @@ def _judged(answer: Path, ended: Exit | None) -> Probed:
         said = parse(read_bytes(answer))
     except RefusedError:
         return _silent(ended)
-    reason = str(said.get("reason"))[:_MAX_REASON]
+    reason = str(said.get("reason"))[:MAX_REASON]
     if said.get("passed") is True:
         return Probed(PASSED, "")
     if said.get("passed", False) is None:
@@ -76,10 +71,9 @@ def _judged(answer: Path, ended: Exit | None) -> Probed:
 
 def _silent(ended: Exit) -> Probed:
     """A probe that left no answer: only one that died by a signal was brought down by the GPU or its driver."""
-    last = ended.log_tail.strip().rpartition("\n")[2][:_MAX_REASON]
     if ended.signal is not None and not ended.oom_killed:
-        return Probed(FAILED, f"the health probe was killed by signal {ended.signal}: {last}")
-    how = "was lost by the engine" if ended.lost else f"ended with code {ended.code} and no answer: {last}"
+        return Probed(FAILED, f"the health probe was killed by signal {ended.signal}: {last_words(ended)}")
+    how = "was lost by the engine" if ended.lost else f"ended with code {ended.code} and no answer: {last_words(ended)}"
     return Probed(NOT_RUN, f"the health probe {how}")
 
 

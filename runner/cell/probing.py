@@ -10,10 +10,43 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runner.cell.folders import hand_over
-from runner.engines import Exit, Mount, Running
+from runner.core.probe import PROBE_NAME
+from runner.engines import Engine, Exit, Mount, RoleSpec, Running
 
 _POLL_S = 0.1
 _LAST_MOMENTS_S = 10.0
+
+
+MAX_REASON = 2000
+"""Characters of a probe's own words that are told."""
+
+
+@contextmanager
+def asked(
+    engine: Engine,
+    make_spec: Callable[[Mount], RoleSpec],
+    *,
+    scratch: Path,
+    started: Callable[[Running], None],
+    called_off: Callable[[], bool],
+    limit_s: float,
+) -> Iterator[tuple[Path, Exit | None]]:
+    """Start a probe and wait for its end: where its answer is, if it left one, and that end (see :func:`await_end`).
+
+    :param make_spec: folder for the answer → what to start.
+    :param started: told of the process as soon as it runs.
+    :raises EngineError: when it could not be started.
+    """
+    with answer_folder(scratch) as folder:
+        with engine.launch(make_spec(shown(folder))) as running:
+            started(running)
+            ended = await_end(running, called_off, limit_s=limit_s)
+        yield folder / PROBE_NAME, ended
+
+
+def last_words(ended: Exit) -> str:
+    """The last line that a probe printed."""
+    return ended.log_tail.strip().rpartition("\n")[2][:MAX_REASON]
 
 
 def shown(folder: Path) -> Mount:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from runner.core.messages import Block, SessionReport, WorkloadReport
-from runner.core.vocab import Role
+from runner.core.vocab import Role, Status
 from runner.gpus import AILING, THROTTLING, EventReason, Sample
 from runner.lease import Look
 from runner.results.record import Spread, TelemetrySummary
@@ -208,7 +208,7 @@ def _causes(blocks: Sequence[Block], seen: Sequence[_Seen], *, exclusive: bool) 
 
 
 def _contended(found: _Seen) -> str:
-    return f"contended: pid {_listed(found.foreign)}" if found.foreign else ""
+    return f"{Status.CONTENDED.value}: pid {_listed(found.foreign)}" if found.foreign else ""
 
 
 def _listed(pids: Sequence[int]) -> str:
@@ -217,7 +217,7 @@ def _listed(pids: Sequence[int]) -> str:
 
 
 def _slowed(reasons: Iterable[EventReason]) -> str:
-    return f"throttled: {','.join(names_of(reasons))}"
+    return f"{Status.THROTTLED.value}: {','.join(names_of(reasons))}"
 
 
 def names_of(reasons: Iterable[EventReason]) -> list[str]:
@@ -300,7 +300,7 @@ def _energy_j(samples: Sequence[Sample]) -> float | None:
 def _shares(samples: Sequence[Sample]) -> dict[str, float]:
     answered = [sample.reasons for sample in samples if sample.reasons is not None]
     counts = Counter(reason for reasons in answered for reason in reasons)
-    return {name: counts[EventReason(name)] / len(answered) for name in names_of(counts)}
+    return {reason.value: counts[reason] / len(answered) for reason in EventReason if reason in counts}
 
 
 def _counted_s(samples: Sequence[Sample]) -> dict[str, float]:
@@ -309,4 +309,4 @@ def _counted_s(samples: Sequence[Sample]) -> dict[str, float]:
         return {}
     first, last = counted[0], counted[-1]
     both = first.keys() & last.keys()
-    return {name: max(0, last[EventReason(name)] - first[EventReason(name)]) / 1e9 for name in names_of(both)}
+    return {reason.value: max(0, last[reason] - first[reason]) / 1e9 for reason in EventReason if reason in both}

@@ -16,7 +16,7 @@ from runner.compat import compatibility, parse_version
 from runner.errors import InfrastructureError, NothingSelectedError, UsageError
 from runner.facts import Survey, survey
 from runner.gpus import Gpu
-from runner.gpus.peaks import write_calibration
+from runner.gpus.peaks import STATE_DIR_VARIABLE, write_calibration
 from runner.lease.terms import Terms
 from runner.matrix import Matrix, Toolchain
 from runner.matrix.load import load_matrix
@@ -85,7 +85,7 @@ def _obstacle(gpu: Gpu, toolchain: Toolchain, found: Survey) -> str:
     """Why ``toolchain`` cannot measure ``gpu`` here, in words; empty: it can."""
     cuda = toolchain.cuda or ""
     if found.engine.uses_images and toolchain.name not in found.images:
-        return found.facts.images.get(toolchain.name) or "no image"
+        return found.facts.images[toolchain.name]
     table = compatibility()
     obstacle = table.driver_obstacle(cuda=cuda, driver=gpu.driver, cuda_driver=gpu.cuda_driver)
     return obstacle or (
@@ -107,7 +107,7 @@ def _measured(gpu: Gpu, toolchain: Toolchain, found: Survey, wait_s: float) -> d
         kept = write_calibration(gpu, {**document, "toolchain": toolchain.name})
     except (OSError, ValueError) as error:
         what = f"the calibration of {gpu.uuid} cannot be kept: {error}"
-        raise InfrastructureError(what, next_step="KERNEL_MATRIX_STATE_DIR names another folder") from error
+        raise InfrastructureError(what, next_step=f"{STATE_DIR_VARIABLE} names another folder") from error
     return {**document, "uuid": gpu.uuid, "name": gpu.name, "toolchain": toolchain.name, "kept": str(kept)}
 
 

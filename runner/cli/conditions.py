@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from runner.core.vocab import ClockPolicy, ClockState
+from runner.core.vocab import ClockState
+from runner.lease import ResetState
 from runner.results.record import Record
-from runner.results.words import clocks_said
+from runner.results.words import clocks_as_wanted, clocks_said
 from runner.session import Event, Happening, Session
 
 _UNPROVEN = "unproven"
-_RESET_FAILED, _RESET_UNCONFIRMED = "failed", "unconfirmed"
 _MOST_REASONS = 5
 
 
@@ -46,9 +46,9 @@ def complaints(event: Event) -> Iterator[str]:
     if event.record is None or event.record.host.clocks is None:
         return
     clocks, gpu = event.record.host.clocks, event.record.host.device.get("uuid", "the GPU")
-    if clocks.reset == _RESET_FAILED:
+    if clocks.reset == ResetState.FAILED.value:
         yield f"the clocks of {gpu} were NOT given back: {clocks.reset_reason}; kernel-matrix sweep tries again"
-    elif clocks.reset == _RESET_UNCONFIRMED:
+    elif clocks.reset == ResetState.UNCONFIRMED.value:
         yield f"nobody could read whether the clocks of {gpu} were given back: {clocks.reset_reason}"
 
 
@@ -72,7 +72,7 @@ class Conditions:
         if host.clock_state == ClockState.NOT_APPLICABLE.value:
             return
         self.clocks[host.clock_state] += 1
-        if host.clock_policy != ClockPolicy.OBSERVE.value and host.clock_state != ClockState.LOCKED.value:
+        if not clocks_as_wanted(host.clock_state, host.clock_policy):
             self.not_locked[host.clock_reason] += 1
 
     def lines(self, session: Session) -> Iterator[str]:

@@ -52,13 +52,10 @@ def _host(matrix: Path | None, results: Path, engine: str, lock: Path | None) ->
     :raises runner.errors.UsageError: when what was named cannot be used.
     """
     from runner.doctor.host import Host  # noqa: PLC0415  # --help must not wait for it
-    from runner.engines import ENGINES  # noqa: PLC0415  # same
-    from runner.errors import UsageError  # noqa: PLC0415  # same
-    from runner.facts import AUTO  # noqa: PLC0415  # same
+    from runner.facts import check_engine  # noqa: PLC0415  # same
     from runner.matrix.load import load_matrix  # noqa: PLC0415  # same
 
-    if engine not in (AUTO, *ENGINES):
-        raise UsageError(f"unknown engine {engine!r}; allowed: {', '.join((AUTO, *ENGINES))}")
+    check_engine(engine)
     if matrix is None and not _MATRIX.is_file():
         reason = f"there is no {_MATRIX} in this folder"
         return Host(engine=engine, matrix_reason=reason, lock_path=lock, results=results)
@@ -66,20 +63,13 @@ def _host(matrix: Path | None, results: Path, engine: str, lock: Path | None) ->
 
 
 def _tell_json(findings: Iterable[Finding]) -> list[Finding]:
-    from runner.cli.output import print_json  # noqa: PLC0415  # --help must not wait for it
+    from dataclasses import asdict  # noqa: PLC0415  # --help must not wait for it
+
+    from runner.cli.output import print_json  # noqa: PLC0415  # same
 
     told = list(findings)
-    print_json([_document(finding) for finding in told])
+    print_json([asdict(finding) for finding in told])
     return told
-
-
-def _document(finding: Finding) -> dict[str, str]:
-    return {
-        "subject": finding.subject,
-        "verdict": finding.verdict.value,
-        "found": finding.found,
-        "advice": finding.advice,
-    }
 
 
 def _tell(findings: Iterable[Finding]) -> list[Finding]:

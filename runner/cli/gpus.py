@@ -138,11 +138,10 @@ def _asked(gpu: Gpu) -> dict[str, Any]:
 
     asked = vendor(gpu.vendor)
     with asked.opened():
-        details, modes = asked.details(gpu), asdict(asked.modes(gpu))
-        mode = modes["compute_mode"]
+        details = asked.details(gpu)
         return {
             "now": asked.snapshot(gpu),
-            "modes": modes | {"compute_mode": None if mode is None else mode.value},
+            "modes": asdict(asked.modes(gpu)),
             "processes": process_documents(asked.processes(gpu)),
             "details": dict(details.values),
             "missing": dict(details.missing),
@@ -151,7 +150,7 @@ def _asked(gpu: Gpu) -> dict[str, Any]:
 
 def process_documents(pids: Sequence[int]) -> list[dict[str, Any]]:
     """Processes on a device, each with what the kernel calls its program."""
-    from runner.lease.tenants import command  # noqa: PLC0415  # --help starts without it
+    from runner.gpus.programs import command  # noqa: PLC0415  # --help starts without it
 
     return [{"pid": pid, "name": command(pid)} for pid in pids]
 

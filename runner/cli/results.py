@@ -15,7 +15,7 @@ from runner.cli.merge import merge_with_progress, printable
 from runner.cli.output import console, print_json
 from runner.core.vocab import ClockState, Fault
 from runner.errors import NothingSelectedError
-from runner.results.words import clocks_said, discards, discards_said
+from runner.results.words import clocks_as_wanted, clocks_said, discards, discards_said
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -104,7 +104,7 @@ def _clocks(row: Mapping[str, Any]) -> str:
 
 def _clocks_need_a_note(row: Mapping[str, Any]) -> bool:
     state: str = row["clock_state"]
-    return state == ClockState.THROTTLED.value or _clocks(row) != state
+    return state == ClockState.THROTTLED.value or not clocks_as_wanted(state, row["clock_policy"])
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -16,7 +16,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from runner import __version__
+from runner.cell.course import utc_now
 from runner.cell.scratch import sweep_scratch
+from runner.cli.conditions import Conditions
 from runner.cli.output import print_json, print_json_line
 from runner.cli.telling import EventLines, EventWatcher, LiveView, PlainLines
 from runner.core.vocab import Fault, Status, fault_of
@@ -29,7 +31,7 @@ from runner.matrix.load import load_matrix
 from runner.plan import Cell, devices_matching, load_selection, make_plan, parse_filter, parse_shard, shard
 from runner.results.run import RunHost, RunInfo
 from runner.results.store import Store
-from runner.session import Orders, Rerun, Session, cells_to_run
+from runner.session import Happening, Orders, Rerun, Session, cells_to_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +148,8 @@ def _run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json
     watcher.begin(work.survey, cells, done=len(work.runnable) - len(cells), skipped=work.skipped)
     session = Session(cells, work.survey, store, orders)
     with _run_file(store, work.matrix, work.survey, orders, session):
-        _watch(session, watcher)
-    watcher.end(session, store)
+        conditions = _watch(session, watcher)
+    watcher.end(session, store, conditions)
     return session
 
 
@@ -187,15 +189,22 @@ def _why_nothing(skipped: Sequence[Cell]) -> str:
     return f"{len(skipped)} cells selected, none of which can run here:{''.join(reasons)}"
 
 
-def _watch(session: Session, watcher: EventWatcher) -> None:
-    """Run the session and tell of it; a signal stops it cleanly and says what is left."""
+def _watch(session: Session, watcher: EventWatcher) -> Conditions:
+    """Run the session and tell of it; a signal stops it cleanly and says what is left.
+
+    :return: what its timed cells had.
+    """
+    conditions = Conditions()
     try:
         with watcher.watching(), session.running() as events:
             for event in events:
+                if event.happening is Happening.CELL_ENDED and event.record is not None:
+                    conditions.note(event.record)
                 watcher.tell(event)
     except BaseException:
         watcher.say(f"stopped: {session.left} of {session.planned} cells are left; run again to go on")
         raise
+    return conditions
 
 
 @contextmanager
@@ -217,7 +226,7 @@ def _run_file(store: Store, matrix: Matrix, found: Survey, orders: Orders, sessi
             cpu=identity.cpu,
             cores=identity.cores,
         ),
-        started_at=_now(),
+        started_at=utc_now(),
         ended_at=None,
         planned=session.planned,
         counts={},
@@ -234,7 +243,7 @@ def _run_file(store: Store, matrix: Matrix, found: Survey, orders: Orders, sessi
 
 
 def _ended(info: RunInfo, session: Session) -> RunInfo:
-    return replace(info, ended_at=_now(), counts=dict(session.counts), interrupted=session.left > 0)
+    return replace(info, ended_at=utc_now(), counts=dict(session.counts), interrupted=session.left > 0)
 
 
 def _build_missing(matrix: Matrix, request: Request, say: Callable[[str], None]) -> None:
@@ -244,8 +253,7 @@ def _build_missing(matrix: Matrix, request: Request, say: Callable[[str], None])
 
     if request.engine not in (AUTO, "docker") or not open_engine("docker").status().available:
         return
-    images = matrix.root / "images"
-    lock = request.lock or images / "images.lock"
+    images, lock = matrix.root / "images", request.lock or matrix.lock_path
     for toolchain in matrix.toolchains:
         if toolchain.cuda is not None:
             continue
@@ -294,10 +302,6 @@ def _deadline(text: str | None) -> float | None:
 def new_run_id() -> str:
     """The time and six hex digits: runs are told apart, and sort by when they began."""
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S") + "-" + secrets.token_hex(3)
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _say(text: str) -> None:

@@ -46,7 +46,7 @@ class EventWatcher(Protocol):
         """A line that nobody may miss: this machine is not in the state it should be in."""
         ...
 
-    def end(self, session: Session, store: Store) -> None:
+    def end(self, session: Session, store: Store, conditions: Conditions) -> None:
         """How many ended as what, and where to look."""
         ...
 
@@ -61,7 +61,6 @@ class PlainLines:
     def __init__(self, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
         self.say = say
         self.complain = complain
-        self._conditions = Conditions()
         self._ended = 0
         self._cells: Sequence[Cell] = ()
         self._started = time.monotonic()
@@ -82,7 +81,6 @@ class PlainLines:
         name = cell_name(event.cell)
         if event.happening is Happening.CELL_ENDED and event.record is not None:
             self._ended += 1
-            self._conditions.note(event.record)
             told = f"{verdict_line(event.record)}{conditions_line(event.record)}"
             self.say(f"[{self._ended}/{len(self._cells)}] {name}: {told}{self._time_left()}")
         elif event.happening is Happening.CELL_RETRIED and event.record is not None:
@@ -94,9 +92,9 @@ class PlainLines:
         for line in complaints(event):
             self.complain(line)
 
-    def end(self, session: Session, store: Store) -> None:
+    def end(self, session: Session, store: Store, conditions: Conditions) -> None:
         """A table, and the next step."""
-        print_summary(Console(highlight=False, width=100), session, store, self._conditions)
+        print_summary(Console(highlight=False, width=100), session, store, conditions)
 
     def _time_left(self) -> str:
         seconds = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
@@ -118,7 +116,6 @@ class LiveView:
             transient=True,
         )
         self._cells: Sequence[Cell] = ()
-        self._conditions = Conditions()
         self._ended = 0
         self._started = time.monotonic()
         self._bar = self._progress.add_task("cells", total=0, left="")
@@ -148,7 +145,6 @@ class LiveView:
     def _tell_outcome(self, cell: Cell, record: Record, *, ended: bool) -> None:
         if ended:
             self._ended += 1
-            self._conditions.note(record)
         style = {Fault.NONE: "green", Fault.INFRA: "yellow"}.get(record.outcome.fault, "red")
         line = f"{cell_name(cell)}: {verdict_line(record)}{conditions_line(record)}"
         self._progress.console.print(line, style=style, markup=False)
@@ -163,9 +159,9 @@ class LiveView:
         """The same, in red."""
         self._console.print(f"error: {text}", style="bold red", markup=False)
 
-    def end(self, session: Session, store: Store) -> None:
+    def end(self, session: Session, store: Store, conditions: Conditions) -> None:
         """A table, and the next step."""
-        print_summary(self._console, session, store, self._conditions)
+        print_summary(self._console, session, store, conditions)
 
 
 class EventLines:
@@ -173,7 +169,6 @@ class EventLines:
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write
-        self._conditions = Conditions()
 
     def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
         """The run's size and why the rest does not run."""
@@ -195,8 +190,6 @@ class EventLines:
             document |= {"attempt": event.record.attempt, "status": outcome.status.value, "fault": outcome.fault.value}
             document |= {"stage": outcome.stage.value, "message": outcome.evidence.message}
             document |= conditions_document(event.record)
-            if event.happening is Happening.CELL_ENDED:
-                self._conditions.note(event.record)
         self._write(document)
 
     def say(self, text: str) -> None:
@@ -207,11 +200,11 @@ class EventLines:
         """As an event of its own kind."""
         self._write({"event": "error", "text": text})
 
-    def end(self, session: Session, store: Store) -> None:
+    def end(self, session: Session, store: Store, conditions: Conditions) -> None:
         """The counts, and where the records are."""
         counts = {status.value: number for status, number in session.counts.items()}
         document = {"event": "run_ended", "counts": counts, "left": session.left, "records": str(store.records)}
-        self._write({**document, "clocks": dict(self._conditions.clocks), "quarantined": dict(session.quarantined)})
+        self._write({**document, "clocks": dict(conditions.clocks), "quarantined": dict(session.quarantined)})
 
 
 def cell_name(cell: Cell) -> str:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from datetime import datetime, timezone
 from itertools import count as count_from
 from typing import Any
@@ -76,23 +77,9 @@ def _print_documents(samples: Samples) -> None:
 
 
 def _document(gpu: Gpu, sample: Sample) -> dict[str, Any]:
-    return {
-        "index": gpu.index,
-        "uuid": gpu.uuid,
-        "at": _now(),
-        "at_ns": sample.at_ns,
-        "sm_clock_mhz": sample.sm_clock_mhz,
-        "mem_clock_mhz": sample.mem_clock_mhz,
-        "power_w": sample.power_w,
-        "power_average_w": sample.power_average_w,
-        "energy_mj": sample.energy_mj,
-        "temperature_c": sample.temperature_c,
-        "utilization_percent": sample.utilization_percent,
-        "memory_used_bytes": sample.memory_used_bytes,
-        "reasons": None if sample.reasons is None else [reason.value for reason in sample.reasons],
-        "reason_ns": {reason.value: nanoseconds for reason, nanoseconds in sample.reason_ns.items()},
-        "processes": process_documents(sample.pids),
-    }
+    told = asdict(sample)
+    processes = process_documents(told.pop("pids"))
+    return {"index": gpu.index, "uuid": gpu.uuid, "at": _now(), **told, "processes": processes}
 
 
 def _print_lines(samples: Samples) -> None:

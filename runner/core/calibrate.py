@@ -6,7 +6,6 @@ sizes, each of them the median of its repeats.
 
 from __future__ import annotations
 
-import platform
 import statistics
 import time
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from runner.core.environment import l2_bytes
+from runner.core.environment import device_name, l2_bytes
 
 FEWEST_REPEATS = 3
 MOST_REPEATS = 100
@@ -57,7 +56,7 @@ def calibrate(device: str, seconds: float) -> Calibration:
     rates = {name: _flops_per_s(device, name, share_s) for name in DTYPES}
     bytes_per_s = _bytes_per_s(device, share_s)
     return Calibration(
-        device_name=torch.cuda.get_device_name(0) if device == "cuda" else platform.processor() or platform.machine(),
+        device_name=device_name(device),
         bytes_per_s=bytes_per_s,
         flops_per_s={name: rate for name, rate in rates.items() if rate is not None},
         torch=str(torch.__version__),
@@ -96,7 +95,7 @@ def _flops_per_s(device: str, name: str, seconds: float) -> Optional[float]:
                 break
             try:
                 rate = _product_rate(device, dtype, size, seconds / len(sizes))
-            except (RuntimeError, NotImplementedError):
+            except RuntimeError:
                 if best is None:
                     return None
                 break

@@ -33,7 +33,7 @@ def read_environment(device: str) -> InsideEnvironment:
         nvcc=_tool_version(shutil.which("nvcc")) if cuda else None,
         cuda_driver=_driver_version() if cuda else None,
         libcuda=_mapped("libcuda.so") if cuda else None,
-        device_name=properties.name if properties is not None else (platform.processor() or platform.machine()),
+        device_name=device_name(device),
         compute_capability=f"{properties.major}.{properties.minor}" if properties is not None else None,
         l2_bytes=l2_bytes(device) or None,
         platform=platform.platform(),
@@ -41,6 +41,13 @@ def read_environment(device: str) -> InsideEnvironment:
         threads=torch.get_num_threads(),
         settings=_settings(),
     )
+
+
+def device_name(device: str) -> str:
+    """What the device is called: a GPU by its driver, a CPU by the system."""
+    if device == "cuda":
+        return str(torch.cuda.get_device_name(0))
+    return platform.processor() or platform.machine()
 
 
 def l2_bytes(device: str) -> int:

@@ -206,21 +206,20 @@ def _allocate(size: int) -> ctypes.c_ulonglong:
     """
     try:
         return _create(size)
-    except DriverError as error:
-        if error.code != OUT_OF_MEMORY:
-            raise
-    torch.cuda.empty_cache()  # what torch keeps for itself may be all that is missing
-    try:
-        return _create(size)
-    except DriverError as error:
-        if error.code != OUT_OF_MEMORY:
-            raise
-        raise torch.cuda.OutOfMemoryError(f"no {size} bytes left on the device for an arena") from None
+    except torch.cuda.OutOfMemoryError:
+        torch.cuda.empty_cache()  # what torch keeps for itself may be all that is missing
+    return _create(size)
 
 
 def _create(size: int) -> ctypes.c_ulonglong:
     handle, properties = ctypes.c_ulonglong(), _properties()
-    call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(properties), ctypes.c_ulonglong(0))
+    flags = ctypes.c_ulonglong(0)
+    try:
+        call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(properties), flags)
+    except DriverError as error:
+        if error.code != OUT_OF_MEMORY:
+            raise
+        raise torch.cuda.OutOfMemoryError(f"no {size} bytes left on the device for an arena") from None
     return handle
 
 

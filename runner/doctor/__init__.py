@@ -44,13 +44,10 @@ LIMIT_S = 30.0
 """How long one check may take: a broken GPU or a dead network disk may never answer."""
 
 
-def examine(host: Host, *, limit_s: float = LIMIT_S) -> Iterator[Finding]:
-    """Every check's findings, each as soon as its check has ended; a check that fails or hangs is a finding too.
-
-    :param limit_s: seconds that one check may take.
-    """
+def examine(host: Host) -> Iterator[Finding]:
+    """Every check's findings, each as soon as its check has ended; a check that fails or hangs is a finding too."""
     for subject, module in CHECKS.items():
-        yield from bounded(subject, _imported_late(module), host, limit_s)
+        yield from bounded(subject, _imported_late(module), host, LIMIT_S)
 
 
 def bounded(subject: str, check: Check, host: Host, limit_s: float) -> list[Finding]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from runner.core.vocab import ClockPolicy
 from runner.doctor.finding import Finding, Verdict, ok
 from runner.doctor.host import Host
-from runner.gpus.permission import SETTINGS_VARIABLE, host_file, why_forbidden
+from runner.gpus.permission import SETTINGS_VARIABLE, host_file, why_forbidden, why_not_root
 
 _SUBJECT = "right to lock clocks"
 _VERDICTS = {
@@ -22,12 +21,12 @@ def check(host: Host) -> Iterator[Finding]:
     """Clocks may be locked on this host by this user, as far as the matrix wants that."""
     if not host.gpus:
         return
-    forbidden = why_forbidden()
-    if not forbidden and os.geteuid() == 0:
+    forbidden, unprivileged = why_forbidden(), why_not_root()
+    if not forbidden and not unprivileged:
         yield ok(_SUBJECT, f"this is root, and neither {SETTINGS_VARIABLE} nor {host_file()} forbids it; not tried")
         return
     policy = _strictest(host)
-    why = f"forbidden on this host: {forbidden}" if forbidden else f"only root may, and this user is {os.geteuid()}"
+    why = f"forbidden on this host: {forbidden}" if forbidden else unprivileged
     meaning, advice = _consequences(policy, forbidden=bool(forbidden))
     yield Finding(subject=_SUBJECT, verdict=_VERDICTS[policy], found=f"{why}; {meaning}", advice=advice)
 

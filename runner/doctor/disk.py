@@ -17,8 +17,7 @@ def check(host: Host) -> Iterator[Finding]:
     """There is room for scratch, records and images."""
     yield _room("scratch", Path(tempfile.gettempdir()), enough=4 * _GIB, least=256 * _MIB, move="TMPDIR")
     yield _room("results", host.results, enough=_GIB, least=64 * _MIB, move="--results")
-    daemon = host.docker.daemon if host.uses_docker else None
-    folder = Path(daemon.info.get("DockerRootDir") or "") if daemon is not None else None
+    folder = Path(host.daemon.info.get("DockerRootDir") or "") if host.daemon is not None else None
     if folder is not None and folder.is_absolute() and folder.exists():
         yield _room("images", folder, enough=20 * _GIB, least=_GIB, move="`data-root` in /etc/docker/daemon.json")
 

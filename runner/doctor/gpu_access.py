@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from runner.doctor.finding import Finding, Verdict, fail, ok, warn
 from runner.doctor.host import Host, named
 from runner.engines.container import Daemon
 from runner.engines.gpu_access import CDI, DEVICES, NONE, TOOLKIT, container_access
+from runner.gpus import Gpu
 
 _SUBJECT = "GPUs in containers"
 _WORDS = {
@@ -20,10 +21,9 @@ _RENEW = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (or enable nvidi
 
 def check(host: Host) -> Iterator[Finding]:
     """Each GPU has a way into a container, and a CDI specification, where there is one, knows it."""
-    daemon = host.docker.daemon if host.uses_docker else None
-    if daemon is None or not host.gpus:
+    daemon, ways = host.daemon, host.ways
+    if daemon is None or not ways:
         return
-    ways = {gpu: container_access(daemon.info, gpu.uuid) for gpu in host.gpus}
     for way in dict.fromkeys(ways.values()):
         gpus = [gpu for gpu, found in ways.items() if found == way]
         if way == NONE:
@@ -31,19 +31,19 @@ def check(host: Host) -> Iterator[Finding]:
             yield fail(_SUBJECT, f"{named(gpus)}: no way in", advice)
         else:
             yield ok(_SUBJECT, f"{named(gpus)}: {_WORDS[way]}")
-    yield from _stale_specification(host, daemon, needed=NONE in ways.values())
+    yield from _stale_specification(daemon, ways)
     if TOOLKIT in ways.values() and daemon.info.get("CgroupDriver") == "systemd":
         yield _forgotten_on_reload()
 
 
-def _stale_specification(host: Host, daemon: Daemon, *, needed: bool) -> Iterator[Finding]:
-    """Whether the CDI specification, where there is one, still fits; ``needed``: some GPU has no other way in."""
+def _stale_specification(daemon: Daemon, ways: Mapping[Gpu, str]) -> Iterator[Finding]:
+    """Whether the CDI specification, where there is one, still fits; it has to where a GPU has no other way in."""
     if container_access(daemon.info) != CDI:
         return
-    unknown = [gpu for gpu in host.gpus if container_access(daemon.info, gpu.uuid) != CDI]
+    unknown = [gpu for gpu, way in ways.items() if way != CDI]
     if unknown:
         uuids = ", ".join(gpu.uuid for gpu in unknown)
-        verdict = Verdict.FAIL if needed else Verdict.WARN
+        verdict = Verdict.FAIL if NONE in ways.values() else Verdict.WARN
         found = f"stale: the specification does not list {uuids}"
         yield Finding(subject="CDI", verdict=verdict, found=found, advice=f"make it anew: {_RENEW}")
     else:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from runner.doctor.finding import Finding, fail
 from runner.engines.container import Daemon
+from runner.engines.gpu_access import container_access
 from runner.errors import InfrastructureError
 from runner.facts import AUTO
 from runner.gpus import Gpu, Inventory, vendor
@@ -61,6 +63,17 @@ class Host:
         """Whether containers are wanted at all."""
         return self.engine in (AUTO, "docker")
 
+    @property
+    def daemon(self) -> Daemon | None:
+        """The daemon that would run cells; null where none answers, or no containers are wanted."""
+        return self.docker.daemon if self.uses_docker else None
+
+    @cached_property
+    def ways(self) -> dict[Gpu, str]:
+        """How :attr:`daemon` can bring each GPU into a container; empty without one."""
+        daemon = self.daemon
+        return {} if daemon is None else {gpu: container_access(daemon.info, gpu.uuid) for gpu in self.gpus}
+
     @cached_property
     def policies(self) -> tuple[Policy, ...]:
         """Every policy that a cell of the matrix may have: its own, and with each override alone."""
@@ -104,8 +117,9 @@ def per_gpu(subject: str) -> Callable[[GpuCheck], Callable[[Host], Iterator[Find
         @functools.wraps(check)
         def of_host(host: Host) -> Iterator[Finding]:
             found: dict[Finding, list[Gpu]] = {}
-            for gpu in host.gpus:
-                found.setdefault(_asked(subject, check, gpu, host), []).append(gpu)
+            with _kept_open(host.gpus):
+                for gpu in host.gpus:
+                    found.setdefault(_asked(subject, check, gpu, host), []).append(gpu)
             for finding, gpus in found.items():
                 yield replace(finding, found=f"{named(gpus)}: {finding.found}")
 
@@ -117,6 +131,19 @@ def per_gpu(subject: str) -> Callable[[GpuCheck], Callable[[Host], Iterator[Find
 def named(gpus: Iterable[Gpu]) -> str:
     """``GPU 0, 1``."""
     return f"GPU {', '.join(str(gpu.index) for gpu in gpus)}"
+
+
+@contextmanager
+def _kept_open(gpus: Iterable[Gpu]) -> Iterator[None]:
+    """The libraries that ``gpus`` are asked through, open over many questions; one that does not open is left out.
+
+    Each question opens it for itself as well, and so says itself why it cannot.
+    """
+    with ExitStack() as opened:
+        for name in {gpu.vendor for gpu in gpus}:
+            with suppress(InfrastructureError):
+                opened.enter_context(vendor(name).opened())
+        yield
 
 
 def _asked(subject: str, check: GpuCheck, gpu: Gpu, host: Host) -> Finding:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,34 +14,39 @@ from runner.images import LockEntry
 if TYPE_CHECKING:
     from docker import DockerClient
 
+    from runner.images.daemon import Store
+
 
 def check(host: Host) -> Iterator[Finding]:
     """Each toolchain has an entry in the lock, and the daemon has exactly that image."""
-    if host.matrix is None or not host.uses_docker or host.docker.daemon is None:
+    if host.matrix is None or host.daemon is None:
         return
     import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import
 
-    from runner.images.lock import load_lock  # noqa: PLC0415  # only where there is a matrix
+    from runner.images.daemon import store_of  # noqa: PLC0415  # only where there is a matrix
+    from runner.images.lock import load_lock  # noqa: PLC0415  # same
 
-    path = host.lock_path or host.matrix.root / "images" / "images.lock"
+    path = host.lock_path or host.matrix.lock_path
     entries: Mapping[str, LockEntry] = load_lock(path) if path.exists() else {}
     client = docker.from_env(timeout=SUBPROCESS_TIMEOUT_S)
     try:
+        store = cache(partial(store_of, client))  # asked once, and only where an image is pinned
         for toolchain in host.matrix.toolchains:
             if toolchain.cuda is None or host.gpus:
-                yield _one(toolchain.name, entries.get(toolchain.name), path, client)
+                yield _one(toolchain.name, entries.get(toolchain.name), path, client, store)
     finally:
         client.close()
 
 
-def _one(toolchain: str, entry: LockEntry | None, lock: Path, client: DockerClient) -> Finding:
-    from runner.images.daemon import store_of  # noqa: PLC0415  # see check
-    from runner.images.resolve import Presence, next_step, standing_of  # noqa: PLC0415  # same
+def _one(
+    toolchain: str, entry: LockEntry | None, lock: Path, client: DockerClient, store: Callable[[], Store]
+) -> Finding:
+    from runner.images.resolve import Presence, next_step, standing_of  # noqa: PLC0415  # see check
 
     subject, advice = f"image {toolchain}", next_step(entry, toolchain)
     if entry is None:
         return warn(subject, f"not pinned: no entry in {lock}, so its cells do not run here", advice)
-    standing = standing_of(entry, client, store_of(client))
+    standing = standing_of(entry, client, store())
     if standing.presence is Presence.PRESENT:
         return ok(subject, f"{entry.reference} ({entry.state.value}) is here")
     if standing.presence is Presence.DIFFERENT:

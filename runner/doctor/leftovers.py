@@ -25,7 +25,7 @@ def check(host: Host) -> Iterator[Finding]:
     for line in settings:
         yield fail(_SUBJECT, line, _ADVICE)
     things = [*scratch_leftovers(), *open_engine("process").leftovers()]
-    if host.uses_docker and host.docker.daemon is not None:
+    if host.daemon is not None:
         things += open_engine("docker").leftovers()
     for line in things:
         yield warn(_SUBJECT, line, _ADVICE)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 
 from runner.core import confine
 from runner.doctor.finding import Finding, Verdict, ok, warn
 from runner.doctor.host import Host
 from runner.engines import EngineStatus, open_engine
+from runner.facts import installed
 
 _SUBJECT = "local processes"
 
@@ -21,8 +21,7 @@ def check(host: Host) -> Iterator[Finding]:
     if status.available:
         yield _confined(status)
         return
-    needed = host.engine == "process" or host.docker.daemon is None
-    if needed:
+    if host.daemon is None:
         advice = "pip install 'kernel-matrix[local]'" + ("" if host.engine == "process" else ", or start Docker")
         yield Finding(subject=_SUBJECT, verdict=Verdict.FAIL, found=status.reason, advice=advice)
     else:
@@ -31,15 +30,9 @@ def check(host: Host) -> Iterator[Finding]:
 
 def _confined(status: EngineStatus) -> Finding:
     namespaces = status.details["namespaces"]
-    found = f"torch {_torch()}, confined by {'namespaces' if namespaces != confine.NONE else 'limits only'}"
+    torch = installed("torch") or "of unknown version"
+    found = f"torch {torch}, confined by {'namespaces' if namespaces != confine.NONE else 'limits only'}"
     if namespaces != confine.NONE:
         return ok(_SUBJECT, found)
     refused = "; ".join(status.details["refused"])
     return warn(_SUBJECT, f"{found} ({refused})", "run candidates you do not trust in containers only")
-
-
-def _torch() -> str:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return "of unknown version"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner.doctor.finding import Finding, ok, warn
 from runner.doctor.host import Host, per_gpu
 from runner.gpus import Gpu
-from runner.gpus.peaks import peak_of
+from runner.gpus.peaks import UNKNOWN, peak_of
 
 _SUBJECT = "peak rates"
 
@@ -14,7 +14,7 @@ _SUBJECT = "peak rates"
 def check(gpu: Gpu, _host: Host) -> Finding:
     """Tables can say what share of the peak a kernel reached."""
     peak = peak_of(gpu)
-    if peak.source == "unknown":
+    if peak.source == UNKNOWN:
         found = f"no table knows {gpu.name}: shares of its peak stay empty"
         return warn(_SUBJECT, found, f"kernel-matrix gpus calibrate --gpu {gpu.uuid}")
     return ok(_SUBJECT, f"{peak.source}: {peak.reference}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 from runner import __version__
 from runner.doctor.finding import Finding, fail, ok, warn
 from runner.doctor.host import Host
+from runner.facts import installed
 
 _OLDEST = (3, 10)
 
@@ -27,9 +28,8 @@ def check(_host: Host) -> Iterator[Finding]:
 
 def _bindings() -> Finding:
     subject, bindings = "NVML bindings", f"nvidia-ml-py {version('nvidia-ml-py')}"
-    try:
-        other = version("pynvml")
-    except PackageNotFoundError:
+    other = installed("pynvml")
+    if other is None:
         return ok(subject, bindings)
     found = f"{bindings}, and beside it pynvml {other}, which brings a module of the same name"
     return warn(subject, found, "pip uninstall pynvml, then pip install --force-reinstall nvidia-ml-py")

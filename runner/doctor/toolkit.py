@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from runner.compat import parse_version
 from runner.doctor.finding import Finding, ok, warn
 from runner.doctor.host import SUBPROCESS_TIMEOUT_S, Host
-from runner.engines.gpu_access import CDI, TOOLKIT, container_access
+from runner.engines.gpu_access import CDI, TOOLKIT
 
 _SUBJECT = "container toolkit"
 _ASKED = (("nvidia-ctk", "--version"), ("nvidia-container-cli", "--version"))
@@ -25,7 +25,7 @@ def check(host: Host) -> Iterator[Finding]:
     version = toolkit_version()
     if version is not None:
         yield _judged(version)
-    elif _is_needed(host):
+    elif {CDI, TOOLKIT} & {*host.ways.values()}:
         found = "the daemon uses it, and neither nvidia-ctk nor nvidia-container-cli says its version"
         yield warn(_SUBJECT, found, f"make sure it is {_SAFE} or newer: older ones have known escapes")
     else:
@@ -44,12 +44,6 @@ def _judged(version: str) -> Finding:
         return ok(_SUBJECT, version)
     found = f"{version}, from whose containers ways out are known: {', '.join(known)}"
     return warn(_SUBJECT, found, f"update it to {_SAFE} or newer: candidates are not to be trusted")
-
-
-def _is_needed(host: Host) -> bool:
-    daemon = host.docker.daemon if host.uses_docker else None
-    ways = {container_access(daemon.info, gpu.uuid) for gpu in host.gpus} if daemon is not None else set()
-    return bool(ways & {CDI, TOOLKIT})
 
 
 def _output(argv: tuple[str, ...]) -> str:

@@ -34,10 +34,9 @@ from runner.engines.gpu_access import LIBRARY_PATH, device_nodes
 from runner.engines.inside import CORE_FOLDER, CORE_INSIDE, SCRATCH, command, environment
 from runner.engines.supervised import START_TIMEOUT_S, SupervisedProcess, launcher
 from runner.errors import EngineError
-from runner.owner import owner_alive, owner_token
+from runner.owner import orphaned_folders, own_folder, owner_token
 
 _STAGE_PREFIX = "kernel-matrix-process-"
-_OWNER_FILE = "owner"
 
 _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/sys/devices/system"),
@@ -113,9 +112,9 @@ class ProcessEngine:
         )
 
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
-        """The launcher's command line and its orders; ``XXXXXXXX`` stands for a name drawn at the start."""
+        """The launcher's command line and its orders; ``<drawn>`` stands for a name drawn at the start."""
         level = self._level(spec)
-        orders = _orders(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}XXXXXXXX", report_fd=-1)
+        orders = _orders(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>", report_fd=-1)
         described = {**orders._asdict(), "binds": [bind._asdict() for bind in orders.binds]}
         described["empty_files"] = list(orders.empty_files)
         return {"engine": self.name, "argv": list(launcher()), "orders": described}
@@ -131,11 +130,11 @@ class ProcessEngine:
 
     def leftovers(self) -> Sequence[str]:
         """The private folders of dead runners; their processes ended with them."""
-        return [_epitaph(folder) for folder in _orphans()]
+        return [_epitaph(folder) for folder in orphaned_folders(_STAGE_PREFIX)]
 
     def sweep(self) -> Sequence[str]:
         """Remove the private folders of dead runners."""
-        orphans = _orphans()
+        orphans = orphaned_folders(_STAGE_PREFIX)
         for folder in orphans:
             shutil.rmtree(folder, ignore_errors=True)
         return [_epitaph(folder) for folder in orphans]
@@ -277,15 +276,11 @@ def _outermost(paths: Sequence[Path]) -> list[Path]:
 @contextmanager
 def _stage(spec: RoleSpec, level: Confinement) -> Iterator[Path]:
     """A private folder: ``root`` to build the tree on; ``core`` and ``scratch`` for roles without namespaces."""
-    folder = Path(tempfile.mkdtemp(prefix=_STAGE_PREFIX))
-    try:
-        (folder / _OWNER_FILE).write_text(owner_token(), encoding="ascii")
+    with own_folder(_STAGE_PREFIX) as folder:
         (folder / "root").mkdir()
         if level.namespaces == confine.NONE:
             _furnish(folder, spec.uid if level.other_user else None)
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _furnish(folder: Path, uid: int | None) -> None:
@@ -299,19 +294,6 @@ def _furnish(folder: Path, uid: int | None) -> None:
     if uid is not None:
         folder.chmod(0o711)
         os.chown(scratch, uid, uid)
-
-
-def _orphans() -> list[Path]:
-    return [folder for folder in sorted(Path(tempfile.gettempdir()).glob(f"{_STAGE_PREFIX}*")) if _is_orphan(folder)]
-
-
-def _is_orphan(folder: Path) -> bool:
-    """Whether it is a private folder of ours whose runner is gone."""
-    try:
-        ours = folder.lstat().st_uid == os.geteuid()
-        return ours and not owner_alive((folder / _OWNER_FILE).read_text(encoding="ascii"))
-    except OSError:
-        return False  # being made or removed at this moment
 
 
 def _epitaph(folder: Path) -> str:

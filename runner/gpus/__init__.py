@@ -189,6 +189,13 @@ class Vendor(Protocol):
         """
         ...
 
+    def clocks(self, gpu: Gpu) -> tuple[int | None, int | None]:
+        """SM and memory clock now, MHz; null where there is none, or the driver does not say.
+
+        :raises runner.errors.InfrastructureError: when the device does not answer at all.
+        """
+        ...
+
     def details(self, gpu: Gpu) -> Details:
         """Bus, VBIOS, ECC, MIG, power limits, supported clocks and more.
 

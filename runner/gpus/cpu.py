@@ -49,6 +49,11 @@ def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:  # noqa: ARG001  
     }
 
 
+def clocks(gpu: Gpu) -> tuple[int | None, int | None]:  # noqa: ARG001  # no CPU has such clocks
+    """None of both: a CPU's frequency is in its snapshot."""
+    return None, None
+
+
 def details(gpu: Gpu) -> Details:  # noqa: ARG001  # there is only one
     """What decides about a CPU's speed beside its model.
 

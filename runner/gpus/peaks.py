@@ -17,6 +17,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from runner.core.wholefile import write_whole
 from runner.gpus import Gpu
 
 if sys.version_info >= (3, 11):
@@ -107,10 +108,7 @@ def write_calibration(gpu: Gpu, document: Mapping[str, Any]) -> Path:
     _read_measurement(gpu, kept)
     path = calibration_file(gpu)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Aside and then renamed: a reader sees the old one or the new one.
-    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    aside.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
-    aside.replace(path)
+    write_whole(path, json.dumps(kept, indent=2) + "\n")
     return path
 
 

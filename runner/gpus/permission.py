@@ -30,6 +30,14 @@ def why_forbidden() -> str:
     return _by_variable() or _by_file(host_file())
 
 
+def why_not_root() -> str:
+    """Why this user may not change settings, in words; empty for root.
+
+    Drivers take them from root only; whether they take one is seen when a lease asks.
+    """
+    return "" if os.geteuid() == 0 else f"only root may, and this user is {os.geteuid()}"
+
+
 def host_file() -> Path:
     """Where this host's own file is, whether it exists or not."""
     return Path(os.environ.get(HOST_FILE_VARIABLE) or _HOST_FILE)

@@ -14,11 +14,10 @@ from pathlib import Path
 from runner.core.vocab import ClockPolicy
 from runner.errors import GpuSettingError
 from runner.gpus import ClockChoices, Gpu, Settings, vendor
-from runner.gpus.permission import why_forbidden
 from runner.lease.journal import MEMORY, SM, ClockNote, forget, note
 from runner.lease.targets import BASE, NONE, OFF, Target, memory_target, sm_target
 from runner.lease.terms import Terms
-from runner.lease.undo import CLOCK_NAMES, ResetState, clocks_now, give_clocks_back
+from runner.lease.undo import CLOCK_NAMES, ResetState, clocks_now, give_clocks_back, settings_of
 
 __all__ = ["ClocksSet", "ResetState", "clocks_held"]
 
@@ -82,10 +81,9 @@ class _ClockLock:
 
         :raises GpuSettingError: see :func:`clocks_held`.
         """
-        settings = vendor(self._gpu.vendor).settings()
         choices = vendor(self._gpu.vendor).clock_choices(self._gpu)
         try:
-            done = self._lock_all(settings, choices)
+            done = self._lock_all(choices)
         except GpuSettingError as error:
             self._refused(error)
         else:
@@ -106,15 +104,12 @@ class _ClockLock:
             self._held.reset_reason += f"; {error.what}"
         self._owed.clear()
 
-    def _lock_all(self, settings: Settings | None, choices: ClockChoices) -> str:
+    def _lock_all(self, choices: ClockChoices) -> str:
         """Lock both clocks; what was done, in words."""
         sm = sm_target(self._gpu, self._terms, choices)
         memory = memory_target(self._gpu, self._terms, choices)
         self._held.requested, self._held.requested_memory = sm.requested, memory.requested
-        if settings is None:
-            raise GpuSettingError("nothing can be set on devices of this kind", permitted=False, supported=False)
-        if forbidden := why_forbidden():  # known beforehand: a host that forbids need not even keep a journal
-            raise GpuSettingError(f"this host forbids it: {forbidden}", permitted=False)
+        settings = settings_of(self._gpu)
         if trouble := sm.trouble or memory.trouble:
             raise GpuSettingError(trouble)
         before = clocks_now(self._gpu)

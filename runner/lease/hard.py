@@ -13,10 +13,9 @@ from threading import Lock
 
 from runner.errors import GpuSettingError, InfrastructureError
 from runner.gpus import ComputeMode, Gpu, vendor
-from runner.gpus.permission import why_forbidden
 from runner.lease.journal import COMPUTE_MODE, forget, note
 from runner.lease.terms import Terms
-from runner.lease.undo import ResetState, Undone
+from runner.lease.undo import ResetState, Undone, settings_of
 
 
 class HardMode:
@@ -67,11 +66,7 @@ class HardMode:
                 self._complain(error.what)
 
     def _engage(self) -> None:
-        settings = vendor(self._gpu.vendor).settings()
-        if settings is None:
-            raise GpuSettingError("nothing can be set on devices of this kind", permitted=False, supported=False)
-        if forbidden := why_forbidden():  # known beforehand: a host that forbids need not even keep a journal
-            raise GpuSettingError(f"this host forbids it: {forbidden}", permitted=False)
+        settings = settings_of(self._gpu)
         mode = vendor(self._gpu.vendor).modes(self._gpu).compute_mode
         if mode is not ComputeMode.EXCLUSIVE_PROCESS:
             self._previous = self._noted(mode)  # also if the driver refuses: the end looks what the mode is

@@ -14,6 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from runner.gpus.programs import MPS_SERVER, command
+
 _PROC = Path("/proc")
 _HOST_PID_NAMESPACE_INODE = 4026531836
 """The kernel's fixed number of the first PID namespace, the one the NVIDIA driver counts in."""
@@ -21,8 +23,6 @@ _HOST_PID_NAMESPACE_INODE = 4026531836
 _NAMESPACES = ("ns/pid", "ns/pid_for_children")
 """A container's first process is inside its namespace; a launcher that has made one stays outside, its children not."""
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-_MPS_SERVER = "nvidia-cuda-mps"
-"""``nvidia-cuda-mps-server`` as the kernel shortens it, and its control daemon, which is on no device."""
 
 
 class Standing(Enum):
@@ -55,14 +55,6 @@ def pids_mean_something() -> bool:
 def named(pids: Iterable[int]) -> str:
     """``4242 (python3), 77 (name not readable)``."""
     return ", ".join(f"{pid} ({command(pid)})" for pid in pids)
-
-
-def command(pid: int) -> str:
-    """What the kernel calls the program of ``pid``, or that this cannot be read."""
-    try:
-        return (_PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return "name not readable"
 
 
 class Tenants:
@@ -112,7 +104,7 @@ class Tenants:
             return Standing.OURS
         self._known.pop(pid, None)
         name = self._names.get(pid) or self._names.setdefault(pid, command(pid))
-        return Standing.TOLERATED if self._mps_allowed and name == _MPS_SERVER else Standing.FOREIGN
+        return Standing.TOLERATED if self._mps_allowed and name == MPS_SERVER else Standing.FOREIGN
 
     def named(self, pids: Iterable[int]) -> str:
         """As :func:`named`, by the names that foreign processes had when they were first seen."""

@@ -1,4 +1,4 @@
-"""Giving clocks back to the driver, and telling whether that worked.
+"""What may be set on a device, and giving its clocks back to the driver, with the proof that it worked.
 
 The driver does not say which clocks are locked, so after a reset the clock itself is watched: only one that was at its
 locked value and then leaves it has surely been given back.
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from runner.errors import GpuSettingError, InfrastructureError
-from runner.gpus import Gpu, vendor
+from runner.gpus import Gpu, Settings, vendor
+from runner.gpus.permission import why_forbidden
 from runner.lease.journal import MEMORY, SM, ClockNote
 
 CLOCK_NAMES = {SM: "SM clock", MEMORY: "memory clock"}
 
-_SNAPSHOT_FIELDS = {SM: "sm_clock_mhz", MEMORY: "mem_clock_mhz"}
 _LOOK_EVERY_S = 0.02
 _LOOK_FOR_S = 0.5
 _SAME_MHZ = 15
@@ -49,6 +49,19 @@ class Undone:
     """What made it fail."""
 
 
+def settings_of(gpu: Gpu) -> Settings:
+    """What can be set on ``gpu``; asked before anything is journalled, for what cannot be set need not be.
+
+    :raises GpuSettingError: when nothing can, or this host forbids it.
+    """
+    settings = vendor(gpu.vendor).settings()
+    if settings is None:
+        raise GpuSettingError("nothing can be set on devices of this kind", permitted=False, supported=False)
+    if forbidden := why_forbidden():
+        raise GpuSettingError(f"this host forbids it: {forbidden}", permitted=False)
+    return settings
+
+
 def give_clocks_back(gpu: Gpu, notes: Mapping[str, ClockNote]) -> Undone:
     """Reset the clocks in ``notes`` (:data:`SM`, :data:`MEMORY`) on ``gpu`` and watch them leave. Does not raise.
 
@@ -64,11 +77,10 @@ def give_clocks_back(gpu: Gpu, notes: Mapping[str, ClockNote]) -> Undone:
 def clocks_now(gpu: Gpu) -> dict[str, int | None]:
     """SM and memory clock, MHz; null where the device does not say."""
     try:
-        seen = vendor(gpu.vendor).snapshot(gpu)
+        sm_mhz, memory_mhz = vendor(gpu.vendor).clocks(gpu)
     except InfrastructureError:
-        return dict.fromkeys(_SNAPSHOT_FIELDS)
-    found = {which: seen.get(name) for which, name in _SNAPSHOT_FIELDS.items()}
-    return {which: clock if isinstance(clock, int) else None for which, clock in found.items()}
+        sm_mhz = memory_mhz = None
+    return {SM: sm_mhz, MEMORY: memory_mhz}
 
 
 def _reset_and_watch(gpu: Gpu, notes: Mapping[str, ClockNote]) -> Undone:

@@ -179,3 +179,8 @@ class Matrix:
     def root(self) -> Path:
         """The folder that relative paths in the file start from."""
         return self.path.parent
+
+    @property
+    def lock_path(self) -> Path:
+        """The images lock, unless another is named."""
+        return self.root / "images" / "images.lock"

@@ -16,11 +16,11 @@ from pathlib import Path
 import polars as pl
 
 from runner.results.columns import Rows, SampleColumns
-from runner.results.reading import Document, Reason, Rejection, try_record
+from runner.results.reading import Document, Rejection, conflicts, try_record
 from runner.results.rows import cell_rows, host_row
 from runner.results.schema import CELLS, HOSTS
 from runner.results.telemetry import TelemetryParts
-from runner.results.words import CAUSES, clocks_said, discards
+from runner.results.words import DISCARDED, clocks_said, discards
 
 _NAMES = 2000
 """File names per chunk: few enough that its documents and rows take some tens of MiB."""
@@ -142,8 +142,7 @@ class _Parts:
 
 
 def _count_discarded(cells: pl.DataFrame) -> dict[str, int]:
-    columns = ("discarded_samples", *(f"discarded_{cause}" for cause in CAUSES))
-    return discards(cells.select(pl.col(columns).sum()).row(0, named=True))
+    return discards(cells.select(pl.col(DISCARDED).sum()).row(0, named=True))
 
 
 def count_hosts(hosts: pl.DataFrame) -> pl.DataFrame:
@@ -190,10 +189,8 @@ class _Files:
         for path, record in valid:
             by_run.setdefault(record["run_id"], []).append((path, record))
         for _run, claims in sorted(by_run.items()):
-            first = claims[0][1]
-            if all(record == first for _path, record in claims):
+            differing = conflicts(claims, "this run, cell and attempt")
+            self.rejected += differing
+            if not differing:
                 self.duplicates += len(claims) - 1
-                yield tuple(path for path, _record in claims), first
-            else:
-                detail = f"{len(claims)} files claim this run, cell and attempt with different content"
-                self.rejected += [Rejection(path=p, reason=Reason.CONFLICTING, detail=detail) for p, _record in claims]
+                yield tuple(path for path, _record in claims), claims[0][1]

@@ -92,6 +92,15 @@ def frame(columns: Mapping[str, Sequence[Any]], schema: Mapping[str, pl.DataType
 
 
 def _series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
+    if not isinstance(dtype, pl.List):
+        return _converted(name, values, dtype)
+    # polars makes a series of each list by itself, which takes long, and most lists of a column are the same ones.
+    lists = [None if value is None else tuple(value) for value in values]
+    distinct = {one: index for index, one in enumerate(dict.fromkeys(lists))}
+    return _converted(name, list(distinct), dtype).gather([distinct[one] for one in lists])
+
+
+def _converted(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
     try:
         return pl.Series(name, values, dtype=dtype, strict=True)
     except (TypeError, OverflowError):

@@ -11,7 +11,7 @@ import polars as pl
 
 from runner.errors import StoreError, UsageError
 from runner.results.schema import CELLS
-from runner.results.words import CAUSES
+from runner.results.words import DISCARDED
 
 FILTERS = {
     **{
@@ -35,7 +35,6 @@ _MEDIANS = (
     *("candidate_median_ns", "baseline_median_ns", "speedup"),
     *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak"),
 )
-_DISCARDED = ("discarded_samples", *(f"discarded_{cause}" for cause in CAUSES))
 _ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")
 
 
@@ -71,7 +70,7 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
         .agg(
             *(pl.col(name).first() for name in _SHOWN),
             *(pl.col(name).median() for name in _MEDIANS),
-            *(pl.col(name).sum() for name in _DISCARDED),
+            *(pl.col(name).sum() for name in DISCARDED),
             pl.col("session").n_unique().alias("sessions"),
             pl.col("candidate_samples").sum().alias("samples"),
         )

@@ -24,6 +24,7 @@ from runner.contracts import load_schema
 from runner.core.messages import SCHEMA_VERSION
 from runner.core.vocab import ClockPolicy, ClockState, Status
 from runner.errors import StoreError
+from runner.results.words import clocks_as_wanted
 
 MAX_BYTES = 64 << 20
 """Larger files are not read at all."""
@@ -80,6 +81,17 @@ class Rejection:
     path: str
     reason: Reason
     detail: str
+
+
+def conflicts(claims: Sequence[tuple[str, Document]], what: str) -> list[Rejection]:
+    """One for each of ``claims``, files and what they say, where they differ: none can be told to be true.
+
+    :param what: it is that they claim, to follow "claim".
+    """
+    if all(document == claims[0][1] for _path, document in claims):
+        return []
+    detail = f"{len(claims)} files claim {what} with different content"
+    return [Rejection(path=path, reason=Reason.CONFLICTING, detail=detail) for path, _document in claims]
 
 
 def read_record(path: str | Path) -> Document:
@@ -231,8 +243,8 @@ def _check_clocks(host: Mapping[str, Any], status: str) -> None:
     state, policy = host["clock_state"], host["clock_policy"]
     if state == ClockState.LOCKED.value and (policy == ClockPolicy.OBSERVE.value or host.get("clocks") is None):
         raise RefusedError(Reason.INCONSISTENT, f"clocks are locked under policy {policy} and nothing says to what")
-    fine = (ClockState.LOCKED.value, ClockState.NOT_APPLICABLE.value)
-    if policy == ClockPolicy.REQUIRE.value and status == Status.PASSED.value and state not in fine:
+    required = policy == ClockPolicy.REQUIRE.value
+    if required and status == Status.PASSED.value and not clocks_as_wanted(state, policy):
         raise RefusedError(Reason.INCONSISTENT, f"passed with clocks {state} where the policy requires locked ones")
 
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from runner.core.vocab import Dtype, Fault, Language, Role, Stage, Status, Tier
 from runner.gpus import EventReason
-from runner.results.words import CAUSES
+from runner.results.words import DISCARDED
 
 TABLES_VERSION: Final = 2
 """Changes when a column is renamed, retyped or removed, or an enum gets a word.
@@ -136,8 +136,7 @@ CELLS: Final[dict[str, pl.DataType]] = {
     "worst_error_ratio": pl.Float64(),
     "candidate_samples": pl.Int32(),
     "baseline_samples": pl.Int32(),
-    "discarded_samples": pl.Int32(),
-    **{f"discarded_{cause}": pl.Int32() for cause in CAUSES},
+    **{name: pl.Int32() for name in DISCARDED},
     "candidate_median_ns": pl.Float64(),
     "baseline_median_ns": pl.Float64(),
     "candidate_wall_median_ns": pl.Float64(),

@@ -10,7 +10,7 @@ import polars as pl
 
 from runner.gpus import EventReason
 from runner.results.columns import frame
-from runner.results.reading import Document, Reason, RefusedError, Rejection
+from runner.results.reading import Document, Reason, RefusedError, Rejection, conflicts
 from runner.results.schema import TELEMETRY
 from runner.results.trace import read_trace_document
 
@@ -64,11 +64,9 @@ class TelemetryParts:
     def _settle(self, record: Document, places: Sequence[str]) -> Document | None:
         """The trace in ``places``; where copies differ none can be told to be true."""
         traces = [(place, trace) for place in places if (trace := self._read(record, place)) is not None]
-        if all(trace == traces[0][1] for _place, trace in traces):
-            return traces[0][1] if traces else None
-        detail = f"{len(traces)} files claim to be the trace of this run, cell and attempt with different content"
-        self.rejected += [Rejection(path=p, reason=Reason.CONFLICTING, detail=detail) for p, _trace in traces]
-        return None
+        differing = conflicts(traces, "to be the trace of this run, cell and attempt")
+        self.rejected += differing
+        return traces[0][1] if traces and not differing else None
 
     def _read(self, record: Document, place: str) -> Document | None:
         try:

@@ -46,11 +46,6 @@ class Trace:
     reason_ns: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
     """Clock event reason → the driver's counter of nanoseconds under it, one entry per sample; only those it counts."""
 
-    @property
-    def samples(self) -> int:
-        """How many samples it holds."""
-        return len(self.columns["at_ns"])
-
 
 def trace_of(samples: Iterable[Look]) -> Trace:
     """The trace of ``samples``, which come in the order they were taken."""
@@ -88,15 +83,6 @@ def trace_to_json(trace: Trace, *, run_id: str, cell_id: str, attempt: int) -> D
         "reason_ns": dict(trace.reason_ns),
         "schema_version": SCHEMA_VERSION,
     }
-
-
-def read_trace(path: Path) -> Trace:
-    """The trace in the file ``path``, checked.
-
-    :raises RefusedError: when it cannot be believed to be a trace, with the reason.
-    """
-    document = read_trace_document(path)
-    return Trace(columns=document["columns"], reason_ns=document["reason_ns"])
 
 
 def read_trace_document(path: str | Path) -> Document:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.baddays.field import new_field
-from tests.baddays.gpu_field import new_gpu_field
 
 
 @pytest.fixture(
@@ -21,11 +20,4 @@ def world(request, tmp_path, engine):
     """A field for that engine."""
     lock = request.getfixturevalue("cpu_lock") if engine == "docker" else None
     with new_field(tmp_path, lock) as made:
-        yield made
-
-
-@pytest.fixture
-def gpu_field(tmp_path, cpu_lock, driver):
-    """A field on a simulated GPU."""
-    with new_gpu_field(tmp_path, cpu_lock, driver) as made:
         yield made

@@ -132,7 +132,7 @@ class Field:
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         own = {"TMPDIR": str(self.scratch), "KERNEL_MATRIX_LOCK_DIR": str(self.lock_dir), "PYTHONPATH": str(ROOT)}
-        return {**os.environ, **own, **self.environment, **more}
+        return {**os.environ, **self.environment, **own, **more}
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from sim.nvml import H200, SetState
@@ -11,7 +10,6 @@ from sim.nvml import H200, SetState
 from tests.baddays.gpu_field import UUID
 
 ROUNDS = 100
-TESTS = Path(__file__).parents[1]
 
 FIGHT = f"""
 import json, os, subprocess, sys, time
@@ -20,8 +18,7 @@ import pynvml
 from runner.core.vocab import ClockPolicy
 from runner.gpus import Gpu
 from runner.lease import Terms, hold
-sys.path.insert(0, {str(TESTS)!r})
-from sim.nvml import World
+from tests.sim.nvml import World
 
 folder, world = Path(sys.argv[1]), World.here()
 gpu = Gpu(vendor="nvidia", uuid={UUID!r}, name="NVIDIA H200", memory_bytes=1 << 37)
@@ -54,7 +51,7 @@ def test_two_hundred_rounds_between_two_processes(driver, tmp_path):
     driver.set(H200)
     locks = tmp_path / "locks"
     locks.mkdir()
-    fighters = [driver.start(FIGHT.replace("sys.argv[1]", repr(str(locks)))) for _ in range(2)]
+    fighters = [driver.start(FIGHT, str(locks)) for _ in range(2)]
     for fighter in fighters:
         assert fighter.stdout.readline() == "ready\n"
     for fighter in fighters:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -17,10 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.nvml import H200, SimulatedDriver, World
-
 from runner.cell import Assignment, Bench, Ran, run_cell
-from runner.core.messages import Block, ClockProbe, SessionReport, dumps
+from runner.core.messages import Block, SessionReport, dumps
 from runner.core.probe import PROBE_NAME
 from runner.core.vocab import Role
 from runner.engines import Exit, RoleSpec
@@ -30,10 +27,11 @@ from runner.owner import owner_token
 from runner.results.record import record_to_json
 from runner.results.store import Store
 from runner.session import Orders, Session
+from tests.cell.looking import with_probes
 from tests.cell.stage import Play, PlayEngine, out_folder, report
 from tests.results import factory
+from tests.sim.nvml import H200, SimulatedDriver, World
 
-ROOT = Path(__file__).resolve().parents[2]
 UUID = str(H200["uuid"])
 OTHER = {**H200, "uuid": "GPU-00000000-0000-0000-0000-0000000000ff", "minor": 7}
 AXIS = GpuAxis(name="h200", model="NVIDIA H200*")
@@ -46,21 +44,10 @@ def on_driver(driver: SimulatedDriver, folder: Path, program: str, **environment
 
     The program has everything of this module, and ``stage``.
     """
-    text = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
-    text += "from runner.core.vocab import ClockPolicy\nfrom tests.cell.stage import *\n"
+    text = "from runner.core.vocab import ClockPolicy\nfrom tests.cell.stage import *\n"
     text += f"from tests.cell.gpu_stage import *\nstage = new_stage({str(folder)!r})\n{program}"
-    allowed = {"KERNEL_MATRIX_GPU_SETTINGS": "allow", "KERNEL_MATRIX_HOST_FILE": str(folder / "host.toml")}
     places = {"KERNEL_MATRIX_STATE_DIR": str(folder / "state"), "KERNEL_MATRIX_LOCK_DIR": str(folder / "locks")}
-    done = subprocess.run(
-        (sys.executable, "-c", text),
-        env={**driver.environment, **allowed, **places, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return driver.ask(text, timeout_s=120, **places, **environment)
 
 
 def new_stage(folder: str) -> PlayEngine:
@@ -112,9 +99,9 @@ def gpus() -> tuple[Gpu, ...]:
     return nvidia.inventory().gpus
 
 
-def changes(uuid: str = UUID, **keys: Any) -> Step:
-    """Something happens to a GPU."""
-    return lambda world: world.change(uuid, **keys)
+def changes(**keys: Any) -> Step:
+    """Something happens to the GPU."""
+    return lambda world: world.change(UUID, **keys)
 
 
 def times(steps: Mapping[int, tuple[Step, Step]] | None = None, *, probes: tuple[float, ...] = (1500.0,)) -> Play:
@@ -156,21 +143,15 @@ def _block(world: World, role: Role, index: int, step: tuple[Step, Step] | None)
 
 
 def _timed(spec: RoleSpec, blocks: list[Block], probes: tuple[float, ...]) -> SessionReport:
-    return replace(
-        report(spec),
-        workloads=(factory.workload(blocks=tuple(blocks)),),
-        clock_probes=tuple(
-            ClockProbe(phase="before", started_ns=1, ended_ns=2, sm_mhz=mhz, low_mhz=mhz, high_mhz=mhz, sms=132)
-            for mhz in probes
-        ),
-    )
+    said = replace(report(spec), workloads=(factory.workload(blocks=tuple(blocks)),))
+    return with_probes(said, *probes)
 
 
-def loses(uuid: str = "") -> Play:
+def loses() -> Play:
     """A judge during whose work the GPU falls off the bus, and who never comes back."""
 
     def play(spec: RoleSpec) -> Exit:
-        World.here().change(uuid or spec.labels.gpu_uuid, lost="!15")
+        World.here().change(spec.labels.gpu_uuid, lost="!15")
         threading.Event().wait(60)
         return Exit(role=spec.role, code=0)
 

@@ -32,9 +32,9 @@ def look(at_ms, *reasons, own=(11,), foreign=(), trouble="", counters=None, **sa
     return Look(Sample(at_ns=at_ms * MS, **told), tuple(own), tuple(foreign))
 
 
-def looks(start_ms, end_ms, step_ms=50, **changes) -> list[Look]:
-    """One look every ``step_ms``, from ``start_ms`` to ``end_ms``, both included."""
-    return [look(at_ms, **changes) for at_ms in range(start_ms, end_ms + 1, step_ms)]
+def looks(start_ms, end_ms, **changes) -> list[Look]:
+    """One look every 50 ms, from ``start_ms`` to ``end_ms``, both included."""
+    return [look(at_ms, **changes) for at_ms in range(start_ms, end_ms + 1, 50)]
 
 
 def changed(series, at_ms, *reasons, **changes) -> list[Look]:
@@ -42,24 +42,24 @@ def changed(series, at_ms, *reasons, **changes) -> list[Look]:
     return [look(at_ms, *reasons, **changes) if one.sample.at_ns == at_ms * MS else one for one in series]
 
 
-def block(role, index, start_ms, end_ms, calls=10) -> Block:
+def block(role, index, start_ms, end_ms) -> Block:
     return Block(
         role=role,
         index=index,
         started_ns=round(start_ms * MS),
         ended_ns=round(end_ms * MS),
-        device_ns=(1000,) * calls,
-        wall_ns=(1100,) * calls,
+        device_ns=(1000,) * 10,
+        wall_ns=(1100,) * 10,
     )
 
 
 A, B = Role.BASELINE, Role.CANDIDATE
 
 
-def four_blocks(start_ms=110, length_ms=80) -> tuple[Block, ...]:
-    """A B B A, each ``length_ms`` long and 100 ms after the one before."""
+def four_blocks(start_ms=110) -> tuple[Block, ...]:
+    """A B B A, each 80 ms long and 100 ms after the one before."""
     return tuple(
-        block(role, index, start_ms + 100 * index, start_ms + 100 * index + length_ms)
+        block(role, index, start_ms + 100 * index, start_ms + 100 * index + 80)
         for index, role in enumerate((A, B, B, A))
     )
 

@@ -47,7 +47,7 @@ def causes(told):
     return ["".join({cause for _, cause in block["discarded"]}) for block in blocks(told)]
 
 
-def test_a_quiet_gpu_is_told_whole(ran, driver, tmp_path):
+def test_a_quiet_gpu_is_told_whole(ran, driver):
     told = ran()
     host = told["record"]["host"]
     assert outcome(told)[0] == "passed"

@@ -14,21 +14,7 @@ from runner.core.messages import Evidence
 from runner.core.vocab import ClockPolicy, ClockState, Stage, Status
 from runner.gpus import EventReason
 from runner.matrix import Policy
-from runner.results.record import TelemetrySummary
-
-SUMMARY = TelemetrySummary(
-    samples=0,
-    interval_s=None,
-    longest_gap_s=None,
-    spread={},
-    energy_j=None,
-    reasons={},
-    reason_s={},
-    own_pids=(),
-    discarded={},
-    joined="yes",
-    trace=None,
-)
+from tests.results import factory
 
 
 @dataclass
@@ -71,7 +57,7 @@ def test_company_that_is_allowed_spoils_nothing():
 
 
 def judged(status=Status.PASSED, *reasons, clocks=ClockPolicy.OBSERVE, state=ClockState.UNLOCKED):
-    joined = Joined(reports=(), summary=SUMMARY, throttled=frozenset(reasons))
+    joined = Joined(reports=(), summary=factory.TELEMETRY, throttled=frozenset(reasons))
     return under_clocks(outcome(status), joined, ClockVerdict(state, "1755 MHz were measured"), Policy(clocks=clocks))
 
 

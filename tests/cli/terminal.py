@@ -12,11 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
     """What ``kernel-matrix`` with ``arguments`` writes to a terminal of 200 columns."""
     mine, its = pty.openpty()
-    own = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "200", **environment}
+    own = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "200"}
     with subprocess.Popen(
         (sys.executable, "-m", "runner", *arguments),
         cwd=folder,
-        env={**os.environ, **own},
+        env={**os.environ, **environment, **own},
         stdout=its,
         stderr=its,
     ) as process:

@@ -11,17 +11,11 @@ import pytest
 from sim.nvml import H200
 
 from tests.cli.terminal import on_terminal
-from tests.doctor.clinic import NOBODY, ROOT, Clinic
+from tests.doctor.clinic import ROOT, Clinic
 from tests.doctor.daemon import INFO, answering
+from tests.doctor.nouns import install
 
 DOCKER = {**INFO, "DiscoveredDevices": [{"Source": "cdi", "ID": f"nvidia.com/gpu={H200['uuid']}"}]}
-
-
-@pytest.fixture
-def clinic(tmp_path):
-    for name in ("scratch", "locks"):
-        (tmp_path / name).mkdir()
-    return Clinic(tmp_path)
 
 
 @pytest.fixture
@@ -29,8 +23,7 @@ def gpu_clinic(clinic, driver):
     """On the simulated driver, with a container toolkit without known escapes."""
     programs = clinic.root / "bin"
     programs.mkdir()
-    (programs / "nvidia-ctk").write_text("#!/bin/sh\necho NVIDIA Container Toolkit CLI version 1.18.1\n")
-    (programs / "nvidia-ctk").chmod(0o755)
+    install(programs, "nvidia-ctk", "NVIDIA Container Toolkit CLI version 1.18.1\n")
     return Clinic(clinic.root, {**driver.environment, "PATH": f"{programs}:{os.environ['PATH']}"})
 
 
@@ -102,6 +95,6 @@ def test_what_cannot_be_understood_is_exit_2(clinic, options, words):
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
 def test_verdicts_are_coloured_on_a_terminal_only_where_that_is_wanted(clinic, no_color, coloured):
-    said = on_terminal(clinic.root, "doctor", DOCKER_HOST=NOBODY, NO_COLOR=no_color)
+    said = on_terminal(clinic.root, "doctor", **clinic.own(NO_COLOR=no_color))
     assert "ok    Python: " in (said.replace("\x1b[32m", "").replace("\x1b[0m", "") if coloured else said)
     assert ("\x1b[32mok" in said) == coloured

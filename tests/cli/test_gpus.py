@@ -5,23 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from sim.nvml import GTX_1080, H200, RTX_4090
 
-from tests.baddays.gpu_field import UUID, new_gpu_field
+from tests.baddays.gpu_field import UUID
 from tests.cli.terminal import on_terminal
-from tests.doctor.clinic import ROOT, Clinic
+from tests.doctor.clinic import Clinic
 
 
 @pytest.fixture
-def clinic(tmp_path, driver):
-    for name in ("scratch", "locks"):
-        (tmp_path / name).mkdir()
+def clinic(clinic, driver):
     driver.set(H200, RTX_4090, GTX_1080)
-    return Clinic(tmp_path, driver.environment)
+    return Clinic(clinic.root, driver.environment)
 
 
 def rows(done):
@@ -75,7 +71,7 @@ def test_watch_gives_a_line_per_gpu_and_sample(clinic, driver):
 
 def test_on_a_terminal_watch_is_a_table_that_changes_in_place(clinic, driver):
     driver.change(UUID, event_reasons=4)
-    said = on_terminal(clinic.root, "gpus", "watch", "--count", "3", "--every", "0.02", **clinic.environment)
+    said = on_terminal(clinic.root, "gpus", "watch", "--count", "3", "--every", "0.02", **clinic.own())
     first, *others = [part for part in said.split("\x1b[1A") if "1980 MHz" in part]
     assert "NVIDIA H200" in first
     assert "sw_power_cap" in first
@@ -121,13 +117,7 @@ def test_an_interrupt_ends_the_watch_cleanly(clinic):
 
 
 def watching(clinic):
-    return subprocess.Popen(
-        (sys.executable, "-m", "runner", "gpus", "watch", "--json", "--every", "0.02"),
-        env={**os.environ, **clinic.environment, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return clinic.start("gpus", "watch", "--json", "--every", "0.02")
 
 
 def test_without_a_gpu_the_list_is_empty_and_the_rest_is_exit_3(clinic, driver):
@@ -142,10 +132,9 @@ def test_without_a_gpu_the_list_is_empty_and_the_rest_is_exit_3(clinic, driver):
 
 
 @pytest.fixture
-def gpu_field(tmp_path, cpu_lock, driver):
-    with new_gpu_field(tmp_path, cpu_lock, driver) as made:
-        made.write_gpu_matrix("tiny/honest")
-        yield made
+def gpu_field(gpu_field):
+    gpu_field.write_gpu_matrix("tiny/honest")
+    return gpu_field
 
 
 @pytest.mark.docker

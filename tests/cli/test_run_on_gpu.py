@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.baddays.field import events
-from tests.baddays.gpu_field import UUID, new_gpu_field
+from tests.baddays.gpu_field import UUID
 
 pytestmark = [
     pytest.mark.docker,
@@ -14,12 +14,6 @@ pytestmark = [
 
 DOCKER = ("--engine", "docker")
 FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
-
-
-@pytest.fixture
-def gpu_field(tmp_path, cpu_lock, driver):
-    with new_gpu_field(tmp_path, cpu_lock, driver) as made:
-        yield made
 
 
 def test_locked_clocks_are_told_per_cell_and_at_the_end(gpu_field):

@@ -6,43 +6,25 @@ import pytest
 from sim.nvml import H200, SetState
 
 from tests.doctor.clinic import Clinic
+from tests.lease.settings import killed_while_holding
 
 UUID = H200["uuid"]
 
-DIES = """
-import os, signal
-from runner.core.vocab import ClockPolicy
-from runner.gpus import vendor
-from runner.lease import Terms
-from runner.lease.clocks import clocks_held
-from runner.lease.locks import lock_folder
-
-(gpu,) = vendor("nvidia").inventory().gpus
-terms = Terms(wait_s=1, clocks=ClockPolicy.LOCK, run_id="run-1")
-with vendor("nvidia").opened(), clocks_held(gpu, terms, lock_folder()):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
 
 @pytest.fixture
-def clinic(tmp_path, driver):
+def clinic(clinic, driver):
     """Where the GPU's clocks are still those of a killed runner."""
-    for name in ("scratch", "locks"):
-        (tmp_path / name).mkdir()
     driver.set(H200)
-    driver.environment |= {"KERNEL_MATRIX_LOCK_DIR": str(tmp_path / "locks"), "KERNEL_MATRIX_GPU_SETTINGS": "allow"}
-    dead = driver.start(DIES)
-    dead.communicate()
-    assert dead.returncode == -9
+    killed_while_holding(driver, clinic.root / "locks")
     assert driver.state(UUID) != SetState()
-    return Clinic(tmp_path, driver.environment)
+    return Clinic(clinic.root, driver.environment)
 
 
 def test_clocks_are_given_back_once(clinic, driver):
     done = clinic.call("sweep")
     assert (done.returncode, done.stderr) == (0, "")
     line, last = done.stdout.splitlines()
-    assert f"clocks of {UUID} (NVIDIA H200), locked by run run-1" in line
+    assert f"clocks of {UUID} (NVIDIA H200), locked by run run-7" in line
     assert last == "1 leftovers cleared up"
     assert driver.state(UUID) == SetState()
     assert clinic.call("sweep").stdout == "nothing to sweep\n"

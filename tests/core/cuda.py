@@ -10,6 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.sim import nvml
+
 SOURCE = Path(__file__).with_name("cuda.c")
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,10 +27,7 @@ UNDONE = {
 
 def compile_library(folder: Path) -> Path:
     """``libcuda.so.1`` in ``folder``."""
-    library = folder / "libcuda.so.1"
-    flags = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{library.name}")
-    subprocess.run(("gcc", *flags, "-o", library, SOURCE), check=True)
-    return library
+    return nvml.compile_library(folder, SOURCE, "libcuda.so.1")
 
 
 class SimulatedCuda:

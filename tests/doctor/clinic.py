@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,9 +77,10 @@ class Clinic:
         """A matrix of a CPU and an H200."""
         (self.root / "matrix.toml").write_text(MATRIX + policy)
 
-    def call(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a verb of ``kernel-matrix``."""
-        own = {
+    def own(self, **environment: str) -> dict[str, str]:
+        """The variables that a verb is given here; what ``environment`` says goes before all else."""
+        return {
+            **self.environment,
             "TMPDIR": str(self.root / "scratch"),
             "KERNEL_MATRIX_LOCK_DIR": str(self.root / "locks"),
             "KERNEL_MATRIX_STATE_DIR": str(self.root / "state"),
@@ -87,19 +88,34 @@ class Clinic:
             "KERNEL_MATRIX_GPU_SETTINGS": "allow",
             "PYTHONPATH": str(ROOT),
             "DOCKER_HOST": NOBODY,
+            **environment,
         }
-        return subprocess.run(
-            (sys.executable, "-m", "runner", *args),
+
+    def start(self, *args: str, prefix: Sequence[str] = (), **environment: str) -> subprocess.Popen[str]:
+        """Start a verb of ``kernel-matrix``; its output comes through pipes.
+
+        :param prefix: a command that runs it.
+        """
+        return subprocess.Popen(
+            (*prefix, sys.executable, "-m", "runner", *args),
             cwd=self.root,
-            env={**os.environ, **self.environment, **own, **environment},
-            capture_output=True,
+            env={**os.environ, **self.own(**environment)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
-            timeout=100,
         )
 
-    def examine(self, *args: str, **environment: str) -> Report:
+    def call(self, *args: str, prefix: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a verb to its end."""
+        with self.start(*args, prefix=prefix, **environment) as process:
+            try:
+                out, err = process.communicate(timeout=100)
+            finally:
+                process.kill()  # one that takes too long
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def examine(self, *args: str, prefix: Sequence[str] = (), **environment: str) -> Report:
         """``kernel-matrix doctor --json``."""
-        done = self.call("doctor", "--json", *args, **environment)
+        done = self.call("doctor", "--json", *args, prefix=prefix, **environment)
         assert done.stderr == ""
         return Report(done.returncode, json.loads(done.stdout))

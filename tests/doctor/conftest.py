@@ -1,4 +1,4 @@
-"""A doctor's clinic, on this host and on a simulated driver."""
+"""A doctor's clinic on a simulated driver, and a daemon for it to ask."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ from sim.nvml import SimulatedDriver
 
 from tests.doctor.clinic import Clinic
 from tests.doctor.daemon import INFO, answering
-
-
-@pytest.fixture
-def clinic(tmp_path: Path) -> Clinic:
-    """On this host, without a daemon."""
-    for name in ("scratch", "locks"):
-        (tmp_path / name).mkdir()
-    return Clinic(tmp_path)
 
 
 @pytest.fixture

@@ -1,12 +1,16 @@
-"""Hosts and GPUs as a test wants them."""
+"""Hosts, GPUs, matrices and programs as a test wants them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from runner.doctor.host import DaemonSeen, Host
 from runner.engines.container import Daemon
 from runner.gpus import Gpu, Inventory
+from runner.matrix import Matrix
+from runner.matrix.load import load_matrix
+from tests.doctor.clinic import MATRIX
 
 
 def host(*gpus: Gpu, info: dict[str, Any] | None = None, api: str = "1.52", reason: str = "", **settings: Any) -> Host:
@@ -31,3 +35,17 @@ def gpu(index: int = 0, **values: Any) -> Gpu:
         "memory_bytes": 141 << 30,
     }
     return Gpu(**{**usual, "index": index, **values})
+
+
+def small_matrix(folder: Path, text: str = MATRIX) -> Matrix:
+    """The matrix of a CPU and an H200, or of another ``text``, from a file in ``folder``."""
+    path = folder / "matrix.toml"
+    path.write_text(text)
+    return load_matrix(path)
+
+
+def install(folder: Path, name: str, output: str) -> None:
+    """A program that prints ``output`` when it is asked for its version."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n[ \"$1\" = --version ] && printf '%s' '{output}'\n")
+    program.chmod(0o755)

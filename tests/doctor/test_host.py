@@ -14,9 +14,8 @@ from runner.doctor.finding import Finding, Verdict, ok, warn
 from runner.doctor.host import Host, ask_daemon, per_gpu
 from runner.errors import GpuLostError
 from runner.gpus import Gpu
-from runner.matrix.load import load_matrix
 from tests.doctor.clinic import MATRIX
-from tests.doctor.nouns import gpu, host
+from tests.doctor.nouns import gpu, host, small_matrix
 
 
 def test_equal_findings_about_several_gpus_are_one_line() -> None:
@@ -63,7 +62,6 @@ def test_without_a_daemon_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_every_policy_that_an_override_makes_counts(tmp_path: Path) -> None:
     text = MATRIX + 'clocks = "lock"\n[[override]]\nmatch.gpu = "h200"\npolicy.clocks = "require"\n'
-    (tmp_path / "matrix.toml").write_text(text)
-    made = host(matrix=load_matrix(tmp_path / "matrix.toml"))
+    made = host(matrix=small_matrix(tmp_path, text))
     assert {policy.clocks for policy in made.policies} == {ClockPolicy.LOCK, ClockPolicy.REQUIRE}
     assert {policy.clocks for policy in replace(made, matrix=None).policies} == {ClockPolicy.OBSERVE}

@@ -11,10 +11,8 @@ from runner.doctor.finding import Finding, Verdict
 from runner.doctor.images import check
 from runner.images import LockEntry, LockState
 from runner.images.lock import save_lock
-from runner.matrix.load import load_matrix
-from tests.doctor.clinic import MATRIX
 from tests.doctor.daemon import INFO
-from tests.doctor.nouns import gpu, host
+from tests.doctor.nouns import gpu, host, small_matrix
 
 D1 = "sha256:" + "1" * 64
 
@@ -22,9 +20,8 @@ D1 = "sha256:" + "1" * 64
 @pytest.fixture
 def told(tmp_path: Path, daemon: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Finding]]:
     """What is said where the daemon has no image at all."""
-    (tmp_path / "matrix.toml").write_text(MATRIX)
     monkeypatch.setenv("DOCKER_HOST", daemon())
-    matrix = load_matrix(tmp_path / "matrix.toml")
+    matrix = small_matrix(tmp_path)
 
     def about(*gpus: object, lock: Path | None = None) -> list[Finding]:
         return list(check(host(*gpus, info=INFO, matrix=matrix, lock_path=lock)))  # type: ignore[arg-type]
@@ -67,8 +64,6 @@ def test_without_a_daemon_or_a_matrix_nothing_is_said() -> None:
 
 @pytest.mark.docker
 def test_an_image_that_is_here_is_well(cpu_lock: Path, tmp_path: Path) -> None:
-    (tmp_path / "matrix.toml").write_text(MATRIX)
-    matrix = load_matrix(tmp_path / "matrix.toml")
-    (finding,) = check(host(info=INFO, matrix=matrix, lock_path=cpu_lock))
+    (finding,) = check(host(info=INFO, matrix=small_matrix(tmp_path), lock_path=cpu_lock))
     assert finding.verdict is Verdict.OK
     assert finding.found.endswith("(local) is here")

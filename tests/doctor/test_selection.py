@@ -9,15 +9,13 @@ import pytest
 from runner.doctor.finding import Verdict
 from runner.doctor.selection import check
 from runner.matrix import Matrix
-from runner.matrix.load import load_matrix
 from tests.doctor.clinic import MATRIX
-from tests.doctor.nouns import gpu, host
+from tests.doctor.nouns import gpu, host, small_matrix
 
 
 @pytest.fixture
 def matrix(tmp_path: Path) -> Matrix:
-    (tmp_path / "matrix.toml").write_text(MATRIX)
-    return load_matrix(tmp_path / "matrix.toml")
+    return small_matrix(tmp_path)
 
 
 def test_it_says_what_of_the_matrix_is_here_and_what_is_not(matrix: Matrix) -> None:
@@ -29,8 +27,8 @@ def test_it_says_what_of_the_matrix_is_here_and_what_is_not(matrix: Matrix) -> N
 
 
 def test_a_matrix_for_other_machines_only_is_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "matrix.toml").write_text(MATRIX.replace('name = "cpu"\nvendor = "cpu"', 'name = "l4"\nmodel = "L4"'))
-    (finding,) = check(host(matrix=load_matrix(tmp_path / "matrix.toml")))
+    text = MATRIX.replace('name = "cpu"\nvendor = "cpu"', 'name = "l4"\nmodel = "L4"')
+    (finding,) = check(host(matrix=small_matrix(tmp_path, text)))
     assert finding.verdict is Verdict.FAIL
     assert "not here: l4, h200" in finding.found
 

@@ -10,15 +10,13 @@ import pytest
 from runner.doctor.finding import Verdict
 from runner.doctor.toolchains import check
 from runner.matrix import Matrix
-from runner.matrix.load import load_matrix
 from tests.doctor.clinic import MATRIX
-from tests.doctor.nouns import gpu, host
+from tests.doctor.nouns import gpu, host, small_matrix
 
 
 @pytest.fixture
 def matrix(tmp_path: Path) -> Matrix:
-    (tmp_path / "matrix.toml").write_text(MATRIX.replace('model = "NVIDIA H200*"', 'model = "NVIDIA*"'))
-    return load_matrix(tmp_path / "matrix.toml")
+    return small_matrix(tmp_path, MATRIX.replace('model = "NVIDIA H200*"', 'model = "NVIDIA*"'))
 
 
 def told(matrix: Matrix | None, *gpus: Any) -> list[tuple[str, Verdict, str]]:
@@ -45,8 +43,8 @@ def test_a_gpu_that_its_torch_has_no_code_for_is_named(matrix: Matrix) -> None:
 
 
 def test_what_the_table_does_not_know_is_said(tmp_path: Path) -> None:
-    (tmp_path / "matrix.toml").write_text(MATRIX.replace('cuda = "13.0"', 'cuda = "99.1"'))
-    ((_, verdict, found),) = told(load_matrix(tmp_path / "matrix.toml"), gpu())
+    matrix = small_matrix(tmp_path, MATRIX.replace('cuda = "13.0"', 'cuda = "99.1"'))
+    ((_, verdict, found),) = told(matrix, gpu())
     assert verdict is Verdict.WARN
     assert "CUDA 99.1 is not in the compatibility table" in found
 

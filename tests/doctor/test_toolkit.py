@@ -9,7 +9,7 @@ import pytest
 from runner.doctor.finding import Verdict
 from runner.doctor.toolkit import check, toolkit_version
 from tests.doctor.daemon import INFO
-from tests.doctor.nouns import gpu, host
+from tests.doctor.nouns import gpu, host, install
 
 CTK = "NVIDIA Container Toolkit CLI version {}\ncommit: f785e908a7f72149f8912617058644fd84e38cde\n"
 CLI = "cli-version: {}\nlib-version: {}\nbuild date: 2025-05-30T13:47+00:00\n"
@@ -22,12 +22,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     return folder
-
-
-def install(folder: Path, name: str, output: str) -> None:
-    program = folder / name
-    program.write_text(f"#!/bin/sh\n[ \"$1\" = --version ] && printf '%s' '{output}'\n")
-    program.chmod(0o755)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def test_every_device_of_this_host_can_be_asked_everything(gpu):
     with of.opened():
         assert list(of.processes(gpu)) == sorted(of.processes(gpu))
         json.dumps(of.snapshot(gpu))
+        assert all(clock is None or clock > 0 for clock in of.clocks(gpu))
         details = of.details(gpu)
         json.dumps(details.values)
         assert details.missing.keys() == {name for name, value in details.values.items() if value is None}

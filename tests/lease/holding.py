@@ -1,11 +1,9 @@
-"""A process that holds a device, simulated or the CPU, and obeys one command per line."""
+"""A process that holds a simulated GPU and obeys one command per line."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +56,9 @@ def tell(lease):
     told.update(
         exclusive=lease.exclusive, reason=lease.reason, foreign=lease.foreign_pids, warnings=lease.warnings,
         lost=lease.lost, before=dict(lease.before), after=dict(lease.after), waited_s=lease.waited_s,
-        looks=[[look.own, look.foreign, look.trouble, look.sample.pids, look.sample.at_ns] for look in lease.looks],
+        looks=[[look.own, look.foreign, look.trouble] for look in lease.looks],
         aftermath=asdict(lease.aftermath), clocks=[lease.clocks.locked, lease.clocks.reset.value],
-        threads=[thread.name for thread in threading.enumerate()], looking_s=lease.looking_s,
+        threads=[thread.name for thread in threading.enumerate()],
     )
 
 lease = None
@@ -80,16 +78,9 @@ if lease:
 say(json.dumps(told))
 """
 
-CPU = {"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}
-
-
-def nvidia(gpu: Mapping[str, Any] = H200) -> dict[str, Any]:
-    """The simulated device as the inventory would name it."""
-    return {"vendor": "nvidia", "uuid": gpu["uuid"], "name": gpu["name"], "memory_bytes": gpu["memory"]}
-
 
 class Holder:
-    """A process that asks for a device, holds it, and does what it is told.
+    """A process that asks for the simulated H200, holds it, and does what it is told.
 
     :param patience_s: how long it waits for a driver that does not clear up, or does not answer.
     :param terms: as :class:`runner.lease.Terms`; ``wait_s`` is 0 unless given.
@@ -99,21 +90,14 @@ class Holder:
         self,
         locks: Path,
         *,
-        driver: SimulatedDriver | None = None,
-        gpu: Mapping[str, Any] = H200,
+        driver: SimulatedDriver,
         prefix: Sequence[str] = (),
         patience_s: float = 10.0,
         **terms: Any,
     ) -> None:
-        self.process = subprocess.Popen(
-            (*prefix, sys.executable, "-c", PROGRAM),
-            env=driver.environment if driver else None,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        named = nvidia(gpu) if driver else CPU
-        settings = {"gpu": named, "locks": str(locks), "patience_s": patience_s, "terms": {"wait_s": 0.0, **terms}}
+        self.process = driver.start(PROGRAM, prefix=prefix)
+        gpu = {"vendor": "nvidia", "uuid": H200["uuid"], "name": H200["name"], "memory_bytes": H200["memory"]}
+        settings = {"gpu": gpu, "locks": str(locks), "patience_s": patience_s, "terms": {"wait_s": 0.0, **terms}}
         self._write(json.dumps(settings))
 
     def reached(self, state: str = "held") -> Holder:

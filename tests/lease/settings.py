@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from sim.nvml import SimulatedDriver
+from sim.nvml import H200, SimulatedDriver
 
 _PROGRAM = """
 import dataclasses, json, os, signal, sys
@@ -96,13 +94,7 @@ class Program:
     ) -> None:
         job = {"vendor": "nvidia", "folder": str(folder), "policy": policy, "die_at": die_at, "terms": terms}
         job |= {key: gpu[key] for key in ("vendor", "uuid", "name") if key in gpu}
-        self._process = subprocess.Popen(
-            (*prefix, sys.executable, "-c", _PROGRAM, verb, json.dumps(job)),
-            env={**driver.environment, **(environment or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._process = driver.start(_PROGRAM, verb, json.dumps(job), prefix=prefix, **(environment or {}))
         self.pid = self._process.pid
 
     def hears(self) -> dict[str, Any]:
@@ -137,6 +129,16 @@ class Program:
         """Wait until the program has killed itself."""
         self._process.communicate(timeout=60)
         assert self._process.returncode == -9
+
+
+def killed_while_holding(
+    driver: SimulatedDriver, folder: Path, *, gpu: dict[str, Any] = H200, clock_target: int = 1500
+) -> Program:
+    """A program that was killed while it held the clocks of a GPU, which are locked still."""
+    program = Program(driver, folder, "clocks", gpu=gpu, clock_target=clock_target)
+    assert program.hears()["locked"] is True
+    program.kill()
+    return program
 
 
 def calls(driver: SimulatedDriver) -> list[str]:

@@ -78,7 +78,7 @@ print(json.dumps([told.processes_gone, told.memory_back, used]))
 """
 
 
-def test_a_process_that_stays_is_told(driver, holder):
+def test_a_process_that_stays_is_told(holder):
     held = holder(patience_s=0.1)
     told = held.end()
     assert left(told) == (False, False)

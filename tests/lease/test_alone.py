@@ -53,25 +53,25 @@ def test_memory_of_those_who_have_just_left_is_waited_for(driver):
 
 
 SETTLING = f"""
-import json, os
-from pathlib import Path
+import json
 from runner.gpus import Gpu, vendor
 from runner.lease import Terms
 from runner.lease.alone import await_alone
 from runner.lease.locks import Wait
 from runner.lease.tenants import Tenants
 from runner.lease.watch import Watch
-world, used = Path(os.environ["KERNEL_MATRIX_SIM_WORLD"]), []
+from tests.sim.nvml import World
+uuid, used = {H200["uuid"]!r}, []
 
 class Clearing(Watch):
     def begin(self):
         look = super().begin()
         used.append(look.sample.memory_used_bytes)
-        world.write_text(world.read_text().replace("memory_used {3 << 30}", "memory_used {1 << 20}"))
+        World.here().change(uuid, memory_used={1 << 20})
         return look
 
 with vendor("nvidia").opened():
-    watch = Clearing(Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name=""), Tenants())
+    watch = Clearing(Gpu(vendor="nvidia", uuid=uuid, name=""), Tenants())
     print(json.dumps([await_alone(watch, Terms(wait_s=60), Wait("a GPU", limit_s=60)), used]))
 """
 

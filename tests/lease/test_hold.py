@@ -12,7 +12,9 @@ from sim.nvml import H200
 from runner.gpus import Gpu
 from runner.lease import Terms, hold
 from tests.lease.conftest import end
-from tests.lease.holding import CPU, Holder
+from tests.lease.holding import Holder
+
+CPU = {"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}
 
 
 def cpu_hold(folder, **terms):

@@ -8,19 +8,12 @@ from sim.nvml import A100, GTX_1080, H200, RTX_4090, SetState
 
 from runner.lease.locks import Wait, lock_file, locked
 from runner.lease.repair import sweep_gpus
-from tests.lease.settings import Program, calls
+from tests.lease.settings import Program, calls, killed_while_holding
 
 UUID = H200["uuid"]
 JOURNAL = f"{UUID}.settings.json"
 FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
 DEFAULT, EXCLUSIVE = 0, 3
-
-
-def killed_while_holding(driver, folder, *, gpu=H200, clock_target=1500):
-    program = Program(driver, folder, "clocks", gpu=gpu, clock_target=clock_target)
-    assert program.hears()["locked"] is True
-    program.kill()
-    return program
 
 
 def killed_in_hard_mode(driver, folder, *, verb="hard"):
@@ -301,6 +294,8 @@ def test_a_sweep_where_settings_are_forbidden_says_so_and_makes_no_call(driver, 
 
 def test_a_sweep_looks_in_this_hosts_lock_folder_by_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNEL_MATRIX_LOCK_DIR", str(tmp_path / "locks"))
+    monkeypatch.setenv("KERNEL_MATRIX_GPU_SETTINGS", "allow")
+    monkeypatch.setenv("KERNEL_MATRIX_HOST_FILE", str(tmp_path / "host.toml"))
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks" / "cpu.settings.json").write_text("{}")
     assert sweep_gpus() == []

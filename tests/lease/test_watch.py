@@ -10,15 +10,12 @@ from tests.lease.conftest import end
 from tests.lease.holding import Holder
 
 PREAMBLE = f"""
-import json, os, sys, threading, time
-from contextlib import closing
-from pathlib import Path
+import json, threading, time
 from runner.gpus import Gpu, vendor
-from runner.lease import watch as watching
 from runner.lease.tenants import Tenants
-from runner.lease.watch import PERIOD_S, Watch, longest_gap_s
+from runner.lease.watch import Watch
+from tests.sim.nvml import World
 gpu = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name="")
-world = Path(os.environ["KERNEL_MATRIX_SIM_WORLD"])
 library = vendor("nvidia").opened()
 library.__enter__()
 def await_looks(count):
@@ -100,7 +97,7 @@ def test_a_process_that_leaves_while_it_is_looked_at_is_nobody(driver):
 class Leaving(Tenants):
     def standing(self, pid):
         if leaves:
-            world.write_text(world.read_text().replace("compute 4194304", "compute "))
+            World.here().change(gpu.uuid, compute="")
         return super().standing(pid)
 watch, looks = Watch(gpu, Leaving()), []
 for leaves in (False, True):

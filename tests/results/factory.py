@@ -24,7 +24,14 @@ from runner.results.record import (
     record_to_json,
 )
 from runner.results.run import RunHost, RunInfo
-from runner.results.trace import Trace, trace_name, trace_of
+from runner.results.trace import Trace, read_trace_document, trace_name, trace_of
+
+ADDED_LATER = {
+    "Block": {"sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"},
+    "SessionReport": {"clock_probes"},
+    "HostHalf": {"device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"},
+}
+"""Fields that the first records lack: not required by the schema, and with a default in the class."""
 
 CELL = "0123456789abcdef0123456789abcdef"
 
@@ -333,6 +340,12 @@ def make_trace(samples: int = 3) -> Trace:
     """A trace of ``samples`` samples, the last of which nobody could take."""
     whole = [(sample(number), (9, 10), (), "") for number in range(samples - 1)]
     return trace_of([*whole, (Sample(at_ns=samples * 50_000_000), (), (4242,), "the driver did not answer")])
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in the file ``path``, checked."""
+    document = read_trace_document(path)
+    return Trace(columns=document["columns"], reason_ns=document["reason_ns"])
 
 
 def traced(record: Record) -> Record:

@@ -24,19 +24,12 @@ from runner.results.run import RunInfo
 from runner.results.schema import CELLS, HOSTS, ORIGIN, TABLES, TELEMETRY
 from runner.results.trace import MAX_SAMPLES, NUMBERS, TROUBLE_CHARS, Trace, trace_of, trace_to_json
 from runner.sources import Origin
-from tests.results.factory import make_record, make_run
+from tests.results.factory import ADDED_LATER, make_record, make_run
 
 NARROWER = {
     ("Block", "role"): {"candidate", "baseline"},  # a judge or builder is never timed
 }
 """Where a schema allows fewer words than the type of the field has."""
-
-ADDED_LATER = {
-    "Block": {"sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"},
-    "SessionReport": {"clock_probes"},
-    "HostHalf": {"device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"},
-}
-"""Fields that the first records lack: not required by the schema, and with a default in the class."""
 
 
 def _resolve(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,20 @@ from runner.contracts import load_schema
 from runner.core.vocab import Fault, Role, Stage, Status
 from runner.results.reading import explain, is_valid, read_record
 from runner.results.record import Outcome, record_from_json, record_to_json
-from tests.results.factory import BLOCKS, HOST, block, failed_record, make_record, outcome, session, traced, workload
+from tests.results.factory import (
+    ADDED_LATER,
+    BLOCKS,
+    HOST,
+    block,
+    failed_record,
+    make_record,
+    outcome,
+    session,
+    traced,
+    workload,
+)
 
 EXAMPLES = Path(__file__).parents[2] / "results" / "example-h200" / "records"
-ADDED_LATER = ("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health")
 
 
 def test_a_record_comes_back_as_it_was() -> None:
@@ -24,14 +34,19 @@ def test_a_record_comes_back_as_it_was() -> None:
 
 
 def _as_the_first_ones_were(document: dict[str, Any]) -> dict[str, Any]:
-    document["host"] = {k: v for k, v in document["host"].items() if k not in ADDED_LATER} | {"clock_state": "unlocked"}
+    _strip("HostHalf", document["host"])
+    document["host"]["clock_state"] = "unlocked"
     for one in document["sessions"]:
-        del one["clock_probes"]
+        _strip("SessionReport", one)
         for part in one["workloads"]:
             for timed in part["blocks"]:
-                for key in ("sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"):
-                    del timed[key]
+                _strip("Block", timed)
     return document
+
+
+def _strip(name: str, part: dict[str, Any]) -> None:
+    for key in ADDED_LATER[name]:
+        del part[key]
 
 
 def test_records_from_before_there_was_telemetry_are_still_records() -> None:

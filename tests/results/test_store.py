@@ -19,7 +19,7 @@ from runner.results import store as store_module
 from runner.results.reading import Reason, Rejection, read_run
 from runner.results.record import Record
 from runner.results.store import AttemptSummary, Store
-from runner.results.trace import Trace, read_trace
+from runner.results.trace import Trace
 from tests.results.factory import (
     CELL,
     HOST,
@@ -30,6 +30,7 @@ from tests.results.factory import (
     make_trace,
     outcome,
     put,
+    read_trace,
     session,
     traced,
 )

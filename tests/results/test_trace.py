@@ -18,14 +18,13 @@ from runner.results.trace import (
     TROUBLE_CHARS,
     Trace,
     pack,
-    read_trace,
     read_trace_document,
     trace_name,
     trace_of,
     trace_to_json,
     unpack,
 )
-from tests.results.factory import CELL, make_trace, sample
+from tests.results.factory import CELL, make_trace, read_trace, sample
 
 NAME = trace_name(f"{CELL}.1")
 
@@ -48,7 +47,7 @@ def refusal(path: Path) -> RefusedError:
 
 def test_samples_become_columns_with_one_entry_each() -> None:
     trace = make_trace(3)
-    assert trace.samples == 3
+    assert len(trace.columns["at_ns"]) == 3
     assert list(trace.columns) == [*NUMBERS, "reasons", "own_pids", "foreign_pids", "trouble"]
     assert trace.columns["at_ns"] == [0, 50_000_000, 150_000_000]
     assert trace.columns["sm_clock_mhz"] == [1785, 1785, None]
@@ -80,7 +79,7 @@ def test_a_longer_trace_than_fits_keeps_every_nth_sample(monkeypatch: pytest.Mon
     monkeypatch.setattr(trace_module, "MAX_SAMPLES", 10)
     for taken, kept in ((0, 0), (9, 9), (10, 10), (11, 6), (20, 10), (21, 7)):
         trace = trace_of((sample(number), (), (), "") for number in range(taken))
-        assert trace.samples == kept
+        assert len(trace.columns["at_ns"]) == kept
     assert trace.columns["at_ns"] == [number * 50_000_000 for number in range(0, 21, 3)]
 
 

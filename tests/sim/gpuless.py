@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import pynvml
 
 from runner.core.judge import REPORT_NAME
 from runner.core.vocab import Role
-from runner.engines import EngineStatus, Exit, Isolation, RoleSpec, Running
+from runner.engines import Exit, Isolation, RoleSpec, Running
 from runner.engines.docker import DockerEngine
 from tests.sim.family import family
 from tests.sim.nvml import World
@@ -31,35 +31,23 @@ def open_engine() -> GpulessDocker:
     return GpulessDocker()
 
 
-class GpulessDocker:
+class GpulessDocker(DockerEngine):
     """Docker, with roles that are shown no GPU."""
 
-    name = "docker"
-    uses_images = True
-
     def __init__(self) -> None:
-        self._docker = DockerEngine()
+        super().__init__()
         self._world = World.here()
 
-    def status(self) -> EngineStatus:
-        return self._docker.status()
-
     def isolation(self, spec: RoleSpec) -> Isolation:
-        return self._docker.isolation(replace(spec, gpu=None))
+        return super().isolation(replace(spec, gpu=None))
 
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
-        return self._docker.describe(replace(spec, gpu=None))
-
-    def leftovers(self) -> Sequence[str]:
-        return self._docker.leftovers()
-
-    def sweep(self) -> Sequence[str]:
-        return self._docker.sweep()
+        return super().describe(replace(spec, gpu=None))
 
     @contextmanager
     def launch(self, spec: RoleSpec) -> Iterator[Running]:
         on_cpu = ("--device", "cpu") if spec.role is Role.PROBE and "--device" not in spec.args else ()
-        with self._docker.launch(replace(spec, gpu=None, args=(*spec.args, *on_cpu))) as running:
+        with super().launch(replace(spec, gpu=None, args=(*spec.args, *on_cpu))) as running:
             yield running if spec.gpu is None else _OnGpu(running, spec, self._world)
 
 

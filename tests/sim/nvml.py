@@ -10,12 +10,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("nvml.c")
 WORLD_VARIABLE = "KERNEL_MATRIX_SIM_WORLD"
 
@@ -231,11 +232,11 @@ def _lives(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-def compile_library(folder: Path) -> Path:
-    """``libnvidia-ml.so.1`` in ``folder``."""
-    library = folder / "libnvidia-ml.so.1"
+def compile_library(folder: Path, source: Path = SOURCE, name: str = "libnvidia-ml.so.1") -> Path:
+    """The shared library ``name`` in ``folder``, made of ``source``: unless told otherwise, the simulated NVML."""
+    library = folder / name
     flags = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{library.name}")
-    subprocess.run(("gcc", *flags, "-o", library, SOURCE), check=True)
+    subprocess.run(("gcc", *flags, "-o", library, source), check=True)
     return library
 
 
@@ -341,27 +342,37 @@ class SimulatedDriver(World):
         self.environment = {
             **os.environ,
             "LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             WORLD_VARIABLE: str(world),
+            # What the person who runs the tests has forbidden on this machine must not decide what the tests see.
+            "KERNEL_MATRIX_GPU_SETTINGS": "allow",
+            "KERNEL_MATRIX_HOST_FILE": str(world.with_name("host.toml")),
         }
 
-    def start(self, program: str) -> subprocess.Popen[str]:
-        """Start Python on ``program``, with pipes."""
+    def start(
+        self, program: str, *arguments: str, prefix: Sequence[str] = (), **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start Python on ``program``, with pipes.
+
+        :param prefix: command that starts Python in its turn.
+        """
         return subprocess.Popen(
-            (sys.executable, "-c", program),
-            env=self.environment,
+            (*prefix, sys.executable, "-c", program, *arguments),
+            env={**self.environment, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def ask(self, program: str) -> Any:
-        """Run Python on ``program`` to its end; what it printed, read as JSON."""
+    def ask(self, program: str, *, timeout_s: float = 60, **environment: str) -> Any:
+        """Run Python on ``program`` to its end; the last line that it printed, read as JSON."""
         done = subprocess.run(
             (sys.executable, "-c", program),
-            env=self.environment,
-            stdout=subprocess.PIPE,
+            env={**self.environment, **environment},
+            capture_output=True,
             text=True,
-            check=True,
-            timeout=60,
+            check=False,
+            timeout=timeout_s,
         )
-        return json.loads(done.stdout)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])

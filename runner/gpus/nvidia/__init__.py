@@ -7,10 +7,11 @@ from runner.gpus.nvidia.inventory import inventory
 from runner.gpus.nvidia.modes import modes
 from runner.gpus.nvidia.processes import processes
 from runner.gpus.nvidia.settings import settings
-from runner.gpus.nvidia.telemetry import sampler, snapshot
+from runner.gpus.nvidia.telemetry import clocks, sampler, snapshot
 
 __all__ = [
     "clock_choices",
+    "clocks",
     "details",
     "inventory",
     "modes",

@@ -72,28 +72,14 @@ def _pci_bus_id(handle: Any) -> str:
     return written.decode() if isinstance(written, bytes) else str(written)
 
 
-def _ecc_errors(kind: int) -> Callable[[Any], int]:
-    def counted(handle: Any) -> int:
-        count: int = pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, pynvml.NVML_AGGREGATE_ECC)
-        return count
-
-    return counted
+def _ecc_errors(handle: Any, kind: int) -> int:
+    count: int = pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, pynvml.NVML_AGGREGATE_ECC)
+    return count
 
 
-def _highest_mhz(clock: int) -> Callable[[Any], int]:
-    def highest(handle: Any) -> int:
-        megahertz: int = pynvml.nvmlDeviceGetMaxClockInfo(handle, clock)
-        return megahertz
-
-    return highest
-
-
-def _threshold_c(threshold: int) -> Callable[[Any], int]:
-    def reached_at(handle: Any) -> int:
-        celsius: int = pynvml.nvmlDeviceGetTemperatureThreshold(handle, threshold)
-        return celsius
-
-    return reached_at
+def _threshold_c(handle: Any, threshold: int) -> int:
+    celsius: int = pynvml.nvmlDeviceGetTemperatureThreshold(handle, threshold)
+    return celsius
 
 
 def _power_range_w(handle: Any) -> tuple[float, float]:
@@ -120,8 +106,8 @@ _QUESTIONS: Mapping[str, Callable[[Any], Any]] = {
     "cpu_affinity": _cpu_affinity,
     "vbios": pynvml.nvmlDeviceGetVbiosVersion,
     "ecc": modes.ecc,
-    "ecc_corrected": _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-    "ecc_uncorrected": _ecc_errors(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+    "ecc_corrected": lambda handle: _ecc_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+    "ecc_uncorrected": lambda handle: _ecc_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
     "mig": modes.mig,
     "mps": modes.mps,
     "persistence": modes.persistence,
@@ -130,12 +116,12 @@ _QUESTIONS: Mapping[str, Callable[[Any], Any]] = {
     "power_default_w": lambda handle: pynvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
     "power_min_w": lambda handle: _power_range_w(handle)[0],
     "power_max_w": lambda handle: _power_range_w(handle)[1],
-    "max_sm_mhz": _highest_mhz(pynvml.NVML_CLOCK_SM),
-    "max_memory_mhz": _highest_mhz(pynvml.NVML_CLOCK_MEM),
+    "max_sm_mhz": lambda handle: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
+    "max_memory_mhz": lambda handle: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM),
     "base_sm_mhz": clocks.base_sm_mhz,
     "supported_sm_mhz": lambda handle: list(clocks.supported_sm_mhz(handle)),
     "supported_memory_mhz": lambda handle: list(clocks.supported_memory_mhz(handle)),
-    "slowdown_c": _threshold_c(pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-    "shutdown_c": _threshold_c(pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+    "slowdown_c": lambda handle: _threshold_c(handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+    "shutdown_c": lambda handle: _threshold_c(handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
 }
 """Name → the question whose answer it is."""

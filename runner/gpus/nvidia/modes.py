@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -10,6 +9,7 @@ import pynvml
 from runner.gpus import ComputeMode, Gpu, Modes
 from runner.gpus.nvidia.calls import device, value_of
 from runner.gpus.nvidia.processes import mps_listing
+from runner.gpus.programs import MPS_SERVER, command
 
 COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: ComputeMode.DEFAULT,
@@ -18,10 +18,6 @@ COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: ComputeMode.EXCLUSIVE_PROCESS,
 }
 """NVML's number → mode."""
-
-_PROC = Path("/proc")
-_MPS_SERVER = "nvidia-cuda-mps-server"[:15]
-"""Its name as ``/proc/<pid>/comm`` shows it: the kernel keeps 15 characters."""
 
 
 def modes(gpu: Gpu) -> Modes:
@@ -50,7 +46,7 @@ def mps(handle: Any) -> bool:
     """Whether an MPS server is on the device: it has clients, or a compute process has its name."""
     if mps_listing(handle)():
         return True
-    return any(_is_mps_server(process.pid) for process in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle))
+    return any(command(process.pid) == MPS_SERVER for process in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle))
 
 
 def compute_mode(handle: Any) -> ComputeMode:
@@ -67,10 +63,3 @@ def ecc(handle: Any) -> bool:
     """Whether the device corrects its memory's errors now."""
     now, _after_reset = pynvml.nvmlDeviceGetEccMode(handle)
     return bool(now)
-
-
-def _is_mps_server(pid: int) -> bool:
-    try:
-        return (_PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip() == _MPS_SERVER
-    except OSError:
-        return False

@@ -57,16 +57,26 @@ def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:
     :raises InfrastructureError: when a question that it should answer fails.
     """
     with device(gpu) as handle:
-        milliwatts = value_of(pynvml.nvmlDeviceGetPowerUsage, handle)
+        sm_clock_mhz, mem_clock_mhz = _clocks(handle)
         return {
-            "sm_clock_mhz": value_of(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
-            "mem_clock_mhz": value_of(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
-            "power_w": None if milliwatts is None else milliwatts / 1000,
+            "sm_clock_mhz": sm_clock_mhz,
+            "mem_clock_mhz": mem_clock_mhz,
+            "power_w": _watts(value_of(pynvml.nvmlDeviceGetPowerUsage, handle)),
             "temperature_c": value_of(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
             "memory_used_bytes": _memory_used(handle)(),
             "event_reasons": _event_reasons(handle)(),
             "energy_mj": value_of(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
         }
+
+
+def clocks(gpu: Gpu) -> tuple[int | None, int | None]:
+    """SM and memory clock, MHz: what is asked many times after a reset, without the dearer rest of a snapshot.
+
+    :raises GpuLostError: when the GPU no longer answers.
+    :raises InfrastructureError: when a question that it should answer fails.
+    """
+    with device(gpu) as handle:
+        return _clocks(handle)
 
 
 def sampler(gpu: Gpu) -> Callable[[], Sample]:
@@ -190,6 +200,12 @@ def _or_null(question: Question) -> Any:
         if error.value in GONE:
             raise
         return None
+
+
+def _clocks(handle: Any) -> tuple[int | None, int | None]:
+    kinds = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM)
+    sm_mhz, memory_mhz = (value_of(pynvml.nvmlDeviceGetClockInfo, handle, kind) for kind in kinds)
+    return sm_mhz, memory_mhz
 
 
 def _event_reasons(handle: Any) -> Question:

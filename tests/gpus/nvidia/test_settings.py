@@ -8,7 +8,7 @@ from sim.nvml import H200, SetState
 
 from runner.gpus import Settings
 from runner.gpus.nvidia.settings import settings
-from runner.gpus.permission import HOST_FILE_VARIABLE, SETTINGS_VARIABLE
+from runner.gpus.permission import SETTINGS_VARIABLE
 
 CALLS = {
     "lock_sm_clock": "nvidia.settings().lock_sm_clock(gpu, 1500)",
@@ -20,13 +20,6 @@ CALLS = {
 """Every setting → a call of it."""
 
 every_setting = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-
-
-@pytest.fixture(autouse=True)
-def permitted(driver, tmp_path):
-    """Whatever this machine forbids, the simulated driver's settings are ours."""
-    driver.environment.pop(SETTINGS_VARIABLE, None)
-    driver.environment[HOST_FILE_VARIABLE] = str(tmp_path / "host.toml")
 
 
 def calls(driver):

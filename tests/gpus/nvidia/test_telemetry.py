@@ -66,6 +66,12 @@ def test_snapshot_is_null_where_the_device_does_not_tell(driver, ask):
     }
 
 
+def test_clocks_are_those_of_the_snapshot_without_the_rest(driver, ask):
+    driver.set({**H200, "power": "!999", "energy": "!999"}, GTX_1080)
+    assert ask("nvidia.clocks(gpu)") == [1980, 3201]
+    assert ask("nvidia.clocks(gpu)", uuid=GTX_1080["uuid"]) == [139, None]
+
+
 def test_one_field_of_a_snapshot_that_fails_for_another_cause_is_not_called_unsupported(driver, ask):
     driver.set({**H200, "power": "!999"})
     said = ask("nvidia.snapshot(gpu)")
