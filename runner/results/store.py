@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from runner.core.vocab import Fault, Status
 from runner.errors import StoreError
@@ -40,6 +40,8 @@ from runner.results.run import RunInfo, run_to_json
 from runner.results.trace import Trace, check_trace, pack, trace_name, trace_to_json
 
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NO_NAMELESS_FILES = _NO_HARD_LINKS | {errno.EISDIR, errno.EINVAL, errno.ENOENT}
+"""Also how a kernel refuses that does not know O_TMPFILE, and what is said where there is no ``/proc``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,10 +236,31 @@ def _write(path: Path, data: bytes, *, publish: Callable[[Path, Path], Any]) -> 
 
 
 def _write_durably(path: Path, data: bytes) -> None:
-    with open(path, "xb") as file:  # noqa: PTH123  # Path.open has no advantage and hides the exclusive mode
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a new file; where the file system lets it, under a name only once it is whole.
+
+    A runner that is killed meanwhile then leaves nothing.
+    """
+    try:
+        _write_nameless(path, data)
+    except OSError as error:
+        if error.errno not in _NO_NAMELESS_FILES:
+            raise
+        with open(path, "xb") as file:  # noqa: PTH123  # Path.open has no advantage and hides the exclusive mode
+            _fill(file, data)
+
+
+def _write_nameless(path: Path, data: bytes) -> None:
+    descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    with open(descriptor, "wb") as file:  # noqa: PTH123  # Path.open takes no descriptor
+        _fill(file, data)
+        # Only with a descriptor, which an absolute path has no use for, does Python call linkat, and follow the link.
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+
+
+def _fill(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _publish_new(aside: Path, path: Path) -> None:

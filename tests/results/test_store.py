@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +84,16 @@ def test_a_record_and_its_trace_come_together_or_not_at_all(
     assert files(store) == []
 
 
+def publish_by(link: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``link`` called for what a whole file is published by; not for the name that it first gets aside."""
+    real = os.link
+
+    def either(source: Path, target: Path, **naming: Any) -> None:
+        (partial(real, **naming) if naming else link)(source, target)
+
+    monkeypatch.setattr(store_module.os, "link", either)
+
+
 def test_a_trace_whose_record_cannot_be_written_goes_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = os.link
 
@@ -88,7 +102,7 @@ def test_a_trace_whose_record_cannot_be_written_goes_again(store: Store, monkeyp
             raise KeyboardInterrupt
         publish(aside, path)
 
-    monkeypatch.setattr(store_module.os, "link", only_traces)
+    publish_by(only_traces, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         store.save(traced(make_record()), make_trace())
     assert files(store) == []
@@ -131,7 +145,7 @@ def test_a_record_is_never_overwritten(store: Store) -> None:
 
 
 def test_without_hard_links_a_record_is_still_never_overwritten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_paths: object) -> None:
+    def refuse(*_paths: object, **_naming: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(store_module.os, "link", refuse)
@@ -299,7 +313,35 @@ def test_a_failure_while_publishing_removes_the_file_aside(store: Store, monkeyp
     def fail(*_paths: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store_module.os, "link", fail)
+    publish_by(fail, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         store.save(make_record())
     assert list(store.records.iterdir()) == []
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from runner.results import store
+os.fsync = lambda _descriptor: os.kill(os.getpid(), signal.SIGKILL)
+store._write(Path(sys.argv[1]), b"half", publish=store._publish_new)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    done = subprocess.run((sys.executable, "-c", KILLED_WHILE_WRITING, str(path)), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.EISDIR])
+def test_where_no_file_is_nameless_it_is_written_aside(
+    store: Store, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    def refuse(_path: Path, _data: bytes) -> None:
+        raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr(store_module, "_write_nameless", refuse)
+    store.save(make_record())
+    assert [path.name for path in store.records.iterdir()] == [f"{make_record().cell_id}.1.json"]
