@@ -216,6 +216,8 @@ time.sleep(600)
 def test_whatever_a_role_starts_is_ours_on_every_engine(name, role, tenants, tmp_path, request):
     token = secrets.token_hex(8)
     size = 5 if name == "docker" else 4  # docker's own init carries the same words
+    (tmp_path / "family.py").write_text(FAMILY)
+    tmp_path.chmod(0o755)
     with _role(name, role, f"a-{token}", tmp_path, request) as ours, _role(name, role, f"b-{token}", tmp_path, request):
         tenants.admit(ours.root_pid())
         assert soon(lambda: len(survivors(token)) == 2 * size)
@@ -224,9 +226,7 @@ def test_whatever_a_role_starts_is_ours_on_every_engine(name, role, tenants, tmp
 
 
 def _role(name, role, token, folder, request):
-    """A running role: a process, two children, and a grandchild that has lost its parent."""
-    (folder / "family.py").write_text(FAMILY)
-    folder.chmod(0o755)
+    """A running role: a process, two children, and a grandchild that has lost its parent (``family.py``)."""
     labels = Labels(run_id=f"test-{token}", cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
     spec = RoleSpec(
         role=role,
