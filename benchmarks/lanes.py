@@ -19,7 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from runner.core.vocab import Role, Status
 from runner.gpus import Gpu, vendor
+from runner.results.reading import read_record
+from runner.results.record import record_from_json
 
 ROOT = Path(__file__).resolve().parent.parent
 WANTED_SHARE = 0.6
@@ -106,12 +109,12 @@ def medians(folder: Path) -> Medians:
     """The kept device times of every record that passed."""
     found = {}
     for path in folder.glob("*/records/*.json"):
-        record = json.loads(path.read_text())
-        if record["outcome"]["status"] == "passed":
-            blocks = record["sessions"][0]["workloads"][0]["blocks"]
-            times = [t for b in blocks if b["role"] == "candidate" for t in b["device_ns"]]
-            cell = f"{record['cell']['candidate']} {record['cell']['dtype']}"
-            found[cell] = (record["host"]["device"]["uuid"], statistics.median(times))
+        record = record_from_json(read_record(path))
+        if record.outcome.status is Status.PASSED:
+            blocks = record.sessions[0].workloads[0].blocks
+            times = [t for block in blocks if block.role is Role.CANDIDATE for t in block.kept_ns]
+            cell = f"{record.cell.candidate} {record.cell.dtype.value}"
+            found[cell] = (record.host.device["uuid"], statistics.median(times))
     return found
 
 

@@ -228,7 +228,7 @@ def _speeds(record: Record) -> str:
     for workload in record.sessions[0].workloads:
         medians = {}
         for role in (Role.BASELINE, Role.CANDIDATE):
-            samples = [ns for block in workload.blocks if block.role is role for ns in block.device_ns]
+            samples = [ns for block in workload.blocks if block.role is role for ns in block.kept_ns]
             medians[role] = statistics.median(samples) if samples else 0
         if medians[Role.CANDIDATE]:
             ratio = medians[Role.BASELINE] / medians[Role.CANDIDATE]

@@ -221,6 +221,12 @@ class Block:
         if len(self.device_ns) != len(self.wall_ns):
             raise ValueError("a block needs as many wall times as device times")
 
+    @property
+    def kept_ns(self) -> Tuple[int, ...]:
+        """Device times of the samples that count, nanoseconds."""
+        gone = {index for index, _cause in self.discarded}
+        return tuple(time_ns for index, time_ns in enumerate(self.device_ns) if index not in gone)
+
 
 @dataclass(frozen=True)
 class WorkloadReport:

@@ -293,3 +293,9 @@ def test_a_finding_is_placed_without_losing_what_it_says():
     found = Finding(Status.NONFINITE, Stage.VERIFY, EVIDENCE).at(workload="smoke", trial=9)
     assert found.evidence == replace(EVIDENCE, workload="smoke", trial=9)
     assert (found.status, found.stage) == (Status.NONFINITE, Stage.VERIFY)
+
+
+def test_a_discarded_sample_is_kept_in_the_block_and_does_not_count():
+    times, discarded = (10, 20, 30), ((1, "throttled: sw_power_cap"),)
+    block = Block(Role.CANDIDATE, 0, 1, 2, device_ns=times, wall_ns=times, discarded=discarded)
+    assert (block.device_ns, block.kept_ns) == (times, (10, 30))
