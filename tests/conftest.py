@@ -128,9 +128,10 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayEngine:
     """An engine that plays, with locks and temporary folders of its own."""
     from tests.cell.stage import PlayEngine  # noqa: PLC0415  # most tests need none
 
-    folders = {name: tmp_path / name for name in ("sources", "locks", "scratch")}
+    folders = {name: tmp_path / name for name in ("sources", "locks", "scratch", "cache")}
     for folder in folders.values():
         folder.mkdir()
     monkeypatch.setenv("KERNEL_MATRIX_LOCK_DIR", str(folders["locks"]))
+    monkeypatch.setenv("KERNEL_MATRIX_CACHE_DIR", str(folders["cache"]))
     monkeypatch.setattr("tempfile.tempdir", str(folders["scratch"]))
     return PlayEngine(folders["sources"], folders["scratch"])

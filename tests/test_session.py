@@ -12,7 +12,7 @@ from sim.nvml import H200
 from runner.core.vocab import Fault, Role, Status
 from runner.engines import Exit
 from runner.errors import StoreError
-from runner.matrix import Policy
+from runner.matrix import GpuAxis, Policy
 from runner.results.store import Store
 from runner.session import Happening, Orders, Rerun, Session, cells_to_run
 from tests.baddays.living import until
@@ -192,7 +192,7 @@ def test_leaving_the_run_early_stops_everything(stage, store):
     session = Session([stage.cell("a", hangs)], stage.survey(), store, Orders(run_id="run-1"))
     with session.running() as events:
         assert next(events).happening is Happening.CELL_STARTED
-        until(lambda: stage.alive == 2)
+        until(lambda: stage.alive == 3)
     assert (stage.alive, session.left, store.attempts()) == (0, 1, {})
     assert list(stage.scratch.iterdir()) == []
 
@@ -297,6 +297,123 @@ def test_a_cell_that_passed_stays_so_when_its_gpu_is_found_ill_after_it(run_on):
 def test_a_cell_is_not_handed_on_more_often_than_it_may_be_tried(run_on):
     told = run_on("cell(stage, loses(), says(Status.PASSED), infra_retries=0)", H200, OTHER)
     assert (told["counts"], told["left"]) == ({"gpu_lost": 1}, 0)
+
+
+# ---- What starts ahead
+
+
+MEETS_THE_NEXT = """
+def meets_the_next(spec):
+    until(lambda: stage.launched.count(Role.JUDGE) == 2 and stage.alive == 6)
+    return says(Status.PASSED, WELL)(spec)
+def stays(made):
+    for name in ("candidate", "eager"):
+        stage.plays[name, made.id] = [hangs]
+    return made
+"""
+
+
+@pytest.fixture
+def run_ahead(driver, tmp_path):
+    """As ``run_on``, with one GPU; cells are Python text that may name the plays above."""
+
+    def performed(cells):
+        driver.set(H200)
+        program = f"from tests.baddays.living import until\n{MEETS_THE_NEXT}\ntell_run(stage, [{cells}])"
+        told = on_driver(driver, tmp_path, program)
+        assert (told["alive"], told["scratch"]) == (0, [])
+        return told
+
+    return performed
+
+
+def test_the_next_cell_of_a_gpu_is_started_while_the_present_one_is_measured(run_ahead):
+    cells = [f"stays(cell(stage, {play}, name='{name}'))" for name, play in (("a", "meets_the_next"), ("b", "hello"))]
+    told = run_ahead(", ".join(cells).replace("hello", "says(Status.PASSED, WELL)"))
+    assert told["counts"] == {"passed": 2}
+    assert told["launched"].count("judge") == 2
+
+
+def test_the_next_session_of_a_cell_is_started_before_its_turn(run_ahead):
+    plays = "meets_the_next, says(Status.PASSED, WELL), protocol=Protocol(sessions=2)"
+    told = run_ahead(f"stays(cell(stage, {plays}))")
+    assert told["counts"] == {"passed": 1}
+    assert told["launched"].count("judge") == 2
+
+
+def test_what_was_started_ahead_on_a_gpu_that_is_lost_goes_with_it(run_ahead):
+    told = run_ahead("stays(cell(stage, loses(), name='a')), stays(cell(stage, says(Status.PASSED), name='b'))")
+    assert told["left"] == 1
+    assert told["attempts"]["b"] == []
+
+
+def test_no_session_starts_ahead_of_the_lane_that_takes_another_cell(run_ahead):
+    failed = "lambda spec: Exit(role=spec.role, code=3)"
+    cells = [
+        "stays(cell(stage, says(Status.PASSED, WELL), name='a'))",
+        f"stays(cell(stage, says(Status.PASSED, WELL), name='broken', builder=[{failed}]))",
+    ]
+    told = run_ahead(", ".join(cells))
+    assert told["launched"].count("judge") == 1
+
+
+def test_nothing_starts_ahead_for_a_candidate_that_the_policy_rejects(run_ahead):
+    told = run_ahead(
+        "stays(cell(stage, says(Status.PASSED, WELL), name='a')),"
+        "cell(stage, name='b', reject_findings=('entry',))"  # its source defines no ModelNew
+    )
+    assert told["counts"] == {"passed": 1, "policy_violation": 1}
+    assert told["launched"].count("judge") == 1
+
+
+def test_nothing_starts_ahead_on_a_cpu(stage, perform):
+    seen = []
+
+    def counts(spec):
+        seen.append(stage.launched.count(Role.JUDGE))
+        return PASSED(spec)
+
+    perform([stage.cell("a", counts), stage.cell("b", counts)])
+    assert seen == [1, 2]
+
+
+# ---- What is only compiled
+
+
+def compiled(stage, name, *builder):
+    axis = GpuAxis(name="sm_90", compute_capability="9.0")
+    return stage.cell(name, builder=builder, source=f"{name} = 1\n", gpu=axis, compile_only=True)
+
+
+def test_a_cell_that_is_only_compiled_needs_no_device(stage, store, perform):
+    session, told = perform([compiled(stage, "a", hands_over(b"artefact")), stage.cell("b")])
+    assert Role.BUILDER in stage.launched
+    assert sorted(ended(told)) == ["a", "b"]
+    assert (session.left, stage.launched.count(Role.JUDGE)) == (0, 1)
+
+
+def test_what_is_only_compiled_is_compiled_many_at_once(stage, perform):
+    both = threading.Barrier(2, timeout=20)
+
+    def builds(spec):
+        both.wait()
+        return hands_over(b"artefact")(spec)
+
+    session, _ = perform([compiled(stage, name, builds) for name in "ab"], build_workers=2)
+    assert session.left == 0
+
+
+def test_compiling_that_the_machine_failed_is_tried_again(stage, store, perform):
+    cell = compiled(stage, "a", vanishes, hands_over(b"artefact"))
+    perform([cell])
+    first, second = store.attempts()[cell.id]
+    assert first.fault is Fault.INFRA
+    assert second.fault is not Fault.INFRA
+
+
+def test_a_stop_calls_compiling_off(stage, store, perform):
+    session, _ = perform([compiled(stage, "a", hangs)], while_running=lambda session, _: session.stop())
+    assert (session.left, store.attempts()) == (1, {})
 
 
 # ---- Which cells still have to run

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from runner.cell.ahead import Ahead
 from runner.cell.assignment import Assignment, Bench, CellCancelledError, Ran
 from runner.cell.course import Course
-from runner.cell.health import NOT_RUN, Probed, never_held, probe_health
+from runner.cell.findings import rejected, scan_of
+from runner.cell.health import NOT_RUN, Probed, asked_by_judges, never_held, probe_health
 from runner.cell.hindsight import Hindsight, of_cpu, of_gpu
 from runner.cell.hosthalf import DeviceHalf, cell_key, host_half
-from runner.cell.sessions import Sessions, admit, place_of
+from runner.cell.prepared import place_of
+from runner.cell.sessions import Sessions, admit
 from runner.cell.settling import machine_failed, once_timed, outcome_of
 from runner.cell.specs import probe_spec
 from runner.cell.verdict import lost
@@ -23,11 +26,15 @@ from runner.results.record import HealthSeen, Outcome, Record
 
 
 class Attempt:
-    """Runs one assignment once."""
+    """Runs one assignment once.
 
-    def __init__(self, assignment: Assignment, bench: Bench) -> None:
+    :param ahead: starts what follows while this runs; null: everything starts in its turn.
+    """
+
+    def __init__(self, assignment: Assignment, bench: Bench, ahead: Ahead | None = None) -> None:
         self._of = assignment
         self._bench = bench
+        self._ahead = ahead
         self._course = Course()
         self._lease: Lease | None = None
         self._details: dict[str, Any] = {}
@@ -40,12 +47,19 @@ class Attempt:
 
         :raises CellCancelledError: when the run was called off meanwhile.
         """
+        return self._told(self._unstarted() or self._leased())
+
+    def _unstarted(self) -> Outcome | None:
+        """The outcome of a cell that never comes to a device: its source is not allowed, or does not build."""
+        try:
+            self._course.scan = scan_of(self._of.cell)
+        except OSError as error:
+            return machine_failed(error, Stage.BUILD)
         build = self._of.build
         if build is not None:
             self._course.phases["build"] = build.seconds
             self._course.saw_ends(build.exits, 0)
-        failed = build.outcome if build is not None else None
-        return self._told(self._leased() if failed is None else failed)
+        return rejected(self._of.cell, self._course.scan) or (build.outcome if build is not None else None)
 
     def _leased(self) -> Outcome:
         """The outcome of what happens on the device, or of a device that cannot be had."""
@@ -79,14 +93,14 @@ class Attempt:
             self._details = _details(gpu)
             outcome = self._while_held(lease)
             if policy.health_probe and gpu.vendor != "cpu" and not lease.lost:
-                self._probed = self._probe(lease)
+                self._probed = asked_by_judges(self._course.seen) or self._probe(lease)
             over = time.monotonic()
         self._course.phases["aftermath"] = time.monotonic() - over
         return outcome
 
     def _while_held(self, lease: Lease) -> Outcome:
         try:
-            return Sessions(self._of, self._bench, lease, self._course).run()
+            return Sessions(self._of, self._bench, lease, self._course, ahead=self._ahead).run()
         except (InfrastructureError, OSError) as error:
             return machine_failed(error, Stage.START)
 

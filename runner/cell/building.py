@@ -1,12 +1,12 @@
 """Compiling a candidate in a container without a GPU, off the lease, and keeping what came of it.
 
 The builder runs the candidate's own code, so what it hands over is as hostile as the candidate: it is taken in bounded
-frames, kept as an opaque file, and only ever unpacked in the candidate's own container.
+frames, kept as an opaque file, and only ever unpacked in the candidate's own container. What it says of its kernels is
+checked for form and kept as a claim.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import tempfile
@@ -14,27 +14,40 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
+from runner.cell.buildcache import new_artifact
 from runner.cell.settling import how_it_ended, outcome_of
-from runner.core.build import SOCKET_NAME
+from runner.core.build import MAX_LOG, SOCKET_NAME
+from runner.core.diagnosis import first_error, useful_part
 from runner.core.messages import Evidence
 from runner.core.vocab import Language, Stage, Status
-from runner.core.wire import MAX_CHUNK, Channel, Failure, Gone, Kind, WireError, unpack_failed
+from runner.core.wire import (
+    MAX_CHUNK,
+    Channel,
+    Failure,
+    Gone,
+    KernelCode,
+    Kind,
+    WireError,
+    short_name,
+    unpack_code,
+    unpack_failed,
+)
 from runner.engines import Engine, Exit, Mount, RoleSpec, Running
-from runner.results.record import Outcome
+from runner.results.record import BuildSeen, Outcome
 
-ARTIFACT_NAME = "extensions.tar"
+ARTIFACT_NAME = "artifact.tar"
 """Name of the artefact inside the candidate's container."""
 
 NEEDS_BUILD = frozenset({Language.CUDA})
-"""Languages that are compiled before the device is leased; the others compile when they are first called."""
+"""Languages that nothing can be run of before they are compiled."""
 
 _POLL_S = 0.1
 _LAST_MOMENTS_S = 1.0
 """How long a builder may take to end when it has said all it has to say."""
-_LOG_TAIL = 8 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +61,11 @@ class Build:
     outcome: Outcome | None = None
     exits: tuple[Exit, ...] = ()
     seconds: float = 0.0
+    kernels: tuple[KernelCode, ...] = ()
+    log_tail: str = ""
+    """The compiler's remarks, at most :data:`~runner.core.build.MAX_LOG` bytes."""
+    seen: BuildSeen | None = None
+    """What records say of it; null where nothing was handed over."""
 
 
 class BuildCancelledError(Exception):
@@ -57,16 +75,18 @@ class BuildCancelledError(Exception):
 def run_build(
     engine: Engine,
     make_spec: Callable[[Mount, Mount], RoleSpec],
-    source: Path,
+    source: bytes,
     *,
     keep_in: Path,
     timeout_s: float,
     max_bytes: int,
     cancelled: Callable[[], bool],
+    order: bytes = b"",
 ) -> Build:
     """Build ``source``; an artefact is kept as a new file in ``keep_in``.
 
     :param make_spec: (code mount, channel mount) → what to start.
+    :param order: what kernels to compile ahead of time, sent as soon as the builder is there; empty: nothing is sent.
     :raises BuildCancelledError: when ``cancelled`` said so.
     :raises runner.errors.EngineError: when the builder could not be started.
     """
@@ -75,18 +95,21 @@ def run_build(
     with _folders(source, keep_in) as (code, channel), _listening(channel / SOCKET_NAME) as listener:
         spec = make_spec(Mount(source=code, target="/candidate"), Mount(source=channel, target="/channel"))
         with engine.launch(spec) as running, _killed_when(patience.ended, running):
-            artifact, trouble = _receive(listener, running, patience, keep_in, max_bytes)
+            artifact, result = _receive(listener, running, patience, _Delivery(order, max_bytes, keep_in))
             ended = running.wait(_LAST_MOMENTS_S)
             if ended is None:
                 running.kill()
                 ended = running.wait(10)
         if patience.is_cancelled():
             raise BuildCancelledError
+    said = result if isinstance(result, _Said) else _Said()
     return Build(
         artifact=artifact,
-        outcome=None if trouble is None else _outcome(trouble, ended),
+        outcome=_outcome(result, ended) if isinstance(result, _Trouble) else None,
         exits=() if ended is None else (ended,),
         seconds=time.monotonic() - started,
+        kernels=tuple(said.kernels),
+        log_tail=said.log_tail,
     )
 
 
@@ -104,6 +127,23 @@ class _Patience:
     def ended(self) -> bool:
         """Whether waiting any longer makes no sense."""
         return self.is_cancelled() or self.is_late()
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """What goes to a builder, and how much may come from it."""
+
+    order: bytes
+    max_bytes: int
+    keep_in: Path
+
+
+@dataclass(slots=True)
+class _Said:
+    """What a builder said beside its artefact."""
+
+    kernels: list[KernelCode] = field(default_factory=list)
+    log_tail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,27 +179,26 @@ def _killed_when(ended: Callable[[], bool], running: Running) -> Iterator[None]:
 
 
 def _receive(
-    listener: socket.socket, running: Running, patience: _Patience, keep_in: Path, max_bytes: int
-) -> tuple[Path | None, _Trouble | None]:
-    """The artefact as a new file in ``keep_in``, or why there is none, or neither: nothing was handed over."""
+    listener: socket.socket, running: Running, patience: _Patience, delivery: _Delivery
+) -> tuple[Path | None, _Said | _Trouble]:
+    """The artefact as a new file, null where none was handed over; what was said with it, or why there is none."""
     connection = _accept(listener, running, patience)
     if connection is None:
         return None, _silence(running, patience)
-    handle, name = tempfile.mkstemp(prefix="artifact-", suffix=".tar", dir=keep_in)
-    path = Path(name)
+    path = new_artifact(delivery.keep_in)
     try:
-        with connection, os.fdopen(handle, "wb") as file:
-            trouble = _take_frames(Channel(connection, MAX_CHUNK), file.write, max_bytes)
-        if trouble is None and path.stat().st_size:
-            path.chmod(0o444)
-            return path, None
+        with connection, path.open("wb") as file:
+            result = _converse(Channel(connection, MAX_CHUNK), file, delivery)
     except Gone:
-        trouble = _silence(running, patience)
+        result = _silence(running, patience)
     except BaseException:
         path.unlink()
         raise
+    if isinstance(result, _Said) and path.stat().st_size:
+        path.chmod(0o444)
+        return path, result
     path.unlink()
-    return None, trouble
+    return None, result
 
 
 def _accept(listener: socket.socket, running: Running, patience: _Patience) -> socket.socket | None:
@@ -176,27 +215,34 @@ def _accept(listener: socket.socket, running: Running, patience: _Patience) -> s
             return None
 
 
-def _take_frames(channel: Channel, write: Callable[[bytes], object], max_bytes: int) -> _Trouble | None:
-    """Write what the builder sends until it says that this was all; what is wrong with it otherwise.
+def _converse(channel: Channel, file: IO[bytes], delivery: _Delivery) -> _Said | _Trouble:
+    """Send the order, write what comes to ``file`` until the builder says that this was all.
 
     :raises Gone: when the builder ends before.
     """
-    taken = 0
+    if delivery.order:
+        channel.send(Kind.LOAD, 0, delivery.order)
+    said, taken = _Said(), 0
     while True:
         try:
             kind, _, payload = channel.receive()
             if kind is Kind.DONE:
-                return None
+                said.log_tail = payload[-MAX_LOG:].decode("utf-8", "replace")
+                return said
             if kind is Kind.FAILED:
                 return _failure(*unpack_failed(payload))
+            if kind is Kind.CODE:
+                said.kernels = unpack_code(payload)
+                continue
         except WireError as error:
             return _Trouble(Status.PROTOCOL_VIOLATION, f"the builder's side: {error}")
         taken += len(payload)
         if kind is not Kind.CHUNK:
             return _Trouble(Status.PROTOCOL_VIOLATION, f"the builder's side: sent {kind.name} where CHUNK was due")
-        if taken > max_bytes:
-            return _Trouble(Status.PROTOCOL_VIOLATION, f"the artefact is larger than {max_bytes >> 20} MiB")
-        write(payload)
+        if taken > delivery.max_bytes:
+            limit = f"{delivery.max_bytes >> 20} MiB"
+            return _Trouble(Status.PROTOCOL_VIOLATION, f"the artefact is larger than {limit}")
+        file.write(payload)
 
 
 def _silence(running: Running, patience: _Patience) -> _Trouble:
@@ -215,31 +261,25 @@ def _silence(running: Running, patience: _Patience) -> _Trouble:
 
 def _failure(failure: Failure, text: str) -> _Trouble:
     statuses = {Failure.COMPILE: Status.COMPILE_ERROR, Failure.MEMORY: Status.OUT_OF_MEMORY}
-    return _Trouble(statuses.get(failure, Status.LOAD_ERROR), first_error(text), text[-_LOG_TAIL:])
-
-
-def first_error(log: str) -> str:
-    """The line of a compiler's or Python's output that says what is wrong."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if "error:" in line]
-    return (errors[0] if errors else lines[-1] if lines else "failed without a word")[:500]
+    return _Trouble(statuses.get(failure, Status.LOAD_ERROR), first_error(text), useful_part(text, MAX_LOG))
 
 
 def _outcome(trouble: _Trouble, ended: Exit | None) -> Outcome:
-    log = trouble.log or (ended.log_tail[-_LOG_TAIL:] if ended is not None else "")
+    log = trouble.log or (ended.log_tail[-MAX_LOG:] if ended is not None else "")
     return outcome_of(trouble.status, Stage.BUILD, Evidence(message=trouble.message, log=log))
 
 
 @contextmanager
-def _folders(source: Path, parent: Path) -> Iterator[tuple[Path, Path]]:
+def _folders(source: bytes, parent: Path) -> Iterator[tuple[Path, Path]]:
     """A folder with a copy of the source and one for the socket, both readable by any user inside."""
     root = Path(tempfile.mkdtemp(prefix="build-", dir=parent))
     try:
         root.chmod(0o711)
         code, channel = root / "code", root / "channel"
         for folder in (code, channel):
-            folder.mkdir(mode=0o755)
-        shutil.copyfile(source, code / "candidate.py")
+            folder.mkdir()
+            folder.chmod(0o755)
+        (code / "candidate.py").write_bytes(source)
         (code / "candidate.py").chmod(0o444)
         yield code, channel
     finally:
@@ -248,13 +288,9 @@ def _folders(source: Path, parent: Path) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            # A socket's name may have 107 bytes: too few for the folders that some machines keep temporary files in.
-            listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-            path.chmod(0o666)
-            listener.listen(1)
-            yield listener
-    finally:
-        os.close(folder)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        with short_name(path) as name:
+            listener.bind(name)
+        path.chmod(0o666)
+        listener.listen(1)
+        yield listener

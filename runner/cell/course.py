@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,6 +14,9 @@ from runner.cell.telemetry import SeenSession
 from runner.core.messages import SessionReport
 from runner.engines import Exit
 from runner.results.record import ExitSeen
+from runner.scan import Scan
+
+_NOTHING_READ = Scan(own_kernels=(), findings=())
 
 
 def utc_now() -> str:
@@ -26,6 +29,8 @@ class Course:
     """What the host has seen of an attempt so far; it began when this was made."""
 
     started_at: str = field(default_factory=utc_now)
+    scan: Scan = _NOTHING_READ
+    """What reading the candidate's source found."""
     seen: list[SeenSession] = field(default_factory=list)
     exits: list[ExitSeen] = field(default_factory=list)
     isolation: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -38,6 +43,13 @@ class Course:
     def reports(self) -> tuple[SessionReport, ...]:
         """What judges said, in the order of their sessions."""
         return tuple(session.report for session in self.seen if session.report is not None)
+
+    def label_last(self, label: str) -> None:
+        """Add a label to the last session's report, if it left one: something that its judge could not know."""
+        last = self.seen[-1]
+        if last.report is not None:
+            report = replace(last.report, labels=(*last.report.labels, label))
+            self.seen[-1] = replace(last, report=report)
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

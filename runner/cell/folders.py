@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cell.building import ARTIFACT_NAME, Build
+from runner.cell.contestants import PROBLEM_FILE, Contestant
 from runner.core.judge import REPORT_NAME
 from runner.core.messages import JudgeJob, dumps
 from runner.plan import Cell
 
-PROBLEM_FILE = "problem.py"
-CANDIDATE_FILE = "candidate.py"
+JOB_FILE = "job.json"
 
 
 def judge_uid() -> int:
-    """The judge's user: never root, never the candidate's."""
+    """The judge's user: never root, never a contestant's."""
     return 65533 if os.geteuid() == 0 else os.getuid()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellFolders:
+class SessionFolders:
     """One session's folders on the host."""
 
     root: Path
@@ -38,22 +38,25 @@ class CellFolders:
 
     @property
     def channel(self) -> Path:
-        """The judge's socket; the candidate sees it read-only."""
+        """The judge's sockets, in a folder per contestant."""
         return self.root / "channel"
+
+    def channel_to(self, contestant: str) -> Path:
+        """The judge's socket for one contestant, which sees it read-only."""
+        return self.channel / contestant
 
     @property
     def out(self) -> Path:
         """The judge's report; only the judge sees it."""
         return self.root / "out"
 
-    @property
-    def code(self) -> Path:
-        """A copy of the candidate's source; read-only to it."""
-        return self.root / "code"
+    def code(self, contestant: str) -> Path:
+        """A copy of one contestant's source; read-only to it."""
+        return self.root / "code" / contestant
 
     @property
     def artifact(self) -> Path:
-        """What the builder made of it; read-only to the candidate."""
+        """What the builder made of the candidate; read-only to it."""
         return self.root / "artifact"
 
     @property
@@ -62,33 +65,59 @@ class CellFolders:
         return self.out / REPORT_NAME
 
     def write_job(self, job: JudgeJob) -> None:
-        """Write the job, with its secret, where only the judge reads it."""
-        path = self.judge / "job.json"
-        path.write_text(dumps(job), encoding="utf-8")
-        hand_over(path, 0o400)
+        """Leave the job, with its secret, where only the judge reads it, which may be waiting for it already."""
+        aside = self.judge / f"{JOB_FILE}.new"
+        aside.write_text(dumps(job), encoding="utf-8")
+        hand_over(aside, 0o400)
+        aside.rename(self.judge / JOB_FILE)
 
 
 @contextmanager
-def session_folders(scratch: Path, cell: Cell, build: Build | None) -> Iterator[CellFolders]:
-    """New folders for one session of ``cell``; removed whatever happens."""
-    root = Path(tempfile.mkdtemp(prefix=f"cell-{cell.id[:12]}-", dir=scratch))
+def session_folders(
+    scratch: Path, cell: Cell, contestants: Sequence[Contestant], build: Build | None
+) -> Iterator[SessionFolders]:
+    """New folders for one session of ``cell``; removed whatever happens.
+
+    :raises OSError: when a source cannot be read, or the disk is full.
+    """
+    # Short names: a socket's path has room for 107 bytes, and an engine without namespaces shows folders as they are.
+    root = Path(tempfile.mkdtemp(prefix="session-", dir=scratch))
     try:
         root.chmod(0o711)
+        _make_passage(root / "code")
         artifact = build.artifact if build is not None else None
-        folders = CellFolders(root=root, has_artifact=artifact is not None)
-        for folder, mode in ((folders.judge, 0o700), (folders.channel, 0o711), (folders.out, 0o700)):
-            folder.mkdir()
-            hand_over(folder, mode)
-        _stage(cell.problem.path, folders.judge / PROBLEM_FILE)
-        hand_over(folders.judge / PROBLEM_FILE, 0o400)
-        folders.code.mkdir(mode=0o755)
-        _stage(cell.candidate.path, folders.code / CANDIDATE_FILE)
+        folders = SessionFolders(root=root, has_artifact=artifact is not None)
+        _make_judges_folders(folders, cell)
+        for contestant in contestants:
+            _make_contestants_folders(folders, contestant)
         folders.artifact.mkdir(mode=0o755)
         if artifact is not None:
             os.link(artifact, folders.artifact / ARTIFACT_NAME)
         yield folders
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _make_judges_folders(folders: SessionFolders, cell: Cell) -> None:
+    for folder, mode in ((folders.judge, 0o700), (folders.channel, 0o711), (folders.out, 0o700)):
+        folder.mkdir()
+        hand_over(folder, mode)
+    _stage(cell.problem.path, folders.judge / PROBLEM_FILE)
+    hand_over(folders.judge / PROBLEM_FILE, 0o400)
+
+
+def _make_contestants_folders(folders: SessionFolders, contestant: Contestant) -> None:
+    channel, code = folders.channel_to(contestant.name), folders.code(contestant.name)
+    channel.mkdir()
+    hand_over(channel, 0o711)
+    code.mkdir(mode=0o755)
+    _stage(contestant.source, code / contestant.file)
+
+
+def _make_passage(folder: Path) -> None:
+    """A folder that any user may pass through, whatever this process lets others do by default."""
+    folder.mkdir()
+    folder.chmod(0o711)
 
 
 def _stage(source: Path, target: Path) -> None:

@@ -5,11 +5,12 @@ A GPU that is not well is quarantined: whatever ran on it next would be measured
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cell.probing import MAX_REASON, asked, last_words
+from runner.cell.telemetry import SeenSession
 from runner.engines import Engine, Exit, Mount, RoleSpec, Running
 from runner.errors import EngineError
 from runner.lease import Lease, ResetState
@@ -29,6 +30,18 @@ class Probed:
     """:data:`PASSED`, :data:`FAILED` or :data:`NOT_RUN`."""
     reason: str
     """In words."""
+
+
+def asked_by_judges(sessions: Sequence[SeenSession]) -> Probed | None:
+    """The judges' own word, where each has asked the GPU at the end of its session and all was well; else null."""
+    if sessions and all(_was_well(session) for session in sessions):
+        return Probed(PASSED, "asked by the judge at the end of each session")
+    return None
+
+
+def _was_well(session: SeenSession) -> bool:
+    health = session.report.health if session.report is not None else None
+    return health is not None and health.passed is True
 
 
 def probe_health(

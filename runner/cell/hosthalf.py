@@ -9,6 +9,7 @@ from typing import Any
 from runner.cell.assignment import Assignment, Bench
 from runner.cell.clocks import ClockVerdict
 from runner.cell.course import Course, utc_now
+from runner.cell.findings import findings_told
 from runner.core.messages import to_json
 from runner.core.vocab import ClockState
 from runner.gpus.peaks import peak_of
@@ -75,6 +76,8 @@ def host_half(of: Assignment, bench: Bench, device: DeviceHalf, course: Course) 
         started_at=course.started_at,
         ended_at=utc_now(),
         warnings=lease.warnings if lease else (),
+        build=of.build.seen if of.build is not None else None,
+        findings=findings_told(course.scan),
     )
 
 

@@ -1,97 +1,123 @@
-"""The sessions of one attempt on a device that is held: a fresh pair of processes each, up to the first that fails."""
+"""The sessions of one attempt on a device that is held: fresh processes each, up to the first that does not pass."""
 
 from __future__ import annotations
 
-import secrets
 import time
-from dataclasses import asdict
+from contextlib import AbstractContextManager
 
+from runner.cell.ahead import Ahead
 from runner.cell.assignment import Assignment, Bench, CellCancelledError
 from runner.cell.course import Course
-from runner.cell.folders import CellFolders, session_folders
-from runner.cell.pair import Pair, PairResult, run_pair
-from runner.cell.settling import settle
-from runner.cell.specs import Place, candidate_spec, judge_job, judge_spec
+from runner.cell.prepared import Prepared, Turn, prepared
+from runner.cell.processes import SessionResult
+from runner.cell.sanitizing import NO_SANITIZER, sanitizer_outcome, was_sanitized
+from runner.cell.settling import outcome_of, settle
 from runner.cell.telemetry import SeenSession
 from runner.cell.verdict import lost
+from runner.core.messages import Evidence
 from runner.core.vocab import Role, Stage, Status
-from runner.engines import Labels, Running
+from runner.engines import Running
 from runner.lease import Lease
-from runner.plan import Cell
+from runner.measure.precision import wants_more
 from runner.results.record import Outcome
 
 _GRACE_S = 30.0
 """How much longer than its own limit a judge may take: it gives up by itself, and says why."""
 
+_TOO_SLOW = frozenset({Status.TIMEOUT, Status.OUT_OF_MEMORY})
+"""What a checked candidate may come to because the checking takes time and memory."""
+
 
 class Sessions:
-    """Runs the sessions of one assignment; what is seen of them goes into ``course``."""
+    """Runs the sessions of one assignment; what is seen of them goes into ``course``.
 
-    def __init__(self, of: Assignment, bench: Bench, lease: Lease, course: Course) -> None:
+    :param ahead: starts what follows while a session runs; null: everything starts in its turn.
+    """
+
+    def __init__(
+        self, of: Assignment, bench: Bench, lease: Lease, course: Course, *, ahead: Ahead | None = None
+    ) -> None:
         self._of = of
         self._bench = bench
         self._lease = lease
         self._course = course
+        self._ahead = ahead
+        # A sanitizer checks what runs on a GPU.
+        self._tools = of.cell.policy.sanitize if of.gpu.vendor != "cpu" else ()
 
     def run(self) -> Outcome:
-        """Session after session, up to the first that does not pass.
+        """As many sessions as the protocol asks for, then one per sanitizer, up to the first that does not pass.
 
         :raises CellCancelledError: when the run was called off meanwhile.
         :raises runner.errors.InfrastructureError: when the machine failed.
         """
-        outcome = None
-        for session in range(self._of.cell.protocol.sessions):
-            with session_folders(self._bench.scratch, self._of.cell, self._of.build) as folders:
-                result = self._one(place_of(self._of, self._bench, session), folders)
-            self._course.saw_ends(result.exits, session)
-            outcome = self._settled(result)
+        outcome = self._measured(0)
+        while outcome.status is Status.PASSED and wants_more(self._course.reports, self._of.cell.protocol):
+            outcome = self._measured(len(self._course.seen))
+        for tool in self._tools:
             if outcome.status is not Status.PASSED:
                 break
-        if outcome is None:
-            raise ValueError("a protocol needs at least one session")
+            outcome = self._sanitized(len(self._course.seen), tool)
         return outcome
 
-    def _settled(self, result: PairResult) -> Outcome:
+    def _measured(self, session: int) -> Outcome:
+        return self._settled(self._one(Turn(of=self._of, session=session)))
+
+    def _sanitized(self, session: int, tool: str) -> Outcome:
+        """Checked by ``tool``; where that is not there, or takes too much, the session says so and decides nothing."""
+        result = self._one(Turn(of=self._of, session=session, sanitizer=tool))
+        outcome = self._settled(result)
+        log = "".join(seen.log_tail for seen in result.exits if seen.role is Role.CANDIDATE)
+        found = sanitizer_outcome(tool, log)
+        if found is not None or was_sanitized(log):
+            return found or outcome
+        self._course.label_last(NO_SANITIZER)
+        return outcome_of(Status.PASSED, Stage.DONE, Evidence()) if outcome.status in _TOO_SLOW else outcome
+
+    def _settled(self, result: SessionResult) -> Outcome:
         if self._lease.lost:
             return lost(self._lease.lost, Stage.TIME)
         if result.called_off:
             raise CellCancelledError
         return settle(result)
 
-    def _one(self, place: Place, folders: CellFolders) -> PairResult:
-        pair = self._pair(place, folders)
+    def _one(self, turn: Turn) -> SessionResult:
         started_ns = time.monotonic_ns()
-        with self._lease.session():
-            result = run_pair(pair)
+        with self._session(turn) as session, self._lease.session(processes=1 + len(session.contestants)):
+            self._course.isolation.update(session.isolation)
+            with self._course.timed("start"):
+                session.begin(self._course.scan, lambda running: admit(self._lease, running))
+            if self._ahead is not None:
+                self._ahead.start(self._likely_after(turn))
+            result = session.processes.finish(self._deadline_s, self._called_off)
         ended_ns = time.monotonic_ns()
         self._course.seen.append(SeenSession(report=result.report, started_ns=started_ns, ended_ns=ended_ns))
+        self._course.saw_ends(result.exits, turn.session)
         for phase, seconds in result.phases_s.items():
             self._course.phases[phase] += seconds
         return result
 
-    def _pair(self, place: Place, folders: CellFolders) -> Pair:
-        """The session's two processes, and the judge's job, written where it will look for it."""
-        judge, candidate = judge_spec(place, folders), candidate_spec(place, folders)
-        for spec in (judge, candidate):
-            self._course.isolation[spec.role.value] = asdict(self._bench.engine.isolation(spec))
-        own_uid = self._course.isolation[Role.CANDIDATE.value]["user"] == "own"
-        seed = session_seed(place.cell, place.labels.session)
-        folders.write_job(judge_job(place, seed, candidate.uid if own_uid else None))
-        return Pair(
-            engine=self._bench.engine,
-            judge=judge,
-            candidate=candidate,
-            report=folders.report,
-            deadline_s=place.cell.policy.session_timeout_s + _GRACE_S,
-            called_off=lambda: self._bench.cancelled() or bool(self._lease.lost),
-            admit=lambda running: admit(self._lease, running),
+    def _session(self, turn: Turn) -> AbstractContextManager[Prepared]:
+        return prepared(turn, self._bench) if self._ahead is None else self._ahead.session(turn)
+
+    @property
+    def _deadline_s(self) -> float:
+        return self._of.cell.policy.session_timeout_s + _GRACE_S
+
+    def _called_off(self) -> bool:
+        return self._bench.cancelled() or bool(self._lease.lost)
+
+    def _likely_after(self, turn: Turn) -> Turn | None:
+        """The session of this attempt that will follow if ``turn`` passes; null: none, as far as can be told."""
+        protocol, following = self._of.cell.protocol, turn.session + 1
+        tools = self._tools[self._tools.index(turn.sanitizer) + 1 :] if turn.sanitizer else self._tools
+        # What the present session will add to the interval is not known: one that was too wide is taken to stay so.
+        more = following < protocol.sessions or (
+            protocol.sessions < following < protocol.max_sessions and wants_more(self._course.reports, protocol)
         )
-
-
-def place_of(of: Assignment, bench: Bench, session: int) -> Place:
-    """Where the processes of one session run, and whose they are."""
-    labels = Labels(run_id=bench.run_id, cell_id=of.cell.id, session=session, gpu_uuid=of.gpu.uuid, owner=bench.owner)
-    return Place(cell=of.cell, gpu=of.gpu, image=of.image, labels=labels)
+        if more and not turn.sanitizer:
+            return Turn(of=self._of, session=following)
+        return Turn(of=self._of, session=following, sanitizer=tools[0]) if tools else None
 
 
 def admit(lease: Lease, running: Running) -> None:
@@ -99,10 +125,3 @@ def admit(lease: Lease, running: Running) -> None:
     pid = running.root_pid()
     if pid is not None:
         lease.tenants.admit(pid)
-
-
-def session_seed(cell: Cell, session: int) -> str:
-    """The judge's secret: 32 hex digits, drawn anew unless the protocol fixes a seed (for debugging)."""
-    if cell.protocol.seed is None:
-        return secrets.token_hex(16)
-    return f"{cell.protocol.seed & (2**64 - 1):016x}{session:016x}"

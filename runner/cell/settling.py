@@ -10,7 +10,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from runner.cell.pair import PairResult
+from runner.cell.processes import SessionResult
 from runner.core.messages import ONCE_TIMED, Evidence, SessionReport
 from runner.core.vocab import Role, Stage, Status, fault_of
 from runner.engines import Exit
@@ -20,15 +20,17 @@ from runner.results.record import Outcome
 _LOG_TAIL = 8 << 10
 
 
-def settle(result: PairResult) -> Outcome:
-    """The outcome of one session."""
+def settle(result: SessionResult) -> Outcome:
+    """The outcome of one session. What became of a rival decides nothing."""
     exits = {e.role: e for e in result.exits}
-    judge, candidate = exits.get(Role.JUDGE), exits.get(Role.CANDIDATE)
+    judge, candidate, baseline = (exits.get(role) for role in (Role.JUDGE, Role.CANDIDATE, Role.BASELINE))
     if result.report is None:
-        return _without_report(result.trouble, judge, candidate)
+        return _without_report(result.trouble, judge, candidate, baseline)
     report = result.report
     if report.status is Status.CRASHED and candidate is not None:
         return _crashed(report, candidate)
+    if report.status is Status.PROBLEM_ERROR and baseline is not None:
+        return _problem_failed(report, baseline)
     return outcome_of(report.status, report.stage, report.evidence)
 
 
@@ -72,21 +74,25 @@ def once_timed(outcome: Outcome, sessions: Sequence[SessionReport]) -> Outcome:
     return outcome_of(later[outcome.status], outcome.stage, outcome.evidence)
 
 
-def _without_report(trouble: str, judge: Exit | None, candidate: Exit | None) -> Outcome:
-    tails = [seen.log_tail[-_LOG_TAIL:] for seen in (judge, candidate) if seen is not None]
-    evidence = Evidence(message=f"{_why_no_report(judge, candidate)}; {trouble}", log=next(filter(None, tails), ""))
+def _without_report(trouble: str, judge: Exit | None, candidate: Exit | None, baseline: Exit | None) -> Outcome:
+    tails = [seen.log_tail[-_LOG_TAIL:] for seen in (judge, candidate, baseline) if seen is not None]
+    why = _why_no_report(judge, candidate, baseline)
+    evidence = Evidence(message=f"{why}; {trouble}", log=next(filter(None, tails), ""))
     return outcome_of(Status.CONTAINER_LOST, Stage.START, evidence)
 
 
-def _why_no_report(judge: Exit | None, candidate: Exit | None) -> str:
-    if candidate is not None and candidate.lost:
-        return "the candidate's process was lost (daemon stopped, or removed by somebody else)"
+def _why_no_report(judge: Exit | None, candidate: Exit | None, baseline: Exit | None) -> str:
+    contestants = [seen for seen in (candidate, baseline) if seen is not None]
+    for seen in contestants:
+        if seen.lost:
+            return f"the {seen.role.value}'s process was lost (daemon stopped, or removed by somebody else)"
     if judge is None or judge.lost:
         return "the judge's process was lost (daemon stopped, or removed by somebody else)"
     if judge.oom_killed:
         return "the judge ran out of memory; raise policy.memory_mib"
-    if judge.killed and candidate is not None and not candidate.killed:
-        return f"the candidate's process ended before it answered the judge: {how_it_ended(candidate)}"
+    for seen in contestants:
+        if judge.killed and not seen.killed:
+            return f"the {seen.role.value}'s process ended before it answered the judge: {how_it_ended(seen)}"
     if judge.killed:
         return "the judge did not end in time and was killed"
     return f"the judge ended with code {judge.code}, signal {judge.signal}"
@@ -103,3 +109,15 @@ def _crashed(report: SessionReport, candidate: Exit) -> Outcome:
     message = f"the process ended without answering: {how_it_ended(candidate)}"
     evidence = replace(report.evidence, message=message, log=log)
     return outcome_of(Status.CRASHED, report.stage, evidence)
+
+
+def _problem_failed(report: SessionReport, baseline: Exit) -> Outcome:
+    """A problem that cannot be run; where its own process was taken away, the host knows why."""
+    if baseline.lost:
+        evidence = replace(report.evidence, message="the baseline's process was lost by the engine")
+        return outcome_of(Status.CONTAINER_LOST, report.stage, evidence)
+    evidence = replace(report.evidence, log=report.evidence.log or baseline.log_tail[-_LOG_TAIL:])
+    if baseline.oom_killed:
+        message = "the reference was killed for using more memory than its limit; raise policy.memory_mib"
+        evidence = replace(evidence, message=message)
+    return outcome_of(report.status, report.stage, evidence)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from runner.cell.building import ARTIFACT_NAME
-from runner.cell.folders import CANDIDATE_FILE, PROBLEM_FILE, CellFolders, judge_uid
-from runner.core.messages import INTERPRETED, JudgeJob, JudgeTimeouts, WorkloadSpec
-from runner.core.vocab import Language, Role
+from runner.cell.contestants import CANDIDATE_FILE, CANDIDATE_UID, PROBLEM_FILE, Contestant, labels_of
+from runner.cell.folders import JOB_FILE, SessionFolders, judge_uid
+from runner.cell.sanitizing import NO_SANITIZER
+from runner.core.messages import INTERPRETED, ContestantSpec, JudgeJob, JudgeTimeouts, PeakSpec, WorkloadSpec
+from runner.core.vocab import Dtype, Language, Role
 from runner.engines import Labels, Limits, Mount, RoleSpec
 from runner.gpus import Gpu
+from runner.gpus.peaks import TABLE, peak_of
 from runner.images import Resolved
 from runner.matrix import Policy
 from runner.plan import Cell
+from runner.scan import Scan
 
-CANDIDATE_UID = 65534
+HAS_KERNELS = frozenset({Language.TRITON, Language.CUDA})
+"""Languages whose candidates bring kernels of their own."""
 
 JUDGE, CHANNEL, OUT, CODE, ARTIFACT = "/judge", "/channel", "/out", "/candidate", "/artifact"
 """Where folders are seen inside."""
@@ -28,6 +34,8 @@ class Place:
     gpu: Gpu
     image: Resolved | None
     labels: Labels
+    sanitizer: str = ""
+    """Tool of compute-sanitizer that the candidate runs under; empty: none."""
 
     @property
     def image_id(self) -> str | None:
@@ -40,14 +48,14 @@ class Place:
         return None if self.gpu.vendor == "cpu" else self.gpu
 
 
-def judge_spec(place: Place, folders: CellFolders) -> RoleSpec:
-    """The judge: reads job and problem, owns the channel, writes the report."""
+def judge_spec(place: Place, folders: SessionFolders) -> RoleSpec:
+    """The judge: waits for its job, reads it and the problem, owns the channels, writes the report."""
     return RoleSpec(
         role=Role.JUDGE,
         labels=place.labels,
         image=place.image_id,
         module="runner.core.judge",
-        args=("--job", f"{JUDGE}/job.json", "--channel", CHANNEL, "--out", OUT),
+        args=("--job", f"{JUDGE}/{JOB_FILE}", "--channel", CHANNEL, "--out", OUT),
         mounts=(
             Mount(source=folders.judge, target=JUDGE),
             Mount(source=folders.channel, target=CHANNEL, writable=True),
@@ -60,24 +68,43 @@ def judge_spec(place: Place, folders: CellFolders) -> RoleSpec:
     )
 
 
-def candidate_spec(place: Place, folders: CellFolders) -> RoleSpec:
-    """The candidate: its source, the judge's socket, and nothing else."""
-    artifact = ("--artifact", f"{ARTIFACT}/{ARTIFACT_NAME}") if folders.has_artifact else ()
+def contestant_spec(place: Place, folders: SessionFolders, contestant: Contestant) -> RoleSpec:
+    """A contestant: its source, the judge's socket for it, and nothing else. All are confined alike."""
     return RoleSpec(
-        role=Role.CANDIDATE,
+        role=contestant.role,
         labels=place.labels,
         image=place.image_id,
         module="runner.core.worker",
-        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.torch_device, *artifact),
+        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.torch_device, *_preloads(contestant)),
         mounts=(
-            Mount(source=folders.code, target=CODE),
-            Mount(source=folders.channel, target=CHANNEL),
-            Mount(source=folders.artifact, target=ARTIFACT),
+            Mount(source=folders.code(contestant.name), target=CODE),
+            Mount(source=folders.channel_to(contestant.name), target=CHANNEL),
         ),
-        env={**_settings(place), **_interpreter(place)},
+        env=_settings(place),
         gpu=place.visible_gpu,
         limits=_limits(place.cell.policy),
-        uid=CANDIDATE_UID,
+        uid=contestant.uid,
+        contestant=contestant.name,
+    )
+
+
+def _preloads(contestant: Contestant) -> Iterator[str]:
+    """What it will import in any case, and can import before the device is there for it."""
+    for module in contestant.preloads:
+        yield from ("--preload", module)
+
+
+def candidate_spec(place: Place, folders: SessionFolders, candidate: Contestant) -> RoleSpec:
+    """The candidate: a contestant that also has what the builder made of its source."""
+    spec = contestant_spec(place, folders, candidate)
+    artifact = ("--artifact", f"{ARTIFACT}/{ARTIFACT_NAME}") if folders.has_artifact else ()
+    args = (*spec.args, *artifact)
+    return replace(
+        spec,
+        module="runner.core.sanitized" if place.sanitizer else spec.module,
+        args=("--tool", place.sanitizer, "--", *args) if place.sanitizer else args,
+        mounts=(*spec.mounts, Mount(source=folders.artifact, target=ARTIFACT)),
+        env={**spec.env, **_interpreter(place)},
     )
 
 
@@ -112,8 +139,12 @@ def probe_spec(place: Place, out: Mount) -> RoleSpec:
     )
 
 
-def judge_job(place: Place, seed: str, candidate_uid: int | None) -> JudgeJob:
-    """What the judge of one session is told; ``seed`` is its secret."""
+def judge_job(place: Place, seed: str, contestants: Sequence[ContestantSpec], scan: Scan) -> JudgeJob:
+    """What the judge of one session is told.
+
+    :param seed: its secret.
+    :param scan: what reading the candidate's source found.
+    """
     cell, policy = place.cell, place.cell.policy
     return JudgeJob(
         cell_id=cell.id,
@@ -123,22 +154,51 @@ def judge_job(place: Place, seed: str, candidate_uid: int | None) -> JudgeJob:
         seed=seed,
         workloads=tuple(WorkloadSpec(w.name, dict(w.values), w.flops, w.bytes.get(cell.dtype)) for w in cell.workloads),
         protocol=cell.protocol.spec,
-        timeouts=JudgeTimeouts(
-            load_s=policy.load_timeout_s,
-            first_call_s=policy.first_call_timeout_s,
-            call_s=policy.call_timeout_s,
-            session_s=policy.session_timeout_s,
-        ),
+        timeouts=_timeouts(policy),
+        contestants=tuple(contestants),
         problem_file=PROBLEM_FILE,
-        candidate_file=CANDIDATE_FILE,
-        candidate_entry=cell.candidate.entry,
         tolerance=dict(cell.problem.tolerance),
         outliers=cell.problem.outliers,
         mutates_inputs=cell.problem.mutates_inputs,
-        labels=(INTERPRETED,) if _interpreter(place) else (),
-        candidate_uid=candidate_uid,
+        labels=tuple(_labels(place)),
         gpu_uuid="" if place.visible_gpu is None else place.visible_gpu.uuid,
+        peak=_peak(place),
+        contract=cell.problem.contract,
+        own_kernels=scan.own_kernels,
+        require_own_kernel=policy.require_own_kernel and cell.candidate.language in HAS_KERNELS,
+        check_health=policy.health_probe and place.visible_gpu is not None,
+        sanitize=tuple(filter(None, (place.sanitizer,))),
     )
+
+
+def _timeouts(policy: Policy) -> JudgeTimeouts:
+    return JudgeTimeouts(
+        load_s=policy.load_timeout_s,
+        first_call_s=policy.first_call_timeout_s,
+        call_s=policy.call_timeout_s,
+        session_s=policy.session_timeout_s,
+    )
+
+
+def _labels(place: Place) -> Iterator[str]:
+    if _interpreter(place):
+        yield INTERPRETED
+    yield from labels_of(place.cell)
+    if place.cell.policy.sanitize and place.visible_gpu is None:
+        yield NO_SANITIZER
+
+
+def _peak(place: Place) -> PeakSpec:
+    """What no honest call can beat: by a data sheet only, since a calibration may have measured too little."""
+    peak = peak_of(place.gpu)
+    if peak.source != TABLE:
+        return PeakSpec()
+    rates = peak.flops_per_s
+    flops_per_s = rates.get(place.cell.dtype.value)
+    if place.cell.dtype is Dtype.FP32 and flops_per_s is not None:
+        # Three products in TF32 make one in single precision.
+        flops_per_s = max(flops_per_s, rates.get(Dtype.TF32.value, 0.0) / 3)
+    return PeakSpec(bytes_per_s=peak.bytes_per_s, flops_per_s=flops_per_s)
 
 
 def arch_list(gpu: Gpu) -> str:

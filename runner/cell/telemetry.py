@@ -19,7 +19,7 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from runner.core.messages import Block, SessionReport, WorkloadReport
-from runner.core.vocab import Role, Status
+from runner.core.vocab import Regime, Status
 from runner.gpus import AILING, THROTTLING, EventReason, Sample
 from runner.lease import Look
 from runner.results.record import Spread, TelemetrySummary
@@ -52,7 +52,7 @@ class SeenSession:
 
     report: SessionReport | None
     started_ns: int
-    """``time.monotonic_ns()`` before the first of its processes was started."""
+    """``time.monotonic_ns()`` before it was begun: none of its processes was on the device yet."""
     ended_ns: int
     """The same after the last one was gone."""
 
@@ -128,11 +128,11 @@ class _Joiner:
         self.throttled: set[EventReason] = set()
 
     def session(self, report: SessionReport) -> tuple[SessionReport, list[Sample]]:
-        """``report`` with what was seen in its blocks, and all samples that were, each once."""
+        """``report`` with what was seen in its blocks, and all samples that were in cold ones, each once."""
         seen = [[self._seen(block) for block in workload.blocks] for workload in report.workloads]
-        pairs = zip(report.workloads, seen, strict=True)
+        pairs = list(zip(report.workloads, seen, strict=True))
         joined = replace(report, workloads=tuple(self._workload(workload, found) for workload, found in pairs))
-        samples = {sample.at_ns: sample for found in seen for block in found for sample in block.samples}
+        samples = {sample.at_ns: sample for pair in pairs for sample in _cold_samples(*pair)}
         return joined, list(samples.values())
 
     def _workload(self, workload: WorkloadReport, seen: Sequence[_Seen]) -> WorkloadReport:
@@ -187,23 +187,35 @@ def _throttling(around: Sequence[Look]) -> frozenset[EventReason]:
     return THROTTLING & (shown | counted)
 
 
+def _cold_samples(workload: WorkloadReport, seen: Sequence[_Seen]) -> Iterable[Sample]:
+    """What was seen in cold blocks: a record's clock and power are those of the calls that its speed-ups are of."""
+    for block, found in zip(workload.blocks, seen, strict=True):
+        if block.regime is Regime.COLD:
+            yield from found.samples
+
+
 def _causes(blocks: Sequence[Block], seen: Sequence[_Seen], *, exclusive: bool) -> tuple[list[str], set[EventReason]]:
     """Why each of one workload's blocks does not count, empty where it does; and why the workload is throttled.
 
-    Contended blocks never count. Throttled ones do not as long as half of each side's uncontended samples remain; where
-    more would go, all of them count, and the workload is throttled instead.
+    Contended blocks never count. Throttled cold ones do not as long as half of each contestant's uncontended samples
+    remain; where more would go, all of them count, and the workload is throttled instead. In the other regimes what
+    the device does under such a load is part of what is measured.
     """
+    cold = [block.regime is Regime.COLD for block in blocks]
     causes = [_contended(found) if exclusive else "" for found in seen]
     uncontended = _samples(blocks, [not cause for cause in causes])
     throttled: set[EventReason] = set()
     for kind in _KINDS:
-        hit = [not cause and bool(kind & found.throttling) for cause, found in zip(causes, seen, strict=True)]
+        triples = zip(cold, causes, seen, strict=True)
+        hit = [is_cold and not cause and bool(kind & found.throttling) for is_cold, cause, found in triples]
         remaining = _samples(blocks, [not cause and not bad for cause, bad in zip(causes, hit, strict=True)])
-        if all(2 * remaining[role] >= uncontended[role] for role in uncontended):
-            triples = zip(causes, hit, seen, strict=True)
-            causes = [_slowed(kind & found.throttling) if bad else cause for cause, bad, found in triples]
+        if all(2 * remaining[name] >= uncontended[name] for name in uncontended):
+            told = zip(causes, hit, seen, strict=True)
+            causes = [_slowed(kind & found.throttling) if bad else cause for cause, bad, found in told]
         else:
-            throttled |= {reason for found in seen for reason in kind & found.throttling}
+            throttled |= {
+                reason for bad, found in zip(hit, seen, strict=True) if bad for reason in kind & found.throttling
+            }
     return causes, throttled
 
 
@@ -226,11 +238,12 @@ def names_of(reasons: Iterable[EventReason]) -> list[str]:
     return [reason.value for reason in EventReason if reason in named]
 
 
-def _samples(blocks: Sequence[Block], counts: Sequence[bool]) -> Counter[Role]:
-    """Samples per side in those blocks that count."""
-    found: Counter[Role] = Counter()
+def _samples(blocks: Sequence[Block], counts: Sequence[bool]) -> Counter[str]:
+    """Samples per contestant in those cold blocks that count."""
+    found: Counter[str] = Counter()
     for block, does in zip(blocks, counts, strict=True):
-        found[block.role] += len(block.device_ns) if does else 0
+        if block.regime is Regime.COLD:
+            found[block.contestant or block.role.value] += len(block.device_ns) if does else 0
     return found
 
 

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
         strict: bool = typer.Option(False, "--strict", help="Exit 4 when a file was put aside."),
     ) -> None:
-        """Check every record and write the tables cells, samples and hosts as Parquet."""
+        """Check every record and write the tables cells, samples, kernels and hosts as Parquet."""
         report = merge_with_progress(folders or [Path("results")], out, traces=traces)
         if as_json:
             print_json(_document(report, out))

@@ -36,12 +36,13 @@ def register(app: typer.Typer) -> None:
             [], "--filter", metavar="KEY=GLOB[,GLOB]", help="Keep matching cells; != drops them. Repeat to narrow."
         ),
         all_: bool = typer.Option(False, "--all", help="List every cell with its reason, not only what runs here."),
+        compile_only: bool = typer.Option(False, "--compile-only", help="What `run --compile-only` would build."),
         as_json: bool = typer.Option(False, "--json", help="One JSON document with every cell."),
         engine: str = typer.Option("auto", help="Plan for this engine: auto, docker or process."),
         lock: Path | None = typer.Option(None, metavar="FILE", help="Images lock; images/images.lock."),
     ) -> None:
         """Show which cells run here, which do not and why, and how long it takes."""
-        made, cells = _planned_cells(matrix, filter_, engine, lock)
+        made, cells = _planned_cells(matrix, filter_, engine, lock, compile_only=compile_only)
         if as_json:
             _write_json(made, cells)
         elif all_:
@@ -50,7 +51,9 @@ def register(app: typer.Typer) -> None:
             _print_overview(made, cells)
 
 
-def _planned_cells(path: Path, terms: list[str], engine: str, lock: Path | None) -> tuple[Plan, Iterator[Cell]]:
+def _planned_cells(
+    path: Path, terms: list[str], engine: str, lock: Path | None, *, compile_only: bool
+) -> tuple[Plan, Iterator[Cell]]:
     """The plan, and its cells that pass the filter.
 
     :raises runner.errors.NothingSelectedError: when there are none.
@@ -63,7 +66,7 @@ def _planned_cells(path: Path, terms: list[str], engine: str, lock: Path | None)
     keeps = parse_filter(terms)
     matrix = load_matrix(path)
     facts = host_facts(matrix, engine=engine, lock_path=lock)
-    made = make_plan(matrix, load_selection(matrix), facts)
+    made = make_plan(matrix, load_selection(matrix), facts, compile_only=compile_only)
     cells = filter(keeps, made.cells()) if terms else made.cells()
     first = next(cells, None)
     if first is None:
@@ -119,6 +122,7 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
         "workloads": [workload.name for workload in cell.workloads],
         "tier": cell.protocol.tier.value,
         "sessions": cell.protocol.sessions,
+        "compile_only": cell.compile_only,
         "reason": None if cell.reason is None else _reason_document(cell.reason.hurdle.value, cell.reason.text),
         "expected_s": cell.expected_s,
     }
@@ -214,9 +218,9 @@ def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
     """``cells``, each written as a plain line on the way: a table would need all of them first."""
     for cell in cells:
         reason = cell.reason
-        outcome = (
-            f"runs here, {duration(cell.expected_s)}" if reason is None else f"{reason.hurdle.value}: {reason.text}"
-        )
+        verb = "compiled here" if cell.compile_only else "runs here"
+        here = f"{verb}, {duration(cell.expected_s)}"
+        outcome = here if reason is None else f"{reason.hurdle.value}: {reason.text}"
         place = f"{cell.gpu.name} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}"
         sys.stdout.write(f"{cell.id}  {place}  {outcome}\n")
         yield cell

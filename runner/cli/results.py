@@ -13,9 +13,9 @@ import typer
 
 from runner.cli.merge import merge_with_progress, printable
 from runner.cli.output import console, print_json
-from runner.core.vocab import ClockState, Fault
+from runner.core.vocab import ClockState, Fault, Status
 from runner.errors import NothingSelectedError
-from runner.results.words import clocks_as_wanted, clocks_said, discards, discards_said
+from runner.results.words import clocks_as_wanted, clocks_said, discards, discards_said, label_said, verdict_said
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,12 +75,20 @@ def _print(rows: list[dict[str, Any]]) -> None:
         out.print(printable(f"{where}: {why}"), markup=False, overflow="ellipsis", no_wrap=True)
     for note in _notes(rows):
         out.print(printable(note), markup=False)
-    passed = len(rows) - len(failures)
-    out.print(f"{len(rows)} results: {passed} passed, {len(failures)} did not")
+    compiled = sum(row["status"] == Status.COMPILED.value for row in rows)
+    passed = f"{len(rows) - len(failures) - compiled} passed"
+    built = f", {compiled} compiled" if compiled else ""
+    out.print(f"{len(rows)} results: {passed}{built}, {len(failures)} did not")
 
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What the table's marks mean: clocks that were not as wanted, and GPUs that were not left as they were found."""
+    """What the table's marks mean: labels, what does not launch, clocks and GPUs that were not as they should be."""
+    labels = Counter(label for row in rows for label in row["labels"] if label_said(label))
+    for label, number in sorted(labels.items()):
+        yield f"{label}, {_results(number)}: {label_said(label)}"
+    too_large = sum(row["launchable"] is False for row in rows)
+    if too_large:
+        yield f"a kernel builds and cannot be launched, {_results(too_large)}: the records say why (build)"
     reasons = Counter((_clocks(row), row["clock_reason"]) for row in rows if _clocks_need_a_note(row)).most_common()
     for (said, reason), number in reasons[:_NOTES]:
         yield f"clocks {said}, {_results(number)}: {reason or 'no reason was recorded'}"
@@ -114,8 +122,10 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("problem", "candidate", "dtype", "gpu", "toolchain", "status"):
         table.add_column(name, no_wrap=True)
-    for name in ("median µs", "baseline µs", "speed-up", "n"):
+    for name in ("median µs", "baseline µs", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
     table.add_column("clocks", no_wrap=True)
     some_discarded = any(row["discarded_samples"] for row in rows)
     if some_discarded:
@@ -135,6 +145,7 @@ def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:
         _microseconds(row["candidate_median_ns"]),
         _microseconds(row["baseline_median_ns"]),
         "" if row["speedup"] is None else f"{row['speedup']:.2f}×",
+        verdict_said(row["verdict"], row["grade"]),
         str(row["samples"] or ""),
         _clocks(row),
     )

@@ -22,6 +22,9 @@ _FailOn = Annotated[str | None, typer.Option("--fail-on", metavar="candidate", h
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the exact container settings and run nothing.")]
 _Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
 _Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
+_CompileOnly = Annotated[
+    bool, typer.Option("--compile-only", help="Build for every GPU of the matrix, here or not, and run nothing.")
+]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON event per line on stdout.")]
 
 
@@ -44,6 +47,7 @@ def register(app: typer.Typer) -> None:
         dry_run: _DryRun = False,
         allow_unpinned: _Unpinned = False,
         build: _Build = False,
+        compile_only: _CompileOnly = False,
         json: _Json = False,
     ) -> None:
         """Run every cell that can run here and has no record yet."""
@@ -63,6 +67,7 @@ def register(app: typer.Typer) -> None:
             dry_run=dry_run,
             allow_unpinned=allow_unpinned,
             build=build,
+            compile_only=compile_only,
             json=json,
         )
         code = run_matrix(request)

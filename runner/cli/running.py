@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from runner import __version__
+from runner.cell.compileonly import absent_gpu
 from runner.cell.course import utc_now
 from runner.cell.scratch import sweep_scratch
 from runner.cli.conditions import Conditions
@@ -24,6 +25,7 @@ from runner.cli.telling import EventLines, EventWatcher, LiveView, PlainLines
 from runner.core.vocab import Fault, Status, fault_of
 from runner.errors import GpuBusyError, ImageError, InfrastructureError, NothingSelectedError, StoreError, UsageError
 from runner.facts import AUTO, Survey, survey
+from runner.gpus import Gpu
 from runner.host import host_identity
 from runner.lease.repair import NOT_REPAIRED, sweep_gpus
 from runner.matrix import Matrix
@@ -51,6 +53,8 @@ class Request:
     dry_run: bool
     allow_unpinned: bool
     build: bool
+    compile_only: bool
+    """Build for every GPU axis with a compute capability, and run nothing."""
     json: bool
 
 
@@ -124,8 +128,7 @@ def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
     spec = CellSpec.read(path)
     matrix = load_matrix(spec.matrix)
     found = survey(matrix, engine=spec.engine, lock_path=spec.lock)
-    cells = make_plan(matrix, load_selection(matrix), found.facts).cells()
-    cell = next((cell for cell in cells if cell.id == spec.cell_id), None)
+    cell = _cell_named(spec.cell_id, matrix, found)
     if cell is None:
         what = f"{path}: cell {spec.cell_id} is not in {spec.matrix}"
         raise UsageError(what, next_step="its sources or protocol changed since: kernel-matrix plan --json has the ids")
@@ -134,6 +137,13 @@ def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
     work = Work(matrix=matrix, survey=found, runnable=(cell,), skipped=())
     session = _run_work(work, Store(out), Orders(run_id=new_run_id()), Rerun.NONE, as_json=as_json)
     return _exit_code(session, fail_on_candidate=False)
+
+
+def _cell_named(cell_id: str, matrix: Matrix, found: Survey) -> Cell | None:
+    """The cell of that id, whether it is run or only compiled."""
+    selection = load_selection(matrix)
+    plans = (make_plan(matrix, selection, found.facts, compile_only=only) for only in (False, True))
+    return next((cell for plan in plans for cell in plan.cells() if cell.id == cell_id), None)
 
 
 def _run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json: bool) -> Session:
@@ -168,7 +178,7 @@ def _survey_work(matrix: Matrix, request: Request) -> Work:
     :raises NothingSelectedError: when that is nothing that can run.
     """
     found = survey(matrix, engine=request.engine, lock_path=request.lock, allow_unpinned=request.allow_unpinned)
-    plan = make_plan(matrix, load_selection(matrix), found.facts)
+    plan = make_plan(matrix, load_selection(matrix), found.facts, compile_only=request.compile_only)
     wanted = parse_filter(request.filters)
     chosen = [cell for cell in plan.cells() if wanted(cell)]
     if request.shard is not None:
@@ -267,8 +277,12 @@ def _print_dry_run(work: Work) -> None:
     from runner.cell.preview import preview  # noqa: PLC0415  # only with --dry-run
 
     found = work.survey
-    devices = {cell.gpu.name: devices_matching(cell.gpu, found.facts.gpus)[0] for cell in work.runnable}
-    print_json([preview(cell, devices[cell.gpu.name], found.engine, found.images) for cell in work.runnable])
+    print_json([preview(cell, _device_of(cell, found), found.engine, found.images) for cell in work.runnable])
+
+
+def _device_of(cell: Cell, found: Survey) -> Gpu:
+    """The first device that ``cell`` would run on, or what it would be compiled for."""
+    return absent_gpu(cell.gpu) if cell.compile_only else devices_matching(cell.gpu, found.facts.gpus)[0]
 
 
 def _watcher(*, as_json: bool) -> EventWatcher:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +14,11 @@ from rich.table import Table
 
 from runner.cli.conditions import Conditions, complaints, conditions_document, conditions_line
 from runner.core.messages import INTERPRETED
-from runner.core.vocab import ClockPolicy, Fault, Role
+from runner.core.vocab import ClockPolicy, Fault, Status, Verdict
 from runner.facts import Survey
 from runner.plan import Cell, Hurdle
-from runner.results.record import Record
+from runner.results.judged import Judgement, judge, times_of
+from runner.results.record import Record, record_to_json
 from runner.results.store import Store
 from runner.session import Event, Happening, Session
 
@@ -215,25 +215,47 @@ def cell_name(cell: Cell) -> str:
 def verdict_line(record: Record) -> str:
     """Status, and the speed-up or the reason."""
     outcome = record.outcome
+    if outcome.status is Status.COMPILED:
+        return f"compiled{_built(record)}"
     if outcome.fault is Fault.NONE:
         return f"passed{_speeds(record)}"
     expected = " (as expected)" if record.cell.expect is outcome.status else ""
     return f"{outcome.status.value}{expected}: {outcome.evidence.message}"
 
 
+def _built(record: Record) -> str:
+    if record.host.build is None or not record.host.build.kernels:
+        return ""
+    kernels = record.host.build.kernels
+    spilled = max(kernel.spill_store_bytes + kernel.spill_load_bytes for kernel in kernels)
+    parts = [
+        "1 kernel" if len(kernels) == 1 else f"{len(kernels)} kernels",
+        f"at most {max(kernel.registers for kernel in kernels)} registers",
+        f"{max(kernel.shared_bytes for kernel in kernels)} bytes of shared memory",
+        *([f"{spilled} bytes spilled"] if spilled else []),
+        *(f"{kernel.name} cannot be launched: {kernel.reason}" for kernel in kernels if not kernel.launchable),
+    ]
+    return f": {', '.join(dict.fromkeys(parts))}"
+
+
 def _speeds(record: Record) -> str:
-    if INTERPRETED in record.sessions[0].labels:
+    if any(INTERPRETED in session.labels for session in record.sessions):
         return " (interpreted: its speed says nothing)"
-    parts = []
-    for workload in record.sessions[0].workloads:
-        medians = {}
-        for role in (Role.BASELINE, Role.CANDIDATE):
-            samples = [ns for block in workload.blocks if block.role is role for ns in block.kept_ns]
-            medians[role] = statistics.median(samples) if samples else 0
-        if medians[Role.CANDIDATE]:
-            ratio = medians[Role.BASELINE] / medians[Role.CANDIDATE]
-            parts.append(f"{workload.name} {medians[Role.CANDIDATE] / 1e3:.1f} µs, {ratio:.2f}x of eager")
-    return ": " + "; ".join(parts) if parts else ""
+    document = record_to_json(record)
+    said = [f"{name} {_speed(found)}" for name, found in judge(document, times_of(document)).items()]
+    return ": " + "; ".join(said) if said else ""
+
+
+def _speed(found: Judgement) -> str:
+    """``2.0 µs, 2.00x of eager (1.99 to 2.01), faster, grade B``; less where one session cannot know more."""
+    time_us, compared = f"{found.candidate_ns / 1e3:.1f} µs", found.comparison
+    if compared is None:
+        return time_us
+    ratio = f"{time_us}, {compared.estimate:.2f}x of eager"
+    if compared.sessions > 1:
+        interval = f"{compared.low:.3f} to {compared.high:.3f}"
+        return f"{ratio} ({interval}), {compared.verdict.value}, grade {found.graded.grade.value}"
+    return ratio if compared.verdict is Verdict.INCONCLUSIVE else f"{ratio}, {compared.verdict.value}"
 
 
 def seconds_left(cells: Sequence[Cell], ended: int, elapsed_s: float) -> float:
@@ -254,7 +276,7 @@ def opening_lines(survey: Survey, cells: Sequence[Cell], *, done: int, skipped: 
     yield f"{len(cells)} cells to run, about {expected:.0f} s; {done} have a record already"
     if survey.facts.clocks_reason and any(_wants_lock(cell) for cell in cells):
         yield f"clocks will not be locked, and records say so: {survey.facts.clocks_reason}"
-    if any(cell.toolchain.cuda is None and cell.candidate.language.value == "triton" for cell in cells):
+    if any(cell.gpu.vendor == "cpu" and cell.candidate.language.value == "triton" for cell in cells):
         yield "Triton runs through its interpreter on the CPU: right or wrong can be told, speed cannot"
     counts = Counter((cell.reason.hurdle, _short(cell)) for cell in skipped if cell.reason is not None)
     if counts:

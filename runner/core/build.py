@@ -1,28 +1,63 @@
 """The builder: compiles a candidate in a container without a GPU and hands the artefact to the host.
 
-``python -m runner.core.build --channel DIR --code DIR``. Importing the source compiles it (``load_inline``); what then
-lies in ``TORCH_EXTENSIONS_DIR`` is the artefact, sent as a tar in bounded frames. The host never looks into
-it: only the candidate's own container unpacks it.
+``python -m runner.core.build --channel DIR --code DIR``. Importing the source compiles it (``load_inline``). With
+``--ahead`` its Triton kernels are compiled too, for the architecture and the inputs that the host's first frame names,
+and none is launched. What the compilers then have in their folders is the artefact, sent as a tar in bounded frames,
+and after it what they made of each kernel. The host never looks into the artefact: only the candidate's own container
+unpacks it.
+
+The problem that the inputs are of is never in the hands of the candidate's code: a child process takes it from the
+channel, answers with shapes alone, and has ended before the candidate is imported.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
+import multiprocessing
 import os
 import socket
-import sys
-import tarfile
+import tempfile
 import traceback
+from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
+from runner.core.artifact import folders, pack
+from runner.core.diagnosis import useful_part
+from runner.core.failures import classify
+from runner.core.leaving import leave
+from runner.core.machinecode import kernels_in
+from runner.core.nvcc import LOG, stand_in
 from runner.core.sourcefile import import_file
-from runner.core.wire import MAX_CHUNK, MAX_FROM_JUDGE, Channel, Failure, Kind, pack_failed
-from runner.core.worker import MTIME_HEADER, classify
+from runner.core.wire import (
+    MAX_CHUNK,
+    MAX_FROM_JUDGE,
+    MAX_KERNELS,
+    MAX_TEXT,
+    Channel,
+    Failure,
+    KernelCode,
+    Kind,
+    pack_code,
+    pack_failed,
+)
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from runner.core.aheadoftime import CallForm
 
 SOCKET_NAME = "build.sock"
 """Name of the host's socket in the channel folder."""
+
+MAX_LOG = 8 << 10
+"""Longest compiler's log that is handed over, bytes: its end."""
+
+_NICE = 10
+"""How far compilers step back behind the processes that are being timed beside them."""
 
 NEEDS_A_GPU = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA-capable device")
 """Texts of torch when a source asks for the device while it is imported: it can only be built beside one."""
@@ -47,40 +82,108 @@ class FrameWriter(io.RawIOBase):
         return len(view)
 
 
-def build(channel: Channel, code: Path, file: str) -> None:
-    """Import the source, send what it compiled; every failure is sent as one."""
+def build(channel: Channel, source: Path, *, ahead: bool = False) -> None:
+    """Compile ``source``, send what came of it; every failure is sent as one.
+
+    :param ahead: the host's first frame says for what calls and for what device to compile Triton's kernels.
+    """
+    log = io.StringIO()
     try:
-        import_file(code / file, "candidate", {})
+        _compile(channel, source, log, ahead=ahead)
     except Exception as error:  # noqa: BLE001  # whatever candidate code raises is its own failure, told in full
-        kind = classify(error)
         if any(text in str(error) for text in NEEDS_A_GPU):
             channel.send(Kind.DONE)  # nothing to hand over: it will be compiled where it runs
             return
+        kind = classify(error)
         failure = Failure.LOAD if kind is Failure.RUNTIME else kind
-        channel.send(Kind.FAILED, 0, pack_failed(failure, traceback.format_exc()))
+        channel.send(Kind.FAILED, 0, pack_failed(failure, useful_part(traceback.format_exc(), MAX_TEXT)))
         return
-    folder = Path(os.environ["TORCH_EXTENSIONS_DIR"])
-    if folder.is_dir():
-        writer = io.BufferedWriter(FrameWriter(channel), buffer_size=MAX_CHUNK)
-        with tarfile.open(fileobj=writer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-            for path in sorted(folder.rglob("*")):
-                _add(archive, path, str(path.relative_to(folder)))
-        writer.flush()
-    channel.send(Kind.DONE)
+    _hand_over(channel, log.getvalue())
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add one file with its modification time to the nanosecond, which a tar alone rounds.
+def _compile(channel: Channel, source: Path, log: io.StringIO, *, ahead: bool) -> None:
+    """Leave in the compilers' folders what they make of ``source``, and what they say of it in ``log``."""
+    with tempfile.TemporaryDirectory() as folder:
+        remarks = Path(folder) / "ptxas.log"
+        remarks.touch()
+        os.environ.update({**stand_in(), LOG: str(remarks), "TRITON_DUMP_PTXAS_LOG": "1"})
+        try:
+            if ahead:
+                _compile_ahead(channel, source, log)
+            else:
+                import_file(source, "candidate", {})
+        finally:
+            log.write(remarks.read_text(encoding="utf-8", errors="replace"))
 
-    ninja compares these times with its log: a rounded one makes it compile everything again.
-    """
-    entry = archive.gettarinfo(str(path), arcname=name)
-    entry.pax_headers = {MTIME_HEADER: str(path.lstat().st_mtime_ns)}
-    if entry.isreg():
-        with path.open("rb") as file:
-            archive.addfile(entry, file)
-    else:
-        archive.addfile(entry)
+
+def _compile_ahead(channel: Channel, source: Path, log: io.StringIO) -> None:
+    from runner.core.aheadoftime import Target, compile_ahead  # noqa: PLC0415  # brings torch
+    from runner.core.vocab import Dtype  # noqa: PLC0415  # as above
+
+    order = _order_and_forms(channel)
+    log.write(order["trouble"])
+    with redirect_stdout(log):  # where Triton says what ptxas said
+        done = compile_ahead(source, order["entry"], order["forms"], Dtype(order["dtype"]), Target(**order["target"]))
+    log.write(done.stopped)
+
+
+# ---- the problem, and the child that alone sees it
+
+
+def _order_and_forms(channel: Channel) -> Any:
+    """The host's order, with the forms of the calls in place of the problem they are of."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    # Forked, so that torch is imported once; nothing but this code has run so far.
+    child = multiprocessing.get_context("fork").Process(target=_read_order, args=(channel, theirs))
+    child.start()
+    theirs.close()
+    try:
+        order = json.loads(ours.recv_bytes())
+    finally:
+        child.join()
+    order["forms"] = [_form_from_json(form) for form in order["forms"]]
+    return order
+
+
+def _read_order(channel: Channel, answer: Connection) -> None:
+    """In the child: take the order from the channel and answer with all of it but the problem."""
+    from runner.core.aheadoftime import call_form  # noqa: PLC0415  # brings torch
+    from runner.core.vocab import Dtype  # noqa: PLC0415  # as above
+
+    order = {**json.loads(channel.receive()[2]), "forms": [], "trouble": ""}
+    source, workloads = order.pop("problem"), order.pop("workloads")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            problem = Path(folder) / "problem.py"
+            problem.write_text(source, encoding="utf-8")
+            forms = [call_form(problem, values, Dtype(order["dtype"])) for values in workloads]
+        order["forms"] = [asdict(form) for form in forms]
+    except Exception:  # noqa: BLE001  # a problem may raise anything where values are missing
+        order["trouble"] = traceback.format_exc()[-MAX_LOG:]
+    answer.send_bytes(json.dumps(order).encode())
+    answer.close()
+
+
+def _form_from_json(form: Any) -> CallForm:
+    from runner.core.aheadoftime import CallForm, Shape  # noqa: PLC0415  # brings torch
+
+    shapes = tuple(Shape(t["dtype"], tuple(t["size"]), tuple(t["stride"])) for t in form["tensors"])
+    return CallForm(tuple(form["init"]), tuple(form["inputs"]), shapes)
+
+
+# ---- handing over
+
+
+def _hand_over(channel: Channel, log: str) -> None:
+    kernels: List[KernelCode] = []
+    for _, folder in folders():
+        kernels += kernels_in(folder, log)
+    writer = io.BufferedWriter(FrameWriter(channel), buffer_size=MAX_CHUNK)
+    pack(writer)
+    writer.flush()
+    if kernels:
+        channel.send(Kind.CODE, 0, pack_code(kernels[:MAX_KERNELS]))
+    channel.send(Kind.DONE, 0, log.encode()[-MAX_LOG:])
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -89,14 +192,16 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--channel", type=Path, required=True)
     parser.add_argument("--code", type=Path, required=True)
     parser.add_argument("--file", default="candidate.py")
+    parser.add_argument("--ahead", action="store_true")
     arguments = parser.parse_args(argv)
+    os.nice(_NICE)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(str(arguments.channel / SOCKET_NAME))
     channel = Channel(connection, MAX_FROM_JUDGE)
-    build(channel, arguments.code, arguments.file)
+    build(channel, arguments.code / arguments.file, ahead=arguments.ahead)
     channel.close()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -33,7 +33,8 @@ _WORDS = 7
 """64-bit words that a block leaves: t0, c0, t1, c1, SM before, SM after, what was computed."""
 
 # Alternating signs and a factor just above one keep the digits moving for the whole window, without overflow.
-_WORK = "".join(f"    fma.rn.f32 %x{chain}, %x{chain}, %factor, %one;\n" for _ in range(16) for chain in range(4))
+WORK = "".join(f"    fma.rn.f32 %x{chain}, %x{chain}, %factor, %one;\n" for _ in range(16) for chain in range(4))
+"""64 dependent steps of four chains of arithmetic over ``%x0`` … ``%x3``, ``%factor`` and ``%one``."""
 
 _LOOK = """
     mov.u64 %t, %globaltimer;
@@ -75,14 +76,14 @@ PTX = f"""
     mov.u64 %t0, %globaltimer;
     mov.u64 %c0, %clock64;
 LEAD:
-{_WORK}{_LOOK}
+{WORK}{_LOOK}
     setp.lt.u64 %more, %dt, %lead;
     setp.lt.and.u64 %more, %dc, %most, %more;
     @%more bra LEAD;
     mov.u64 %t0, %t;
     mov.u64 %c0, %c;
 WINDOW:
-{_WORK}{_LOOK}
+{WORK}{_LOOK}
     setp.lt.u64 %more, %dt, %window;
     setp.lt.and.u64 %more, %dc, %most, %more;
     @%more bra WINDOW;

@@ -9,6 +9,7 @@ import platform
 import re
 import shutil
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 from typing import Dict, Optional
 
@@ -22,6 +23,7 @@ _SETTINGS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_INTERPRET", "CUBLAS_WORKSPACE_C
 def read_environment(device: str) -> InsideEnvironment:
     """Versions and settings as found; null where something is absent."""
     cuda = device == "cuda"
+    tools = read_tools()
     properties = torch.cuda.get_device_properties(0) if cuda else None
     return InsideEnvironment(
         python=platform.python_version(),
@@ -29,8 +31,8 @@ def read_environment(device: str) -> InsideEnvironment:
         cuda=torch.version.cuda,
         cudnn=_cudnn_version() if cuda else None,
         triton=_installed("triton"),
-        ptxas=_tool_version(_bundled_ptxas() or shutil.which("ptxas")),
-        nvcc=_tool_version(shutil.which("nvcc")) if cuda else None,
+        ptxas=tools["ptxas"],
+        nvcc=tools["nvcc"] if cuda else None,
         cuda_driver=_driver_version() if cuda else None,
         libcuda=_mapped("libcuda.so") if cuda else None,
         device_name=device_name(device),
@@ -41,6 +43,13 @@ def read_environment(device: str) -> InsideEnvironment:
         threads=torch.get_num_threads(),
         settings=_settings(),
     )
+
+
+@lru_cache(maxsize=None)
+def read_tools() -> Dict[str, Optional[str]]:
+    """Versions of the compilers, null where they are absent; asked once, since each starts a process."""
+    found = {"ptxas": _bundled_ptxas() or shutil.which("ptxas"), "nvcc": shutil.which("nvcc")}
+    return {name: _tool_version(path) for name, path in found.items()}
 
 
 def device_name(device: str) -> str:

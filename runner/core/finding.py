@@ -33,3 +33,8 @@ class Finding(Exception):
 def finding(status: Status, stage: Stage, message: str, log: str = "") -> Finding:
     """A finding that needs no numbers."""
     return Finding(status, stage, Evidence(message=message, log=log[-MAX_LOG:]))
+
+
+def rival_failed(name: str) -> str:
+    """Label of a session whose rival ``name`` could not be timed to the end."""
+    return f"rival_failed:{name}"

@@ -1,11 +1,16 @@
-"""Drawing inputs: on the device, under seeds derived from the judge's secret, in the cell's dtype."""
+"""Drawing inputs: on the device, under seeds derived from the judge's secret, in the cell's dtype.
+
+What a dtype means for inputs, parameters and float32 arithmetic is decided here, for the judge and every worker alike.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import random
+import sys
+from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, Callable, List
+from typing import Any, Callable, Iterator, List, Tuple
 
 import torch
 
@@ -15,12 +20,74 @@ OUTLIER_PROBABILITY = 0.001
 """Share of floating elements that ``outlier`` mode scales (KernelBench-X)."""
 OUTLIER_SCALE = 50.0
 
+WHOLE_RANGE = (-8, 8)
+"""Least and largest number that an integer dtype's cells draw: products and short sums fit into 8 bits."""
+
 TORCH_DTYPES = {
     Dtype.FP32: torch.float32,
     Dtype.FP16: torch.float16,
     Dtype.BF16: torch.bfloat16,
     Dtype.FP64: torch.float64,
+    Dtype.TF32: torch.float32,
+    Dtype.FP8_E4M3: torch.float8_e4m3fn,
+    Dtype.FP8_E5M2: torch.float8_e5m2,
+    Dtype.INT8: torch.int8,
+    Dtype.INT32: torch.int32,
+    Dtype.BOOL: torch.bool,
 }
+"""What floating inputs are cast to."""
+
+FP8_DTYPES = frozenset({Dtype.FP8_E4M3, Dtype.FP8_E5M2})
+"""Inputs of 8 bits; parameters, the reference's arithmetic and its outputs are bfloat16."""
+
+WHOLE_DTYPES = frozenset({Dtype.INT8, Dtype.INT32, Dtype.BOOL})
+"""Floating inputs are replaced by whole numbers or truth values; parameters stay float32."""
+
+PARAMETER_DTYPES = {
+    **TORCH_DTYPES,
+    **dict.fromkeys(FP8_DTYPES, torch.bfloat16),
+    **dict.fromkeys(WHOLE_DTYPES, torch.float32),
+}
+"""What floating parameters, buffers and arguments of the constructor are cast to."""
+
+EXACT_BITS = {
+    Dtype.FP64: 53,
+    Dtype.FP32: 24,
+    Dtype.TF32: 24,
+    Dtype.FP16: 11,
+    Dtype.BF16: 8,
+    Dtype.FP8_E4M3: 8,
+    Dtype.FP8_E5M2: 8,
+}
+"""Whole numbers up to two to this power are exact in the outputs of a cell of this dtype."""
+
+_MODULE_CASTS = {
+    torch.float64: "double",
+    torch.float32: "float",
+    torch.float16: "half",
+    torch.bfloat16: "bfloat16",
+}
+
+
+def set_float32_precision(dtype: Dtype) -> None:
+    """Let float32 products round their factors to TF32 in cells of that dtype, and in no others."""
+    allowed = dtype is Dtype.TF32
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def place_model(model: Any, device: str, dtype: Dtype) -> Any:
+    """``model`` on ``device``, floating parameters and buffers in the cell's dtype; all others stay what they are."""
+    # Not Module.to(dtype=...), which makes complex buffers real.
+    return getattr(model.to(device=device), _MODULE_CASTS[PARAMETER_DTYPES[dtype]])()
+
+
+def place_reference(model: Any, device: str, dtype: Dtype) -> Any:
+    """As :func:`place_model`, for a problem's own model: 8-bit inputs become bfloat16 before it sees them."""
+    placed = place_model(model, device, dtype)
+    if dtype in FP8_DTYPES:
+        placed.register_forward_pre_hook(_widen_arguments)
+    return placed
 
 
 def derive_seed(secret: str, *parts: object) -> int:
@@ -32,18 +99,17 @@ def derive_seed(secret: str, *parts: object) -> int:
 def draw_inputs(module: ModuleType, device: str, dtype: Dtype, mode: Mode, seed: int) -> List[Any]:
     """``get_inputs()`` of the problem under ``seed``, created on ``device``.
 
-    Floating tensors are cast to ``dtype``; integers and booleans stay what they are.
+    Floating tensors are changed as ``mode`` says and cast to ``dtype``; integers and booleans stay what they are.
     """
     _seed_everything(seed)
-    with torch.device(device):
+    with torch.device(device), _drawing_as_wide_as(dtype):
         drawn = module.get_inputs()
-        inputs = [cast(value, device, dtype) for value in drawn]
-        return [_scale_outliers(value) for value in inputs] if mode is Mode.OUTLIER else inputs
+        return [map_tensors(value, lambda t: _as_input(t.to(device), dtype, mode)) for value in drawn]
 
 
 def cast(value: Any, device: str, dtype: Dtype) -> Any:
-    """``value`` on ``device``, floating tensors in ``dtype``; lists, tuples and dictionaries are gone through."""
-    return map_tensors(value, lambda t: t.to(device, TORCH_DTYPES[dtype] if t.is_floating_point() else None))
+    """``value`` on ``device``, floating tensors as parameters of a cell of ``dtype``; containers are gone through."""
+    return map_tensors(value, lambda t: t.to(device, PARAMETER_DTYPES[dtype] if t.is_floating_point() else None))
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -58,16 +124,72 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     return value
 
 
+def tensors_in(value: Any) -> List[torch.Tensor]:
+    """Every tensor in ``value``, in the order that :func:`map_tensors` meets them."""
+    found: List[torch.Tensor] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(value, keep)
+    return found
+
+
 def _seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
     random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % (1 << 32))
 
 
-def _scale_outliers(value: Any) -> Any:
-    def scale(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_floating_point():
-            return tensor
-        chosen = torch.rand(tensor.shape, device=tensor.device) < OUTLIER_PROBABILITY
-        return torch.where(chosen, tensor * OUTLIER_SCALE, tensor)
+@contextmanager
+def _drawing_as_wide_as(dtype: Dtype) -> Iterator[None]:
+    """What is drawn without a dtype has all the bits of a double in cells of doubles."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if dtype is Dtype.FP64 else before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
-    return map_tensors(value, scale)
+
+def _as_input(tensor: torch.Tensor, dtype: Dtype, mode: Mode) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    if dtype in WHOLE_DTYPES:
+        return _whole_numbers(tensor, dtype)
+    if mode is Mode.EXACT:
+        tensor = _zeros_and_ones(tensor, dtype)
+    elif mode is Mode.OUTLIER:
+        tensor = _scale_outliers(tensor)
+    wanted = TORCH_DTYPES[dtype]
+    if dtype in FP8_DTYPES:  # beyond its range e4m3 has no infinity, only NaN
+        largest = torch.finfo(wanted).max
+        tensor = tensor.clamp(-largest, largest)
+    return tensor.to(wanted)
+
+
+def _scale_outliers(tensor: torch.Tensor) -> torch.Tensor:
+    chosen = torch.rand(tensor.shape, device=tensor.device) < OUTLIER_PROBABILITY
+    return torch.where(chosen, tensor * OUTLIER_SCALE, tensor)
+
+
+def _zeros_and_ones(tensor: torch.Tensor, dtype: Dtype) -> torch.Tensor:
+    """So few ones that a sum along the longest dimension stays within what the dtype counts exactly."""
+    longest = max(tensor.shape, default=1)
+    share = min(0.5, 2.0 ** (EXACT_BITS[dtype] - 1) / max(longest, 1))
+    return torch.empty_like(tensor).bernoulli_(share)
+
+
+def _whole_numbers(tensor: torch.Tensor, dtype: Dtype) -> torch.Tensor:
+    low, high = (0, 1) if dtype is Dtype.BOOL else WHOLE_RANGE
+    return torch.randint(low, high + 1, tensor.shape, dtype=TORCH_DTYPES[dtype], device=tensor.device)
+
+
+def _widen_arguments(_module: Any, arguments: Tuple[Any, ...]) -> Any:
+    def widen(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.bfloat16() if tensor.dtype in (torch.float8_e4m3fn, torch.float8_e5m2) else tensor
+
+    return map_tensors(arguments, widen)

@@ -1,7 +1,8 @@
 """The trusted side of a session: references, seeds, tolerances, verdict, report.
 
-``python -m runner.core.judge --job FILE --channel DIR --out DIR``. Listens in the channel folder for the candidate's
-worker, forks a worker of its own for the baseline, verifies, times, verifies again, and leaves ``report.json``.
+``python -m runner.core.judge --job FILE --channel DIR --out DIR [--patience SECONDS]``. Listens in every contestant's
+folder, imports what it needs, and waits for its job with the device untouched; then verifies, times, verifies again,
+and leaves ``report.json``. All code of candidates and problems but the reference runs in the contestants' processes.
 """
 
 from __future__ import annotations
@@ -9,21 +10,22 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import signal
 import socket
 import struct
-import sys
 import time
 import traceback
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from runner.core.finding import Finding, finding
+from runner.core.finding import Finding, finding, rival_failed
+from runner.core.health import check_cpu, check_gpu
+from runner.core.leaving import leave
 from runner.core.messages import (
-    ClockProbe,
+    ContestantSpec,
     Evidence,
+    HealthFound,
     InsideEnvironment,
     JudgeJob,
     SessionReport,
@@ -31,13 +33,27 @@ from runner.core.messages import (
     dumps,
     from_json,
 )
-from runner.core.vocab import Stage, Status
+from runner.core.phases import Phases
+from runner.core.vocab import Role, Stage, Status
 from runner.core.wholefile import write_whole
-from runner.core.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
-from runner.core.worker import SOCKET_NAME, open_device, serve
+from runner.core.wire import AWAKE_S, MAX_FROM_WORKER, Channel, short_name
+from runner.core.worker import SOCKET_NAME
+
+if TYPE_CHECKING:
+    from runner.core.side import Side
+    from runner.core.workload import Desk
 
 REPORT_NAME = "report.json"
 """Name of the report in the output folder."""
+
+PATIENCE_S = 900.0
+"""How long a judge that was started ahead waits for its job unless told."""
+
+_LOOK_S = 0.01
+"""A job that arrives is found after so many seconds at the latest."""
+_HEALTH_WINDOW_S = 0.03
+_FAREWELL_S = 1.0
+"""How long a contestant's process may take to end before the device is asked for its health without it."""
 
 
 class SessionExpired(BaseException):
@@ -45,96 +61,135 @@ class SessionExpired(BaseException):
 
 
 class Session:
-    """One session of one cell, from listening to report."""
+    """One session of one cell, from the job to the report."""
 
-    def __init__(self, job: JudgeJob, folder: Path, channel: Path) -> None:
+    def __init__(self, job: JudgeJob, folder: Path, doors: Mapping[str, socket.socket], phases: Phases) -> None:
         self._job = job
         self._folder = folder
-        self._channel = channel
-        self._durations: Dict[str, float] = {}
+        self._doors = doors
+        self._phases = phases
         self._reports: List[WorkloadReport] = []
         self._labels: List[str] = list(job.labels)
-        self._clock_probes: Tuple[ClockProbe, ...] = ()
         self._environment: Optional[InsideEnvironment] = None
         self._peer: Mapping[str, int] = {}
+        self._admitted: List[Side] = []
+        self._sides: Dict[str, Side] = {}
+        """Those still in the session: a rival that fails leaves it."""
+        self._desk: Optional[Desk] = None
+        self._health: Optional[HealthFound] = None
         self._stage = Stage.START
 
     def run(self) -> SessionReport:
         """Everything; never raises for what a candidate or a problem does."""
         started = time.monotonic()
+        status, stage, evidence = Status.PASSED, Stage.DONE, Evidence()
         try:
-            with ExitStack() as undo, _alarm(self._job.timeouts.session_s):
-                self._everything(undo)
-            status, stage, evidence = Status.PASSED, Stage.DONE, Evidence()
+            with _alarm(self._job.timeouts.session_s), ExitStack() as undo:
+                try:
+                    self._everything(undo)
+                finally:
+                    self._farewell()
         except Finding as ended:
             status, stage, evidence = ended.status, ended.stage, ended.evidence
         except SessionExpired:
-            message = f"the session did not end within {self._job.timeouts.session_s:g} s"
-            status, stage, evidence = Status.INFRA_ERROR, self._stage, Evidence(message=message)
+            status, stage, evidence = self._expired()
         except Exception as error:  # noqa: BLE001  # a fault of the judge is told as one, not lost with the process
             message = f"the judge failed: {type(error).__name__}: {error}"[:500]
             status, stage = Status.INFRA_ERROR, self._stage
             evidence = Evidence(message=message, log=traceback.format_exc()[-8192:])
-        self._durations["total"] = time.monotonic() - started
-        return self._report(status, stage, evidence)
+        durations = {**self._phases.ended(), "total": round(time.monotonic() - started, 6)}
+        return self._report(status, stage, evidence, durations)
 
     def _everything(self, undo: ExitStack) -> None:
-        listener = undo.enter_context(_listening(self._channel / SOCKET_NAME))
-        with self._clock("import"):
-            # Listening first: the candidate's side starts at the same time.
-            from runner.core.environment import read_environment  # noqa: PLC0415
-            from runner.core.workload import Desk  # noqa: PLC0415
+        from runner.core.workload import Desk  # noqa: PLC0415  # torch comes with it, once the doors are open
 
-            baseline = undo.enter_context(_baseline(self._folder, self._job.device))
-            open_device(self._job.device)
-            self._environment = read_environment(self._job.device)
-        with self._clock("connect"):
-            candidate = undo.enter_context(self._accept(listener))
-        with self._clock("load"):
-            desk = undo.enter_context(Desk(self._job, self._folder, baseline, candidate).open())
+        self._phases.enter("connect")
+        for contestant in self._job.contestants:
+            with self._labelled(contestant):
+                self._admit(contestant, undo)
+        self._phases.enter("open")
+        self._open()
+        desk = self._desk = undo.enter_context(Desk(self._job, self._folder, self._sides, self._phases).open())
         for spec in self._job.workloads:
             self._stage = Stage.VERIFY
-            outcome = desk.run(spec, self._clock)
-            self._reports.append(outcome.report)
-            self._clock_probes = desk.clock_probes
-            self._labels += [label for label in outcome.labels if label not in self._labels]
-            if outcome.ended is not None:
-                raise outcome.ended
+            report, ended = desk.run(spec)
+            self._reports.append(report)
+            if ended is not None:
+                raise ended
+        desk.trace()
 
-    @contextmanager
-    def _accept(self, listener: socket.socket) -> Iterator[Channel]:
-        """The candidate's connection; only a peer with the expected uid is taken."""
-        listener.settimeout(self._job.timeouts.connect_s)
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except socket.timeout:
-                message = f"the candidate's worker did not connect within {self._job.timeouts.connect_s:g} s"
-                raise finding(Status.INFRA_ERROR, Stage.START, message) from None
-            pid, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            if self._job.candidate_uid in (None, uid):
-                break
-            connection.close()
-        self._peer = {"pid": pid, "uid": uid, "gid": gid}
-        listener.close()
+    def _admit(self, contestant: ContestantSpec, undo: ExitStack) -> None:
+        """Take the contestant's connection, and only one of the expected uid."""
+        from runner.core.side import Side  # noqa: PLC0415  # torch comes with it
+
+        if contestant.name not in self._doors:
+            message = f"there is no folder for the contestant {contestant.name!r} in the channel's"
+            raise finding(Status.INFRA_ERROR, Stage.START, message)
+        connection, peer = _accepted(self._doors[contestant.name], contestant, self._job.timeouts.connect_s)
+        if contestant.role is Role.CANDIDATE:
+            self._peer = peer
         channel = Channel(connection, MAX_FROM_WORKER)
-        try:
-            yield channel
-        finally:
-            channel.close()
+        if self._job.device == "cuda":
+            channel.stay_awake(AWAKE_S)
+        undo.callback(channel.close)
+        side = Side(contestant, channel, self._job.device, self._job.timeouts)
+        self._admitted.append(side)
+        self._sides[contestant.name] = side
+
+    def _open(self) -> None:
+        """Everybody opens the device at the same time."""
+        from runner.core.environment import read_environment  # noqa: PLC0415  # torch comes with it
+        from runner.core.service import open_device  # noqa: PLC0415
+
+        for side in list(self._sides.values()):
+            with self._labelled(side.contestant):
+                side.start_open()
+        open_device(self._job.device)
+        self._environment = read_environment(self._job.device)
+        for side in list(self._sides.values()):
+            with self._labelled(side.contestant):
+                side.finish_open()
 
     @contextmanager
-    def _clock(self, phase: str) -> Iterator[None]:
-        """Add the time spent inside to a phase, in seconds."""
-        started = time.monotonic()
+    def _labelled(self, contestant: ContestantSpec) -> Iterator[None]:
+        """A rival that fails costs the session that rival, and nothing else."""
         try:
             yield
-        finally:
-            self._durations[phase] = self._durations.get(phase, 0.0) + time.monotonic() - started
+        except Finding:
+            if contestant.role is not Role.RIVAL:
+                raise
+            self._sides.pop(contestant.name, None)
+            self._labels.append(rival_failed(contestant.name))
 
-    def _report(self, status: Status, stage: Stage, evidence: Evidence) -> SessionReport:
+    def _farewell(self) -> None:
+        """Send everybody away; once all are gone, ask the device how it is."""
+        for side in self._admitted:
+            side.close()
+        if not self._job.check_health or not self._admitted:
+            return
+        self._phases.enter("health")
+        deadline = time.monotonic() + _FAREWELL_S
+        if all(side.gone(max(0.001, deadline - time.monotonic())) for side in self._admitted):
+            found = check_gpu(_HEALTH_WINDOW_S) if self._job.device == "cuda" else check_cpu()
+            self._health = HealthFound(found.passed, found.reason)
+
+    def _expired(self) -> Tuple[Status, Stage, Evidence]:
+        """A candidate that was being waited for has not answered in time; all else is this machine's fault."""
+        message = f"the session did not end within {self._job.timeouts.session_s:g} s"
+        awaited = [side for side in self._admitted if side.awaited]
+        if any(side.role is Role.CANDIDATE for side in awaited):
+            message = f"{message}, and it was the candidate that was waited for"
+            return Status.TIMEOUT, self._stage, Evidence(message=message)
+        return Status.INFRA_ERROR, self._stage, Evidence(message=message)
+
+    def _report(
+        self, status: Status, stage: Stage, evidence: Evidence, durations: Mapping[str, float]
+    ) -> SessionReport:
         from runner.core.memory import transport_name  # noqa: PLC0415  # torch, imported by now or not to be had
 
+        desk = self._desk
+        readings = desk.readings if desk is not None else None
+        labels = [*self._labels, *(desk.labels if desk else ()), *(readings.labels if readings else ())]
         return SessionReport(
             cell_id=self._job.cell_id,
             session=self._job.session,
@@ -146,9 +201,12 @@ class Session:
             transport=transport_name(self._job.device),
             candidate_peer=self._peer,
             workloads=tuple(self._reports),
-            durations_s={name: round(seconds, 6) for name, seconds in self._durations.items()},
-            labels=tuple(self._labels),
-            clock_probes=self._clock_probes,
+            durations_s=durations,
+            labels=tuple(dict.fromkeys(labels)),
+            clock_probes=readings.clock_probes if readings else (),
+            anchors=readings.anchors if readings else (),
+            kernels=desk.kernels if desk else (),
+            health=self._health,
         )
 
 
@@ -169,51 +227,64 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
+def _listening(channel: Path) -> Iterator[Dict[str, socket.socket]]:
+    """A listening socket in each folder of ``channel``, by the folder's name."""
+    with ExitStack() as undo:
+        folders = sorted(path for path in channel.iterdir() if path.is_dir())
+        yield {folder.name: undo.enter_context(_door(folder / SOCKET_NAME)) for folder in folders}
+
+
+def _door(path: Path) -> socket.socket:
     """A listening socket file that another uid may connect to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # Bound under another name and then renamed: whoever sees the name can already connect.
-        aside = path.with_suffix(".new")
-        listener.bind(str(aside))
-        aside.chmod(0o666)
-        listener.listen(4)
-        aside.rename(path)
-        yield listener
-    finally:
-        listener.close()
+    # Bound under another name and then renamed: whoever sees the name can already connect.
+    aside = path.with_suffix(".new")
+    with short_name(aside) as name:
+        listener.bind(name)
+    aside.chmod(0o666)
+    listener.listen(4)
+    aside.rename(path)
+    return listener
 
 
-@contextmanager
-def _baseline(code: Path, device: str) -> Iterator[Channel]:
-    """The baseline's worker: the same thin runner, in a child that has torch already.
+def _accepted(
+    door: socket.socket, contestant: ContestantSpec, patience_s: float
+) -> Tuple[socket.socket, Mapping[str, int]]:
+    """A connection of the expected uid, and who made it as the kernel says.
 
-    Forked after the import, which is most of a process's start, and before the device is opened: no child of a
-    process that has opened CUDA can use it.
+    :raises Finding: when there is none within ``patience_s``.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    child = os.fork()
-    if child == 0:
-        _serve_baseline(ours, theirs, code, device)
-    theirs.close()
-    channel = Channel(ours, MAX_FROM_WORKER)
-    try:
-        yield channel
-    finally:
-        channel.close()
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    deadline = time.monotonic() + patience_s
+    while True:
+        door.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            connection, _ = door.accept()
+        except socket.timeout:
+            message = f"the worker of {contestant.name} did not connect within {patience_s:g} s"
+            raise finding(Status.INFRA_ERROR, Stage.START, message) from None
+        pid, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if contestant.uid in (None, uid):
+            door.close()
+            return connection, {"pid": pid, "uid": uid, "gid": gid}
+        connection.close()
 
 
-def _serve_baseline(ours: socket.socket, theirs: socket.socket, code: Path, device: str) -> NoReturn:
-    """The child's whole life; it never returns into the judge's code."""
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        ours.close()
-        open_device(device)
-        serve(Channel(theirs, MAX_FROM_JUDGE), code)
-    finally:
-        os._exit(0)
+def _import_ahead() -> None:
+    """Import and read all that needs no device, while there is no job."""
+    from runner.core import service, workload  # noqa: F401, PLC0415  # it is the importing that takes time
+    from runner.core.environment import read_tools  # noqa: PLC0415
+
+    read_tools()
+
+
+def _arrived(path: Path, patience_s: float) -> bool:
+    """Wait until the job is there; it appears whole."""
+    deadline = time.monotonic() + patience_s
+    while not path.exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -222,12 +293,20 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--job", type=Path, required=True)
     parser.add_argument("--channel", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--patience", type=float, default=PATIENCE_S)
     arguments = parser.parse_args(argv)
-    job = from_json(JudgeJob, json.loads(arguments.job.read_text(encoding="utf-8")))
-    report = Session(job, arguments.job.parent, arguments.channel).run()
+    phases = Phases()
+    phases.enter("import")
+    with _listening(arguments.channel) as doors:
+        _import_ahead()
+        phases.enter("wait")
+        if not _arrived(arguments.job, arguments.patience):
+            return 1
+        job = from_json(JudgeJob, json.loads(arguments.job.read_text(encoding="utf-8")))
+        report = Session(job, arguments.job.parent, doors, phases).run()
     write_whole(arguments.out / REPORT_NAME, dumps(report))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
 LIBRARY = "libcuda.so.1"
 
@@ -85,6 +85,30 @@ class Module:
         call("cuLaunchKernel", function, *grid, *block, no_shared_memory, self._stream, places, nothing)
 
 
+class Stopwatch:
+    """The device's own clock around what is queued on one stream."""
+
+    def __init__(self, stream: ctypes.c_void_p, begin: ctypes.c_void_p, end: ctypes.c_void_p) -> None:
+        self._stream = stream
+        self._begin = begin
+        self._end = end
+
+    def time_ns(self, queue: Callable[[], None]) -> int:
+        """Nanoseconds that the device takes for what ``queue`` queues.
+
+        What was queued before should keep the device busy until then, else its waiting for the host counts too.
+
+        :raises DriverError: also when a kernel queued before has failed.
+        """
+        call("cuEventRecord", self._begin, self._stream)
+        queue()
+        call("cuEventRecord", self._end, self._stream)
+        call("cuEventSynchronize", self._end)
+        milliseconds = ctypes.c_float()
+        call("cuEventElapsedTime", ctypes.byref(milliseconds), self._begin, self._end)
+        return round(milliseconds.value * 1e6)
+
+
 class Device:
     """One GPU whose primary context is current in this thread; made by :func:`opened`."""
 
@@ -130,6 +154,24 @@ class Device:
             yield address
         finally:
             _undo("cuMemFree_v2", address)
+
+    @contextmanager
+    def stopwatch(self) -> Iterator[Stopwatch]:
+        """The device's clock around work queued here, as long as inside.
+
+        :raises DriverError: when there are no events to be had.
+        """
+        with self._event() as begin, self._event() as end:
+            yield Stopwatch(self._stream, begin, end)
+
+    @contextmanager
+    def _event(self) -> Iterator[ctypes.c_void_p]:
+        event = ctypes.c_void_p()
+        call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
+        try:
+            yield event
+        finally:
+            _undo("cuEventDestroy_v2", event)
 
     def clear(self, address: ctypes.c_uint64, nbytes: int) -> None:
         """Queue writing zeros."""

@@ -23,6 +23,10 @@ from runner.core.libcuda import OUT_OF_MEMORY, DriverError, call, library
 ALIGNMENT = 512
 """Bytes each tensor in an arena is aligned to: what torch's own CUDA allocator gives."""
 
+GUARD = 512
+"""Bytes at least before, between and behind the tensors of an arena that belong to none of them; a multiple of
+:data:`ALIGNMENT`. What lies there must lie there afterwards too."""
+
 _F_ADD_SEALS = 1033
 _SEAL_SHRINK_GROW_SEAL = 0x2 | 0x4 | 0x1
 
@@ -65,15 +69,25 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def lay_out(tensors: Sequence[torch.Tensor]) -> Tuple[List[TensorSpec], int]:
-    """Places for ``tensors`` in one arena and the bytes it needs. Strides are kept where elements do not overlap."""
+    """Places for ``tensors`` in one arena and the bytes it needs, with a guard on either side of each.
+
+    Strides are kept where elements do not overlap.
+    """
     specs = []
-    offset = 0
+    offset = GUARD
     for tensor in tensors:
         stride = tensor.stride() if 0 not in tensor.stride() else tensor.contiguous().stride()
         spec = TensorSpec(dtype_name(tensor.dtype), tuple(tensor.shape), tuple(stride), offset)
         specs.append(spec)
-        offset += -(-spec.span_bytes // ALIGNMENT) * ALIGNMENT
-    return specs, max(offset, ALIGNMENT)
+        offset += -(-spec.span_bytes // ALIGNMENT) * ALIGNMENT + GUARD
+    return specs, offset
+
+
+def guards(specs: Sequence[TensorSpec], nbytes: int) -> List[Tuple[int, int]]:
+    """(start, stop) of what lies before, between and behind the tensors of an arena, in order: one more than them."""
+    starts = [0, *(spec.offset + spec.span_bytes for spec in specs)]
+    stops = [*(spec.offset for spec in specs), nbytes]
+    return list(zip(starts, stops))
 
 
 class Arena:

@@ -25,7 +25,7 @@ from typing import (
     get_type_hints,
 )
 
-from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status, fault_of
+from runner.core.vocab import Dtype, Fault, Implementation, Mode, Regime, Role, Stage, Status, fault_of
 
 SCHEMA_VERSION = 1
 """Version of every document this program writes; a reader refuses any other."""
@@ -76,7 +76,7 @@ class ProtocolSpec:
 
     trials: int = 5
     """Input sets per mode that verification draws."""
-    modes: Tuple[Mode, ...] = (Mode.STANDARD, Mode.OUTLIER)
+    modes: Tuple[Mode, ...] = (Mode.STANDARD, Mode.OUTLIER, Mode.EXACT)
     warmup_calls: int = 10
     """Calls before the first timed one; a random number of further ones is added."""
     min_samples: int = 50
@@ -89,16 +89,24 @@ class ProtocolSpec:
     block_calls: int = 10
     """Timed calls per block; blocks come in the order A B B A, A drawn at random."""
     inputs: str = "fresh"
-    """``fresh``: drawn anew for each call; ``rotating``: one of ``rotation`` sets, at random."""
+    """``fresh``: new for each call, huge ones in part; ``rotating``: one of ``rotation`` sets, at random."""
     rotation: int = 8
-    flush: str = "cold"
-    """``cold``: 2 × L2 is written before each call; ``warm``: nothing is flushed."""
     check_share: float = 0.2
-    """Share of timed calls, drawn at random, whose outputs are compared with the reference."""
+    """Share of timed calls, drawn at random, whose outputs are compared with the reference; fewer of slow ones."""
     time: bool = True
     """False: verify only."""
     steady_cap_s: float = 2.0
     """Warm-up goes on until clock and temperature are steady, but for no longer than this; 0 does not look."""
+    regimes: Tuple[Regime, ...] = (Regime.COLD,)
+    """What is timed; ``cold`` is always among them, and speed-ups are of it."""
+    baselines: Tuple[Implementation, ...] = (Implementation.EAGER,)
+    """What the candidate is timed against; ``eager`` is always among them."""
+
+    def __post_init__(self) -> None:
+        if Regime.COLD not in self.regimes:
+            raise ValueError("regimes must hold 'cold'")
+        if Implementation.EAGER not in self.baselines:
+            raise ValueError("baselines must hold 'eager'")
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,48 @@ class JudgeTimeouts:
     call_s: float = 30.0
     session_s: float = 600.0
     """After this the judge gives up by itself, so that it ends even when its host is gone."""
+
+
+@dataclass(frozen=True)
+class ContestantSpec:
+    """One process that takes calls from the judge."""
+
+    name: str
+    """``candidate``, or the value of an :class:`~runner.core.vocab.Implementation`; also the folder of its socket."""
+    role: Role
+    file: str
+    """Source, relative to its code folder."""
+    entry: str
+    """Class to construct."""
+    uid: Optional[int] = None
+    """Only a peer with this uid is taken; null takes any (same-uid engines)."""
+    compile_mode: str = ""
+    """Mode for ``torch.compile``; empty: the model is called as it is."""
+    may_compile: bool = False
+    """Its first call may have to compile something, and is waited for accordingly."""
+
+
+@dataclass(frozen=True)
+class PeakSpec:
+    """What the device can do at most in the cell's dtype; null where it is not known."""
+
+    bytes_per_s: Optional[float] = None
+    flops_per_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class ContractSpec:
+    """What a quantised problem's outputs are held to, in place of a tolerance per element."""
+
+    kind: str
+    """``w8a8`` or ``w4a16``."""
+    cosine_min: float
+    relative_l1_max: float
+    rmse_max: float
+    """Root mean square error ÷ root mean square of the reference, at most."""
+    snr_db_min: float
+    snr_db_max: float
+    """More than quantised arithmetic can reach: a candidate beyond it has not quantised."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +177,10 @@ class JudgeJob:
     workloads: Tuple[WorkloadSpec, ...]
     protocol: ProtocolSpec
     timeouts: JudgeTimeouts
+    contestants: Tuple[ContestantSpec, ...]
+    """The candidate, the baseline, and any rivals."""
     problem_file: str = "problem.py"
     """Relative to the job file."""
-    candidate_file: str = "candidate.py"
-    """Relative to the candidate's code folder."""
-    candidate_entry: str = "ModelNew"
     tolerance: Mapping[str, float] = field(default_factory=dict)
     """Overrides of ``rtol`` / ``atol`` where the default does not serve."""
     outliers: bool = True
@@ -140,10 +189,19 @@ class JudgeJob:
     """True: the problem itself writes into its inputs."""
     labels: Tuple[str, ...] = ()
     """What the host knows about the session and readers must know too, e.g. :data:`INTERPRETED`."""
-    candidate_uid: Optional[int] = None
-    """Only a peer with this uid is accepted as the candidate; null accepts any (same-uid engines)."""
     gpu_uuid: str = ""
     """UUID of the GPU, to read its clock and temperature by while warming up; empty for a CPU."""
+    peak: PeakSpec = PeakSpec()
+    contract: Optional[ContractSpec] = None
+    """Null: a tolerance per element."""
+    own_kernels: Tuple[str, ...] = ()
+    """Names of the kernels that the candidate's source defines, as the host's reading of it found them."""
+    require_own_kernel: bool = False
+    """True: a session in which none of them was seen to run is ``no_own_kernel``."""
+    check_health: bool = False
+    """True: ask the device, once all contestants are gone, whether it is well."""
+    sanitize: Tuple[str, ...] = ()
+    """Tools of compute-sanitizer that the candidate's process runs under; then nothing is timed."""
 
     def __post_init__(self) -> None:
         if self.device not in ("cpu", "cuda"):
@@ -152,6 +210,9 @@ class JudgeJob:
             raise ValueError("a job needs at least one workload")
         if len(self.seed) != 32 or any(c not in "0123456789abcdef" for c in self.seed):
             raise ValueError("seed must be 32 lower-case hex digits")
+        roles = [contestant.role for contestant in self.contestants]
+        if roles.count(Role.CANDIDATE) != 1 or roles.count(Role.BASELINE) != 1:
+            raise ValueError("a job needs one candidate and one baseline")
 
 
 @dataclass(frozen=True)
@@ -216,6 +277,11 @@ class Block:
     mem_clock_mhz: Optional[float] = None
     power_w: Optional[float] = None
     temperature_c: Optional[float] = None
+    contestant: str = ""
+    """Whose calls: ``candidate`` or an implementation's name; empty in records from before there were several."""
+    regime: Regime = Regime.COLD
+    calls_per_sample: int = 1
+    """Calls behind one sample, whose times are their mean; more than one where calls are replayed."""
 
     def __post_init__(self) -> None:
         if len(self.device_ns) != len(self.wall_ns):
@@ -226,6 +292,40 @@ class Block:
         """Device times of the samples that count, nanoseconds."""
         gone = {index for index, _cause in self.discarded}
         return tuple(time_ns for index, time_ns in enumerate(self.device_ns) if index not in gone)
+
+
+@dataclass(frozen=True)
+class TwoClocks:
+    """How far claimed device times were held against the judge's clock and against physics. Nanoseconds."""
+
+    resolution_ns: int
+    """The smallest hidden work that would have been noticed, per call."""
+    unexplained_ns: int
+    """What the candidate's calls took beyond its claims and beyond what the baseline's took beyond its own."""
+    handover_ns: int
+    """What handing over the candidate's outputs took beyond what handing over the baseline's took."""
+    floor_ns: Optional[int]
+    """The least time that the device's peak rates allow; null where neither rates nor work are known."""
+    floor_reason: str
+    """``bytes``, ``flops``, ``outputs`` (bytes that must be written at least), or why there is none."""
+    low_resolution: bool
+    """True: the candidate's time is too short for the resolution to mean much."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What was found out about a problem and a candidate beyond right and wrong. Null: not looked at."""
+
+    deterministic: Optional[bool] = None
+    """Two calls of the candidate on equal inputs gave equal bits."""
+    sensitivity: Tuple[float, ...] = ()
+    """Per floating input: the reference's change when that input is drawn anew, as a share of its spread."""
+    exact: Optional[bool] = None
+    """Equality was demanded on zeros and ones; false: the answer to them is not whole."""
+    rejects_lower_precision: Optional[bool] = None
+    """The same computation one precision lower does not pass."""
+    quality: Mapping[str, float] = field(default_factory=dict)
+    """A quantised problem's worst ``cosine``, ``relative_l1``, ``rmse`` and ``snr_db``."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +349,9 @@ class WorkloadReport:
     """Calls of the candidate in the timed phase, warm-up included, whose outputs were compared."""
     wall_overhead_ns: Optional[int]
     """Median of the judge's clock around a call that does nothing, nanoseconds."""
+    two_clocks: Optional[TwoClocks] = None
+    """Null where nothing was timed."""
+    traits: Traits = Traits()
 
     def __post_init__(self) -> None:
         if self.status is not Status.PASSED and self.blocks and self.status in UNTIMED:
@@ -256,7 +359,10 @@ class WorkloadReport:
 
 
 UNTIMED = frozenset(
-    {Status.COMPILE_ERROR, Status.LOAD_ERROR, Status.PROBLEM_ERROR, Status.UNSUPPORTED, Status.IMAGE_ERROR}
+    {
+        *(Status.COMPILED, Status.COMPILE_ERROR, Status.LOAD_ERROR, Status.POLICY_VIOLATION),
+        *(Status.PROBLEM_ERROR, Status.UNSUPPORTED, Status.IMAGE_ERROR),
+    }
 )
 """Statuses that end before anything can have been timed."""
 
@@ -314,6 +420,40 @@ class ClockProbe:
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """The judge's own fixed kernels, at either end of a session: what they take tells how the machine has drifted."""
+
+    phase: str
+    """``before`` or ``after`` the session's timed calls."""
+    started_ns: int
+    """Judge's monotonic clock, nanoseconds."""
+    compute_ns: int
+    """Median device time of the arithmetic kernel."""
+    memory_ns: int
+    """Median device time of the copying kernel."""
+
+
+@dataclass(frozen=True)
+class KernelSeen:
+    """A kernel that ran during one call of the candidate, as a tracer in its own process saw it: a claim."""
+
+    name: str
+    launches: int
+    device_ns: int
+    own: bool
+    """Its name is one that the candidate's source defines."""
+
+
+@dataclass(frozen=True)
+class HealthFound:
+    """What the judge found when it asked the device whether it is well."""
+
+    passed: Optional[bool]
+    """Null: it could not be asked."""
+    reason: str
+
+
+@dataclass(frozen=True)
 class SessionReport:
     """The inside half of a record for one session: what the judge saw."""
 
@@ -330,11 +470,17 @@ class SessionReport:
     """uid, gid and pid of the candidate's process as the kernel named them to the judge."""
     workloads: Tuple[WorkloadReport, ...]
     durations_s: Mapping[str, float]
-    """Seconds per phase: ``import``, ``connect``, ``load``, ``verify``, ``time``, ``total``."""
+    """Seconds per phase, in the order of a session, and ``total``: from the job to the report."""
     labels: Tuple[str, ...] = ()
     """Findings that do not decide: e.g. ``low_resolution``, ``budget_reached``, ``unsteady``."""
     clock_probes: Tuple[ClockProbe, ...] = ()
     """Empty where there is no GPU."""
+    anchors: Tuple[Anchor, ...] = ()
+    """Empty where there is no GPU."""
+    kernels: Tuple[KernelSeen, ...] = ()
+    """Longest first; empty where nothing could be traced."""
+    health: Optional[HealthFound] = None
+    """Null: not asked for, or the session did not come so far."""
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -414,6 +560,7 @@ def _read_block(data: Any) -> Block:
         device_ns=tuple(data["device_ns"]),
         wall_ns=tuple(data["wall_ns"]),
         discarded=tuple(tuple(sample) for sample in data.get("discarded", ())),
+        regime=Regime(data.get("regime", Regime.COLD.value)),
     )
 
 
@@ -424,7 +571,17 @@ def _read_workload(data: Any) -> WorkloadReport:
         status=Status(data["status"]),
         trials=tuple(_plain(Trial, t, mode=Mode(t["mode"])) for t in data["trials"]),
         blocks=tuple(_read_block(b) for b in data["blocks"]),
+        two_clocks=_optional(TwoClocks, data.get("two_clocks")),
+        traits=_read_traits(data.get("traits", {})),
     )
+
+
+def _read_traits(data: Any) -> Traits:
+    return _plain(Traits, data, sensitivity=tuple(data.get("sensitivity", ())))
+
+
+def _optional(kind: Type[T], data: Any) -> Optional[T]:
+    return None if data is None else _plain(kind, data)
 
 
 def _read_evidence(data: Any) -> Evidence:
@@ -432,22 +589,30 @@ def _read_evidence(data: Any) -> Evidence:
 
 
 def _read_session(data: Any) -> SessionReport:
-    environment = data["environment"]
     return _plain(
         SessionReport,
         data,
         status=Status(data["status"]),
         stage=Stage(data["stage"]),
         evidence=_read_evidence(data["evidence"]),
-        environment=None if environment is None else _plain(InsideEnvironment, environment),
+        environment=_optional(InsideEnvironment, data["environment"]),
         workloads=tuple(_read_workload(w) for w in data["workloads"]),
         labels=tuple(data.get("labels", ())),
         clock_probes=tuple(_plain(ClockProbe, probe) for probe in data.get("clock_probes", ())),
+        anchors=tuple(_plain(Anchor, anchor) for anchor in data.get("anchors", ())),
+        kernels=tuple(_plain(KernelSeen, kernel) for kernel in data.get("kernels", ())),
+        health=_optional(HealthFound, data.get("health")),
     )
 
 
 def _read_protocol(data: Any) -> ProtocolSpec:
-    return _plain(ProtocolSpec, data, modes=tuple(Mode(m) for m in data.get("modes", ProtocolSpec.modes)))
+    return _plain(
+        ProtocolSpec,
+        data,
+        modes=tuple(Mode(m) for m in data.get("modes", ProtocolSpec.modes)),
+        regimes=tuple(Regime(r) for r in data.get("regimes", ProtocolSpec.regimes)),
+        baselines=tuple(Implementation(i) for i in data.get("baselines", ProtocolSpec.baselines)),
+    )
 
 
 def _read_job(data: Any) -> JudgeJob:
@@ -459,6 +624,11 @@ def _read_job(data: Any) -> JudgeJob:
         workloads=tuple(_plain(WorkloadSpec, w) for w in data["workloads"]),
         protocol=_read_protocol(data["protocol"]),
         timeouts=_plain(JudgeTimeouts, data["timeouts"]),
+        contestants=tuple(_plain(ContestantSpec, c, role=Role(c["role"])) for c in data["contestants"]),
+        peak=_plain(PeakSpec, data.get("peak", {})),
+        contract=_optional(ContractSpec, data.get("contract")),
+        own_kernels=tuple(data.get("own_kernels", ())),
+        sanitize=tuple(data.get("sanitize", ())),
     )
 
 

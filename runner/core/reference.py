@@ -8,19 +8,42 @@ implementation of that precision may differ by.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+import math
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
+from runner.core.bits import same_bits
 from runner.core.finding import finding
-from runner.core.inputs import TORCH_DTYPES, cast, derive_seed, draw_inputs, map_tensors
+from runner.core.inputs import (
+    PARAMETER_DTYPES,
+    TORCH_DTYPES,
+    WHOLE_DTYPES,
+    cast,
+    derive_seed,
+    draw_inputs,
+    map_tensors,
+    place_reference,
+    set_float32_precision,
+    tensors_in,
+)
 from runner.core.memory import dtype_name
-from runner.core.sourcefile import import_file
+from runner.core.sourcefile import MODULE_SEED, import_file
+from runner.core.tolerance import Allowance, Tolerance, allowance
 from runner.core.vocab import Dtype, Mode, Stage, Status
 from runner.core.wire import Structure
-from runner.core.worker import MODULE_SEED, place_model
+
+LOWER_BITS = {
+    Dtype.FP64: 23,
+    Dtype.FP32: 10,
+    Dtype.TF32: 7,
+    Dtype.FP16: 3,
+    Dtype.BF16: 3,
+}
+"""Mantissa bits of the next lower precision: float32, TF32, bfloat16, and 8-bit floats."""
 
 _IDLE_SHARE = 8
 """The judge keeps at most one part in so many of the device's memory for later."""
@@ -35,12 +58,26 @@ class Expected:
     """In the reference's precision (``float64`` as a rule); integers and booleans as they are."""
     trusted: Tuple[torch.Tensor, ...]
     """The same from the reference in the cell's dtype."""
+    views: Tuple[bool, ...] = ()
+    """Which outputs of the reference share memory with its inputs, its state or one another; none if left out."""
+    _allowances: Dict[Tolerance, Tuple[Allowance, ...]] = field(default_factory=dict, compare=False, repr=False)
+
+    def allowances(self, tolerance: Tolerance) -> Tuple[Allowance, ...]:
+        """What each output may be off by; found once, since it reads every element."""
+        if tolerance not in self._allowances:
+            pairs = enumerate(zip(self.outputs, self.trusted))
+            variations = dict(enumerate(tolerance.variations))
+            self._allowances[tolerance] = tuple(
+                allowance(wanted, same, tolerance, variations.get(index, math.inf)) for index, (wanted, same) in pairs
+            )
+        return self._allowances[tolerance]
 
 
 class Reference:
     """One workload's reference on one device."""
 
     def __init__(self, path: Path, values: Mapping[str, Any], device: str, dtype: Dtype, secret: str) -> None:
+        set_float32_precision(dtype)
         self.device = device
         self.dtype = dtype
         self._secret = secret
@@ -51,9 +88,16 @@ class Reference:
         self.init_arguments: List[Any] = [cast(value, device, dtype) for value in init]
         self._seed_for_init()
         model = self._module.Model(*map_tensors(self.init_arguments, torch.clone))
-        self._model = place_model(model, device, dtype_name(TORCH_DTYPES[dtype]))
+        self._model = place_reference(model, device, dtype)
         self.state: Dict[str, torch.Tensor] = dict(self._model.state_dict())
-        self._oracle, self.precision = self._higher_precision()
+        self._writes = True
+        self._views: Tuple[bool, ...] = ()
+        self.like: Tuple[torch.Tensor, ...] = ()
+        """Shape, dtype and strides of each output, without its memory."""
+        probe = self.draw(Mode.STANDARD, "probe")
+        self._look_at_one_call(probe)
+        self._oracle, self.precision = self._higher_precision(probe)
+        _give_back_memory(device)
 
     def draw(self, mode: Mode, *purpose: object) -> List[Any]:
         """Inputs that exist for the first time now, under a seed derived for ``purpose``."""
@@ -65,41 +109,112 @@ class Reference:
 
         :raises Finding: ``problem_error`` when the reference returns anything but tensors.
         """
-        structure, trusted = _flatten(self._run(self._model, map_tensors(inputs, torch.clone)))
-        outputs = trusted if self._oracle is None else self._expect_precisely(inputs)
+        precise = self._answer_precisely(inputs)
+        structure, trusted = self._run(self._model, self._spared(inputs))
         _give_back_memory(self.device)
-        return Expected(structure, tuple(outputs), tuple(trusted))
+        return Expected(structure, trusted if precise is None else precise, trusted, self._views)
 
-    def _expect_precisely(self, inputs: List[Any]) -> List[torch.Tensor]:
-        precise = getattr(torch, self.precision)
-        raised = map_tensors(inputs, lambda t: t.to(precise) if t.is_floating_point() else t.clone())
-        return _flatten(self._run(self._oracle, raised))[1]
+    def answer(self, inputs: List[Any]) -> Tuple[torch.Tensor, ...]:
+        """What the reference returns in the cell's own dtype."""
+        return self._run(self._model, self._spared(inputs))[1]
 
-    def _higher_precision(self) -> Tuple[Any, str]:
-        """The reference in float64; null and the cell's own dtype where it cannot be computed so."""
-        oracle = copy.deepcopy(self._model).double()
-        probe = self.draw(Mode.STANDARD, "probe")
-        raised = map_tensors(probe, lambda t: t.double() if t.is_floating_point() else t.clone())
-        try:
-            self._run(oracle, raised)
-        except Exception:  # noqa: BLE001  # a reference may raise anything for a dtype it was not written for
-            # An operator without a float64 form, or a reference that makes or wants tensors of a fixed dtype.
-            return None, dtype_name(TORCH_DTYPES[self.dtype])
-        return oracle, "float64"
+    def answer_one_precision_lower(self, inputs: List[Any]) -> Optional[Tuple[torch.Tensor, ...]]:
+        """What it returns when inputs and parameters have the mantissa of the next lower precision.
 
-    def _run(self, model: Any, inputs: List[Any]) -> Any:
+        Null where there is no lower precision, and where no number in it could be rounded.
+        """
+        bits = LOWER_BITS.get(self.dtype)
+        if bits is None or not any(t.is_floating_point() for t in [*tensors_in(inputs), *self.state.values()]):
+            return None
+        model = copy.deepcopy(self._model if self._oracle is None else self._oracle)
+        with torch.no_grad():
+            for number in model.state_dict().values():
+                if number.is_floating_point():
+                    number.copy_(round_mantissa(number, bits))
+        rounded = self._run_precisely(model, inputs, self.precision, lambda tensor: round_mantissa(tensor, bits))
+        return tuple(tensor.to(like.dtype) for tensor, like in zip(rounded, self.like))
+
+    def _answer_precisely(self, inputs: List[Any]) -> Optional[Tuple[torch.Tensor, ...]]:
+        if self._oracle is None:
+            return None
+        return self._run_precisely(self._oracle, inputs, self.precision, _unchanged)
+
+    def _run(self, model: Any, inputs: List[Any]) -> Tuple[Structure, Tuple[torch.Tensor, ...]]:
         with torch.no_grad(), torch.device(self.device):
-            return model(*inputs)
+            return _flatten(model(*inputs))
+
+    def _run_precisely(
+        self, model: Any, inputs: List[Any], precise: str, change: Callable[[torch.Tensor], torch.Tensor]
+    ) -> Tuple[torch.Tensor, ...]:
+        def raised(tensor: torch.Tensor) -> torch.Tensor:
+            wide = getattr(torch, precise)
+            return change(tensor.to(wide, copy=True)) if tensor.is_floating_point() else tensor.clone()
+
+        return self._run(model, map_tensors(inputs, raised))[1]
+
+    def _spared(self, inputs: List[Any]) -> List[Any]:
+        """What to give the reference so that ``inputs`` stay as they are."""
+        spared: List[Any] = map_tensors(inputs, torch.clone) if self._writes else inputs
+        return spared
+
+    def _look_at_one_call(self, inputs: List[Any]) -> None:
+        """Learn what the reference returns, what of that is its own memory, and whether it writes into its inputs."""
+        given = self._spared(inputs)
+        returned = self._run(self._model, given)[1]
+        pairs = zip(tensors_in(inputs), tensors_in(given))
+        self._writes = not all(same_bits(before, after) for before, after in pairs)
+        self._views = _shared(returned, [*tensors_in(given), *self.state.values()])
+        self.like = tuple(torch.empty_like(tensor, device="meta") for tensor in returned)
+
+    def _higher_precision(self, probe: List[Any]) -> Tuple[Any, str]:
+        """The reference in the widest dtype it can be computed in, and that; null where this is the cell's own."""
+        if self.dtype in WHOLE_DTYPES:
+            return None, dtype_name(TORCH_DTYPES[self.dtype])
+        own = dtype_name(PARAMETER_DTYPES[self.dtype])
+        for precise, widen in (("float64", torch.nn.Module.double), ("float32", torch.nn.Module.float)):
+            if precise == own:
+                break
+            oracle = widen(copy.deepcopy(self._model))
+            try:
+                self._run_precisely(oracle, probe, precise, _unchanged)
+            except Exception:  # noqa: BLE001, S112  # a reference may raise anything for a dtype it was not written for
+                # An operator without such a form, too little memory, a reference that wants tensors of a fixed dtype.
+                continue
+            return oracle, precise
+        return None, own
 
     def _seed_for_init(self) -> None:
         torch.manual_seed(MODULE_SEED)
 
 
-def _flatten(returned: Any) -> Tuple[Structure, List[torch.Tensor]]:
+def round_mantissa(tensor: torch.Tensor, bits: int) -> torch.Tensor:
+    """``tensor`` with so many explicit mantissa bits, ties away from zero; range and dtype stay what they are."""
+    wide = tensor.to(torch.float64, copy=True)
+    dropped = 52 - bits
+    # In place, on the bits: a carry out of the mantissa raises the exponent, as it should.
+    wide.view(torch.int64).add_(1 << (dropped - 1)).bitwise_and_(-(1 << dropped))
+    return wide.to(tensor.dtype)
+
+
+def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _shared(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Tuple[bool, ...]:
+    """Which outputs lie in memory of ``others`` or of one another."""
+    taken = Counter(_address(tensor) for tensor in [*outputs, *others] if tensor.numel())
+    return tuple(bool(tensor.numel()) and taken[_address(tensor)] > 1 for tensor in outputs)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _flatten(returned: Any) -> Tuple[Structure, Tuple[torch.Tensor, ...]]:
     if isinstance(returned, torch.Tensor):
-        return Structure.TENSOR, [returned]
+        return Structure.TENSOR, (returned,)
     if isinstance(returned, (tuple, list)) and returned and all(isinstance(r, torch.Tensor) for r in returned):
-        return (Structure.TUPLE if isinstance(returned, tuple) else Structure.LIST), list(returned)
+        return (Structure.TUPLE if isinstance(returned, tuple) else Structure.LIST), tuple(returned)
     kind = type(returned).__name__
     raise finding(Status.PROBLEM_ERROR, Stage.LOAD, f"the reference returns {kind}, not tensors")
 

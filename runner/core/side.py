@@ -6,18 +6,19 @@ import re
 import secrets
 import socket
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
 from runner.core.arguments import NotTransferable, encode_arguments
-from runner.core.finding import finding
-from runner.core.inputs import TORCH_DTYPES
-from runner.core.memory import Arena, TensorSpec, create_arena, dtype_name, lay_out
-from runner.core.messages import JudgeTimeouts
-from runner.core.reference import Expected, Reference
+from runner.core.diagnosis import first_error, useful_part
+from runner.core.finding import MAX_LOG, Finding, finding
+from runner.core.memory import Arena, TensorSpec, create_arena, lay_out
+from runner.core.messages import ContestantSpec, JudgeTimeouts
+from runner.core.redzones import RedZones
+from runner.core.reference import Reference
 from runner.core.vocab import Role, Stage, Status
 from runner.core.wire import (
     Channel,
@@ -26,31 +27,45 @@ from runner.core.wire import (
     Kind,
     OutputsClaim,
     WireError,
+    pack_replay,
     unpack_done,
     unpack_failed,
     unpack_outputs,
+    unpack_traced,
 )
+
+T = TypeVar("T")
 
 POISON = 0xFF
 """Every byte of an output buffer before a call: NaN in every floating dtype."""
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration)\b")
 
-_CANDIDATE_STATUS = {
+_STATUS = {
     Failure.COMPILE: Status.COMPILE_ERROR,
     Failure.LOAD: Status.LOAD_ERROR,
     Failure.RUNTIME: Status.RUNTIME_ERROR,
     Failure.MEMORY: Status.OUT_OF_MEMORY,
 }
 
+FIRST_CALL_S = 5.0
+"""A first call loads libraries; it is given so many seconds even where later ones get less."""
+
+_TO_A_CALL = frozenset({Kind.DONE, Kind.OUTPUTS, Kind.TRACED})
+"""Answers that must carry the number of the call they are to."""
+
 
 @dataclass(frozen=True)
 class Result:
-    """One call's result. Times in nanoseconds."""
+    """One call's result, or that of several replayed in a row. Times in nanoseconds."""
 
     claim: OutputsClaim
     device_ns: int
+    """What the worker claims, of all calls together."""
     wall_ns: int
+    """The judge's own clock from the request to ``DONE``."""
+    handover_ns: int
+    """The judge's own clock from ``DONE`` until it has read something of the outputs: copying them, and late work."""
 
 
 @dataclass
@@ -62,6 +77,7 @@ class Lent:
     outputs: Arena
     input_specs: List[TensorSpec]
     output_specs: List[TensorSpec]
+    zones: Tuple[RedZones, RedZones]
 
     def take_back(self) -> None:
         """Close both arenas."""
@@ -70,24 +86,81 @@ class Lent:
 
 
 class Side:
-    """One worker, candidate or baseline, and the memory lent to it."""
+    """One contestant's worker and the memory lent to it.
 
-    def __init__(self, role: Role, channel: Channel, device: str, timeouts: JudgeTimeouts) -> None:
-        self.role = role
+    What it does wrong is raised as a :class:`~runner.core.finding.Finding`: as the candidate's own fault, as the
+    problem's where it is the baseline, and for the caller to make a label of where it is a rival.
+    """
+
+    def __init__(self, contestant: ContestantSpec, channel: Channel, device: str, timeouts: JudgeTimeouts) -> None:
+        self.contestant = contestant
+        self.awaited = False
+        """Whether an answer is being waited for."""
+        self.fastest_s: Optional[float] = None
+        """The least time that a call took since the model was constructed, by the judge's clock."""
         self._channel = channel
         self._device = device
         self._timeouts = timeouts
+        self._call_limit_s = timeouts.call_s
         self._sequence = 0
-        self._called = False
+        self._compiles = contestant.may_compile
+        self._waits_s = 0.0
         self._lent: Optional[Lent] = None
+        self._parameters = ExitStack()
 
-    def load(self, *, file: str, entry: str, values: Dict[str, Any]) -> None:
-        """Have the worker import its source."""
-        settings = {"file": file, "entry": entry, "values": values, "module": self.role.value, "device": self._device}
-        self._command(Kind.LOAD, settings, (), Stage.LOAD)
+    @property
+    def name(self) -> str:
+        """Name of the contestant, as blocks and labels have it."""
+        return self.contestant.name
+
+    @property
+    def role(self) -> Role:
+        """Whether it is the candidate, the baseline or a rival."""
+        return self.contestant.role
+
+    # ---- getting ready; what begins with ``start_`` returns at once, so that all contestants work at the same time
+
+    def open(self) -> None:
+        """Have the worker open the device."""
+        self.start_open()
+        self.finish_open()
+
+    def start_open(self) -> None:
+        """Tell the worker that the device is ours."""
+        self._order(Kind.OPEN, {}, (), Stage.START)
+
+    def finish_open(self) -> None:
+        """Wait until it has opened it."""
+        self._ready(Stage.START)
+
+    def load(self, values: Dict[str, Any]) -> None:
+        """Have the worker import its source, with these values for the module constants of a reference."""
+        self.start_load(values)
+        self.finish_load()
+
+    def start_load(self, values: Dict[str, Any]) -> None:
+        """Tell the worker what to import."""
+        settings = {
+            "file": self.contestant.file,
+            "entry": self.contestant.entry,
+            "values": values,
+            "module": self.name.replace("-", "_"),
+            "compile_mode": self.contestant.compile_mode,
+        }
+        self._order(Kind.LOAD, settings, (), Stage.LOAD)
+
+    def finish_load(self) -> None:
+        """Wait until it is imported."""
+        self._ready(Stage.LOAD)
 
     def construct(self, reference: Reference, flush_bytes: int) -> None:
         """Have the worker construct its model, with the reference's parameters where names and shapes match."""
+        self.start_construct(reference, flush_bytes)
+        self.finish_construct()
+
+    def start_construct(self, reference: Reference, flush_bytes: int) -> None:
+        """Lend the parameters and tell the worker to construct its model."""
+        self._take_back()
         tensors: List[torch.Tensor] = []
         init = _encoded("get_init_inputs()", reference.init_arguments, tensors)
         state = {}
@@ -100,67 +173,153 @@ class Side:
             "state": state,
             "tensors": [s.to_json() for s in specs],
             "nbytes": nbytes,
-            "dtype": dtype_name(TORCH_DTYPES[reference.dtype]),
+            "dtype": reference.dtype.value,
             "flush_bytes": flush_bytes,
         }
-        with closing(create_arena(self._device, nbytes)) as arena:
+        with ExitStack() as undo:
+            arena = undo.enter_context(closing(create_arena(self._device, nbytes)))
             _fill(arena, specs, tensors)
             self._synchronize()
-            self._command(Kind.MODEL, message, (arena.descriptor,), Stage.LOAD)
-        self._take_back()
+            self._order(Kind.MODEL, message, (arena.descriptor,), Stage.LOAD)
+            self._parameters = undo.pop_all()
 
-    def deliver(self, inputs: List[Any], expected: Expected) -> Tuple[torch.Tensor, ...]:
-        """Put ``inputs`` into the lent buffer and poison the outputs; returns the tensors as sent (the judge's own)."""
+    def finish_construct(self) -> None:
+        """Wait until the model is there; the memory of the parameters goes back."""
+        with self._parameters:
+            self._ready(Stage.LOAD)
+        self._compiles = self.contestant.may_compile
+        self.fastest_s = None
+        self._call_limit_s = self._timeouts.call_s
+
+    def limit_calls(self, seconds: float) -> None:
+        """Wait no longer than this for a call of the model there is now, nor than the job allows."""
+        self._call_limit_s = min(self._timeouts.call_s, seconds)
+
+    # ---- calls
+
+    def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
+        """Put ``inputs`` into the lent buffer, poison the outputs, and write new red zones around both.
+
+        :param like: tensors, ``meta`` ones will do, that have shape, dtype and strides of the outputs due.
+        :return: the tensors as sent, which are the judge's own.
+        """
         tensors: List[torch.Tensor] = []
         arguments = _encoded("get_inputs()", inputs, tensors)
-        lent = self._lend(arguments, tensors, expected)
+        lent = self._lend(arguments, tensors, like)
         _fill(lent.inputs, lent.input_specs, tensors)
         lent.outputs.tensor.fill_(POISON)
+        for zone in lent.zones:
+            zone.fill()
         self._synchronize()
         return tuple(tensors)
 
-    def call(self, *, probe: bool = False, stage: Stage) -> Result:
-        """One call on what was delivered; the judge's clock runs from the request to the answer."""
-        # Not a count: an answer that was written before the question was asked must not fit it.
-        self._sequence = secrets.randbits(64)
-        kind = Kind.PROBE if probe else Kind.CALL
-        self._channel.settimeout(self._timeouts.call_s if self._called else self._timeouts.first_call_s)
-        started = time.perf_counter_ns()
-        self._send(kind, stage)
-        payload = self._receive(Kind.DONE, stage)
-        wall_ns = time.perf_counter_ns() - started
-        claim = _trusting_nothing(self.role, stage, lambda: unpack_outputs(self._receive(Kind.OUTPUTS, stage)))
-        self._called = True
-        device_ns = _trusting_nothing(self.role, stage, lambda: unpack_done(payload))
-        return Result(claim, device_ns, wall_ns)
+    def call(self, *, stage: Stage, probe: bool = False) -> Result:
+        """One call on what was delivered; as a probe it does all but the model's part."""
+        result = self._run(Kind.PROBE if probe else Kind.CALL, stage, self._call_patience())
+        if not probe:
+            self._compiles = False
+            wall_s = result.wall_ns / 1e9
+            self.fastest_s = wall_s if self.fastest_s is None else min(wall_s, self.fastest_s)
+        return result
+
+    def replay(self, count: int, stage: Stage) -> Result:
+        """``count`` calls back to back on what was delivered; outputs are those of the last.
+
+        The first replay on new buffers also captures a CUDA graph, outside of what the worker times but not of what
+        the judge's clock sees. The claim says whether it could: where it could not, the calls were made one by one.
+        """
+        # Three calls come before a capture, which is one more.
+        patience_s = self._call_patience() + (count + 4) * 2 * (self.fastest_s or 0.0)
+        return self._run(Kind.REPLAY, stage, patience_s, pack_replay(count))
+
+    def trace(self, stage: Stage) -> Tuple[Result, List[Tuple[str, int, int]]]:
+        """One call with a tracer attached: (name, launches, device nanoseconds) of each kernel. A claim, like times."""
+        # A tracer takes its time to start: the patience for a first call serves.
+        result = self._run(Kind.TRACE, stage, self._timeouts.first_call_s)
+        return result, self._understood(stage, unpack_traced, self._receive(Kind.TRACED, stage))
 
     def outputs(self) -> Tuple[torch.Tensor, ...]:
         """The output buffer's tensors, copied to where no worker reaches."""
+        return tuple(output.clone() for output in self.outputs_now())
+
+    def outputs_now(self) -> Tuple[torch.Tensor, ...]:
+        """What the output buffer holds now: where the worker reaches, to be glanced at only."""
         lent = self._lent
-        return () if lent is None else tuple(s.view(lent.outputs.tensor).clone() for s in lent.output_specs)
+        return () if lent is None else tuple(s.view(lent.outputs.tensor) for s in lent.output_specs)
 
     def inputs_now(self) -> Tuple[torch.Tensor, ...]:
         """What the input buffer holds now."""
         lent = self._lent
         return () if lent is None else tuple(s.view(lent.inputs.tensor) for s in lent.input_specs)
 
+    def guards_intact(self) -> str:
+        """Which memory around the lent tensors was written to since the delivery, in words; empty: none."""
+        lent = self._lent
+        found = () if lent is None else (zone.damage() for zone in lent.zones)
+        return next((damage for damage in found if damage), "")
+
     def close(self) -> None:
         """Say goodbye; the memory lent goes back."""
         with suppress(Gone, OSError):  # it may have gone first; the host looks at how it ended
             self._channel.send(Kind.BYE)
-        self._channel.close()
+        self._parameters.close()
         self._take_back()
 
-    def _lend(self, arguments: List[Any], tensors: Sequence[torch.Tensor], expected: Expected) -> Lent:
+    def gone(self, patience_s: float) -> bool:
+        """Whether its process, once told goodbye, has ended within ``patience_s``."""
+        with suppress(OSError):
+            self._channel.settimeout(patience_s)
+        try:
+            while True:
+                self._channel.receive()
+        except Gone:
+            return True
+        except (OSError, WireError):
+            return False
+
+    def _run(self, kind: Kind, stage: Stage, patience_s: float, order: bytes = b"") -> Result:
+        # Not a count: an answer that was written before the question was asked must not fit it.
+        self._sequence = secrets.randbits(64)
+        self._wait_at_most(patience_s)
+        started = time.perf_counter_ns()
+        with self._sending(stage):
+            self._channel.send(kind, self._sequence, order)
+        claimed = self._receive(Kind.DONE, stage)
+        done = time.perf_counter_ns()
+        outputs = self._receive(Kind.OUTPUTS, stage)
+        self._touch_outputs()
+        handed_over = time.perf_counter_ns()
+        return Result(
+            claim=self._understood(stage, unpack_outputs, outputs),
+            device_ns=self._understood(stage, unpack_done, claimed),
+            wall_ns=done - started,
+            handover_ns=handed_over - done,
+        )
+
+    def _touch_outputs(self) -> None:
+        """Read a number of the outputs: on a GPU that has to wait for whatever still runs there."""
+        if self._device == "cuda" and self._lent is not None:
+            self._lent.outputs.tensor[:1].clone()
+            self._synchronize()
+
+    def _call_patience(self) -> float:
+        """How long a call may take, in seconds: one that compiles first has a limit of its own."""
+        if self._compiles:
+            return self._timeouts.first_call_s
+        least_s = FIRST_CALL_S if self.fastest_s is None else 0.0
+        return min(self._timeouts.call_s, max(self._call_limit_s, least_s))
+
+    def _lend(self, arguments: List[Any], tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> Lent:
         """The buffers for this layout; lends new ones when it is not the one already lent."""
-        input_specs, input_bytes = lay_out(tensors)
-        output_specs, output_bytes = lay_out([torch.empty_like(t, device="meta") for t in expected.trusted])
-        layout = (arguments, input_specs, output_specs)
+        layout = (arguments, _forms(tensors), _forms(like))
         if self._lent is not None and self._lent.layout == layout:
             return self._lent
         self._take_back()
+        input_specs, input_bytes = lay_out(tensors)
+        output_specs, output_bytes = lay_out([torch.empty_like(t, device="meta") for t in like])
         inputs, outputs = create_arena(self._device, input_bytes), create_arena(self._device, output_bytes)
-        self._lent = Lent(layout, inputs, outputs, input_specs, output_specs)
+        zones = RedZones(inputs.tensor, input_specs, "input"), RedZones(outputs.tensor, output_specs, "output")
+        self._lent = Lent(layout, inputs, outputs, input_specs, output_specs, zones)
         message = {
             "arguments": arguments,
             "inputs": [s.to_json() for s in input_specs],
@@ -168,7 +327,8 @@ class Side:
             "input_bytes": input_bytes,
             "output_bytes": output_bytes,
         }
-        self._command(Kind.BUFFERS, message, (inputs.descriptor, outputs.descriptor), Stage.LOAD)
+        self._order(Kind.BUFFERS, message, (inputs.descriptor, outputs.descriptor), Stage.LOAD)
+        self._ready(Stage.LOAD)
         return self._lent
 
     def _take_back(self) -> None:
@@ -176,15 +336,20 @@ class Side:
             self._lent.take_back()
             self._lent = None
 
-    def _command(self, kind: Kind, message: Any, descriptors: Sequence[int], stage: Stage) -> None:
-        self._channel.settimeout(self._timeouts.load_s)
+    # ---- frames
+
+    def _order(self, kind: Kind, message: Any, descriptors: Sequence[int], stage: Stage) -> None:
+        self._wait_at_most(self._timeouts.connect_s if stage is Stage.START else self._timeouts.load_s)
         with self._sending(stage):
             self._channel.send_json(kind, message, descriptors)
-        self._receive(Kind.READY, stage)
 
-    def _send(self, kind: Kind, stage: Stage) -> None:
-        with self._sending(stage):
-            self._channel.send(kind, self._sequence)
+    def _ready(self, stage: Stage) -> bytes:
+        self._wait_at_most(self._timeouts.connect_s if stage is Stage.START else self._timeouts.load_s)
+        return self._receive(Kind.READY, stage)
+
+    def _wait_at_most(self, seconds: float) -> None:
+        self._waits_s = seconds
+        self._channel.settimeout(seconds)
 
     @contextmanager
     def _sending(self, stage: Stage) -> Iterator[None]:
@@ -198,33 +363,42 @@ class Side:
 
     def _receive(self, wanted: Kind, stage: Stage) -> bytes:
         """Payload of the next frame, which must be ``wanted``; everything else is a finding."""
-        try:
-            kind, sequence, payload = self._channel.receive()
-        except Gone:
-            raise self._gone(stage) from None
-        except socket.timeout:
-            seconds = self._channel_timeout(stage)
-            raise self._blame(Status.TIMEOUT, stage, f"no answer within {seconds:g} s") from None
-        except WireError as error:
-            raise self._blame(Status.PROTOCOL_VIOLATION, stage, str(error)) from None
+        kind, sequence, payload = self._next(stage)
         if kind is Kind.FAILED:
-            failure, text = _trusting_nothing(self.role, stage, lambda: unpack_failed(payload))
-            raise self._blame(_CANDIDATE_STATUS[failure], stage, _last_line(text), text)
+            failure, text = self._understood(stage, unpack_failed, payload)
+            if failure is Failure.COMPILE:
+                raise self._blame(_STATUS[failure], stage, first_error(text), useful_part(text, MAX_LOG))
+            raise self._blame(_STATUS[failure], stage, _last_line(text), text)
         if kind is not wanted:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, f"sent {kind.name} where {wanted.name} was due")
-        if wanted in (Kind.DONE, Kind.OUTPUTS) and sequence != self._sequence:
+        if wanted in _TO_A_CALL and sequence != self._sequence:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, f"sent {kind.name} for a call that was not asked for")
         return payload
 
-    def _channel_timeout(self, stage: Stage) -> float:
-        if stage is Stage.LOAD:
-            return self._timeouts.load_s
-        return self._timeouts.call_s if self._called else self._timeouts.first_call_s
+    def _next(self, stage: Stage) -> Tuple[Kind, int, bytes]:
+        # Stays set where the wait is broken off from outside: whoever does that asks whom it was for.
+        self.awaited = True
+        try:
+            frame = self._channel.receive()
+        except Gone:
+            raise self._gone(stage) from None
+        except socket.timeout:
+            raise self._blame(Status.TIMEOUT, stage, f"no answer within {self._waits_s:g} s") from None
+        except WireError as error:
+            raise self._blame(Status.PROTOCOL_VIOLATION, stage, str(error)) from None
+        self.awaited = False
+        return frame
 
-    def _gone(self, stage: Stage) -> Exception:
+    def _understood(self, stage: Stage, read: Callable[[bytes], T], payload: bytes) -> T:
+        try:
+            return read(payload)
+        except WireError as error:
+            raise self._blame(Status.PROTOCOL_VIOLATION, stage, str(error)) from None
+
+    def _gone(self, stage: Stage) -> Finding:
         return self._blame(Status.CRASHED, stage, "the process ended without answering")
 
-    def _blame(self, status: Status, stage: Stage, message: str, log: str = "") -> Exception:
+    def _blame(self, status: Status, stage: Stage, message: str, log: str = "") -> Finding:
         if self.role is Role.BASELINE:
             message = f"the reference as baseline: {status.value}: {message}"
             return finding(Status.PROBLEM_ERROR, stage, message, log)
@@ -233,6 +407,11 @@ class Side:
     def _synchronize(self) -> None:
         if self._device == "cuda":
             torch.cuda.synchronize()
+
+
+def _forms(tensors: Sequence[torch.Tensor]) -> List[Any]:
+    """What buffers depend on."""
+    return [(t.dtype, tuple(t.shape), t.stride()) for t in tensors]
 
 
 def _fill(arena: Arena, specs: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> None:
@@ -246,14 +425,6 @@ def _encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor])
         return encode_arguments(arguments, tensors)
     except NotTransferable as error:
         raise finding(Status.PROBLEM_ERROR, Stage.LOAD, f"{source}: {error}") from None
-
-
-def _trusting_nothing(role: Role, stage: Stage, read: Any) -> Any:
-    try:
-        return read()
-    except WireError as error:
-        status = Status.PROBLEM_ERROR if role is Role.BASELINE else Status.PROTOCOL_VIOLATION
-        raise finding(status, stage, str(error)) from None
 
 
 def _last_line(text: str) -> str:

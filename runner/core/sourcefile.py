@@ -8,6 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Mapping
 
+MODULE_SEED = 42
+"""Seed set before every model is constructed, on both sides: KernelBench's way of matching parameters."""
+
 
 def import_file(path: Path, name: str, values: Mapping[str, Any]) -> ModuleType:
     """Run ``path`` as module ``name``, then set the constants in ``values``.

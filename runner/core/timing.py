@@ -10,18 +10,41 @@ import math
 import random
 import statistics
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
-from runner.core.checks import Judgement
+import torch
+
+from runner.core.finding import Finding, rival_failed
 from runner.core.messages import Block, ProtocolSpec
-from runner.core.reference import Expected, Reference
-from runner.core.side import Result, Side
+from runner.core.regimes import NOT_CAPTURABLE, Plan, plan_of
 from runner.core.steady import UNKNOWN, UNSTEADY, Watch
-from runner.core.vocab import Mode, Role, Stage
+from runner.core.supply import FRESH, InputSupply
+from runner.core.vocab import Regime, Role, Stage
 
-JudgeOne = Callable[[Side, Expected, Sequence[Any]], Judgement]
-"""Compares what the side's output buffer holds now; raises a finding when it is wrong."""
+if TYPE_CHECKING:
+    from runner.core.reference import Expected, Reference
+    from runner.core.side import Result, Side
+
+WARM_S = 0.3
+"""Warm-up calls that took this long, seconds, are enough however few they were: long kernels warm a device in few."""
+FEWEST_WARM = 3
+"""But so many rounds of them."""
+CHECK_S = 0.02
+"""Comparing one call's outputs may take this long, seconds; where it takes longer, fewer calls are compared."""
+FEWEST_CHECKS = 2
+"""But so many of each side, on average, whatever it takes."""
+
+
+class Checks(Protocol):
+    """What looks at the outputs of timed calls; raises a finding when they are wrong."""
+
+    def judge_timed(self, side: Side, expected: Expected, call: Tuple[Result, Tuple[torch.Tensor, ...]]) -> object:
+        """Compare all that the side's output buffer holds now."""
+
+    def glance(self, side: Side) -> object:
+        """See that what it holds was written at all, at places that nobody can foresee."""
 
 
 @dataclass
@@ -29,85 +52,124 @@ class Timing:
     """What a workload's timed phase left."""
 
     blocks: List[Block] = field(default_factory=list)
+    handovers: Dict[str, List[int]] = field(default_factory=dict)
+    """What handing over the outputs of each ``cold`` timed call took, nanoseconds, by contestant."""
+    output_bytes: int = 0
+    """Of one call."""
+    inputs: str = FRESH
+    """Where inputs came from, as :attr:`InputSupply.kind` says."""
     warmup_calls: int = 0
     checked_calls: int = 0
     labels: List[str] = field(default_factory=list)
 
+    def add(self, later: Timing) -> None:
+        """Take in what was timed later."""
+        self.blocks += later.blocks
+        for name, handovers in later.handovers.items():
+            self.handovers.setdefault(name, []).extend(handovers)
+        self.checked_calls += later.checked_calls
+        self.labels += [label for label in later.labels if label not in self.labels]
 
-class InputSupply:
-    """Inputs for timed calls: drawn anew each time, or one of a rotating set, at random."""
 
-    def __init__(self, reference: Reference, protocol: ProtocolSpec, dice: random.Random) -> None:
-        self._reference = reference
+class CheckShare:
+    """Which calls are compared in full: a share drawn at random, smaller where comparing takes long."""
+
+    def __init__(self, protocol: ProtocolSpec, dice: random.Random) -> None:
+        self._asked = protocol.check_share
+        self._least = min(self._asked, FEWEST_CHECKS / protocol.min_samples)
         self._dice = dice
-        self._drawn = 0
-        self._rotation: List[List[Any]] = []
-        if protocol.inputs == "rotating":
-            self._rotation = [reference.draw(Mode.STANDARD, "rotation", i) for i in range(protocol.rotation)]
+        self._slowest_s = CHECK_S
 
-    def next(self) -> List[Any]:
-        """Inputs for one call."""
-        if self._rotation:
-            return self._dice.choice(self._rotation)
-        self._drawn += 1
-        return self._reference.draw(Mode.STANDARD, "timed", self._drawn)
+    def due(self) -> bool:
+        """Whether the next call is one of them."""
+        share = max(self._least, self._asked * CHECK_S / self._slowest_s)
+        return self._dice.random() < share
+
+    def took(self, seconds: float) -> None:
+        """Learn what one comparison took, the reference's own run included."""
+        self._slowest_s = max(self._slowest_s, seconds)
 
 
 class Timer:
-    """Runs the timed phase of one workload over both sides."""
+    """Runs the timed phase of one workload over all contestants."""
 
     def __init__(
         self,
         reference: Reference,
-        sides: Dict[Role, Side],
+        sides: Mapping[str, Side],
         protocol: ProtocolSpec,
         dice: random.Random,
-        judge_one: JudgeOne,
+        verifier: Checks,
         *,
         watch: Optional[Watch] = None,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
         """Without a ``watch`` the device is warm after the calls asked for; then ``warmed_up`` is called."""
         self._protocol = protocol
-        self._sides = sides
+        self._sides = dict(sides)
+        self._main = [name for name, side in sides.items() if side.role is not Role.RIVAL]
         self._dice = dice
-        self._judge_one = judge_one
+        self._verifier = verifier
         self._watch = watch
         self._warmed_up = warmed_up
         self._reference = reference
         self._supply = InputSupply(reference, protocol, dice)
-        self._expected: Optional[Expected] = None
+        self._checks = CheckShare(protocol, dice)
+        # Drawn, so that no count of calls says which one is the last.
+        self._fewest = protocol.min_samples + dice.randrange(max(1, protocol.min_samples // 10))
+        self._blocks_begun = 0
         self.timing = Timing()
 
     def run(self) -> Timing:
-        """Warm up, then blocks in the order A B B A until precise enough, or the budget is spent.
+        """Warm up, then ``cold`` blocks, then those of the other regimes.
 
-        Past the budget each block still gets one call, so that slow candidates are timed too, evenly interleaved.
-
-        :raises Finding: when a checked call is wrong or a side fails.
+        :raises Finding: when a checked call is wrong or the candidate's or the baseline's side fails; what was timed
+            until then is in :attr:`timing`.
         """
-        self._warm_up(time.monotonic() + self._protocol.budget_s)
+        self.timing.inputs = self._supply.kind
+        self.timing.output_bytes = sum(t.numel() * t.element_size() for t in self._reference.like)
+        self._warm_up()
         self._warmed_up()
-        deadline = time.monotonic() + self._protocol.budget_s
-        while True:
-            first, second = self._dice.sample([Role.BASELINE, Role.CANDIDATE], 2)
-            for role in (first, second, second, first):
-                self._block(role, deadline)
-            enough = self._samples() >= self._protocol.min_samples
-            if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
-                return self.timing
-            if time.monotonic() > deadline:
-                self.timing.labels.append("budget_reached" if enough else "too_few_samples")
-                return self.timing
+        self._time_regimes()
+        return self.timing
 
-    def _warm_up(self, deadline: float) -> None:
+    def run_again(self) -> Timing:
+        """As :meth:`run`, without warming up: what was timed now, which is added to :attr:`timing` too.
+
+        For a claim that looks false: on a busy host chance can make it look so once.
+
+        :raises Finding: as :meth:`run` does.
+        """
+        before, self.timing = self.timing, Timing(output_bytes=self.timing.output_bytes, inputs=self.timing.inputs)
+        again = self.timing
+        try:
+            self._time_regimes()
+        finally:
+            self.timing = before
+            self.timing.add(again)
+            self._forget_dismissed()
+        return again
+
+    def _time_regimes(self) -> None:
+        self._time_cold(time.monotonic() + self._protocol.budget_s)
+        for regime in self._protocol.regimes:
+            if regime is not Regime.COLD:
+                self._time_replays(regime)
+
+    # ---- warming up
+
+    def _warm_up(self) -> None:
         """The calls asked for, and further ones until the device is steady."""
+        self._warm_up_once()  # rivals may compile in their first call; that is nobody's budget
+        deadline = time.monotonic() + self._protocol.budget_s
         if self._watch is not None:
             self._watch.start()
-        for _ in range(self._protocol.warmup_calls + self._dice.randrange(4)):
-            self._warm_up_once()
-            if time.monotonic() > deadline:
+        warm_at = time.monotonic() + WARM_S
+        for done in range(self._protocol.warmup_calls - 1 + self._dice.randrange(4)):
+            now = time.monotonic()
+            if now > deadline or (now > warm_at and done >= FEWEST_WARM):
                 break
+            self._warm_up_once()
         if self._watch is not None:
             self._steady(self._watch, min(deadline, time.monotonic() + self._protocol.steady_cap_s))
 
@@ -119,52 +181,164 @@ class Timer:
             self._warm_up_once()
 
     def _warm_up_once(self) -> None:
-        for side in self._sides.values():
-            self._one_call(side)
+        for side in list(self._sides.values()):
+            with self._excusing(side):
+                self._call(side)
             if self._watch is not None:
                 self._watch.steady()
         self.timing.warmup_calls += 1
 
-    def _block(self, role: Role, deadline: float) -> None:
-        calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
-        started = time.monotonic_ns()
-        results = [self._one_call(self._sides[role])]
-        while len(results) < calls and time.monotonic() <= deadline:
-            results.append(self._one_call(self._sides[role]))
-        block = Block(
-            role=role,
-            index=len(self.timing.blocks),
-            started_ns=started,
-            ended_ns=time.monotonic_ns(),
-            device_ns=tuple(r.device_ns for r in results),
-            wall_ns=tuple(r.wall_ns for r in results),
-        )
-        self.timing.blocks.append(block)
+    # ---- single calls
 
-    def _one_call(self, side: Side) -> Result:
-        inputs = self._supply.next()
-        # The first call of a layout needs the reference's output shapes; later ones only when they are checked.
-        check = self._dice.random() < self._protocol.check_share
-        if self._expected is None or check:
-            self._expected = self._reference.expect(inputs)
-        sent = side.deliver(inputs, self._expected)
-        result = side.call(stage=Stage.TIME)
-        if check:
-            self._judge_one(side, self._expected, (result, sent))
-            self.timing.checked_calls += side.role is Role.CANDIDATE
+    def _time_cold(self, deadline: float) -> None:
+        """Rounds of blocks until precise enough, or the budget is spent.
+
+        Past the budget each block still gets one call, so that slow candidates are timed too, evenly interleaved.
+        """
+        enough = False
+        while True:
+            for name in self._round():
+                self._block(name, deadline, self._calls_due(name, enough=enough))
+            enough = self._samples() >= self._fewest
+            if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
+                return
+            if time.monotonic() > deadline:
+                self.timing.labels.append("budget_reached" if enough else "too_few_samples")
+                return
+
+    def _round(self) -> List[str]:
+        """A B B A over candidate and baseline, then each rival once."""
+        first, second = self._dice.sample(self._main, 2)
+        rivals = [name for name in self._sides if name not in self._main]
+        self._dice.shuffle(rivals)
+        return [first, second, second, first, *rivals]
+
+    def _block(self, name: str, deadline: float, calls: int) -> None:
+        side = self._sides[name]
+        with self._noting(side, Regime.COLD, 1) as results:
+            results.append(self._call(side))
+            while len(results) < calls and time.monotonic() <= deadline:
+                results.append(self._call(side))
+            self.timing.handovers.setdefault(name, []).extend(result.handover_ns for result in results)
+
+    def _calls_due(self, name: str, *, enough: bool) -> int:
+        """How many calls the next block has: about as many as asked for; until ``enough``, no more than are missing."""
+        calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
+        return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
+
+    def _call(self, side: Side) -> Result:
+        return self._ask(side, lambda: side.call(stage=Stage.TIME))
+
+    # ---- replayed calls
+
+    def _time_replays(self, regime: Regime) -> None:
+        """One round of blocks whose samples are the mean of calls replayed back to back."""
+        plans = {name: plan_of(regime, self._call_ns(name)) for name in self._sides}
+        for name, plan in plans.items():
+            side = self._sides[name]
+            with self._excusing(side):
+                self._replay(side, plan)  # untimed: the first one on these buffers captures
+        for name in self._round():
+            self._replay_block(name, plans[name])
+
+    def _replay_block(self, name: str, plan: Plan) -> None:
+        side = self._sides[name]
+        with self._noting(side, plan.regime, plan.calls) as results:
+            self._keep_busy(side, plan)
+            results.extend(self._replay(side, plan) for _ in range(plan.samples))
+
+    def _keep_busy(self, side: Side, plan: Plan) -> None:
+        """Replay on the inputs that are there until the plan's lead is over."""
+        left_ns = plan.lead_s * 1e9
+        while left_ns > 0:
+            left_ns -= max(1, side.replay(plan.calls, Stage.TIME).wall_ns)
+
+    def _replay(self, side: Side, plan: Plan) -> Result:
+        def replay() -> Result:
+            time.sleep(plan.rest_s)
+            return side.replay(plan.calls, Stage.TIME)
+
+        result = self._ask(side, replay)
+        label = f"{NOT_CAPTURABLE}:{side.name}"
+        if self._reference.device == "cuda" and not result.claim.captured and label not in self.timing.labels:
+            self.timing.labels.append(label)
         return result
 
+    def _call_ns(self, name: str) -> float:
+        return statistics.median(samples_of(self.timing.blocks, name))
+
+    # ---- both
+
+    def _ask(self, side: Side, ask: Callable[[], Result]) -> Result:
+        """Deliver fresh inputs, have ``ask`` ask for the call, and look at the outputs."""
+        inputs = self._supply.next()
+        # The baseline was held against the reference in the controls; nothing of it is hostile.
+        check = side.role is not Role.BASELINE and self._checks.due()
+        started = time.monotonic()
+        expected = self._reference.expect(inputs) if check else None
+        spent_s = time.monotonic() - started
+        sent = side.deliver(inputs, self._reference.like)
+        result = ask()
+        if expected is None:
+            self._verifier.glance(side)
+            return result
+        started = time.monotonic()
+        self._verifier.judge_timed(side, expected, (result, sent))
+        self._checks.took(spent_s + time.monotonic() - started)
+        self.timing.checked_calls += side.role is Role.CANDIDATE
+        return result
+
+    @contextmanager
+    def _noting(self, side: Side, regime: Regime, calls: int) -> Iterator[List[Result]]:
+        """A block of the results that are put into the list inside; none of a rival that fails."""
+        results: List[Result] = []
+        started = time.monotonic_ns()
+        with self._excusing(side):
+            yield results
+            block = Block(
+                role=side.role,
+                contestant=side.name,
+                regime=regime,
+                calls_per_sample=calls,
+                index=self._blocks_begun,
+                started_ns=started,
+                ended_ns=time.monotonic_ns(),
+                device_ns=tuple(round(r.device_ns / calls) for r in results),
+                wall_ns=tuple(round(r.wall_ns / calls) for r in results),
+            )
+            self.timing.blocks.append(block)
+        self._blocks_begun += 1
+
+    @contextmanager
+    def _excusing(self, side: Side) -> Iterator[None]:
+        """What a rival does wrong costs it its place, and its times; nobody else anything."""
+        try:
+            yield
+        except Finding:
+            if side.role is not Role.RIVAL:
+                raise
+            self._dismiss(side)
+
+    def _dismiss(self, rival: Side) -> None:
+        del self._sides[rival.name]
+        self._forget_dismissed()
+        self.timing.labels.append(rival_failed(rival.name))
+
+    def _forget_dismissed(self) -> None:
+        self.timing.blocks[:] = [block for block in self.timing.blocks if block.contestant in self._sides]
+
     def _samples(self) -> int:
-        return min(len(samples_of(self.timing.blocks, role)) for role in self._sides)
+        return min(len(samples_of(self.timing.blocks, name)) for name in self._main)
 
     def _precise(self) -> bool:
-        widths = [relative_half_width(samples_of(self.timing.blocks, role)) for role in self._sides]
+        widths = [relative_half_width(samples_of(self.timing.blocks, name)) for name in self._main]
         return max(widths) <= self._protocol.target_half_width
 
 
-def samples_of(blocks: Sequence[Block], role: Role, clock: str = "device_ns") -> List[int]:
-    """All samples of one side, nanoseconds, in order; ``clock`` is ``device_ns`` or ``wall_ns``."""
-    return [sample for block in blocks if block.role is role for sample in getattr(block, clock)]
+def samples_of(blocks: Sequence[Block], contestant: str) -> List[int]:
+    """All device times of a contestant's ``cold`` calls, nanoseconds, in order."""
+    chosen = [block for block in blocks if block.contestant == contestant and block.regime is Regime.COLD]
+    return [sample for block in chosen for sample in block.device_ns]
 
 
 def relative_half_width(samples: Sequence[int]) -> float:
@@ -181,26 +355,3 @@ def relative_half_width(samples: Sequence[int]) -> float:
     high = len(ordered) - 1 - low
     middle = statistics.median(ordered)
     return (ordered[high] - ordered[low]) / 2 / middle if middle else 0.0
-
-
-def clocks_disagree(blocks: Sequence[Block], overhead_ns: int) -> Tuple[bool, str]:
-    """Whether the candidate's claimed device times contradict the judge's clock, and in which words.
-
-    A claim may not be longer than the call took. Nor may more than half of the candidate's calls, and more than a
-    millisecond, go unexplained by their claims, the protocol's overhead and what the baseline leaves unexplained too.
-    The least disturbed quarter of its calls decides: a busy host delays many calls, hidden work is in all of them.
-    """
-    claims, walls = (samples_of(blocks, Role.CANDIDATE, clock) for clock in ("device_ns", "wall_ns"))
-    base_claims, base_walls = (samples_of(blocks, Role.BASELINE, clock) for clock in ("device_ns", "wall_ns"))
-    claim, wall = statistics.median(claims), statistics.median(walls)
-    if claim > wall * 1.05 + 20_000:
-        return True, f"claims {claim / 1e3:.1f} µs in a call that took {wall / 1e3:.1f} µs"
-    common = max(overhead_ns, statistics.median(base_walls) - statistics.median(base_claims))
-    unexplained = _lower_quartile([w - c for w, c in zip(walls, claims)]) - common
-    if unexplained > max(1_000_000, _lower_quartile(walls) / 2):
-        return True, f"claims {claim / 1e3:.1f} µs of {wall / 1e3:.1f} µs; {unexplained / 1e3:.1f} µs are unexplained"
-    return False, ""
-
-
-def _lower_quartile(values: Sequence[int]) -> int:
-    return sorted(values)[len(values) // 4]

@@ -50,6 +50,8 @@ class Status(str, Enum):
 
     PASSED = "passed"
     """Verified before and after, and timed."""
+    COMPILED = "compiled"
+    """Built for an architecture that this host does not have; nothing was run."""
     COMPILE_ERROR = "compile_error"
     """The candidate's source does not compile (Python syntax, nvcc, Triton)."""
     LOAD_ERROR = "load_error"
@@ -76,10 +78,22 @@ class Status(str, Enum):
     """An output is further from the reference than its tolerance."""
     INPUT_MODIFIED = "input_modified"
     """The candidate wrote into its inputs and the problem does not."""
+    OUT_OF_BOUNDS = "out_of_bounds"
+    """Memory around a lent buffer was written to, or the sanitizer found an access outside of an allocation."""
+    OUTPUT_ALIASED = "output_aliased"
+    """An output shares memory with an input, with another output, or with one of an earlier call."""
+    NONDETERMINISTIC = "nondeterministic"
+    """Two calls on equal inputs differ by more than the tolerance allows."""
+    CONTRACT_BROKEN = "contract_broken"
+    """The quantised problem's contract is not kept: too far from the reference, or nothing was quantised."""
+    NO_OWN_KERNEL = "no_own_kernel"
+    """The policy requires that a kernel of the candidate's own runs, and none was seen to."""
+    POLICY_VIOLATION = "policy_violation"
+    """A finding about the candidate's source that the policy does not allow."""
     PROTOCOL_VIOLATION = "protocol_violation"
     """The candidate's process sent something that no honest runner sends."""
     TIMING_MISMATCH = "timing_mismatch"
-    """The device time the candidate's side claims contradicts the judge's own clock."""
+    """The device time the candidate's side claims contradicts the judge's own clock, or what the device can do."""
     INVALID_PROBLEM = "invalid_problem"
     """The problem fails its own controls: the reference fails against itself, or zeros or a constant pass."""
     PROBLEM_ERROR = "problem_error"
@@ -106,6 +120,7 @@ class Status(str, Enum):
 
 _FAULTS = {
     Status.PASSED: Fault.NONE,
+    Status.COMPILED: Fault.NONE,
     Status.INVALID_PROBLEM: Fault.PROBLEM,
     Status.PROBLEM_ERROR: Fault.PROBLEM,
     Status.UNSUPPORTED: Fault.UNSUPPORTED,
@@ -136,6 +151,18 @@ class Dtype(str, Enum):
     """bfloat16: 8 exponent bits, 7 mantissa bits."""
     FP64 = "fp64"
     """IEEE double precision."""
+    TF32 = "tf32"
+    """IEEE single precision in memory; matrix products and convolutions may round their factors to 10 mantissa bits."""
+    FP8_E4M3 = "fp8_e4m3"
+    """8-bit inputs, 4 exponent bits; parameters, arithmetic and outputs of the reference are bfloat16."""
+    FP8_E5M2 = "fp8_e5m2"
+    """8-bit inputs, 5 exponent bits; parameters, arithmetic and outputs of the reference are bfloat16."""
+    INT8 = "int8"
+    """8-bit integers, exact."""
+    INT32 = "int32"
+    """32-bit integers, exact."""
+    BOOL = "bool"
+    """Truth values, exact."""
 
 
 class Language(str, Enum):
@@ -157,7 +184,9 @@ class Role(str, Enum):
     CANDIDATE = "candidate"
     """Hostile: the candidate's source and a thin worker."""
     BASELINE = "baseline"
-    """The reference in a worker of its own, timed by the same protocol."""
+    """The reference in a worker of its own, as confined as a candidate, timed by the same protocol."""
+    RIVAL = "rival"
+    """A further baseline: the reference through ``torch.compile``, or a library's call; timed, and no more."""
     BUILDER = "builder"
     """Hostile, without a GPU: compiles the candidate."""
     PROBE = "probe"
@@ -171,6 +200,59 @@ class Mode(str, Enum):
     """As the problem draws them."""
     OUTLIER = "outlier"
     """Each floating element is scaled by 50 with probability 0.001 (KernelBench-X)."""
+
+    EXACT = "exact"
+    """Zeros and ones, few enough that every sum is exact in the dtype: where the answer is whole, it must be equal."""
+
+
+class Implementation(str, Enum):
+    """What a baseline runs."""
+
+    EAGER = "eager"
+    """The reference as it stands."""
+    COMPILE = "compile"
+    """The reference through ``torch.compile``, default mode."""
+    COMPILE_MAX_AUTOTUNE = "compile-max-autotune"
+    """The reference through ``torch.compile``, mode ``max-autotune-no-cudagraphs``."""
+    LIBRARY = "library"
+    """The call of a vendor's library that the problem names."""
+
+
+class Regime(str, Enum):
+    """In what state of the device a call is timed; times of different regimes are never mixed."""
+
+    COLD = "cold"
+    """The L2 cache is written over before each call."""
+    WARM = "warm"
+    """Calls replayed back to back from a CUDA graph on the same inputs."""
+    BURST = "burst"
+    """At most 5 ms of work, then at least 20 ms of rest: clocks and power are those of a rested device."""
+    SUSTAINED = "sustained"
+    """After a second of nothing but this work: clocks and power are those of a busy device."""
+
+
+class Verdict(str, Enum):
+    """What a comparison of two implementations comes to."""
+
+    FASTER = "faster"
+    """The candidate takes less time, by more than the margin and more than chance."""
+    SLOWER = "slower"
+    """It takes more."""
+    EQUIVALENT = "equivalent"
+    """Whatever the difference, it is smaller than the margin."""
+    INCONCLUSIVE = "inconclusive"
+    """The sessions say neither."""
+
+
+class Grade(str, Enum):
+    """How far a time can be trusted."""
+
+    A = "A"
+    """Spread within and between sessions at most 1 %, machine drift at most 1 %, clocks locked and verified."""
+    B = "B"
+    """Spreads and drift at most 2 %."""
+    C = "C"
+    """Anything else, one session only included; not for rankings."""
 
 
 class Tier(str, Enum):

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import struct
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, List, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Iterator, List, Sequence, Tuple
 
 MAGIC = b"KMX1"
 HEADER = struct.Struct("<4sBxHIQ")
@@ -25,10 +28,16 @@ MAX_TEXT = 16 << 10
 MAX_FROM_WORKER = 64 << 10
 """Longest payload the judge reads from a worker, bytes."""
 MAX_FROM_JUDGE = 16 << 20
+AWAKE_S = 0.25
+"""How long both sides of a GPU's session look out for each other's next frame without sleeping, seconds."""
 MAX_CHUNK = 1 << 20
 """Longest payload the host reads from a builder, bytes."""
 MAX_DESCRIPTORS = 8
 MAX_OUTPUTS = 256
+MAX_KERNELS = 256
+"""Most kernels a worker or builder may name in one frame."""
+MAX_NAME = 200
+"""Longest name of a kernel, bytes of UTF-8; a longer one is cut."""
 MAX_DIMENSIONS = 16
 MAX_DEVICE_NS = (1 << 63) - 1
 """Longest device time a worker may claim: what a signed 64-bit column holds."""
@@ -49,6 +58,12 @@ class Kind(IntEnum):
     """Judge → baseline's worker: do all of a call but the model's part; calibrates the judge's clock."""
     BYE = 6
     """Judge → worker: end."""
+    OPEN = 7
+    """Judge → worker: the device is ours now, open it."""
+    REPLAY = 8
+    """Judge → worker: inputs lie ready, run so many times back to back; the time claimed is that of all."""
+    TRACE = 9
+    """Judge → worker: a call like any other, with a tracer attached; ``TRACED`` follows ``OUTPUTS``."""
     READY = 16
     """Worker → judge: done as told."""
     DONE = 17
@@ -59,6 +74,10 @@ class Kind(IntEnum):
     """Worker or builder: it did not work; kind of failure and text."""
     CHUNK = 20
     """Builder → host: bytes of the artefact."""
+    TRACED = 21
+    """Worker → judge: the kernels that ran during the call."""
+    CODE = 22
+    """Builder → host: what is known of each kernel that was compiled."""
 
 
 class Failure(IntEnum):
@@ -68,6 +87,19 @@ class Failure(IntEnum):
     LOAD = 2
     RUNTIME = 3
     MEMORY = 4
+
+
+class Alias(IntEnum):
+    """What memory an output shares, as the worker saw it."""
+
+    NONE = 0
+    """None but its own."""
+    INPUT = 1
+    """That of the inputs."""
+    OUTPUT = 2
+    """That of another output of the same call."""
+    EARLIER = 3
+    """That of an output of the call before, which the candidate kept."""
 
 
 class Structure(IntEnum):
@@ -107,6 +139,24 @@ DTYPE_CODES: Tuple[str, ...] = (
 
 
 @dataclass(frozen=True)
+class KernelCode:
+    """What a compiler made of one kernel, for one architecture."""
+
+    name: str
+    arch: int
+    """Compute capability × 10: 90 for ``sm_90`` and ``sm_90a``."""
+    registers: int
+    """Registers per thread."""
+    spill_store_bytes: int
+    spill_load_bytes: int
+    shared_bytes: int
+    """Shared memory per block known when compiled (for Triton all of it)."""
+    stack_bytes: int
+    sha256: str
+    """Of the machine code: equal code, equal digest, whatever toolchain made it. 64 hex digits."""
+
+
+@dataclass(frozen=True)
 class OutputClaim:
     """One output as the worker describes it."""
 
@@ -115,6 +165,9 @@ class OutputClaim:
     same_device: bool
     copied: bool
     """The worker copied it into the output buffer (shape and dtype are as asked)."""
+    contiguous: bool = True
+    """Its elements lie one behind the other, the last dimension first."""
+    alias: Alias = Alias.NONE
 
 
 @dataclass(frozen=True)
@@ -123,6 +176,18 @@ class OutputsClaim:
 
     structure: Structure
     outputs: Tuple[OutputClaim, ...]
+    captured: bool = False
+    """Calls were replayed from a CUDA graph; false for single calls, and where capturing failed."""
+
+
+@contextmanager
+def short_name(path: Path) -> Iterator[str]:
+    """Another name of ``path`` that fits into a socket's 107 bytes, however deep its folder lies."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 class Channel:
@@ -131,6 +196,16 @@ class Channel:
     def __init__(self, connection: socket.socket, max_payload: int) -> None:
         self._socket = connection
         self._max_payload = max_payload
+        self._awake_s = 0.0
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+
+    def stay_awake(self, seconds: float) -> None:
+        """From now on look out for each frame without sleeping, for so long, before sleeping until it comes.
+
+        Who sleeps wakes up tens of microseconds late, and never by the same: too much for a clock. Costs a core.
+        """
+        self._awake_s = seconds
 
     def settimeout(self, seconds: float) -> None:
         """Longest wait for a header, for a payload, or until all is sent; :class:`socket.timeout` is raised past it."""
@@ -162,6 +237,7 @@ class Channel:
         :raises Gone: at the end of the stream.
         :raises WireError: for anything malformed or too long.
         """
+        self._look_out()
         kind, announced, length, sequence = self._open(self._exactly(HEADER.size))
         if announced:
             raise WireError(f"{kind.name} announces {announced} descriptors; none are taken here")
@@ -169,6 +245,7 @@ class Channel:
 
     def receive_with_descriptors(self) -> Tuple[Kind, int, bytes, List[int]]:
         """Like :meth:`receive`, and the descriptors that came along (worker's side only)."""
+        self._look_out()
         try:
             first, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, MAX_DESCRIPTORS)
         except ConnectionResetError:
@@ -188,6 +265,12 @@ class Channel:
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
+
+    def _look_out(self) -> None:
+        """Return when something has arrived, or it is time to sleep."""
+        until = time.monotonic() + self._awake_s
+        while self._awake_s and not self._poll.poll(0) and time.monotonic() < until:
+            pass
 
     def _open(self, header: bytes) -> Tuple[Kind, int, int, int]:
         magic, code, descriptors, length, sequence = HEADER.unpack(header)
@@ -229,9 +312,21 @@ def _count(kind: Kind, announced: int, descriptors: Sequence[int]) -> None:
         raise WireError(f"{kind.name} announced {announced} descriptors and brought {len(descriptors)}")
 
 
+_REPLAY = struct.Struct("<I")
 _DONE = struct.Struct("<Q")
-_OUTPUTS = struct.Struct("<BH")
-_OUTPUT = struct.Struct("<BBBB")
+_OUTPUTS = struct.Struct("<BBH")
+_OUTPUT = struct.Struct("<BBBBBB")
+
+
+def pack_replay(count: int) -> bytes:
+    """Payload of ``REPLAY``: how many calls."""
+    return _REPLAY.pack(count)
+
+
+def unpack_replay(payload: bytes) -> int:
+    """How many calls to replay (worker's side: the judge's word is trusted)."""
+    (count,) = _REPLAY.unpack(payload)
+    return int(count)
 
 
 def pack_done(device_ns: int) -> bytes:
@@ -273,10 +368,11 @@ def unpack_failed(payload: bytes) -> Tuple[Failure, str]:
 
 def pack_outputs(claim: OutputsClaim) -> bytes:
     """Payload of ``OUTPUTS``."""
-    parts = [_OUTPUTS.pack(claim.structure, len(claim.outputs))]
+    parts = [_OUTPUTS.pack(claim.structure, claim.captured, len(claim.outputs))]
     for output in claim.outputs:
         code = DTYPE_CODES.index(output.dtype) if output.dtype in DTYPE_CODES else 255
-        parts.append(_OUTPUT.pack(code, len(output.shape), output.same_device, output.copied))
+        flags = (output.same_device, output.copied, output.contiguous, output.alias)
+        parts.append(_OUTPUT.pack(code, len(output.shape), *flags))
         parts.append(struct.pack(f"<{len(output.shape)}Q", *output.shape))
     return b"".join(parts)
 
@@ -287,22 +383,96 @@ def unpack_outputs(payload: bytes) -> OutputsClaim:
     :raises WireError: for anything that :func:`pack_outputs` would not have made.
     """
     try:
-        structure, count = _OUTPUTS.unpack_from(payload)
+        structure, captured, count = _OUTPUTS.unpack_from(payload)
         if count > MAX_OUTPUTS:
             raise WireError(f"{count} outputs; {MAX_OUTPUTS} are allowed")
         offset = _OUTPUTS.size
         outputs = []
         for _ in range(count):
-            code, dimensions, same_device, copied = _OUTPUT.unpack_from(payload, offset)
+            code, dimensions, same_device, copied, contiguous, alias = _OUTPUT.unpack_from(payload, offset)
             if dimensions > MAX_DIMENSIONS:
                 raise WireError(f"{dimensions} dimensions; {MAX_DIMENSIONS} are allowed")
             shape = struct.unpack_from(f"<{dimensions}Q", payload, offset + _OUTPUT.size)
             offset += _OUTPUT.size + 8 * dimensions
             dtype = DTYPE_CODES[code] if code < len(DTYPE_CODES) else "another dtype"
-            outputs.append(OutputClaim(dtype, shape, bool(same_device), bool(copied)))
-        claim = OutputsClaim(Structure(structure), tuple(outputs))
+            flags = (bool(same_device), bool(copied), bool(contiguous), Alias(alias))
+            outputs.append(OutputClaim(dtype, shape, *flags))
+        claim = OutputsClaim(Structure(structure), tuple(outputs), bool(captured))
     except (struct.error, ValueError) as error:
         raise WireError(f"an OUTPUTS frame is malformed: {error}") from None
     if pack_outputs(claim) != payload:
         raise WireError("an OUTPUTS frame holds more than its outputs, or numbers where yes or no is due")
     return claim
+
+
+_COUNT = struct.Struct("<H")
+_TRACED = struct.Struct("<HIQ")
+_CODE = struct.Struct("<HHIIIII32s")
+
+
+def pack_traced(kernels: Sequence[Tuple[str, int, int]]) -> bytes:
+    """Payload of ``TRACED``: (name, launches, device nanoseconds) of each kernel, the first ``MAX_KERNELS``."""
+    parts = [_COUNT.pack(len(kernels[:MAX_KERNELS]))]
+    for name, launches, device_ns in kernels[:MAX_KERNELS]:
+        text = _name_bytes(name)
+        parts += [_TRACED.pack(len(text), launches, device_ns), text]
+    return b"".join(parts)
+
+
+def unpack_traced(payload: bytes) -> List[Tuple[str, int, int]]:
+    """What :func:`pack_traced` packed.
+
+    :raises WireError: for anything that it would not have made.
+    """
+    kernels = [(name, launches, device_ns) for name, (launches, device_ns) in _unpack_named(payload, _TRACED)]
+    if any(device_ns > MAX_DEVICE_NS for _, _, device_ns in kernels):
+        raise WireError(f"a kernel claims more than {MAX_DEVICE_NS} ns")
+    return kernels
+
+
+def pack_code(kernels: Sequence[KernelCode]) -> bytes:
+    """Payload of ``CODE``, the first ``MAX_KERNELS``."""
+    parts = [_COUNT.pack(len(kernels[:MAX_KERNELS]))]
+    for kernel in kernels[:MAX_KERNELS]:
+        text = _name_bytes(kernel.name)
+        sizes = (kernel.registers, kernel.spill_store_bytes, kernel.spill_load_bytes)
+        memory = (kernel.shared_bytes, kernel.stack_bytes)
+        parts += [_CODE.pack(len(text), kernel.arch, *sizes, *memory, bytes.fromhex(kernel.sha256)), text]
+    return b"".join(parts)
+
+
+def unpack_code(payload: bytes) -> List[KernelCode]:
+    """What :func:`pack_code` packed.
+
+    :raises WireError: for anything that it would not have made.
+    """
+    found = []
+    for name, (arch, registers, stores, loads, shared, stack, digest) in _unpack_named(payload, _CODE):
+        found.append(KernelCode(name, arch, registers, stores, loads, shared, stack, digest.hex()))
+    return found
+
+
+def _name_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "replace")[:MAX_NAME].decode("utf-8", "ignore").encode()
+
+
+def _unpack_named(payload: bytes, layout: struct.Struct) -> List[Tuple[str, Tuple[Any, ...]]]:
+    """(name, other fields) of each entry of a counted list whose entries begin with the length of their name."""
+    try:
+        (count,), offset = _COUNT.unpack_from(payload), _COUNT.size
+        if count > MAX_KERNELS:
+            raise WireError(f"{count} kernels; {MAX_KERNELS} are allowed")
+        found = []
+        for _ in range(count):
+            length, *rest = layout.unpack_from(payload, offset)
+            offset += layout.size
+            text = payload[offset : offset + length]
+            if length > MAX_NAME or len(text) != length:
+                raise WireError("the name of a kernel is too long, or cut off")
+            offset += length
+            found.append((text.decode("utf-8"), tuple(rest)))
+    except (struct.error, UnicodeDecodeError) as error:
+        raise WireError(f"a list of kernels is malformed: {error}") from None
+    if offset != len(payload):
+        raise WireError("a list of kernels holds more than its kernels")
+    return found

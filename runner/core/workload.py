@@ -1,285 +1,306 @@
-"""One workload on the judge's desk: controls, verification, timing, verification again."""
+"""One workload after the other on the judge's desk: controls, verification, timing, verification again."""
 
 from __future__ import annotations
 
 import random
 import statistics
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-import torch
-
-from runner.core.checks import Call, Judgement, judge_call
-from runner.core.checks.values import compare, finite
-from runner.core.clockprobe import measure_clock
+from runner.core.claims import LOW_RESOLUTION, contradiction, hold_claims
 from runner.core.environment import l2_bytes
-from runner.core.finding import Finding, finding
-from runner.core.libcuda import DriverError
-from runner.core.messages import ClockProbe, JudgeJob, Trial, WorkloadReport, WorkloadSpec
-from runner.core.reference import Expected, Reference, guarded
-from runner.core.side import Result, Side
+from runner.core.finding import Finding, finding, rival_failed
+from runner.core.messages import (
+    INTERPRETED,
+    JudgeJob,
+    KernelSeen,
+    TwoClocks,
+    WorkloadReport,
+    WorkloadSpec,
+)
+from runner.core.phases import Phases
+from runner.core.readings import Readings
+from runner.core.reference import Reference, guarded
+from runner.core.side import Side
 from runner.core.steady import Watch, watch_of
-from runner.core.timing import Timer, Timing, clocks_disagree
-from runner.core.tolerance import Tolerance
+from runner.core.timing import Timer, Timing
+from runner.core.tracing import own
+from runner.core.verification import Verifier
 from runner.core.vocab import Mode, Role, Stage, Status
-from runner.core.wire import Channel, OutputClaim, OutputsClaim
 
-Clock = Callable[[str], ContextManager[None]]
+PROBE_CALLS = 12
+"""Empty calls of either side that calibrate the judge's clock."""
 
-PROBE_CALLS = 20
-"""Empty calls that calibrate the judge's clock."""
+NO_TRACE = "no_trace"
+"""Label: no kernel of any contestant was to be seen, so that nothing can be said about whose ran."""
 
-NO_CLOCK_PROBE = "no_clock_probe"
-"""Label: the SM clock could not be read from inside a kernel, before or after the timed calls."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one workload left; ``ended`` is the finding that ended it."""
-
-    report: WorkloadReport
-    labels: Tuple[str, ...]
-    ended: Optional[Finding]
+SLOWEST_FACTOR = 200
+"""A call is given up when it takes so many times as long as the baseline's."""
+LEAST_PATIENCE_S = 2.0
+"""But never earlier than after so many seconds."""
 
 
 class Desk:
-    """Both sides of a session and what they are asked to do, one workload after the other."""
+    """All contestants of a session and what they are asked to do, one workload after the other."""
 
-    def __init__(self, job: JudgeJob, folder: Path, baseline: Channel, candidate: Channel) -> None:
+    def __init__(self, job: JudgeJob, folder: Path, sides: Dict[str, Side], phases: Phases) -> None:
+        """:param sides: contestants by name, opened; a rival that fails is taken out."""
         self._job = job
         self._problem = folder / job.problem_file
-        self._tolerance = Tolerance.of(job.dtype, job.tolerance)
+        self._sides = sides
+        self._candidate = _of_role(sides, Role.CANDIDATE)
+        self._baseline = _of_role(sides, Role.BASELINE)
+        self._phases = phases
         self._dice = random.Random(f"{job.seed}/dice")  # noqa: S311  # seeded from the judge's secret on purpose
-        self._candidate = Side(Role.CANDIDATE, candidate, job.device, job.timeouts)
-        self._baseline = Side(Role.BASELINE, baseline, job.device, job.timeouts)
-        self._sides = {Role.BASELINE: self._baseline, Role.CANDIDATE: self._candidate}
-        self._flush_bytes = 2 * l2_bytes(job.device) if job.protocol.flush == "cold" else 0
-        self._trials: List[Trial] = []
+        self._l2_bytes = l2_bytes(job.device)
+        self._flush_bytes = 2 * self._l2_bytes
+        self._time = job.protocol.time and not job.sanitize
         self._timed = False
         self._watch: Optional[Watch] = None
-        self._clocks: Dict[str, ClockProbe] = {}
-
-    @property
-    def clock_probes(self) -> Tuple[ClockProbe, ...]:
-        """The SM clock before the session's first timed calls and after its last ones; nothing on a CPU."""
-        return tuple(self._clocks.values())
+        self._loaded: List[str] = []
+        self._last: Optional[Bout] = None
+        self.readings = Readings(job.device)
+        self.labels: List[str] = []
+        """Findings of all workloads so far that decide nothing; some more than once."""
+        self.kernels: Tuple[KernelSeen, ...] = ()
+        """What ran in the traced call of the candidate, longest first."""
 
     @contextmanager
     def open(self) -> Iterator[Desk]:
-        """Have the candidate's side import its source; both sides are told goodbye at the end."""
-        with ExitStack() as undo:
-            for side in self._sides.values():
-                undo.callback(side.close)
-            self._watch = undo.enter_context(watch_of(self._job))
-            values = dict(self._job.workloads[0].values)
-            self._candidate.load(file=self._job.candidate_file, entry=self._job.candidate_entry, values=values)
+        """Look at the device's sensors for as long as inside."""
+        with watch_of(self._job) as self._watch:
             yield self
 
-    def run(self, spec: WorkloadSpec, clock: Clock) -> Outcome:
-        """Controls, verification, timing, verification again, for one workload."""
-        self._trials = []
-        timing, overhead, precision, ended = Timing(), None, "", None
+    def run(self, spec: WorkloadSpec) -> Tuple[WorkloadReport, Optional[Finding]]:
+        """Controls, verification, timing, verification again: what was found, and the finding that ended it early."""
+        self._last = None  # two references need not fit into memory
+        bout = Bout(spec, Verifier(self._job, self._sides, self._dice))
+        ended = None
         try:
-            with clock("load"):
-                reference = self._prepare(spec)
-                precision = reference.precision
-            with clock("verify"):
-                self._verify(reference, "before", self._job.protocol.trials)
-            if self._job.protocol.time:
-                with clock("time"):
-                    overhead = self._calibrate(reference)
-                    self._time(reference, timing, overhead)
-                with clock("verify"):
-                    self._verify(reference, "after", 1)
+            self._phases.enter("load")
+            bout.reference = self._prepare(spec)
+            self._last = bout
+            self._verify_first(bout.reference, bout.verifier)
+            if self._time:
+                self._time_all(bout.reference, bout)
+                self._phases.enter("after")
+                bout.verifier.verify(bout.reference, "after", 1)
         except Finding as found:
             ended = found if found.evidence.workload else found.at(workload=spec.name)
-        self._timed = self._timed or bool(timing.blocks)
+        self.labels += [*bout.timing.labels, *bout.verifier.labels]
+        self._timed = self._timed or bool(bout.timing.blocks)
         if ended is not None and self._timed:
             ended = ended.once_timed()
-        status = ended.status if ended is not None else Status.PASSED
-        report = WorkloadReport(
-            name=spec.name,
-            values=dict(spec.values),
-            flops=spec.flops,
-            bytes=spec.bytes,
-            status=status,
-            tolerance=dict(self._tolerance.to_json()),
-            reference_dtype=precision,
-            trials=tuple(self._trials),
-            blocks=tuple(timing.blocks),
-            warmup_calls=timing.warmup_calls,
-            flush_bytes=self._flush_bytes,
-            inputs=self._job.protocol.inputs,
-            checked_calls=timing.checked_calls,
-            wall_overhead_ns=overhead,
-        )
-        return Outcome(report, tuple(timing.labels), ended)
+        return bout.report(Status.PASSED if ended is None else ended.status, self._flush_bytes), ended
+
+    def trace(self) -> None:
+        """One more call of the candidate, with a tracer attached, where it is to bring kernels of its own.
+
+        :raises Finding: ``no_own_kernel`` where that is required, kernels were seen, and none of them is its own.
+        """
+        wanted = self._job.require_own_kernel or bool(self._job.own_kernels)
+        if not wanted or self._last is None or self._job.sanitize:
+            return
+        self._phases.enter("trace")
+        try:
+            self._look_for_own_kernels(self._last)
+        except Finding as found:
+            raise (found.once_timed() if self._timed else found) from None
+
+    def _look_for_own_kernels(self, last: Bout) -> None:
+        seen = self._traced(self._candidate, last)
+        self.kernels = tuple(KernelSeen(*one, own=own(one[0], self._job.own_kernels)) for one in seen)
+        if any(kernel.own for kernel in self.kernels):
+            return
+        # Where nothing at all was seen, the baseline shows whether anything could have been.
+        interpreted = INTERPRETED in self._job.labels
+        if not self.kernels and not interpreted and not self._traced(self._baseline, last):
+            self.labels.append(NO_TRACE)
+        elif self._job.require_own_kernel:
+            raise finding(Status.NO_OWN_KERNEL, Stage.VERIFY, self._whose_ran())
+
+    # ---- getting ready
 
     def _prepare(self, spec: WorkloadSpec) -> Reference:
-        """The reference of this workload, and a model on either side."""
-        job = self._job
+        """The reference of this workload, and a model at every contestant, all at the same time."""
+        job, values = self._job, dict(spec.values)
+        loading = [name for name, side in self._sides.items() if name not in self._loaded or _has_constants(side)]
+        self._each(lambda side: side.start_load(values), loading)
         reference: Reference = guarded(
             "the reference",
             Stage.LOAD,
             lambda: Reference(self._problem, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"),
         )
-        self._baseline.load(file=job.problem_file, entry="Model", values=dict(spec.values))
-        for side in self._sides.values():
-            side.construct(reference, self._flush_bytes)
+        self._each(lambda side: side.finish_load(), loading)
+        self._loaded += loading
+        self._each(lambda side: side.start_construct(reference, self._flush_bytes), list(self._sides))
+        self._each(lambda side: side.finish_construct(), list(self._sides))
         return reference
 
-    def _verify(self, reference: Reference, phase: str, trials: int) -> None:
-        """``trials`` calls per mode; the first of each mode also runs the problem's own controls.
+    def _each(self, step: Callable[[Side], None], names: Sequence[str]) -> None:
+        """Do ``step`` with those of these contestants that are still there."""
+        for name in names:
+            if name in self._sides:
+                with self._excused(name):
+                    step(self._sides[name])
 
-        :raises Finding: for the first call that does not pass.
-        """
-        for mode in self._job.protocol.modes:
-            if mode is Mode.OUTLIER and not self._job.outliers:
-                continue
-            for index in range(trials):
-                inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(mode, phase, index))  # noqa: B023
-                expected = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs))  # noqa: B023
-                if index == 0 and phase == "before":
-                    self._control(reference, expected, inputs, mode)
-                self._try(expected, inputs, mode, index, phase)
+    @contextmanager
+    def _excused(self, name: str) -> Iterator[None]:
+        """A rival that fails leaves the session, and that is all."""
+        try:
+            yield
+        except Finding:
+            if self._sides[name].role is not Role.RIVAL:
+                raise
+            self._sides.pop(name)
+            self.labels.append(rival_failed(name))
 
-    def _try(self, expected: Expected, inputs: List[Any], mode: Mode, index: int, phase: str) -> None:
-        judgement = self._judge(self._candidate, expected, *self._call(self._candidate, expected, inputs))
-        self._note(judgement, mode, index, phase)
-        if judgement.failed is not None:
-            raise Finding(judgement.failed.status, Stage.VERIFY, judgement.failed.evidence).at(
-                mode=mode.value, trial=index
-            )
+    # ---- one workload
 
-    def _control(self, reference: Reference, expected: Expected, inputs: List[Any], mode: Mode) -> None:
-        """The problem's own controls.
+    def _verify_first(self, reference: Reference, verifier: Verifier) -> None:
+        self._phases.enter("controls")
+        verifier.controls(reference)
+        self._limit_calls()
+        self._phases.enter("verify")
+        verifier.verify(reference, "before", self._job.protocol.trials)
 
-        The reference must agree with itself, in this process and as the baseline; zeros and a constant must not pass.
+    def _limit_calls(self) -> None:
+        """From now on the candidate is given up when it takes far longer than the baseline takes."""
+        if INTERPRETED in self._job.labels or self._job.sanitize:
+            return
+        self._baseline.call(stage=Stage.VERIFY)  # its first call may have loaded libraries; what it returns is known
+        if self._baseline.fastest_s is not None:
+            self._candidate.limit_calls(max(LEAST_PATIENCE_S, SLOWEST_FACTOR * self._baseline.fastest_s))
 
-        :raises Finding: ``invalid_problem``.
-        """
-        again = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs)).trusted
-        if not self._accepts(again, Expected(expected.structure, expected.trusted, expected.trusted)):
-            raise finding(
-                Status.INVALID_PROBLEM, Stage.VERIFY, "the reference differs between two runs on equal inputs"
-            )
-        judgement = self._judge(self._baseline, expected, *self._call(self._baseline, expected, inputs))
-        if judgement.failed is not None:
-            message = f"the reference fails against itself: {judgement.failed.evidence.message}"
-            evidence = replace(judgement.failed.evidence, message=message, mode=mode.value)
-            raise Finding(Status.INVALID_PROBLEM, Stage.VERIFY, evidence)
-        if mode is Mode.STANDARD:
-            for name, outputs in self._worthless(reference, expected):
-                if self._accepts(outputs, expected):
-                    message = f"{name} would pass: the output says nothing about the computation"
-                    raise finding(Status.INVALID_PROBLEM, Stage.VERIFY, message)
-
-    def _worthless(self, reference: Reference, expected: Expected) -> Iterator[Tuple[str, Sequence[torch.Tensor]]]:
-        """Outputs that no judge may accept, with their names."""
-        yield "zeros", [torch.zeros_like(t) for t in expected.trusted]
-        if any(t.numel() > 1 for t in expected.trusted):
-            yield "a constant", [_constant(t) for t in expected.trusted]
-        else:
-            # A single number is a constant by itself; it must at least depend on the input.
-            inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(Mode.STANDARD, "another"))
-            other = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs))
-            yield "the answer to another input", other.trusted
-
-    def _accepts(self, outputs: Sequence[torch.Tensor], expected: Expected) -> bool:
-        """Whether these outputs would pass for the expected ones."""
-        triples = zip(outputs, expected.outputs, expected.trusted)
-        return all(not compare(got, want, same, self._tolerance).mismatched for got, want, same in triples)
-
-    def _call(self, side: Side, expected: Expected, inputs: List[Any]) -> Tuple[Result, Tuple[torch.Tensor, ...]]:
-        sent = side.deliver(inputs, expected)
-        return side.call(stage=Stage.VERIFY), sent
-
-    def _judge(self, side: Side, expected: Expected, result: Result, sent: Tuple[torch.Tensor, ...]) -> Judgement:
-        outputs = side.outputs() if _all_copied(result.claim) else ()
-        call = Call(
-            claim=result.claim,
-            outputs=outputs,
-            expected=expected,
-            tolerance=self._tolerance,
-            inputs_sent=sent,
-            inputs_now=side.inputs_now(),
-            mutates_inputs=self._job.mutates_inputs,
-        )
-        return judge_call(call)
-
-    def _judge_timed(self, side: Side, expected: Expected, call: Sequence[Any]) -> Judgement:
-        """Check a timed call.
-
-        :raises Finding: when it does not pass; for the baseline that is the problem's fault.
-        """
-        result, sent = call
-        judgement = self._judge(side, expected, result, sent)
-        if side.role is Role.CANDIDATE:
-            self._note(judgement, Mode.STANDARD, len(self._trials), "timed")
-        if judgement.failed is not None:
-            candidate = side.role is Role.CANDIDATE
-            status = judgement.failed.status if candidate else Status.INVALID_PROBLEM
-            raise Finding(status, Stage.TIME, judgement.failed.evidence)
-        return judgement
-
-    def _note(self, judgement: Judgement, mode: Mode, index: int, phase: str) -> None:
-        passed = judgement.failed is None
-        trial = Trial(mode, index, phase, passed, finite(judgement.max_error), finite(judgement.error_ratio))
-        self._trials.append(trial)
-
-    def _calibrate(self, reference: Reference) -> int:
-        """Median of the judge's clock around calls that run nothing, nanoseconds."""
-        inputs = reference.draw(Mode.STANDARD, "calibrate")
-        expected = reference.expect(inputs)
-        walls = []
-        for _ in range(PROBE_CALLS):
-            self._baseline.deliver(inputs, expected)
-            result = self._baseline.call(probe=True, stage=Stage.TIME)
-            walls.append(result.wall_ns - result.device_ns)
-        return int(statistics.median(walls))
-
-    def _time(self, reference: Reference, timing: Timing, overhead: int) -> None:
+    def _time_all(self, reference: Reference, bout: Bout) -> None:
+        self._phases.enter("calibrate")
+        bout.probes = self._calibrate(reference)
+        self._phases.enter("warm_up")
         timer = Timer(
             reference,
             self._sides,
             self._job.protocol,
             self._dice,
-            self._judge_timed,
+            bout.verifier,
             watch=self._watch,
-            warmed_up=lambda: self._read_first_clock(timing),
+            warmed_up=self._warmed_up,
         )
-        timer.timing = timing
+        bout.timing = timer.timing
         timer.run()
-        self._read_clock("after", timing)
-        lies, words = clocks_disagree(timing.blocks, overhead)
-        if lies:
+        self._hold_claims(bout, timer)
+        for name in [name for name in self._sides if rival_failed(name) in bout.timing.labels]:
+            self._sides.pop(name)
+        self._phases.enter("anchor")
+        self.readings.after()
+
+    def _calibrate(self, reference: Reference) -> Dict[Role, List[int]]:
+        """What the judge's clock shows of both sides' calls that run nothing, beyond their claims, nanoseconds."""
+        inputs = guarded("get_inputs()", Stage.TIME, lambda: reference.draw(Mode.STANDARD, "calibrate"))
+        found = {}
+        for side in (self._baseline, self._candidate):
+            side.deliver(inputs, reference.like)
+            side.call(probe=True, stage=Stage.TIME)  # finds the process asleep
+            found[side.role] = [self._probe(side, inputs, reference) for _ in range(PROBE_CALLS)]
+        return found
+
+    def _probe(self, side: Side, inputs: List[Any], reference: Reference) -> int:
+        side.deliver(inputs, reference.like)
+        result = side.call(probe=True, stage=Stage.TIME)
+        return result.wall_ns - result.device_ns
+
+    def _warmed_up(self) -> None:
+        """The session's first timed calls are next."""
+        self._phases.enter("anchor")
+        self.readings.before()
+        self._phases.enter("time")
+
+    def _hold_claims(self, bout: Bout, timer: Timer) -> None:
+        """Hold what the candidate claims against the judge's clock and against physics.
+
+        :raises Finding: ``timing_mismatch``, where a second series of timed calls says the same as the first.
+        """
+        bout.two_clocks, words = self._held(bout, bout.timing)
+        if words:
+            bout.two_clocks, words = self._held(bout, timer.run_again())
+        if bout.two_clocks.low_resolution:
+            bout.timing.labels.append(LOW_RESOLUTION)
+        if words:
             raise finding(Status.TIMING_MISMATCH, Stage.TIME, f"the candidate's side {words}")
 
-    def _read_first_clock(self, timing: Timing) -> None:
-        if "before" not in self._clocks:
-            self._read_clock("before", timing)
+    def _held(self, bout: Bout, timing: Timing) -> Tuple[TwoClocks, str]:
+        handovers, device = timing.handovers, self._job.device
+        two_clocks = hold_claims(
+            timing.blocks,
+            bout.probes,
+            bout.spec,
+            self._job.peak,
+            self._l2_bytes,
+            handovers=handovers,
+            output_bytes=timing.output_bytes,
+            device=device,
+        )
+        return two_clocks, contradiction(two_clocks, timing.blocks, bout.probes, handovers=handovers, device=device)
 
-    def _read_clock(self, phase: str, timing: Timing) -> None:
-        """Read the SM clock under load; a later reading of the same phase takes the place of an earlier one."""
-        if self._job.device == "cpu":
-            return
-        try:
-            self._clocks[phase] = measure_clock(phase)
-        except DriverError:
-            if NO_CLOCK_PROBE not in timing.labels:
-                timing.labels.append(NO_CLOCK_PROBE)
+    # ---- the trace
+
+    def _traced(self, side: Side, bout: Bout) -> List[Tuple[str, int, int]]:
+        """The kernels of one call of ``side``, whose outputs are looked at like any other's."""
+        reference, verifier = bout.reference, bout.verifier
+        if reference is None:
+            return []
+        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(Mode.STANDARD, "trace", side.name))
+        expected = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs))
+        sent = side.deliver(inputs, reference.like)
+        result, kernels = side.trace(Stage.VERIFY)
+        verifier.judge_timed(side, expected, (result, sent))
+        return kernels
+
+    def _whose_ran(self) -> str:
+        mine = ", ".join(self._job.own_kernels) or "none that could be found in it"
+        ran = ", ".join(kernel.name for kernel in self.kernels[:3]) or "nothing"
+        return f"no kernel that the source defines ran ({mine}); what ran: {ran}"[:500]
 
 
-def _all_copied(claim: OutputsClaim) -> bool:
-    outputs: Tuple[OutputClaim, ...] = claim.outputs
-    return bool(outputs) and all(output.copied for output in outputs)
+@dataclass
+class Bout:
+    """What is known of one workload so far."""
+
+    spec: WorkloadSpec
+    verifier: Verifier
+    reference: Optional[Reference] = None
+    timing: Timing = field(default_factory=Timing)
+    probes: Dict[Role, List[int]] = field(default_factory=dict)
+    two_clocks: Optional[TwoClocks] = None
+
+    def report(self, status: Status, flush_bytes: int) -> WorkloadReport:
+        """For the record."""
+        spec, timing, verifier = self.spec, self.timing, self.verifier
+        return WorkloadReport(
+            name=spec.name,
+            values=dict(spec.values),
+            flops=spec.flops,
+            bytes=spec.bytes,
+            status=status,
+            tolerance=verifier.tolerance.to_json(),
+            reference_dtype=self.reference.precision if self.reference is not None else "",
+            trials=tuple(verifier.trials),
+            blocks=tuple(timing.blocks),
+            warmup_calls=timing.warmup_calls,
+            flush_bytes=flush_bytes,
+            inputs=timing.inputs,
+            checked_calls=timing.checked_calls,
+            wall_overhead_ns=int(statistics.median(self.probes[Role.BASELINE])) if self.probes else None,
+            two_clocks=self.two_clocks,
+            traits=verifier.traits,
+        )
 
 
-def _constant(like: torch.Tensor) -> torch.Tensor:
-    """The output's own mean everywhere: what a constant could do at best."""
-    if not like.is_floating_point():
-        return torch.full_like(like, like.reshape(-1)[0].item()) if like.numel() else like
-    finite = like[torch.isfinite(like)]
-    return torch.full_like(like, float(finite.double().mean()) if finite.numel() else 0.0)
+def _of_role(sides: Mapping[str, Side], role: Role) -> Side:
+    return next(side for side in sides.values() if side.role is role)
+
+
+def _has_constants(side: Side) -> bool:
+    """Whether its source is a problem's, whose constants differ from workload to workload."""
+    return side.contestant.entry == "Model"

@@ -69,11 +69,23 @@ class RoleSpec:
     limits: Limits = Limits()
     uid: int = 65534
     """User inside. Judge and candidate never share one where the engine can set it."""
+    contestant: str = ""
+    """Name of the contestant it runs; several of a session may have the same role."""
+
+    @property
+    def title(self) -> str:
+        """What tells it from the other processes of its session."""
+        return self.contestant or self.role.value
 
     @property
     def name(self) -> str:
         """Container name, fixed before anything is created."""
-        return f"km-{self.labels.run_id}-{self.labels.cell_id[:16]}-{self.labels.session}-{self.role.value}"
+        labels = self.labels
+        # A session may be started on two devices at once, when it is not known yet which will be free first.
+        device = labels.gpu_uuid[-6:]
+        return "-".join(
+            filter(None, ("km", labels.run_id, labels.cell_id[:16], device, str(labels.session), self.title))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 from docker.constants import DEFAULT_DOCKER_API_VERSION
 from docker.types import ContainerConfig, DeviceRequest, Healthcheck, HostConfig, LogConfig, Mount, Ulimit
 
+from runner.core.vocab import Role
 from runner.engines import CORE_TARGET, Isolation, RoleSpec
 from runner.engines.gpu_access import (
     CDI,
@@ -91,6 +92,10 @@ def create_request(spec: RoleSpec, daemon: Daemon, *, unlimited_memlock: bool) -
     return dict(body)
 
 
+_GIVING_WAY = 64
+"""Weight of a builder's share of the processors; the daemon's default is 1024."""
+
+
 def _host_config(spec: RoleSpec, daemon: Daemon, *, unlimited_memlock: bool) -> HostConfig:
     limits = spec.limits
     return HostConfig(
@@ -100,6 +105,8 @@ def _host_config(spec: RoleSpec, daemon: Daemon, *, unlimited_memlock: bool) -> 
         cap_drop=["ALL"],
         security_opt=["no-new-privileges:true"],
         pids_limit=limits.pids,
+        # Compilers give way to whatever is being measured; the weight of others is the daemon's default.
+        cpu_shares=_GIVING_WAY if spec.role is Role.BUILDER else None,
         mem_limit=limits.memory_bytes,
         memswap_limit=limits.memory_bytes,
         shm_size=limits.shm_bytes,

@@ -48,9 +48,6 @@ __all__ = [
 
 LONGEST_GAP_S = 1.0
 """Somebody who came and went between two looks farther apart than this could have been of weight."""
-_WHOLE_SESSION = 3
-"""Processes of one session on its device: judge, baseline and candidate. Nobody else need be let in after them."""
-
 _STILL_HELD = Aftermath(reason="the device is still held")
 
 
@@ -114,25 +111,31 @@ class Lease:
         )
 
     @contextmanager
-    def session(self) -> Iterator[None]:
-        """Around one judge and its candidate. In hard mode the driver refuses everybody else once all are at work."""
+    def session(self, *, processes: int) -> Iterator[None]:
+        """Around one judge and its contestants. In hard mode the driver refuses everybody else once all are at work.
+
+        :param processes: how many of them will be on the device.
+        """
         if self._watch.blind or not self._terms.hard_exclusive:
             yield
             return
         mode = None
         try:
-            with refusing_others(self.gpu, self._terms, self._folder) as mode, self._watch.telling(self._closer(mode)):
+            with (
+                refusing_others(self.gpu, self._terms, self._folder) as mode,
+                self._watch.telling(self._closer(mode, processes)),
+            ):
                 yield
         finally:
             if mode is not None and mode.trouble:
                 self.warnings = (*self.warnings, f"hard mode: {mode.trouble}")
 
-    def _closer(self, mode: HardMode) -> Callable[[Look], None]:
+    def _closer(self, mode: HardMode, processes: int) -> Callable[[Look], None]:
         """Engages ``mode`` at the first look that shows a whole session; what an earlier one left does not count."""
         earlier = {pid for look in self.looks for pid in look.own}
 
         def close(look: Look) -> None:
-            if len(set(look.own) - earlier) >= _WHOLE_SESSION:
+            if len(set(look.own) - earlier) >= processes:
                 mode.engage()
 
         return close

@@ -105,6 +105,11 @@ class Protocol:
 
     tier: Tier = Tier.SCREEN
     sessions: int = 1
+    """Fresh sessions at least."""
+    max_sessions: int = 1
+    """At most so many where the interval between sessions is still wider than ``session_half_width``."""
+    session_half_width: float = 0.005
+    """Wanted relative half-width of the 95 % interval of the speed-up between sessions."""
     spec: ProtocolSpec = field(default_factory=ProtocolSpec)
     seed: int | None = None
     """Null: secrets are drawn anew for each attempt. A number repeats a run, for debugging: it can be known."""
@@ -144,6 +149,14 @@ class Policy:
     infra_retries: int = 1
     build_workers: int = 0
     """Builds at once; 0 means as many as the host has cores."""
+    require_own_kernel: bool = True
+    """A Triton or CUDA candidate none of whose own kernels was seen to run is ``no_own_kernel``."""
+    reject_findings: tuple[str, ...] = ()
+    """Rules of :mod:`runner.scan` whose findings make a candidate ``policy_violation``; all others are labels."""
+    sanitize: tuple[str, ...] = ()
+    """Tools of compute-sanitizer that each candidate is also run under once, untimed: ``memcheck``, ``racecheck``, …"""
+    compile_absent: bool = False
+    """Build candidates for GPUs that this host does not have, and record what came of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

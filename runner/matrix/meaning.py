@@ -135,7 +135,8 @@ def _protocols(document: Table) -> Iterator[Complaint]:
 
 
 def _readable(table: Table) -> dict[str, Any]:
-    return read_protocol({key: value for key, value in table.items() if key != "modes"})  # may have malformed elements
+    # A list may have malformed elements.
+    return read_protocol({key: value for key, value in table.items() if not isinstance(value, list)})
 
 
 def _protocol_faults(protocol: Protocol) -> Iterator[tuple[str, str]]:
@@ -143,6 +144,8 @@ def _protocol_faults(protocol: Protocol) -> Iterator[tuple[str, str]]:
     if protocol.tier is Tier.PUBLISH and protocol.sessions < PUBLISH_SESSIONS:
         text = f"{protocol.sessions} is too few for tier 'publish'; must be at least {PUBLISH_SESSIONS}"
         yield "sessions", f"{text}, or take tier 'screen'"
+    if protocol.max_sessions < protocol.sessions:
+        yield "max_sessions", f"{protocol.max_sessions} is less than sessions, which is {protocol.sessions}"
     if spec.min_samples > spec.max_samples:
         yield "min_samples", f"{spec.min_samples} is more than max_samples, which is {spec.max_samples}"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from enum import Enum
 from typing import Any
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import ClockPolicy, Mode, Tier
+from runner.core.vocab import ClockPolicy, Implementation, Mode, Regime, Tier
 from runner.matrix import Policy, Protocol
 
 PUBLISH_SESSIONS = 5
@@ -16,6 +17,7 @@ PUBLISH_SESSIONS = 5
 TIERS: Mapping[Tier, Mapping[str, object]] = {
     Tier.SCREEN: {
         "sessions": 1,
+        "max_sessions": 1,
         "trials": 5,
         "min_samples": 50,
         "max_samples": 400,
@@ -24,6 +26,7 @@ TIERS: Mapping[Tier, Mapping[str, object]] = {
     },
     Tier.PUBLISH: {
         "sessions": PUBLISH_SESSIONS,
+        "max_sessions": 2 * PUBLISH_SESSIONS,
         "trials": 10,
         "min_samples": 100,
         "max_samples": 1000,
@@ -32,6 +35,9 @@ TIERS: Mapping[Tier, Mapping[str, object]] = {
     },
 }
 """What naming a tier sets. Both name the same keys, so that either replaces all of the other's."""
+
+_ENUMS: Mapping[str, type[Enum]] = {"modes": Mode, "regimes": Regime, "baselines": Implementation}
+"""Keys of a protocol that are lists of words."""
 
 _DEFAULTS: Mapping[str, object] = {
     f.name: getattr(owner, f.name) for owner in (ProtocolSpec(), Policy()) for f in fields(owner)
@@ -47,14 +53,17 @@ def read_protocol(table: Mapping[str, Any]) -> dict[str, Any]:
     if "tier" in values:
         values["tier"] = Tier(values["tier"])
         values = {**TIERS[values["tier"]], **values}
-    if "modes" in values:
-        values["modes"] = tuple(Mode(name) for name in values["modes"])
+    if "sessions" in values and "max_sessions" not in table:
+        values["max_sessions"] = max(values["sessions"], values.get("max_sessions", 1))
+    for key, kind in _ENUMS.items():
+        if key in values:
+            values[key] = tuple(kind(name) for name in values[key])
     return values
 
 
 def read_policy(table: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a ``policy`` table sets, already checked against the schema."""
-    values = {key: _typed(key, value) for key, value in table.items()}
+    values = {key: tuple(value) if isinstance(value, list) else _typed(key, value) for key, value in table.items()}
     if "clocks" in values:
         values["clocks"] = ClockPolicy(values["clocks"])
     return values

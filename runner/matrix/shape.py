@@ -173,6 +173,7 @@ _ABOUT_VALUES: Mapping[str, Callable[[_Finding], str]] = {
     "exclusiveMaximum": _limit("less than"),
     "pattern": lambda finding: f"{quote(finding.got)} does not fit; {finding.schema['description']}".rstrip("."),
     "minItems": lambda _: "the list is empty; give at least one value",
+    "contains": lambda finding: f"{quote(finding.wanted['enum'][0])} is missing; it is always among them",
     "minLength": lambda _: "the text is empty",
     "maxLength": lambda finding: f"the text is too long; must have at most {finding.wanted} characters",
     "minProperties": lambda finding: f"the table is empty; allowed: {listed(finding.schema['properties'])}",

@@ -64,3 +64,5 @@ class Cell:
     """Null: runnable here."""
     expected_s: float
     """Rough time it will take, seconds."""
+    compile_only: bool = False
+    """True: the candidate is built for the GPU's compute capability, and nothing is run."""

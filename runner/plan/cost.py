@@ -18,6 +18,13 @@ _TIMED_CALL_S = {"cpu": 0.01, "nvidia": 0.0025}
 """One timed call with its inputs."""
 _BUILD_S = {Language.CUDA: 10.0, Language.TRITON: 1.0, Language.TORCH: 0.0}
 """Per cell: the share of an nvcc run that no other cell hides, or the first compilation of Triton kernels."""
+_COMPILE_S = {Language.CUDA: 60.0, Language.TRITON: 6.0, Language.TORCH: 0.0}
+"""A build of its own: nvcc, or Triton for every form of a kernel, import of torch included."""
+
+
+def expected_compile_seconds(language: Language) -> float:
+    """Expected wall time of a cell that is only compiled, seconds."""
+    return _COMPILE_S[language]
 
 
 def expected_seconds(protocol: Protocol, *, workloads: int, vendor: str, language: Language) -> float:
@@ -32,5 +39,6 @@ def expected_seconds(protocol: Protocol, *, workloads: int, vendor: str, languag
 def _workload_seconds(spec: ProtocolSpec, vendor: str) -> float:
     rounds = 2 if spec.time else 1  # verified before and, when something was timed in between, after
     verify_s = rounds * spec.trials * len(spec.modes) * _CALL_S[vendor]
-    timed_s = min(spec.budget_s, 2 * spec.max_samples * _TIMED_CALL_S[vendor])
+    contestants = 1 + len(spec.baselines)
+    timed_s = min(spec.budget_s, contestants * spec.max_samples * _TIMED_CALL_S[vendor])
     return verify_s + (timed_s if spec.time else 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from runner.compat import Compatibility, parse_version
@@ -13,6 +13,17 @@ from runner.plan.cell import Hurdle, Reason
 from runner.plan.facts import GIB, HostFacts, devices_matching
 
 _VENDOR_NAMES = {"cpu": "CPU", "nvidia": "NVIDIA GPU"}
+
+
+ABSENT = frozenset({Hurdle.DTYPE_NOT_SUPPORTED, Hurdle.NO_CODE_FOR_GPU, Hurdle.NO_SUCH_GPU})
+"""Hurdles of a device that is not there, which do not keep a compiler from compiling for it."""
+
+
+def compiles(gpu: GpuAxis, toolchain: Toolchain, language: Language) -> bool:
+    """Whether ``toolchain`` has a compiler of ``language`` for ``gpu``: Triton's is in CPU toolchains too."""
+    if gpu.vendor == "cpu" or gpu.compute_capability is None:
+        return False
+    return language is Language.TRITON or (language is Language.CUDA and toolchain.cuda is not None)
 
 
 def pairs(gpu: GpuAxis, toolchain: Toolchain) -> bool:
@@ -61,6 +72,18 @@ class Hurdles:
             self._found[key] = self._first(place, dtype, language, clocks)
         return self._found[key]
 
+    def of_compiling(self, place: Place, language: Language) -> Reason | None:
+        """The first hurdle of cells at ``place`` that are only compiled: they need a compiler, and no device."""
+        key = (place.gpu.name, place.toolchain.name, language)
+        if key not in self._found:
+            questions = (
+                (Hurdle.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
+                (Hurdle.NO_ENGINE, lambda: self._compiler(place, language)),
+                (Hurdle.IMAGE_MISSING, lambda: self._image(place)),
+            )
+            self._found[key] = _first_of(questions)
+        return self._found[key]
+
     def notes(self, place: Place) -> Iterator[str]:
         """What is no hurdle but should be known about cells at ``place``."""
         cuda, name = place.toolchain.cuda, place.toolchain.name
@@ -73,7 +96,7 @@ class Hurdles:
             yield f"toolchain {name}: {note}"
 
     def _first(self, place: Place, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Reason | None:
-        questions: tuple[tuple[Hurdle, Callable[[], str | None]], ...] = (
+        questions = (
             (Hurdle.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
             (Hurdle.DTYPE_NOT_SUPPORTED, lambda: self._dtype(place, dtype, language)),
             (Hurdle.NO_CODE_FOR_GPU, lambda: self._code(place)),
@@ -83,7 +106,7 @@ class Hurdles:
             (Hurdle.IMAGE_MISSING, lambda: self._image(place)),
             (Hurdle.CLOCKS, lambda: self._clocks(place, clocks)),
         )
-        return next((Reason(hurdle=hurdle, text=text) for hurdle, ask in questions if (text := ask())), None)
+        return _first_of(questions)
 
     def _language(self, place: Place, language: Language) -> str | None:
         obstacle = self.table.language_obstacle(
@@ -93,9 +116,12 @@ class Hurdles:
 
     def _local_triton(self, place: Place, language: Language) -> str | None:
         """Without images, Triton candidates need the toolchain's Triton beside the runner."""
-        wanted, local = place.toolchain.triton, self.facts.local_triton
         if self.facts.uses_images or language is not Language.TRITON or place.gpu.vendor != "cpu":
             return None
+        return self._installed_triton(place)
+
+    def _installed_triton(self, place: Place) -> str | None:
+        wanted, local = place.toolchain.triton, self.facts.local_triton
         if local is None:
             return f"Triton {wanted} is not installed beside the runner (extra `local`)"
         return None if _is_version(local, wanted) else _other_version("triton", place.toolchain, wanted, local)
@@ -127,9 +153,21 @@ class Hurdles:
     def _engine(self, place: Place) -> str | None:
         if self.facts.uses_images:
             return None
-        if place.toolchain.cuda is not None:
-            why = f": {self.facts.engine_reason}" if self.facts.engine_reason else ""
-            return f"CUDA toolchains need an engine with images (Docker), engine {self.facts.engine} has none{why}"
+        return self._needs_images() if place.toolchain.cuda is not None else self._installed_torch(place)
+
+    def _compiler(self, place: Place, language: Language) -> str | None:
+        """Why no engine can compile ``language`` here: without images there is no nvcc, but there may be Triton."""
+        if self.facts.uses_images:
+            return None
+        if language is not Language.TRITON:
+            return self._needs_images()
+        return self._installed_torch(place) or self._installed_triton(place)
+
+    def _needs_images(self) -> str:
+        why = f": {self.facts.engine_reason}" if self.facts.engine_reason else ""
+        return f"CUDA toolchains need an engine with images (Docker), engine {self.facts.engine} has none{why}"
+
+    def _installed_torch(self, place: Place) -> str | None:
         wanted, local = place.toolchain.torch, self.facts.local_torch
         if local is None:
             return f"engine {self.facts.engine} needs torch {wanted} beside the runner (extra `local`), there is none"
@@ -151,6 +189,10 @@ class Hurdles:
         if clocks is not ClockPolicy.REQUIRE or place.gpu.vendor == "cpu" or not self.facts.clocks_reason:
             return None
         return f"the policy requires locked clocks and they cannot be locked here: {self.facts.clocks_reason}"
+
+
+def _first_of(questions: Iterable[tuple[Hurdle, Callable[[], str | None]]]) -> Reason | None:
+    return next((Reason(hurdle=hurdle, text=text) for hurdle, ask in questions if (text := ask())), None)
 
 
 def _capability(gpu: Gpu) -> tuple[int, ...]:

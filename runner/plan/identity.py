@@ -31,16 +31,17 @@ def place_digest(gpu: GpuAxis, toolchain: Toolchain, dtype: Dtype) -> bytes:
 
 
 def settings_digest(protocol: Protocol, policy: Policy) -> bytes:
-    """Digest of how a cell is measured, and at what clocks.
+    """Digest of how a cell is measured, at what clocks, and what is demanded of a candidate beyond being right.
 
     A seed counts only when it is given: secrets drawn anew change no question. Targets count only where they are used.
     """
     document = to_json(protocol)
     if protocol.seed is None:
         del document["seed"]
+    demands = (policy.require_own_kernel, policy.reject_findings, policy.sanitize)
     if policy.clocks is ClockPolicy.OBSERVE:
-        return digest((document, policy.clocks))
-    return digest((document, policy.clocks, policy.clock_target, policy.memory_clock))
+        return digest((document, demands, policy.clocks))
+    return digest((document, demands, policy.clocks, policy.clock_target, policy.memory_clock))
 
 
 def problem_digest(problem: Problem) -> bytes:
@@ -56,6 +57,11 @@ def candidate_digest(candidate: Candidate) -> bytes:
 def workloads_digest(workloads: Iterable[Workload]) -> bytes:
     """Digest of the workloads' names; their values are part of the problem's own digest."""
     return digest(tuple(workload.name for workload in workloads))
+
+
+def compiling_digest(question: bytes) -> bytes:
+    """Digest of whether a candidate builds, where ``question`` is that of how it runs: two answers, two ids."""
+    return joined(question, digest("compile-only"))
 
 
 def joined(*parts: bytes) -> bytes:

@@ -14,12 +14,13 @@ from runner.compat import Compatibility, compatibility
 from runner.core.vocab import ClockPolicy, Dtype, Language
 from runner.matrix import Matrix, Policy, Protocol
 from runner.plan.cell import Cell, Hurdle, Reason
-from runner.plan.cost import expected_seconds
+from runner.plan.cost import expected_compile_seconds, expected_seconds
 from runner.plan.facts import HostFacts, devices_matching
-from runner.plan.hurdles import Hurdles, Place, pairs
+from runner.plan.hurdles import ABSENT, Hurdles, Place, compiles, pairs
 from runner.plan.identity import (
     candidate_digest,
     cell_id,
+    compiling_digest,
     joined,
     place_digest,
     problem_digest,
@@ -85,6 +86,7 @@ class _Verdict:
     policy: Policy
     reason: Reason | None
     expected_s: float
+    compile_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class Plan:
     selection: Selection
     facts: HostFacts
     warnings: tuple[str, ...]
+    compile_only: bool
+    """True: every cell is only compiled, also for GPUs that are here."""
     _spots: tuple[_Spot, ...]
     _rows: tuple[_Row, ...]
     _hurdles: Hurdles
@@ -134,6 +138,7 @@ class Plan:
                 policy=verdict.policy,
                 reason=verdict.reason,
                 expected_s=verdict.expected_s,
+                compile_only=verdict.compile_only,
             )
 
     def _judge(self, spot: _Spot, row: _Row, kind: _Kind) -> _Verdict | None:
@@ -142,6 +147,12 @@ class Plan:
         if not spot.on_axes and not mask & self._rules.includes:
             return None
         task = self._task(row, mask & self._rules.overrides)
+        paired = pairs(spot.place.gpu, spot.place.toolchain)
+        reason = self._reason(spot, row, kind, mask, task.settings.policy.clocks) if paired else None
+        if self._is_only_compiled(spot, kind, task, reason):
+            return self._compiling(spot, row, kind, mask, task)
+        if self.compile_only or not paired:
+            return None
         expected_s = expected_seconds(
             task.settings.protocol,
             workloads=len(task.workloads),
@@ -153,8 +164,27 @@ class Plan:
             workloads=task.workloads,
             protocol=task.settings.protocol,
             policy=task.settings.policy,
-            reason=self._reason(spot, row, kind, mask, task.settings.policy.clocks),
+            reason=reason,
             expected_s=expected_s,
+        )
+
+    def _is_only_compiled(self, spot: _Spot, kind: _Kind, task: _Task, reason: Reason | None) -> bool:
+        """Whether cells of one kind are built and not run: because that was asked for, or for want of the device."""
+        if not compiles(spot.place.gpu, spot.place.toolchain, kind.language):
+            return False
+        absent = spot.place.device is None and (reason is None or reason.hurdle in ABSENT)
+        return self.compile_only or (task.settings.policy.compile_absent and absent)
+
+    def _compiling(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, task: _Task) -> _Verdict:
+        reason = self._unwanted(spot, row, kind, mask) or self._hurdles.of_compiling(spot.place, kind.language)
+        return _Verdict(
+            question=compiling_digest(joined(spot.digest, task.digest)),
+            workloads=task.workloads,
+            protocol=task.settings.protocol,
+            policy=task.settings.policy,
+            reason=reason,
+            expected_s=expected_compile_seconds(kind.language),
+            compile_only=True,
         )
 
     def _task(self, row: _Row, overrides: int) -> _Task:
@@ -167,6 +197,11 @@ class Plan:
         return self._tasks[key]
 
     def _reason(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, clocks: ClockPolicy) -> Reason | None:
+        unwanted = self._unwanted(spot, row, kind, mask)
+        return unwanted or self._hurdles.of_cell(spot.place, spot.dtype, kind.language, clocks)
+
+    def _unwanted(self, spot: _Spot, row: _Row, kind: _Kind, mask: int) -> Reason | None:
+        """Why nobody wants such cells, whatever the host has."""
         exclude = self._rules.exclusion_of(mask)
         if exclude is not None:
             return Reason(hurdle=Hurdle.EXCLUDED, text=f"excluded because {exclude.reason}")
@@ -175,22 +210,32 @@ class Plan:
                 names = ", ".join(dtype.value for dtype in offered)
                 text = f"the {noun} does not offer {spot.dtype.value}, only {names}"
                 return Reason(hurdle=Hurdle.DTYPE_NOT_OFFERED, text=text)
-        return self._hurdles.of_cell(spot.place, spot.dtype, kind.language, clocks)
+        return None
 
 
-def make_plan(matrix: Matrix, selection: Selection, facts: HostFacts, *, table: Compatibility | None = None) -> Plan:
+def make_plan(
+    matrix: Matrix,
+    selection: Selection,
+    facts: HostFacts,
+    *,
+    table: Compatibility | None = None,
+    compile_only: bool = False,
+) -> Plan:
     """The plan of ``matrix`` on a host with ``facts``.
 
     :param table: compatibility facts; null takes those that ship with the program.
+    :param compile_only: every cell on a GPU axis with a compute capability is only compiled; there are no others.
     """
     rules, hurdles = Rules.of(matrix), Hurdles(facts, table or compatibility())
-    spots = tuple(_spots(matrix, rules, hurdles))
-    notes = (note for spot in spots for note in hurdles.notes(spot.place))
+    unpaired = compile_only or _compiles_absent(matrix)
+    spots = tuple(spot for spot in _spots(matrix, rules, hurdles) if unpaired or _is_paired(spot))
+    notes = (note for spot in spots if _is_paired(spot) for note in hurdles.notes(spot.place))
     return Plan(
         matrix=matrix,
         selection=selection,
         facts=facts,
         warnings=tuple(dict.fromkeys((*selection.warnings, *_unpaired(matrix), *_mixed_axes(matrix, facts), *notes))),
+        compile_only=compile_only,
         _spots=spots,
         _rows=tuple(_row(selected, rules) for selected in selection.problems),
         _hurdles=hurdles,
@@ -202,8 +247,6 @@ def _spots(matrix: Matrix, rules: Rules, hurdles: Hurdles) -> Iterator[_Spot]:
     dtypes = dict.fromkeys((*matrix.dtypes, *(dtype for rule in matrix.include for dtype in rule.dtypes)))
     for gpu in matrix.gpus:
         for toolchain in matrix.toolchains:
-            if not pairs(gpu, toolchain):
-                continue
             place = hurdles.place(gpu, toolchain)
             mask = rules.gpu_mask(gpu.name) & rules.toolchain_mask(toolchain.name)
             for dtype in dtypes:
@@ -214,6 +257,15 @@ def _spots(matrix: Matrix, rules: Rules, hurdles: Hurdles) -> Iterator[_Spot]:
                     digest=place_digest(gpu, toolchain, dtype),
                     on_axes=dtype in matrix.dtypes,
                 )
+
+
+def _is_paired(spot: _Spot) -> bool:
+    return pairs(spot.place.gpu, spot.place.toolchain)
+
+
+def _compiles_absent(matrix: Matrix) -> bool:
+    """Whether the policy, or an override of it, wants candidates compiled for GPUs that are not here."""
+    return matrix.policy.compile_absent or any(rule.policy.get("compile_absent") for rule in matrix.overrides)
 
 
 def _row(selected: Selected, rules: Rules) -> _Row:

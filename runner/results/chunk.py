@@ -16,9 +16,10 @@ from pathlib import Path
 import polars as pl
 
 from runner.results.columns import Rows, SampleColumns
+from runner.results.kernels import kernel_rows
 from runner.results.reading import Document, Rejection, conflicts, try_record
 from runner.results.rows import cell_rows, host_row
-from runner.results.schema import CELLS, HOSTS
+from runner.results.schema import CELLS, HOSTS, KERNELS
 from runner.results.telemetry import TelemetryParts
 from runner.results.words import DISCARDED, clocks_said, discards
 
@@ -110,7 +111,8 @@ class _Parts:
     def __init__(self, chunk: Chunk) -> None:
         self.telemetry = TelemetryParts(chunk.telemetry_part)
         self._chunk = chunk
-        self._cells, self._hosts, self._samples = Rows(CELLS), Rows(HOSTS), SampleColumns()
+        self._cells, self._hosts, self._kernels = Rows(CELLS), Rows(HOSTS), Rows(KERNELS)
+        self._samples = SampleColumns()
         self._clocks: Counter[str] = Counter()
 
     def add(self, record: Document, *, key: int, run: Document | None) -> None:
@@ -119,6 +121,8 @@ class _Parts:
         self._hosts.append(host)
         for row in cell_rows(record, key=key, host=host, run=run):
             self._cells.append(row)
+        for row in kernel_rows(record, key=key):
+            self._kernels.append(row)
         self._samples.add(record, key=key)
         self._clocks[clocks_said(record["host"]["clock_state"], record["host"]["clock_policy"])] += 1
 
@@ -127,6 +131,7 @@ class _Parts:
         cells = self._cells.frame()
         _write(cells, self._chunk.part("cells"))
         _write(self._samples.frame(), self._chunk.part("samples"))
+        _write(self._kernels.frame(), self._chunk.part("kernels"))
         _write(count_hosts(self._hosts.frame()), self._chunk.part("hosts"))
         return Counts(
             records=len(self._hosts),

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from runner.measure.timed import COLD, contestant_of
 from runner.results.reading import Document, whole
 from runner.results.rows import Row
 from runner.results.schema import SAMPLES
@@ -39,7 +40,8 @@ class Rows:
 
 _PER_BLOCK = (
     *("record", "session", "workload"),
-    *("role", "block", "block_started_ns", "block_ended_ns", "sm_clock_mhz"),
+    *("role", "contestant", "regime", "calls_per_sample"),
+    *("block", "block_started_ns", "block_ended_ns", "sm_clock_mhz"),
 )
 """Columns of ``samples`` that have one value per block, in file order."""
 
@@ -67,8 +69,9 @@ class SampleColumns:
     def _add_block(self, where: Sequence[Any], block: Mapping[str, Any]) -> None:
         for index, cause in block["discarded"]:
             self._discarded[len(self) + int(index)] = cause
-        said = (block["role"], block["index"], block["started_ns"], block["ended_ns"], block.get("sm_clock_mhz"))
-        for column, value in zip(self._blocks.values(), (*where, *said), strict=True):
+        whose = (block["role"], contestant_of(block), block.get("regime", COLD), block.get("calls_per_sample", 1))
+        when = (block["index"], block["started_ns"], block["ended_ns"], block.get("sm_clock_mhz"))
+        for column, value in zip(self._blocks.values(), (*where, *whose, *when), strict=True):
             column.append(value)
         self._calls.append(len(block["device_ns"]))
         self._device_ns.extend(whole(block["device_ns"]))

@@ -1,4 +1,4 @@
-"""Any number of result folders → three tables and, where asked for, that of all traces; every file accounted for.
+"""Any number of result folders → the tables and, where asked for, that of all traces; every file accounted for.
 
 The tables depend on the set of records alone: not on the order of folders, on a folder named twice, or on how many
 processes took part.
@@ -80,7 +80,7 @@ def merge(
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> MergeReport:
-    """Merge all records under ``folders`` into ``cells``, ``samples`` and ``hosts`` in ``out``.
+    """Merge all records under ``folders`` into ``cells``, ``samples``, ``kernels`` and ``hosts`` in ``out``.
 
     Every record is validated. What is not valid stays where it is, is listed in ``out/rejected.jsonl`` and in the
     report. Of identical files one counts; files that claim the same run, cell and attempt with different content are
@@ -210,7 +210,7 @@ def _end_with(sentinel: int) -> None:
 def _write_tables(chunks: Sequence[Chunk], counts: Sequence[Counts], folder: Path) -> dict[str, Path]:
     """Join the chunks' parts into one Parquet file per table."""
     files = {}
-    for table in ("cells", "samples"):
+    for table in ("cells", "samples", "kernels"):
         parts = [
             _renumbered(chunk.part(table), first) for chunk, first in zip(chunks, _first_keys(counts), strict=True)
         ]

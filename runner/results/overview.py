@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from runner.errors import StoreError, UsageError
-from runner.results.schema import CELLS
+from runner.results.schema import CELLS, RIVALS
 from runner.results.words import DISCARDED
 
 FILTERS = {
@@ -18,7 +18,7 @@ FILTERS = {
         key: key
         for key in (
             *("gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level"),
-            *("status", "fault", "workload", "hostname", "matrix"),
+            *("status", "fault", "verdict", "grade", "workload", "hostname", "matrix"),
         )
     },
     "id": "cell_id",
@@ -30,10 +30,15 @@ _SHOWN = (
     *("matrix", "gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "hostname"),
     *("status", "stage", "fault", "message", "exclusive", "exclusive_reason", "quarantined"),
     *("clock_state", "clock_policy", "clock_reason", "clock_set_mhz", "clock_reset", "sm_clock_mhz"),
+    *("verdict", "verdict_speedup", "verdict_low", "verdict_high", "grade", "grade_reason", "bound"),
+    *("machine_drift", "code_drift", "findings"),
+    *("build_arch", "registers_max", "spill_bytes_max", "shared_bytes_max", "code_sha256", "launchable"),
 )
 _MEDIANS = (
     *("candidate_median_ns", "baseline_median_ns", "speedup"),
-    *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak"),
+    *(f"{rival}_median_ns" for rival in RIVALS),
+    *(f"speedup_over_{rival}" for rival in RIVALS),
+    *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak", "share_of_peak"),
 )
 _ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")
 
@@ -57,8 +62,8 @@ def read_cells(tables: Path) -> pl.DataFrame:
 def overview(cells: pl.DataFrame) -> pl.DataFrame:
     """One row per cell, host and workload, of the latest attempt there; medians over its sessions.
 
-    Adds ``sessions`` and ``samples`` (candidate's timed calls that count), and ``attempts`` of the cell on that host.
-    Discarded calls are those of both sides.
+    Labels are those of any session. Adds ``sessions`` and ``samples`` (candidate's timed calls that count), and
+    ``attempts`` of the cell on that host. Discarded calls are those of all sides.
     """
     by_time = ("started_at", "attempt", "run_id")
     attempts = cells.group_by(_ATTEMPT).agg(
@@ -71,6 +76,7 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
             *(pl.col(name).first() for name in _SHOWN),
             *(pl.col(name).median() for name in _MEDIANS),
             *(pl.col(name).sum() for name in DISCARDED),
+            pl.col("labels").explode().drop_nulls().unique().sort(),
             pl.col("session").n_unique().alias("sessions"),
             pl.col("candidate_samples").sum().alias("samples"),
         )

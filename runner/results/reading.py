@@ -22,8 +22,9 @@ import orjson
 
 from runner.contracts import load_schema
 from runner.core.messages import SCHEMA_VERSION
-from runner.core.vocab import ClockPolicy, ClockState, Status
+from runner.core.vocab import ClockPolicy, ClockState, Role, Status
 from runner.errors import StoreError
+from runner.measure.timed import CANDIDATE, EAGER
 from runner.results.words import clocks_as_wanted
 
 MAX_BYTES = 64 << 20
@@ -33,6 +34,9 @@ _EXPLAINED_BYTES = 1 << 20
 _DETAIL_CHARS = 300
 
 Document = dict[str, Any]
+
+_ROLES = {CANDIDATE: Role.CANDIDATE.value, EAGER: Role.BASELINE.value}
+"""Contestant → role; all others are rivals."""
 
 
 class Reason(str, Enum):
@@ -274,12 +278,22 @@ def _check_block(where: str, block: Mapping[str, Any]) -> None:
         raise RefusedError(Reason.INCONSISTENT, f"{where}: {calls} device times and {len(block['wall_ns'])} wall times")
     if block["ended_ns"] < block["started_ns"]:
         raise RefusedError(Reason.INCONSISTENT, f"{where}: ended before it started")
+    _check_contestant(where, block["role"], block.get("contestant", ""))
     if not block["discarded"]:
         return
     indices = [index for index, _cause in block["discarded"]]
     if max(indices) >= calls:
         raise RefusedError(Reason.INCONSISTENT, f"{where}: discards sample {max(indices)} of {calls}")
     _check_unique(f"{where}: a discarded sample", indices)
+
+
+def _check_contestant(where: str, role: str, contestant: str) -> None:
+    """Candidate and baseline are known by their role; a rival is one of several, and has to be named."""
+    expected = _ROLES.get(contestant, Role.RIVAL.value)
+    if contestant and role != expected:
+        raise RefusedError(Reason.INCONSISTENT, f"{where}: {contestant} is timed as {role}")
+    if not contestant and role == Role.RIVAL.value:
+        raise RefusedError(Reason.INCONSISTENT, f"{where}: nothing says which rival it is of")
 
 
 def _check_telemetry(telemetry: Mapping[str, Any], stem: str, discarded: int) -> None:

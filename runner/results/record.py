@@ -6,7 +6,7 @@ the one outcome from both, so that a container killed by the kernel counts as wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,6 +153,54 @@ class HealthSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelBuilt:
+    """What a compiler made of one kernel of the candidate, as the builder says: a claim."""
+
+    name: str
+    arch: int
+    """Compute capability × 10."""
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    shared_bytes: int
+    stack_bytes: int
+    sha256: str
+    """Of the machine code: equal digests under two toolchains are a free A/A control."""
+    launchable: bool
+    reason: str
+    """Why it could not be launched on that architecture, in words; empty where it could."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSeen:
+    """What building the candidate came to."""
+
+    seconds: float
+    cached: bool
+    """True: nothing was compiled, an artefact of equal content was at hand."""
+    key: str
+    """SHA-256 of what determines the artefact: source, flags, image, architecture."""
+    arch: str
+    """``9.0a``; empty where no architecture was named."""
+    artifact_sha256: str | None
+    kernels: tuple[KernelBuilt, ...]
+    log_tail: str
+    """The compiler's own words about registers and memory, at most 8 KiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFinding:
+    """Something in the candidate's source that a reader would want to know; a label with evidence."""
+
+    rule: str
+    """Name of the rule in :mod:`runner.scan`."""
+    line: int | None
+    message: str
+    evidence: str
+    """The source line, cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostHalf:
     """What only the host can know. Nothing in here comes from inside a container."""
 
@@ -202,6 +250,9 @@ class HostHalf:
     """Null for a CPU, and where the device was never held."""
     telemetry: TelemetrySummary | None = None
     health: HealthSeen | None = None
+    build: BuildSeen | None = None
+    """Null where nothing was built ahead."""
+    findings: tuple[SourceFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +354,21 @@ def _read_health(data: Mapping[str, Any]) -> HealthSeen:
     return from_json(HealthSeen, data)
 
 
-_ADDED_LATER = {"clocks": _read_clocks, "telemetry": _read_telemetry, "health": _read_health}
+def _read_build(data: Mapping[str, Any]) -> BuildSeen:
+    return from_json(BuildSeen, {**data, "kernels": tuple(from_json(KernelBuilt, k) for k in data["kernels"])})
+
+
+def _read_findings(data: Any) -> tuple[SourceFinding, ...]:
+    return tuple(from_json(SourceFinding, finding) for finding in data)
+
+
+_ADDED_LATER: Mapping[str, Callable[[Any], object]] = {
+    "clocks": _read_clocks,
+    "telemetry": _read_telemetry,
+    "health": _read_health,
+    "build": _read_build,
+    "findings": _read_findings,
+}
 """Objects of the host half that the first records lack, and how each is read."""
 
 

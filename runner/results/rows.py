@@ -9,13 +9,28 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from runner.core.messages import INTERPRETED
 from runner.core.vocab import Role, Status
+from runner.measure.drift import machine_drift
+from runner.measure.grade import spread_within
+from runner.measure.roofline import Work, roofline
+from runner.measure.timed import CANDIDATE, EAGER, Times
+from runner.results.judged import Judgement, anchors_of, judge, times_of
+from runner.results.kernels import build_columns, seen_columns
 from runner.results.reading import Document, parse_instant
-from runner.results.schema import CONFINEMENTS, INSIDE_PHASES, PHASES, VERSIONS
+from runner.results.schema import (
+    CONFINEMENTS,
+    INSIDE_PHASES,
+    PHASES,
+    QUALITIES,
+    REGIMES,
+    RIVALS,
+    TRAITS,
+    VERSIONS,
+)
 from runner.results.words import CAUSES
 
 Row = dict[str, Any]
@@ -42,6 +57,9 @@ _WORKLOAD = (
     *("flops", "bytes", "reference_dtype", "inputs"),
     *("warmup_calls", "flush_bytes", "checked_calls", "wall_overhead_ns"),
 )
+_TWO_CLOCKS = ("unexplained_ns", "handover_ns", "floor_ns", "floor_reason", "low_resolution")
+_SIDES = {Role.CANDIDATE.value: CANDIDATE, Role.BASELINE.value: EAGER}
+"""What columns call a side → contestant."""
 
 
 def host_row(record: Document) -> Row:
@@ -75,10 +93,18 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
     common = {"record": key, **_identity(record, run), **_cell(record["cell"]), **_outcome(record["outcome"])}
     common |= {name: host[name] for name in _SHARED_WITH_HOSTS} | _circumstances(record["host"])
     common |= _device_state(record["host"]) | _peak(record["host"], record["cell"]["dtype"])
+    common |= build_columns(record["host"].get("build"))
+    times = times_of(record)
+    judgements = {name: _judgement(found) for name, found in judge(record, times).items()}
     for session in record["sessions"] or (None,):
         inside = {**common, **_session(session)} if session else common
         for workload in (session and session["workloads"]) or (None,):
-            yield {**inside, **_workload(workload, inside)} if workload else inside
+            if session and workload:
+                name = workload["name"]
+                seen = _workload(workload, times[session["session"], name], inside)
+                yield {**inside, **seen, **judgements.get(name, {})}
+            else:
+                yield inside
 
 
 def _identity(record: Document, run: Document | None) -> Row:
@@ -121,6 +147,7 @@ def _circumstances(host: Mapping[str, Any]) -> Row:
         "ended_at": parse_instant(host["ended_at"]),
         **{f"{name}_s": phases.get(name) for name in PHASES},
         "warnings": host["warnings"],
+        "findings": [finding["rule"] for finding in host.get("findings", ())],
     }
 
 
@@ -172,6 +199,9 @@ def _session(session: Mapping[str, Any]) -> Row:
         "transport": session["transport"],
         "labels": session["labels"],
         **{f"inside_{name}_s": durations.get(name) for name in INSIDE_PHASES},
+        **_anchors(session),
+        **seen_columns(session.get("kernels", ())),
+        "device_healthy": (session.get("health") or {}).get("passed"),
     }
     if environment is None:
         return row
@@ -179,10 +209,19 @@ def _session(session: Mapping[str, Any]) -> Row:
     return row | {"settings_json": _canonical(environment["settings"])}
 
 
-def _workload(workload: Mapping[str, Any], inside: Row) -> Row:
+def _anchors(session: Mapping[str, Any]) -> Row:
+    """What the judge's own kernels took, and how far apart both ends of the session are."""
+    anchors = anchors_of(session)
+    if not anchors:
+        return {}
+    compute, memory = (fmean(times) for times in zip(*anchors, strict=True))
+    return {"anchor_compute_ns": compute, "anchor_memory_ns": memory, "anchor_drift": machine_drift(anchors)}
+
+
+def _workload(workload: Mapping[str, Any], times: Times, inside: Row) -> Row:
     trials = workload["trials"]
     ratios = [t["error_ratio"] for t in trials if t["error_ratio"] is not None]
-    return {
+    row = {
         "workload": workload["name"],
         "workload_status": workload["status"],
         "values_json": _canonical(workload["values"]),
@@ -190,9 +229,27 @@ def _workload(workload: Mapping[str, Any], inside: Row) -> Row:
         "trials": len(trials),
         "trials_passed": sum(t["passed"] for t in trials),
         "worst_error_ratio": max(ratios, default=None),
+        **_two_clocks(workload.get("two_clocks")),
+        **_traits(workload.get("traits", {})),
         **_discarded(workload["blocks"]),
-        **_times(workload, inside),
+        **_times(times),
     }
+    # Nothing follows from a workload that did not pass, or from kernels that were interpreted.
+    if workload["status"] == Status.PASSED.value and INTERPRETED not in inside["labels"]:
+        row |= _speedups(times) | _rates(times.median_ns(CANDIDATE), workload, inside)
+    return row
+
+
+def _two_clocks(found: Mapping[str, Any] | None) -> Row:
+    if found is None:
+        return {}
+    return {"wall_resolution_ns": found["resolution_ns"], **{name: found[name] for name in _TWO_CLOCKS}}
+
+
+def _traits(traits: Mapping[str, Any]) -> Row:
+    quality = traits.get("quality", {})
+    row = {name: traits.get(name) for name in TRAITS}
+    return row | {f"quality_{name}": quality.get(name) for name in QUALITIES}
 
 
 def _discarded(blocks: Iterable[Mapping[str, Any]]) -> Row:
@@ -202,35 +259,59 @@ def _discarded(blocks: Iterable[Mapping[str, Any]]) -> Row:
     return {"discarded_samples": len(causes), **by_cause}
 
 
-def _times(workload: Mapping[str, Any], inside: Row) -> Row:
-    """Medians per side, and what follows from them.
-
-    Nothing follows from a workload that did not pass, or from kernels that were interpreted.
-    """
+def _times(times: Times) -> Row:
+    """Medians per contestant and regime; what a column does not say otherwise is cold."""
     row: Row = {}
-    for role in (Role.CANDIDATE.value, Role.BASELINE.value):
-        blocks = [b for b in workload["blocks"] if b["role"] == role]
-        device, wall = _kept(blocks, "device_ns"), _kept(blocks, "wall_ns")
-        row[f"{role}_samples"] = len(device)
-        row[f"{role}_median_ns"] = median(device) if device else None
-        row[f"{role}_wall_median_ns"] = median(wall) if wall else None
-    ours, theirs = row["candidate_median_ns"], row["baseline_median_ns"]
-    if workload["status"] == Status.PASSED.value and INTERPRETED not in inside["labels"] and ours:
-        row["speedup"] = theirs and theirs / ours
-        for work in ("flops", "bytes"):
-            rate, peak = workload[work] and workload[work] / ours * 1e9, inside[f"peak_{work}_per_s"]
-            row[f"{work}_per_s"] = rate
-            row[f"{work}_share_of_peak"] = rate / peak if rate and peak else None
+    for side, contestant in _SIDES.items():
+        device, wall = times.device_ns(contestant), times.wall_ns(contestant)
+        row[f"{side}_samples"] = len(device)
+        row[f"{side}_median_ns"] = times.median_ns(contestant)
+        row[f"{side}_wall_median_ns"] = median(wall) if wall else None
+        row |= {f"{regime}_{side}_median_ns": times.median_ns(contestant, regime) for regime in REGIMES}
+    for column, rival in RIVALS.items():
+        row[f"{column}_median_ns"] = times.median_ns(rival)
+    row["spread_within"] = spread_within(times.device_ns(CANDIDATE))
     return row
 
 
-def _kept(blocks: Iterable[Mapping[str, Any]], times: str) -> list[int]:
-    """All ``times`` of ``blocks`` but the discarded ones."""
-    kept: list[int] = []
-    for block in blocks:
-        if block["discarded"]:
-            gone = {index for index, _cause in block["discarded"]}
-            kept.extend(t for index, t in enumerate(block[times]) if index not in gone)
-        else:
-            kept.extend(block[times])
-    return kept
+def _speedups(times: Times) -> Row:
+    over_rivals = {f"speedup_over_{column}": times.speedup(rival) for column, rival in RIVALS.items()}
+    return {"speedup": times.speedup(), **over_rivals}
+
+
+def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) -> Row:
+    """Achieved rates, and where they lie under the roof."""
+    if not median_ns:
+        return {}
+    found = roofline(
+        median_ns,
+        Work(flops=workload["flops"], bytes=workload["bytes"]),
+        Work(flops=inside["peak_flops_per_s"], bytes=inside["peak_bytes_per_s"]),
+    )
+    return {
+        "flops_per_s": found.flops_per_s,
+        "bytes_per_s": found.bytes_per_s,
+        "flops_share_of_peak": found.mfu,
+        "bytes_share_of_peak": found.bandwidth_utilisation,
+        "share_of_peak": found.utilisation,
+        "intensity": found.intensity,
+        "bound": found.bound,
+    }
+
+
+def _judgement(found: Judgement) -> Row:
+    """What all sessions say together: the same in each of their rows."""
+    row: Row = {
+        "grade": found.graded.grade.value,
+        "grade_reason": found.graded.reason,
+        "spread_between": found.spread_between,
+        "machine_drift": found.machine_drift,
+        "code_drift": found.code_drift,
+    }
+    compared = found.comparison
+    if compared is None:
+        return row
+    row |= {"verdict": compared.verdict.value, "verdict_speedup": compared.estimate}
+    row["verdict_sessions"] = compared.sessions
+    # One session has no interval: from 0 to infinity.
+    return row if compared.sessions == 1 else row | {"verdict_low": compared.low, "verdict_high": compared.high}

@@ -2,6 +2,7 @@
 
 ``cells``: one row per record × session × workload; a record that got to no session or workload has one row with nulls.
 ``samples``: one row per timed call; ``record``, ``session`` and ``workload`` join it to ``cells``.
+``kernels``: one row per kernel that was built or, per session, seen to run; ``record`` joins it to ``cells``.
 ``hosts``: one row per distinct host, engine and device; ``host_id`` joins it to ``cells``.
 ``telemetry``, where it is asked for: one row per look at the device; ``record`` joins it to ``cells``.
 """
@@ -13,11 +14,26 @@ from typing import Final
 
 import polars as pl
 
-from runner.core.vocab import Dtype, Fault, Language, Role, Stage, Status, Tier
+from runner.core.vocab import (
+    Dtype,
+    Fault,
+    Grade,
+    Implementation,
+    Language,
+    Regime,
+    Role,
+    Stage,
+    Status,
+    Tier,
+    Verdict,
+)
 from runner.gpus import EventReason
+from runner.measure.roofline import COMPUTE, MEMORY
+from runner.measure.timed import CANDIDATE
+from runner.results.kernels import BUILT, TRACED
 from runner.results.words import DISCARDED
 
-TABLES_VERSION: Final = 2
+TABLES_VERSION: Final = 3
 """Changes when a column is renamed, retyped or removed, or an enum gets a word.
 
 In the Parquet metadata as ``kernel_matrix_tables``.
@@ -45,11 +61,26 @@ ORIGIN: Final[dict[str, pl.DataType]] = {
 PHASES: Final = ("build", "lease_wait", "start", "inside", "teardown", "overhead", "total")
 """The host's phases; in ``cells`` as ``<phase>_s``."""
 
-INSIDE_PHASES: Final = ("import", "connect", "load", "verify", "time", "total")
+INSIDE_PHASES: Final = (
+    *("import", "wait", "connect", "open", "load", "controls", "verify", "calibrate", "anchor", "warm_up", "time"),
+    *("after", "trace", "health", "total"),
+)
 """The judge's phases; in ``cells`` as ``inside_<phase>_s``."""
 
 CONFINEMENTS: Final = ("user", "network", "filesystem", "processes", "capabilities", "seccomp")
 """How the candidate was confined; in ``cells`` each name starts with ``isolation_``."""
+
+RIVALS: Final = {one.value.replace("-", "_"): one.value for one in Implementation if one is not Implementation.EAGER}
+"""What columns of ``cells`` call a further baseline → its name; ``eager`` is *the* baseline."""
+
+REGIMES: Final = tuple(regime.value for regime in Regime if regime is not Regime.COLD)
+"""Regimes whose medians have columns of their own in ``cells``; all other times there are cold."""
+
+TRAITS: Final = ("deterministic", "sensitivity", "exact", "rejects_lower_precision")
+"""Traits of a problem and a candidate; in ``cells`` under the same names."""
+
+QUALITIES: Final = ("cosine", "relative_l1", "rmse", "snr_db")
+"""How near a quantised problem's outputs are; in ``cells`` each name starts with ``quality_``."""
 
 VERSIONS: Final = ("python", "torch", "cuda", "cudnn", "triton", "ptxas", "nvcc")
 """Versions read inside; in ``cells`` under the same names."""
@@ -119,6 +150,12 @@ CELLS: Final[dict[str, pl.DataType]] = {
     "seed_sha256": pl.String(),
     "transport": pl.String(),
     "labels": pl.List(pl.String()),
+    "anchor_compute_ns": pl.Float64(),
+    "anchor_memory_ns": pl.Float64(),
+    "anchor_drift": pl.Float64(),
+    "kernels_seen": pl.Int32(),
+    "own_kernel_share": pl.Float64(),
+    "device_healthy": pl.Boolean(),
     # which workload, and what was measured; medians leave discarded samples out
     "workload": pl.String(),
     "workload_status": _enum(Status),
@@ -134,6 +171,17 @@ CELLS: Final[dict[str, pl.DataType]] = {
     "trials": pl.Int32(),
     "trials_passed": pl.Int32(),
     "worst_error_ratio": pl.Float64(),
+    "deterministic": pl.Boolean(),
+    "sensitivity": pl.List(pl.Float64()),
+    "exact": pl.Boolean(),
+    "rejects_lower_precision": pl.Boolean(),
+    **{f"quality_{name}": pl.Float64() for name in QUALITIES},
+    "wall_resolution_ns": pl.Int64(),
+    "unexplained_ns": pl.Int64(),
+    "handover_ns": pl.Int64(),
+    "floor_ns": pl.Int64(),
+    "floor_reason": pl.String(),
+    "low_resolution": pl.Boolean(),
     "candidate_samples": pl.Int32(),
     "baseline_samples": pl.Int32(),
     **{name: pl.Int32() for name in DISCARDED},
@@ -141,11 +189,42 @@ CELLS: Final[dict[str, pl.DataType]] = {
     "baseline_median_ns": pl.Float64(),
     "candidate_wall_median_ns": pl.Float64(),
     "baseline_wall_median_ns": pl.Float64(),
+    **{f"{name}_median_ns": pl.Float64() for name in RIVALS},
+    **{f"{name}_{side}_median_ns": pl.Float64() for name in REGIMES for side in ("candidate", "baseline")},
+    "spread_within": pl.Float64(),
     "speedup": pl.Float64(),
+    **{f"speedup_over_{name}": pl.Float64() for name in RIVALS},
     "flops_per_s": pl.Float64(),
     "bytes_per_s": pl.Float64(),
     "flops_share_of_peak": pl.Float64(),
     "bytes_share_of_peak": pl.Float64(),
+    "share_of_peak": pl.Float64(),
+    "intensity": pl.Float64(),
+    "bound": pl.Enum([COMPUTE, MEMORY]),
+    # what all sessions of the attempt say together about the workload
+    "verdict": _enum(Verdict),
+    "verdict_speedup": pl.Float64(),
+    "verdict_low": pl.Float64(),
+    "verdict_high": pl.Float64(),
+    "verdict_sessions": pl.Int32(),
+    "grade": _enum(Grade),
+    "grade_reason": pl.String(),
+    "spread_between": pl.Float64(),
+    "machine_drift": pl.Float64(),
+    "code_drift": pl.Float64(),
+    # what was built, and what its source holds
+    "compile_s": pl.Float64(),
+    "build_cached": pl.Boolean(),
+    "build_key": pl.String(),
+    "build_arch": pl.String(),
+    "artifact_sha256": pl.String(),
+    "registers_max": pl.Int32(),
+    "spill_bytes_max": pl.Int64(),
+    "shared_bytes_max": pl.Int64(),
+    "stack_bytes_max": pl.Int64(),
+    "code_sha256": pl.String(),
+    "launchable": pl.Boolean(),
+    "findings": pl.List(pl.String()),
     # where it ran
     "host_id": pl.String(),
     "hostname": pl.String(),
@@ -188,6 +267,9 @@ SAMPLES: Final[dict[str, pl.DataType]] = {
     "session": pl.Int32(),
     "workload": pl.String(),
     "role": _enum(Role),
+    "contestant": pl.Enum([CANDIDATE, *(one.value for one in Implementation)]),
+    "regime": _enum(Regime),
+    "calls_per_sample": pl.Int32(),
     "block": pl.Int32(),
     "block_started_ns": pl.Int64(),
     "block_ended_ns": pl.Int64(),
@@ -196,6 +278,25 @@ SAMPLES: Final[dict[str, pl.DataType]] = {
     "device_ns": pl.Int64(),
     "wall_ns": pl.Int64(),
     "discarded": pl.String(),
+}
+
+KERNELS: Final[dict[str, pl.DataType]] = {
+    "record": pl.UInt32(),
+    "session": pl.Int32(),
+    "origin": pl.Enum([BUILT, TRACED]),
+    "name": pl.String(),
+    "arch": pl.Int32(),
+    "registers": pl.Int32(),
+    "spill_store_bytes": pl.Int64(),
+    "spill_load_bytes": pl.Int64(),
+    "shared_bytes": pl.Int64(),
+    "stack_bytes": pl.Int64(),
+    "sha256": pl.String(),
+    "launchable": pl.Boolean(),
+    "reason": pl.String(),
+    "launches": pl.Int64(),
+    "device_ns": pl.Int64(),
+    "own": pl.Boolean(),
 }
 
 HOSTS: Final[dict[str, pl.DataType]] = {
@@ -213,7 +314,7 @@ HOSTS: Final[dict[str, pl.DataType]] = {
     "last_started_at": _INSTANT,
 }
 
-TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "hosts": HOSTS}
+TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "kernels": KERNELS, "hosts": HOSTS}
 """Table name → column → type, in file order; these are always written."""
 
 TELEMETRY: Final[dict[str, pl.DataType]] = {

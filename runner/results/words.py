@@ -12,6 +12,25 @@ CAUSES: Final = (Status.THROTTLED.value, Status.CONTENDED.value)
 DISCARDED: Final = ("discarded_samples", *(f"discarded_{cause}" for cause in CAUSES))
 """The columns that count discarded samples: all of them, then those of each cause."""
 
+LABELS: Final = {
+    "budget_reached": "the time for timed calls was over before the median was as precise as asked for",
+    "insensitive": "the reference hardly changes with one of its inputs: a wrong answer may pass",
+    "interpreted": "Triton kernels ran through the interpreter: right or wrong can be told, speed cannot",
+    "low_resolution": "the calls are too short for the judge's own clock to confirm the claimed times",
+    "no_anchor": "the judge's own kernels could not be timed: the machine's drift is not known",
+    "no_clock_probe": "the clock could not be read inside a kernel",
+    "no_library": "the problem names no library's call to compare with",
+    "no_sanitizer": "the image has no compute-sanitizer, or there is no GPU: that pass was left out",
+    "no_trace": "no tracer saw the candidate's kernels: nothing is known of what ran",
+    "not_capturable": "calls could not be captured in a CUDA graph, and were repeated one by one instead",
+    "precision_blind": "the same computation one precision lower passes too: the problem cannot tell them apart",
+    "rival_failed": "a further baseline failed and was left out",
+    "steadiness_unknown": "the driver does not say whether clock and temperature had settled before timing",
+    "too_few_samples": "the time for timed calls was over before the fewest that were asked for",
+    "unsteady": "clock or temperature had not settled when timing began",
+}
+"""What a label of a session means; ``rival_failed:compile`` is looked up without what follows the colon."""
+
 _AS_WANTED = frozenset({ClockState.LOCKED.value, ClockState.NOT_APPLICABLE.value})
 
 
@@ -23,6 +42,16 @@ def clocks_said(state: str, policy: str) -> str:
 def clocks_as_wanted(state: str, policy: str) -> bool:
     """Whether the clocks were as the policy wants them, on a device that has any to lock."""
     return policy == ClockPolicy.OBSERVE.value or state in _AS_WANTED
+
+
+def label_said(label: str) -> str:
+    """What ``label`` means; empty for one that this version does not know."""
+    return LABELS.get(label.partition(":")[0], "")
+
+
+def verdict_said(verdict: str | None, grade: str | None) -> str:
+    """``faster B``; empty where nothing was compared."""
+    return " ".join(word for word in (verdict, grade) if word)
 
 
 def discards(row: Mapping[str, int]) -> dict[str, int]:

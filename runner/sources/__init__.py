@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from runner.core.messages import ContractSpec
 from runner.core.vocab import Dtype, Language, Status
 
 
@@ -43,6 +44,10 @@ class Problem:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     outliers: bool = True
     mutates_inputs: bool = False
+    contract: ContractSpec | None = None
+    """What a quantised problem's outputs are held to; null: a tolerance per element."""
+    library: Path | None = None
+    """A module whose ``ModelNew`` is the call of a vendor's library; null: there is none."""
     digest: str = ""
     """SHA-256 over everything that determines the answer: source, workloads, tolerances, flags."""
     description: str = ""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from runner.core.messages import ContractSpec
 from runner.core.vocab import Dtype, Language, Status
 from runner.errors import UsageError
 from runner.sources import Candidate, Loaded, Origin, Problem, Unreadable, Workload
@@ -19,8 +22,22 @@ PROBLEM_FILE = "problem.toml"
 REFERENCE_FILE = "reference.py"
 CANDIDATE_FOLDER = "candidates"
 
-ITEMSIZES = {Dtype.FP64: 8, Dtype.FP32: 4, Dtype.FP16: 2, Dtype.BF16: 2}
-"""Bytes of one element: what ``itemsize`` stands for in a formula."""
+LIBRARY_FILE = "library.py"
+"""The same as the call of a vendor's library, where there is one."""
+
+ITEMSIZES = {
+    Dtype.FP64: 8,
+    Dtype.FP32: 4,
+    Dtype.TF32: 4,
+    Dtype.FP16: 2,
+    Dtype.BF16: 2,
+    Dtype.FP8_E4M3: 1,
+    Dtype.FP8_E5M2: 1,
+    Dtype.INT32: 4,
+    Dtype.INT8: 1,
+    Dtype.BOOL: 1,
+}
+"""Bytes of one element of an input: what ``itemsize`` stands for in a formula."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _NAME_RULE = "must be letters, digits, '.', '_' and '-', and begin with a letter or digit"
@@ -70,6 +87,9 @@ def _read_problem(folder: Path, source: str) -> Problem:
     workloads = tuple(_read_workload(document, reference, name) for name in values["workloads"])
     flags = {"outliers": values.get("outliers", True), "mutates_inputs": values.get("mutates_inputs", False)}
     tolerance = values.get("tolerance", {})
+    contract = ContractSpec(**values["contract"]) if "contract" in values else None
+    library = folder / LIBRARY_FILE if (folder / LIBRARY_FILE).exists() else None
+    facts = {"workloads": _canonical(workloads), "tolerance": tolerance, **flags, **_extras(contract, library)}
     return Problem(
         id=folder.name,
         source=source,
@@ -80,10 +100,22 @@ def _read_problem(folder: Path, source: str) -> Problem:
         dtypes=_dtypes(values),
         workloads=workloads,
         tolerance=tolerance,
-        digest=digest_of(reference.source, {"workloads": _canonical(workloads), "tolerance": tolerance, **flags}),
+        contract=contract,
+        library=library,
+        digest=digest_of(reference.source, facts),
         description=values["description"],
         **flags,
     )
+
+
+def _extras(contract: ContractSpec | None, library: Path | None) -> dict[str, Any]:
+    """What few problems have; left out of the digests of all others."""
+    extras: dict[str, Any] = {}
+    if contract is not None:
+        extras["contract"] = asdict(contract)
+    if library is not None:
+        extras["library"] = hashlib.sha256(read_bytes(library)).hexdigest()
+    return extras
 
 
 def _canonical(workloads: Iterable[Workload]) -> list[Any]:

@@ -131,7 +131,12 @@ class Field:
         return sorted(path.name for path in self.scratch.iterdir())
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        own = {"TMPDIR": str(self.scratch), "KERNEL_MATRIX_LOCK_DIR": str(self.lock_dir), "PYTHONPATH": str(ROOT)}
+        own = {
+            "TMPDIR": str(self.scratch),
+            "KERNEL_MATRIX_LOCK_DIR": str(self.lock_dir),
+            "KERNEL_MATRIX_CACHE_DIR": str(self.root / "cache"),
+            "PYTHONPATH": str(ROOT),
+        }
         return {**os.environ, **self.environment, **own, **more}
 
 

@@ -136,7 +136,7 @@ class GpuField(Field):
 
     def _pausing(self) -> list[Path]:
         """Folders of the candidates that pause now."""
-        waiting = [folder for folder in self.scratch.glob("**/code") if not (folder / _GO).exists()]
+        waiting = [folder for folder in self.scratch.glob("**/code/candidate") if not (folder / _GO).exists()]
         return waiting if waiting and any(_MARK in text for text in self._candidate_logs()) else []
 
     def _candidate_logs(self) -> Iterator[str]:

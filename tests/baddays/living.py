@@ -12,7 +12,8 @@ from runner.owner import owner_alive, owner_token
 from tests.baddays.field import Field, events
 from tests.sim.family import family
 
-ROLES = ("runner.core.judge", "runner.core.worker")
+MODULES = ("runner.core.judge", "runner.core.worker", "runner.core.worker")
+"""What the processes of a session run: judge, candidate and baseline."""
 
 
 def containers(run_id: str, *, running: bool = False) -> list[str]:
@@ -45,12 +46,12 @@ def await_event(process: subprocess.Popen[str], name: str, times: int = 1) -> li
 
 
 def await_roles(field: Field, engine: str, runner: subprocess.Popen[str]) -> set[str]:
-    """Wait until judge and candidate of the newest run are running; tokens of all processes of the runner."""
+    """Wait until a session of the newest run has all its processes; tokens of all processes of the runner."""
     run_id = field.runs()[-1]["run_id"]
     if engine == "docker":
-        until(lambda: len(containers(run_id, running=True)) == len(ROLES))
+        until(lambda: len(containers(run_id, running=True)) == len(MODULES))
     else:
-        until(lambda: all(any(role in line for line in _command_lines(runner.pid)) for role in ROLES))
+        until(lambda: all(_running(runner.pid, module) >= MODULES.count(module) for module in MODULES))
     return {owner_token(pid) for pid in family([runner.pid])}
 
 
@@ -65,6 +66,11 @@ def until(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
     while not holds():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
+
+
+def _running(pid: int, module: str) -> int:
+    """How many processes of the family of ``pid`` run ``module``."""
+    return sum(module in line for line in _command_lines(pid))
 
 
 def _command_lines(pid: int) -> list[str]:

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from tests.baddays.field import Field, events, new_field
-from tests.baddays.living import await_event, containers, until
+from tests.baddays.living import MODULES, await_event, containers, until
 from tests.baddays.own_daemon import own_daemon
 
 needs_image = pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
@@ -80,12 +80,12 @@ def test_without_the_pinned_image_nothing_runs_and_the_reason_is_said(spoil, doc
 
 @needs_image
 @pytest.mark.docker
-@pytest.mark.parametrize("roles", [("judge",), ("candidate",), ("judge", "candidate")], ids="+".join)
+@pytest.mark.parametrize("roles", [("judge",), ("candidate",), ("eager",), ("judge", "candidate")], ids="+".join)
 def test_a_container_that_somebody_removes_is_lost_and_the_cell_tried_again(roles, docker_field):
     with docker_field.start("run", "--json", "--engine", "docker") as runner:
         await_event(runner, "cell_started")
         run_id = docker_field.runs()[0]["run_id"]
-        until(lambda: len(containers(run_id, running=True)) == 2)
+        until(lambda: len(containers(run_id, running=True)) == len(MODULES))
         victims = [name for name in containers(run_id) if name.endswith(roles)]
         subprocess.run(("docker", "rm", "--force", *victims), check=True, capture_output=True)
         out, err = runner.communicate(timeout=60)
@@ -112,7 +112,7 @@ def test_a_killed_daemon_is_the_machines_fault_and_a_later_run_completes(docker_
         unpinned = ("--engine", "docker", "--allow-unpinned")
         with docker_field.start("run", "--json", *unpinned, DOCKER_HOST=daemon.url) as runner:
             await_event(runner, "cell_started")
-            until(lambda: daemon.containers(running=True) == 2)
+            until(lambda: daemon.containers(running=True) == len(MODULES))
             daemon.kill()
             out, _ = runner.communicate(timeout=120)
         assert runner.returncode == 4
@@ -120,9 +120,9 @@ def test_a_killed_daemon_is_the_machines_fault_and_a_later_run_completes(docker_
         assert ended == [("cell_retried", "container_lost"), ("cell_ended", "infra_error")]
 
         daemon.start()  # its containers lived on
-        assert daemon.containers() == 2
+        assert daemon.containers() == len(MODULES)
         swept = docker_field.call("sweep", DOCKER_HOST=daemon.url)
-        assert "2 leftovers cleared up" in swept.stdout
+        assert f"{len(MODULES)} leftovers cleared up" in swept.stdout
         assert daemon.containers() == 0
 
     lock.write_text(good)

@@ -14,7 +14,7 @@ from sim.nvml import SetState
 from runner.results.reading import read_record
 from tests.baddays.field import events
 from tests.baddays.gpu_field import TOOLCHAIN, UUID, go_on
-from tests.baddays.living import await_event, until
+from tests.baddays.living import MODULES, await_event, until
 from tests.baddays.own_daemon import own_daemon
 
 pytestmark = [
@@ -96,7 +96,7 @@ def test_a_daemon_that_is_restarted_mid_cell_costs_the_cell_and_no_clock(gpu_fie
         lock.unlink()
         with gpu_field.start("run", "--json", *DOCKER, "--allow-unpinned", DOCKER_HOST=daemon.url) as runner:
             await_event(runner, "cell_started")
-            until(lambda: daemon.containers(running=True) == 2)
+            until(lambda: daemon.containers(running=True) == len(MODULES))
             assert gpu_field.driver.state(UUID).sm_locked == (1500, 1500)
             daemon.kill()
             daemon.start()

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.cell import Assignment, Bench, Ran, run_cell
-from runner.core.messages import Block, SessionReport, dumps
+from runner.core.messages import Block, HealthFound, SessionReport, dumps
 from runner.core.probe import PROBE_NAME
 from runner.core.vocab import Role
 from runner.engines import Exit, RoleSpec
 from runner.gpus import Gpu, Sample, nvidia
-from runner.matrix import GpuAxis, Policy
+from runner.matrix import GpuAxis, Policy, Protocol
 from runner.owner import owner_token
 from runner.results.record import record_to_json
 from runner.results.store import Store
@@ -46,7 +46,8 @@ def on_driver(driver: SimulatedDriver, folder: Path, program: str, **environment
     """
     text = "from runner.core.vocab import ClockPolicy\nfrom tests.cell.stage import *\n"
     text += f"from tests.cell.gpu_stage import *\nstage = new_stage({str(folder)!r})\n{program}"
-    places = {"KERNEL_MATRIX_STATE_DIR": str(folder / "state"), "KERNEL_MATRIX_LOCK_DIR": str(folder / "locks")}
+    names = {"STATE": "state", "LOCK": "locks", "CACHE": "cache"}
+    places = {f"KERNEL_MATRIX_{name}_DIR": str(folder / place) for name, place in names.items()}
     return driver.ask(text, timeout_s=120, **places, **environment)
 
 
@@ -104,11 +105,17 @@ def changes(**keys: Any) -> Step:
     return lambda world: world.change(UUID, **keys)
 
 
-def times(steps: Mapping[int, tuple[Step, Step]] | None = None, *, probes: tuple[float, ...] = (1500.0,)) -> Play:
+def times(
+    steps: Mapping[int, tuple[Step, Step]] | None = None,
+    *,
+    probes: tuple[float, ...] = (1500.0,),
+    health: HealthFound | None = None,
+) -> Play:
     """A judge that times four blocks and passes.
 
     :param steps: index of a block → what happens at its beginning, and at its end.
     :param probes: SM clocks read inside a kernel.
+    :param health: what it finds when it asks the GPU in the end; null: it does not ask.
     """
 
     def play(spec: RoleSpec) -> Exit:
@@ -119,7 +126,8 @@ def times(steps: Mapping[int, tuple[Step, Step]] | None = None, *, probes: tuple
             for index, role in enumerate((Role.BASELINE, Role.CANDIDATE, Role.CANDIDATE, Role.BASELINE))
         ]
         world.change(uuid, compute="")
-        (out_folder(spec) / "report.json").write_text(dumps(_timed(spec, blocks, probes)))
+        said = replace(_timed(spec, blocks, probes), health=health)
+        (out_folder(spec) / "report.json").write_text(dumps(said))
         return Exit(role=spec.role, code=0)
 
     return play
@@ -175,12 +183,15 @@ def cell(
     name: str = "kernel",
     uuid: str = "",
     builder: Sequence[Play] = (),
+    protocol: Protocol | None = None,
     **policy: Any,
 ) -> Any:
     """A cell for any H200, or the one of ``uuid``, whose GPU is well after it unless ``probe`` says otherwise."""
     axis = replace(AXIS, name=uuid, uuid=uuid) if uuid else AXIS
     held = Policy(gpu_wait_s=5, session_timeout_s=30, **policy)
-    made = stage.cell(name, *judges, builder=builder, gpu=axis, policy=held)
+    made = stage.cell(
+        name, *judges, builder=builder, gpu=axis, policy=held, protocol=protocol or Protocol(), source=f"{name} = 1\n"
+    )
     stage.plays[Role.PROBE, made.id] = [probe or answers()]
     return made
 
@@ -225,6 +236,9 @@ def tell_run(stage: PlayEngine, cells: Sequence[Any]) -> None:
         "left": session.left,
         "counts": {status.value: count for status, count in session.counts.items()},
         "quarantined": session.quarantined,
+        "launched": [role.value for role in stage.launched],
+        "alive": stage.alive,
+        "scratch": [path.name for path in stage.scratch.iterdir()],
     }
     sys.stdout.write(json.dumps(told))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.core.build import SOCKET_NAME
-from runner.core.messages import SessionReport, dumps
+from runner.core.messages import HealthFound, SessionReport, dumps
 from runner.core.vocab import Dtype, Language, Role, Status
 from runner.core.wire import MAX_CHUNK, Channel, Kind
 from runner.engines import EngineStatus, Exit, Isolation, RoleSpec, Running
@@ -35,17 +35,21 @@ ANY = GpuAxis(name="cpu", vendor="cpu")
 Play = Callable[[RoleSpec], Exit]
 
 
-def report(spec: RoleSpec, status: Status = Status.PASSED) -> SessionReport:
+WELL = HealthFound(passed=True, reason="")
+
+
+def report(spec: RoleSpec, status: Status = Status.PASSED, health: HealthFound | None = None) -> SessionReport:
     """What an honest judge says; only a cell that passed was timed."""
     workloads = None if status is Status.PASSED else ()
-    return factory.session(spec.labels.session, status, workloads, cell_id=spec.labels.cell_id)
+    said = factory.session(spec.labels.session, status, workloads, cell_id=spec.labels.cell_id)
+    return replace(said, health=health)
 
 
-def says(status: Status) -> Play:
-    """A judge that reports ``status``."""
+def says(status: Status, health: HealthFound | None = None) -> Play:
+    """A judge that reports ``status``, and ``health`` if it asked the device."""
 
     def play(spec: RoleSpec) -> Exit:
-        (out_folder(spec) / "report.json").write_text(dumps(report(spec, status)))
+        (out_folder(spec) / "report.json").write_text(dumps(report(spec, status, health)))
         return Exit(role=spec.role, code=0)
 
     return play
@@ -57,7 +61,7 @@ def vanishes(spec: RoleSpec) -> Exit:
 
 
 def cannot_start(spec: RoleSpec) -> Exit:
-    raise EngineError(f"{spec.role.value} cannot be started")
+    raise EngineError(f"{spec.title} cannot be started")
 
 
 def hands_over(*chunks: bytes) -> Play:
@@ -99,7 +103,16 @@ class Played:
         self._thread.start()
 
     def _act(self, play: Play) -> None:
-        self._exit = play(self._spec)
+        if self._has_its_job():
+            self._exit = play(self._spec)
+
+    def _has_its_job(self) -> bool:
+        """Wait, as judges do, until there is a job; false when it was killed before."""
+        folders = [mount.source for mount in self._spec.mounts if mount.target == "/judge"]
+        while not all((folder / "job.json").exists() for folder in folders):
+            if self.killed.wait(0.005):
+                return False
+        return True
 
     def wait(self, timeout_s: float) -> Exit | None:
         if self.killed.is_set():
@@ -127,11 +140,11 @@ class _Launch:
         play = self._engine.next_play(self._spec)
         if play is cannot_start:
             cannot_start(self._spec)
-        self._engine.alive += 1
-        return Played(self._spec, play)
+        self._engine.count(1)
+        return self._engine.playing(self._spec, play)
 
     def __exit__(self, *error: object) -> None:
-        self._engine.alive -= 1
+        self._engine.count(-1)
 
 
 class PlayEngine:
@@ -143,9 +156,26 @@ class PlayEngine:
     def __init__(self, folder: Path, scratch: Path) -> None:
         self._folder = folder
         self.scratch = scratch
-        self.plays: dict[tuple[Role, str], list[Play]] = {}
+        self.plays: dict[tuple[str, str], list[Play]] = {}
+        """(what tells a process from the others of its session, cell) → what it does at each launch"""
         self.launched: list[Role] = []
         self.alive = 0
+        self._played: list[Played] = []
+        self._counting = threading.Lock()
+
+    def playing(self, spec: RoleSpec, play: Play) -> Played:
+        """Start a play, and remember it."""
+        self._played.append(Played(spec, play))
+        return self._played[-1]
+
+    def ended_roles(self) -> set[Role]:
+        """Roles of which a play has come to its end by itself."""
+        return {end.role for played in list(self._played) if (end := played.wait(0)) is not None}
+
+    def count(self, more: int) -> None:
+        """Launches come and go in many threads."""
+        with self._counting:
+            self.alive += more
 
     def cell(
         self, name: str, *plays: Play, builder: Sequence[Play] = (), source: str = "x = 1\n", **changes: Any
@@ -174,8 +204,8 @@ class PlayEngine:
             expected_s=1.0,
         )
         made = replace(made, **changes)
-        self.plays[Role.JUDGE, made.id] = list(plays or [says(Status.PASSED)])
-        self.plays[Role.BUILDER, made.id] = list(builder)
+        self.plays["judge", made.id] = list(plays or [says(Status.PASSED)])
+        self.plays["builder", made.id] = list(builder)
         return made
 
     def launch(self, spec: RoleSpec) -> AbstractContextManager[Running]:
@@ -183,7 +213,7 @@ class PlayEngine:
 
     def next_play(self, spec: RoleSpec) -> Play:
         """What this launch of the role does."""
-        plays = self.plays.get((spec.role, spec.labels.cell_id), [_leaves])
+        plays = self.plays.get((spec.title, spec.labels.cell_id), [_leaves])
         return plays.pop(0) if len(plays) > 1 else plays[0]
 
     def status(self) -> EngineStatus:

@@ -7,12 +7,14 @@ import threading
 
 import pytest
 
-from runner.cell.building import BuildCancelledError, first_error, run_build
+from runner.cell.building import BuildCancelledError, run_build
 from runner.cell.specs import Place, builder_spec
+from runner.core.build import MAX_LOG
 from runner.core.vocab import Fault, Stage, Status
-from runner.engines import Labels, open_engine
+from runner.core.wire import MAX_FROM_JUDGE, Channel, KernelCode, Kind, pack_code
+from runner.engines import Exit, Labels, open_engine
 from runner.owner import owner_token
-from tests.cell.stage import FIRST, PlayEngine, hands_over, vanishes
+from tests.cell.stage import FIRST, PlayEngine, connected, hands_over, vanishes
 
 COMPILES = """
 import os
@@ -36,14 +38,15 @@ def build(stage, engine):
     keep_in = stage.scratch / "kept"
     keep_in.mkdir()
 
-    def built(source, engine=engine, *, timeout_s=30.0, cancelled=lambda: False, cell=None):
+    def built(source, engine=engine, *, timeout_s=30.0, cancelled=lambda: False, cell=None, order=b""):
         cell = cell or stage.cell("built", source=source)
         labels = Labels(run_id="build-test", cell_id=cell.id, session=0, gpu_uuid="", owner=owner_token())
         place = Place(cell=cell, gpu=FIRST, image=None, labels=labels)
         return run_build(
             engine,
             lambda code, channel: builder_spec(place, code, channel),
-            cell.candidate.path,
+            cell.candidate.path.read_bytes(),
+            order=order,
             keep_in=keep_in,
             timeout_s=timeout_s,
             max_bytes=1 << 20,
@@ -185,8 +188,73 @@ def test_a_builder_that_is_done_before_anybody_listens_is_heard(build, stage, mo
     assert build("", stage, cell=cell).artifact.read_bytes() == b"artefact"
 
 
-def test_the_first_error_is_the_one_that_counts():
-    log = "warning: unused\nkernel.cu(3): error: no\nkernel.cu(4): error: neither\nninja: build stopped"
-    assert first_error(log) == "kernel.cu(3): error: no"
-    assert first_error("Traceback\n  ValueError: x\n\n") == "ValueError: x"
-    assert first_error(" \n") == "failed without a word"
+TELLS = """
+import os
+from pathlib import Path
+Path(os.environ["KERNEL_MATRIX_PTXAS_LOG"]).write_text("ptxas info    : Used 8 registers")
+"""
+
+KERNEL = KernelCode("scale", 90, 8, 0, 4, 256, 16, "ab" * 32)
+
+
+def test_what_the_compiler_remarked_is_kept(build):
+    made = build(COMPILES + TELLS)
+    assert (made.log_tail, made.kernels) == ("ptxas info    : Used 8 registers", ())
+
+
+def speaks(*frames):
+    """A builder that sends these frames."""
+
+    def play(spec):
+        with connected(spec) as connection:
+            channel = Channel(connection, MAX_FROM_JUDGE)
+            for kind, payload in frames:
+                channel.send(kind, 0, payload)
+        return Exit(role=spec.role, code=0)
+
+    return play
+
+
+def test_what_is_said_of_kernels_is_kept(build, stage):
+    said = speaks((Kind.CHUNK, b"artefact"), (Kind.CODE, pack_code([KERNEL])), (Kind.DONE, b"remarks \xff"))
+    made = build("", stage, cell=stage.cell("tells", builder=[said]))
+    assert (made.kernels, made.log_tail) == ((KERNEL,), "remarks \ufffd")
+    assert made.artifact.read_bytes() == b"artefact"
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [[(Kind.CODE, b"\xff\xff")], [(Kind.CODE, pack_code([KERNEL])[:-3])], [(Kind.CODE, b"")]],
+    ids=["too many", "cut off", "empty"],
+)
+def test_kernels_that_no_builder_would_tell_of_are_refused(frames, build, stage):
+    made = build("", stage, cell=stage.cell("lies", builder=[speaks((Kind.CHUNK, b"artefact"), *frames)]))
+    assert (made.artifact, made.kernels) == (None, ())
+    assert made.outcome.status is Status.PROTOCOL_VIOLATION
+
+
+def test_an_endless_log_is_cut(build, stage):
+    made = build("", stage, cell=stage.cell("talks", builder=[speaks((Kind.DONE, b"x" * 100_000 + b"end"))]))
+    assert len(made.log_tail) == MAX_LOG
+    assert made.log_tail.endswith("end")
+
+
+def test_an_order_reaches_the_builder_first(build, stage):
+    heard = []
+
+    def listens(spec):
+        with connected(spec) as connection:
+            channel = Channel(connection, MAX_FROM_JUDGE)
+            heard.append(channel.receive())
+            channel.send(Kind.DONE)
+        return Exit(role=spec.role, code=0)
+
+    build("", stage, cell=stage.cell("ordered", builder=[listens]), order=b"{}")
+    assert heard == [(Kind.LOAD, 0, b"{}")]
+
+
+def test_of_a_failed_build_only_the_useful_part_is_evidence(build):
+    evidence = build(FAILURES["no C++"][0]).outcome.evidence
+    assert evidence.message.endswith("kernel.cu(7): error: expected a semicolon")
+    assert "Traceback" not in evidence.log
+    assert "raise RuntimeError" in evidence.log  # who asked for it

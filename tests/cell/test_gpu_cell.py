@@ -252,6 +252,33 @@ def test_a_probe_that_cannot_be_started_says_nothing_of_the_gpu(ran):
     assert "could not be started" in health["reason"]
 
 
+def test_where_the_judge_has_asked_the_gpu_no_probe_is_started(ran):
+    told = ran("times(health=WELL)")
+    health = told["record"]["host"]["health"]
+    assert (health["probe"], health["quarantined"]) == ("passed", False)
+    assert "asked by the judge" in health["reason"]
+    assert "probe" not in told["launched"]
+
+
+ILL = "HealthFound(passed=False, reason='wrong')"
+UNASKED = "HealthFound(passed=None, reason='no answer')"
+
+
+@pytest.mark.parametrize(
+    "judges",
+    [
+        f"times(health={ILL})",
+        f"times(health={UNASKED})",
+        "times(health=WELL), times()",
+        "times(health=WELL), says(Status.CRASHED)",
+        "times(health=WELL), vanishes",
+    ],
+)
+def test_where_a_session_leaves_a_doubt_the_gpu_is_probed(judges, ran):
+    told = ran(judges, "protocol=Protocol(sessions=2)" if ", " in judges.partition(")")[2] else "")
+    assert told["launched"][-1] == "probe"
+
+
 def test_where_no_probe_is_wanted_none_runs(ran):
     told = ran(policy="health_probe=False")
     assert told["record"]["host"]["health"]["probe"] == "not_run"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.cell.pair import PairResult
+from runner.cell.processes import SessionResult
 from runner.cell.settling import machine_failed, settle
 from runner.core.vocab import Fault, Role, Stage, Status
 from runner.engines import Exit
@@ -14,6 +14,7 @@ from tests.results import factory
 PASSED = factory.session()
 WRONG = factory.session(0, Status.INCORRECT_VALUES, ())
 CRASHED = factory.session(0, Status.CRASHED, ())
+BROKEN = factory.session(0, Status.PROBLEM_ERROR, ())
 TROUBLE = "the judge's report: No such file or directory"
 
 
@@ -23,6 +24,10 @@ def judge(**how):
 
 def candidate(**how):
     return Exit(role=Role.CANDIDATE, **{"code": 0, "log_tail": "last words", **how})
+
+
+def baseline(**how):
+    return Exit(role=Role.BASELINE, **{"code": 0, "log_tail": "its last words", **how})
 
 
 def killed_by(signal, **how):
@@ -50,6 +55,31 @@ OUTCOMES = {
     ),
     "somebody removed it": (CRASHED, [judge(), candidate(code=None, lost=True)], Status.CONTAINER_LOST, "lost"),
     "its end is unknown": (CRASHED, [judge()], Status.CRASHED, ""),
+    "a problem that cannot be run": (BROKEN, [judge(), candidate(), baseline()], Status.PROBLEM_ERROR, ""),
+    "a problem too large": (
+        BROKEN,
+        [judge(), candidate(), baseline(**killed_by(9, oom_killed=True))],
+        Status.PROBLEM_ERROR,
+        "policy.memory_mib",
+    ),
+    "somebody removed the baseline": (
+        BROKEN,
+        [judge(), candidate(), baseline(code=None, lost=True)],
+        Status.CONTAINER_LOST,
+        "baseline's process was lost",
+    ),
+    "no report, baseline lost": (
+        None,
+        [judge(**killed_by(9, killed=True)), candidate(**killed_by(9, killed=True)), baseline(code=None, lost=True)],
+        Status.CONTAINER_LOST,
+        "the baseline's process was lost",
+    ),
+    "no report, baseline never began": (
+        None,
+        [judge(**killed_by(9, killed=True)), candidate(**killed_by(9, killed=True)), baseline(code=1)],
+        Status.CONTAINER_LOST,
+        "the baseline's process ended before it answered the judge: exit code 1",
+    ),
     "no report, judge lost": (None, [judge(code=None, lost=True), candidate()], Status.CONTAINER_LOST, "was lost"),
     "no report, judge's end unknown": (None, [candidate()], Status.CONTAINER_LOST, "was lost"),
     "no report, candidate lost": (
@@ -83,7 +113,7 @@ OUTCOMES = {
 @pytest.mark.parametrize("row", OUTCOMES)
 def test_one_outcome(row):
     report, exits, status, words = OUTCOMES[row]
-    outcome = settle(PairResult(report=report, exits=tuple(exits), trouble="" if report else TROUBLE))
+    outcome = settle(SessionResult(report=report, exits=tuple(exits), trouble="" if report else TROUBLE))
     assert outcome.status is status
     assert words in outcome.evidence.message
     if report is None:
@@ -92,15 +122,15 @@ def test_one_outcome(row):
 
 
 def test_the_last_words_of_what_crashed_are_evidence():
-    outcome = settle(PairResult(report=CRASHED, exits=(judge(), candidate(code=3))))
+    outcome = settle(SessionResult(report=CRASHED, exits=(judge(), candidate(code=3))))
     assert outcome.evidence.log == "last words"
     assert outcome.stage is CRASHED.stage
 
 
 def test_the_last_words_of_a_judge_without_a_report_are_evidence():
-    outcome = settle(PairResult(report=None, exits=(judge(code=1, log_tail="Traceback"), candidate())))
+    outcome = settle(SessionResult(report=None, exits=(judge(code=1, log_tail="Traceback"), candidate())))
     assert outcome.evidence.log == "Traceback"
-    assert settle(PairResult(report=None, exits=(judge(), candidate()))).evidence.log == "last words"
+    assert settle(SessionResult(report=None, exits=(judge(), candidate()))).evidence.log == "last words"
 
 
 @pytest.mark.parametrize(

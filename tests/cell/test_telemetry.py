@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from runner.cell.telemetry import join
+from runner.core.vocab import Regime, Role
 from runner.results.record import Spread
 from tests.cell.looking import CAP, HOT, IDLE, MS, A, B, block, changed, four_blocks, look, looks, report, session
 
@@ -132,6 +135,38 @@ def test_workloads_are_weighed_apart():
     assert causes(found, 0) == ["throttled: sw_power_cap", "", "", ""]
     assert causes(found, 1) == ["", "", "", ""]
     assert found.throttled == {HOT}
+
+
+def in_regime(regime, one, contestant=""):
+    return replace(one, regime=regime, contestant=contestant)
+
+
+def test_contestants_are_weighed_apart():
+    one, other = (
+        in_regime(Regime.COLD, block(Role.RIVAL, 4 + i, 510 + 200 * i, 590 + 200 * i), name)
+        for i, name in enumerate(("compile", "library"))
+    )
+    found = joined(changed(looks(0, 900), 550, reasons=(CAP,)), [*four_blocks(), one, other])
+    assert causes(found) == [""] * 6
+    assert found.throttled == {CAP}
+
+
+def test_a_busy_devices_power_cap_is_part_of_what_a_busy_device_takes():
+    busy = [
+        in_regime(Regime.SUSTAINED, block(role, 4 + i, 510 + 90 * i, 590 + 90 * i)) for i, role in enumerate((A, B))
+    ]
+    capped = [look(at_ms, reasons=(CAP,), sm_clock_mhz=900) for at_ms in range(510, 900, 10)]
+    found = joined([*looks(0, 500), *capped], [*four_blocks(), *busy])
+    assert causes(found) == [""] * 6
+    assert not found.throttled
+    assert blocks_of(found)[4].sm_clock_mhz == 900.0
+    assert found.under_load[0]["sm_clock_mhz"].low == 1500.0
+
+
+def test_company_counts_in_every_regime():
+    warm = in_regime(Regime.WARM, block(A, 4, 510, 590))
+    found = joined(changed(looks(0, 700), 550, foreign=(4242,)), [*four_blocks(), warm])
+    assert causes(found)[4] == "contended: pid 4242"
 
 
 def test_a_reason_that_only_its_counter_tells_of_counts():

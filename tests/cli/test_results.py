@@ -63,11 +63,18 @@ def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
         "0.1",
         "0.2",
         "2.00×",
+        "faster",
+        "C",
         "5",
         "locked",
         "1",
         "contended",
     ]
+    assert (
+        "low_resolution, 1 result: the calls are too short for the judge's own clock to confirm the claimed times"
+        in done.stdout
+    )
+    assert "a kernel builds and cannot be launched, 2 results" in done.stdout
     assert lines[2] == ["softmax", "broken", "fp16", "h200", "cu128", "compile_error", "locked"]
     assert (
         "softmax/broken fp16 h200 cu128: compile_error at verify, fault candidate: expected ';' before '}'"

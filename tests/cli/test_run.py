@@ -115,7 +115,7 @@ def test_a_dry_run_shows_the_settings_of_every_process_and_runs_nothing(field):
     cells = json.loads(ran.stdout)
     assert [cell["candidate"] for cell in cells] == ["tiny/honest", "tiny/wrong"]
     orders = {role: process["orders"] for role, process in cells[0]["processes"].items()}
-    assert orders.keys() == {"judge", "candidate"}
+    assert orders.keys() == {"judge", "candidate", "eager"}
     assert "runner.core.judge" in orders["judge"]["argv"]
     assert "runner.core.worker" in orders["candidate"]["argv"]
     assert orders["candidate"]["tmpfs_bytes"] == 64 << 20

@@ -131,6 +131,18 @@ def test_languages(language, vendor, capability, runs):
         (Dtype.BF16, Language.TRITON, "nvidia", "8.0", True),
         (Dtype.BF16, Language.TRITON, "nvidia", "10.0", True),
         (Dtype.FP64, Language.TRITON, "nvidia", "7.5", True),
+        (Dtype.TF32, Language.TORCH, "nvidia", "7.5", False),
+        (Dtype.TF32, Language.TRITON, "nvidia", "8.0", True),
+        (Dtype.TF32, Language.TORCH, "cpu", None, True),
+        (Dtype.FP8_E4M3, Language.TRITON, "nvidia", "8.6", False),
+        (Dtype.FP8_E4M3, Language.TRITON, "nvidia", "8.9", True),
+        (Dtype.FP8_E4M3, Language.CUDA, "nvidia", "8.6", True),
+        (Dtype.FP8_E5M2, Language.TRITON, "nvidia", "8.6", True),
+        (Dtype.FP8_E5M2, Language.CUDA, "nvidia", "7.5", False),
+        (Dtype.FP8_E5M2, Language.TRITON, "cpu", None, False),
+        (Dtype.FP8_E4M3, Language.TORCH, "cpu", None, True),
+        (Dtype.INT8, Language.TRITON, "cpu", None, True),
+        (Dtype.BOOL, Language.CUDA, "nvidia", "7.5", True),
     ],
 )
 def test_dtypes(dtype, language, vendor, capability, right):

@@ -10,6 +10,8 @@
  *     still=1              globaltimer stands still
  *     moved=2              this block ends on another SM than it began on
  *     free=1048576         bytes of free memory
+ *     compute_ns=250000    device time of the anchor that computes; every fifth run of a kernel takes ten times as long
+ *     memory_ns=40000      of the one that copies
  *
  * Each call's name is written to the file KERNEL_MATRIX_SIM_CUDA_LOG, so that a test sees what was undone.
  */
@@ -21,9 +23,11 @@
 typedef int CUresult;
 typedef uint64_t CUdeviceptr;
 
-enum { SMS = 4, KERNELS = 4, MULTIPROCESSOR_COUNT = 16, INVALID_PTX = 218, NOT_FOUND = 500, NOT_CURRENT = 201 };
-static const char *const NAMES[KERNELS] = {"read_clocks", "known_answers", "write_pattern", "sum_pattern"};
+enum { SMS = 4, KERNELS = 6, MULTIPROCESSOR_COUNT = 16, INVALID_PTX = 218, NOT_FOUND = 500, NOT_CURRENT = 201 };
+static const char *const NAMES[KERNELS] = {"read_clocks",   "known_answers",  "write_pattern",
+                                           "sum_pattern",   "anchor_compute", "anchor_copy"};
 static int current; /* pushed contexts */
+static uint64_t now_ns, launches;
 
 /* The number behind "key=", or `otherwise`. */
 static unsigned long long told(const char *key, unsigned long long otherwise) {
@@ -62,6 +66,27 @@ CUresult cuCtxPopCurrent_v2(void **context) { CALLED(); *context = &current; cur
 CUresult cuStreamCreate(void **stream, unsigned int flags) { INSIDE(); *stream = &current; return flags == 1 ? 0 : 1; }
 CUresult cuStreamDestroy_v2(void *stream) { (void)stream; CALLED(); return 0; }
 CUresult cuStreamSynchronize(void *stream) { INSIDE(); return stream == &current ? 0 : 400; }
+
+CUresult cuEventCreate(uint64_t **event, unsigned int flags) {
+    INSIDE();
+    *event = calloc(1, sizeof **event);
+    return flags == 0 ? 0 : 1;
+}
+
+CUresult cuEventRecord(uint64_t *event, void *stream) {
+    INSIDE();
+    *event = now_ns;
+    return stream == &current ? 0 : 400;
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, const uint64_t *begin, const uint64_t *end) {
+    INSIDE();
+    *milliseconds = (float)(*end - *begin) / 1e6f;
+    return 0;
+}
+
+CUresult cuEventSynchronize(uint64_t *event) { INSIDE(); return event ? 0 : 1; }
+CUresult cuEventDestroy_v2(uint64_t *event) { CALLED(); free(event); return 0; }
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
     CALLED();
@@ -148,6 +173,12 @@ static void sum_pattern(const uint32_t *memory, uint32_t words, uint64_t *total)
     for (uint32_t i = 0; i < words; i++) *total += memory[i];
 }
 
+static void copy(const uint64_t *source, uint64_t *target, uint32_t words) {
+    for (uint32_t i = 0; i < words; i++) target[i] = source[i];
+}
+
+static void take(uint64_t ns) { now_ns += launches++ % 5 ? ns : 10 * ns; }
+
 CUresult cuLaunchKernel(const char **function, unsigned int blocks, unsigned int y, unsigned int z, unsigned int threads,
                         unsigned int ty, unsigned int tz, unsigned int shared, void *stream, void **arguments, void **extra) {
     INSIDE();
@@ -159,6 +190,8 @@ CUresult cuLaunchKernel(const char **function, unsigned int blocks, unsigned int
     case 1: known_answers(blocks * threads, ADDRESS(0), U32(1)); break;
     case 2: write_pattern(ADDRESS(0), U32(1), U32(2)); break;
     case 3: sum_pattern(ADDRESS(0), U32(1), ADDRESS(2)); break;
+    case 4: take(told("compute_ns", 250000)); break;
+    case 5: copy(ADDRESS(0), ADDRESS(1), U32(2)); take(told("memory_ns", 40000)); break;
     }
     return 0;
 }

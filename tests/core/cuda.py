@@ -21,6 +21,7 @@ UNDONE = {
     "cuStreamCreate": "cuStreamDestroy_v2",
     "cuModuleLoadData": "cuModuleUnload",
     "cuMemAlloc_v2": "cuMemFree_v2",
+    "cuEventCreate": "cuEventDestroy_v2",
 }
 """What each call of the driver has to be undone by."""
 

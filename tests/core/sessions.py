@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from runner.core.messages import JudgeJob, JudgeTimeouts, ProtocolSpec, WorkloadSpec
-from runner.core.vocab import Dtype
+from runner.core.messages import ContestantSpec, JudgeJob, JudgeTimeouts, ProtocolSpec, WorkloadSpec
+from runner.core.vocab import Dtype, Role
 
 SOFTMAX = """
 import torch
@@ -25,6 +25,10 @@ def get_init_inputs():
     return []
 """
 
+CANDIDATE = ContestantSpec("candidate", Role.CANDIDATE, "candidate.py", "ModelNew")
+EAGER = ContestantSpec("eager", Role.BASELINE, "problem.py", "Model")
+LIBRARY = ContestantSpec("library", Role.RIVAL, "library.py", "ModelNew")
+
 QUICK = ProtocolSpec(trials=2, warmup_calls=2, min_samples=8, max_samples=16, budget_s=2.0, block_calls=3)
 
 
@@ -39,5 +43,6 @@ def make_job(**changes: Any) -> JudgeJob:
         workloads=(WorkloadSpec("smoke", {}),),
         protocol=QUICK,
         timeouts=JudgeTimeouts(connect_s=30, load_s=30, first_call_s=20, call_s=3, session_s=60),
+        contestants=(CANDIDATE, EAGER),
     )
     return replace(job, **changes)

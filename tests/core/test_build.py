@@ -2,21 +2,19 @@
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import io
+import json
 import socket
-import stat
 import sys
 import tarfile
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from runner.core.build import NEEDS_A_GPU, SOCKET_NAME, FrameWriter, build, main
-from runner.core.wire import MAX_CHUNK, MAX_TEXT, Channel, Failure, Gone, Kind, WireError, unpack_failed
-from runner.core.worker import _unpack_artifact
+from runner.core.build import MAX_LOG, NEEDS_A_GPU, SOCKET_NAME, FrameWriter, build, main
+from runner.core.wire import MAX_CHUNK, MAX_TEXT, Channel, Failure, Gone, Kind, WireError, unpack_code, unpack_failed
 
 pytestmark = [
     pytest.mark.torch,
@@ -53,18 +51,28 @@ class Host:
         return rest, b"".join(payload for kind, payload in self.frames if kind is Kind.CHUNK)
 
 
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch):
+    """Building changes settings of its process; here they are put back afterwards."""
+    for setting in ("PYTORCH_NVCC", "KERNEL_MATRIX_PTXAS_LOG", "TRITON_DUMP_PTXAS_LOG"):
+        monkeypatch.setenv(setting, "")
+
+
 @pytest.fixture
 def built(tmp_path, monkeypatch):
     """Build a source in this process; its frames but chunks, and the artefact."""
     monkeypatch.setitem(sys.modules, "candidate", None)  # and out again afterwards
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
 
-    def run(source):
+    def run(source, order=None):
         (tmp_path / "candidate.py").write_text(textwrap.dedent(source))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         host, channel = Host(ours), Channel(theirs, MAX_CHUNK)
         try:
-            build(channel, tmp_path, "candidate.py")
+            if order is not None:
+                Channel(ours, MAX_CHUNK).send(Kind.LOAD, 0, json.dumps(order).encode())
+            build(channel, tmp_path / "candidate.py", ahead=order is not None)
         finally:
             channel.close()
             frames = host.done()
@@ -79,38 +87,87 @@ from pathlib import Path
 folder = Path(os.environ["TORCH_EXTENSIONS_DIR"]) / "kernel"
 folder.mkdir(parents=True)
 (folder / "kernel.so").write_bytes(os.urandom({size}))
-(folder / "kernel.so").chmod(0o755)
-(folder / "build.ninja").write_text("rule cc")
-(folder / "latest").symlink_to("kernel.so")
-os.utime(folder / "kernel.so", ns=(7, 1_700_000_000_123_456_789))
-os.utime(folder / "build.ninja", ns=(7, 1_700_000_000_000_000_001))
 """
 
 
 @pytest.mark.parametrize("size", [100, 3 * MAX_CHUNK + 5], ids=["small", "several frames"])
-def test_what_was_compiled_arrives_with_its_times_to_the_nanosecond(size, built, tmp_path, monkeypatch):
+def test_what_was_compiled_arrives(size, built, tmp_path):
     frames, artifact = built(WRITES.format(size=size))
     assert frames == [(Kind.DONE, b"")]
-    (tmp_path / "artifact.tar").write_bytes(artifact)
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "unpacked"))
-    _unpack_artifact(tmp_path / "artifact.tar")
-    made, seen = tmp_path / "extensions" / "kernel", tmp_path / "unpacked" / "kernel"
-    assert (seen / "kernel.so").read_bytes() == (made / "kernel.so").read_bytes()
-    assert stat.S_IMODE((seen / "kernel.so").stat().st_mode) == 0o755
-    assert (seen / "latest").readlink() == Path("kernel.so")
-    for name in ("kernel.so", "build.ninja", "."):
-        assert (seen / name).stat().st_mtime_ns == (made / name).stat().st_mtime_ns
+    with tarfile.open(fileobj=io.BytesIO(artifact)) as archive:
+        handed = archive.extractfile("extensions/kernel/kernel.so").read()
+    assert handed == (tmp_path / "extensions" / "kernel" / "kernel.so").read_bytes()
 
 
 def test_a_source_that_compiles_nothing_sends_nothing(built):
     assert built("class ModelNew: pass") == ([(Kind.DONE, b"")], b"")
 
 
-def test_an_empty_folder_is_an_archive_without_entries(built):
-    frames, artifact = built("import os; os.makedirs(os.environ['TORCH_EXTENSIONS_DIR'])")
-    assert frames == [(Kind.DONE, b"")]
+SAYS = """
+import os
+with open(os.environ["KERNEL_MATRIX_PTXAS_LOG"], "a") as log:
+    log.write("x" * 10000 + "the end")
+"""
+
+
+def test_of_the_compilers_remarks_the_end_arrives(built):
+    (((kind, payload),), _) = built(SAYS)
+    assert kind is Kind.DONE
+    assert len(payload) == MAX_LOG
+    assert payload.endswith(b"the end")
+
+
+PROBLEM = """
+import torch
+N = 1
+class Model(torch.nn.Module): pass
+def get_inputs(): return [torch.rand(N, 8)]
+def get_init_inputs(): return []
+"""
+
+DOUBLES = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def double_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        double_kernel[(x.numel() // 64,)](x, y, x.numel(), BLOCK=64)
+        return y
+"""
+
+
+def order(problem=PROBLEM, *values):
+    return {
+        "problem": problem,
+        "workloads": list(values) or [{"N": 1024}],
+        "dtype": "fp32",
+        "entry": "ModelNew",
+        "target": {"arch": "9.0a"},
+    }
+
+
+def test_triton_kernels_are_compiled_ahead_for_the_inputs_of_each_workload(built):
+    frames, artifact = built(DOUBLES, order(PROBLEM, {"N": 1024}, {"N": 1000}, {"N": 1001}))
+    kinds = [kind for kind, _ in frames]
+    assert kinds == [Kind.CODE, Kind.DONE]
+    kernels = unpack_code(frames[0][1])
+    # 8000 and 8008 elements differ in no property that Triton compiles for.
+    assert {(kernel.name, kernel.arch) for kernel in kernels} == {("double_kernel", 90)}
+    assert all(kernel.registers > 0 for kernel in kernels)
+    assert b"Compiling entry function 'double_kernel' for 'sm_90a'" in frames[1][1]
     with tarfile.open(fileobj=io.BytesIO(artifact)) as archive:
-        assert archive.getnames() == []
+        assert any(name.startswith("triton/") and name.endswith(".cubin") for name in archive.getnames())
+
+
+def test_a_problem_whose_inputs_need_values_leaves_the_kernels_to_the_device(built):
+    (((kind, log),), artifact) = built(DOUBLES, order("N = 1\ndef get_inputs(): raise ValueError('no shapes')"))
+    assert (kind, artifact) == (Kind.DONE, b"")
+    assert b"ValueError: no shapes" in log
 
 
 FAILURES = {
@@ -155,7 +212,7 @@ def test_a_source_that_ends_the_process_says_no_word(tmp_path, monkeypatch):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     host, channel = Host(ours), Channel(theirs, MAX_CHUNK)
     with pytest.raises(SystemExit):
-        build(channel, tmp_path, "candidate.py")
+        build(channel, tmp_path / "candidate.py")
     channel.close()
     assert host.done() == ([], b"")
 
@@ -171,10 +228,12 @@ def test_no_frame_is_longer_than_the_host_takes():
     assert sent == [(Kind.CHUNK, 0, MAX_CHUNK), (Kind.CHUNK, 0, MAX_CHUNK), (Kind.CHUNK, 0, 1)]
 
 
-def test_the_builder_connects_builds_and_hangs_up(tmp_path, monkeypatch):
+def test_the_builder_steps_back_connects_builds_and_hangs_up(tmp_path, monkeypatch):
+    stepped_back = []
     monkeypatch.setitem(sys.modules, "candidate", None)
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
     monkeypatch.chdir(tmp_path)  # socket paths are short
+    monkeypatch.setattr("runner.core.build.os.nice", stepped_back.append)  # which this process could not take back
     (tmp_path / "mine.py").write_text("raise ValueError('mine')")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(SOCKET_NAME)
@@ -182,3 +241,4 @@ def test_the_builder_connects_builds_and_hangs_up(tmp_path, monkeypatch):
         assert main(["--channel", ".", "--code", str(tmp_path), "--file", "mine.py"]) == 0
         frames, _ = Host(listener.accept()[0]).done()
     assert "ValueError: mine" in unpack_failed(frames[0][1])[1]
+    assert stepped_back == [10]

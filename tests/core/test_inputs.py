@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from runner.core.inputs import (
+    EXACT_BITS,
     OUTLIER_PROBABILITY,
     OUTLIER_SCALE,
+    PARAMETER_DTYPES,
     TORCH_DTYPES,
+    WHOLE_DTYPES,
+    WHOLE_RANGE,
     cast,
     derive_seed,
     draw_inputs,
     map_tensors,
+    place_model,
+    place_reference,
+    set_float32_precision,
+    tensors_in,
 )
 from runner.core.vocab import Dtype, Mode
 
@@ -125,3 +133,97 @@ def test_the_modes_draw_the_same_values_but_for_the_outliers():
     differs = standard != outlier
     assert 0 < int(differs.sum()) < 100
     assert torch.equal(outlier[differs], standard[differs] * OUTLIER_SCALE)
+
+
+def drawn(get_inputs, dtype, mode=Mode.STANDARD):
+    return draw_inputs(problem(lambda: [get_inputs()]), "cpu", dtype, mode, 5)[0]
+
+
+@pytest.mark.parametrize("dtype", EXACT_BITS)
+def test_exact_mode_draws_zeros_and_ones_few_enough_to_be_summed(dtype):
+    ones = drawn(lambda: torch.randn(64, 8192), dtype, Mode.EXACT).float()
+    assert ones.unique().tolist() == [0.0, 1.0]
+    assert float(ones.sum(1).max()) <= 2 ** EXACT_BITS[dtype]
+    assert float(ones.mean()) == pytest.approx(min(0.5, 2 ** (EXACT_BITS[dtype] - 1) / 8192), rel=0.1)
+
+
+def test_a_drawn_tensor_that_the_problem_keeps_is_not_changed():
+    kept = torch.randn(100)
+    before = kept.clone()
+    for mode in Mode:
+        drawn(lambda: kept, Dtype.FP32, mode)
+        drawn(lambda: kept.expand(3, 100), Dtype.FP32, mode)
+    assert torch.equal(kept, before)
+
+
+@pytest.mark.parametrize("dtype", sorted(WHOLE_DTYPES), ids=lambda d: d.value)
+@pytest.mark.parametrize("mode", Mode)
+def test_whole_dtypes_replace_what_was_drawn(dtype, mode):
+    values = drawn(lambda: torch.randn(4000), dtype, mode)
+    low, high = (0, 1) if dtype is Dtype.BOOL else WHOLE_RANGE
+    assert values.int().unique().tolist() == list(range(low, high + 1))
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP8_E4M3, Dtype.FP8_E5M2])
+def test_narrow_inputs_are_clamped_and_stay_numbers(dtype):
+    largest = torch.finfo(TORCH_DTYPES[dtype]).max
+    values = drawn(lambda: torch.tensor([1.0, 1e9, -1e9]), dtype)
+    assert values.float().tolist() == [1.0, largest, -largest]
+
+
+def test_doubles_have_all_their_bits_and_the_default_comes_back():
+    values = drawn(lambda: torch.randn(100), Dtype.FP64)
+    assert not torch.equal(values, values.float().double())
+    assert torch.get_default_dtype() is torch.float32
+
+    def fails():
+        raise ValueError("no inputs")
+
+    with pytest.raises(ValueError, match="no inputs"):
+        drawn(fails, Dtype.FP64)
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_numpy_is_seeded_too_where_it_is_there():
+    numpy = pytest.importorskip("numpy")
+    one, other = (drawn(lambda: torch.from_numpy(numpy.random.rand(4)), Dtype.FP64) for _ in range(2))
+    assert torch.equal(one, other)
+
+
+def test_only_tf32_rounds_the_factors_of_single_precision():
+    for dtype in Dtype:
+        set_float32_precision(dtype)
+        allowed = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+        assert allowed == (dtype is Dtype.TF32,) * 2
+    set_float32_precision(Dtype.FP32)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("table", torch.arange(3))
+        self.register_buffer("turn", torch.ones(2, dtype=torch.complex64))
+
+    def forward(self, x):
+        return x.dtype
+
+
+@pytest.mark.parametrize("dtype", Dtype)
+def test_parameters_have_the_cells_dtype_and_all_else_stays(dtype):
+    placed = place_model(Net(), "cpu", dtype).state_dict()
+    assert placed["linear.weight"].dtype == PARAMETER_DTYPES[dtype]
+    assert (placed["table"].dtype, placed["turn"].dtype) == (torch.int64, torch.complex64)
+
+
+@pytest.mark.parametrize("dtype", Dtype)
+def test_only_a_reference_has_its_narrow_inputs_widened(dtype):
+    x = torch.zeros(4).to(TORCH_DTYPES[dtype])
+    narrow = x.dtype.itemsize == 1 and x.is_floating_point()
+    assert place_reference(Net(), "cpu", dtype)(x) == (torch.bfloat16 if narrow else x.dtype)
+    assert place_model(Net(), "cpu", dtype)(x) == x.dtype
+
+
+def test_tensors_are_found_in_order():
+    a, b = torch.ones(1), torch.ones(2)
+    assert [t.numel() for t in tensors_in([a, {"k": (b, 3)}, "s"])] == [1, 2]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import textwrap
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from runner.core.messages import WorkloadSpec
-from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status
-from tests.core.sessions import QUICK, SOFTMAX, make_job
+from runner.core.judge import Session
+from runner.core.messages import INTERPRETED, ContestantSpec, HealthFound, JudgeTimeouts
+from runner.core.phases import Phases
+from runner.core.vocab import Fault, Mode, Regime, Role, Stage, Status
+from tests.core.sessions import CANDIDATE, EAGER, LIBRARY, QUICK, SOFTMAX, make_job
 
 pytestmark = pytest.mark.torch
 
@@ -28,9 +34,10 @@ def body(code: str) -> str:
 
 
 def test_a_good_candidate_passes_with_samples_of_both_sides(run_session):
-    report = run_session(GOOD)
+    report = run_session(GOOD, check_health=True)
     assert report.status is Status.PASSED, report.evidence
     assert report.stage is Stage.DONE
+    assert report.health == HealthFound(passed=True, reason="")
     (workload,) = report.workloads
     for role in (Role.BASELINE, Role.CANDIDATE):
         samples = [s for b in workload.blocks if b.role is role for s in b.device_ns]
@@ -45,118 +52,11 @@ def test_a_good_candidate_passes_with_samples_of_both_sides(run_session):
     assert "seed" not in str(report.evidence)
 
 
-FAILURES = {
-    "wrong": (body("return torch.softmax(x, dim=0)"), Status.INCORRECT_VALUES, Stage.VERIFY),
-    "zeros": (body("return torch.zeros_like(x)"), Status.INCORRECT_VALUES, Stage.VERIFY),
-    "nan": (body("return torch.softmax(x, -1) * float('nan')"), Status.NONFINITE, Stage.VERIFY),
-    "shape": (body("return torch.softmax(x, -1)[:-1]"), Status.INCORRECT_SHAPE, Stage.VERIFY),
-    "dtype": (body("return torch.softmax(x, -1).double()"), Status.INCORRECT_DTYPE, Stage.VERIFY),
-    "structure": (body("return (torch.softmax(x, -1),)"), Status.INCORRECT_STRUCTURE, Stage.VERIFY),
-    "writes its input": (
-        body("out = torch.softmax(x, -1)\nx.zero_()\nreturn out"),
-        Status.INPUT_MODIFIED,
-        Stage.VERIFY,
-    ),
-    "raises": (body("raise RuntimeError('no idea')"), Status.RUNTIME_ERROR, Stage.VERIFY),
-    "exits": (body("os._exit(0)"), Status.CRASHED, Stage.VERIFY),
-    "hangs": (body("while True: time.sleep(1)"), Status.TIMEOUT, Stage.VERIFY),
-    "does not import": ("import nothing_of_this_name\n", Status.LOAD_ERROR, Stage.LOAD),
-    "is no Python": ("class ModelNew(:\n", Status.COMPILE_ERROR, Stage.LOAD),
-    "has no class": ("x = 1\n", Status.LOAD_ERROR, Stage.LOAD),
-}
-
-
-@pytest.mark.parametrize("name", FAILURES)
-def test_a_bad_candidate_ends_as_what_it_is(name, run_session):
-    candidate, status, stage = FAILURES[name]
-    changes = {}
-    if status is Status.TIMEOUT:
-        changes["timeouts"] = replace(make_job().timeouts, first_call_s=2)
-    report = run_session(candidate, **changes)
-    assert (report.status, report.stage) == (status, stage), report.evidence
+def test_a_candidate_that_exits_has_crashed_whatever_its_exit_code(run_session):
+    report = run_session(body("os._exit(0)"))
+    assert (report.status, report.stage) == (Status.CRASHED, Stage.VERIFY), report.evidence
     assert report.fault is Fault.CANDIDATE
     assert report.evidence.message
-
-
-def test_a_candidate_that_turns_bad_while_timed_is_caught(run_session):
-    candidate = """
-import torch
-calls = 0
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        global calls
-        calls += 1
-        return torch.softmax(x, -1) if calls < 8 else torch.full_like(x, 1 / 64)
-"""
-    report = run_session(candidate, protocol=replace(QUICK, check_share=1.0))
-    assert report.status is Status.INCORRECT_VALUES
-    assert report.stage is Stage.TIME
-
-
-def test_values_of_a_workload_replace_module_constants(run_session):
-    report = run_session(GOOD, workloads=(WorkloadSpec("smoke", {"rows": 3, "columns": 5}),))
-    assert report.status is Status.PASSED, report.evidence
-    assert report.workloads[0].values == {"rows": 3, "columns": 5}
-
-
-@pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
-def test_half_precision_is_judged_in_its_own_precision(dtype, run_session):
-    report = run_session(body("return torch.softmax(x, -1)"), dtype=dtype)
-    assert report.status is Status.PASSED, report.evidence
-
-
-PARAMETERS = """
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.linear = nn.Linear(width, width)
-        self.table = nn.Embedding(10, width)
-    def forward(self, x, index):
-        return self.linear(x) + self.table(index), index + 1
-
-def get_inputs():
-    return [torch.randn(4, 16), torch.randint(0, 10, (4,))]
-
-def get_init_inputs():
-    return [16]
-"""
-
-
-def test_parameters_are_copied_by_name_and_integers_stay_integers(run_session):
-    candidate = """
-import torch
-from torch import nn
-class ModelNew(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.table = nn.Embedding(10, width)   # another order than the reference's: seeds alone would not match
-        self.linear = nn.Linear(width, width)
-    def forward(self, x, index):
-        assert index.dtype == torch.int64
-        return x @ self.linear.weight.T + self.linear.bias + self.table.weight[index], index + 1
-"""
-    report = run_session(candidate, PARAMETERS, dtype=Dtype.FP16)
-    assert report.status is Status.PASSED, report.evidence
-
-
-BAD_PROBLEMS = {
-    "zeros pass": ("return x * 0", Status.INVALID_PROBLEM),
-    "a constant passes": ("return x * 1e-9 + 1", Status.INVALID_PROBLEM),
-    "random": ("return x + torch.rand_like(x)", Status.INVALID_PROBLEM),
-    "raises": ("return x @ x", Status.PROBLEM_ERROR),
-    "returns no tensor": ("return 1", Status.PROBLEM_ERROR),
-}
-
-
-@pytest.mark.parametrize("name", BAD_PROBLEMS)
-def test_a_bad_problem_is_not_the_candidates_fault(name, run_session):
-    code, status = BAD_PROBLEMS[name]
-    report = run_session(GOOD, SOFTMAX.replace("return torch.softmax(x, dim=-1)", code))
-    assert report.status is status, report.evidence
-    assert report.fault is Fault.PROBLEM
 
 
 def test_a_forged_device_time_contradicts_the_judges_clock(run_session):
@@ -175,7 +75,8 @@ class ModelNew(torch.nn.Module):
 
 
 def test_a_peer_of_another_uid_is_not_taken_for_the_candidate(run_session):
-    report = run_session(GOOD, candidate_uid=4242, timeouts=replace(make_job().timeouts, connect_s=3))
+    strangers = (replace(CANDIDATE, uid=4242), EAGER)
+    report = run_session(GOOD, contestants=strangers, timeouts=replace(make_job().timeouts, connect_s=3))
     assert report.status is Status.INFRA_ERROR
     assert report.stage is Stage.START
 
@@ -204,3 +105,146 @@ class ModelNew(torch.nn.Module):
     report = run_session(candidate)
     assert report.status is Status.PROTOCOL_VIOLATION, report.evidence
     assert report.fault is Fault.CANDIDATE
+
+
+TRITON = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def softmax_kernel(x, out, columns: tl.constexpr):
+    row, places = tl.program_id(0), tl.arange(0, columns)
+    values = tl.load(x + row * columns + places)
+    grown = tl.exp(values - tl.max(values, axis=0))
+    tl.store(out + row * columns + places, grown / tl.sum(grown, axis=0))
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, out, x.shape[1])
+        return out
+"""
+
+
+def test_a_kernel_of_the_candidates_own_is_seen_to_run(run_session):
+    changes = {"own_kernels": ("softmax_kernel",), "require_own_kernel": True, "labels": (INTERPRETED,)}
+    report = run_session(TRITON, protocol=replace(QUICK, time=False), **changes)
+    assert report.status is Status.PASSED, report.evidence
+    assert [(kernel.name, kernel.launches, kernel.own) for kernel in report.kernels] == [("softmax_kernel", 1, True)]
+
+
+@pytest.mark.gpu
+def test_a_session_on_a_gpu_measures_all_there_is(run_session):
+    problem = SOFTMAX.replace("rows, columns = 8, 64", "rows, columns = 4096, 4096")
+    compiled = ContestantSpec("compile", Role.RIVAL, "problem.py", "Model", compile_mode="default")
+    report = run_session(
+        TRITON,
+        problem,
+        device="cuda",
+        contestants=(CANDIDATE, EAGER, compiled),
+        protocol=replace(QUICK, min_samples=50, max_samples=60, budget_s=20.0, regimes=tuple(Regime)),
+        timeouts=JudgeTimeouts(),
+        own_kernels=("softmax_kernel",),
+        require_own_kernel=True,
+        check_health=True,
+    )
+    assert report.status is Status.PASSED, report.evidence
+    assert report.health == HealthFound(passed=True, reason="")
+    assert [anchor.phase for anchor in report.anchors] == [probe.phase for probe in report.clock_probes]
+    assert any(kernel.own for kernel in report.kernels)
+    (workload,) = report.workloads
+    timed = {(block.contestant, block.regime) for block in workload.blocks}
+    assert timed == {(name, regime) for name in ("candidate", "eager", "compile") for regime in Regime}
+    assert not [label for label in report.labels if label.startswith("not_capturable")]
+    assert workload.two_clocks.resolution_ns < 20_000
+
+
+# --- a judge that was started ahead ----------------------------------------------------------------------------------
+
+
+def connected(folder):
+    return (folder / "judge.sock").exists()
+
+
+def test_everybody_waits_for_the_job_and_imports_nothing_of_it_before(processes):
+    marked = "import pathlib\npathlib.Path('loaded').touch()\n" + textwrap.dedent(GOOD)
+    workers = [processes.start_worker(CANDIDATE, marked), processes.start_worker(EAGER, SOFTMAX)]
+    judge = processes.start_judge()
+    until(lambda: connected(processes.root / "channel" / "candidate"))
+    with pytest.raises(subprocess.TimeoutExpired):
+        judge.wait(2)
+    assert [worker.poll() for worker in workers] == [None, None]
+    assert not (processes.root / "loaded").exists()
+    processes.begin(make_job(protocol=replace(QUICK, time=False)), SOFTMAX)
+    assert judge.wait(60) == 0
+    assert (processes.root / "loaded").exists()
+    report = processes.report()
+    assert report.status is Status.PASSED, report.evidence
+    phases = {"import", "wait", "connect", "open", "load", "controls", "verify", "total"}
+    assert set(report.durations_s) == phases
+
+
+def test_a_judge_whose_job_never_comes_leaves_without_a_report(processes):
+    assert processes.start_judge("--patience", "0.1").wait(60) == 1
+    assert list((processes.root / "out").iterdir()) == []
+
+
+def test_a_contestant_without_a_folder_is_this_machines_fault(processes):
+    processes.begin(make_job(), SOFTMAX)
+    assert processes.start_judge().wait(60) == 0
+    report = processes.report()
+    assert (report.status, report.stage) == (Status.INFRA_ERROR, Stage.START)
+    assert "no folder for the contestant 'candidate'" in report.evidence.message
+
+
+def test_a_rival_that_never_comes_costs_nothing_but_itself(processes):
+    processes.start_worker(CANDIDATE, GOOD)
+    processes.start_worker(EAGER, SOFTMAX)
+    (processes.root / "channel" / "library").mkdir()
+    timeouts = replace(make_job().timeouts, connect_s=3)
+    contestants = (CANDIDATE, EAGER, LIBRARY)
+    processes.begin(make_job(contestants=contestants, timeouts=timeouts, protocol=replace(QUICK, time=False)), SOFTMAX)
+    assert processes.start_judge().wait(60) == 0
+    report = processes.report()
+    assert report.status is Status.PASSED, report.evidence
+    assert "rival_failed:library" in report.labels
+
+
+# --- candidates that hang --------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_that_hangs_is_given_up_soon_although_it_may_take_long(run_session):
+    report = run_session(body("while True: time.sleep(1)"), timeouts=JudgeTimeouts(), check_health=True)
+    assert (report.status, report.stage) == (Status.TIMEOUT, Stage.VERIFY), report.evidence
+    assert report.evidence.message == "no answer within 5 s"
+    assert report.health is None, "with a process still there nothing can be said of the device"
+
+
+AWAITED = {
+    "the candidate": ([Role.CANDIDATE], Status.TIMEOUT),
+    "the baseline": ([Role.BASELINE], Status.INFRA_ERROR),
+    "nobody": ([], Status.INFRA_ERROR),
+}
+
+
+@pytest.mark.parametrize("name", AWAITED)
+def test_who_was_waited_for_when_the_session_ended_is_to_blame(name, tmp_path):
+    roles, status = AWAITED[name]
+    session = Session(make_job(), tmp_path, {}, Phases())
+    session._admitted = [
+        SimpleNamespace(role=role, awaited=role in roles) for role in (Role.CANDIDATE, Role.BASELINE, Role.RIVAL)
+    ]
+    assert session._expired()[0] is status
+
+
+def test_a_session_that_ends_while_the_judge_works_is_not_the_candidates_fault(run_session):
+    problem = SOFTMAX.replace("def get_inputs():", "def get_inputs():\n    __import__('time').sleep(9)")
+    report = run_session(GOOD, problem, timeouts=replace(make_job().timeouts, session_s=3))
+    assert (report.status, report.fault) == (Status.INFRA_ERROR, Fault.INFRA), report.evidence
+
+
+def until(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core import clockprobe, health, libcuda
+from runner.core import anchor, clockprobe, health, libcuda
 from tests.core.cuda import UNDONE
 
 LAUNCH = """
@@ -83,7 +83,7 @@ def ptxas():
     return [tool for tool in (folder / "ptxas", folder / "ptxas-blackwell") if tool.is_file()]
 
 
-@pytest.mark.parametrize("ptx", [clockprobe.PTX, health.PTX], ids=["clockprobe", "health"])
+@pytest.mark.parametrize("ptx", [anchor.PTX, clockprobe.PTX, health.PTX], ids=["anchor", "clockprobe", "health"])
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90a", "sm_100", "sm_120"])
 def test_the_kernels_compile_for_every_architecture(architecture, ptx, tmp_path):
     if not ptxas():

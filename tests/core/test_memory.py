@@ -15,9 +15,11 @@ torch = pytest.importorskip("torch")
 
 from runner.core.memory import (
     ALIGNMENT,
+    GUARD,
     TensorSpec,
     create_arena,
     dtype_name,
+    guards,
     lay_out,
     open_arena,
     transport_name,
@@ -99,10 +101,20 @@ def test_tensors_lie_aligned_one_behind_the_other():
         assert torch.equal(seen, tensor)
 
 
+def test_every_tensor_has_a_guard_on_either_side():
+    tensors = [torch.ones(3, dtype=torch.bool), torch.empty(0), torch.arange(1000), torch.arange(8.0)[::2]]
+    specs, nbytes = lay_out(tensors)
+    zones = guards(specs, nbytes)
+    assert len(zones) == len(tensors) + 1
+    assert all(stop - start >= GUARD for start, stop in zones)
+    covered = sum(stop - start for start, stop in zones) + sum(spec.span_bytes for spec in specs)
+    assert covered == nbytes, "every byte is a tensor's or a guard's"
+
+
 def test_no_tensors_need_an_arena_too():
     specs, nbytes = lay_out([])
     assert specs == []
-    assert nbytes == ALIGNMENT
+    assert nbytes == GUARD
     assert carry([torch.empty(0)])[0].numel() == 0
 
 

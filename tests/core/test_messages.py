@@ -12,22 +12,30 @@ from runner.core.finding import Finding
 from runner.core.messages import (
     ONCE_TIMED,
     UNTIMED,
+    Anchor,
     Block,
     ClockProbe,
+    ContestantSpec,
+    ContractSpec,
     Evidence,
+    HealthFound,
     InsideEnvironment,
     JudgeJob,
     JudgeTimeouts,
+    KernelSeen,
+    PeakSpec,
     ProtocolSpec,
     SessionReport,
+    Traits,
     Trial,
+    TwoClocks,
     WorkloadReport,
     WorkloadSpec,
     dumps,
     from_json,
     to_json,
 )
-from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status
+from runner.core.vocab import Dtype, Fault, Implementation, Mode, Regime, Role, Stage, Status
 
 BLOCK = Block(
     role=Role.BASELINE,
@@ -40,8 +48,15 @@ BLOCK = Block(
     sm_clock_mhz=1972.5,
     mem_clock_mhz=3201,
     power_w=398.25,
+    contestant="eager",
+    regime=Regime.WARM,
+    calls_per_sample=20,
 )
 PROBE = ClockProbe("before", 10**15, 10**15 + 3, sm_mhz=1979.99, low_mhz=1979.5, high_mhz=1980.25, sms=132)
+TWO_CLOCKS = TwoClocks(2000, -50, 700, floor_ns=None, floor_reason="no peak rate is known", low_resolution=True)
+TRAITS = Traits(deterministic=True, sensitivity=(0.5, 1.25), exact=False, quality={"cosine": 0.999})
+ANCHOR = Anchor("before", 10**15, compute_ns=250_000, memory_ns=30_000)
+SEEN = KernelSeen("void softmax_kernel<float>(float*)", launches=2, device_ns=9000, own=True)
 TRIAL = Trial(Mode.OUTLIER, 4, "timed", passed=False, max_error=None, error_ratio=1.5)
 WORKLOAD = WorkloadReport(
     name="smoke",
@@ -58,6 +73,8 @@ WORKLOAD = WorkloadReport(
     inputs="fresh",
     checked_calls=2,
     wall_overhead_ns=None,
+    two_clocks=TWO_CLOCKS,
+    traits=TRAITS,
 )
 ENVIRONMENT = InsideEnvironment(
     python="3.11.9",
@@ -92,8 +109,19 @@ REPORT = SessionReport(
     durations_s={"total": 1.5},
     labels=("budget_reached",),
     clock_probes=(PROBE, replace(PROBE, phase="after")),
+    anchors=(ANCHOR,),
+    kernels=(SEEN,),
+    health=HealthFound(passed=None, reason="it could not be asked"),
 )
-PROTOCOL = ProtocolSpec(trials=2, modes=(Mode.STANDARD,), inputs="rotating", time=False, steady_cap_s=0.5)
+PROTOCOL = ProtocolSpec(
+    trials=2,
+    modes=(Mode.STANDARD,),
+    inputs="rotating",
+    time=False,
+    steady_cap_s=0.5,
+    regimes=(Regime.COLD, Regime.BURST),
+    baselines=(Implementation.EAGER, Implementation.COMPILE_MAX_AUTOTUNE),
+)
 JOB = JudgeJob(
     cell_id="c" * 32,
     session=1,
@@ -107,10 +135,24 @@ JOB = JudgeJob(
     outliers=False,
     mutates_inputs=True,
     labels=("interpreted",),
-    candidate_uid=4242,
     gpu_uuid="GPU-00000000-0000-0000-0000-0000000000a1",
+    contestants=(
+        ContestantSpec("candidate", Role.CANDIDATE, "candidate.py", "ModelNew", uid=4242),
+        ContestantSpec("eager", Role.BASELINE, "problem.py", "Model"),
+        ContestantSpec("compile", Role.RIVAL, "problem.py", "Model", compile_mode="default"),
+    ),
+    peak=PeakSpec(bytes_per_s=4.8e12),
+    contract=ContractSpec("w8a8", 0.99, 0.1, 0.1, 20.0, 60.0),
+    own_kernels=("softmax_kernel",),
+    require_own_kernel=True,
+    check_health=True,
+    sanitize=("memcheck",),
 )
-MESSAGES = (BLOCK, PROBE, WORKLOAD, ENVIRONMENT, EVIDENCE, REPORT, PROTOCOL, JOB, JudgeTimeouts(), WorkloadSpec("x"))
+PARTS = (JOB.peak, JOB.contract, TWO_CLOCKS, ANCHOR, SEEN, REPORT.health)
+MESSAGES = (
+    *(BLOCK, PROBE, WORKLOAD, ENVIRONMENT, EVIDENCE, REPORT, PROTOCOL, JOB, JudgeTimeouts(), WorkloadSpec("x")),
+    *PARTS,
+)
 
 
 def kind_of(message):
@@ -126,8 +168,21 @@ def test_a_message_comes_back_as_it_was(message):
     assert from_json(type(message), as_json(message)) == message
 
 
+PROTOCOLS = st.builds(
+    ProtocolSpec,
+    modes=st.lists(st.sampled_from(Mode)).map(tuple),
+    regimes=st.lists(st.sampled_from(Regime)).map(lambda others: (Regime.COLD, *others)),
+    baselines=st.lists(st.sampled_from(Implementation)).map(lambda others: (*others, Implementation.EAGER)),
+    **{
+        f.name: st.from_type(type(f.default))
+        for f in fields(ProtocolSpec)
+        if type(f.default) in (int, float, str, bool)
+    },
+)
+
+
 @settings(deadline=None)
-@given(evidence=st.from_type(Evidence), protocol=st.from_type(ProtocolSpec), timeouts=st.from_type(JudgeTimeouts))
+@given(evidence=st.from_type(Evidence), protocol=PROTOCOLS, timeouts=st.from_type(JudgeTimeouts))
 def test_whatever_is_strict_json_comes_back_as_it_was(evidence, protocol, timeouts):
     for message in (evidence, protocol, timeouts):
         if all(math.isfinite(value) for value in vars(message).values() if isinstance(value, float)):
@@ -192,8 +247,16 @@ def test_what_is_no_such_object_is_a_value_error(kind, document):
 WRONG = {
     "a status nobody knows": (REPORT, ("status",), "fine", "'fine' is not a valid Status"),
     "a stage nobody knows": (REPORT, ("stage",), "later", "'later' is not a valid Stage"),
-    "a dtype nobody knows": (JOB, ("dtype",), "fp8", "'fp8' is not a valid Dtype"),
+    "a dtype nobody knows": (JOB, ("dtype",), "fp4", "'fp4' is not a valid Dtype"),
     "a mode nobody knows": (JOB, ("protocol", "modes", 0), "odd", "'odd' is not a valid Mode"),
+    "a regime nobody knows": (JOB, ("protocol", "regimes", 1), "hot", "'hot' is not a valid Regime"),
+    "a baseline nobody knows": (JOB, ("protocol", "baselines", 1), "jax", "'jax' is not a valid Implementation"),
+    "a regime of a block nobody knows": (BLOCK, ("regime",), "hot", "'hot' is not a valid Regime"),
+    "a role of a contestant nobody knows": (JOB, ("contestants", 0, "role"), "host", "'host' is not a valid Role"),
+    "a uid that is text": (JOB, ("contestants", 0, "uid"), "0", "'uid' cannot be '0'"),
+    "a peak that is text": (JOB, ("peak", "bytes_per_s"), "fast", "'bytes_per_s' cannot be 'fast'"),
+    "a kernel that is text": (REPORT, ("kernels", 0), "k", "KernelSeen: expected an object, got str"),
+    "a health that is text": (REPORT, ("health",), "well", "HealthFound: expected an object, got str"),
     "a role nobody knows": (BLOCK, ("role",), "host", "'host' is not a valid Role"),
     "text for a number": (JOB, ("protocol", "trials"), "five", "'trials' cannot be 'five'"),
     "true for a number": (JOB, ("session",), True, "'session' cannot be True"),
@@ -241,6 +304,11 @@ def test_a_whole_number_is_a_fraction_too():
 IMPOSSIBLE_JOBS = {
     "an unknown device": ({"device": "tpu"}, "device is 'tpu', must be 'cpu' or 'cuda'"),
     "no workload": ({"workloads": ()}, "at least one workload"),
+    "no baseline": ({"contestants": JOB.contestants[:1]}, "one candidate and one baseline"),
+    "two candidates": (
+        {"contestants": (*JOB.contestants[:1] * 2, JOB.contestants[1])},
+        "one candidate and one baseline",
+    ),
     "a short seed": ({"seed": "0123"}, "32 lower-case hex digits"),
     "a seed in capitals": ({"seed": "0123456789ABCDEF" * 2}, "32 lower-case hex digits"),
 }
@@ -251,6 +319,28 @@ def test_an_impossible_job_cannot_be_made(name):
     changes, words = IMPOSSIBLE_JOBS[name]
     with pytest.raises(ValueError, match=words):
         replace(JOB, **changes)
+
+
+def test_a_protocol_always_times_cold_calls_against_the_eager_baseline():
+    with pytest.raises(ValueError, match="regimes must hold 'cold'"):
+        ProtocolSpec(regimes=(Regime.WARM,))
+    with pytest.raises(ValueError, match="baselines must hold 'eager'"):
+        ProtocolSpec(baselines=(Implementation.COMPILE,))
+
+
+def test_a_report_from_before_there_were_several_contestants_can_be_read():
+    document = as_json(REPORT)
+    for key in ("anchors", "kernels", "health"):
+        del document[key]
+    for workload in document["workloads"]:
+        for key in ("two_clocks", "traits"):
+            del workload[key]
+        for block in workload["blocks"]:
+            for key in ("contestant", "regime", "calls_per_sample"):
+                del block[key]
+    (workload,) = from_json(SessionReport, document).workloads
+    assert (workload.two_clocks, workload.traits) == (None, Traits())
+    assert {(b.contestant, b.regime, b.calls_per_sample) for b in workload.blocks} == {("", Regime.COLD, 1)}
 
 
 def test_a_block_has_as_many_times_of_either_clock():
@@ -277,7 +367,7 @@ def test_what_never_ran_has_no_times(status):
 def test_a_finding_can_always_be_told_once_something_was_timed(status):
     found = Finding(status, Stage.TIME, EVIDENCE).once_timed()
     assert (found.stage, found.evidence) == (Stage.TIME, EVIDENCE)
-    if status in (Status.UNSUPPORTED, Status.IMAGE_ERROR):
+    if status in (Status.UNSUPPORTED, Status.IMAGE_ERROR, Status.COMPILED, Status.POLICY_VIOLATION):
         assert status not in ONCE_TIMED  # found by the host, before there is a judge
         return
     report = replace(REPORT, status=found.status, workloads=(replace(WORKLOAD, status=found.status),))

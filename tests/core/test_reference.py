@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from runner.core.finding import Finding
 from runner.core.messages import Evidence
-from runner.core.reference import Reference, guarded
+from runner.core.reference import LOWER_BITS, Reference, guarded, round_mantissa
 from runner.core.vocab import Dtype, Fault, Mode, Stage, Status, fault_of
 from runner.core.wire import Structure
 
@@ -89,10 +89,9 @@ def test_where_no_higher_precision_can_be_had_the_cells_own_is_used_and_named(na
     assert inputs[0].dtype == torch.float32
 
 
-def test_a_problem_that_never_runs_still_says_so(reference):
-    model = reference("raise ValueError('never')")
+def test_a_problem_that_never_runs_says_so_at_once(reference):
     with pytest.raises(ValueError, match="never"):
-        judged(model)
+        reference("raise ValueError('never')")
 
 
 def test_inputs_are_not_touched_even_by_a_problem_that_writes_into_them(reference):
@@ -244,3 +243,100 @@ def test_a_finding_inside_a_problem_stays_what_it_is():
         guarded("anything", Stage.VERIFY, found)
     assert raised.value is inner
     assert guarded("a value", Stage.VERIFY, lambda: 7) == 7
+
+
+# --- what is learnt from one call ------------------------------------------------------------------------------------
+
+
+def test_what_is_returned_is_known_before_anything_is_expected(reference):
+    like = reference("return x.T, index, x.sum()", dtype=Dtype.FP16).like
+    assert [(tuple(t.shape), t.dtype, t.device.type) for t in like] == [
+        ((4, 8), torch.float16, "meta"),
+        ((8,), torch.int64, "meta"),
+        ((), torch.float16, "meta"),
+    ]
+    assert not like[0].is_contiguous()
+
+
+VIEWS = {
+    "return x * 2": (False,),
+    "return x.T, index + 1": (True, False),
+    "y = x + 1\nreturn y, y[0]": (True, True),
+    "return x + self.linear.weight[0], self.linear.weight": (False, True),
+}
+
+
+@pytest.mark.parametrize("code", VIEWS)
+def test_outputs_that_are_memory_of_something_else_are_known(code, reference):
+    _, expected = judged(reference(code, "self.linear = nn.Linear(4, 4)"))
+    assert expected.views == VIEWS[code]
+
+
+def test_inputs_are_copied_only_for_a_problem_that_writes_into_them(reference):
+    _, expected = judged(reference("return x"))
+    inputs, other = judged(reference("x.mul_(2)\nreturn x"))
+    assert expected.trusted[0].dtype == other.trusted[0].dtype
+    assert torch.equal(other.trusted[0], inputs[0] * 2)
+    model = reference("return x")
+    given = model.draw(Mode.STANDARD, 1)
+    assert model.expect(given).trusted[0].data_ptr() == given[0].data_ptr()
+
+
+def test_whole_numbers_are_expected_in_their_own_dtype(reference):
+    model = reference("return x + 1", dtype=Dtype.INT8)
+    assert model.precision == "int8"
+    inputs, expected = judged(model)
+    assert expected.outputs[0].dtype == torch.int8
+    assert torch.equal(expected.trusted[0], inputs[0] + 1)
+
+
+def test_narrow_inputs_are_expected_as_bfloat16(reference):
+    model = reference("return self.linear(x)", "self.linear = nn.Linear(4, 4)", dtype=Dtype.FP8_E4M3)
+    inputs, expected = judged(model)
+    assert (inputs[0].dtype, expected.trusted[0].dtype) == (torch.float8_e4m3fn, torch.bfloat16)
+    assert model.precision == "float64"
+    wanted = torch.nn.functional.linear(inputs[0].double(), *(t.double() for t in model.state.values()))
+    assert torch.equal(expected.outputs[0], wanted)
+
+
+def test_single_precision_serves_where_double_cannot_be_had(reference):
+    code = "assert x.dtype != torch.float64\nreturn x / 3"
+    model = reference(code, dtype=Dtype.FP16)
+    assert model.precision == "float32"
+    inputs, expected = judged(model)
+    assert torch.equal(expected.outputs[0], inputs[0].float() / 3)
+
+
+# --- one precision lower ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bits", "lower"), [(23, torch.float32), (10, torch.float16), (7, torch.bfloat16)])
+def test_a_rounded_mantissa_is_that_of_the_lower_format(bits, lower):
+    values = torch.randn(10_000, dtype=torch.float64)
+    values = values[values.abs() > 0.01]
+    rounded = round_mantissa(values, bits)
+    half_a_step = 2.0 ** (values.frexp().exponent - 2 - bits)
+    assert torch.equal(rounded.to(lower).double(), rounded)
+    assert bool(((rounded - values).abs() <= half_a_step).all())
+    large = torch.tensor([1e30, -1e-30, 0.0, float("inf")], dtype=torch.float64)
+    assert torch.allclose(round_mantissa(large, 3), large, rtol=0.07, atol=0), "the range stays"
+    assert round_mantissa(torch.tensor([float("nan")]), 3).isnan().all()
+    assert round_mantissa(torch.tensor([1.9999999]), 10).tolist() == [2.0]
+
+
+def test_one_precision_lower_rounds_inputs_and_parameters(reference):
+    model = reference("return self.linear(x), x", "self.linear = nn.Linear(4, 4)")
+    inputs = model.draw(Mode.STANDARD, 1)
+    product, same = model.answer_one_precision_lower(inputs)
+    bits = LOWER_BITS[Dtype.FP32]
+    assert torch.equal(same, round_mantissa(inputs[0], bits))
+    weight, bias = (round_mantissa(t, bits).double() for t in model.state.values())
+    assert torch.equal(product, (same.double() @ weight.T + bias).float())
+    again = model.answer(inputs)[0]
+    assert not torch.equal(product, again), "the reference's own parameters are not touched"
+
+
+@pytest.mark.parametrize("dtype", [Dtype.INT8, Dtype.FP8_E5M2])
+def test_there_is_nothing_below_the_narrowest(dtype, reference):
+    model = reference("return x", dtype=dtype)
+    assert model.answer_one_precision_lower(model.draw(Mode.STANDARD, 1)) is None

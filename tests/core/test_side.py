@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,8 +17,7 @@ torch = pytest.importorskip("torch")
 from runner.core.finding import MAX_LOG, Finding
 from runner.core.memory import TensorSpec, open_arena
 from runner.core.messages import JudgeTimeouts
-from runner.core.reference import Expected
-from runner.core.side import Side, _last_line
+from runner.core.side import FIRST_CALL_S, Side, _last_line
 from runner.core.vocab import Dtype, Role, Stage, Status
 from runner.core.wire import (
     HEADER,
@@ -33,13 +33,16 @@ from runner.core.wire import (
     pack_done,
     pack_failed,
     pack_outputs,
+    pack_traced,
+    unpack_replay,
 )
+from tests.core.sessions import CANDIDATE, EAGER, LIBRARY
 
 pytestmark = pytest.mark.torch
 
-TIMEOUTS = JudgeTimeouts(load_s=0.2, first_call_s=0.2, call_s=0.1)
+TIMEOUTS = JudgeTimeouts(connect_s=0.2, load_s=0.2, first_call_s=0.2, call_s=0.1)
 CLAIM = OutputsClaim(Structure.TENSOR, (OutputClaim("float32", (4,), same_device=True, copied=True),))
-EXPECTED = Expected(Structure.TENSOR, (torch.ones(4, dtype=torch.float64),), (torch.ones(4),))
+LIKE = [torch.empty(4, device="meta")]
 
 
 class Peer:
@@ -59,7 +62,7 @@ class Peer:
     def read(self):
         """Kind, JSON or sequence, and descriptors of the next order."""
         kind, sequence, payload, descriptors = self.channel.receive_with_descriptors()
-        return kind, json.loads(payload) if payload else sequence, descriptors
+        return kind, json.loads(payload) if payload.startswith(b"{") else sequence, descriptors
 
 
 @pytest.fixture(autouse=True)
@@ -72,17 +75,18 @@ def foreseeable_sequence(monkeypatch):
 @pytest.fixture
 def pair(request):
     """A side and the peer it talks to."""
-    role = getattr(request, "param", Role.CANDIDATE)
+    contestant = getattr(request, "param", CANDIDATE)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     theirs.settimeout(10)
-    side, peer = Side(role, Channel(ours, MAX_FROM_WORKER), "cpu", TIMEOUTS), Peer(theirs)
+    side, peer = Side(contestant, Channel(ours, MAX_FROM_WORKER), "cpu", TIMEOUTS), Peer(theirs)
     yield side, peer
     side.close()
+    ours.close()
     theirs.close()
 
 
 def load(side):
-    side.load(file="candidate.py", entry="ModelNew", values={"n": 1})
+    side.load({"n": 1})
 
 
 def call(side):
@@ -100,7 +104,7 @@ def test_a_worker_is_told_what_to_load(pair):
         "entry": "ModelNew",
         "values": {"n": 1},
         "module": "candidate",
-        "device": "cpu",
+        "compile_mode": "",
     }
     assert descriptors == []
 
@@ -121,6 +125,140 @@ def test_a_probe_is_a_call_of_another_kind(pair):
     peer.answer(1, claim=OutputsClaim(Structure.OTHER, ()))
     assert side.call(probe=True, stage=Stage.TIME).device_ns == 5
     assert peer.read()[0] is Kind.PROBE
+
+
+def test_a_replay_says_how_often_and_a_trace_is_answered_with_kernels(pair):
+    side, peer = pair
+    for sequence in (1, 2):
+        peer.answer(sequence)
+    seen = [("kernel", 3, 40)]
+    peer.channel.send(Kind.TRACED, 2, pack_traced(seen))
+    assert side.replay(7, Stage.TIME).device_ns == 5
+    result, kernels = side.trace(Stage.VERIFY)
+    assert (result.claim, kernels) == (CLAIM, seen)
+    kind, sequence, payload, _ = peer.channel.receive_with_descriptors()
+    assert (kind, sequence, unpack_replay(payload)) == (Kind.REPLAY, 1, 7)
+    assert peer.read()[:2] == (Kind.TRACE, 2)
+
+
+@pytest.mark.parametrize("sequence", [1, 3], ids=["another call's", "no call's"])
+def test_kernels_of_a_call_that_was_not_traced_are_a_violation(sequence, pair):
+    side, peer = pair
+    peer.answer(1)
+    call(side)
+    peer.answer(2)
+    peer.channel.send(Kind.TRACED, sequence, pack_traced([]))
+    with pytest.raises(Finding, match="TRACED for a call that was not asked for"):
+        side.trace(Stage.VERIFY)
+
+
+def test_contestants_get_ready_at_the_same_time(pair):
+    side, peer = pair
+    steps = [
+        (side.start_open, side.finish_open, Kind.OPEN),
+        (lambda: side.start_load({}), side.finish_load, Kind.LOAD),
+        (lambda: side.start_construct(reference(), 0), side.finish_construct, Kind.MODEL),
+    ]
+    for begin, finish, kind in steps:
+        begin()  # returns although nobody has answered
+        order = peer.read()
+        assert order[0] is kind
+        for fd in order[2]:
+            os.close(fd)
+        peer.ready()
+        finish()
+
+
+# --- how long it waits -----------------------------------------------------------------------------------------------
+
+
+def patience(side):
+    """How long the side would wait for its next call, seconds."""
+    waits = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(side, "_run", lambda _kind, _stage, seconds, _order=b"": waits.append(seconds))
+        side.replay(0, Stage.TIME)
+    return waits[0]
+
+
+def constructed(side, peer, *, compiles):
+    side.contestant = replace(side.contestant, may_compile=compiles)
+    peer.ready()
+    side.construct(reference(), 0)
+    os.close(peer.read()[2][0])
+
+
+def test_only_a_first_call_that_compiles_gets_the_time_for_it(pair):
+    side, peer = pair
+    side._timeouts = JudgeTimeouts(load_s=0.2, first_call_s=100, call_s=50)
+    constructed(side, peer, compiles=True)
+    side.limit_calls(2)
+    assert patience(side) == 100
+    peer.answer(1)
+    call(side)
+    assert peer.read()[0] is Kind.CALL
+    assert patience(side) == pytest.approx(2, abs=1)
+    constructed(side, peer, compiles=False)
+    side.limit_calls(2)
+    assert patience(side) == FIRST_CALL_S
+
+
+@pytest.mark.parametrize(("limit", "waited"), [(2, 2), (80, 50)])
+def test_a_limit_only_ever_shortens(limit, waited, pair):
+    side, peer = pair
+    side._timeouts = JudgeTimeouts(load_s=0.2, first_call_s=100, call_s=50)
+    constructed(side, peer, compiles=False)
+    peer.answer(1)
+    call(side)
+    side.limit_calls(limit)
+    assert patience(side) == pytest.approx(waited, abs=1)
+
+
+def test_a_new_model_is_not_held_to_the_limit_of_the_one_before(pair):
+    side, peer = pair
+    constructed(side, peer, compiles=False)
+    side.limit_calls(0.01)
+    constructed(side, peer, compiles=False)
+    assert patience(side) == TIMEOUTS.call_s
+
+
+def test_who_is_waited_for_can_be_told_when_the_wait_is_broken_off(pair):
+    side, peer = pair
+
+    class BrokenOff(BaseException):
+        pass
+
+    def break_off():
+        raise BrokenOff
+
+    assert side.awaited is False
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(side._channel, "receive", break_off)
+        with pytest.raises(BrokenOff):
+            call(side)
+    assert side.awaited is True
+    peer.answer(2)
+    call(side)
+    assert side.awaited is False
+
+
+def test_a_contestant_has_gone_when_its_end_is_closed(pair):
+    side, peer = pair
+    side.close()
+    assert not side.gone(0.01)
+    peer.ready()
+    peer.socket.close()
+    assert side.gone(10)
+
+
+def test_a_compilers_words_are_cut_to_what_is_of_use(pair):
+    side, peer = pair
+    text = '[1/2] nvcc -O3 x.cu\nx.cu(3): error: identifier "y" is undefined\n1 error detected in the compilation\n'
+    peer.channel.send(Kind.FAILED, 0, pack_failed(Failure.COMPILE, text))
+    with pytest.raises(Finding) as raised:
+        load(side)
+    assert raised.value.evidence.message == 'x.cu(3): error: identifier "y" is undefined'
+    assert "nvcc -O3" not in raised.value.evidence.log
 
 
 def frame(kind, sequence=1, payload=b""):
@@ -144,7 +282,7 @@ DISHONEST = {
 }
 
 
-@pytest.mark.parametrize("pair", [Role.CANDIDATE, Role.BASELINE], indirect=True, ids=lambda r: r.value)
+@pytest.mark.parametrize("pair", [CANDIDATE, EAGER, LIBRARY], indirect=True, ids=lambda c: c.name)
 @pytest.mark.parametrize("name", DISHONEST)
 def test_what_no_honest_worker_sends_is_a_violation(name, pair):
     side, peer = pair
@@ -152,7 +290,7 @@ def test_what_no_honest_worker_sends_is_a_violation(name, pair):
     with pytest.raises(Finding) as raised:
         call(side)
     # The baseline runs the problem's code: nobody else can be blamed for what it sends.
-    expected = Status.PROTOCOL_VIOLATION if side.role is Role.CANDIDATE else Status.PROBLEM_ERROR
+    expected = Status.PROBLEM_ERROR if side.role is Role.BASELINE else Status.PROTOCOL_VIOLATION
     assert (raised.value.status, raised.value.stage) == (expected, Stage.VERIFY)
     assert raised.value.evidence.message
 
@@ -177,9 +315,9 @@ def test_a_failure_that_is_told_has_the_status_of_its_kind(failure, pair):
     assert raised.value.evidence.log == text[-MAX_LOG:]
 
 
+@pytest.mark.parametrize("pair", [EAGER], indirect=True)
 def test_a_failure_of_the_baseline_is_the_problems(pair):
     side, peer = pair
-    side.role = Role.BASELINE
     peer.channel.send(Kind.FAILED, 0, pack_failed(Failure.MEMORY, "MemoryError"))
     with pytest.raises(Finding) as raised:
         load(side)
@@ -203,7 +341,7 @@ def test_a_worker_that_ended_has_crashed(ask, unread, pair):
 def test_a_worker_that_does_not_answer_is_timed_out(answered, pair):
     side, peer = pair
     peer.socket.sendall(answered)
-    with pytest.raises(Finding, match=r"no answer within 0\.2 s") as raised:
+    with pytest.raises(Finding, match=r"no answer within 0\.1 s") as raised:
         call(side)
     assert raised.value.status is Status.TIMEOUT
 
@@ -233,7 +371,7 @@ def call_until_it_raises(side, peer):
 def test_an_order_too_long_for_a_worker_that_does_not_read_is_timed_out(pair):
     side, _ = pair
     with pytest.raises(Finding, match="does not read") as raised:
-        side.load(file="x" * (8 << 20), entry="ModelNew", values={})
+        side.load({"x" * (8 << 20): 1})
     assert (raised.value.status, raised.value.stage) == (Status.TIMEOUT, Stage.LOAD)
 
 
@@ -259,7 +397,7 @@ def test_inputs_lie_in_the_buffer_and_outputs_are_poisoned(pair):
     side, peer = pair
     peer.ready()
     inputs = [torch.arange(6.0).reshape(2, 3).T, 2.5, torch.tensor([True, False])]
-    sent = side.deliver(inputs, EXPECTED)
+    sent = side.deliver(inputs, LIKE)
     order, input_arena, output_arena = lent(peer)
     with closing(input_arena), closing(output_arena):
         assert [torch.equal(a, b) for a, b in zip(seen(order["inputs"], input_arena), sent, strict=True)] == [True] * 2
@@ -277,7 +415,7 @@ def test_inputs_lie_in_the_buffer_and_outputs_are_poisoned(pair):
 
 
 def peer_sees_poison_again(side, peer, inputs, output):
-    side.deliver(inputs, EXPECTED)
+    side.deliver(inputs, LIKE)
     assert bool(output.isnan().all())
     peer.socket.setblocking(False)
     with pytest.raises(BlockingIOError):
@@ -287,14 +425,29 @@ def peer_sees_poison_again(side, peer, inputs, output):
 def test_no_expected_value_is_ever_lent(pair):
     side, peer = pair
     peer.ready()
-    expected = Expected(Structure.TENSOR, (torch.full((4,), 7.0).double(),), (torch.full((4,), 7.0),))
-    side.deliver([torch.zeros(4)], expected)
+    side.deliver([torch.zeros(4)], [torch.full((4,), 7.0)])
     order, *arenas = lent(peer)
     for arena in arenas:
         with closing(arena):
             assert 7.0 not in arena.tensor.view(torch.float32).tolist()
             assert 7.0 not in arena.tensor.view(torch.float64).tolist()
     assert "7.0" not in json.dumps(order)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["input", "output"])
+def test_what_a_worker_writes_around_its_buffers_is_found(which, pair):
+    side, peer = pair
+    assert side.guards_intact() == ""
+    peer.ready()
+    side.deliver([torch.zeros(4)], LIKE)
+    _, *arenas = lent(peer)
+    assert side.guards_intact() == ""
+    arenas[which].tensor[-1] += 1
+    assert f"around the {['input', 'output'][which]}s" in side.guards_intact()
+    side.deliver([torch.zeros(4)], LIKE)
+    assert side.guards_intact() == "", "each delivery writes them anew"
+    for arena in arenas:
+        arena.close()
 
 
 LAYOUTS = {
@@ -309,9 +462,9 @@ def test_another_layout_gets_buffers_of_its_own_and_the_old_ones_go(name, pair):
     side, peer = pair
     peer.ready()
     peer.ready()
-    side.deliver([torch.zeros(4), 1], EXPECTED)
+    side.deliver([torch.zeros(4), 1], LIKE)
     before = descriptors()
-    side.deliver(LAYOUTS[name], EXPECTED)
+    side.deliver(LAYOUTS[name], LIKE)
     assert descriptors() == before
     for _ in range(2):
         kind, _, fds = peer.read()
@@ -324,12 +477,12 @@ def test_a_side_that_was_closed_keeps_nothing_and_said_goodbye(pair):
     side, peer = pair
     before = descriptors()
     peer.ready()
-    side.deliver([torch.zeros(4)], EXPECTED)
+    side.deliver([torch.zeros(4)], LIKE)
     for fd in peer.read()[2]:
         os.close(fd)
     side.close()
     assert side.outputs() == side.inputs_now() == ()
-    assert len(before - descriptors()) == 1, "its own end of the connection"
+    assert descriptors() == before
     assert peer.read()[0] is Kind.BYE
 
 
@@ -345,7 +498,7 @@ def test_parameters_cross_and_their_memory_goes_again(pair):
     assert descriptors() == before
     kind, order, (fd,) = peer.read()
     assert kind is Kind.MODEL
-    assert (order["dtype"], order["flush_bytes"], order["state"]) == ("float32", 16, {"weight": 1})
+    assert (order["dtype"], order["flush_bytes"], order["state"]) == ("fp32", 16, {"weight": 1})
     with closing(open_arena("cpu", fd, order["nbytes"])) as arena:
         assert [t.tolist() for t in seen(order["tensors"], arena)] == [[1, 1], [0, 1, 2, 3]]
 
@@ -363,7 +516,7 @@ def test_the_memory_of_parameters_goes_also_when_the_model_fails(pair):
 def test_what_cannot_be_handed_over_is_the_problems_fault(pair):
     side, _ = pair
     with pytest.raises(Finding) as raised:
-        side.deliver([torch.zeros(4), {1, 2}], EXPECTED)
+        side.deliver([torch.zeros(4), {1, 2}], LIKE)
     assert raised.value.status is Status.PROBLEM_ERROR
     assert raised.value.evidence.message.startswith("get_inputs(): an argument of type set")
     with pytest.raises(Finding, match=r"get_init_inputs\(\): an argument of type builtin"):

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from runner.core.checks import Call, checks, inputs, judge_call, structure
+from runner.core.checks import Call, aliasing, checks, inputs, judge_call, structure
 from runner.core.reference import Expected
 from runner.core.tolerance import Tolerance
 from runner.core.vocab import Dtype, Status
-from runner.core.wire import OutputClaim, OutputsClaim, Structure
+from runner.core.wire import Alias, OutputClaim, OutputsClaim, Structure
 
 pytestmark = pytest.mark.torch
 
@@ -113,7 +113,43 @@ def test_no_check_runs_behind_one_that_failed(monkeypatch):
 
 
 def test_a_structure_is_looked_at_before_inputs_and_values():
-    assert list(checks()) == ["structure", "inputs", "values"]
+    assert list(checks()) == ["structure", "aliasing", "redzones", "inputs", "values", "contract"]
+
+
+def test_a_view_is_no_result_where_the_reference_has_a_result():
+    failed = structure.check(call(FIRST, replace(SECOND, contiguous=False)))
+    assert failed.status is Status.INCORRECT_STRUCTURE
+    assert "output 1 is not contiguous, as the reference's is" in failed.evidence.message
+
+
+def test_where_the_reference_returns_a_view_either_will_do():
+    expected = Expected(Structure.TENSOR, (torch.ones(3, 2).T,), (torch.ones(3, 2).T,))
+    for contiguous in (True, False):
+        claimed = OutputsClaim(Structure.TENSOR, (replace(FIRST, contiguous=contiguous),))
+        assert structure.check(replace(call(), claim=claimed, expected=expected)) is None
+
+
+ALIASES = {
+    Alias.INPUT: "lies in the memory of the inputs",
+    Alias.OUTPUT: "lies in the memory of another output",
+    Alias.EARLIER: "lies in the memory of an output of the call before",
+}
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_an_output_must_be_memory_of_its_own_unless_the_references_is_not(alias):
+    shared = call(FIRST, replace(SECOND, alias=alias))
+    failed = judge_call(shared).failed
+    assert failed.status is Status.OUTPUT_ALIASED
+    assert failed.evidence.message == f"output 1 {ALIASES[alias]}; the reference's is memory of its own"
+    assert aliasing.check(replace(shared, expected=replace(shared.expected, views=(False, True)))) is None
+    assert aliasing.check(replace(shared, expected=replace(shared.expected, views=(True, False)))) is not None
+
+
+def test_a_write_outside_of_the_buffers_is_named():
+    failed = judge_call(replace(call(FIRST, SECOND), damage="behind output 1")).failed
+    assert failed.status is Status.OUT_OF_BOUNDS
+    assert failed.evidence.message == "the call wrote outside of its buffers: behind output 1"
 
 
 INPUTS = (torch.tensor([1.0, float("nan"), -0.0]), torch.arange(3), torch.tensor([True, False]), torch.ones(2, 3).T)

@@ -19,22 +19,33 @@ from runner.core.wire import (
     MAX_DEVICE_NS,
     MAX_DIMENSIONS,
     MAX_FROM_JUDGE,
+    MAX_FROM_WORKER,
+    MAX_KERNELS,
+    MAX_NAME,
     MAX_OUTPUTS,
     MAX_TEXT,
+    Alias,
     Channel,
     Failure,
     Gone,
+    KernelCode,
     Kind,
     OutputClaim,
     OutputsClaim,
     Structure,
     WireError,
+    pack_code,
     pack_done,
     pack_failed,
     pack_outputs,
+    pack_replay,
+    pack_traced,
+    unpack_code,
     unpack_done,
     unpack_failed,
     unpack_outputs,
+    unpack_replay,
+    unpack_traced,
 )
 
 LIMIT = 4096
@@ -289,10 +300,13 @@ OUTPUTS = st.builds(
     shape=st.lists(st.integers(0, 2**64 - 1), max_size=MAX_DIMENSIONS).map(tuple),
     same_device=st.booleans(),
     copied=st.booleans(),
+    contiguous=st.booleans(),
+    alias=st.sampled_from(Alias),
 )
+CLAIMS = st.builds(OutputsClaim, st.sampled_from(Structure), st.lists(OUTPUTS, max_size=5).map(tuple), st.booleans())
 
 
-@given(claim=st.builds(OutputsClaim, st.sampled_from(Structure), st.lists(OUTPUTS, max_size=5).map(tuple)))
+@given(claim=CLAIMS)
 def test_a_claim_crosses(claim):
     assert unpack_outputs(pack_outputs(claim)) == claim
 
@@ -302,26 +316,28 @@ def test_a_dtype_without_a_code_is_another_dtype():
     assert unpack_outputs(pack_outputs(claim)).outputs[0].dtype == "another dtype"
 
 
-def claim_bytes(*, structure=Structure.TENSOR, count=1, code=0, dimensions=1, flags=(1, 1), shape=(2,), rest=b""):
-    one = struct.pack("<BBBB", code, dimensions, *flags) + struct.pack(f"<{len(shape)}Q", *shape)
-    return struct.pack("<BH", structure, count) + one + rest
+def claim_bytes(*, head=(Structure.TENSOR, 0, 1), code=0, dimensions=1, flags=(1, 1, 1, 0), shape=(2,), rest=b""):
+    one = struct.pack("<BBBBBB", code, dimensions, *flags) + struct.pack(f"<{len(shape)}Q", *shape)
+    return struct.pack("<BBH", *head) + one + rest
 
 
 MALFORMED_CLAIMS = {
     "empty": b"",
-    "an unknown structure": claim_bytes(structure=9),
-    "more outputs than it holds": claim_bytes(count=2),
-    "more outputs than allowed": struct.pack("<BH", 2, MAX_OUTPUTS + 1) + bytes(4) * (MAX_OUTPUTS + 1),
+    "an unknown structure": claim_bytes(head=(9, 0, 1)),
+    "neither captured nor not": claim_bytes(head=(Structure.TENSOR, 2, 1)),
+    "more outputs than it holds": claim_bytes(head=(Structure.TENSOR, 0, 2)),
+    "more outputs than allowed": struct.pack("<BBH", 2, 0, MAX_OUTPUTS + 1) + bytes(6) * (MAX_OUTPUTS + 1),
     "more dimensions than it holds": claim_bytes(dimensions=2),
     "more dimensions than allowed": claim_bytes(dimensions=MAX_DIMENSIONS + 1, shape=(1,) * (MAX_DIMENSIONS + 1)),
     "a code that nobody gave": claim_bytes(code=len(DTYPE_CODES)),
-    "a flag that is neither yes nor no": claim_bytes(flags=(1, 2)),
+    "a flag that is neither yes nor no": claim_bytes(flags=(1, 2, 1, 0)),
+    "memory that nobody knows": claim_bytes(flags=(1, 1, 1, 9)),
     "something behind the end": claim_bytes(rest=b"x"),
 }
 
 
 def test_the_bytes_below_are_malformed_in_one_place_only():
-    assert len(unpack_outputs(struct.pack("<BH", 2, MAX_OUTPUTS) + bytes(4) * MAX_OUTPUTS).outputs) == MAX_OUTPUTS
+    assert len(unpack_outputs(struct.pack("<BBH", 2, 0, MAX_OUTPUTS) + bytes(6) * MAX_OUTPUTS).outputs) == MAX_OUTPUTS
     assert unpack_outputs(claim_bytes()).outputs == (OutputClaim("float32", (2,), same_device=True, copied=True),)
 
 
@@ -344,8 +360,60 @@ def test_what_is_read_as_a_claim_is_exactly_what_was_written(payload):
 @settings(deadline=None)
 @given(payload=st.binary(max_size=64))
 def test_no_other_payload_raises_anything_but_a_wire_error(payload):
-    for unpack in (unpack_done, unpack_failed):
+    for unpack in (unpack_done, unpack_failed, unpack_traced, unpack_code):
         try:
             unpack(payload)
         except WireError:  # noqa: PERF203  # two turns
             continue
+
+
+@pytest.mark.parametrize("count", [1, 20, 2**32 - 1])
+def test_how_often_to_replay_crosses(count):
+    assert unpack_replay(pack_replay(count)) == count
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+SEEN = st.tuples(NAMES, st.integers(0, 2**32 - 1), st.integers(0, MAX_DEVICE_NS))
+SIZES = st.integers(0, 2**32 - 1)
+CODE = st.builds(
+    KernelCode,
+    name=NAMES,
+    arch=st.integers(0, 2**16 - 1),
+    registers=SIZES,
+    spill_store_bytes=SIZES,
+    spill_load_bytes=SIZES,
+    shared_bytes=SIZES,
+    stack_bytes=SIZES,
+    sha256=st.binary(min_size=32, max_size=32).map(bytes.hex),
+)
+
+
+@given(seen=st.lists(SEEN, max_size=5), made=st.lists(CODE, max_size=5))
+def test_kernels_cross(seen, made):
+    assert unpack_traced(pack_traced(seen)) == seen
+    assert unpack_code(pack_code(made)) == made
+
+
+def test_of_many_kernels_the_first_cross_and_of_a_long_name_its_beginning():
+    payload = pack_traced([("ü" * MAX_NAME, 1, 1)] * (MAX_KERNELS + 1))
+    assert unpack_traced(payload) == [("ü" * (MAX_NAME // 2), 1, 1)] * MAX_KERNELS
+    assert len(payload) <= MAX_FROM_WORKER
+
+
+ONE_KERNEL = struct.pack("<H", 1) + struct.pack("<HIQ", 1, 1, 5) + b"k"
+MALFORMED_KERNELS = {
+    "more than it holds": struct.pack("<H", 2) + ONE_KERNEL[2:],
+    "more than allowed": struct.pack("<H", MAX_KERNELS + 1) + ONE_KERNEL[2:] * (MAX_KERNELS + 1),
+    "a name that is cut off": ONE_KERNEL[:-1],
+    "a name that is too long": struct.pack("<HHIQ", 1, MAX_NAME + 1, 1, 5) + b"k" * (MAX_NAME + 1),
+    "a name that is no text": ONE_KERNEL[:-1] + b"\xff",
+    "a time that no record can hold": struct.pack("<HHIQ", 1, 1, 1, MAX_DEVICE_NS + 1) + b"k",
+    "something behind the end": ONE_KERNEL + b"x",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED_KERNELS)
+def test_a_malformed_list_of_kernels_is_refused(name):
+    assert unpack_traced(ONE_KERNEL) == [("k", 1, 5)]
+    with pytest.raises(WireError):
+        unpack_traced(MALFORMED_KERNELS[name])

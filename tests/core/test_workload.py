@@ -3,17 +3,29 @@
 
 import json
 import sys
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from runner.core.messages import Evidence, SessionReport, WorkloadSpec, dumps, from_json
-from runner.core.vocab import Fault, Mode, Stage, Status
-from runner.core.workload import Desk
-from tests.core.sessions import QUICK, SOFTMAX, make_job
+from runner.core.finding import Finding
+from runner.core.messages import (
+    INTERPRETED,
+    Evidence,
+    SessionReport,
+    WorkloadReport,
+    WorkloadSpec,
+    dumps,
+    from_json,
+)
+from runner.core.phases import Phases
+from runner.core.side import Side
+from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status
+from runner.core.workload import SLOWEST_FACTOR, Desk
+from tests.core.sessions import CANDIDATE, EAGER, LIBRARY, QUICK, SOFTMAX, make_job
 from tests.core.workers import TIMEOUTS, served
 
 pytestmark = pytest.mark.torch
@@ -29,24 +41,38 @@ def candidate(forward):
     )
 
 
+class Outcome(NamedTuple):
+    """What one workload left."""
+
+    report: WorkloadReport
+    ended: Finding | None
+    desk: Desk
+
+
 @pytest.fixture
 def judged(tmp_path, monkeypatch):
-    """The outcomes of all workloads up to the one that ended it."""
-    for name in ("candidate", "baseline", "kernel_matrix_problem"):
+    """The outcomes of all workloads up to the one that ended it, and then of the traced call."""
+    for name in ("candidate", "eager", "library", "kernel_matrix_problem"):
         monkeypatch.setitem(sys.modules, name, None)  # and out again afterwards
 
-    def run(source, problem=SOFTMAX, **changes):
+    def run(source, problem=SOFTMAX, library="", **changes):
         (tmp_path / "problem.py").write_text(problem)
         (tmp_path / "candidate.py").write_text(source)
-        job = make_job(workloads=WORKLOADS, timeouts=TIMEOUTS, **changes)
+        (tmp_path / "library.py").write_text(library)
+        job = make_job(**{"workloads": WORKLOADS, "timeouts": TIMEOUTS, **changes})
         with ExitStack() as undo:
-            baseline, channel = undo.enter_context(served(tmp_path)), undo.enter_context(served(tmp_path))
-            desk = undo.enter_context(Desk(job, tmp_path, baseline, channel).open())
+            channels = {spec: undo.enter_context(served(tmp_path)) for spec in job.contestants}
+            sides = {spec.name: Side(spec, channel, "cpu", TIMEOUTS) for spec, channel in channels.items()}
+            for side in sides.values():
+                undo.callback(side.close)
+                side.open()
+            desk = undo.enter_context(Desk(job, tmp_path, sides, Phases()).open())
             outcomes = []
             for spec in job.workloads:
-                outcomes.append(desk.run(spec, lambda _phase: nullcontext()))
+                outcomes.append(Outcome(*desk.run(spec), desk))
                 if outcomes[-1].ended is not None:
-                    break
+                    return outcomes
+            desk.trace()
         return outcomes
 
     return run
@@ -83,10 +109,10 @@ def test_all_workloads_pass_with_trials_and_samples_of_their_own(judged):
         assert outcome.report.wall_overhead_ns > 0
 
 
-# A verification has 2 trials in 2 modes; then come 2 to 5 calls of warm-up, and blocks of 1 to 5 calls.
+# A verification has 2 trials in 3 modes, one call is repeated; then come 2 to 5 calls of warm-up, and blocks of 1 to 5.
 LATE = {
     "a compiler error while timed": (
-        "if calls > 20: raise CompilationError('of another shape')",
+        "if calls > 25: raise CompilationError('of another shape')",
         "one",
         Status.RUNTIME_ERROR,
         Stage.TIME,
@@ -97,7 +123,7 @@ LATE = {
         Status.RUNTIME_ERROR,
         Stage.VERIFY,
     ),
-    "a wrong second workload": ("if len(x) == 6: return x", "two", Status.INCORRECT_VALUES, Stage.VERIFY),
+    "a wrong second workload": ("if len(x) == 6: return x * 2", "two", Status.INCORRECT_VALUES, Stage.VERIFY),
     "memory in the second workload": ("if len(x) == 6: raise MemoryError", "two", Status.OUT_OF_MEMORY, Stage.VERIFY),
 }
 
@@ -110,6 +136,124 @@ def test_a_candidate_that_fails_late_is_blamed_and_its_samples_are_kept(name, ju
     assert (told.status, told.stage, told.fault) == (status, stage, Fault.CANDIDATE)
     assert told.evidence.workload == workload
     assert told.workloads[0].blocks
+
+
+BAD = {
+    "wrong": ("return torch.softmax(x, dim=0)", Status.INCORRECT_VALUES),
+    "zeros": ("return torch.zeros_like(x)", Status.INCORRECT_VALUES),
+    "nan": ("return torch.softmax(x, -1) * float('nan')", Status.NONFINITE),
+    "shape": ("return torch.softmax(x, -1)[:-1]", Status.INCORRECT_SHAPE),
+    "dtype": ("return torch.softmax(x, -1).double()", Status.INCORRECT_DTYPE),
+    "structure": ("return (torch.softmax(x, -1),)", Status.INCORRECT_STRUCTURE),
+    "writes its input": ("out = torch.softmax(x, -1); x.zero_(); return out", Status.INPUT_MODIFIED),
+    "returns its input": ("x.copy_(torch.softmax(x, -1)); return x", Status.OUTPUT_ALIASED),
+    "writes behind its input": (
+        "x.as_strided((x.numel() + 4,), (1,))[-4:] = 0; return torch.softmax(x, -1)",
+        Status.OUT_OF_BOUNDS,
+    ),
+    "raises": ("raise RuntimeError('no idea')", Status.RUNTIME_ERROR),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_candidate_ends_as_what_it_is(name, judged):
+    forward, status = BAD[name]
+    told = report(judged(candidate(forward)))
+    assert (told.status, told.stage, told.fault) == (status, Stage.VERIFY, Fault.CANDIDATE), told.evidence
+    assert told.evidence.message
+
+
+LOADS = {
+    "does not import": ("import nothing_of_this_name\n", Status.LOAD_ERROR),
+    "is no Python": ("class ModelNew(:\n", Status.COMPILE_ERROR),
+    "has no class": ("x = 1\n", Status.LOAD_ERROR),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_a_source_that_cannot_be_loaded_ends_as_what_it_is(name, judged):
+    source, status = LOADS[name]
+    told = report(judged(source))
+    assert (told.status, told.stage, told.fault) == (status, Stage.LOAD, Fault.CANDIDATE), told.evidence
+
+
+BAD_PROBLEMS = {
+    "zeros pass": ("return x * 0", Status.INVALID_PROBLEM),
+    "a constant passes": ("return x * 1e-9 + 1", Status.INVALID_PROBLEM),
+    "random": ("return x + torch.rand_like(x)", Status.INVALID_PROBLEM),
+    "raises": ("return x @ x", Status.PROBLEM_ERROR),
+    "returns no tensor": ("return 1", Status.PROBLEM_ERROR),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PROBLEMS)
+def test_a_bad_problem_is_not_the_candidates_fault(name, judged):
+    code, status = BAD_PROBLEMS[name]
+    told = report(judged(candidate("pass"), SOFTMAX.replace("return torch.softmax(x, dim=-1)", code)))
+    assert (told.status, told.fault) == (status, Fault.PROBLEM), told.evidence
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
+def test_half_precision_is_judged_in_its_own_precision(dtype, judged):
+    assert report(judged(candidate("pass"), dtype=dtype)).status is Status.PASSED
+
+
+def test_a_candidate_that_turns_bad_while_timed_is_caught(judged):
+    source = """
+import torch
+calls = 0
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        global calls
+        calls += 1
+        return torch.softmax(x, -1) if calls < 12 else torch.full_like(x, 1 / 64)
+"""
+    told = report(judged(source, protocol=replace(QUICK, check_share=1.0)))
+    assert told.status is Status.INCORRECT_VALUES
+    assert told.stage is Stage.TIME
+
+
+def test_values_of_a_workload_replace_module_constants(judged):
+    (outcome,) = judged(candidate("pass"), workloads=(WorkloadSpec("smoke", {"rows": 3, "columns": 5}),))
+    assert outcome.ended is None
+    assert outcome.report.values == {"rows": 3, "columns": 5}
+
+
+PARAMETERS = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.table = nn.Embedding(10, width)
+    def forward(self, x, index):
+        return self.linear(x) + self.table(index), index + 1
+
+def get_inputs():
+    return [torch.randn(4, 16), torch.randint(0, 10, (4,))]
+
+def get_init_inputs():
+    return [16]
+"""
+
+
+def test_parameters_are_copied_by_name_and_integers_stay_integers(judged):
+    source = """
+import torch
+from torch import nn
+class ModelNew(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.table = nn.Embedding(10, width)   # another order than the reference's: seeds alone would not match
+        self.linear = nn.Linear(width, width)
+    def forward(self, x, index):
+        assert index.dtype == torch.int64
+        return x @ self.linear.weight.T + self.linear.bias + self.table.weight[index], index + 1
+"""
+    told = report(judged(source, PARAMETERS, dtype=Dtype.FP16, workloads=(WorkloadSpec("only"),)))
+    assert told.status is Status.PASSED, told.evidence
 
 
 def test_a_compiler_error_before_anything_was_timed_stays_one(judged):
@@ -166,44 +310,129 @@ def test_a_problem_that_returns_a_single_number_must_depend_on_its_input(name, j
     assert (told.evidence.message == "") is (status is Status.PASSED)
 
 
-# --- the SM clock ----------------------------------------------------------------------------------------------------
+# --- rivals ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_processor_has_no_clock_to_probe(judged):
-    outcomes = judged(candidate("pass"))
-    assert [o.labels for o in outcomes if "no_clock_probe" in o.labels] == []
+RIVAL = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        "
+RIVALS = {
+    "does not import": "import nothing_of_this_name\n",
+    "cannot be constructed": "class ModelNew:\n    def __init__(self):\n        raise ValueError('no')\n",
+    "raises": RIVAL + "raise ValueError('no')",
+    "is wrong": RIVAL + "return x + 1",
+}
 
 
-PROBES = """
-import json, socket
-from pathlib import Path
-from dataclasses import replace
-from runner.core.messages import to_json
-from runner.core.timing import Timing
-from runner.core.wire import Channel
-from runner.core.workload import Desk
-from tests.core.sessions import QUICK, make_job
-
-channels = [Channel(end, 1 << 16) for end in socket.socketpair()]
-desk = Desk(make_job(device="cuda", protocol=replace(QUICK, flush="warm")), Path(), *channels)
-timing = Timing()
-for _workload in range(2):
-    desk._read_first_clock(timing)
-    desk._read_clock("after", timing)
-print(json.dumps({"probes": to_json(desk.clock_probes), "labels": timing.labels}))
-"""
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_rival_that_fails_leaves_the_session_and_nothing_else_happens(name, judged):
+    contestants, protocol = (CANDIDATE, EAGER, LIBRARY), replace(QUICK, check_share=1.0)
+    outcomes = judged(candidate("pass"), library=RIVALS[name], contestants=contestants, protocol=protocol)
+    assert report(outcomes).status is Status.PASSED
+    assert outcomes[0].desk.labels.count("rival_failed:library") == 1
+    for outcome in outcomes:
+        assert {block.contestant for block in outcome.report.blocks} == {"candidate", "eager"}
 
 
-def test_the_clock_is_read_before_the_first_workload_and_after_the_last(cuda):
-    told = cuda.ask(PROBES, wrong="mhz=1980")
-    before, after = told["probes"]
-    assert (before["phase"], after["phase"]) == ("before", "after")
-    assert before["ended_ns"] < after["started_ns"]
-    assert (before["sm_mhz"], after["sm_mhz"], told["labels"]) == (1978.5, 1978.5, [])
-    assert cuda.calls()["cuLaunchKernel"] == 3, "once before, and after each of both workloads"
+def test_a_rival_that_does_not_fail_is_timed_in_every_workload(judged):
+    outcomes = judged(
+        candidate("pass"), library=RIVAL + "return torch.softmax(x, -1)", contestants=(CANDIDATE, EAGER, LIBRARY)
+    )
+    assert report(outcomes).status is Status.PASSED
+    for outcome in outcomes:
+        timed = {(block.contestant, block.role) for block in outcome.report.blocks}
+        assert timed == {("candidate", Role.CANDIDATE), ("eager", Role.BASELINE), ("library", Role.RIVAL)}
 
 
-def test_a_clock_that_cannot_be_read_is_said_and_ends_nothing(cuda):
-    told = cuda.ask(PROBES, wrong="cuLaunchKernel=719")
-    assert told["probes"] == []
-    assert told["labels"] == ["no_clock_probe"]
+# --- how long a candidate is waited for ------------------------------------------------------------------------------
+
+
+def test_a_candidate_is_waited_for_as_the_baselines_own_calls_suggest(judged, monkeypatch):
+    told = []
+    monkeypatch.setattr(Side, "limit_calls", lambda side, seconds: told.append((side.name, seconds)))
+    problem = SOFTMAX.replace("return torch", "__import__('time').sleep(0.02); return torch")
+    judged(candidate("pass"), problem, workloads=WORKLOADS[:1], protocol=replace(QUICK, time=False))
+    ((name, seconds),) = told
+    assert name == "candidate"
+    assert seconds >= SLOWEST_FACTOR * 0.02
+
+
+@pytest.mark.parametrize(
+    "changes", [{"labels": (INTERPRETED,)}, {"sanitize": ("memcheck",)}], ids=["interpreter", "tool"]
+)
+def test_what_is_slowed_down_by_a_tool_is_given_all_the_time_there_is(changes, judged, monkeypatch):
+    monkeypatch.setattr(Side, "limit_calls", lambda *_: pytest.fail("its calls were limited"))
+    (outcome,) = judged(candidate("pass"), workloads=WORKLOADS[:1], protocol=replace(QUICK, time=False), **changes)
+    assert outcome.ended is None
+
+
+def test_under_a_sanitizer_nothing_is_timed(judged):
+    outcomes = judged(candidate("pass"), sanitize=("memcheck",))
+    assert [outcome.report.blocks for outcome in outcomes] == [(), ()]
+
+
+# --- whose kernels ran -----------------------------------------------------------------------------------------------
+
+
+UNTIMED = replace(QUICK, time=False)
+
+
+def test_a_candidate_none_of_whose_kernels_ran_is_told_so(judged):
+    changes = {"own_kernels": ("mine",), "labels": (INTERPRETED,), "protocol": UNTIMED}
+    with pytest.raises(Finding, match=r"no kernel that the source defines ran \(mine\); what ran: nothing") as found:
+        judged(candidate("pass"), require_own_kernel=True, **changes)
+    assert (found.value.status, found.value.stage) == (Status.NO_OWN_KERNEL, Stage.VERIFY)
+    outcomes = judged(candidate("pass"), require_own_kernel=False, **changes)
+    assert report(outcomes).status is Status.PASSED, "where the policy does not ask for one"
+
+
+def test_a_compiler_error_of_the_traced_call_is_one_of_the_run(judged, monkeypatch):
+    class CompilationError(Exception):
+        pass
+
+    def fail(_function):
+        raise CompilationError("late")
+
+    monkeypatch.setattr("runner.core.service.trace", fail)
+    with pytest.raises(Finding, match="CompilationError: late") as found:
+        judged(candidate("pass"), own_kernels=("mine",))
+    assert found.value.status is Status.RUNTIME_ERROR, "it was timed before: it does compile"
+
+
+def test_where_nothing_can_be_traced_nobody_is_blamed(judged):
+    outcomes = judged(candidate("pass"), own_kernels=("mine",), require_own_kernel=True, protocol=UNTIMED)
+    assert outcomes[0].desk.labels == ["no_trace"]
+
+
+def test_the_traced_call_must_be_right_too(judged, monkeypatch):
+    monkeypatch.setattr("runner.core.service.trace", lambda function: (function() + 1, []))
+    with pytest.raises(Finding, match="beyond tolerance"):
+        judged(candidate("pass"), own_kernels=("mine",), protocol=UNTIMED)
+
+
+def test_the_kernels_of_the_traced_call_are_kept_with_whose_they_are(judged, monkeypatch):
+    seen = [("void mine<float>(float*)", 2, 30), ("void at::fill()", 1, 10)]
+    monkeypatch.setattr("runner.core.service.trace", lambda function: (function(), seen))
+    (outcome,) = judged(
+        candidate("pass"), own_kernels=("mine",), require_own_kernel=True, protocol=UNTIMED, workloads=WORKLOADS[:1]
+    )
+    assert [(k.name, k.launches, k.device_ns, k.own) for k in outcome.desk.kernels] == [
+        ("void mine<float>(float*)", 2, 30, True),
+        ("void at::fill()", 1, 10, False),
+    ]
+
+
+# --- the two clocks --------------------------------------------------------------------------------------------------
+
+
+def test_claims_are_held_and_kept(judged):
+    for outcome in judged(candidate("pass")):
+        assert outcome.report.two_clocks is not None
+        assert outcome.report.wall_overhead_ns > 0
+
+
+def test_a_contradiction_is_a_finding_with_all_samples_kept(judged, monkeypatch):
+    monkeypatch.setattr("runner.core.workload.contradiction", lambda *_, **__: "claims too little")
+    told = report(judged(candidate("pass")))
+    assert (told.status, told.stage) == (Status.TIMING_MISMATCH, Stage.TIME)
+    assert told.evidence.message == "the candidate's side claims too little"
+    assert told.workloads[0].blocks
+    assert told.workloads[0].two_clocks is not None

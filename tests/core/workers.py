@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runner.core.messages import JudgeTimeouts
-from runner.core.vocab import Role
+from runner.core.messages import ContestantSpec, JudgeTimeouts
 from runner.core.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
-from runner.core.worker import serve
+from tests.core.sessions import CANDIDATE
 
 TIMEOUTS = JudgeTimeouts(load_s=20, first_call_s=20, call_s=20)
 
@@ -22,9 +21,11 @@ TIMEOUTS = JudgeTimeouts(load_s=20, first_call_s=20, call_s=20)
 @contextmanager
 def served(code: Path) -> Iterator[Channel]:
     """The judge's end of a connection whose other end a worker serves."""
+    from runner.core.service import serve
+
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     channel = Channel(theirs, MAX_FROM_JUDGE)
-    thread = threading.Thread(target=serve, args=(channel, code))
+    thread = threading.Thread(target=serve, args=(channel, code, "cpu"))
     thread.start()
     try:
         yield Channel(ours, MAX_FROM_WORKER)
@@ -36,13 +37,13 @@ def served(code: Path) -> Iterator[Channel]:
 
 
 @contextmanager
-def side_of(code: Path, source: str) -> Iterator[Any]:
-    """A side whose worker has a candidate of this ``source`` in its code folder."""
+def side_of(code: Path, source: str, contestant: ContestantSpec = CANDIDATE) -> Iterator[Any]:
+    """A side whose worker has a contestant of this ``source`` in its code folder."""
     from runner.core.side import Side
 
-    (code / "candidate.py").write_text(textwrap.dedent(source))
+    (code / contestant.file).write_text(textwrap.dedent(source))
     with served(code) as channel:
-        side = Side(Role.CANDIDATE, channel, "cpu", TIMEOUTS)
+        side = Side(contestant, channel, "cpu", TIMEOUTS)
         try:
             yield side
         finally:

@@ -176,7 +176,7 @@ def test_containers_of_dead_runners_are_swept(
     ):
         assert runner.stdout is not None
         assert runner.stdout.readline() == b"up\n"
-        theirs = f"km-{run_id}-{'c' * 16}-0-candidate"
+        theirs = replace(mine, labels=replace(mine.labels, run_id=run_id)).name
         assert not any(run_id in line for line in engine.sweep()), "its runner lives"
         runner.kill()
         runner.wait()

@@ -42,7 +42,7 @@ def obey(lease, word, *rest):
         while len(lease.looks) < wanted and not lease.lost:
             time.sleep(0.002)
     elif word == "enter":
-        session.enter_context(lease.session())
+        session.enter_context(lease.session(processes=3))
     elif word == "leave":
         session.close()
     elif word == "lost":

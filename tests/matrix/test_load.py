@@ -114,11 +114,18 @@ def test_every_key_arrives(load, tmp_path):
     spec = ProtocolSpec(
         trials=10, min_samples=100, max_samples=1000, target_half_width=0.0025, budget_s=90.0, modes=(Mode.OUTLIER,)
     )
-    assert matrix.protocol == Protocol(tier=Tier.PUBLISH, sessions=7, seed=3, spec=spec)
+    assert matrix.protocol == Protocol(tier=Tier.PUBLISH, sessions=7, max_sessions=10, seed=3, spec=spec)
     assert matrix.policy == Policy(clocks=ClockPolicy.LOCK, pids=64)
     assert matrix.include == (Include(match=Match(problem=("sum",)), dtypes=(Dtype.FP64,), reason="precision"),)
     assert matrix.exclude == (Exclude(match=Match(gpu=("cpu", "h*"), language=("cuda",)), reason="no"),)
-    screen = {"sessions": 1, "trials": 5, "min_samples": 50, "max_samples": 400, "target_half_width": 0.005}
+    screen = {
+        "sessions": 1,
+        "max_sessions": 1,
+        "trials": 5,
+        "min_samples": 50,
+        "max_samples": 400,
+        "target_half_width": 0.005,
+    }
     assert matrix.overrides == (
         Override(
             match=Match(category=("norm",)),

@@ -31,9 +31,9 @@ def test_every_tier_sets_the_same_keys():
 
 
 def test_a_tier_leaves_what_no_tier_sets():
-    base = with_protocol(Protocol(), read_protocol({"flush": "warm", "seed": 7, "min_samples": 3}))
+    base = with_protocol(Protocol(), read_protocol({"check_share": 0.5, "seed": 7, "min_samples": 3}))
     changed = with_protocol(base, read_protocol({"tier": "publish"}))
-    assert (changed.spec.flush, changed.seed, changed.spec.min_samples) == ("warm", 7, 100)
+    assert (changed.spec.check_share, changed.seed, changed.spec.min_samples) == (0.5, 7, 100)
 
 
 def test_modes_become_words_of_the_program():

@@ -64,7 +64,11 @@ WRONG = {
     ),
     "element": (
         "[protocol]\nmodes = [\n'standard',\n'outliers']\n",
-        "protocol.modes[1]: 'outliers' is not known; allowed: standard, outlier; did you mean 'outlier'?",
+        "protocol.modes[1]: 'outliers' is not known; allowed: standard, outlier, exact; did you mean 'outlier'?",
+    ),
+    "missing element": (
+        "[protocol]\nregimes = ['warm']\n",
+        "protocol.regimes: 'cold' is missing; it is always among them",
     ),
     "repeated element": (
         "[protocol]\nmodes = ['standard', 'standard']\n",

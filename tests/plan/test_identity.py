@@ -6,7 +6,7 @@ import pytest
 from plan.nouns import CU128, H200, candidate, problem, selected
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import ClockPolicy, Dtype, Mode, Tier
+from runner.core.vocab import ClockPolicy, Dtype, Implementation, Mode, Regime, Tier
 from runner.matrix import Match, Override, Policy, Protocol
 from runner.plan import identity
 from runner.sources import Workload
@@ -27,7 +27,7 @@ def id_of(plan):
 
 def test_an_id_is_the_same_on_every_host_and_python(id_of):
     # Another value here means that no result of an earlier version is found again by `run`.
-    assert id_of() == "6f7883e145e21e91732539c0b80be637"
+    assert id_of() == "eb445c7c14ff19d9a54e6ff68c34961f"
 
 
 def test_an_id_has_32_hex_digits(id_of):
@@ -46,10 +46,11 @@ SPEC_CHANGES = {
     "block_calls": 11,
     "inputs": "rotating",
     "rotation": 9,
-    "flush": "warm",
     "check_share": 0.3,
     "time": False,
     "steady_cap_s": 1.0,
+    "regimes": (Regime.COLD, Regime.WARM),
+    "baselines": (Implementation.EAGER, Implementation.COMPILE),
 }
 
 
@@ -76,6 +77,9 @@ def test_each_number_of_the_protocol_changes_the_id(id_of, name):
         {"protocol": Protocol(sessions=2)},
         {"protocol": Protocol(seed=0)},
         {"policy": Policy(clocks=ClockPolicy.LOCK)},
+        {"policy": Policy(require_own_kernel=False)},
+        {"policy": Policy(reject_findings=("threads",))},
+        {"policy": Policy(sanitize=("memcheck",))},
         {"overrides": (Override(match=Match(), workloads=("smoke",)),)},
         {"overrides": (Override(match=Match(), protocol={"trials": 9}),)},
         {"item": selected(problem(digest="other"))},

@@ -6,7 +6,7 @@ import pytest
 from plan.nouns import CPU_DEVICE, candidate, problem, selected
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import Dtype, Language
+from runner.core.vocab import Dtype, Implementation, Language
 from runner.matrix import Protocol
 from runner.plan import Hurdle, expected_seconds, tally
 
@@ -59,16 +59,24 @@ def test_expected_time_is_that_of_runnable_cells(plan):
 @pytest.mark.parametrize(
     ("protocol", "workloads", "vendor", "language", "seconds"),
     [
-        # start 4 + 2 rounds × 5 trials × 2 modes × 0.03 + 2 sides × 400 samples × 0.0025, which is below the budget
-        (Protocol(), 1, "nvidia", Language.TORCH, 6.6),
-        (Protocol(), 2, "nvidia", Language.TORCH, 9.2),
-        (Protocol(sessions=5), 1, "nvidia", Language.TORCH, 33.0),
-        (Protocol(), 1, "nvidia", Language.CUDA, 16.6),
-        (Protocol(), 1, "nvidia", Language.TRITON, 7.6),
-        (Protocol(), 1, "cpu", Language.TORCH, 12.0),
-        (Protocol(spec=ProtocolSpec(time=False)), 1, "nvidia", Language.TORCH, 4.3),
+        # start 4 + 2 rounds × 5 trials × 3 modes × 0.03 + 2 contestants × 400 samples × 0.0025, within the budget
+        (Protocol(), 1, "nvidia", Language.TORCH, 6.9),
+        (Protocol(), 2, "nvidia", Language.TORCH, 9.8),
+        (Protocol(sessions=5), 1, "nvidia", Language.TORCH, 34.5),
+        (Protocol(), 1, "nvidia", Language.CUDA, 16.9),
+        (Protocol(), 1, "nvidia", Language.TRITON, 7.9),
+        (Protocol(), 1, "cpu", Language.TORCH, 12.5),
+        (Protocol(spec=ProtocolSpec(time=False)), 1, "nvidia", Language.TORCH, 4.45),
         # a budget that the samples would not fit into is what counts
-        (Protocol(spec=ProtocolSpec(budget_s=1.0)), 1, "nvidia", Language.TORCH, 5.6),
+        (Protocol(spec=ProtocolSpec(budget_s=1.0)), 1, "nvidia", Language.TORCH, 5.9),
+        # each further baseline is timed like the first
+        (
+            Protocol(spec=ProtocolSpec(baselines=(Implementation.EAGER, Implementation.COMPILE))),
+            1,
+            "nvidia",
+            Language.TORCH,
+            7.9,
+        ),
     ],
 )
 def test_the_model_of_time(protocol, workloads, vendor, language, seconds):

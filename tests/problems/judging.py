@@ -1,7 +1,7 @@
-"""Judges candidates in this process with the core's own reference and tolerance; run as a script by test_problems.py.
+"""Judges candidates in this process with the core's own reference and checks; run as a script by test_candidates.py.
 
-``python judging.py REQUESTS`` with a JSON list of (candidate path, problem path, values, dtype); prints
-a JSON list of statuses. It is for candidates that do no harm to the process they run in.
+``python judging.py REQUESTS`` with a JSON list of (candidate path, problem path, values, dtype, contract or null,
+outliers); prints a JSON list of statuses. It is for candidates that do no harm to the process they run in.
 """
 
 import json
@@ -10,61 +10,74 @@ from pathlib import Path
 
 import torch
 
-from runner.core.checks.values import compare
+from runner.core.checks import Call, judge_call
+from runner.core.controls import accepts, is_finite, is_whole
+from runner.core.inputs import WHOLE_DTYPES, map_tensors, place_model, tensors_in
+from runner.core.memory import dtype_name
+from runner.core.messages import ContractSpec
 from runner.core.reference import Reference
-from runner.core.sourcefile import import_file
+from runner.core.sourcefile import MODULE_SEED, import_file
 from runner.core.tolerance import Tolerance
 from runner.core.vocab import Dtype, Mode
+from runner.core.wire import OutputClaim, OutputsClaim, Structure
+
+__all__ = ["WHOLE_DTYPES", "Reference", "Tolerance", "accepts", "judge", "modes_of"]
 
 SECRET = "0" * 32
 
 
-def accepts(outputs, expected, tolerance):
-    """Whether ``outputs`` would pass for what the reference returns."""
-    triples = zip(outputs, expected.outputs, expected.trusted, strict=True)
-    return not any(compare(got, want, same, tolerance).mismatched for got, want, same in triples)
+def modes_of(dtype, *, outliers):
+    """The modes that a verification has."""
+    return tuple(Mode) if outliers and dtype not in WHOLE_DTYPES else (Mode.STANDARD,)
 
 
-def judge(candidate, problem, values, dtype):
+def judge(request):
     """The status that one candidate earns."""
+    candidate, problem, values, dtype, contract, outliers = request
     reference = Reference(Path(problem), values, "cpu", Dtype(dtype), SECRET)
     model = _construct(candidate, reference)
-    for mode in Mode:
+    spec = None if contract is None else ContractSpec(**contract)
+    for mode in modes_of(Dtype(dtype), outliers=outliers):
         for trial in range(2):
-            status = _try(model, reference, reference.draw(mode, trial), Tolerance.of(Dtype(dtype), {}))
-            if status != "passed":
-                return status
+            failed = _try(model, reference, mode, trial, spec)
+            if failed is not None:
+                return failed.status.value
     return "passed"
 
 
 def _construct(candidate, reference):
     module = import_file(Path(candidate), "candidate_" + Path(candidate).stem, {})
-    torch.manual_seed(42)
-    model = module.ModelNew(*reference.init_arguments)
+    torch.manual_seed(MODULE_SEED)
+    model = place_model(module.ModelNew(*reference.init_arguments), "cpu", reference.dtype)
     model.load_state_dict(reference.state)
-    return model.to(next(iter(reference.state.values())).dtype) if reference.state else model
+    return model
 
 
-def _try(model, reference, inputs, tolerance):
+def _try(model, reference, mode, trial, contract):
+    inputs = reference.draw(mode, trial)
     expected = reference.expect(inputs)
-    before = [tensor.clone() for tensor in inputs]
+    if mode is Mode.EXACT and not is_finite(expected):
+        return None
+    given = map_tensors(inputs, torch.clone)
     with torch.no_grad():
-        returned = model(*inputs)
-    outputs = [returned] if isinstance(returned, torch.Tensor) else list(returned)
-    if len(outputs) != len(expected.outputs):
-        return "incorrect_structure"
-    for output, trusted in zip(outputs, expected.trusted, strict=True):
-        if output.shape != trusted.shape:
-            return "incorrect_shape"
-        if output.dtype != trusted.dtype:
-            return "incorrect_dtype"
-    if not all(map(torch.equal, before, inputs)):
-        return "input_modified"
-    if not all(output.isfinite().all() for output in outputs):
-        return "nonfinite"
-    return "passed" if accepts(outputs, expected, tolerance) else "incorrect_values"
+        returned = model(*given)
+    outputs = (returned,) if isinstance(returned, torch.Tensor) else tuple(returned)
+    structure = Structure.TENSOR if isinstance(returned, torch.Tensor) else Structure.TUPLE
+    claims = (OutputClaim(dtype_name(t.dtype), tuple(t.shape), same_device=True, copied=True) for t in outputs)
+    call = Call(
+        claim=OutputsClaim(structure, tuple(claims)),
+        outputs=outputs,
+        expected=expected,
+        tolerance=Tolerance.of(reference.dtype, {}),
+        inputs_sent=tuple(tensors_in(inputs)),
+        inputs_now=tuple(tensors_in(given)),
+        mutates_inputs=False,
+        exact=mode is Mode.EXACT and is_whole(expected, reference.dtype),
+        contract=contract,
+    )
+    return judge_call(call).failed
 
 
 if __name__ == "__main__":
     requests = json.loads(sys.argv[1])
-    sys.stdout.write(json.dumps([judge(*request) for request in requests]))
+    sys.stdout.write(json.dumps([judge(request) for request in requests]))

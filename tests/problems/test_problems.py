@@ -28,6 +28,10 @@ def test_there_is_a_broad_choice():
     assert len(cuda) >= 3
 
 
+def test_every_dtype_is_offered_by_some_problem():
+    assert {dtype for problem in PROBLEMS.values() for dtype in problem.dtypes} == set(Dtype)
+
+
 def test_every_example_says_how_it_ends_and_why():
     assert [c.id for c in LOADED.candidates if c.expect is None or not c.description] == []
     assert {c.expect for c in LOADED.candidates} >= {
@@ -44,6 +48,7 @@ def test_every_example_says_how_it_ends_and_why():
         Status.NONFINITE,
         Status.INCORRECT_VALUES,
         Status.INPUT_MODIFIED,
+        Status.CONTRACT_BROKEN,
     }
 
 

@@ -7,29 +7,53 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.core.messages import Block, ClockProbe, Evidence, InsideEnvironment, SessionReport, Trial, WorkloadReport
-from runner.core.vocab import Dtype, Language, Mode, Role, Stage, Status, Tier, fault_of
+from runner.core.messages import (
+    Anchor,
+    Block,
+    ClockProbe,
+    Evidence,
+    HealthFound,
+    InsideEnvironment,
+    KernelSeen,
+    SessionReport,
+    Traits,
+    Trial,
+    TwoClocks,
+    WorkloadReport,
+)
+from runner.core.vocab import Dtype, Implementation, Language, Mode, Regime, Role, Stage, Status, Tier, fault_of
 from runner.gpus import EventReason, Sample
 from runner.results.record import (
+    BuildSeen,
     CellKey,
     ClocksHeld,
     ExitSeen,
     HealthSeen,
     HostHalf,
     ImageUsed,
+    KernelBuilt,
     Outcome,
     Record,
+    SourceFinding,
     Spread,
     TelemetrySummary,
     record_to_json,
 )
 from runner.results.run import RunHost, RunInfo
+from runner.results.schema import INSIDE_PHASES
 from runner.results.trace import Trace, read_trace_document, trace_name, trace_of
 
 ADDED_LATER = {
-    "Block": {"sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"},
-    "SessionReport": {"clock_probes"},
-    "HostHalf": {"device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"},
+    "Block": {
+        *("sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"),
+        *("contestant", "regime", "calls_per_sample"),
+    },
+    "WorkloadReport": {"two_clocks", "traits"},
+    "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
+    "HostHalf": {
+        *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
+        *("build", "findings"),
+    },
 }
 """Fields that the first records lack: not required by the schema, and with a default in the class."""
 
@@ -108,6 +132,41 @@ TELEMETRY = TelemetrySummary(
 
 HEALTH = HealthSeen(processes_gone=True, memory_back=True, probe="passed", reason="as it was before", quarantined=False)
 
+BUILD = BuildSeen(
+    seconds=29.5,
+    cached=False,
+    key="1" * 64,
+    arch="9.0a",
+    artifact_sha256="2" * 64,
+    kernels=(
+        KernelBuilt(
+            name="online_softmax",
+            arch=90,
+            registers=40,
+            spill_store_bytes=0,
+            spill_load_bytes=0,
+            shared_bytes=4096,
+            stack_bytes=0,
+            sha256="3" * 64,
+            launchable=True,
+            reason="",
+        ),
+        KernelBuilt(
+            name="online_softmax_wide",
+            arch=90,
+            registers=255,
+            spill_store_bytes=8,
+            spill_load_bytes=16,
+            shared_bytes=262144,
+            stack_bytes=32,
+            sha256="4" * 64,
+            launchable=False,
+            reason="262144 bytes of shared memory, 232448 are there",
+        ),
+    ),
+    log_tail="ptxas info : Used 40 registers",
+)
+
 HOST = HostHalf(
     hostname="lab-1",
     machine="3f9a1c22",
@@ -174,6 +233,8 @@ HOST = HostHalf(
     clocks=CLOCKS,
     telemetry=TELEMETRY,
     health=HEALTH,
+    build=BUILD,
+    findings=(SourceFinding(rule="library_calls", line=12, message="calls a library", evidence="torch.sum(x)"),),
 )
 
 ENVIRONMENT = InsideEnvironment(
@@ -228,6 +289,43 @@ PROBES = (
 )
 
 
+ANCHORS = (
+    Anchor(phase="before", started_ns=0, compute_ns=50_000, memory_ns=31_000),
+    Anchor(phase="after", started_ns=9_100, compute_ns=50_100, memory_ns=31_000),
+)
+
+KERNELS = (
+    KernelSeen(name="online_softmax", launches=1, device_ns=75, own=True),
+    KernelSeen(name="vectorized_elementwise_kernel", launches=2, device_ns=25, own=False),
+)
+
+TWO_CLOCKS = TwoClocks(
+    resolution_ns=2000, unexplained_ns=-150, handover_ns=90, floor_ns=80, floor_reason="bytes", low_resolution=True
+)
+
+TRAITS = Traits(
+    deterministic=True,
+    sensitivity=(0.5, 0.25),
+    exact=False,
+    rejects_lower_precision=True,
+    quality={"cosine": 0.999, "relative_l1": 0.01, "rmse": 0.02, "snr_db": 35.0},
+)
+
+
+def every_block() -> tuple[Block, ...]:
+    """Blocks of every contestant, and of candidate and baseline in every regime."""
+    blocks = list(MEASURED)
+    for one in Implementation:
+        if one is not Implementation.EAGER:
+            blocks.append(replace(block(Role.RIVAL, len(blocks), (150, 160)), contestant=one.value))
+    for regime in Regime:
+        for role, name in ((Role.BASELINE, "eager"), (Role.CANDIDATE, "candidate")):
+            if regime is not Regime.COLD:
+                one_block = block(role, len(blocks), (90, 91))
+                blocks.append(replace(one_block, contestant=name, regime=regime, calls_per_sample=20))
+    return tuple(blocks)
+
+
 def workload(
     name: str = "default", status: Status = Status.PASSED, blocks: tuple[Block, ...] = BLOCKS
 ) -> WorkloadReport:
@@ -249,6 +347,8 @@ def workload(
         inputs="fresh",
         checked_calls=2,
         wall_overhead_ns=7,
+        two_clocks=TWO_CLOCKS,
+        traits=TRAITS,
     )
 
 
@@ -270,9 +370,12 @@ def session(
         transport="cuda-vmm",
         candidate_peer={"uid": 65534, "gid": 65534, "pid": 9},
         workloads=(workload(),) if workloads is None else workloads,
-        durations_s={"import": 2.0, "connect": 0.5, "load": 0.5, "verify": 1.0, "time": 4.0, "total": 8.0},
+        durations_s=dict.fromkeys(INSIDE_PHASES, 0.5),
         labels=("low_resolution",),
         clock_probes=probes,
+        anchors=ANCHORS,
+        kernels=KERNELS,
+        health=HealthFound(passed=True, reason="the answer was right"),
     )
 
 
@@ -307,6 +410,12 @@ def make_record(cell_id: str = CELL, attempt: int = 1, **changes: Any) -> Record
         sessions=(session(workloads=(workload(blocks=MEASURED),), cell_id=cell_id, probes=PROBES),),
     )
     return replace(record, **changes)
+
+
+def full_record() -> Record:
+    """A record of two sessions with everything in it that a record can have."""
+    whole = (workload(blocks=every_block()),)
+    return make_record(sessions=(session(0, workloads=whole, probes=PROBES), session(1, workloads=whole)))
 
 
 def failed_record(

@@ -18,16 +18,17 @@ from runner.core import messages, vocab
 from runner.engines import Isolation
 from runner.gpus import EventReason, Sample
 from runner.results import record, run
+from runner.results.kernels import kernel_rows
 from runner.results.record import Record
 from runner.results.rows import cell_rows, host_row
 from runner.results.run import RunInfo
-from runner.results.schema import CELLS, HOSTS, ORIGIN, TABLES, TELEMETRY
+from runner.results.schema import CELLS, HOSTS, KERNELS, ORIGIN, TABLES, TELEMETRY
 from runner.results.trace import MAX_SAMPLES, NUMBERS, TROUBLE_CHARS, Trace, trace_of, trace_to_json
 from runner.sources import Origin
-from tests.results.factory import ADDED_LATER, make_record, make_run
+from tests.results.factory import ADDED_LATER, full_record, make_run
 
 NARROWER = {
-    ("Block", "role"): {"candidate", "baseline"},  # a judge or builder is never timed
+    ("Block", "role"): {"candidate", "baseline", "rival"},  # a judge or builder is never timed
 }
 """Where a schema allows fewer words than the type of the field has."""
 
@@ -186,14 +187,32 @@ def test_enum_columns_hold_exactly_the_words_of_the_vocabulary() -> None:
         ("tier", vocab.Tier),
     ):
         assert CELLS[column] == pl.Enum([m.value for m in kind])
+    for column, kind in (("verdict", vocab.Verdict), ("grade", vocab.Grade)):
+        assert CELLS[column] == pl.Enum([m.value for m in kind])
+    contestants = load_schema("record")["$defs"]["contestant"]["enum"]
+    assert TABLES["samples"]["contestant"] == pl.Enum(contestants[1:])
+    assert contestants == ["", "candidate", *(one.value for one in vocab.Implementation)]
+    assert TABLES["samples"]["regime"] == pl.Enum([m.value for m in vocab.Regime])
     assert TABLES["samples"]["role"] == pl.Enum([m.value for m in vocab.Role])
 
 
 def test_a_full_record_fills_every_column_and_no_other() -> None:
-    document = record.record_to_json(make_record())
+    document = record.record_to_json(full_record())
     host = host_row(document)
-    (row,) = cell_rows(document, key=0, host=host, run=run.run_to_json(make_run()))
+    row, second = cell_rows(document, key=0, host=host, run=run.run_to_json(make_run()))
+    assert {name for name in row if row[name] != second[name]} == {"session"}
     assert set(row) == set(CELLS)
     assert set(host) == set(HOSTS)
     assert [name for name, value in row.items() if value is None] == []
     assert [name for name, value in host.items() if value is None] == []
+
+
+def test_the_kernels_of_a_full_record_fill_every_column_between_them() -> None:
+    rows = list(kernel_rows(record.record_to_json(full_record()), key=0))
+    assert {name for row in rows for name in row} == set(KERNELS)
+    built = {f.name for f in dataclasses.fields(record.KernelBuilt)}
+    seen = {f.name for f in dataclasses.fields(messages.KernelSeen)}
+    assert {frozenset(row) for row in rows} == {
+        frozenset({"record", "origin"} | built),
+        frozenset({"record", "session", "origin"} | seen),
+    }

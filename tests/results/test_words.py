@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from runner.core.vocab import ClockPolicy, ClockState
-from runner.results.words import clocks_said, discards, discards_said
+from runner.results.words import LABELS, clocks_said, discards, discards_said, label_said, verdict_said
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,42 @@ def test_discards_are_told_by_cause_and_only_where_there_are_any() -> None:
     assert discards(row) == {"throttled": 5, "contended": 0, "other": 3}
     assert discards_said(discards(row)) == "5 throttled, 3 other"
     assert discards_said(discards(dict.fromkeys(row, 0))) == ""
+
+
+def test_a_label_is_explained_whomever_it_names() -> None:
+    assert label_said("rival_failed:compile") == label_said("rival_failed") == LABELS["rival_failed"]
+    assert label_said("of a later version") == ""
+
+
+@pytest.mark.torch
+def test_every_label_of_a_judge_and_of_the_host_is_explained() -> None:
+    from runner.cell import contestants, sanitizing  # noqa: PLC0415  # what they import, other tests do without
+    from runner.core import (  # noqa: PLC0415  # torch
+        claims,
+        finding,
+        messages,
+        readings,
+        regimes,
+        steady,
+        verification,
+        workload,
+    )
+
+    labels = {
+        *(messages.INTERPRETED, claims.LOW_RESOLUTION, f"{regimes.NOT_CAPTURABLE}:candidate"),
+        *(steady.UNSTEADY, steady.UNKNOWN, "budget_reached", "too_few_samples"),
+        *(verification.INSENSITIVE, verification.PRECISION_BLIND, finding.rival_failed("compile")),
+        *(readings.NO_CLOCK_PROBE, readings.NO_ANCHOR, workload.NO_TRACE),
+        *(contestants.NO_LIBRARY, sanitizing.NO_SANITIZER),
+    }
+    assert {label for label in labels if not label_said(label)} == set()
+    assert {label.partition(":")[0] for label in labels} == set(LABELS)
+
+
+def test_a_verdict_is_told_with_its_grade() -> None:
+    assert (verdict_said("faster", "B"), verdict_said(None, "C"), verdict_said(None, None)) == ("faster B", "C", "")
+
+
+def test_the_documentation_explains_every_label_in_the_same_words() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
+    assert [label for label, meaning in LABELS.items() if f"| `{label}` | {meaning} |" not in text] == []

@@ -1,5 +1,6 @@
 import pytest
 
+from runner.core.messages import ContractSpec
 from runner.core.vocab import Dtype, Language, Status
 from runner.errors import UsageError
 from runner.sources import Origin, load_source
@@ -37,7 +38,17 @@ def test_reads_a_problem_with_formulas_evaluated(root):
     smoke, default = problem.workloads
     assert (smoke.name, smoke.values, smoke.flops) == ("smoke", {}, 32)
     assert (default.values, default.flops) == ({"M": 8, "N": 32}, 256)
-    assert default.bytes == {Dtype.FP64: 4096, Dtype.FP32: 2048, Dtype.FP16: 1024, Dtype.BF16: 1024}
+    assert default.bytes.keys() == set(Dtype)
+    sizes = {
+        Dtype.FP64: 8,
+        Dtype.TF32: 4,
+        Dtype.INT32: 4,
+        Dtype.BF16: 2,
+        Dtype.FP8_E5M2: 1,
+        Dtype.INT8: 1,
+        Dtype.BOOL: 1,
+    }
+    assert {dtype: default.bytes[dtype] for dtype in sizes} == {dtype: 512 * size for dtype, size in sizes.items()}
 
 
 def test_a_problem_need_not_say_what_it_costs(root):
@@ -69,6 +80,54 @@ def test_the_digest_does_not_follow_words(root):
     path = root / "half/problem.toml"
     path.write_text(path.read_text().replace("Half of", "One half of"))
     assert load(root).problems[0].digest == before
+
+
+CONTRACT = """
+[contract]
+kind = "w8a8"
+cosine_min = 0.999
+relative_l1_max = 0.02
+rmse_max = 0.02
+snr_db_min = 34
+snr_db_max = 50
+"""
+
+
+def test_a_quantised_problem_has_a_contract(root):
+    before = load(root).problems[0]
+    assert before.contract is None
+    write(root / "half/problem.toml", PROBLEM + CONTRACT)
+    after = load(root).problems[0]
+    assert after.contract == ContractSpec(
+        kind="w8a8", cosine_min=0.999, relative_l1_max=0.02, rmse_max=0.02, snr_db_min=34, snr_db_max=50
+    )
+    assert after.digest != before.digest
+    write(root / "half/problem.toml", PROBLEM + CONTRACT.replace("50", "51"))
+    assert load(root).problems[0].digest != after.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('kind = "w8a8"\n', ""), "'kind' is a required property"),
+        (("w8a8", "w4a4"), "'w4a4' is not allowed; allowed: w8a8, w4a16"),
+        (("cosine_min = 0.999", "cosine_min = 1.5"), "maximum"),
+        (("rmse_max", "rsme_max"), "did you mean 'rmse_max'"),
+    ],
+)
+def test_a_contract_that_makes_no_sense_is_named(root, change, words):
+    write(root / "half/problem.toml", PROBLEM + CONTRACT.replace(*change))
+    (reason,) = reasons(load(root))
+    assert words in reason
+
+
+def test_the_call_of_a_library_lies_beside_the_reference(root):
+    before = load(root).problems[0]
+    assert before.library is None
+    write(root / "half/library.py", "class ModelNew: pass\n")
+    after = load(root).problems[0]
+    assert after.library == root / "half/library.py"
+    assert after.digest != before.digest
 
 
 @pytest.mark.parametrize(

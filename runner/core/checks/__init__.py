@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tupl
 
 import torch
 
-from runner.core.messages import Evidence
+from runner.core.messages import ContractSpec, Evidence
 from runner.core.reference import Expected
 from runner.core.tolerance import Tolerance
 from runner.core.vocab import Status
@@ -19,6 +19,7 @@ from runner.core.wire import OutputsClaim
 
 if TYPE_CHECKING:
     from runner.core.checks.values import Comparison
+    from runner.core.quality import Quality
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,31 @@ class Call:
     inputs_sent: Tuple[torch.Tensor, ...]
     inputs_now: Tuple[torch.Tensor, ...]
     mutates_inputs: bool
+    exact: bool = False
+    """True: floating outputs must be equal too."""
+    contract: Optional[ContractSpec] = None
+    """What a quantised problem's floating outputs are held to, in place of the tolerance."""
+    damage: str = ""
+    """Which memory around the lent buffers was written to, in words; empty: none."""
 
     @cached_property
     def comparisons(self) -> Sequence[Comparison]:
         """Each output against the reference; made once, since it reads every element of every output."""
         from runner.core.checks.values import compare  # noqa: PLC0415  # it imports Call from here
 
-        triples = zip(self.outputs, self.expected.outputs, self.expected.trusted)
-        return [compare(got, want, same, self.tolerance) for got, want, same in triples]
+        allowances = self.expected.allowances(self.tolerance)
+        rows = zip(self.outputs, self.expected.outputs, self.expected.trusted, allowances)
+        return [compare(got, want, same, allowed, exact=self.exact) for got, want, same, allowed in rows]
+
+    @cached_property
+    def quality(self) -> Sequence[Optional[Quality]]:
+        """How near each output comes as a whole; null for integers and booleans, and without a contract."""
+        from runner.core.quality import measure_quality  # noqa: PLC0415  # only quantised problems need it
+
+        if self.contract is None:
+            return [None] * len(self.outputs)
+        pairs = zip(self.outputs, self.expected.outputs)
+        return [measure_quality(got, want) if got.is_floating_point() else None for got, want in pairs]
 
 
 @dataclass(frozen=True)
@@ -58,6 +76,8 @@ class Judgement:
     failed: Optional[Failed]
     max_error: Optional[float]
     error_ratio: Optional[float]
+    quality: Tuple[Quality, ...] = ()
+    """Of each floating output of a quantised problem."""
 
 
 Check = Callable[[Call], Optional[Failed]]
@@ -65,12 +85,22 @@ Check = Callable[[Call], Optional[Failed]]
 
 def checks() -> Dict[str, Check]:
     """Every check, in the order they run."""
-    from runner.core.checks import inputs, structure, values  # noqa: PLC0415  # they import Call and Failed from here
+    from runner.core.checks import (  # noqa: PLC0415  # they import Call and Failed from here
+        aliasing,
+        contract,
+        inputs,
+        redzones,
+        structure,
+        values,
+    )
 
     return {
         "structure": structure.check,
+        "aliasing": aliasing.check,
+        "redzones": redzones.check,
         "inputs": inputs.check,
         "values": values.check,
+        "contract": contract.check,
     }
 
 
@@ -86,7 +116,8 @@ def judge_call(call: Call) -> Judgement:
             break
     comparable = not failures or failures[0].status not in _INCOMPARABLE
     max_error, ratio = measure(call) if comparable else (None, None)
-    return Judgement(failures[0] if failures else None, max_error, ratio)
+    quality = tuple(found for found in call.quality if found is not None) if comparable else ()
+    return Judgement(failures[0] if failures else None, max_error, ratio, quality)
 
 
 _INCOMPARABLE = frozenset(

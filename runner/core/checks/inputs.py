@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-import torch
-
+from runner.core.bits import same_bits
 from runner.core.checks import Call, Failed
 from runner.core.messages import Evidence
 from runner.core.vocab import Status
@@ -16,16 +15,7 @@ def check(call: Call) -> Optional[Failed]:
     if call.mutates_inputs:
         return None
     for index, (sent, now) in enumerate(zip(call.inputs_sent, call.inputs_now)):
-        if not _same_bits(sent, now):
+        if not same_bits(sent, now):
             message = f"input {index} was written to during the call"
             return Failed(Status.INPUT_MODIFIED, Evidence(message=message))
     return None
-
-
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    # Bits, not values: NaN inputs must compare equal to themselves.
-    return bool(torch.equal(_bytes(one), _bytes(other)))
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)

@@ -1,4 +1,4 @@
-"""Stage one: exactly the reference's structure, shapes, dtypes and device."""
+"""Stage one: exactly the reference's structure, shapes, dtypes and device, and no view where a result is due."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ def check(call: Call) -> Optional[Failed]:
         return _failed(Status.INCORRECT_STRUCTURE, 0, "returned another structure", expected, got)
     for index, (output, trusted) in enumerate(zip(call.claim.outputs, wanted.trusted)):
         failed = _check_one(index, output, tuple(trusted.shape), dtype_name(trusted.dtype))
+        if failed is None and trusted.is_contiguous() and not output.contiguous:
+            what = "is not contiguous, as the reference's is: elements left where they were are work left undone"
+            failed = _failed(Status.INCORRECT_STRUCTURE, index, what, "", "")
         if failed is not None:
             return failed
     return None

@@ -1,0 +1,84 @@
+"""Every known cheat through the command line: how each ended, why, and what it cost.
+
+::
+
+    python benchmarks/cheats.py                                              # on the CPU, as processes
+    python benchmarks/cheats.py --device cuda --engine docker --lock images/images.lock
+    python benchmarks/cheats.py --device cuda --only 'd15_*' --only 'control_*'
+
+Wanted: every cheat stopped, or timed as what it costs; every control accepted; no cell over 10 s, its build and its
+wait for the device left out. The exit code is 1 when that is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # the cheats lie beside the tests, which are no package that is installed
+
+from tests.cheats.collection import CONTROL, Cheat, cheats  # noqa: E402  # as above
+from tests.cheats.night import Ended, Night, Stand, on_gpu, spend  # noqa: E402  # as above
+
+WANTED_S = 10.0
+
+
+def main() -> int:
+    """Run and print one row per cheat."""
+    arguments = read_arguments()
+    chosen = [cheat for cheat in cheats(arguments.device) if is_wanted(cheat, arguments.only)]
+    night = spend(chosen, stand(arguments))
+    print(night.stderr, end="")
+    print(f"{'class':8} {'cheat':42} {'status':20} {'s':>6}  what stopped it, and the evidence")
+    missed = sum([tell(cheat, night) for cheat in chosen])
+    left = ", ".join(night.leftovers) or "nothing"
+    print(f"{len(chosen)} cheats and controls, {missed} not as wanted; left behind: {left}")
+    return int(missed > 0 or night.code != 0)
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--engine", choices=("docker", "process"), default="process")
+    parser.add_argument("--lock", type=Path, help="images lock, for the docker engine")
+    parser.add_argument("--toolchain", default="cu130", help="name of the image, for the docker engine on a GPU")
+    parser.add_argument("--cuda", default="13.0", help="its CUDA version")
+    parser.add_argument("--only", action="append", metavar="GLOB", help="names of the cheats to run")
+    return parser.parse_args()
+
+
+def is_wanted(cheat: Cheat, globs: Sequence[str] | None) -> bool:
+    return globs is None or any(fnmatch.fnmatch(cheat.path.stem, glob) for glob in globs)
+
+
+def stand(arguments: argparse.Namespace) -> Stand:
+    """What the cheats run on, as the command line says."""
+    if arguments.device == "cpu":
+        return Stand(engine=arguments.engine, lock=arguments.lock)
+    return on_gpu(arguments.engine, toolchain=arguments.toolchain, cuda=arguments.cuda, lock=arguments.lock)
+
+
+def tell(cheat: Cheat, night: Night) -> bool:
+    """Print one row; whether something is not as wanted."""
+    ended = night.ended.get(cheat.candidate)
+    if ended is None:
+        print(f"{cheat.kind:8} {cheat.candidate:42} NOT RUN")
+        return True
+    faults = [fault for fault in (ended.wrong(), ended.unread(), slow(ended)) if fault]
+    said = f"{cheat.stopped_by}: {ended.evidence}" if cheat.kind != CONTROL else ended.evidence
+    print(f"{cheat.kind:8} {cheat.candidate:42} {ended.status.value:20} {ended.seconds:6.1f}  {said[:120]}")
+    for fault in faults:
+        print(f"{'':8} NOT AS WANTED: {fault}")
+    return bool(faults)
+
+
+def slow(ended: Ended) -> str:
+    return f"took {ended.seconds:.1f} s" if ended.seconds > WANTED_S else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

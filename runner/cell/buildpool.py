@@ -1,0 +1,139 @@
+"""The builds of a run: many at once, off every lease, each content once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from runner.cell.assignment import Bench
+from runner.cell.buildcache import BuildCache, default_cache
+from runner.cell.building import NEEDS_BUILD, Build, BuildCancelledError
+from runner.cell.compiling import build_for, is_built
+from runner.cell.settling import machine_failed
+from runner.cell.specs import Place, arch_list
+from runner.core.vocab import Fault, Language, Stage
+from runner.engines import Labels
+from runner.errors import InfrastructureError
+from runner.gpus import Gpu
+from runner.images import Resolved
+from runner.plan import Cell, devices_matching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildListener:
+    """Whom a pool tells. All are called from its threads."""
+
+    started: Callable[[Cell], None] = lambda _cell: None
+    ended: Callable[[Cell, Build], None] = lambda _cell, _build: None
+    ready: Callable[[], None] = lambda: None
+    """Some build is done, however it ended: who waits for one looks again."""
+
+
+@dataclass
+class BuildPool:
+    """Builds what cells need before a device is leased for them. Made by :func:`build_pool`."""
+
+    bench: Bench
+    images: Mapping[str, Resolved]
+    """Name of a toolchain → its image."""
+    gpus: tuple[Gpu, ...]
+    cache: BuildCache
+    listener: BuildListener
+    _executor: ThreadPoolExecutor
+    _builds: dict[str, Future[Build]] = field(default_factory=dict)
+    """Key of a build → what comes, or came, of it. To be changed under ``_changing``."""
+    _changing: threading.Lock = field(default_factory=threading.Lock)
+
+    def submit(self, cells: Sequence[Cell]) -> None:
+        """Start building what ``cells`` need, each content once, in this order."""
+        for cell in cells:
+            key, gpus = self._key(cell), devices_matching(cell.gpu, self.gpus)
+            with self._changing:
+                if gpus and is_built(cell, gpus[0]) and key not in self._builds:
+                    self._builds[key] = self._start(cell)
+
+    def is_ready(self, cell: Cell) -> bool:
+        """Whether :meth:`result` answers at once."""
+        build = self._builds.get(self._key(cell))
+        return build is None or build.done()
+
+    def result(self, cell: Cell) -> Build | None:
+        """What came of the cell's build, waited for; null where it needs none.
+
+        :raises BuildCancelledError: when the run was called off.
+        """
+        build = self._builds.get(self._key(cell))
+        return None if build is None else build.result()
+
+    def retry_if_lost(self, cell: Cell) -> None:
+        """Start anew what the machine failed to build: another attempt would only find the same failure."""
+        key = self._key(cell)
+        with self._changing:
+            before = self._builds.get(key)
+            if before is not None and before.done() and _is_lost(before.result()):
+                self._builds[key] = self._start(cell)
+
+    def _key(self, cell: Cell) -> str:
+        """The same for cells that one build serves."""
+        image = self.images.get(cell.toolchain.name)
+        gpus = devices_matching(cell.gpu, self.gpus)
+        where = (image.id if image is not None else "", arch_list(gpus[0]) if gpus else "")
+        call = (cell.problem.digest, cell.dtype.value, *(workload.name for workload in cell.workloads))
+        return "/".join((cell.candidate.digest, *where, *(call if cell.candidate.language is Language.TRITON else ())))
+
+    def _start(self, cell: Cell) -> Future[Build]:
+        future = self._executor.submit(self._build, cell)
+        future.add_done_callback(lambda _: self.listener.ready())
+        return future
+
+    def _build(self, cell: Cell) -> Build:
+        """Compile a cell's candidate; what the machine fails at becomes an outcome too.
+
+        :raises BuildCancelledError: when the run was called off.
+        """
+        if self.bench.cancelled():
+            raise BuildCancelledError
+        self.listener.started(cell)
+        build = self._compile(cell)
+        self.listener.ended(cell, build)
+        return build
+
+    def _compile(self, cell: Cell) -> Build:
+        gpu = devices_matching(cell.gpu, self.gpus)[0]
+        labels = Labels(run_id=self.bench.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=self.bench.owner)
+        place = Place(cell=cell, gpu=gpu, image=self.images.get(cell.toolchain.name), labels=labels)
+        try:
+            build = build_for(place, self.bench, self.cache)
+        except (InfrastructureError, OSError) as error:
+            build = Build(outcome=machine_failed(error, Stage.BUILD))
+        return build if cell.candidate.language in NEEDS_BUILD else replace(build, outcome=None)
+
+
+@contextmanager
+def build_pool(
+    bench: Bench,
+    images: Mapping[str, Resolved],
+    gpus: tuple[Gpu, ...],
+    *,
+    workers: int = 0,
+    cache: BuildCache | None = None,
+    listener: BuildListener | None = None,
+) -> Iterator[BuildPool]:
+    """A pool for one run; on leaving, what has not begun never does, and what runs is waited for.
+
+    :param workers: builds at once; 0: one per core.
+    :param cache: null: this user's.
+    """
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1, thread_name_prefix="build") as executor:
+        try:
+            yield BuildPool(bench, images, gpus, cache or default_cache(), listener or BuildListener(), executor)
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_lost(build: Build) -> bool:
+    return build.outcome is not None and build.outcome.fault is Fault.INFRA

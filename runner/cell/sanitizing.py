@@ -1,0 +1,40 @@
+"""Running a candidate once more under compute-sanitizer, and reading what that printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from runner.cell.settling import outcome_of
+from runner.core.messages import Evidence
+from runner.core.vocab import Stage, Status
+from runner.results.record import Outcome
+
+NO_SANITIZER = "no_sanitizer"
+"""Label of a session that was to run under compute-sanitizer and did not: it is not there, or did not finish."""
+
+_SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", re.MULTILINE)
+_FINDING = re.compile(r"^=+ (?!COMPUTE-SANITIZER|(?:ERROR|RACECHECK) SUMMARY)\S.*$", re.MULTILINE)
+_LOG_TAIL = 8 << 10
+
+_STATUSES: Mapping[str, Status] = {"memcheck": Status.OUT_OF_BOUNDS}
+"""Tool → what its findings make of a candidate; those of any other tool are errors of the run."""
+
+
+def was_sanitized(log: str) -> bool:
+    """Whether a tool ran to its end: its summary is the last thing that it prints.
+
+    :param log: tail of what the candidate's process printed.
+    """
+    return _SUMMARY.search(log) is not None
+
+
+def sanitizer_outcome(tool: str, log: str) -> Outcome | None:
+    """What the tool's findings make of the candidate; null where there are none."""
+    summaries = _SUMMARY.findall(log)
+    if not summaries or int(summaries[-1]) == 0:
+        return None
+    found = _FINDING.search(log)
+    words = found[0].lstrip("= ") if found is not None else f"{summaries[-1]} errors"
+    evidence = Evidence(message=f"compute-sanitizer ({tool}): {words}"[:500], log=log[-_LOG_TAIL:])
+    return outcome_of(_STATUSES.get(tool, Status.RUNTIME_ERROR), Stage.VERIFY, evidence)

@@ -1,0 +1,54 @@
+"""Tensors as the bits they are made of: NaN equals itself, and nothing is rounded on the way."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+import torch
+
+WORD = 8
+CHUNK = 1 << 25
+"""Words looked at once: bounds the memory of a look."""
+
+_SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of equal size hold equal bits."""
+    return all(torch.equal(left, right) for left, right in _chunks(one, other))
+
+
+def fingerprint(tensor: torch.Tensor) -> Tuple[int, ...]:
+    """Numbers that equal tensors share, and others share by a chance of 2**-64 or so.
+
+    Each is the sum, modulo 2**64, of the words of a chunk, each word times a random odd number of its place.
+    """
+    generator = torch.Generator(tensor.device).manual_seed(0)
+    keys: Optional[torch.Tensor] = None
+    sums = []
+    for (words,) in _chunks(tensor):
+        if keys is None:
+            keys = torch.randint(-(1 << 62), 1 << 62, words.shape, device=tensor.device, generator=generator).mul_(2)
+            keys.add_(1)
+        sums.append((words.to(torch.int64) * keys[: words.numel()]).sum())
+    return tuple(int(number) for number in torch.stack(sums).tolist()) if sums else ()
+
+
+def all_bits_set(tensor: torch.Tensor) -> torch.Tensor:
+    """Which numbers have every bit set, which is what output buffers are filled with; complex ones are pairs."""
+    real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return real.view(_SAME_SIZE[real.element_size()]) == -1
+
+
+def _chunks(*tensors: torch.Tensor) -> Iterator[Tuple[torch.Tensor, ...]]:
+    flat = [_flat(tensor) for tensor in tensors]
+    kind = torch.int64 if flat[0].numel() * flat[0].element_size() % WORD == 0 else torch.uint8
+    pieces = [f.view(kind) for f in flat]
+    for start in range(0, pieces[0].numel(), CHUNK):
+        yield tuple(piece[start : start + CHUNK] for piece in pieces)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` in one dimension, beginning where a word does."""
+    flat = tensor.contiguous().reshape(-1)
+    return flat.clone() if flat.storage_offset() * flat.element_size() % WORD else flat

@@ -1,0 +1,286 @@
+"""Claimed device times, held against the judge's own clock and against what the device can do at all.
+
+A device time is measured beside the candidate: it is a claim. The judge's clock runs from the request to the answer,
+and what a call took there beyond its claim (frames, flush, the device's turn from one process to another) is the same
+for everyone who does the same at the same size. So the candidate is held against the baseline of the same session:
+what it leaves unexplained beyond what the baseline does is work that its claims keep quiet about.
+
+How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing: of
+the candidate's, only how far they are from the baseline's, and no further than :data:`FAR_NS`. A candidate could widen
+it by so much, and the record would show it. Levels are order statistics of the calls that the host disturbed
+least; half of the calls is looked at too, since who lies in most calls, and not in the least disturbed ones, moves the
+median of the claims as well. On a busy host chance may accuse one session in some hundreds: an accusation counts when
+a second series of blocks repeats it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from runner.core.messages import Block, PeakSpec, TwoClocks, WorkloadSpec
+from runner.core.vocab import Regime, Role
+
+LOW_RESOLUTION = "low_resolution"
+"""Label: the candidate's time is too short for the two clocks to say much about it."""
+
+LEAST_NS = 2_000
+"""No resolution is better than this, nanoseconds: what it takes a host to notice an answer varies by as much."""
+CLAIM_SHARE = 0.02
+"""Nor better than this share of the candidate's claim: a host that waited longer wakes up later."""
+SHARES = (0.25, 0.5)
+"""Which of a side's calls, in the order of what they leave unexplained, stands for it."""
+REACH = 5.0
+"""Half-width of an order statistic's interval, in standard deviations of its rank."""
+BLOCK_REACH = 12.0
+"""The same for a mean over blocks; a deviation from a handful of blocks may be far too small."""
+LEAST_OF_BLOCK = 4
+"""A block with fewer calls has no level of its own."""
+FEWEST = 7
+"""With fewer calls of either side only gross lies can be told."""
+COARSE_NS = 1_000_000
+"""On a CPU, nanoseconds: its host runs other things on the same cores."""
+COARSE_SHARE = 0.5
+"""And so much of the wall time."""
+HANDOVER_NS = 20_000
+"""Least difference between two hand-overs of outputs that counts, nanoseconds."""
+HANDOVER_SHARE = 0.25
+"""And least share of the baseline's."""
+FLUSH_SHARE = 0.25
+"""A candidate that leaves so much less unexplained than everyone else did less than everyone else: no flush."""
+FAR_NS = 100_000
+"""Empty calls of the candidate that take so much longer than the baseline's, nanoseconds, and twice as long as these,
+are not empty."""
+IMPOSSIBLE = 0.95
+"""Share of the least possible time below which a claim is impossible: peak rates are rounded, and so are bytes."""
+SHORT = 5
+"""A claim of fewer resolutions than this has little to say."""
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What the calls of one side took beyond their claims, nanoseconds, block by block."""
+
+    blocks: Tuple[Tuple[int, ...], ...]
+
+    @property
+    def calls(self) -> List[int]:
+        """All of them in order of size."""
+        return sorted(gap for block in self.blocks for gap in block)
+
+    def level(self, share: float) -> int:
+        """The call below which ``share`` of all calls are."""
+        return _level(self.calls, share)
+
+    def noise(self, share: float) -> float:
+        """How far :meth:`level` may be from that of another side that does the same.
+
+        The larger of what single calls and what whole blocks say: the order statistics :data:`REACH` standard
+        deviations away by rank (binomial, distribution-free), and the spread of the blocks' own levels.
+        """
+        calls = self.calls
+        middle = int(share * len(calls))
+        reach = REACH * math.sqrt(len(calls) * share * (1 - share))
+        low, high = calls[max(0, math.floor(middle - reach))], calls[min(len(calls) - 1, math.ceil(middle + reach))]
+        by_call = math.sqrt(2) * max(high - calls[middle], calls[middle] - low)
+        levels = [_level(sorted(block), share) for block in self.blocks if len(block) >= LEAST_OF_BLOCK]
+        by_block = BLOCK_REACH * statistics.stdev(levels) * math.sqrt(2 / len(levels)) if len(levels) > 1 else 0.0
+        return max(by_call, by_block)
+
+
+def hold_claims(
+    blocks: Sequence[Block],
+    probes: Mapping[Role, Sequence[int]],
+    spec: WorkloadSpec,
+    peak: PeakSpec,
+    l2: int,
+    *,
+    handovers: Mapping[str, Sequence[int]],
+    output_bytes: int,
+    device: str,
+) -> TwoClocks:
+    """How the candidate's claims in ``cold`` blocks stand against the judge's clock and against physics.
+
+    :param probes: wall time minus claim of the baseline's and the candidate's calls that run nothing, nanoseconds.
+    :param l2: bytes of the device's L2 cache: so many of the outputs need not have reached memory.
+    :param handovers: what handing over the outputs took, nanoseconds, by contestant.
+    :param output_bytes: of one call.
+    :param device: ``cpu`` or ``cuda``.
+    """
+    claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
+    unexplained, resolution = _excess(blocks, Regime.COLD, device, _spread(probes), apart_of(probes))
+    unexplained = unexplained if unexplained >= 0 else -_missing(blocks, probes)
+    handover, _limit = _handover(blocks, handovers, device)
+    floor, reason = least_time(spec, peak, l2, output_bytes)
+    return TwoClocks(
+        resolution_ns=resolution,
+        unexplained_ns=unexplained,
+        handover_ns=handover,
+        floor_ns=floor,
+        floor_reason=reason,
+        low_resolution=claim < SHORT * resolution,
+    )
+
+
+def contradiction(
+    two_clocks: TwoClocks,
+    blocks: Sequence[Block],
+    probes: Mapping[Role, Sequence[int]],
+    *,
+    handovers: Mapping[str, Sequence[int]],
+    device: str,
+) -> str:
+    """In which words the candidate's claims contradict the judge's clock or physics; empty where they do not."""
+    claim, wall = (statistics.median(_candidates(blocks, Regime.COLD, clock)) for clock in ("device_ns", "wall_ns"))
+    resolution = two_clocks.resolution_ns
+    if claim > wall * (1 + CLAIM_SHARE):
+        return f"claims {_us(claim)} in a call that took {_us(wall)}"
+    if two_clocks.floor_ns is not None and claim < IMPOSSIBLE * two_clocks.floor_ns:
+        least = f"{_us(two_clocks.floor_ns)} is the least that its {two_clocks.floor_reason} take at peak rate"
+        return f"claims {_us(claim)} for a call; {least}"
+    if two_clocks.unexplained_ns > resolution:
+        hidden = f"{_us(two_clocks.unexplained_ns)} more than the baseline's are unexplained"
+        return f"claims {_us(claim)} of {_us(wall)}; {hidden}, and {_us(resolution)} would have been noticed"
+    if device != "cpu" and _idles(probes):
+        return f"takes {_us(apart_of(probes))} longer than the baseline for calls that run nothing"
+    if _unflushed(two_clocks, blocks, device):
+        missing = f"{_us(-two_clocks.unexplained_ns)} less than any other call takes for all but the model's part"
+        return f"leaves {missing}: the flush before the call is missing"
+    return _handover_contradiction(two_clocks, blocks, handovers, device) or _replay_contradiction(blocks, device)
+
+
+def least_time(spec: WorkloadSpec, peak: PeakSpec, l2: int, output_bytes: int) -> Tuple[Optional[int], str]:
+    """The least time a cold call can take, nanoseconds, and what sets it; null, and why there is none.
+
+    Bytes ÷ peak bandwidth, where outputs count only as far as they do not fit into the L2 cache, since what is written
+    there need not have reached memory; operations ÷ peak rate. Where no bytes are declared, outputs must at least be
+    written.
+    """
+    candidates: Dict[str, float] = {}
+    if peak.bytes_per_s:
+        declared = spec.bytes is not None
+        moved = (spec.bytes or output_bytes) - min(l2, output_bytes)
+        candidates["bytes" if declared else "outputs"] = moved / peak.bytes_per_s
+    if peak.flops_per_s and spec.flops is not None:
+        candidates["flops"] = spec.flops / peak.flops_per_s
+    possible = {reason: seconds for reason, seconds in candidates.items() if seconds > 0}
+    if not possible:
+        return None, "no peak rate is known" if not candidates else "all that must be moved fits into the cache"
+    reason = max(possible, key=lambda name: possible[name])
+    return round(possible[reason] * 1e9), reason
+
+
+def _excess(blocks: Sequence[Block], regime: Regime, device: str, spread: float, apart: float) -> Tuple[int, int]:
+    """What the candidate leaves unexplained beyond the baseline, and the resolution; of the shares the worst one.
+
+    :param spread: of calls that run nothing, nanoseconds.
+    :param apart: how far the empty calls of both sides are apart, nanoseconds.
+    """
+    base, candidate = gaps_of(blocks, Role.BASELINE, regime), gaps_of(blocks, Role.CANDIDATE, regime)
+    claim = statistics.median(_candidates(blocks, regime, "device_ns"))
+    least = max(LEAST_NS, spread, CLAIM_SHARE * claim)
+    shares: Sequence[float] = SHARES
+    if device == "cpu" or min(len(base.calls), len(candidate.calls)) < FEWEST:
+        wall = _level(sorted(_candidates(blocks, regime, "wall_ns")), SHARES[0])
+        least, shares = max(least, COARSE_NS, COARSE_SHARE * wall), SHARES[:1]
+    found = [(candidate.level(s) - base.level(s), math.ceil(max(least, base.noise(s)) + apart)) for s in shares]
+    return max(found, key=lambda pair: pair[0] - pair[1])
+
+
+def _missing(blocks: Sequence[Block], probes: Mapping[Role, Sequence[int]]) -> int:
+    """How much less the candidate's calls leave unexplained than the baseline's and the empty ones do; at least 0."""
+    base, candidate = (gaps_of(blocks, role, Regime.COLD).level(SHARES[0]) for role in (Role.BASELINE, Role.CANDIDATE))
+    empty = [_level(sorted(found), SHARES[0]) for found in probes.values() if found]
+    others = min([base, *empty])
+    return max(0, others - candidate)
+
+
+def _unflushed(two_clocks: TwoClocks, blocks: Sequence[Block], device: str) -> bool:
+    usual = gaps_of(blocks, Role.BASELINE, Regime.COLD).level(SHARES[0])
+    limit = max(2 * two_clocks.resolution_ns, FLUSH_SHARE * usual)
+    return device != "cpu" and -two_clocks.unexplained_ns > limit
+
+
+def _handover(blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]], device: str) -> Tuple[int, int]:
+    """What the candidate's hand-overs take beyond the baseline's, and how much of that would be too much."""
+    names = {block.role: block.contestant for block in blocks}
+    base, candidate = (sorted(handovers.get(names[role], ())) for role in (Role.BASELINE, Role.CANDIDATE))
+    if not base or not candidate:
+        return 0, COARSE_NS
+    level = _level(base, SHARES[0])
+    least = COARSE_NS if device == "cpu" or len(base) < FEWEST else HANDOVER_NS
+    limit = max(least, HANDOVER_SHARE * level, Gaps((tuple(base),)).noise(SHARES[0]))
+    return _level(candidate, SHARES[0]) - level, math.ceil(limit)
+
+
+def _handover_contradiction(
+    two_clocks: TwoClocks, blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]], device: str
+) -> str:
+    _excess_ns, limit = _handover(blocks, handovers, device)
+    if two_clocks.handover_ns <= limit:
+        return ""
+    return f"hands over its outputs in {_us(two_clocks.handover_ns)} more than the baseline, {_us(limit)} are allowed"
+
+
+def _replay_contradiction(blocks: Sequence[Block], device: str) -> str:
+    """The same for replayed calls, whose claims and walls are those of all calls of a sample together."""
+    for regime in dict.fromkeys(block.regime for block in blocks if block.regime is not Regime.COLD):
+        if not all(gaps_of(blocks, role, regime).blocks for role in (Role.BASELINE, Role.CANDIDATE)):
+            continue
+        unexplained, resolution = _excess(blocks, regime, device, 0.0, 0.0)
+        if unexplained > resolution:
+            claim = statistics.median(_candidates(blocks, regime, "device_ns"))
+            return f"claims {_us(claim)} for the calls of a {regime.value} replay; {_us(unexplained)} are unexplained"
+    return ""
+
+
+def gaps_of(blocks: Sequence[Block], role: Role, regime: Regime) -> Gaps:
+    """What the calls of one side took beyond their claims; of replays, all calls of a sample together."""
+    chosen = [block for block in blocks if block.role is role and block.regime is regime]
+    return Gaps(tuple(_gaps(block) for block in chosen))
+
+
+def _gaps(block: Block) -> Tuple[int, ...]:
+    """Of each call but the first, which finds its process asleep: its wake-up is no work."""
+    found = tuple((wall - claim) * block.calls_per_sample for wall, claim in zip(block.wall_ns, block.device_ns))
+    return found[1:] or found
+
+
+def _candidates(blocks: Sequence[Block], regime: Regime, clock: str) -> List[int]:
+    """The candidate's samples by ``device_ns`` or ``wall_ns``; of replays, all calls of a sample together."""
+    chosen = [block for block in blocks if block.role is Role.CANDIDATE and block.regime is regime]
+    return [ns * block.calls_per_sample for block in chosen for ns in getattr(block, clock)]
+
+
+def _level(ordered: Sequence[int], share: float) -> int:
+    return ordered[int(share * len(ordered))]
+
+
+def apart_of(probes: Mapping[Role, Sequence[int]]) -> float:
+    """How far the empty calls of baseline and candidate are apart, nanoseconds.
+
+    Two processes that do the same differ by tens of microseconds where their cores do, for as long as they live.
+    """
+    middles = [statistics.median(probes[role]) for role in (Role.BASELINE, Role.CANDIDATE) if probes.get(role)]
+    return float(abs(middles[0] - middles[1])) if len(middles) > 1 else 0.0
+
+
+def _idles(probes: Mapping[Role, Sequence[int]]) -> bool:
+    """Whether the candidate's empty calls take far longer than the baseline's."""
+    base, candidate = (sorted(probes.get(role, ())) for role in (Role.BASELINE, Role.CANDIDATE))
+    if not base or not candidate:
+        return False
+    usual = _level(base, SHARES[0])
+    return _level(candidate, SHARES[0]) > max(usual + FAR_NS, 2 * usual)
+
+
+def _spread(probes: Mapping[Role, Sequence[int]]) -> float:
+    """Distance between the quartiles of the baseline's empty calls, nanoseconds."""
+    ordered = sorted(probes.get(Role.BASELINE, ()))
+    return float(_level(ordered, 0.75) - _level(ordered, 0.25)) if ordered else 0.0
+
+
+def _us(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e3:.1f} µs"

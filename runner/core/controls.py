@@ -1,0 +1,178 @@
+"""A problem's own controls: what must not pass, how far its answer depends on its inputs, and on its precision.
+
+Nothing in here asks a contestant; the reference alone is tried.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from dataclasses import replace
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+
+import torch
+
+from runner.core.checks.values import passes
+from runner.core.finding import finding
+from runner.core.inputs import EXACT_BITS, map_tensors, tensors_in
+from runner.core.reference import Expected, Reference
+from runner.core.tolerance import Tolerance, chunks, difference, spread_of
+from runner.core.vocab import Dtype, Mode, Stage, Status
+
+Found = TypeVar("Found")
+
+OTHER_INPUTS = 2
+"""Further sets of inputs that tell how much a single number varies."""
+
+INSENSITIVE_BELOW = 1e-3
+"""Least change of the output, as a share of its spread, that drawing an input anew must make."""
+
+
+def _unless_memory_ends(control: Callable[..., Optional[Found]]) -> Callable[..., Optional[Found]]:
+    """Null where the control needs more memory than there is; only for those on which no verdict depends."""
+
+    @functools.wraps(control)
+    def tried(*arguments: Any) -> Optional[Found]:
+        try:
+            return control(*arguments)
+        except (MemoryError, torch.OutOfMemoryError):
+            return None
+
+    return tried
+
+
+def accepts(outputs: Sequence[torch.Tensor], expected: Expected, tolerance: Tolerance) -> bool:
+    """Whether these outputs would pass for the expected ones."""
+    rows = zip(outputs, expected.outputs, expected.trusted, expected.allowances(tolerance))
+    return all(passes(got, want, same, allowed) for got, want, same, allowed in rows)
+
+
+def check_repeatable(reference: Reference, inputs: List[Any], expected: Expected, tolerance: Tolerance) -> None:
+    """The reference must agree with itself.
+
+    :raises Finding: ``invalid_problem``.
+    """
+    again = reference.answer(inputs)
+    if not accepts(again, replace(expected, outputs=expected.trusted, _allowances={}), tolerance):
+        raise _invalid("the reference differs between two runs on equal inputs")
+
+
+def reduction_length(reference: Reference, inputs: List[Any]) -> float:
+    """How many numbers go into one, as far as shapes tell: the longest dimension, or inputs per output if more."""
+    floating = [t for t in (*tensors_in(inputs), *reference.state.values()) if t.is_floating_point() and t.numel()]
+    smallest = min((like.numel() for like in reference.like if like.numel()), default=1)
+    return max((max(*t.shape, t.numel() / smallest) for t in floating if t.dim()), default=1.0)
+
+
+def variations(reference: Reference, expected: Expected) -> Tuple[float, ...]:
+    """How much each output that is a single number varies between inputs; infinite for all others.
+
+    The standard deviation over a few sets of inputs: it says how near an answer must come to say anything.
+    """
+    if not any(_is_number(tensor) for tensor in expected.trusted):
+        return ()
+    others = (reference.draw(Mode.STANDARD, "another", index) for index in range(OTHER_INPUTS))
+    answers = [expected.outputs, *(reference.expect(inputs).outputs for inputs in others)]
+    return tuple(
+        float(torch.stack([answer[place].double().reshape(()) for answer in answers]).std())
+        if _is_number(tensor)
+        else math.inf
+        for place, tensor in enumerate(expected.trusted)
+    )
+
+
+def check_worthless(expected: Expected, tolerance: Tolerance) -> None:
+    """Neither zeros nor a constant may pass, nor may single numbers be the same whatever the inputs are.
+
+    :raises Finding: ``invalid_problem``.
+    """
+    if accepts([torch.zeros_like(tensor) for tensor in expected.trusted], expected, tolerance):
+        raise _invalid("zeros would pass: the output says nothing about the computation")
+    if any(tensor.numel() > 1 for tensor in expected.trusted):
+        if accepts([_constant(tensor) for tensor in expected.trusted], expected, tolerance):
+            raise _invalid("a constant would pass: the output says nothing about the computation")
+    elif not any(tolerance.variations):
+        raise _invalid("the answer to another input would pass: the output does not depend on it")
+
+
+@_unless_memory_ends
+def sensitivity(reference: Reference, inputs: List[Any], expected: Expected) -> Optional[Tuple[float, ...]]:
+    """Per floating input: root mean square change of the answer when it is drawn anew, as a share of the spread.
+
+    Of several outputs the one that changes most counts.
+    """
+    others = tensors_in(reference.draw(Mode.STANDARD, "another", 0))
+    ours = tensors_in(inputs)
+    spreads = [spread_of(tensor) if tensor.is_floating_point() else 0.0 for tensor in expected.trusted]
+    found = []
+    for place, tensor in enumerate(ours):
+        if tensor.is_floating_point() and others[place].shape == tensor.shape:
+            answer = reference.answer(_with_one_other(inputs, place, others[place]))
+            found.append(max(map(_change, expected.trusted, answer, spreads)))
+    return tuple(found)
+
+
+@_unless_memory_ends
+def is_precision_told(
+    reference: Reference, inputs: List[Any], expected: Expected, tolerance: Tolerance
+) -> Optional[bool]:
+    """Whether the same computation one precision lower fails; null where there is none."""
+    lower = reference.answer_one_precision_lower(inputs)
+    if lower is None or not any(tensor.is_floating_point() for tensor in lower):
+        return None
+    return not accepts(lower, expected, tolerance)
+
+
+def is_whole(expected: Expected, dtype: Dtype) -> bool:
+    """Whether the answer is whole numbers that the trusted implementation hits exactly, so that all others must."""
+    floating = [pair for pair in zip(expected.outputs, expected.trusted) if pair[1].is_floating_point()]
+    largest = 2.0 ** EXACT_BITS.get(dtype, 0)
+    return bool(floating) and all(_all_whole(wanted, same, largest) for wanted, same in floating)
+
+
+def is_finite(expected: Expected) -> bool:
+    """Whether the answer has neither NaN nor infinities, in either precision."""
+    return all(bool(torch.isfinite(tensor).all()) for tensor in (*expected.outputs, *expected.trusted))
+
+
+def _all_whole(wanted: torch.Tensor, same: torch.Tensor, largest: float) -> bool:
+    pieces = (pair for _, pair in chunks(wanted, same))
+    return all(bool(((want == same) & (want == want.round()) & (want.abs() <= largest)).all()) for want, same in pieces)
+
+
+def _is_number(tensor: torch.Tensor) -> bool:
+    return tensor.numel() == 1 and not tensor.is_complex()
+
+
+def _with_one_other(inputs: List[Any], place: int, other: torch.Tensor) -> Any:
+    places: Iterator[int] = itertools.count()
+    return map_tensors(inputs, lambda tensor: other if next(places) == place else tensor)
+
+
+def _change(before: torch.Tensor, after: torch.Tensor, spread: float) -> float:
+    if before.shape != after.shape:
+        return 1.0
+    if not before.is_floating_point():
+        return float((before != after).double().mean()) if before.numel() else 0.0
+    squares = 0.0
+    for _, (old, new) in chunks(before, after):
+        moved = difference(new, old).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        squares += float(torch.linalg.vector_norm(moved, dtype=torch.float64)) ** 2
+    change = math.sqrt(squares / max(before.numel(), 1))
+    return change / spread if spread else float(change > 0)
+
+
+def _constant(like: torch.Tensor) -> torch.Tensor:
+    """The output's own mean everywhere: what a constant could do at best."""
+    if not like.is_floating_point():
+        return torch.full_like(like, like.reshape(-1)[0].item()) if like.numel() else like
+    mean = like.mean(dtype=torch.float64)
+    if not torch.isfinite(mean):
+        finite = like[torch.isfinite(like)]
+        mean = finite.mean(dtype=torch.float64) if finite.numel() else torch.zeros(())
+    return torch.full_like(like, float(mean))
+
+
+def _invalid(message: str) -> Exception:
+    return finding(Status.INVALID_PROBLEM, Stage.VERIFY, message)

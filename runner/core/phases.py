@@ -1,0 +1,32 @@
+"""How long each phase of a session took."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, Optional
+
+
+class Phases:
+    """A clock that is always in one phase; entering another ends it."""
+
+    def __init__(self) -> None:
+        self._seconds: Dict[str, float] = {}
+        self._phase: Optional[str] = None
+        self._entered = time.monotonic()
+
+    def enter(self, phase: str) -> None:
+        """From now on time is spent on ``phase``; one that was left before goes on where it was."""
+        self._leave()
+        self._phase = phase
+
+    def ended(self) -> Dict[str, float]:
+        """Seconds per phase, in the order in which they were first entered; no phase runs any more."""
+        self._leave()
+        self._phase = None
+        return {phase: round(seconds, 6) for phase, seconds in self._seconds.items()}
+
+    def _leave(self) -> None:
+        now = time.monotonic()
+        if self._phase is not None:
+            self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + now - self._entered
+        self._entered = now

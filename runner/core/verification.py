@@ -1,0 +1,288 @@
+"""Verification of one workload: the problem's own controls, the candidate's trials, and the checks of timed calls."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
+
+import torch
+
+from runner.core import controls
+from runner.core.bits import all_bits_set, fingerprint
+from runner.core.checks import Call, Failed, Judgement, judge_call
+from runner.core.checks.values import finite
+from runner.core.finding import Finding
+from runner.core.inputs import WHOLE_DTYPES
+from runner.core.messages import ContractSpec, Evidence, JudgeJob, Traits, Trial
+from runner.core.quality import Quality, worst_of
+from runner.core.reference import Expected, Reference, guarded
+from runner.core.side import Result, Side
+from runner.core.tolerance import Tolerance
+from runner.core.vocab import Mode, Role, Stage, Status
+from runner.core.wire import OutputsClaim
+
+Found = TypeVar("Found")
+
+INSENSITIVE = "insensitive"
+"""Label: the answer hardly depends on an input, so that skipping it might pass."""
+PRECISION_BLIND = "precision_blind"
+"""Label: the same computation one precision lower would pass too."""
+
+GLANCED = 1 << 16
+"""Numbers of an output that a glance looks at."""
+LARGE = 1 << 30
+"""Bytes of outputs from which a mode gets :data:`FEW_TRIALS` at most, and one mode is enough after timing."""
+FEW_TRIALS = 2
+
+
+class _Case(NamedTuple):
+    """Inputs and what is due for them."""
+
+    inputs: List[Any]
+    expected: Expected
+    exact: bool = False
+
+
+class Verifier:
+    """Judges every call of one workload: :meth:`controls` first, then :meth:`verify` before and after the timed calls.
+
+    What it finds wrong is raised as a :class:`~runner.core.finding.Finding`: with the status that the candidate
+    earned, as ``invalid_problem`` for the baseline, and for the caller to make a label of for a rival.
+    """
+
+    def __init__(self, job: JudgeJob, sides: Mapping[str, Side], dice: random.Random) -> None:
+        """:param sides: all contestants; the candidate and the baseline are found by their roles."""
+        self._job = job
+        self._sides = sides
+        self._dice = dice
+        self._first: Optional[_Case] = None
+        self._qualities: List[Quality] = []
+        self._traits = Traits()
+        self.tolerance = Tolerance.of(job.dtype, job.tolerance)
+        """What outputs are held to, once :meth:`controls` has seen how long sums are and how far answers vary."""
+        self.trials: List[Trial] = []
+        """Every compared call of the candidate, in order."""
+        self.labels: List[str] = []
+        """What does not decide and readers must know: :data:`INSENSITIVE`, :data:`PRECISION_BLIND`."""
+
+    @property
+    def traits(self) -> Traits:
+        """What was found out so far beyond right and wrong."""
+        return replace(self._traits, quality=worst_of(self._qualities))
+
+    def controls(self, reference: Reference) -> None:
+        """The problem's own controls, on the first inputs that the candidate will get too.
+
+        The reference must agree with itself, in this process and as the baseline; zeros and a constant must not pass.
+
+        :raises Finding: ``invalid_problem`` or ``problem_error``.
+        """
+        case = self._first = self._case(reference, Mode.STANDARD, "before", 0)
+        inputs, expected = case.inputs, case.expected
+        length = controls.reduction_length(reference, inputs)
+        variations = _guarded(lambda: controls.variations(reference, expected))
+        self.tolerance = replace(Tolerance.of(reference.dtype, self._job.tolerance, length), variations=variations)
+        _guarded(lambda: controls.check_repeatable(reference, inputs, expected, self.tolerance))
+        controls.check_worthless(expected, self.tolerance)
+        self._look_into(reference, inputs, expected)
+        failed = self._judge_baseline(case)
+        if failed is not None:
+            raise _against_itself(failed, Mode.STANDARD)
+
+    def verify(self, reference: Reference, phase: str, trials: int) -> None:
+        """``trials`` calls of the candidate per mode that makes sense here.
+
+        :raises Finding: for the first call that does not pass.
+        """
+        modes = self._modes()
+        if sum(like.numel() * like.element_size() for like in reference.like) > LARGE:
+            trials = min(trials, FEW_TRIALS)
+            modes = modes if phase == "before" else modes[:1]
+        for mode in modes:
+            for index in range(trials):
+                if not self._trial(reference, mode, phase, index):
+                    break
+
+    def judge_timed(self, side: Side, expected: Expected, call: Tuple[Result, Tuple[torch.Tensor, ...]]) -> Judgement:
+        """Compare in full what a timed call left in the side's output buffer.
+
+        :param call: its result, and the inputs as :meth:`Side.deliver` sent them.
+        :raises Finding: when it does not pass.
+        """
+        judgement, _ = self._judge(side, _Case([], expected), *call)
+        if side.role is Role.CANDIDATE:
+            self._note(judgement, Mode.STANDARD, len(self.trials), "timed")
+        if judgement.failed is not None:
+            raise _blamed(side, judgement.failed)
+        return judgement
+
+    def glance(self, side: Side) -> None:
+        """Look at some numbers of each output, drawn by the judge's dice: none may still be what the buffer held.
+
+        Of integers and booleans, which may well have all bits set, not all of several may.
+
+        :raises Finding: when one does.
+        """
+        for index, output in enumerate(side.outputs_now()):
+            unwritten = all_bits_set(self._sample(output))
+            if output.is_floating_point() or output.is_complex():
+                found = bool(unwritten.any())
+            else:
+                found = output.numel() > 1 and bool(unwritten.all())
+            if found:
+                message = f"output {index} still holds the pattern its buffer was filled with: it was not written"
+                raise _blamed(side, Failed(Status.NONFINITE, Evidence(message=message, output=index)))
+
+    def _look_into(self, reference: Reference, inputs: List[Any], expected: Expected) -> None:
+        """Sensitivity and precision: nothing depends on them but labels."""
+        changes = _guarded(lambda: controls.sensitivity(reference, inputs, expected)) or ()
+        told = _guarded(lambda: controls.is_precision_told(reference, inputs, expected, self.tolerance))
+        self._traits = replace(self._traits, sensitivity=changes, rejects_lower_precision=told)
+        if any(change < controls.INSENSITIVE_BELOW for change in changes):
+            self.labels.append(INSENSITIVE)
+        if told is False:
+            self.labels.append(PRECISION_BLIND)
+
+    def _modes(self) -> Tuple[Mode, ...]:
+        """The modes that make sense: inputs that must keep their range, or are whole numbers, are taken as drawn."""
+        fixed = not self._job.outliers or self._job.dtype in WHOLE_DTYPES
+        return tuple(mode for mode in self._job.protocol.modes if mode is Mode.STANDARD or not fixed)
+
+    def _trial(self, reference: Reference, mode: Mode, phase: str, index: int) -> bool:
+        """One trial of the candidate; whether a further one in this mode would say more.
+
+        Everything large in here is gone when it returns, before the next inputs are drawn.
+        """
+        first = mode is Mode.STANDARD and phase == "before" and index == 0
+        held, self._first = self._first, None
+        case = held if first and held is not None else self._case(reference, mode, phase, index)
+        if mode is Mode.EXACT:
+            if not controls.is_finite(case.expected):
+                return False  # zeros and ones are no inputs for this problem
+            case = case._replace(exact=controls.is_whole(case.expected, self._job.dtype))
+            self._traits = replace(self._traits, exact=case.exact and self._traits.exact is not False)
+        outputs = self._try(case, mode, index, phase)
+        if first:
+            self._try_again(case, outputs)
+        return mode is not Mode.EXACT or case.exact
+
+    def _case(self, reference: Reference, mode: Mode, phase: str, index: int) -> _Case:
+        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(mode, phase, index))
+        return _Case(inputs, _guarded(lambda: reference.expect(inputs)))
+
+    def _try(self, case: _Case, mode: Mode, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
+        """One trial of the candidate; what it returned."""
+        judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
+        self._note(judgement, mode, index, phase)
+        if judgement.failed is not None:
+            self._hear_the_baseline(case, judgement.failed, mode)
+            raise Finding(judgement.failed.status, Stage.VERIFY, judgement.failed.evidence).at(
+                mode=mode.value, trial=index
+            )
+        return outputs
+
+    def _try_again(self, case: _Case, before: Tuple[torch.Tensor, ...]) -> None:
+        """A second call on equal inputs: its bits are a trait, but the tolerance must be kept."""
+        bits = [fingerprint(output) for output in before]
+        judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
+        if judgement.failed is not None:
+            message = f"a second call on equal inputs fails where the first passed: {judgement.failed.evidence.message}"
+            evidence = replace(judgement.failed.evidence, message=message, mode=Mode.STANDARD.value, trial=0)
+            differs = judgement.failed.status in _OF_VALUES
+            raise Finding(Status.NONDETERMINISTIC if differs else judgement.failed.status, Stage.VERIFY, evidence)
+        self._traits = replace(self._traits, deterministic=bits == [fingerprint(output) for output in outputs])
+
+    def _hear_the_baseline(self, case: _Case, failed: Failed, mode: Mode) -> None:
+        """Before a candidate is blamed for its values: the baseline must get them right in this mode.
+
+        :raises Finding: ``invalid_problem`` when it does not.
+        """
+        if mode is Mode.STANDARD or failed.status not in _OF_VALUES:
+            return  # the controls have heard it on such inputs
+        baselines = self._judge_baseline(case)
+        if baselines is not None:
+            raise _against_itself(baselines, mode)
+
+    def _judge_baseline(self, case: _Case) -> Optional[Failed]:
+        return self._call(self._side(Role.BASELINE), case)[0].failed
+
+    def _call(self, side: Side, case: _Case) -> Tuple[Judgement, Tuple[torch.Tensor, ...]]:
+        sent = side.deliver(case.inputs, case.expected.trusted)
+        return self._judge(side, case, side.call(stage=Stage.VERIFY), sent)
+
+    def _judge(
+        self, side: Side, case: _Case, result: Result, sent: Tuple[torch.Tensor, ...]
+    ) -> Tuple[Judgement, Tuple[torch.Tensor, ...]]:
+        """The judgement on what the side's output buffer holds now, and a copy of that."""
+        outputs = side.outputs() if _all_copied(result.claim) else ()
+        call = Call(
+            claim=result.claim,
+            outputs=outputs,
+            expected=case.expected,
+            tolerance=self.tolerance,
+            inputs_sent=sent,
+            inputs_now=side.inputs_now(),
+            mutates_inputs=self._job.mutates_inputs,
+            exact=case.exact,
+            contract=self._contract(side),
+            damage=side.guards_intact(),
+        )
+        judgement = judge_call(call)
+        if side.role is Role.CANDIDATE:
+            self._qualities += judgement.quality
+        return judgement, outputs
+
+    def _contract(self, side: Side) -> Optional[ContractSpec]:
+        """Only the candidate must quantise; the reference is what it is compared with, and a rival may do either."""
+        contract = self._job.contract
+        if contract is None or side.role is Role.BASELINE:
+            return None
+        return contract if side.role is Role.CANDIDATE else replace(contract, snr_db_max=math.inf)
+
+    def _sample(self, output: torch.Tensor) -> torch.Tensor:
+        """Numbers of ``output`` at places that nobody can foresee."""
+        if not output.numel():
+            return output.reshape(-1)
+        generator = torch.Generator(output.device).manual_seed(self._dice.getrandbits(63))
+        count = min(GLANCED, output.numel())
+
+        def places(size: int) -> torch.Tensor:
+            return torch.randint(size, (count,), device=output.device, generator=generator)
+
+        if output.is_contiguous():
+            return output.reshape(-1)[places(output.numel())]
+        return output[tuple(places(size) for size in output.shape)]
+
+    def _note(self, judgement: Judgement, mode: Mode, index: int, phase: str) -> None:
+        passed = judgement.failed is None
+        trial = Trial(mode, index, phase, passed, finite(judgement.max_error), finite(judgement.error_ratio))
+        self.trials.append(trial)
+
+    def _side(self, role: Role) -> Side:
+        return next(side for side in self._sides.values() if side.role is role)
+
+
+_OF_VALUES = frozenset({Status.INCORRECT_VALUES, Status.NONFINITE, Status.CONTRACT_BROKEN})
+
+
+def _guarded(function: Callable[[], Found]) -> Found:
+    """As :func:`guarded`, of the reference while verifying."""
+    found: Found = guarded("the reference", Stage.VERIFY, function)
+    return found
+
+
+def _all_copied(claim: OutputsClaim) -> bool:
+    return bool(claim.outputs) and all(output.copied for output in claim.outputs)
+
+
+def _against_itself(failed: Failed, mode: Mode) -> Finding:
+    message = f"the reference fails against itself: {failed.evidence.message}"
+    return Finding(Status.INVALID_PROBLEM, Stage.VERIFY, replace(failed.evidence, message=message, mode=mode.value))
+
+
+def _blamed(side: Side, failed: Failed) -> Finding:
+    """A timed call that does not pass; the baseline's is the problem's fault."""
+    status = Status.INVALID_PROBLEM if side.role is Role.BASELINE else failed.status
+    return Finding(status, Stage.TIME, failed.evidence)

@@ -1,0 +1,74 @@
+"""Reading a candidate's source for what a person would want to know of it: labels with evidence, never proof.
+
+What the program cannot see by running a candidate (why it does something, what it does on other days) a reader may
+see in its text: a library's call where a kernel was asked for, a kernel that nobody launches, a rebound clock. Each
+rule is one file; the policy decides what its findings cost. Nothing of the candidate is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from runner.core.vocab import Dtype, Language
+from runner.scan import (
+    capture,
+    decoy,
+    entry,
+    fallback,
+    frames,
+    hidden,
+    lazy,
+    library_calls,
+    memo,
+    precision,
+    streams,
+    threads,
+    timing,
+)
+from runner.scan.finding import Finding, Scan
+from runner.scan.kernels import own_kernels
+from runner.scan.source import Source, read_source
+
+__all__ = ["RULES", "Finding", "Scan", "scan_file"]
+
+RULES: Mapping[str, Callable[[Source], Iterator[Finding]]] = {
+    entry.RULE: entry.find,
+    library_calls.RULE: library_calls.find,
+    fallback.RULE: fallback.find,
+    decoy.RULE: decoy.find,
+    precision.RULE: precision.find,
+    timing.RULE: timing.find,
+    streams.RULE: streams.find,
+    threads.RULE: threads.find,
+    lazy.RULE: lazy.find,
+    memo.RULE: memo.find,
+    frames.RULE: frames.find,
+    capture.RULE: capture.find,
+    hidden.RULE: hidden.find,
+}
+"""Name of a rule → what it finds, in the order findings are told."""
+
+MOST_FINDINGS = 20
+"""Findings that one rule may have; a source that repeats itself says no more with the next."""
+
+
+def scan_file(path: Path, language: Language, dtype: Dtype, *, entry: str = "ModelNew") -> Scan:
+    """What is to be known of the candidate in ``path``.
+
+    A source that does not parse has neither kernels nor findings: whoever compiles it says what is wrong.
+
+    :param dtype: of the cell: what counts as a loss of precision depends on it.
+    :param entry: the class that is constructed and called.
+    :raises OSError: when the file cannot be read.
+    """
+    source = read_source(path, language=language, dtype=dtype, entry=entry)
+    if source is None:
+        return Scan(own_kernels=(), findings=())
+    found = (_told(find(source)) for find in RULES.values())
+    return Scan(own_kernels=own_kernels(source), findings=tuple(finding for rule in found for finding in rule))
+
+
+def _told(findings: Iterator[Finding]) -> list[Finding]:
+    """Each finding once, in the order of lines, not too many."""
+    return sorted(dict.fromkeys(findings), key=lambda finding: finding.line or 0)[:MOST_FINDINGS]

@@ -1,0 +1,55 @@
+"""The class that is constructed and called must be there, and must say what a call does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from runner.scan.finding import Finding
+from runner.scan.names import bare
+from runner.scan.source import FunctionDef, Source
+
+RULE = "entry"
+
+
+def find(source: Source) -> Iterator[Finding]:
+    """No such class, or one without ``forward``."""
+    entry = source.entry
+    classes = {node.name: node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
+    if entry not in classes:
+        if not _is_bound(source.tree, entry):
+            yield source.finding(RULE, None, f"no class {entry} is defined")
+        return
+    if not _has_forward(entry, classes):
+        yield source.finding(RULE, classes[entry], f"{entry} has neither forward nor __call__ of its own")
+
+
+def _is_bound(tree: ast.Module, name: str) -> bool:
+    """Whether the file gives ``name`` any other meaning: an assignment, a function, an import."""
+    return any(
+        (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store))
+        or (isinstance(node, FunctionDef) and node.name == name)
+        or (isinstance(node, ast.alias) and (node.asname or node.name) == name)
+        for node in ast.walk(tree)
+    )
+
+
+def _has_forward(name: str, classes: dict[str, ast.ClassDef]) -> bool:
+    """Whether a class of this file, or one of this file that it inherits from, defines what a call does."""
+    pending, seen = [name], set[str]()
+    while pending:
+        word = pending.pop()
+        if word in seen or word not in classes:
+            continue
+        seen.add(word)
+        pending += [bare(base) for base in classes[word].bases]
+        if any(_is_forward(node) for node in ast.walk(classes[word])):
+            return True
+    return False
+
+
+def _is_forward(node: ast.AST) -> bool:
+    wanted = ("forward", "__call__")
+    if isinstance(node, FunctionDef):
+        return node.name in wanted
+    return isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store) and bare(node) in wanted

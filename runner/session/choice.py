@@ -1,0 +1,50 @@
+"""Which cells of a plan still have to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from runner.core.vocab import Fault
+from runner.facts import Survey
+from runner.host import core_sha256
+from runner.plan import Cell, devices_matching
+from runner.results.store import AttemptSummary, Store
+
+
+class Rerun(str, Enum):
+    """Which cells that have a record run again."""
+
+    NONE = "none"
+    """Only those whose last attempt was the machine's fault."""
+    FAILED = "failed"
+    """Also those whose last attempt did not pass."""
+    STALE = "stale"
+    """Also those that ran with another engine, image, driver or core than this run would."""
+    ALL = "all"
+    """Every cell."""
+
+
+def cells_to_run(cells: Sequence[Cell], store: Store, survey: Survey, rerun: Rerun) -> list[Cell]:
+    """The cells that still have to run, longest first."""
+    attempts = store.attempts() if rerun is not Rerun.ALL else {}
+    wanted = [cell for cell in cells if not _is_done(cell, attempts.get(cell.id, ()), survey, rerun)]
+    return sorted(wanted, key=lambda cell: -cell.expected_s)
+
+
+def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: Survey, rerun: Rerun) -> bool:
+    if not attempts or attempts[-1].fault is Fault.INFRA:
+        return False
+    last = attempts[-1]
+    if rerun is Rerun.FAILED:
+        return last.fault is Fault.NONE
+    return rerun is not Rerun.STALE or not _is_stale(cell, last, survey)
+
+
+def _is_stale(cell: Cell, last: AttemptSummary, survey: Survey) -> bool:
+    image = survey.images.get(cell.toolchain.name)
+    drivers = {gpu.driver for gpu in devices_matching(cell.gpu, survey.facts.gpus)}
+    now = (survey.engine.name, image.id if image is not None else None, core_sha256())
+    if (last.engine, last.image_id, last.core_sha256) != now:
+        return True
+    return not cell.compile_only and last.driver not in drivers

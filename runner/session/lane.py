@@ -1,0 +1,117 @@
+"""The cells of one device, one after the other."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+
+from runner.cell import Ahead, Assignment, CellCancelledError, Ran, run_cell
+from runner.cell.building import Build, BuildCancelledError
+from runner.cell.findings import is_rejected
+from runner.gpus import Gpu
+from runner.plan import Cell
+from runner.session.events import Event, Happening
+from runner.session.shared import Shared
+
+
+class Lane:
+    """Takes cells for ``gpu`` until there are none, or it is quarantined."""
+
+    def __init__(self, gpu: Gpu, shared: Shared) -> None:
+        self._gpu = gpu
+        self._shared = shared
+        self._ahead: Ahead | None = None
+
+    @property
+    def name(self) -> str:
+        """How events and threads call it."""
+        return self._gpu.uuid
+
+    def run(self) -> None:
+        """The lane's whole life; its own thread's.
+
+        :raises CellCancelledError: when the run was called off meanwhile.
+        :raises StoreError: when a record could not be written.
+        """
+        try:
+            if self._gpu.vendor == "cpu":
+                self._take_cells()  # what started ahead there would run on the cores that are being timed
+                return
+            with closing(Ahead(self._shared.bench, self._next_assignment)) as self._ahead:
+                self._take_cells()
+        finally:
+            self._shared.pending.close(self._gpu)
+
+    def _take_cells(self) -> None:
+        shared = self._shared
+        while not shared.bench.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
+            preferred = self._ahead.cell_id if self._ahead is not None else ""
+            cell = shared.pending.take(self._gpu, shared.builds.is_ready, preferred=preferred)
+            if cell is None:
+                return
+            if shared.orders.is_too_late(cell):
+                shared.skip(cell, self.name)
+                shared.pending.put_down(self._gpu)
+            else:
+                self._run_one(cell)
+
+    def _run_one(self, cell: Cell) -> None:
+        """One cell, with its retries, each attempt recorded."""
+        shared = self._shared
+        shared.tell(Event(happening=Happening.CELL_STARTED, cell=cell, lane=self.name))
+        ran = self._attempt(cell)
+        while shared.is_tried_again(cell, ran.record):
+            retried = Event(happening=Happening.CELL_RETRIED, cell=cell, lane=self.name, record=ran.record)
+            if ran.quarantine:
+                if shared.pending.hand_on(self._gpu, partial(shared.tell, retried)):
+                    return
+                break
+            shared.tell(retried)
+            shared.builds.retry_if_lost(cell)
+            ran = self._attempt(cell)
+        shared.pending.put_down(self._gpu)
+        shared.end(cell, self.name, ran.record)
+
+    def _attempt(self, cell: Cell) -> Ran:
+        """One attempt, recorded."""
+        shared = self._shared
+        assignment = self._assignment(cell)
+        shared.tally.tries[cell.id] += 1
+        ran = run_cell(assignment, shared.bench, self._ahead)
+        shared.store.save(ran.record, ran.trace)
+        if ran.quarantine:
+            self._quarantine(cell, ran.quarantine)
+        return ran
+
+    def _quarantine(self, cell: Cell, why: str) -> None:
+        self._shared.tally.quarantined[self._gpu.uuid] = why
+        self._shared.pending.bar(self._gpu)
+        self._shared.tell(Event(happening=Happening.GPU_QUARANTINED, cell=cell, lane=self.name, text=why))
+
+    def _assignment(self, cell: Cell) -> Assignment:
+        """``cell`` on this lane's device.
+
+        :raises CellCancelledError: when its build was called off.
+        """
+        return Assignment(
+            cell=cell,
+            gpu=self._gpu,
+            image=self._shared.survey.images.get(cell.toolchain.name),
+            build=self._build_of(cell),
+            attempt=self._shared.store.next_attempt(cell.id),
+        )
+
+    def _build_of(self, cell: Cell) -> Build | None:
+        try:
+            return self._shared.builds.result(cell)
+        except BuildCancelledError:
+            raise CellCancelledError from None
+
+    def _next_assignment(self) -> Assignment | None:
+        """What this lane will probably do next; null where that cannot be told, or never comes to the device."""
+        shared = self._shared
+        cell = shared.pending.peek(self._gpu, shared.builds.is_ready)
+        if cell is None or shared.orders.is_too_late(cell) or shared.bench.cancelled() or is_rejected(cell):
+            return None
+        assignment = self._assignment(cell)
+        return None if assignment.build is not None and assignment.build.outcome is not None else assignment

@@ -1,0 +1,257 @@
+"""Cheats and controls as candidates of a matrix, ``kernel-matrix run`` on them, and how each ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from runner.core.vocab import Fault, Regime, Role, Status
+from runner.gpus import vendor
+from tests.cheats.collection import PROBLEMS, Cheat
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "cheats"
+MIN_SAMPLES = 8
+
+_MATRIX = """\
+name = "{name}"
+dtypes = ["fp32"]
+gpus = [{{ name = "{device}", {gpu} }}]
+toolchains = [{{ name = "{toolchain}", {versions} }}]
+candidates = [{{ select = ["*"], path = "candidates" }}]
+
+[[problems]]
+source = "folder"
+path = "{root}/problems"
+select = {shipped}
+workloads = ["{workload}"]
+"""
+_OWN = """
+[[problems]]
+source = "folder"
+path = "{folder}"
+select = {select}
+workloads = ["{workload}"]
+"""
+_QUICK = f"""
+[protocol]
+trials = 2
+warmup_calls = 2
+min_samples = {MIN_SAMPLES}
+max_samples = 16
+budget_s = 2
+block_calls = 3
+steady_cap_s = 0
+
+[policy]
+memory_mib = 2048
+pids = 128
+tmpfs_mib = 64
+file_mib = 256
+gpu_wait_s = 60
+"""
+_ON_GPU = f"""
+[protocol]
+trials = 2
+min_samples = {2 * MIN_SAMPLES}
+max_samples = 60
+budget_s = 2
+
+[policy]
+memory_mib = 8192
+"""
+"""Less of everything that only makes times more precise, and less memory to fill."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stand:
+    """What the cheats run on."""
+
+    engine: str
+    device: str = "cpu"
+    """As :meth:`~tests.cheats.collection.Cheat.runs_on` takes it."""
+    gpu: str = 'vendor = "cpu"'
+    """What a GPU must match, in TOML."""
+    toolchain: str = "cpu"
+    versions: Mapping[str, str] = field(
+        default_factory=lambda: {name: _installed(name) for name in ("torch", "triton")}
+    )
+    workload: str = "smoke"
+    settings: str = _QUICK
+    """Tables at the end of the matrix; empty: what everybody gets who sets nothing."""
+    lock: Path | None = None
+    program: Sequence[str] = ("-m", "runner")
+    """What Python is started on."""
+
+
+def on_gpu(engine: str, *, toolchain: str = "cu130", cuda: str = "13.0", lock: Path | None = None) -> Stand:
+    """The first NVIDIA GPU of this machine.
+
+    :param toolchain: name of the image, for the docker engine.
+    :param cuda: version of its CUDA.
+    """
+    gpu = vendor("nvidia").inventory().gpus[0]
+    return Stand(
+        engine=engine,
+        device="cuda",
+        gpu=f'uuid = "{gpu.uuid}"',
+        toolchain=toolchain,
+        versions={"cuda": cuda, "torch": _installed("torch", "2.11.0"), "triton": _installed("triton", "3.6.0")},
+        workload="default",
+        settings=_ON_GPU,
+        lock=lock,
+    )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one cheat ended."""
+
+    cheat: Cheat
+    record: Mapping[str, Any]
+
+    @property
+    def status(self) -> Status:
+        """The cell's."""
+        return Status(self.record["outcome"]["status"])
+
+    @property
+    def evidence(self) -> str:
+        """In words; empty where nothing went wrong."""
+        return str(self.record["outcome"]["evidence"]["message"])
+
+    @property
+    def seconds(self) -> float:
+        """All that the cell took, its build and its wait for the device left out."""
+        phases = self.record["host"]["phases_s"]
+        return float(phases["total"]) - float(phases.get("build", 0)) - float(phases.get("lease_wait", 0))
+
+    @property
+    def findings(self) -> set[str]:
+        """Rules that speak of the source."""
+        return {finding["rule"] for finding in self.record["host"].get("findings", ())}
+
+    @property
+    def times_ms(self) -> list[float]:
+        """Its timed calls, cold."""
+        blocks = [b for s in self.record["sessions"] for w in s["workloads"] for b in w["blocks"]]
+        mine = [b for b in blocks if b["role"] == Role.CANDIDATE.value and b.get("regime") in (None, Regime.COLD.value)]
+        return [time_ns / 1e6 for block in mine for time_ns in block["device_ns"]]
+
+    def wrong(self) -> str:
+        """In what this is not how it was meant to end; empty where it is."""
+        cheat = self.cheat
+        if self.status not in cheat.expect:
+            wanted = ", ".join(sorted(status.value for status in cheat.expect))
+            return f"{self.status.value} where {wanted} was due: {self.evidence}"
+        if self.status is Status.PASSED:
+            return self._wrong_time()
+        if self.status is not Status.INVALID_PROBLEM and self.record["outcome"]["fault"] != Fault.CANDIDATE.value:
+            return f"counted as the fault of {self.record['outcome']['fault']}"
+        return "" if self.evidence else "there is no evidence"
+
+    def _wrong_time(self) -> str:
+        if len(self.times_ms) < MIN_SAMPLES:
+            return f"accepted on {len(self.times_ms)} samples"
+        median_ms = statistics.median(self.times_ms)
+        if median_ms < self.cheat.costs_ms:
+            return f"accepted at {median_ms:.3f} ms, and it costs {self.cheat.costs_ms:g} ms at least"
+        return ""
+
+    def unread(self) -> str:
+        """What the reading of its source should have found, and has not; empty where it has."""
+        missing = self.cheat.finding and self.cheat.finding not in self.findings
+        return f"no finding {self.cheat.finding}, only {sorted(self.findings)}" if missing else ""
+
+
+@dataclass(frozen=True)
+class Night:
+    """One run over some cheats."""
+
+    code: int
+    stderr: str
+    ended: Mapping[str, Ended]
+    """Id of a candidate → how it ended."""
+    leftovers: Sequence[str]
+    """What is left in the folder of temporary files."""
+
+
+@contextmanager
+def staged(cheats: Iterable[Cheat], stand: Stand) -> Iterator[Path]:
+    """A folder with a matrix of these cheats, removed afterwards; others may pass through it."""
+    with tempfile.TemporaryDirectory(prefix="km-cheats-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        for inside in ("scratch", "locks", "images"):
+            (folder / inside).mkdir()
+        (folder / "scratch").chmod(0o711)
+        if stand.lock is not None:
+            shutil.copyfile(stand.lock, folder / "images" / "images.lock")
+        for cheat in cheats:
+            _place(cheat, folder / "candidates" / cheat.problem)
+        (folder / "matrix.toml").write_text(_matrix({cheat.problem for cheat in cheats}, stand))
+        yield folder
+
+
+def spend(cheats: Sequence[Cheat], stand: Stand) -> Night:
+    """Run them, one after the other."""
+    with staged(cheats, stand) as folder:
+        command = (sys.executable, *stand.program, "run", "--json", "--engine", stand.engine)
+        ran = subprocess.run(
+            command, cwd=folder, env=_environment(folder), capture_output=True, text=True, check=False, timeout=1500
+        )
+        records = [json.loads(path.read_text()) for path in (folder / "results" / NAME / "records").glob("*.json")]
+        by_candidate = {record["cell"]["candidate"]: record for record in records}
+        ended = {c.candidate: Ended(c, by_candidate[c.candidate]) for c in cheats if c.candidate in by_candidate}
+        leftovers = sorted(path.name for path in (folder / "scratch").iterdir())
+    return Night(ran.returncode, ran.stderr, ended, leftovers)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    own = {"TMPDIR": "scratch", "KERNEL_MATRIX_LOCK_DIR": "locks", "KERNEL_MATRIX_CACHE_DIR": "cache"}
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, **{name: str(folder / place) for name, place in own.items()}, "PYTHONPATH": paths}
+
+
+def _place(cheat: Cheat, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(cheat.path, folder / cheat.path.name)
+    (folder / cheat.path.with_suffix(".toml").name).write_text(f'language = "{cheat.language.value}"\n')
+
+
+def _matrix(problems: set[str], stand: Stand) -> str:
+    own = sorted(problems & {folder.name for folder in PROBLEMS.iterdir()})
+    shipped = sorted(problems - set(own))
+    versions = ", ".join(f'{name} = "{number}"' for name, number in stand.versions.items())
+    text = _MATRIX.format(
+        name=NAME,
+        device=stand.device,
+        gpu=stand.gpu,
+        toolchain=stand.toolchain,
+        versions=versions,
+        root=ROOT,
+        shipped=json.dumps(shipped),
+        workload=stand.workload,
+    )
+    if own:
+        text += _OWN.format(folder=PROBLEMS, select=json.dumps(own), workload=stand.workload)
+    return text + stand.settings
+
+
+def _installed(package: str, default: str = "0.0.0") -> str:
+    """Its version here; for containers it need not be here."""
+    try:
+        return version(package).partition("+")[0]
+    except PackageNotFoundError:
+        return default

@@ -1,0 +1,199 @@
+"""The process engine, with a process that has torch already and forks: most of a session's start is that import.
+
+Everything else is the engine's own: orders, private tree, limits, user, teardown. Where the launcher would become a new
+Python, the fork goes on as the module it was ordered to be. Used in place of ``process`` by :mod:`tests.cheats.launch`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import importlib
+import os
+import pkgutil
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, NoReturn
+
+from runner.core import confine
+from runner.engines import process
+from runner.engines.supervised import SupervisedProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+LEFT_OUT = ("runner.core.confine",)
+"""Not imported ahead: what a fork runs before it is confined."""
+
+_SETTINGS = {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
+"""Read when torch, Triton or a library of theirs is imported, and so before the forks."""
+
+_PID = struct.Struct("<i")
+
+
+def open_engine() -> process.ProcessEngine:
+    """The process engine of this machine, its processes forked from one that is warm."""
+    process.SupervisedProcess = Fork  # in this process only, which exists for nothing else
+    return process.ProcessEngine()
+
+
+class Fork(SupervisedProcess):
+    """One role's process, forked instead of started."""
+
+    def _popen(self, report_fd: int) -> Forked:
+        return _source().fork(report_fd)
+
+
+class Forked:
+    """As much of :class:`subprocess.Popen` as the engine uses."""
+
+    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self.pid, self.stdin, self.stdout = pid, stdin, stdout
+        self._handle = os.pidfd_open(pid)
+
+    def wait(self) -> None:
+        """Until it has ended; who forked it reaps it."""
+        select.select((self._handle,), (), ())
+        os.close(self._handle)
+
+    def terminate(self) -> None:
+        """Tell it to end."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
+
+class Source:
+    """The process that is forked from; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        self._one_at_a_time = threading.Lock()
+        with theirs:
+            command = (sys.executable, "-s", "-B", "-m", "tests.cheats.preloaded", str(theirs.fileno()))
+            environment = {**os.environ, **_SETTINGS, "PYTHONPATH": str(ROOT)}
+            subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(),), cwd=ROOT)
+
+    def fork(self, report_fd: int) -> Forked:
+        """A process whose standard streams are pipes and that reports on ``report_fd``."""
+        (orders, stdin), (stdout, output) = os.pipe(), os.pipe()
+        with self._one_at_a_time:
+            socket.send_fds(self._ours, [b"f"], [orders, output, report_fd])
+            (pid,) = _PID.unpack(self._ours.recv(_PID.size))
+        for descriptor in (orders, output):
+            os.close(descriptor)
+        return Forked(pid, os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb", buffering=0))
+
+
+@cache
+def _source() -> Source:
+    return Source()
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork for whoever asks, until nobody can ask any more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks here: the kernel buries them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        asked, descriptors, _, _ = socket.recv_fds(requests, 1, 3)
+        if not asked:
+            return
+        child = os.fork()
+        if child == 0:
+            requests.close()
+            _launch(*descriptors)
+        requests.sendall(_PID.pack(child))
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _launch(orders_fd: int, output_fd: int, report_fd: int) -> NoReturn:
+    """Be the launcher: carry out the orders, and become no new Python on the way."""
+    try:
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, confine._WATCHED)
+        for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output_fd), (2, output_fd)):
+            os.dup2(source, target)
+        with os.fdopen(orders_fd, encoding="utf-8") as told:
+            orders = confine.Orders.from_json(told.read())
+        os.umask(0o022)
+        os.execve = _become
+        # Both name what only this process knows: who forked it, and the number that the descriptor has here.
+        confine.supervise(orders._replace(parent=os.getppid(), report_fd=report_fd))
+    except BaseException:  # noqa: BLE001  # what goes wrong belongs into the output, and never back into the source
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+_execve = os.execve
+
+
+def _become(_program: str, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """What starting ``python -s -B -m MODULE ARGUMENTS`` would come to."""
+    os.execve = _execve
+    _close_private()
+    os.environ.clear()
+    os.environ.update(environment)
+    module = argv[argv.index("-m") + 1]
+    sys.argv = [module, *argv[argv.index("-m") + 2 :]]
+    sys.orig_argv = list(argv)
+    _find_core_in(environment["PYTHONPATH"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.enable()
+    code = 1
+    try:
+        main = getattr(sys.modules[module], "main", None)  # a module without one is started to see whether it can be
+        code = 0 if main is None else main(sys.argv[1:])
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:  # noqa: BLE001  # as the interpreter does
+        traceback.print_exc()
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _close_private() -> None:
+    """Close what starting a program closes."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # no Path: this is done in a tree without most of a system
+        descriptor = int(name)
+        with suppress(OSError):
+            if descriptor > 2 and not os.get_inheritable(descriptor):
+                os.close(descriptor)
+
+
+def _find_core_in(folder: str) -> None:
+    """Import what is not yet imported of the core from where this process sees it; see nothing else of the project."""
+    sys.path[:] = [folder, *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
+    for name, package in list(sys.modules.items()):
+        if name.partition(".")[0] == "runner" and hasattr(package, "__path__"):
+            package.__path__ = [f"{folder}/{name.replace('.', '/')}"]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    sys.modules["__main__"] = sys.modules[sys.argv[0]]
+
+
+def _import_core() -> None:
+    """Torch and every module of the core, but nothing that compiles: whoever has that gets longer for a first call."""
+    importlib.import_module("torch")
+    import runner.core  # noqa: PLC0415  # found here, whoever imports this module
+
+    for module in pkgutil.walk_packages(runner.core.__path__, "runner.core."):
+        if module.name not in LEFT_OUT:
+            importlib.import_module(module.name)
+
+
+if __name__ == "__main__":
+    _import_core()
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,15 @@
+"""Returns what the outputs are on average.
+
+class: B8
+expect: incorrect_values
+problem: softmax
+stopped-by: values
+"""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.full_like(x, 1 / x.shape[-1])

@@ -1,0 +1,122 @@
+"""Every known cheat is stopped, or timed as what it truly costs; every honest control is accepted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.core import confine
+from runner.core.vocab import Fault, Status
+from runner.engines.process import ProcessEngine
+from tests.cheats.collection import CLASSES, CONTROL, GROUPS, NOT_EXPRESSED, cheats, read
+from tests.cheats.night import Ended, Stand, on_gpu, spend
+
+LAUNCH = Path(__file__).with_name("launch.py")
+ALL = cheats()
+ON_CPU = cheats("cpu")
+ON_GPU_ONLY = [cheat for cheat in ALL if cheat.device == "cuda"]
+AT_THE_BOUNDARY = [cheat for cheat in ON_CPU if cheat.boundary]
+
+ids = {"ids": lambda cheat: cheat.candidate}
+
+
+def test_every_class_of_the_catalogue_has_a_cheat_or_a_reason_why_not():
+    assert {cheat.kind for cheat in ALL} - {CONTROL} == set(CLASSES) - NOT_EXPRESSED.keys()
+
+
+def test_each_lies_in_the_folder_of_its_class_and_says_what_it_tries():
+    for cheat in ALL:
+        letter = {folder: letter for letter, folder in GROUPS.items()}[cheat.group]
+        assert cheat.kind == CONTROL or cheat.kind[0] == letter
+        assert cheat.path.name.startswith(
+            f"{letter.lower()}{int(cheat.kind[1:]):02}_" if cheat.kind != CONTROL else CONTROL
+        )
+        assert cheat.tries
+    assert Counter(cheat.candidate for cheat in ALL).most_common(1)[0][1] == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_each_group_has_an_honest_control(device):
+    assert {cheat.group for cheat in cheats(device) if cheat.kind == CONTROL} == set(GROUPS.values())
+
+
+@pytest.mark.parametrize("line", ["classes: A1", "class: E1", "expect: found_out", "stopped-by: luck"])
+def test_a_docstring_that_says_something_else_is_refused(line, tmp_path):
+    told = {"class": "A1", "problem": "relu"} | dict([line.split(": ")])
+    path = tmp_path / "a01_tries.py"
+    path.write_text('"""Tries.\n\n' + "".join(f"{key}: {value}\n" for key, value in told.items()) + '"""\n')
+    with pytest.raises(ValueError, match=line.split(": ")[line.startswith("expect")]):
+        read(path)
+
+
+@pytest.fixture(scope="module")
+def night():
+    """All that run on a CPU, by the process engine."""
+    if ProcessEngine().confinement.namespaces == confine.NONE:
+        pytest.skip("this machine gives processes no namespaces of their own: cheats need the docker engine")
+    return spend(ON_CPU, Stand(engine="process", program=(str(LAUNCH),)))
+
+
+@pytest.mark.torch
+def test_the_run_is_no_worse_for_it(night):
+    assert (night.code, night.stderr) == (0, "")
+    assert night.ended.keys() == {cheat.candidate for cheat in ON_CPU}
+    assert night.leftovers == []
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("cheat", ON_CPU, **ids)
+def test_it_does_not_pay(cheat, night):
+    assert night.ended[cheat.candidate].wrong() == ""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("cheat", [cheat for cheat in ON_CPU if cheat.finding], **ids)
+def test_its_source_gives_it_away(cheat, night):
+    assert night.ended[cheat.candidate].unread() == ""
+
+
+@pytest.mark.torch
+def test_one_that_paid_would_be_told(night):
+    honest = night.ended["relu/control_prints"]
+    caught = night.ended["relu/b09_one_element"]
+    expects = frozenset({Status.INCORRECT_VALUES})
+    assert "passed where incorrect_values" in Ended(replace(honest.cheat, expect=expects), honest.record).wrong()
+    assert "it costs 60000 ms" in Ended(replace(honest.cheat, costs_ms=60_000), honest.record).wrong()
+    assert "on 0 samples" in Ended(honest.cheat, {**honest.record, "sessions": ()}).wrong()
+    excused = {**caught.record["outcome"], "fault": Fault.INFRA.value}
+    assert "fault of infra" in Ended(caught.cheat, {**caught.record, "outcome": excused}).wrong()
+    silent = {**caught.record["outcome"], "evidence": {**caught.record["outcome"]["evidence"], "message": ""}}
+    assert "no evidence" in Ended(caught.cheat, {**caught.record, "outcome": silent}).wrong()
+    assert "no finding memo" in Ended(replace(honest.cheat, finding="memo"), honest.record).unread()
+
+
+@pytest.fixture(scope="module")
+def docker_night(cpu_lock):
+    """Those that isolation alone stops, in containers."""
+    return spend(AT_THE_BOUNDARY, Stand(engine="docker", lock=cpu_lock))
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
+@pytest.mark.parametrize("cheat", AT_THE_BOUNDARY, **ids)
+def test_it_does_not_get_out_of_a_container(cheat, docker_night):
+    assert docker_night.ended[cheat.candidate].wrong() == ""
+
+
+@pytest.fixture(scope="module")
+def gpu_night():
+    """Those that a CPU cannot show; benchmarks/cheats.py runs all of them."""
+    return spend(ON_GPU_ONLY, on_gpu("process"))
+
+
+@pytest.mark.torch
+@pytest.mark.gpu
+@pytest.mark.timeout(1800)  # CUDA candidates are compiled
+@pytest.mark.parametrize("cheat", ON_GPU_ONLY, **ids)
+def test_it_does_not_pay_on_a_gpu(cheat, gpu_night):
+    ended = gpu_night.ended[cheat.candidate]
+    assert (ended.wrong(), ended.unread()) == ("", "")

@@ -1,0 +1,354 @@
+"""The verifier over workers in threads: modes, controls, second calls, timed calls, contracts."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import random
+import sys
+import textwrap
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from runner.core.finding import Finding
+from runner.core.messages import ContractSpec
+from runner.core.reference import Reference
+from runner.core.side import Side
+from runner.core.verification import INSENSITIVE, PRECISION_BLIND, Verifier
+from runner.core.vocab import Dtype, Mode, Role, Stage, Status
+from tests.core.sessions import CANDIDATE, EAGER, LIBRARY, QUICK, make_job
+from tests.core.workers import TIMEOUTS, served
+
+pytestmark = pytest.mark.torch
+
+SUM = "return x.cumsum(1)"
+MODEL = """
+import torch
+calls = 0
+
+class {name}(torch.nn.Module):
+    def forward(self, x):
+        global calls
+        calls += 1
+        {code}
+"""
+INPUTS = """
+def get_inputs():
+    return [torch.randn(8, 40)]
+"""
+
+
+class Bench:
+    """A verifier, its contestants, and the reference they are judged by."""
+
+    def __init__(self, job, sides, reference):
+        self.job = job
+        self.sides = sides
+        self.reference = reference
+        self.verifier = Verifier(job, sides, random.Random(1))
+
+    def verify(self, phase="before", trials=2):
+        if phase == "before":
+            self.verifier.controls(self.reference)
+        self.verifier.verify(self.reference, phase, trials)
+        return self.verifier
+
+    def time(self, name="candidate", *, look=True):
+        """One timed call; compared in full, or glanced at."""
+        side = self.sides[name]
+        inputs = self.reference.draw(Mode.STANDARD, "timed", 1)
+        sent = side.deliver(inputs, self.reference.like)
+        result = side.call(stage=Stage.TIME)
+        if look:
+            return self.verifier.judge_timed(side, self.reference.expect(inputs), (result, sent))
+        return self.verifier.glance(side)
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    for name in ("candidate", "eager", "library", "kernel_matrix_problem"):
+        monkeypatch.setitem(sys.modules, name, None)  # and out again afterwards
+    with ExitStack() as undo:
+
+        def make(candidate=SUM, problem=SUM, *, inputs=INPUTS, contestants=(CANDIDATE, EAGER), **changes):
+            job = make_job(timeouts=TIMEOUTS, contestants=contestants, **changes)
+            indented = [textwrap.indent(code, " " * 8).strip() for code in (candidate, problem)]
+            (tmp_path / "problem.py").write_text(MODEL.format(name="Model", code=indented[1]) + inputs)
+            for source in ("candidate.py", "library.py"):
+                (tmp_path / source).write_text(MODEL.format(name="ModelNew", code=indented[0]))
+            reference = Reference(tmp_path / "problem.py", {}, "cpu", job.dtype, job.seed)
+            sides = {}
+            for contestant in contestants:
+                channel = undo.enter_context(served(tmp_path))
+                side = sides[contestant.name] = Side(contestant, channel, "cpu", TIMEOUTS)
+                undo.callback(side.close)
+                side.open()
+                side.load({})
+                side.construct(reference, 0)
+            return Bench(job, sides, reference)
+
+        yield make
+
+
+def ended(call, *arguments, **options):
+    """The status and evidence that this is found to be."""
+    with pytest.raises(Finding) as raised:
+        call(*arguments, **options)
+    return raised.value.status, raised.value.evidence
+
+
+def test_every_mode_and_phase_is_tried_and_told(bench):
+    table = bench()
+    table.verify()
+    verifier = table.verify("after", 1)
+    assert [(t.mode, t.index, t.phase) for t in verifier.trials] == [
+        *((mode, index, "before") for mode in Mode for index in (0, 1)),
+        *((mode, 0, "after") for mode in Mode),
+    ]
+    assert all(t.passed and t.error_ratio <= 1 for t in verifier.trials)
+    assert verifier.labels == []
+    traits = verifier.traits
+    assert (traits.deterministic, traits.exact, traits.rejects_lower_precision) == (True, True, True)
+    assert traits.sensitivity == (pytest.approx(1.4, abs=0.3),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "modes"),
+    [
+        ({"outliers": False}, {Mode.STANDARD}),
+        ({"dtype": Dtype.INT32}, {Mode.STANDARD}),
+        ({"protocol": replace(QUICK, modes=(Mode.OUTLIER,))}, {Mode.OUTLIER}),
+    ],
+)
+def test_modes_that_make_no_sense_are_left_out(changes, modes, bench):
+    verifier = bench(**changes).verify()
+    assert {t.mode for t in verifier.trials} == modes
+
+
+def test_an_answer_that_is_not_whole_gets_one_trial_on_zeros_and_ones(bench):
+    softmax = "return torch.softmax(x, 1)"
+    verifier = bench(softmax, softmax).verify(trials=3)
+    assert [t.mode for t in verifier.trials].count(Mode.EXACT) == 1
+    assert verifier.traits.exact is False
+
+
+def test_a_problem_that_divides_by_zeros_gets_none(bench):
+    logarithm = "return x.abs().log()"
+    verifier = bench(logarithm, logarithm).verify()
+    assert Mode.EXACT not in {t.mode for t in verifier.trials}
+    assert verifier.traits.exact is None
+
+
+def test_large_outputs_get_fewer_trials(bench, monkeypatch):
+    monkeypatch.setattr("runner.core.verification.LARGE", 1000)
+    verifier = bench().verify(trials=5)
+    assert [t.mode for t in verifier.trials].count(Mode.STANDARD) == 2
+
+
+def test_almost_right_is_not_exact(bench):
+    status, evidence = ended(bench("return x.cumsum(1) * (1 + 1e-6)").verify)
+    assert (status, evidence.mode) == (Status.INCORRECT_VALUES, "exact")
+    assert "not equal, on zeros and ones whose answer is whole" in evidence.message
+
+
+@pytest.mark.parametrize("mode", [Mode.STANDARD, Mode.OUTLIER])
+def test_a_wrong_candidate_is_named_with_mode_and_trial(mode, bench):
+    wrong = {Mode.STANDARD: "return x.cumsum(1) * 1.01", Mode.OUTLIER: "return x.clamp(-8, 8).cumsum(1)"}[mode]
+    table = bench(wrong, problem=SUM, inputs=INPUTS.replace("8, 40", "64, 400"))
+    status, evidence = ended(table.verify)
+    assert (status, evidence.mode) == (Status.INCORRECT_VALUES, mode.value)
+    assert table.verifier.trials[-1].passed is False
+
+
+def test_a_second_call_on_equal_inputs_must_agree(bench):
+    noisy = "return x.cumsum(1) + (calls > 1) * torch.rand(()) * {}"
+    table = bench(noisy.format("1e-5"), problem="return x.cumsum(1)", protocol=replace(QUICK, modes=(Mode.STANDARD,)))
+    assert table.verify().traits.deterministic is False
+    table = bench(noisy.format("10"))
+    status, evidence = ended(table.verify)
+    assert status is Status.NONDETERMINISTIC
+    assert "a second call on equal inputs fails where the first passed" in evidence.message
+
+
+OUTSIDE = """
+torch.as_strided(x, (1,), (1,), x.storage_offset() {place}).add_(1)
+return x.cumsum(1)
+"""
+
+
+@pytest.mark.parametrize("place", ["- 1", "+ x.numel()"])
+def test_a_write_outside_of_a_buffer_is_found_although_the_answer_is_right(place, bench):
+    status, evidence = ended(bench(OUTSIDE.format(place=place)).verify)
+    assert status is Status.OUT_OF_BOUNDS
+    assert "input" in evidence.message
+
+
+def test_an_input_that_comes_back_as_output_is_found(bench):
+    double = "return x * 2"
+    status, _ = ended(bench("return x.mul_(2)", double).verify)
+    assert status is Status.OUTPUT_ALIASED
+    assert bench("return x.T", "return x.T").verify().trials, "the reference's is a view as well"
+
+
+PROBLEMS = {
+    "that draws while it runs": ("return x + torch.randn_like(x)", "differs between two runs"),
+    "whose answer is zero": ("return x * 0", "zeros would pass"),
+    "that the baseline's process gets wrong": ("return x * (2 if __name__ == 'eager' else 1)", "fails against itself"),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_problem_fails_its_own_controls(name, bench):
+    code, words = PROBLEMS[name]
+    status, evidence = ended(bench("return x", code).verify)
+    assert status is Status.INVALID_PROBLEM
+    assert words in evidence.message
+
+
+def test_what_the_baseline_gets_wrong_too_is_the_problems_fault(bench):
+    code = "return x * (2 if __name__ == 'eager' and x.abs().max() > 20 else 1)"
+    table = bench("return x * (2 if x.abs().max() > 20 else 1)", code, inputs=INPUTS.replace("8, 40", "64, 400"))
+    status, evidence = ended(table.verify)
+    assert (status, evidence.mode) == (Status.INVALID_PROBLEM, "outlier")
+
+
+def test_what_hardly_matters_is_labelled_and_does_not_decide(bench):
+    code = "return x.sign() + x * 1e-9"
+    verifier = bench(code, code, outliers=False).verify()
+    assert verifier.labels == [PRECISION_BLIND]
+    weak = "return x[:, :20].cumsum(1) + x[:, 20:] * 1e-6"
+    assert INSENSITIVE not in bench(weak, weak).verify().labels, "the one input as a whole matters"
+    mean = "return (x * 1e-5 + 1).mean()"
+    assert INSENSITIVE in bench(mean, mean, outliers=False).verify().labels
+
+
+def test_a_mean_over_half_of_the_elements_is_not_the_mean(bench):
+    inputs = INPUTS.replace("8, 40", "64, 400")
+    table = bench("return x[:32].square().mean()", "return x.square().mean()", inputs=inputs)
+    assert ended(table.verify)[0] is Status.INCORRECT_VALUES
+    assert table.verifier.tolerance.variations[0] > 0
+
+
+# --- dtypes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP64, Dtype.TF32, Dtype.FP16, Dtype.BF16])
+def test_every_floating_dtype_goes_through(dtype, bench):
+    assert bench(dtype=dtype).verify().traits.rejects_lower_precision is True
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP8_E4M3, Dtype.FP8_E5M2])
+def test_narrow_inputs_reach_the_candidate_as_they_are_and_bfloat16_is_due(dtype, bench):
+    wide = "assert x.dtype.itemsize == 1\nreturn x.bfloat16().cumsum(1)"
+    verifier = bench(wide, "assert x.dtype.itemsize > 1\nreturn x.cumsum(1)", dtype=dtype).verify()
+    assert verifier.traits.rejects_lower_precision is None
+    table = bench("return x.float().cumsum(1)", dtype=dtype)
+    assert ended(table.verify)[0] is Status.INCORRECT_DTYPE
+
+
+@pytest.mark.parametrize("dtype", [Dtype.INT8, Dtype.INT32, Dtype.BOOL])
+def test_whole_numbers_are_equal_or_wrong(dtype, bench):
+    flip = "return x[:, 1:] ^ x[:, :-1]"
+    assert bench(flip, flip, dtype=dtype).verify().trials
+    wrong = "y = x[:, 1:] ^ x[:, :-1]\ny[0, 0] ^= True\nreturn y"
+    assert ended(bench(wrong, flip, dtype=dtype).verify)[0] is Status.INCORRECT_VALUES
+
+
+# --- contracts -------------------------------------------------------------------------------------------------------
+
+PRODUCT = "return x @ x.T"
+EIGHT_BITS = """
+scale = x.abs().amax(1, keepdim=True) / 127
+whole = torch.round(x / scale)
+return whole @ whole.T * scale * scale.T
+"""
+CONTRACT = ContractSpec(kind="w8a8", cosine_min=0.99, relative_l1_max=0.05, rmse_max=0.05, snr_db_min=30, snr_db_max=50)
+ROWS = INPUTS.replace("8, 40", "48, 64")
+
+
+def test_a_quantised_candidate_keeps_the_contract_and_its_quality_is_told(bench):
+    verifier = bench(EIGHT_BITS, PRODUCT, inputs=ROWS, outliers=False, contract=CONTRACT).verify()
+    assert verifier.traits.quality.keys() == {"cosine", "relative_l1", "rmse", "snr_db"}
+    assert 30 < verifier.traits.quality["snr_db"] < 50
+
+
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [(PRODUCT, "nothing was quantised"), ("return (x @ x.T) * 1.2", "cosine|relative L1|SNR|RMSE")],
+)
+def test_what_was_not_quantised_or_is_far_off_does_not(candidate, words, bench):
+    table = bench(candidate, PRODUCT, inputs=ROWS, outliers=False, contract=CONTRACT)
+    status, evidence = ended(table.verify)
+    assert status is Status.CONTRACT_BROKEN
+    assert any(word in evidence.message for word in words.split("|"))
+
+
+def test_a_rival_need_not_quantise(bench):
+    table = bench(
+        PRODUCT, PRODUCT, inputs=ROWS, outliers=False, contract=CONTRACT, contestants=(CANDIDATE, EAGER, LIBRARY)
+    )
+    assert table.time("library").failed is None
+    assert table.time("eager").failed is None
+
+
+# --- timed calls -----------------------------------------------------------------------------------------------------
+
+
+def test_a_timed_call_of_the_candidate_is_a_trial(bench):
+    table = bench()
+    assert table.time().failed is None
+    (trial,) = table.verifier.trials
+    assert (trial.phase, trial.passed) == ("timed", True)
+    table.time("eager")
+    assert len(table.verifier.trials) == 1
+
+
+def test_a_wrong_timed_call_is_blamed_on_whoever_made_it(bench):
+    table = bench("return x * 2", contestants=(CANDIDATE, EAGER, LIBRARY))
+    assert ended(table.time)[0] is Status.INCORRECT_VALUES
+    assert ended(table.time, "library")[0] is Status.INCORRECT_VALUES
+    table = bench(problem="return x.cumsum(1) * (2 if __name__ == 'eager' else 1)")
+    assert ended(table.time, "eager")[0] is Status.INVALID_PROBLEM
+
+
+def unwritten(side, part):
+    """Put the pattern of an unused buffer back over a part of the first output."""
+    side.outputs_now()[0][part].view(torch.uint8).fill_(0xFF)
+
+
+def test_a_glance_sees_what_was_not_written(bench):
+    table = bench()
+    table.time(look=False)
+    unwritten(table.sides["candidate"], slice(0, 4))
+    status, evidence = ended(table.verifier.glance, table.sides["candidate"])
+    assert (status, evidence.output) == (Status.NONFINITE, 0)
+    assert "it was not written" in evidence.message
+
+
+def test_integers_may_have_all_bits_set_unless_all_have(bench):
+    signs = "return (x > 0).int() - 1"
+    table = bench(signs, signs)
+    table.time(look=False)
+    unwritten(table.sides["candidate"], slice(0, 4))
+    table.verifier.glance(table.sides["candidate"])
+    unwritten(table.sides["candidate"], slice(0, 8))
+    assert ended(table.verifier.glance, table.sides["candidate"])[0] is Status.NONFINITE
+
+
+def test_a_glance_looks_everywhere_whatever_the_strides(bench):
+    turned = "return x.T.contiguous().T * 2"
+    table = bench(turned, turned)
+    table.time(look=False)
+    output = table.sides["candidate"].outputs_now()[0]
+    assert not output.is_contiguous()
+    output[3, 3] = torch.tensor([-1], dtype=torch.int32).view(torch.float32)[0]
+    looks = (table.verifier.glance(table.sides["candidate"]) for _ in range(50))  # each draws 320 numbers of 320
+    with pytest.raises(Finding, match="was not written"):
+        list(looks)
+
+
+def test_the_candidate_is_the_one_with_that_role(bench):
+    table = bench(contestants=(replace(EAGER, name="eager"), CANDIDATE))
+    assert [side.role for side in table.sides.values()] == [Role.BASELINE, Role.CANDIDATE]
+    assert table.verify().trials

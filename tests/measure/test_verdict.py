@@ -1,0 +1,105 @@
+"""Verdicts: never of chance, never of what the clock cannot tell, and found where there is something."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from runner.core.vocab import Role, Verdict
+from runner.measure.timed import Times
+from runner.measure.verdict import compare, compare_sessions, compare_within
+from tests.results.factory import block, workload
+
+
+def drawn(dice: random.Random, truth: float, spread: float, number: int) -> list[float]:
+    return [truth * math.exp(dice.gauss(0, spread)) for _ in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("speedups", "verdict"),
+    [
+        ([1.5, 1.51, 1.49], Verdict.FASTER),
+        ([0.90, 0.905, 0.895, 0.90], Verdict.SLOWER),
+        ([1.001, 0.999, 1.0, 1.002], Verdict.EQUIVALENT),
+        ([1.005, 1.0052, 1.0051, 1.0049], Verdict.EQUIVALENT),  # a difference, and a small one
+        ([1.1, 0.95, 1.02, 0.99], Verdict.INCONCLUSIVE),
+        ([1.009, 1.0101, 1.0105, 1.0095], Verdict.INCONCLUSIVE),  # a difference that may be the margin or more
+        ([1.5, 1.2], Verdict.INCONCLUSIVE),
+        ([1.5], Verdict.INCONCLUSIVE),
+    ],
+)
+def test_what_sessions_come_to(speedups, verdict):
+    found = compare(speedups)
+    assert (found.verdict, found.sessions) == (verdict, len(speedups))
+    assert found.low <= found.estimate <= found.high
+
+
+def test_what_the_clock_cannot_tell_is_neither_a_difference_nor_none():
+    one_tick = [1.05] * 5
+    assert compare(one_tick).verdict is Verdict.FASTER
+    assert compare(one_tick, grain=0.06).verdict is Verdict.INCONCLUSIVE
+    assert compare([1.0] * 5, grain=0.06).verdict is Verdict.INCONCLUSIVE
+    assert compare([1.2] * 5, grain=0.06).verdict is Verdict.FASTER
+
+
+def test_a_wider_margin_forgives_more():
+    assert compare([1.02, 1.021, 1.019]).verdict is Verdict.FASTER
+    assert compare([1.02, 1.021, 1.019], margin=0.05).verdict is Verdict.EQUIVALENT
+
+
+@pytest.mark.parametrize("sessions", [2, 3, 5, 10])
+@pytest.mark.parametrize("spread", [0.001, 0.01, 0.05])
+def test_identical_code_is_hardly_ever_told_apart(sessions, spread):
+    dice = random.Random(f"{sessions} {spread}")
+    verdicts = [compare(drawn(dice, 1.0, spread, sessions)).verdict for _ in range(2000)]
+    false = sum(verdict in (Verdict.FASTER, Verdict.SLOWER) for verdict in verdicts)
+    assert false / 2000 <= 0.01 + 4 * math.sqrt(0.01 / 2000)
+
+
+def test_two_per_cent_are_found_in_ten_noisy_sessions():
+    dice = random.Random(2)
+    found = [compare(drawn(dice, 1 / 1.02, 0.0098, 10)).verdict for _ in range(500)]
+    assert found.count(Verdict.SLOWER) >= 475
+
+
+@pytest.mark.parametrize("sessions", [3, 10])
+def test_code_that_differs_by_the_margin_is_hardly_ever_called_equivalent(sessions):
+    dice = random.Random(sessions)
+    verdicts = [compare(drawn(dice, 1.01, 0.003, sessions)).verdict for _ in range(2000)]
+    assert verdicts.count(Verdict.EQUIVALENT) / 2000 == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 2000))
+
+
+def test_one_session_tells_only_what_no_noise_explains():
+    assert compare_within(2.0, [2.0, 2.01, 1.99, 2.0]).verdict is Verdict.FASTER
+    assert compare_within(0.5, [0.5, 0.51, 0.5, 0.5]).verdict is Verdict.SLOWER
+    assert compare_within(1.04, [1.04] * 10).verdict is Verdict.INCONCLUSIVE  # sessions were seen to differ by as much
+    assert compare_within(1.0, [1.0] * 10).verdict is Verdict.INCONCLUSIVE
+    assert compare_within(2.0, [2.0]).verdict is Verdict.INCONCLUSIVE
+    assert compare_within(1.2, [1.2] * 5, grain=0.3).verdict is Verdict.INCONCLUSIVE
+    noisy = [1.2 * math.exp(deviation) for deviation in (-0.1, 0.1) * 20]
+    assert compare_within(1.2, noisy).verdict is Verdict.INCONCLUSIVE
+    found = compare_within(2.0, [2.1, 2.0])
+    assert (found.estimate, found.low, found.high, found.sessions) == (2.0, 0.0, math.inf, 1)
+
+
+def times(candidate: int, eager: int) -> Times:
+    blocks = [block(Role.CANDIDATE, 0, (candidate,) * 5), block(Role.BASELINE, 1, (eager,) * 5)]
+    blocks += [replace(one, index=one.index + 2) for one in blocks]
+    return Times.of_report(workload(blocks=tuple(blocks)))
+
+
+def test_sessions_of_blocks_are_compared_with_the_grain_of_their_clock():
+    found = compare_sessions([times(100_000, 200_000), times(100_010, 200_030), times(100_020, 200_050)])
+    assert found is not None
+    assert (found.verdict, found.sessions, found.estimate) == (Verdict.FASTER, 3, pytest.approx(2, rel=1e-3))
+    assert compare_sessions([times(100_000, 200_000)]).verdict is Verdict.FASTER  # type: ignore[union-attr]  # it is one
+    coarse = compare_sessions([times(4096, 5120), times(4096, 5120), times(5120, 5120), times(4096, 5120)])
+    assert coarse is not None
+    assert coarse.verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_was_not_timed_cannot_be_compared():
+    alone = Times.of_report(workload(blocks=(block(Role.CANDIDATE, 0, (100,)),)))
+    assert compare_sessions([alone, alone]) is None
+    assert compare_sessions([]) is None

@@ -1,0 +1,192 @@
+"""What is derived from the sessions of a record: verdicts, grades, kernels and builds as columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.core.messages import Anchor, KernelSeen
+from runner.core.vocab import Grade, Implementation, Role, Status, Verdict
+from runner.results.judged import judge, times_of
+from runner.results.kernels import kernel_rows
+from runner.results.record import Record, record_to_json
+from runner.results.rows import Row, cell_rows, host_row
+from tests.results.factory import (
+    ANCHORS,
+    BUILD,
+    CELL_KEY,
+    HOST,
+    block,
+    failed_record,
+    full_record,
+    make_record,
+    outcome,
+    session,
+    workload,
+)
+
+
+def timed(number: int, candidate: int, eager: int, **changes: Any) -> Any:
+    blocks = (
+        *(block(Role.CANDIDATE, 0, (candidate,) * 5), block(Role.BASELINE, 1, (eager,) * 5)),
+        *(block(Role.BASELINE, 2, (eager,) * 5), block(Role.CANDIDATE, 3, (candidate,) * 5)),
+    )
+    return replace(session(number, workloads=(workload(blocks=blocks),)), **changes)
+
+
+def record(*sessions: Any, **changes: Any) -> Record:
+    return make_record(sessions=sessions, **changes)
+
+
+def judged(one: Record) -> dict[str, Any]:
+    document = record_to_json(one)
+    return judge(document, times_of(document))
+
+
+def rows(one: Record) -> list[Row]:
+    document = record_to_json(one)
+    return list(cell_rows(document, key=0, host=host_row(document), run=None))
+
+
+def test_sessions_are_judged_together() -> None:
+    found = judged(record(timed(0, 10_000, 20_000), timed(1, 10_010, 20_030), timed(2, 9_990, 20_010)))["default"]
+    assert found.comparison is not None
+    assert (found.comparison.verdict, found.comparison.sessions) == (Verdict.FASTER, 3)
+    assert (found.candidate_ns, found.eager_ns) == (10_000, 20_010)
+    assert (found.graded.grade, found.graded.reason) == (Grade.A, "")
+    assert found.machine_drift == pytest.approx(0.002)
+    assert found.code_drift == pytest.approx(20 / 9_990)
+
+
+def test_every_row_says_what_all_sessions_say() -> None:
+    told = rows(record(timed(0, 10_000, 20_000), timed(1, 10_000, 21_000), timed(2, 10_000, 20_500)))
+    assert {(row["verdict"], row["grade"], row["verdict_sessions"]) for row in told} == {("faster", "A", 3)}
+    assert len({(row["verdict_low"], row["verdict_high"]) for row in told}) == 1
+    assert [row["speedup"] for row in told] == [2.0, 2.1, 2.05]
+    assert told[0]["verdict_low"] < 2.05 < told[0]["verdict_high"]
+
+
+def test_one_session_has_a_verdict_and_no_interval() -> None:
+    (row,) = rows(record(timed(0, 10_000, 20_000)))
+    assert (row["verdict"], row["verdict_speedup"], row["grade"], row["grade_reason"]) == (
+        *("faster", 2.0, "C", "one session"),
+    )
+    assert "verdict_low" not in row
+
+
+def test_clocks_that_nothing_held_cost_the_best_grade() -> None:
+    unlocked = replace(HOST, clock_state="unlocked")
+    found = judged(record(timed(0, 10_000, 20_000), timed(1, 10_000, 20_000), host=unlocked))["default"]
+    assert (found.graded.grade, found.graded.reason) == (Grade.B, "clocks not locked")
+
+
+def test_a_machine_that_drifts_costs_a_grade_and_is_told_from_code_that_does() -> None:
+    slower = (Anchor(phase="before", started_ns=0, compute_ns=60_060, memory_ns=31_000),)
+    found = judged(record(timed(0, 10_000, 20_000), timed(1, 12_000, 24_000, anchors=slower)))["default"]
+    assert found.machine_drift == pytest.approx(0.2012)
+    assert found.code_drift == pytest.approx(0, abs=1e-3)
+    assert found.graded.grade is Grade.C
+    steady = judged(record(timed(0, 10_000, 20_000), timed(1, 12_000, 24_000)))["default"]
+    assert steady.code_drift == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        record(timed(0, 10, 20, labels=("interpreted",))),
+        record(timed(0, 10, 20), outcome=outcome(Status.INCORRECT_VALUES)),
+        failed_record(),
+        failed_record(status=Status.COMPILED, cell=CELL_KEY),
+    ],
+    ids=["interpreted", "failed", "never timed", "only compiled"],
+)
+def test_speeds_that_say_nothing_are_not_judged(one: Record) -> None:
+    assert judged(one) == {}
+    assert all("verdict" not in row and "grade" not in row for row in rows(one))
+
+
+def test_a_candidate_without_a_baseline_has_a_grade_and_no_verdict() -> None:
+    alone = (workload(blocks=(block(Role.CANDIDATE, 0, (10, 10, 10, 10)),)),)
+    (row,) = rows(record(session(0, workloads=alone)))
+    assert (row["grade"], row.get("verdict"), row["speedup"]) == ("C", None, None)
+
+
+def test_rivals_and_regimes_have_columns_of_their_own() -> None:
+    row, _second = rows(full_record())
+    assert (row["candidate_median_ns"], row["baseline_median_ns"], row["speedup"]) == (100, 200, 2.0)
+    for one in Implementation:
+        if one is not Implementation.EAGER:
+            column = one.value.replace("-", "_")
+            assert (row[f"{column}_median_ns"], row[f"speedup_over_{column}"]) == (155, 1.55)
+    assert (row["warm_candidate_median_ns"], row["burst_baseline_median_ns"]) == (90.5, 90.5)
+    assert row["candidate_samples"] == 5
+
+
+def test_rates_name_what_they_are_bound_by() -> None:
+    row, _second = rows(full_record())
+    assert (row["bound"], row["intensity"]) == ("memory", 2)
+    assert row["share_of_peak"] == row["bytes_share_of_peak"] > row["flops_share_of_peak"]
+
+
+def test_anchors_of_a_session_are_told() -> None:
+    (row,) = rows(make_record())
+    assert (row["anchor_compute_ns"], row["anchor_memory_ns"]) == (50_050, 31_000)
+    assert row["anchor_drift"] == pytest.approx(0.002)
+    (without,) = rows(make_record(sessions=(replace(session(), anchors=()),)))
+    assert "anchor_drift" not in without
+    (one_end,) = rows(make_record(sessions=(replace(session(), anchors=ANCHORS[:1]),)))
+    assert one_end["anchor_drift"] is None
+
+
+def test_the_build_is_summed_up() -> None:
+    (row,) = rows(make_record())
+    assert (row["registers_max"], row["spill_bytes_max"], row["shared_bytes_max"]) == (255, 24, 262144)
+    assert (row["launchable"], row["build_arch"], row["findings"]) == (False, "9.0a", ["library_calls"])
+    (unbuilt,) = rows(make_record(host=replace(HOST, build=None)))
+    assert "registers_max" not in unbuilt
+    (empty,) = rows(make_record(host=replace(HOST, build=replace(BUILD, kernels=()))))
+    assert (empty["compile_s"], "registers_max" in empty) == (29.5, False)
+
+
+def test_equal_machine_code_is_equal_whatever_its_kernels_are_called() -> None:
+    renamed = tuple(replace(kernel, name=f"{kernel.name}_2") for kernel in reversed(BUILD.kernels))
+    other = tuple(replace(kernel, sha256="5" * 64) for kernel in BUILD.kernels)
+    digests = [
+        rows(make_record(host=replace(HOST, build=replace(BUILD, kernels=kernels))))[0]["code_sha256"]
+        for kernels in (BUILD.kernels, renamed, other)
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def kernel(name: str, launches: int, device_ns: int, *, own: bool) -> KernelSeen:
+    return KernelSeen(name=name, launches=launches, device_ns=device_ns, own=own)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "share"),
+    [
+        ((kernel("mine", 1, 30, own=True), kernel("theirs", 9, 10, own=False)), 0.75),
+        ((kernel("mine", 1, 0, own=True), kernel("theirs", 3, 0, own=False)), 0.25),
+        ((kernel("theirs", 3, 50, own=False),), 0.0),
+        ((kernel("mine", 0, 0, own=True),), None),
+    ],
+    ids=["by time", "by launches", "none", "nothing ran"],
+)
+def test_the_share_of_own_kernels(kernels: tuple[KernelSeen, ...], share: float | None) -> None:
+    (row,) = rows(make_record(sessions=(replace(session(), kernels=kernels),)))
+    assert (row["own_kernel_share"], row["kernels_seen"]) == (share, len(kernels))
+
+
+def test_kernels_have_a_row_where_they_were_built_and_where_they_ran() -> None:
+    told = list(kernel_rows(record_to_json(full_record()), key=7))
+    assert [(row["origin"], row.get("session"), row["name"]) for row in told] == [
+        ("built", None, "online_softmax"),
+        ("built", None, "online_softmax_wide"),
+        ("traced", 0, "online_softmax"),
+        ("traced", 0, "vectorized_elementwise_kernel"),
+        ("traced", 1, "online_softmax"),
+        ("traced", 1, "vectorized_elementwise_kernel"),
+    ]
+    assert {row["record"] for row in told} == {7}
