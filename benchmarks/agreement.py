@@ -14,30 +14,22 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import gpu_runs
 
 from runner.core.vocab import Verdict
 from runner.measure.intervals import log_interval
 from runner.measure.timed import CANDIDATE, Times
 from runner.measure.verdict import compare
-from runner.results.reading import read_record
-from runner.results.record import record_from_json
 
-ROOT = Path(__file__).resolve().parent.parent
 COMPARISONS = 20
 """Per operator."""
 FEWEST, MOST, HALF_WIDTH = 5, 10, 0.005
 """Of tier ``publish``."""
 MATRIX = """\
-name = "agreement"
-dtypes = ["fp32"]
-gpus = [{{ name = "gpu", model = "{model}" }}]
-toolchains = [{{ name = "cu130", cuda = "13.0", torch = "2.11.0", triton = "3.6.0" }}]
 problems = [{{ source = "folder", path = "{problems}" }}]
 candidates = [{{ select = "operators/{candidate}" }}]
 
@@ -53,37 +45,30 @@ budget_s = 2
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = gpu_runs.parser(__doc__)
     parser.add_argument("--sessions", type=int, default=16)
     parser.add_argument("--candidate", default="@reference", choices=("@reference", "two_percent_slower"))
-    parser.add_argument("--model", default="NVIDIA H*", help="glob on the GPU's product name")
-    parser.add_argument("--lock", help="images lock, where the image was adopted into another one")
-    parser.add_argument("--folder", type=Path, help="where records go, or are; default: one that is removed")
     parser.add_argument("--measured", action="store_true", help="compare what is in the folder; measure nothing")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kernel-matrix-agreement-") as temporary:
-        folder = arguments.folder or Path(temporary)
+    if arguments.measured and arguments.folder is None:
+        parser.error("--measured needs the --folder that was measured into")
+    with gpu_runs.working_folder(arguments) as folder:
         if not arguments.measured:
-            run(folder, arguments)
+            gpu_runs.run(folder, matrix(arguments), arguments.lock)
         report(speedups(folder), random.Random(4))  # which sessions are drawn is no secret
 
 
-def run(folder: Path, arguments: argparse.Namespace) -> None:
-    """Run the cell, its record into ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    matrix, problems = folder / "matrix.toml", Path(__file__).parent / "operators"
-    places = {"model": arguments.model, "problems": problems, "candidate": arguments.candidate}
-    matrix.write_text(MATRIX.format(**places, sessions=arguments.sessions))
-    lock = ("--lock", arguments.lock) if arguments.lock else ()
-    command = (sys.executable, "-m", "runner", "run", matrix, "--engine", "docker", "--results", folder / "results")
-    subprocess.run((*command, *lock), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+def matrix(arguments: argparse.Namespace) -> str:
+    """One cell of all operators."""
+    problems = Path(__file__).resolve().parent / "operators"
+    cell = MATRIX.format(problems=problems, candidate=arguments.candidate, sessions=arguments.sessions)
+    return gpu_runs.head("agreement", arguments.model) + cell
 
 
 def speedups(folder: Path) -> dict[str, list[tuple[float, float]]]:
     """Operator → (speed-up, candidate's median in nanoseconds) of each session."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for path in folder.glob("results/*/records/*.json"):
-        record = record_from_json(read_record(path))
+    for record in gpu_runs.records(folder / gpu_runs.RESULTS):
         if record.outcome.evidence.message:
             print(f"{record.outcome.status.value}: {record.outcome.evidence.message}")
         for session in record.sessions:

@@ -1,6 +1,6 @@
 """Building many CUDA candidates beside one GPU: how long all take, and how long the GPU is held for nothing.
 
-    python benchmarks/builds.py [--candidates 32] [--alone 2] [--model GLOB] [--lock FILE] [--cached]
+    python benchmarks/builds.py [--candidates 32] [--alone 2] [--cached] [--model GLOB] [--lock FILE] [--folder FOLDER]
 
 Writes that many different CUDA candidates of one problem, builds a few of them one by one, then runs all of them with
 an empty build cache and one builder per core. Wanted on 16 cores: until the last build has ended at most 1/8 of what
@@ -21,22 +21,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import gpu_runs
+
 from runner.cell.buildcache import CACHE_VARIABLE
 from runner.core.vocab import Status
-from runner.results.reading import read_record
-from runner.results.record import Record, record_from_json
+from runner.results.record import Record
 
-ROOT = Path(__file__).resolve().parent.parent
 MATRIX = """\
-name = "builds"
-dtypes = ["fp32"]
-gpus = [{{ name = "gpu", model = "{model}" }}]
-toolchains = [{{ name = "cu130", cuda = "13.0", torch = "2.11.0", triton = "3.6.0" }}]
 problems = [{{ source = "folder", path = "problems" }}]
 candidates = [{{ select = {select} }}]
 
 [protocol]
 tier = "screen"
+
+[policy]
+build_workers = {workers}
 """
 PROBLEM = """\
 category = "Math"
@@ -125,15 +124,12 @@ class Measured:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = gpu_runs.parser(__doc__)
     parser.add_argument("--candidates", type=int, default=32)
     parser.add_argument("--alone", type=int, default=2, help="how many to build one by one")
-    parser.add_argument("--model", default="NVIDIA H*", help="glob on the GPU's product name")
-    parser.add_argument("--lock", help="images lock, where the image was adopted into another one")
     parser.add_argument("--cached", action="store_true", help="run all once more from the cache")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kernel-matrix-builds-") as temporary:
-        folder = Path(temporary)
+    with gpu_runs.working_folder(arguments) as folder:
         write_problem(folder / "problems" / "twice", arguments.candidates)
         alone = run(folder, "alone", [f"twice/cuda_n{n:03}" for n in range(arguments.alone)], arguments, workers=1)
         one_by_one = alone.build_s / arguments.alone * arguments.candidates
@@ -168,23 +164,20 @@ def write_problem(folder: Path, candidates: int) -> None:
 def run(folder: Path, cache: str, select: Sequence[str], arguments: argparse.Namespace, workers: int = 0) -> Measured:
     """Run the selected candidates with a build cache of their own."""
     matrix = folder / "matrix.toml"
-    matrix.write_text(
-        MATRIX.format(model=arguments.model, select=json.dumps(select)) + f"\n[policy]\nbuild_workers = {workers}\n"
-    )
+    cells = MATRIX.format(select=json.dumps(select), workers=workers)
+    matrix.write_text(gpu_runs.head("builds", arguments.model) + cells)
     results = Path(tempfile.mkdtemp(prefix="results-", dir=folder))
-    lock = ("--lock", arguments.lock) if arguments.lock else ()
-    command = (sys.executable, "-m", "runner", "run", matrix, "--engine", "docker", "--results", results, *lock)
+    command = gpu_runs.command(matrix, results, arguments.lock)
     environment = {**os.environ, CACHE_VARIABLE: str(folder / cache)}
     started, built_at = time.monotonic(), 0.0
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(command, cwd=gpu_runs.ROOT, env=environment, stdout=subprocess.PIPE, text=True) as running:
         for line in running.stdout or ():
             if line.startswith("built "):
                 built_at = time.monotonic()
     seconds = time.monotonic() - started
     if running.returncode:
         sys.exit(f"the run ended with code {running.returncode}")
-    records = [record_from_json(read_record(path)) for path in results.glob("*/records/*.json")]
-    return Measured(seconds, max(0.0, built_at - started), records)
+    return Measured(seconds, max(0.0, built_at - started), gpu_runs.records(results))
 
 
 if __name__ == "__main__":

@@ -11,27 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from runner.core.messages import SessionReport
-from runner.core.vocab import Regime, Role
-from runner.results.reading import read_record
-from runner.results.record import Record, record_from_json
+import gpu_runs
 
-ROOT = Path(__file__).resolve().parent.parent
+from runner.core.messages import SessionReport
+from runner.measure.timed import CANDIDATE, Times
+from runner.results.record import Record
+
 PROBLEMS = (1, 4, 23, 26, 36, 40, 47, 50, 89, 95)
 """Of level 1."""
 MATRIX = """\
-name = "evaluations"
-dtypes = ["fp32"]
-gpus = [{{ name = "gpu", model = "{model}" }}]
-toolchains = [{{ name = "cu130", cuda = "13.0", torch = "2.11.0", triton = "3.6.0" }}]
 problems = [{{ source = "kernelbench", path = {path}, select = {select} }}]
 candidates = [{{ select = "*/@reference" }}]
 
@@ -43,35 +35,24 @@ sessions = {sessions}
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = gpu_runs.parser(__doc__)
     parser.add_argument("kernelbench", type=Path, help="a checkout of KernelBench")
     parser.add_argument("--sessions", type=int, default=1)
-    parser.add_argument("--model", default="NVIDIA H*", help="glob on the GPU's product name")
-    parser.add_argument("--lock", help="images lock, where the image was adopted into another one")
-    parser.add_argument("--folder", type=Path, help="where records go; default: one that is removed")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kernel-matrix-evaluations-") as temporary:
-        folder = arguments.folder or Path(temporary)
-        seconds = run(folder, arguments)
-        records = [record_from_json(read_record(path)) for path in folder.glob("results/*/records/*.json")]
-        records.sort(key=lambda record: record.host.started_at)
+    with gpu_runs.working_folder(arguments) as folder:
+        seconds = gpu_runs.run(folder, matrix(arguments), arguments.lock)
+        records = gpu_runs.records(folder / gpu_runs.RESULTS)
         for record in records:
             print(line(record))
         print(f"{len(records)} cells in {seconds:.1f} s (the command, from start to end)")
 
 
-def run(folder: Path, arguments: argparse.Namespace) -> float:
-    """Run the cells, records into ``folder``; the seconds it took."""
-    folder.mkdir(parents=True, exist_ok=True)
-    matrix = folder / "matrix.toml"
+def matrix(arguments: argparse.Namespace) -> str:
+    """One cell per problem."""
     select = json.dumps([f"level1/{number}_*" for number in PROBLEMS])
     path = json.dumps(str(arguments.kernelbench.resolve()))
-    matrix.write_text(MATRIX.format(model=arguments.model, path=path, select=select, sessions=arguments.sessions))
-    lock = ("--lock", arguments.lock) if arguments.lock else ()
-    command = (sys.executable, "-m", "runner", "run", matrix, "--engine", "docker", "--results", folder / "results")
-    started = time.monotonic()
-    subprocess.run((*command, *lock), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return time.monotonic() - started
+    cells = MATRIX.format(path=path, select=select, sessions=arguments.sessions)
+    return gpu_runs.head("evaluations", arguments.model) + cells
 
 
 def line(record: Record) -> str:
@@ -88,11 +69,8 @@ def line(record: Record) -> str:
 
 
 def median_ns(session: SessionReport) -> float | None:
-    """The candidate's median of one session."""
-    blocks = [block for workload in session.workloads for block in workload.blocks]
-    cold = [block for block in blocks if block.role is Role.CANDIDATE and block.regime is Regime.COLD]
-    times: Sequence[int] = [time_ns for block in cold for time_ns in block.kept_ns]
-    return statistics.median(times) if times else None
+    """The candidate's median of one session, which has one workload if it got that far."""
+    return next((Times.of_report(workload).median_ns(CANDIDATE) for workload in session.workloads), None)
 
 
 def phases(durations_s: Mapping[str, float]) -> str:

@@ -19,12 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
+import gpu_runs
+
 from runner.core.vocab import Role, Status
 from runner.gpus import Gpu, vendor
-from runner.results.reading import read_record
-from runner.results.record import record_from_json
 
-ROOT = Path(__file__).resolve().parent.parent
 WANTED_SHARE = 0.6
 WANTED_AGREEMENT = 0.005
 SECONDS = "seconds.txt"
@@ -40,7 +39,7 @@ MATRIX = """\
 name = "lanes"
 dtypes = ["fp32", "fp16", "bf16"]
 gpus = [{{ name = "gpu", {device} }}]
-toolchains = [{{ name = "cu130", cuda = "13.0", torch = "2.11.0", triton = "3.6.0" }}]
+{toolchain}
 problems = [{{ source = "folder", path = "{problems}", workloads = ["default"] }}]
 candidates = [{{ select = {candidates} }}]
 
@@ -64,7 +63,7 @@ def main() -> None:
     gpus = vendor("nvidia").inventory().gpus
     devices = {"alone": f'uuid = "{gpus[0].uuid}"', "together": f'model = "{gpus[0].name}"'}
     with tempfile.TemporaryDirectory(prefix="kernel-matrix-lanes-") as temporary:
-        folder = arguments.folder or Path(temporary)
+        folder = (arguments.folder or Path(temporary)).resolve()
         for name in (arguments.queue,) if arguments.queue else devices:
             seconds = run_queue(devices[name], folder / name, arguments.cells, arguments.lock)
             print(f"{name}: {len(medians(folder / name))} cells passed in {seconds:.1f} s", flush=True)
@@ -92,24 +91,28 @@ def run_queue(device: str, folder: Path, cells: int, lock: str | None) -> float:
     """Run the queue on the GPUs that ``device`` selects, records into ``folder``; the seconds it took."""
     folder.mkdir(parents=True)
     matrix = folder / "matrix.toml"
-    matrix.write_text(MATRIX.format(device=device, problems=ROOT / "problems", candidates=json.dumps(list(CANDIDATES))))
-    command = (sys.executable, "-m", "runner")
+    matrix.write_text(_matrix(device))
     place = ("--engine", "docker", *(("--lock", lock) if lock else ()))
-    plan = subprocess.run((*command, "plan", matrix, "--json", *place), cwd=ROOT, check=True, capture_output=True)
+    planned = (sys.executable, "-m", "runner", "plan", matrix, "--json", *place)
+    plan = subprocess.run(planned, cwd=gpu_runs.ROOT, check=True, capture_output=True)
     chosen = [cell["id"] for cell in json.loads(plan.stdout)["cells"] if cell["reason"] is None][:cells]
-    ids = ("--filter", f"id={','.join(chosen)}", "--results", folder)
+    command = (*gpu_runs.command(matrix, folder, lock), "--filter", f"id={','.join(chosen)}")
     started = time.monotonic()
-    subprocess.run((*command, "run", matrix, *place, *ids), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=gpu_runs.ROOT, check=True, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - started
     (folder / SECONDS).write_text(str(seconds))
     return seconds
 
 
+def _matrix(device: str) -> str:
+    problems, candidates = gpu_runs.ROOT / "problems", json.dumps(list(CANDIDATES))
+    return MATRIX.format(device=device, toolchain=gpu_runs.TOOLCHAIN, problems=problems, candidates=candidates)
+
+
 def medians(folder: Path) -> Medians:
     """The kept device times of every record that passed."""
     found = {}
-    for path in folder.glob("*/records/*.json"):
-        record = record_from_json(read_record(path))
+    for record in gpu_runs.records(folder):
         if record.outcome.status is Status.PASSED:
             blocks = record.sessions[0].workloads[0].blocks
             times = [t for block in blocks if block.role is Role.CANDIDATE for t in block.kept_ns]

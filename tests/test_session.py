@@ -303,9 +303,11 @@ def test_a_cell_is_not_handed_on_more_often_than_it_may_be_tried(run_on):
 
 
 MEETS_THE_NEXT = """
-def meets_the_next(spec):
-    until(lambda: stage.launched.count(Role.JUDGE) == 2 and stage.alive == 6)
+def meets_the_next(spec, judges=2):
+    until(lambda: stage.launched.count(Role.JUDGE) == judges and stage.alive == 3 * judges)
     return says(Status.PASSED, WELL)(spec)
+def meet_theirs(spec):
+    return meets_the_next(spec, judges=4)
 def stays(made):
     for name in ("candidate", "eager"):
         stage.plays[name, made.id] = [hangs]
@@ -315,10 +317,10 @@ def stays(made):
 
 @pytest.fixture
 def run_ahead(driver, tmp_path):
-    """As ``run_on``, with one GPU; cells are Python text that may name the plays above."""
+    """As ``run_on``, with one GPU unless more are given; cells are Python text that may name the plays above."""
 
-    def performed(cells):
-        driver.set(H200)
+    def performed(cells, *gpus):
+        driver.set(*(gpus or (H200,)))
         program = f"from tests.baddays.living import until\n{MEETS_THE_NEXT}\ntell_run(stage, [{cells}])"
         told = on_driver(driver, tmp_path, program)
         assert (told["alive"], told["scratch"]) == (0, [])
@@ -341,10 +343,36 @@ def test_the_next_session_of_a_cell_is_started_before_its_turn(run_ahead):
     assert told["launched"].count("judge") == 2
 
 
+def test_lanes_that_share_cells_start_different_ones_ahead(run_ahead):
+    plays = {"a": "meet_theirs", "b": "meet_theirs", "c": "says(Status.PASSED, WELL)", "d": "says(Status.PASSED, WELL)"}
+    cells = [f"stays(cell(stage, {play}, name='{name}'))" for name, play in plays.items()]
+    told = run_ahead(", ".join(cells), H200, OTHER)
+    assert told["counts"] == {"passed": 4}
+    assert told["launched"].count("judge") == 4
+
+
 def test_what_was_started_ahead_on_a_gpu_that_is_lost_goes_with_it(run_ahead):
     told = run_ahead("stays(cell(stage, loses(), name='a')), stays(cell(stage, says(Status.PASSED), name='b'))")
     assert told["left"] == 1
     assert told["attempts"]["b"] == []
+
+
+CALLED_OFF = """
+from runner.results.store import Store
+from runner.session import Orders, Session
+cells = [stays(cell(stage, hangs, name=name)) for name in ("a", "b", "c", "d")]
+session = Session(cells, stage.survey(*gpus()), Store(stage.scratch.parent / "results"), Orders(run_id="run-1"))
+with session.running() as events:
+    next(events)
+    until(lambda: stage.launched.count(Role.JUDGE) == 4 and stage.alive == 12)
+print(json.dumps({"alive": stage.alive, "scratch": [path.name for path in stage.scratch.iterdir()]}))
+"""
+
+
+def test_what_was_started_ahead_goes_with_a_run_that_is_called_off(driver, tmp_path):
+    driver.set(H200, OTHER)
+    program = f"import json\nfrom tests.baddays.living import until\n{MEETS_THE_NEXT}{CALLED_OFF}"
+    assert on_driver(driver, tmp_path, program) == {"alive": 0, "scratch": []}
 
 
 def test_no_session_starts_ahead_of_the_lane_that_takes_another_cell(run_ahead):

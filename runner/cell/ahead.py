@@ -35,11 +35,6 @@ class Ahead:
         self._next_assignment = next_assignment
         self._held: _Held | None = None
 
-    @property
-    def cell_id(self) -> str:
-        """Id of the cell that something was started for; empty: nothing was."""
-        return self._held.turn.of.cell.id if self._held is not None else ""
-
     def start(self, turn: Turn | None) -> None:
         """Start ``turn``, or the first session of the next cell where there is none; nothing is waited for."""
         turn = turn or self._first_of_next_cell()
@@ -56,12 +51,11 @@ class Ahead:
     def session(self, turn: Turn) -> Iterator[Prepared]:
         """The session of ``turn``: the one started ahead, if it is that and still waits, else a new one."""
         held, self._held = self._held, None
-        if held is not None and held.turn.key == turn.key and held.session.processes.are_waiting():
-            with held.undo:
-                yield held.session
-            return
         if held is not None:
-            held.undo.close()
+            with held.undo:
+                if held.turn.key == turn.key and held.session.processes.are_waiting():
+                    yield held.session
+                    return
         with prepared(turn, self._bench) as session:
             yield session
 

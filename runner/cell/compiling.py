@@ -17,7 +17,6 @@ from runner.cell.specs import Place, arch_list, builder_spec
 from runner.core.nvcc import find_nvcc
 from runner.core.vocab import Language
 from runner.core.wire import KernelCode
-from runner.engines import Mount, RoleSpec
 from runner.gpus import Gpu
 from runner.host import core_sha256
 from runner.plan import Cell
@@ -100,14 +99,10 @@ def _installed(package: str) -> str:
 
 
 def _compile(place: Place, bench: Bench, recipe: Recipe) -> Build:
-    def spec(code: Mount, channel: Mount) -> RoleSpec:
-        plain = builder_spec(place, code, channel)
-        return replace(plain, args=(*plain.args, "--ahead")) if recipe.order else plain
-
     policy = place.cell.policy
     return run_build(
         bench.engine,
-        spec,
+        functools.partial(builder_spec, place),
         recipe.source,
         order=recipe.order,
         keep_in=bench.scratch,

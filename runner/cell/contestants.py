@@ -52,7 +52,7 @@ class Contestant:
     compile_mode: str = ""
     """Mode for ``torch.compile``; empty: the model is called as it is."""
     may_compile: bool = False
-    """Its first call may have to compile something."""
+    """Loading it or its first call may have to compile something."""
     preloads: tuple[str, ...] = ()
     """Modules beside torch that its source needs in any case, and that take their time to import."""
 
@@ -72,9 +72,12 @@ class Contestant:
         )
 
 
-def contestants_of(cell: Cell) -> tuple[Contestant, ...]:
-    """The contestants of each session of ``cell``: candidate, baseline, then rivals in the protocol's order."""
-    return (_candidate(cell), *_implementations(cell))
+def contestants_of(cell: Cell, *, built: bool = False) -> tuple[Contestant, ...]:
+    """The contestants of each session of ``cell``: candidate, baseline, then rivals in the protocol's order.
+
+    :param built: the candidate was compiled ahead, and gets what came of it.
+    """
+    return (_candidate(cell, built=built), *_implementations(cell))
 
 
 def labels_of(cell: Cell) -> tuple[str, ...]:
@@ -83,7 +86,10 @@ def labels_of(cell: Cell) -> tuple[str, ...]:
     return (NO_LIBRARY,) if wanted and cell.problem.library is None else ()
 
 
-def _candidate(cell: Cell) -> Contestant:
+def _candidate(cell: Cell, *, built: bool) -> Contestant:
+    source = cell.candidate.path.read_bytes()
+    # What Triton and torch.compile generate depends on the call: however much was built ahead, more may be due.
+    late = cell.candidate.language is Language.TRITON or b"torch.compile" in source
     return Contestant(
         name=CANDIDATE,
         role=Role.CANDIDATE,
@@ -91,7 +97,7 @@ def _candidate(cell: Cell) -> Contestant:
         file=CANDIDATE_FILE,
         entry=cell.candidate.entry,
         uid=CANDIDATE_UID,
-        may_compile=cell.candidate.language is Language.TRITON or b"torch.compile" in cell.candidate.path.read_bytes(),
+        may_compile=late or (b"cpp_extension" in source and not built),
         preloads=_PRELOADS.get(cell.candidate.language, ()),
     )
 

@@ -36,8 +36,12 @@ class Turn:
     @property
     def key(self) -> tuple[str, str, int, str, Path | None]:
         """What its processes depend on: with an equal one, those that were started for one turn serve another."""
-        artifact = self.of.build.artifact if self.of.build is not None else None
-        return self.of.cell.id, self.of.gpu.uuid, self.session, self.sanitizer, artifact
+        return self.of.cell.id, self.of.gpu.uuid, self.session, self.sanitizer, self.artifact
+
+    @property
+    def artifact(self) -> Path | None:
+        """What the builder made of the candidate; null where nothing was built ahead."""
+        return self.of.build.artifact if self.of.build is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,7 @@ def prepared(turn: Turn, bench: Bench) -> Iterator[Prepared]:
     :raises OSError: when a source cannot be read, or the disk is full.
     """
     cell, place = turn.of.cell, place_of(turn.of, bench, turn.session, turn.sanitizer)
-    contestants = contestants_of(cell)
+    contestants = contestants_of(cell, built=turn.artifact is not None)
     with session_folders(bench.scratch, cell, contestants, turn.of.build) as folders:
         lineup = _lineup(bench, place, contestants, folders)
         specs = (lineup.judge, *lineup.contestants)

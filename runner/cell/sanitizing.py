@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from runner.cell.settling import outcome_of
 from runner.core.messages import Evidence
 from runner.core.vocab import Stage, Status
+from runner.gpus import Gpu
+from runner.plan import Cell
 from runner.results.record import Outcome
 
 NO_SANITIZER = "no_sanitizer"
@@ -19,6 +21,11 @@ _LOG_TAIL = 8 << 10
 
 _STATUSES: Mapping[str, Status] = {"memcheck": Status.OUT_OF_BOUNDS}
 """Tool → what its findings make of a candidate; those of any other tool are errors of the run."""
+
+
+def tools_for(cell: Cell, gpu: Gpu) -> tuple[str, ...]:
+    """The tools that the candidate of ``cell`` is run under on ``gpu``: they check what runs on a GPU."""
+    return cell.policy.sanitize if gpu.vendor != "cpu" else ()
 
 
 def was_sanitized(log: str) -> bool:

@@ -10,7 +10,7 @@ from runner.cell.assignment import Assignment, Bench, CellCancelledError
 from runner.cell.course import Course
 from runner.cell.prepared import Prepared, Turn, prepared
 from runner.cell.processes import SessionResult
-from runner.cell.sanitizing import NO_SANITIZER, sanitizer_outcome, was_sanitized
+from runner.cell.sanitizing import NO_SANITIZER, sanitizer_outcome, tools_for, was_sanitized
 from runner.cell.settling import outcome_of, settle
 from runner.cell.telemetry import SeenSession
 from runner.cell.verdict import lost
@@ -42,8 +42,7 @@ class Sessions:
         self._lease = lease
         self._course = course
         self._ahead = ahead
-        # A sanitizer checks what runs on a GPU.
-        self._tools = of.cell.policy.sanitize if of.gpu.vendor != "cpu" else ()
+        self._tools = tools_for(of.cell, of.gpu)
 
     def run(self) -> Outcome:
         """As many sessions as the protocol asks for, then one per sanitizer, up to the first that does not pass.

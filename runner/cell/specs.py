@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from runner.cell.building import ARTIFACT_NAME
 from runner.cell.contestants import CANDIDATE_FILE, CANDIDATE_UID, PROBLEM_FILE, Contestant, labels_of
 from runner.cell.folders import JOB_FILE, SessionFolders, judge_uid
-from runner.cell.sanitizing import NO_SANITIZER
+from runner.cell.sanitizing import NO_SANITIZER, tools_for
 from runner.core.messages import INTERPRETED, ContestantSpec, JudgeJob, JudgeTimeouts, PeakSpec, WorkloadSpec
 from runner.core.vocab import Dtype, Language, Role
 from runner.engines import Labels, Limits, Mount, RoleSpec
@@ -110,12 +110,14 @@ def candidate_spec(place: Place, folders: SessionFolders, candidate: Contestant)
 
 def builder_spec(place: Place, code: Mount, channel: Mount) -> RoleSpec:
     """The builder: the same source and settings as the candidate, and no GPU."""
+    # What Triton compiles depends on the calls, of which the builder has to be told first.
+    ahead = ("--ahead",) if place.cell.candidate.language is Language.TRITON else ()
     return RoleSpec(
         role=Role.BUILDER,
         labels=place.labels,
         image=place.image_id,
         module="runner.core.build",
-        args=("--channel", channel.target, "--code", code.target, "--file", CANDIDATE_FILE),
+        args=("--channel", channel.target, "--code", code.target, "--file", CANDIDATE_FILE, *ahead),
         mounts=(code, channel),
         env=_settings(place),
         limits=_limits(place.cell.policy),
@@ -184,7 +186,7 @@ def _labels(place: Place) -> Iterator[str]:
     if _interpreter(place):
         yield INTERPRETED
     yield from labels_of(place.cell)
-    if place.cell.policy.sanitize and place.visible_gpu is None:
+    if place.cell.policy.sanitize and not tools_for(place.cell, place.gpu):
         yield NO_SANITIZER
 
 

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from runner.core.messages import INTERPRETED
 from runner.core.vocab import ClockState
 from runner.lease import ResetState
 from runner.results.record import Record
-from runner.results.words import clocks_as_wanted, clocks_said
+from runner.results.words import clocks_as_wanted, clocks_said, label_said
 from runner.session import Event, Happening, Session
 
 _UNPROVEN = "unproven"
@@ -17,7 +18,7 @@ _MOST_REASONS = 5
 
 
 def conditions_line(record: Record) -> str:
-    """``[locked]``, ``[unlocked (policy lock), not proven alone: …]``; empty where no time was taken, or on a CPU."""
+    """``[locked]``, ``[unlocked (policy lock), not proven alone: …, low_resolution]``; empty for what was not timed."""
     if not _was_timed(record):
         return ""
     host, words = record.host, []
@@ -25,6 +26,7 @@ def conditions_line(record: Record) -> str:
         words.append(clocks_said(host.clock_state, host.clock_policy))
     if host.exclusive == _UNPROVEN:
         words.append(f"not proven alone: {host.exclusive_reason or 'the record does not say why'}")
+    words += _labels(record)
     return f" [{', '.join(words)}]" if words else ""
 
 
@@ -56,6 +58,9 @@ def complaints(event: Event) -> Iterator[str]:
 class Conditions:
     """What the timed cells of a run had, counted as they end; of the others it says nothing."""
 
+    labels: Counter[str] = field(default_factory=Counter)
+    """Label → cells that have it."""
+
     clocks: Counter[str] = field(default_factory=Counter)
     """Clock state → cells."""
     not_locked: Counter[str] = field(default_factory=Counter)
@@ -67,6 +72,7 @@ class Conditions:
         """Count one ended cell, if it was timed."""
         if not _was_timed(record):
             return
+        self.labels.update(_labels(record))
         host = record.host
         self.unproven += host.exclusive == _UNPROVEN
         if host.clock_state == ClockState.NOT_APPLICABLE.value:
@@ -77,6 +83,8 @@ class Conditions:
 
     def lines(self, session: Session) -> Iterator[str]:
         """What a reader of the results has to know of this run."""
+        for label, number in sorted(self.labels.items()):
+            yield f"{label}, {number} cells: {label_said(label)}"
         if self.clocks:
             yield f"clocks of timed cells: {', '.join(f'{number} {state}' for state, number in self.clocks.items())}"
         for reason, number in self.not_locked.most_common(_MOST_REASONS):
@@ -89,6 +97,12 @@ class Conditions:
             yield f"{session.left} cells are left, for want of a GPU to run them on: look at it, then run again"
         elif session.left:
             yield f"{session.left} cells are left; run again to go on"
+
+
+def _labels(record: Record) -> list[str]:
+    """What its sessions say of its times beside the verdict, as far as that can be explained; each once."""
+    labels = dict.fromkeys(label for session in record.sessions for label in session.labels)
+    return [label for label in labels if label_said(label) and label != INTERPRETED]
 
 
 def _was_timed(record: Record) -> bool:

@@ -28,3 +28,11 @@ def print_json_line(document: Any) -> None:
     """One strict JSON document on one line, flushed: for event streams."""
     sys.stdout.write(json.dumps(document, allow_nan=False, separators=(",", ":"), sort_keys=True) + "\n")
     sys.stdout.flush()
+
+
+def duration(seconds: float) -> str:
+    """``25 s``, ``3 min``, ``2.5 h`` or ``4.0 d``."""
+    for limit, unit, size in ((90, "s", 1), (90 * 60, "min", 60)):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from runner.cli.output import console, duration
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -177,7 +179,6 @@ class _Group:
 
 
 def _print_overview(plan: Plan, cells: Iterable[Cell]) -> None:
-    from runner.cli.output import console  # noqa: PLC0415  # rich is loaded only when something is printed
     from runner.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
 
     groups: dict[str, _Group] = {}
@@ -207,7 +208,6 @@ def _print_groups(screen: Console, groups: dict[str, _Group]) -> None:
 
 
 def _print_all(plan: Plan, cells: Iterable[Cell]) -> None:
-    from runner.cli.output import console  # noqa: PLC0415  # rich is loaded only when something is printed
     from runner.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
 
     totals = tally(_listed(cells))
@@ -288,11 +288,3 @@ def _row(table: Table, *texts: str) -> None:
     from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
 
     table.add_row(*map(Text, texts))
-
-
-def duration(seconds: float) -> str:
-    """``25 s``, ``3 min``, ``2.5 h`` or ``4.0 d``."""
-    for limit, unit, size in ((90, "s", 1), (90 * 60, "min", 60)):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"

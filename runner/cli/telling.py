@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from runner.cli.conditions import Conditions, complaints, conditions_document, conditions_line
+from runner.cli.output import duration
 from runner.core.messages import INTERPRETED
 from runner.core.vocab import ClockPolicy, Fault, Status, Verdict
 from runner.facts import Survey
@@ -51,6 +52,31 @@ class EventWatcher(Protocol):
         ...
 
 
+class Pace:
+    """How far a run over ``cells`` has come, and how long the rest takes at its pace up to now."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.ended = 0
+        self.planned = len(cells)
+        self._behind_s = 0.0
+        self._ahead_s = sum(cell.expected_s for cell in cells)
+        self._started = time.monotonic()
+
+    def note(self, event: Event) -> None:
+        """Count a cell that ended, or that is put off."""
+        if event.happening in (Happening.CELL_ENDED, Happening.CELL_SKIPPED):
+            self._ahead_s -= event.cell.expected_s
+        if event.happening is Happening.CELL_ENDED:
+            self.ended += 1
+            self._behind_s += event.cell.expected_s
+
+    def left(self) -> str:
+        """``25 s left``; empty where that is less than a second."""
+        elapsed_s = time.monotonic() - self._started
+        seconds = self._ahead_s * (elapsed_s / self._behind_s if self._behind_s else 1.0)
+        return f"{duration(seconds)} left" if seconds >= 1 else ""
+
+
 class PlainLines:
     """One line per event.
 
@@ -61,13 +87,11 @@ class PlainLines:
     def __init__(self, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
         self.say = say
         self.complain = complain
-        self._ended = 0
-        self._cells: Sequence[Cell] = ()
-        self._started = time.monotonic()
+        self._pace = Pace(())
 
     def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
         """Say what is about to happen, and in plain words what is not."""
-        self._cells = cells
+        self._pace = Pace(cells)
         for line in opening_lines(survey, cells, done=done, skipped=skipped):
             self.say(line)
 
@@ -78,27 +102,21 @@ class PlainLines:
 
     def tell(self, event: Event) -> None:
         """A line for builds that end, cells that end or are put off."""
-        name = cell_name(event.cell)
-        if event.happening is Happening.CELL_ENDED and event.record is not None:
-            self._ended += 1
-            told = f"{verdict_line(event.record)}{conditions_line(event.record)}"
-            self.say(f"[{self._ended}/{len(self._cells)}] {name}: {told}{self._time_left()}")
-        elif event.happening is Happening.CELL_RETRIED and event.record is not None:
-            self.say(f"{name}: {verdict_line(event.record)}{conditions_line(event.record)}; trying again")
+        self._pace.note(event)
+        line = event_line(event)
+        if event.happening is Happening.CELL_ENDED:
+            left = self._pace.left()
+            line = f"[{self._pace.ended}/{self._pace.planned}] {line}{f'  ({left})' if left else ''}"
         elif event.happening is Happening.BUILD_ENDED:
-            self.say(f"built {event.cell.candidate.id}: {event.text}")
-        elif event.happening is Happening.CELL_SKIPPED:
-            self.say(f"{name}: put off: {event.text}")
+            line = f"built {event.cell.candidate.id}: {event.text}"
+        if line:
+            self.say(line)
         for line in complaints(event):
             self.complain(line)
 
     def end(self, session: Session, store: Store, conditions: Conditions) -> None:
         """A table, and the next step."""
         print_summary(Console(highlight=False, width=100), session, store, conditions)
-
-    def _time_left(self) -> str:
-        seconds = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
-        return f"  ({seconds:.0f} s left)" if seconds >= 1 else ""
 
 
 class LiveView:
@@ -115,14 +133,12 @@ class LiveView:
             console=self._console,
             transient=True,
         )
-        self._cells: Sequence[Cell] = ()
-        self._ended = 0
-        self._started = time.monotonic()
+        self._pace = Pace(())
         self._bar = self._progress.add_task("cells", total=0, left="")
 
     def begin(self, survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
         """Say what is about to happen, and in plain words what is not."""
-        self._cells = cells
+        self._pace = Pace(cells)
         for line in opening_lines(survey, cells, done=done, skipped=skipped):
             self._console.print(line, markup=False)
         self._progress.update(self._bar, total=len(cells))
@@ -134,22 +150,16 @@ class LiveView:
             yield
 
     def tell(self, event: Event) -> None:
-        """Move the bar; leave a line for what ended."""
+        """Move the bar; leave a line for what ended or is put off."""
+        self._pace.note(event)
         if event.happening is Happening.CELL_STARTED:
             self._progress.update(self._bar, description=cell_name(event.cell))
-        if event.happening in (Happening.CELL_ENDED, Happening.CELL_RETRIED) and event.record is not None:
-            self._tell_outcome(event.cell, event.record, ended=event.happening is Happening.CELL_ENDED)
+        line = event_line(event)
+        if line:
+            self._progress.console.print(line, style=_style(event), markup=False)
+            self._progress.update(self._bar, completed=self._pace.ended, left=self._pace.left())
         for line in complaints(event):
             self.complain(line)
-
-    def _tell_outcome(self, cell: Cell, record: Record, *, ended: bool) -> None:
-        if ended:
-            self._ended += 1
-        style = {Fault.NONE: "green", Fault.INFRA: "yellow"}.get(record.outcome.fault, "red")
-        line = f"{cell_name(cell)}: {verdict_line(record)}{conditions_line(record)}"
-        self._progress.console.print(line, style=style, markup=False)
-        left = seconds_left(self._cells, self._ended, time.monotonic() - self._started)
-        self._progress.update(self._bar, completed=self._ended, left=f"{left:.0f} s left")
 
     def say(self, text: str) -> None:
         """A line above the bar."""
@@ -207,6 +217,21 @@ class EventLines:
         self._write({**document, "clocks": dict(conditions.clocks), "quarantined": dict(session.quarantined)})
 
 
+def _style(event: Event) -> str:
+    fault = event.record.outcome.fault if event.record is not None else Fault.INFRA
+    return {Fault.NONE: "green", Fault.INFRA: "yellow"}.get(fault, "red")
+
+
+def event_line(event: Event) -> str:
+    """What became of a cell that ended, is tried again or is put off; empty for any other event."""
+    if event.happening is Happening.CELL_SKIPPED:
+        return f"{cell_name(event.cell)}: put off: {event.text}"
+    if event.record is None:
+        return ""
+    again = "; trying again" if event.happening is Happening.CELL_RETRIED else ""
+    return f"{cell_name(event.cell)}: {verdict_line(event.record)}{conditions_line(event.record)}{again}"
+
+
 def cell_name(cell: Cell) -> str:
     """``softmax/triton_rows fp32 cpu/cpu``."""
     return f"{cell.candidate.id} {cell.dtype.value} {cell.gpu.name}/{cell.toolchain.name}"
@@ -247,22 +272,16 @@ def _speeds(record: Record) -> str:
 
 
 def _speed(found: Judgement) -> str:
-    """``2.0 µs, 2.00x of eager (1.99 to 2.01), faster, grade B``; less where one session cannot know more."""
+    """``2.0 µs, 2.000x of eager (1.990 to 2.010), faster, grade B (clocks not locked)``; less of a single session."""
     time_us, compared = f"{found.candidate_ns / 1e3:.1f} µs", found.comparison
     if compared is None:
         return time_us
-    ratio = f"{time_us}, {compared.estimate:.2f}x of eager"
     if compared.sessions > 1:
-        interval = f"{compared.low:.3f} to {compared.high:.3f}"
-        return f"{ratio} ({interval}), {compared.verdict.value}, grade {found.graded.grade.value}"
+        ratio = f"{compared.estimate:.3f}x of eager ({compared.low:.3f} to {compared.high:.3f})"
+        why = f" ({found.graded.reason})" if found.graded.reason else ""
+        return f"{time_us}, {ratio}, {compared.verdict.value}, grade {found.graded.grade.value}{why}"
+    ratio = f"{time_us}, {compared.estimate:.2f}x of eager"
     return ratio if compared.verdict is Verdict.INCONCLUSIVE else f"{ratio}, {compared.verdict.value}"
-
-
-def seconds_left(cells: Sequence[Cell], ended: int, elapsed_s: float) -> float:
-    """Time the rest will take, from what was expected and how far off that was up to now."""
-    expected = [cell.expected_s for cell in cells]
-    behind, ahead = sum(expected[:ended]), sum(expected[ended:])
-    return ahead * (elapsed_s / behind if behind else 1.0)
 
 
 def opening_lines(survey: Survey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> Iterator[str]:
@@ -273,7 +292,7 @@ def opening_lines(survey: Survey, cells: Sequence[Cell], *, done: int, skipped: 
     devices = ", ".join(gpu.name for gpu in survey.facts.gpus)
     yield f"devices: {devices}" + (f"  ({survey.facts.gpu_reason})" if survey.facts.gpu_reason else "")
     expected = sum(cell.expected_s for cell in cells)
-    yield f"{len(cells)} cells to run, about {expected:.0f} s; {done} have a record already"
+    yield f"{len(cells)} cells to run, about {duration(expected)} one after the other; {done} have a record already"
     if survey.facts.clocks_reason and any(_wants_lock(cell) for cell in cells):
         yield f"clocks will not be locked, and records say so: {survey.facts.clocks_reason}"
     if any(cell.gpu.vendor == "cpu" and cell.candidate.language.value == "triton" for cell in cells):

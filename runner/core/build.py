@@ -25,7 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
-from runner.core.artifact import folders, pack
+from runner.core.artifact import PLACES, folders, pack
 from runner.core.diagnosis import useful_part
 from runner.core.failures import classify
 from runner.core.leaving import leave
@@ -152,16 +152,31 @@ def _read_order(channel: Channel, answer: Connection) -> None:
 
     order = {**json.loads(channel.receive()[2]), "forms": [], "trouble": ""}
     source, workloads = order.pop("problem"), order.pop("workloads")
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            problem = Path(folder) / "problem.py"
-            problem.write_text(source, encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        _leave_nothing_outside(folder)
+        problem = Path(folder) / "problem.py"
+        problem.write_text(source, encoding="utf-8")
+        try:
             forms = [call_form(problem, values, Dtype(order["dtype"])) for values in workloads]
-        order["forms"] = [asdict(form) for form in forms]
-    except Exception:  # noqa: BLE001  # a problem may raise anything where values are missing
-        order["trouble"] = traceback.format_exc()[-MAX_LOG:]
+            order["forms"] = [asdict(form) for form in forms]
+        except Exception as error:  # noqa: BLE001  # a problem may raise anything where values are missing
+            order["trouble"] = _where_it_stopped(error, problem)
     answer.send_bytes(json.dumps(order).encode())
     answer.close()
+
+
+def _leave_nothing_outside(folder: str) -> None:
+    """Let ``folder``, which goes with this process, be where it writes to and what its compilers keep their work in."""
+    tempfile.tempdir = folder
+    for setting in ("TMPDIR", "HOME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", *PLACES.values()):
+        os.environ[setting] = folder
+
+
+def _where_it_stopped(error: Exception, problem: Path) -> str:
+    """In words that the candidate may read: no text of the problem's, which tracebacks and messages repeat."""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(problem)]
+    where = f" at line {lines[-1]} of the problem" if lines else ""
+    return f"the inputs could not be made without values: {type(error).__name__}{where}\n"
 
 
 def _form_from_json(form: Any) -> CallForm:

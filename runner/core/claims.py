@@ -5,12 +5,13 @@ and what a call took there beyond its claim (frames, flush, the device's turn fr
 for everyone who does the same at the same size. So the candidate is held against the baseline of the same session:
 what it leaves unexplained beyond what the baseline does is work that its claims keep quiet about.
 
-How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing: of
-the candidate's, only how far they are from the baseline's, and no further than :data:`FAR_NS`. A candidate could widen
-it by so much, and the record would show it. Levels are order statistics of the calls that the host disturbed
-least; half of the calls is looked at too, since who lies in most calls, and not in the least disturbed ones, moves the
-median of the claims as well. On a busy host chance may accuse one session in some hundreds: an accusation counts when
-a second series of blocks repeats it.
+How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing. Of
+the candidate's own it takes the share :data:`CLAIM_SHARE` of the claim, which no lie makes larger than the truth does,
+and how far its empty calls are from the baseline's. The second a candidate could feign, by :data:`FAR_NS` or as much as
+the baseline's empty calls take: the record would show it. Levels are order statistics of the calls that the host
+disturbed least; half of the calls is looked at too, since who lies in most calls, and not in the least disturbed ones,
+moves the median of the claims as well. On a busy host chance may accuse one session in some hundreds: an accusation
+counts when a second series of blocks repeats it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ LOW_RESOLUTION = "low_resolution"
 LEAST_NS = 2_000
 """No resolution is better than this, nanoseconds: what it takes a host to notice an answer varies by as much."""
 CLAIM_SHARE = 0.02
-"""Nor better than this share of the candidate's claim: a host that waited longer wakes up later."""
+"""Nor better than this share of the candidate's claim: a host that waited longer wakes up later, by 30 to 50 µs where a
+candidate sleeps or works on the host for milliseconds."""
+CLOCKS_DIFFER = 0.005
+"""Two clocks need not agree by more than this share of what both have measured."""
 SHARES = (0.25, 0.5)
 """Which of a side's calls, in the order of what they leave unexplained, stands for it."""
 REACH = 5.0
@@ -46,7 +50,7 @@ COARSE_SHARE = 0.5
 """And so much of the wall time."""
 HANDOVER_NS = 20_000
 """Least difference between two hand-overs of outputs that counts, nanoseconds."""
-HANDOVER_SHARE = 0.25
+HANDOVER_SHARE = 0.08
 """And least share of the baseline's."""
 FLUSH_SHARE = 0.25
 """A candidate that leaves so much less unexplained than everyone else did less than everyone else: no flush."""
@@ -112,7 +116,7 @@ def hold_claims(
     claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
     unexplained, resolution = _excess(blocks, Regime.COLD, device, _spread(probes), apart_of(probes))
     unexplained = unexplained if unexplained >= 0 else -_missing(blocks, probes)
-    handover, _limit = _handover(blocks, handovers, device)
+    handover, limit = _handover(blocks, handovers, device)
     floor, reason = least_time(spec, peak, l2, output_bytes)
     return TwoClocks(
         resolution_ns=resolution,
@@ -120,7 +124,7 @@ def hold_claims(
         handover_ns=handover,
         floor_ns=floor,
         floor_reason=reason,
-        low_resolution=claim < SHORT * resolution,
+        low_resolution=claim < SHORT * max(resolution, limit),
     )
 
 
@@ -135,7 +139,7 @@ def contradiction(
     """In which words the candidate's claims contradict the judge's clock or physics; empty where they do not."""
     claim, wall = (statistics.median(_candidates(blocks, Regime.COLD, clock)) for clock in ("device_ns", "wall_ns"))
     resolution = two_clocks.resolution_ns
-    if claim > wall * (1 + CLAIM_SHARE):
+    if claim > wall * (1 + CLOCKS_DIFFER):
         return f"claims {_us(claim)} in a call that took {_us(wall)}"
     if two_clocks.floor_ns is not None and claim < IMPOSSIBLE * two_clocks.floor_ns:
         least = f"{_us(two_clocks.floor_ns)} is the least that its {two_clocks.floor_reason} take at peak rate"

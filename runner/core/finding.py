@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Dict, Iterator, List
 
-from runner.core.messages import ONCE_TIMED, Evidence
-from runner.core.vocab import Stage, Status
+from runner.core.messages import ONCE_TIMED, ContestantSpec, Evidence
+from runner.core.vocab import Role, Stage, Status
 
 MAX_LOG = 8 << 10
 """Longest log tail kept as evidence, characters."""
@@ -38,3 +39,15 @@ def finding(status: Status, stage: Stage, message: str, log: str = "") -> Findin
 def rival_failed(name: str) -> str:
     """Label of a session whose rival ``name`` could not be timed to the end."""
     return f"rival_failed:{name}"
+
+
+@contextmanager
+def excused(contestant: ContestantSpec, sides: Dict[str, Any], labels: List[str]) -> Iterator[None]:
+    """What a rival does wrong costs it its place among ``sides`` and leaves a label; of others it goes on its way."""
+    try:
+        yield
+    except Finding:
+        if contestant.role is not Role.RIVAL:
+            raise
+        sides.pop(contestant.name, None)
+        labels.append(rival_failed(contestant.name))

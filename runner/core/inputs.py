@@ -9,8 +9,9 @@ import hashlib
 import random
 import sys
 from contextlib import contextmanager
+from enum import Enum
 from types import ModuleType
-from typing import Any, Callable, Iterator, List, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Tuple
 
 import torch
 
@@ -61,6 +62,18 @@ EXACT_BITS = {
 }
 """Whole numbers up to two to this power are exact in the outputs of a cell of this dtype."""
 
+LOWER_BITS = {
+    Dtype.FP64: 23,
+    Dtype.FP32: 10,
+    Dtype.TF32: 7,
+    Dtype.FP16: 3,
+    Dtype.BF16: 3,
+}
+"""Mantissa bits of the next lower precision: float32, TF32, bfloat16, and 8-bit floats."""
+
+WIDE_SHARE = 1 / 8
+"""Largest share of an input's elements that are wide, see :func:`draw_inputs`."""
+
 _MODULE_CASTS = {
     torch.float64: "double",
     torch.float32: "float",
@@ -90,21 +103,44 @@ def place_reference(model: Any, device: str, dtype: Dtype) -> Any:
     return placed
 
 
+class Whole(Enum):
+    """Which whole numbers inputs are made of in mode ``exact``."""
+
+    ONES = "ones"
+    """Zeros and ones."""
+    SIGNED = "signed"
+    """Zeros, and ones of either sign: what a problem whose own inputs are all positive never shows."""
+    WIDE = "wide"
+    """Zeros and ones, and in one input some numbers that need one bit more than the next lower precision has."""
+
+
 def derive_seed(secret: str, *parts: object) -> int:
     """A 63-bit seed that nobody without ``secret`` can foresee: SHA-256 over the secret and what it is for."""
     text = "/".join([secret, *map(str, parts)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
-def draw_inputs(module: ModuleType, device: str, dtype: Dtype, mode: Mode, seed: int) -> List[Any]:
+def draw_inputs(
+    module: ModuleType, device: str, dtype: Dtype, mode: Mode, seed: int, *, whole: Whole = Whole.ONES
+) -> List[Any]:
     """``get_inputs()`` of the problem under ``seed``, created on ``device``.
 
     Floating tensors are changed as ``mode`` says and cast to ``dtype``; integers and booleans stay what they are.
+
+    :param whole: which whole numbers there are in mode ``exact``.
     """
     _seed_everything(seed)
     with torch.device(device), _drawing_as_wide_as(dtype):
         drawn = module.get_inputs()
-        return [map_tensors(value, lambda t: _as_input(t.to(device), dtype, mode)) for value in drawn]
+        # In one only: implementations that split numbers in halves may leave out the product of both lower ones.
+        floating = [tensor for tensor in tensors_in(drawn) if tensor.is_floating_point()]
+        chosen = random.choice(floating) if floating else None  # noqa: S311  # under the judge's secret
+
+        def as_input(tensor: torch.Tensor) -> torch.Tensor:
+            numbers = Whole.ONES if whole is Whole.WIDE and tensor is not chosen else whole
+            return _as_input(tensor.to(device), dtype, mode, numbers)
+
+        return [map_tensors(value, as_input) for value in drawn]
 
 
 def cast(value: Any, device: str, dtype: Dtype) -> Any:
@@ -136,6 +172,11 @@ def tensors_in(value: Any) -> List[torch.Tensor]:
     return found
 
 
+def nbytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes that their elements take, ``meta`` ones included."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
 def _seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
     random.seed(seed)
@@ -155,13 +196,13 @@ def _drawing_as_wide_as(dtype: Dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _as_input(tensor: torch.Tensor, dtype: Dtype, mode: Mode) -> torch.Tensor:
+def _as_input(tensor: torch.Tensor, dtype: Dtype, mode: Mode, whole: Whole) -> torch.Tensor:
     if not tensor.is_floating_point():
         return tensor
     if dtype in WHOLE_DTYPES:
         return _whole_numbers(tensor, dtype)
     if mode is Mode.EXACT:
-        tensor = _zeros_and_ones(tensor, dtype)
+        tensor = _exact_numbers(tensor, dtype, whole)
     elif mode is Mode.OUTLIER:
         tensor = _scale_outliers(tensor)
     wanted = TORCH_DTYPES[dtype]
@@ -176,11 +217,20 @@ def _scale_outliers(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(chosen, tensor * OUTLIER_SCALE, tensor)
 
 
-def _zeros_and_ones(tensor: torch.Tensor, dtype: Dtype) -> torch.Tensor:
-    """So few ones that a sum along the longest dimension stays within what the dtype counts exactly."""
-    longest = max(tensor.shape, default=1)
-    share = min(0.5, 2.0 ** (EXACT_BITS[dtype] - 1) / max(longest, 1))
-    return torch.empty_like(tensor).bernoulli_(share)
+def _exact_numbers(tensor: torch.Tensor, dtype: Dtype, whole: Whole) -> torch.Tensor:
+    """So few ones, and wide numbers, that a sum along the longest dimension stays within what the dtype counts exactly.
+
+    That holds for their sizes too, whatever their signs: partial sums in any order are then as exact as the sum.
+    """
+    room = 2.0 ** (EXACT_BITS[dtype] - 1) / max(*tensor.shape, 1, 1)
+    ones = torch.empty_like(tensor).bernoulli_(min(0.5, room))
+    if whole is Whole.SIGNED:
+        return torch.where(torch.rand(tensor.shape, device=tensor.device) < 0.5, ones, -ones)  # a coin
+    if whole is Whole.ONES or dtype not in LOWER_BITS:
+        return ones
+    number = 2.0 ** (LOWER_BITS[dtype] + 1) + 1
+    chosen = torch.rand(tensor.shape, device=tensor.device) < min(WIDE_SHARE, room / number / 2)
+    return torch.where(chosen, number, ones)
 
 
 def _whole_numbers(tensor: torch.Tensor, dtype: Dtype) -> torch.Tensor:

@@ -17,9 +17,21 @@ import time
 import traceback
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
-from runner.core.finding import Finding, finding, rival_failed
+from runner.core.finding import Finding, excused, finding
 from runner.core.health import check_cpu, check_gpu
 from runner.core.leaving import leave
 from runner.core.messages import (
@@ -84,11 +96,12 @@ class Session:
         started = time.monotonic()
         status, stage, evidence = Status.PASSED, Stage.DONE, Evidence()
         try:
-            with _alarm(self._job.timeouts.session_s), ExitStack() as undo:
+            with ExitStack() as undo:
                 try:
-                    self._everything(undo)
+                    with _alarm(self._job.timeouts.session_s):
+                        self._everything(undo)
                 finally:
-                    self._farewell()
+                    self._farewell()  # ends by itself, and must not put another verdict in place of what was found
         except Finding as ended:
             status, stage, evidence = ended.status, ended.stage, ended.evidence
         except SessionExpired:
@@ -105,7 +118,7 @@ class Session:
 
         self._phases.enter("connect")
         for contestant in self._job.contestants:
-            with self._labelled(contestant):
+            with self._excused(contestant):
                 self._admit(contestant, undo)
         self._phases.enter("open")
         self._open()
@@ -142,24 +155,16 @@ class Session:
         from runner.core.service import open_device  # noqa: PLC0415
 
         for side in list(self._sides.values()):
-            with self._labelled(side.contestant):
+            with self._excused(side.contestant):
                 side.start_open()
         open_device(self._job.device)
         self._environment = read_environment(self._job.device)
         for side in list(self._sides.values()):
-            with self._labelled(side.contestant):
+            with self._excused(side.contestant):
                 side.finish_open()
 
-    @contextmanager
-    def _labelled(self, contestant: ContestantSpec) -> Iterator[None]:
-        """A rival that fails costs the session that rival, and nothing else."""
-        try:
-            yield
-        except Finding:
-            if contestant.role is not Role.RIVAL:
-                raise
-            self._sides.pop(contestant.name, None)
-            self._labels.append(rival_failed(contestant.name))
+    def _excused(self, contestant: ContestantSpec) -> ContextManager[None]:
+        return excused(contestant, self._sides, self._labels)
 
     def _farewell(self) -> None:
         """Send everybody away; once all are gone, ask the device how it is."""

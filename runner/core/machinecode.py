@@ -11,12 +11,13 @@ import ctypes
 import functools
 import hashlib
 import json
+import re
 import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from runner.core.elf import MAGIC, Elf, Section, read_elf
+from runner.core.elf import MAGIC, Elf, Symbol, read_elf
 from runner.core.ptxaslog import Spills, spills_of
 from runner.core.wire import MAX_KERNELS, KernelCode
 
@@ -36,6 +37,9 @@ _REGISTERS, _STACK = 0x2F, 0x12
 """Attributes in ``.nv.info``: (symbol, value) pairs."""
 _PAIR = 4
 """Format of an attribute that carries its length."""
+
+_USED = re.compile(r"\.(?:text|nv\.global\.init|nv\.constant[1-9]\d*)(?:\.(?P<of>.*))?")
+"""Sections of code and of values that it reads, with the function they belong to; constant bank 0 is for arguments."""
 
 _RESERVED_FROM, _RESERVED_BYTES = 90, 1 << 10
 """From Hopper on a kernel's section of shared memory begins with what the system keeps for itself."""
@@ -125,7 +129,7 @@ def kernels_of(cubin: bytes, spills: Mapping[Tuple[str, int], Spills], *, at_lau
                 spill_load_bytes=spilled.load_bytes,
                 shared_bytes=at_launch + _static_shared(elf, symbol.name, arch),
                 stack_bytes=stack.get(index, 0),
-                sha256=_digest(elf, elf.sections[symbol.section]),
+                sha256=_digest(elf, symbol),
             )
 
 
@@ -134,13 +138,15 @@ def _static_shared(elf: Elf, kernel: str, arch: int) -> int:
     return max(0, size - (_RESERVED_BYTES if arch >= _RESERVED_FROM else 0))
 
 
-def _digest(elf: Elf, text: Section) -> str:
-    """SHA-256 of a kernel's instructions, and of all functions beside it that are no kernels: it may call them."""
-    kernels = {symbol.section for symbol in elf.symbols() if symbol.other & _ENTRY}
-    others = [s.data for i, s in enumerate(elf.sections) if s.name.startswith(".text.") and i not in kernels]
+def _digest(elf: Elf, kernel: Symbol) -> str:
+    """SHA-256 of a kernel's instructions and of what it may use: constants, and functions that are no kernels."""
+    text = elf.sections[kernel.section]
+    others = {symbol.name for symbol in elf.symbols() if symbol.other & _ENTRY} - {kernel.name}
+    beside = ((section.data, _USED.fullmatch(section.name)) for section in elf.sections if section is not text)
+    used = [data for data, found in beside if found and found["of"] not in others]
     digest = hashlib.sha256()
-    for code in (text.data, *sorted(others)):
-        digest.update(len(code).to_bytes(8, "little") + code)
+    for content in (text.data, *sorted(used)):
+        digest.update(len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()
 
 

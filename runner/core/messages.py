@@ -16,6 +16,7 @@ from typing import (
     Dict,
     Mapping,
     Optional,
+    Sequence,
     Tuple,
     Type,
     TypeVar,
@@ -111,7 +112,7 @@ class ProtocolSpec:
 
 @dataclass(frozen=True)
 class JudgeTimeouts:
-    """How long the judge waits for the candidate's side, in seconds."""
+    """How long the judge waits for a contestant at most, in seconds; less for what need not take so long."""
 
     connect_s: float = 60.0
     load_s: float = 120.0
@@ -137,7 +138,7 @@ class ContestantSpec:
     compile_mode: str = ""
     """Mode for ``torch.compile``; empty: the model is called as it is."""
     may_compile: bool = False
-    """Its first call may have to compile something, and is waited for accordingly."""
+    """Loading it or its first call may have to compile something, and is waited for accordingly."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +302,8 @@ class TwoClocks:
     resolution_ns: int
     """The smallest hidden work that would have been noticed, per call."""
     unexplained_ns: int
-    """What the candidate's calls took beyond its claims and beyond what the baseline's took beyond its own."""
+    """What the candidate's calls took beyond its claims and beyond what the baseline's took beyond its own; negative:
+    how much less that is than all others, empty calls included, take beyond theirs."""
     handover_ns: int
     """What handing over the candidate's outputs took beyond what handing over the baseline's took."""
     floor_ns: Optional[int]
@@ -321,9 +323,9 @@ class Traits:
     sensitivity: Tuple[float, ...] = ()
     """Per floating input: the reference's change when that input is drawn anew, as a share of its spread."""
     exact: Optional[bool] = None
-    """Equality was demanded on zeros and ones; false: the answer to them is not whole."""
+    """Equality was demanded on whole numbers; false: the answer to zeros and ones is not whole."""
     rejects_lower_precision: Optional[bool] = None
-    """The same computation one precision lower does not pass."""
+    """The same computation one precision lower does not pass, on inputs as drawn or on whole numbers."""
     quality: Mapping[str, float] = field(default_factory=dict)
     """A quantised problem's worst ``cosine``, ``relative_l1``, ``rmse`` and ``snr_db``."""
 
@@ -497,33 +499,23 @@ class SessionReport:
 
 
 def from_json(kind: Type[T], data: Any) -> T:
-    """Build ``kind`` from what :func:`to_json` made of it.
+    """Build the dataclass ``kind`` from what :func:`to_json` made of it, as its annotations say.
 
     :raises ValueError: for a missing or unknown key, a wrong enum value or a wrong type, naming the key.
     """
-    try:
-        return _READERS[kind](data) if kind in _READERS else _plain(kind, data)
-    except KeyError as error:
-        raise ValueError(f"{kind.__name__}: missing key {error}") from None
-    except (AttributeError, TypeError) as error:  # something else stands where an object or a list is due
-        raise ValueError(f"{kind.__name__}: {error}") from None
-
-
-def _plain(kind: Type[T], data: Any, **converted: Any) -> T:
-    """Build a dataclass from a mapping, with the fields in ``converted`` already turned into objects."""
     if not isinstance(data, Mapping):
         raise ValueError(f"{kind.__name__}: expected an object, got {type(data).__name__}")
-    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]  # kind is a dataclass by construction
-    unknown = sorted(set(data) - names)
+    hints = _hints(kind)  # type: ignore[arg-type]  # every class can be hashed
+    unknown = sorted(set(data) - set(hints))
     if unknown:
         raise ValueError(f"{kind.__name__}: unknown key {unknown[0]!r}")
-    values = {**data, **converted}
-    for name, hint in _hints(kind).items():  # type: ignore[arg-type]  # every class can be hashed
-        if name in values and not _fits(values[name], hint):
-            raise ValueError(f"{kind.__name__}: {name!r} cannot be {values[name]!r:.80}")
+    values = {name: _restored(value, hints[name]) for name, value in data.items()}
+    for name, value in values.items():
+        if not _fits(value, hints[name]):
+            raise ValueError(f"{kind.__name__}: {name!r} cannot be {value!r:.80}")
     try:
         return kind(**values)
-    except TypeError as error:
+    except TypeError as error:  # a key is missing
         raise ValueError(f"{kind.__name__}: {error}") from None
 
 
@@ -532,111 +524,44 @@ def _hints(kind: Any) -> Dict[str, Any]:
     return get_type_hints(kind)
 
 
+_NUMBERS = (int, float)
 _UNIONS = (Union, getattr(types, "UnionType", Union))
+
+
+def _restored(value: Any, hint: Any) -> Any:
+    """``value`` with the enums, dataclasses and tuples again that ``hint`` speaks of; all else is left alone."""
+    if hint in _NUMBERS:  # most of a report
+        return value
+    inner = get_args(hint)
+    if get_origin(hint) in _UNIONS:
+        kinds = [one for one in inner if one is not type(None)]
+        return value if value is None or len(kinds) > 1 else _restored(value, kinds[0])
+    if get_origin(hint) is tuple and isinstance(value, (list, tuple)):
+        hints = _each(inner, value)
+        return value if hints is None else tuple(map(_restored, value, hints))
+    if is_dataclass(hint):
+        return value if is_dataclass(value) else from_json(hint, value)  # type: ignore[arg-type]  # a hint is a class
+    return hint(value) if isinstance(hint, type) and issubclass(hint, Enum) else value
+
+
+def _each(inner: Tuple[Any, ...], value: Sequence[Any]) -> Optional[Tuple[Any, ...]]:
+    """The hint of each item of ``value``, a tuple annotated with ``inner``; null where they are not as many."""
+    hints = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+    return hints if len(hints) == len(value) else None
 
 
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a field annotated with ``hint`` can hold ``value``: a whole number fits a float, true fits no number."""
+    if hint in _NUMBERS:
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
     inner = get_args(hint)
     if hint is Any:
         return True
     if get_origin(hint) in _UNIONS:
         return any(_fits(value, one) for one in inner)
     if get_origin(hint) is tuple:
-        hints = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
-        return isinstance(value, tuple) and len(value) == len(hints) and all(map(_fits, value, hints))
+        hints = _each(inner, value) if isinstance(value, tuple) else None
+        return hints is not None and all(map(_fits, value, hints))
     if inner:
         return isinstance(value, Mapping) and all(_fits(pair, Tuple[inner]) for pair in value.items())
-    if hint in (int, float):
-        return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return isinstance(value, hint)
-
-
-def _read_block(data: Any) -> Block:
-    return _plain(
-        Block,
-        data,
-        role=Role(data["role"]),
-        device_ns=tuple(data["device_ns"]),
-        wall_ns=tuple(data["wall_ns"]),
-        discarded=tuple(tuple(sample) for sample in data.get("discarded", ())),
-        regime=Regime(data.get("regime", Regime.COLD.value)),
-    )
-
-
-def _read_workload(data: Any) -> WorkloadReport:
-    return _plain(
-        WorkloadReport,
-        data,
-        status=Status(data["status"]),
-        trials=tuple(_plain(Trial, t, mode=Mode(t["mode"])) for t in data["trials"]),
-        blocks=tuple(_read_block(b) for b in data["blocks"]),
-        two_clocks=_optional(TwoClocks, data.get("two_clocks")),
-        traits=_read_traits(data.get("traits", {})),
-    )
-
-
-def _read_traits(data: Any) -> Traits:
-    return _plain(Traits, data, sensitivity=tuple(data.get("sensitivity", ())))
-
-
-def _optional(kind: Type[T], data: Any) -> Optional[T]:
-    return None if data is None else _plain(kind, data)
-
-
-def _read_evidence(data: Any) -> Evidence:
-    return _plain(Evidence, data, index=tuple(data.get("index", ())))
-
-
-def _read_session(data: Any) -> SessionReport:
-    return _plain(
-        SessionReport,
-        data,
-        status=Status(data["status"]),
-        stage=Stage(data["stage"]),
-        evidence=_read_evidence(data["evidence"]),
-        environment=_optional(InsideEnvironment, data["environment"]),
-        workloads=tuple(_read_workload(w) for w in data["workloads"]),
-        labels=tuple(data.get("labels", ())),
-        clock_probes=tuple(_plain(ClockProbe, probe) for probe in data.get("clock_probes", ())),
-        anchors=tuple(_plain(Anchor, anchor) for anchor in data.get("anchors", ())),
-        kernels=tuple(_plain(KernelSeen, kernel) for kernel in data.get("kernels", ())),
-        health=_optional(HealthFound, data.get("health")),
-    )
-
-
-def _read_protocol(data: Any) -> ProtocolSpec:
-    return _plain(
-        ProtocolSpec,
-        data,
-        modes=tuple(Mode(m) for m in data.get("modes", ProtocolSpec.modes)),
-        regimes=tuple(Regime(r) for r in data.get("regimes", ProtocolSpec.regimes)),
-        baselines=tuple(Implementation(i) for i in data.get("baselines", ProtocolSpec.baselines)),
-    )
-
-
-def _read_job(data: Any) -> JudgeJob:
-    return _plain(
-        JudgeJob,
-        data,
-        dtype=Dtype(data["dtype"]),
-        labels=tuple(data.get("labels", ())),
-        workloads=tuple(_plain(WorkloadSpec, w) for w in data["workloads"]),
-        protocol=_read_protocol(data["protocol"]),
-        timeouts=_plain(JudgeTimeouts, data["timeouts"]),
-        contestants=tuple(_plain(ContestantSpec, c, role=Role(c["role"])) for c in data["contestants"]),
-        peak=_plain(PeakSpec, data.get("peak", {})),
-        contract=_optional(ContractSpec, data.get("contract")),
-        own_kernels=tuple(data.get("own_kernels", ())),
-        sanitize=tuple(data.get("sanitize", ())),
-    )
-
-
-_READERS: Dict[Any, Any] = {
-    Block: _read_block,
-    WorkloadReport: _read_workload,
-    Evidence: _read_evidence,
-    SessionReport: _read_session,
-    ProtocolSpec: _read_protocol,
-    JudgeJob: _read_job,
-}

@@ -19,13 +19,16 @@ import torch
 from runner.core.bits import same_bits
 from runner.core.finding import finding
 from runner.core.inputs import (
+    LOWER_BITS,
     PARAMETER_DTYPES,
     TORCH_DTYPES,
     WHOLE_DTYPES,
+    Whole,
     cast,
     derive_seed,
     draw_inputs,
     map_tensors,
+    nbytes_of,
     place_reference,
     set_float32_precision,
     tensors_in,
@@ -35,15 +38,6 @@ from runner.core.sourcefile import MODULE_SEED, import_file
 from runner.core.tolerance import Allowance, Tolerance, allowance
 from runner.core.vocab import Dtype, Mode, Stage, Status
 from runner.core.wire import Structure
-
-LOWER_BITS = {
-    Dtype.FP64: 23,
-    Dtype.FP32: 10,
-    Dtype.TF32: 7,
-    Dtype.FP16: 3,
-    Dtype.BF16: 3,
-}
-"""Mantissa bits of the next lower precision: float32, TF32, bfloat16, and 8-bit floats."""
 
 _IDLE_SHARE = 8
 """The judge keeps at most one part in so many of the device's memory for later."""
@@ -96,13 +90,15 @@ class Reference:
         """Shape, dtype and strides of each output, without its memory."""
         probe = self.draw(Mode.STANDARD, "probe")
         self._look_at_one_call(probe)
+        self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])
+        """Of the inputs and outputs of one call."""
         self._oracle, self.precision = self._higher_precision(probe)
         _give_back_memory(device)
 
-    def draw(self, mode: Mode, *purpose: object) -> List[Any]:
-        """Inputs that exist for the first time now, under a seed derived for ``purpose``."""
+    def draw(self, mode: Mode, *purpose: object, whole: Whole = Whole.ONES) -> List[Any]:
+        """Inputs that exist for the first time now, under a seed derived for ``purpose``; see :func:`draw_inputs`."""
         seed = derive_seed(self._secret, mode.value, *purpose)
-        return draw_inputs(self._module, self.device, self.dtype, mode, seed)
+        return draw_inputs(self._module, self.device, self.dtype, mode, seed, whole=whole)
 
     def expect(self, inputs: List[Any]) -> Expected:
         """What a call with ``inputs`` must return; ``inputs`` are not touched.

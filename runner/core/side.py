@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import socket
@@ -50,6 +51,11 @@ _STATUS = {
 
 FIRST_CALL_S = 5.0
 """A first call loads libraries; it is given so many seconds even where later ones get less."""
+TRACER_S = 10.0
+"""A traced call is given so many seconds more: a tracer that starts from a cold disk takes half of them."""
+
+_GOODBYE_S = 0.1
+"""Longest wait for room to say goodbye: there is none where a worker reads nothing any more."""
 
 _TO_A_CALL = frozenset({Kind.DONE, Kind.OUTPUTS, Kind.TRACED})
 """Answers that must carry the number of the call they are to."""
@@ -89,7 +95,8 @@ class Side:
     """One contestant's worker and the memory lent to it.
 
     What it does wrong is raised as a :class:`~runner.core.finding.Finding`: as the candidate's own fault, as the
-    problem's where it is the baseline, and for the caller to make a label of where it is a rival.
+    problem's where it is the baseline, and for the caller to make a label of where it is a rival. What goes wrong
+    before its source is imported is this machine's fault.
     """
 
     def __init__(self, contestant: ContestantSpec, channel: Channel, device: str, timeouts: JudgeTimeouts) -> None:
@@ -101,8 +108,10 @@ class Side:
         self._channel = channel
         self._device = device
         self._timeouts = timeouts
+        self._load_limit_s = math.inf
         self._call_limit_s = timeouts.call_s
         self._sequence = 0
+        self._flush = torch.empty(0)
         self._compiles = contestant.may_compile
         self._waits_s = 0.0
         self._lent: Optional[Lent] = None
@@ -161,6 +170,7 @@ class Side:
     def start_construct(self, reference: Reference, flush_bytes: int) -> None:
         """Lend the parameters and tell the worker to construct its model."""
         self._take_back()
+        self._flush = torch.empty(flush_bytes, dtype=torch.uint8, device=self._device)
         tensors: List[torch.Tensor] = []
         init = _encoded("get_init_inputs()", reference.init_arguments, tensors)
         state = {}
@@ -191,6 +201,11 @@ class Side:
         self.fastest_s = None
         self._call_limit_s = self._timeouts.call_s
 
+    def limit_loading(self, seconds: float) -> None:
+        """Wait no longer than this for each step of getting ready, nor than the job allows, unless it may compile."""
+        if not self.contestant.may_compile:
+            self._load_limit_s = seconds
+
     def limit_calls(self, seconds: float) -> None:
         """Wait no longer than this for a call of the model there is now, nor than the job allows."""
         self._call_limit_s = min(self._timeouts.call_s, seconds)
@@ -210,6 +225,7 @@ class Side:
         lent.outputs.tensor.fill_(POISON)
         for zone in lent.zones:
             zone.fill()
+        self._flush.zero_()  # what a worker does about the cache is its own claim
         self._synchronize()
         return tuple(tensors)
 
@@ -234,8 +250,7 @@ class Side:
 
     def trace(self, stage: Stage) -> Tuple[Result, List[Tuple[str, int, int]]]:
         """One call with a tracer attached: (name, launches, device nanoseconds) of each kernel. A claim, like times."""
-        # A tracer takes its time to start: the patience for a first call serves.
-        result = self._run(Kind.TRACE, stage, self._timeouts.first_call_s)
+        result = self._run(Kind.TRACE, stage, self._call_patience() + TRACER_S)
         return result, self._understood(stage, unpack_traced, self._receive(Kind.TRACED, stage))
 
     def outputs(self) -> Tuple[torch.Tensor, ...]:
@@ -261,21 +276,23 @@ class Side:
     def close(self) -> None:
         """Say goodbye; the memory lent goes back."""
         with suppress(Gone, OSError):  # it may have gone first; the host looks at how it ended
+            self._channel.settimeout(_GOODBYE_S)
             self._channel.send(Kind.BYE)
         self._parameters.close()
         self._take_back()
 
     def gone(self, patience_s: float) -> bool:
-        """Whether its process, once told goodbye, has ended within ``patience_s``."""
-        with suppress(OSError):
-            self._channel.settimeout(patience_s)
+        """Whether its process, once told goodbye, has ended within ``patience_s``, whatever it sends meanwhile."""
+        deadline = time.monotonic() + patience_s
         try:
-            while True:
+            while time.monotonic() < deadline:
+                self._channel.settimeout(max(0.001, deadline - time.monotonic()))
                 self._channel.receive()
         except Gone:
             return True
         except (OSError, WireError):
-            return False
+            pass
+        return False
 
     def _run(self, kind: Kind, stage: Stage, patience_s: float, order: bytes = b"") -> Result:
         # Not a count: an answer that was written before the question was asked must not fit it.
@@ -339,13 +356,19 @@ class Side:
     # ---- frames
 
     def _order(self, kind: Kind, message: Any, descriptors: Sequence[int], stage: Stage) -> None:
-        self._wait_at_most(self._timeouts.connect_s if stage is Stage.START else self._timeouts.load_s)
+        self._wait_at_most(self._ready_patience(stage))
         with self._sending(stage):
             self._channel.send_json(kind, message, descriptors)
 
     def _ready(self, stage: Stage) -> bytes:
-        self._wait_at_most(self._timeouts.connect_s if stage is Stage.START else self._timeouts.load_s)
+        self._wait_at_most(self._ready_patience(stage))
         return self._receive(Kind.READY, stage)
+
+    def _ready_patience(self, stage: Stage) -> float:
+        """How long a step of getting ready may take, in seconds."""
+        if stage is Stage.START:
+            return self._timeouts.connect_s
+        return min(self._timeouts.load_s, self._load_limit_s)
 
     def _wait_at_most(self, seconds: float) -> None:
         self._waits_s = seconds
@@ -399,6 +422,10 @@ class Side:
         return self._blame(Status.CRASHED, stage, "the process ended without answering")
 
     def _blame(self, status: Status, stage: Stage, message: str, log: str = "") -> Finding:
+        # Before a source is imported all of a process is ours, but for what a builder left for the candidate's: that
+        # can break it, and do no more.
+        if stage is Stage.START and (self.role, status) != (Role.CANDIDATE, Status.CRASHED):
+            return finding(Status.INFRA_ERROR, stage, f"the worker of {self.name}: {status.value}: {message}", log)
         if self.role is Role.BASELINE:
             message = f"the reference as baseline: {status.value}: {message}"
             return finding(Status.PROBLEM_ERROR, stage, message, log)

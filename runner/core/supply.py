@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional
 
 import torch
 
-from runner.core.inputs import map_tensors
+from runner.core.inputs import nbytes_of, tensors_in
 from runner.core.vocab import Mode
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class InputSupply:
         return self._reference.draw(Mode.STANDARD, "timed", self._drawn)
 
     def _worth_keeping(self, inputs: List[Any]) -> bool:
-        nbytes = sum(map(_nbytes, tensors_in(inputs)))
+        nbytes = nbytes_of(tensors_in(inputs))
         roomy = nbytes > SMALL_BYTES and _has_room(self._reference.device, nbytes)
         return roomy and all(map(exchangeable, large_in(inputs)))
 
@@ -121,21 +121,9 @@ class Kept:
         return orders
 
 
-def tensors_in(inputs: Any) -> List[torch.Tensor]:
-    """All tensors among the inputs, in order."""
-    found: List[torch.Tensor] = []
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        found.append(tensor)
-        return tensor
-
-    map_tensors(inputs, note)
-    return found
-
-
 def large_in(inputs: Any) -> List[torch.Tensor]:
     """Those of them that are renewed in part; small ones may say how the others are to be read."""
-    return [tensor for tensor in tensors_in(inputs) if _nbytes(tensor) >= _LARGE_BYTES]
+    return [tensor for tensor in tensors_in(inputs) if nbytes_of([tensor]) >= _LARGE_BYTES]
 
 
 def spans_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -179,10 +167,6 @@ def _is_symmetric(tensor: torch.Tensor) -> bool:
     corner = tensor[(0,) * (tensor.dim() - 2)][:side, :side]
     corner = corner if corner.is_complex() else corner.to(torch.float64)
     return bool(torch.equal(corner, corner.transpose(0, 1)))
-
-
-def _nbytes(tensor: torch.Tensor) -> int:
-    return int(tensor.numel() * tensor.element_size())
 
 
 def _has_room(device: str, nbytes: int) -> bool:

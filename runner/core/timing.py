@@ -12,11 +12,12 @@ import statistics
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 import torch
 
 from runner.core.finding import Finding, rival_failed
+from runner.core.inputs import nbytes_of
 from runner.core.messages import Block, ProtocolSpec
 from runner.core.regimes import NOT_CAPTURABLE, Plan, plan_of
 from runner.core.steady import UNKNOWN, UNSTEADY, Watch
@@ -33,6 +34,8 @@ FEWEST_WARM = 3
 """But so many rounds of them."""
 CHECK_S = 0.02
 """Comparing one call's outputs may take this long, seconds; where it takes longer, fewer calls are compared."""
+SPOT_SHARE = 0.25
+"""Of the candidate's other timed calls so many, drawn at random, are compared at some places."""
 FEWEST_CHECKS = 2
 """But so many of each side, on average, whatever it takes."""
 
@@ -42,6 +45,9 @@ class Checks(Protocol):
 
     def judge_timed(self, side: Side, expected: Expected, call: Tuple[Result, Tuple[torch.Tensor, ...]]) -> object:
         """Compare all that the side's output buffer holds now."""
+
+    def spot(self, side: Side, reference: Reference, inputs: List[Any]) -> object:
+        """Compare some of it, at places that nobody can foresee, with what the reference returns for ``inputs``."""
 
     def glance(self, side: Side) -> object:
         """See that what it holds was written at all, at places that nobody can foresee."""
@@ -127,7 +133,7 @@ class Timer:
             until then is in :attr:`timing`.
         """
         self.timing.inputs = self._supply.kind
-        self.timing.output_bytes = sum(t.numel() * t.element_size() for t in self._reference.like)
+        self.timing.output_bytes = nbytes_of(self._reference.like)
         self._warm_up()
         self._warmed_up()
         self._time_regimes()
@@ -280,7 +286,10 @@ class Timer:
         sent = side.deliver(inputs, self._reference.like)
         result = ask()
         if expected is None:
-            self._verifier.glance(side)
+            if side.role is not Role.BASELINE and self._dice.random() < SPOT_SHARE:
+                self._verifier.spot(side, self._reference, inputs)
+            else:
+                self._verifier.glance(side)
             return result
         started = time.monotonic()
         self._verifier.judge_timed(side, expected, (result, sent))

@@ -10,16 +10,16 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple, Ty
 import torch
 
 from runner.core import controls
-from runner.core.bits import all_bits_set, fingerprint
+from runner.core.bits import all_bits_set, same_bits
 from runner.core.checks import Call, Failed, Judgement, judge_call
 from runner.core.checks.values import finite
 from runner.core.finding import Finding
-from runner.core.inputs import WHOLE_DTYPES
+from runner.core.inputs import WHOLE_DTYPES, Whole
 from runner.core.messages import ContractSpec, Evidence, JudgeJob, Traits, Trial
 from runner.core.quality import Quality, worst_of
 from runner.core.reference import Expected, Reference, guarded
 from runner.core.side import Result, Side
-from runner.core.tolerance import Tolerance
+from runner.core.tolerance import Allowance, Tolerance
 from runner.core.vocab import Mode, Role, Stage, Status
 from runner.core.wire import OutputsClaim
 
@@ -31,10 +31,17 @@ PRECISION_BLIND = "precision_blind"
 """Label: the same computation one precision lower would pass too."""
 
 GLANCED = 1 << 16
-"""Numbers of an output that a glance looks at."""
+"""Numbers of an output that a glance, or a spot check, looks at."""
+SPOT_MARGIN = 8.0
+"""Times the tolerance that a spot check allows: its inputs are others than those the tolerance was found on."""
+SPOT_STRAYS = 0.01
+"""Share of the numbers looked at that may be further off: roundings that fell the other way."""
 LARGE = 1 << 30
-"""Bytes of outputs from which a mode gets :data:`FEW_TRIALS` at most, and one mode is enough after timing."""
+"""Bytes of inputs and outputs beyond which a mode gets :data:`FEW_TRIALS` at most, and one mode is enough after timing.
+"""
 FEW_TRIALS = 2
+WIDE_FROM = 1
+"""Trials of mode ``exact`` from this one on have wide numbers among the ones, where the answer to them is whole."""
 
 
 class _Case(NamedTuple):
@@ -59,6 +66,8 @@ class Verifier:
         self._dice = dice
         self._first: Optional[_Case] = None
         self._qualities: List[Quality] = []
+        self._usual: Tuple[Allowance, ...] = ()
+        """What each output was allowed on the first inputs."""
         self._traits = Traits()
         self.tolerance = Tolerance.of(job.dtype, job.tolerance)
         """What outputs are held to, once :meth:`controls` has seen how long sums are and how far answers vary."""
@@ -84,6 +93,7 @@ class Verifier:
         length = controls.reduction_length(reference, inputs)
         variations = _guarded(lambda: controls.variations(reference, expected))
         self.tolerance = replace(Tolerance.of(reference.dtype, self._job.tolerance, length), variations=variations)
+        self._usual = tuple(expected.allowances(self.tolerance))
         _guarded(lambda: controls.check_repeatable(reference, inputs, expected, self.tolerance))
         controls.check_worthless(expected, self.tolerance)
         self._look_into(reference, inputs, expected)
@@ -97,7 +107,7 @@ class Verifier:
         :raises Finding: for the first call that does not pass.
         """
         modes = self._modes()
-        if sum(like.numel() * like.element_size() for like in reference.like) > LARGE:
+        if reference.call_bytes > LARGE:
             trials = min(trials, FEW_TRIALS)
             modes = modes if phase == "before" else modes[:1]
         for mode in modes:
@@ -125,20 +135,55 @@ class Verifier:
 
         :raises Finding: when one does.
         """
-        for index, output in enumerate(side.outputs_now()):
-            unwritten = all_bits_set(self._sample(output))
-            if output.is_floating_point() or output.is_complex():
-                found = bool(unwritten.any())
-            else:
-                found = output.numel() > 1 and bool(unwritten.all())
-            if found:
+        looks = [self._look_at(output) for output in side.outputs_now()]
+        # Read once: a GPU waits for the host each time.
+        for index, unwritten in enumerate(torch.stack(looks).tolist() if looks else ()):
+            if unwritten:
                 message = f"output {index} still holds the pattern its buffer was filled with: it was not written"
                 raise _blamed(side, Failed(Status.NONFINITE, Evidence(message=message, output=index)))
+
+    def _look_at(self, output: torch.Tensor) -> torch.Tensor:
+        """Whether what was sampled of ``output`` tells that it was not written."""
+        unwritten = all_bits_set(self._sample(output))
+        if output.is_floating_point() or output.is_complex():
+            return unwritten.any()
+        return unwritten.all() & (output.numel() > 1)
+
+    def spot(self, side: Side, reference: Reference, inputs: List[Any]) -> None:
+        """Compare some numbers of each output, at places that nobody can foresee, with what the reference returns.
+
+        With the reference in the cell's own dtype, and with :data:`SPOT_MARGIN` times the tolerance: what a call left
+        out, or took from an earlier one, is wrong by far and at many places; a full comparison is for the rest.
+
+        :raises Finding: when more than :data:`SPOT_STRAYS` of them are off.
+        """
+        if self._job.contract is not None:
+            self.glance(side)
+            return
+        answers = _guarded(lambda: reference.answer(inputs))
+        for index, (output, answer) in enumerate(zip(side.outputs_now(), answers)):
+            places = self._places(output)
+            off = self._off(output[places], answer[places], self._usual[index])
+            if off > SPOT_STRAYS:
+                message = f"output {index}: {off:.1%} of the numbers looked at in a timed call are beyond tolerance"
+                raise _blamed(side, Failed(Status.INCORRECT_VALUES, Evidence(message=message, output=index)))
+
+    @staticmethod
+    def _off(got: torch.Tensor, want: torch.Tensor, usual: Allowance) -> float:
+        """Share of numbers that are further from a reference in the same precision than any rounding explains."""
+        if not want.is_floating_point():
+            return float((got != want).double().mean()) if want.numel() else 0.0
+        have, wanted = got.double(), want.double()
+        allowed = SPOT_MARGIN * (usual.everywhere + usual.rtol * wanted.abs())
+        wrong = ~((have - wanted).abs() <= allowed) & torch.isfinite(wanted)
+        return float(wrong.double().mean()) if want.numel() else 0.0
 
     def _look_into(self, reference: Reference, inputs: List[Any], expected: Expected) -> None:
         """Sensitivity and precision: nothing depends on them but labels."""
         changes = _guarded(lambda: controls.sensitivity(reference, inputs, expected)) or ()
         told = _guarded(lambda: controls.is_precision_told(reference, inputs, expected, self.tolerance))
+        if told is False and Mode.EXACT in self._modes() and self._job.protocol.trials > WIDE_FROM:
+            told = _guarded(lambda: controls.is_precision_told_exactly(reference)) or False
         self._traits = replace(self._traits, sensitivity=changes, rejects_lower_precision=told)
         if any(change < controls.INSENSITIVE_BELOW for change in changes):
             self.labels.append(INSENSITIVE)
@@ -161,7 +206,6 @@ class Verifier:
         if mode is Mode.EXACT:
             if not controls.is_finite(case.expected):
                 return False  # zeros and ones are no inputs for this problem
-            case = case._replace(exact=controls.is_whole(case.expected, self._job.dtype))
             self._traits = replace(self._traits, exact=case.exact and self._traits.exact is not False)
         outputs = self._try(case, mode, index, phase)
         if first:
@@ -169,8 +213,17 @@ class Verifier:
         return mode is not Mode.EXACT or case.exact
 
     def _case(self, reference: Reference, mode: Mode, phase: str, index: int) -> _Case:
-        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(mode, phase, index))
-        return _Case(inputs, _guarded(lambda: reference.expect(inputs)))
+        if mode is Mode.EXACT:
+            telling = self._draw(reference, mode, phase, index, Whole.WIDE if index >= WIDE_FROM else Whole.SIGNED)
+            if telling.exact:
+                return telling
+            del telling  # two cases need not fit into memory
+        return self._draw(reference, mode, phase, index)
+
+    def _draw(self, reference: Reference, mode: Mode, phase: str, index: int, whole: Whole = Whole.ONES) -> _Case:
+        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(mode, phase, index, whole=whole))
+        expected = _guarded(lambda: reference.expect(inputs))
+        return _Case(inputs, expected, exact=mode is Mode.EXACT and controls.is_whole(expected, self._job.dtype))
 
     def _try(self, case: _Case, mode: Mode, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
         """One trial of the candidate; what it returned."""
@@ -185,14 +238,13 @@ class Verifier:
 
     def _try_again(self, case: _Case, before: Tuple[torch.Tensor, ...]) -> None:
         """A second call on equal inputs: its bits are a trait, but the tolerance must be kept."""
-        bits = [fingerprint(output) for output in before]
         judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
         if judgement.failed is not None:
             message = f"a second call on equal inputs fails where the first passed: {judgement.failed.evidence.message}"
             evidence = replace(judgement.failed.evidence, message=message, mode=Mode.STANDARD.value, trial=0)
             differs = judgement.failed.status in _OF_VALUES
             raise Finding(Status.NONDETERMINISTIC if differs else judgement.failed.status, Stage.VERIFY, evidence)
-        self._traits = replace(self._traits, deterministic=bits == [fingerprint(output) for output in outputs])
+        self._traits = replace(self._traits, deterministic=all(map(same_bits, before, outputs)))
 
     def _hear_the_baseline(self, case: _Case, failed: Failed, mode: Mode) -> None:
         """Before a candidate is blamed for its values: the baseline must get them right in this mode.
@@ -243,17 +295,15 @@ class Verifier:
 
     def _sample(self, output: torch.Tensor) -> torch.Tensor:
         """Numbers of ``output`` at places that nobody can foresee."""
-        if not output.numel():
-            return output.reshape(-1)
+        return output[self._places(output)]
+
+    def _places(self, output: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+        """Indices of at most :data:`GLANCED` numbers of ``output``, one tensor per dimension."""
         generator = torch.Generator(output.device).manual_seed(self._dice.getrandbits(63))
         count = min(GLANCED, output.numel())
-
-        def places(size: int) -> torch.Tensor:
-            return torch.randint(size, (count,), device=output.device, generator=generator)
-
-        if output.is_contiguous():
-            return output.reshape(-1)[places(output.numel())]
-        return output[tuple(places(size) for size in output.shape)]
+        return tuple(
+            torch.randint(max(size, 1), (count,), device=output.device, generator=generator) for size in output.shape
+        )
 
     def _note(self, judgement: Judgement, mode: Mode, index: int, phase: str) -> None:
         passed = judgement.failed is None

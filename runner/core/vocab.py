@@ -202,7 +202,8 @@ class Mode(str, Enum):
     """Each floating element is scaled by 50 with probability 0.001 (KernelBench-X)."""
 
     EXACT = "exact"
-    """Zeros and ones, few enough that every sum is exact in the dtype: where the answer is whole, it must be equal."""
+    """Zeros, ones and a few larger whole numbers, so few that every sum is exact in the dtype: where the answer is
+    whole, it must be equal."""
 
 
 class Implementation(str, Enum):

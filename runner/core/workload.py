@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 import statistics
+import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from runner.core.claims import LOW_RESOLUTION, contradiction, hold_claims
 from runner.core.environment import l2_bytes
-from runner.core.finding import Finding, finding, rival_failed
+from runner.core.finding import Finding, excused, finding, rival_failed
 from runner.core.messages import (
     INTERPRETED,
     JudgeJob,
     KernelSeen,
+    ProtocolSpec,
     TwoClocks,
     WorkloadReport,
     WorkloadSpec,
@@ -28,13 +30,21 @@ from runner.core.steady import Watch, watch_of
 from runner.core.timing import Timer, Timing
 from runner.core.tracing import own
 from runner.core.verification import Verifier
-from runner.core.vocab import Mode, Role, Stage, Status
+from runner.core.vocab import Mode, Regime, Role, Stage, Status
 
 PROBE_CALLS = 12
 """Empty calls of either side that calibrate the judge's clock."""
 
 NO_TRACE = "no_trace"
 """Label: no kernel of any contestant was to be seen, so that nothing can be said about whose ran."""
+
+NOT_REPLAYABLE = "not_replayable"
+"""Label: the problem writes into its inputs, so that no call can be repeated on them; ``cold`` ones alone are timed."""
+
+LOAD_S = 8.0
+"""Each step of getting ready may take so many seconds where nothing needs compiling."""
+LOAD_FACTOR = 5
+"""Or so many times what it took the judge to get the reference ready: models may be large, and the disk cold."""
 
 SLOWEST_FACTOR = 200
 """A call is given up when it takes so many times as long as the baseline's."""
@@ -57,6 +67,8 @@ class Desk:
         self._l2_bytes = l2_bytes(job.device)
         self._flush_bytes = 2 * self._l2_bytes
         self._time = job.protocol.time and not job.sanitize
+        self._hurries = not (INTERPRETED in job.labels or job.sanitize)
+        """Whether the candidate runs as fast as it can, with no tool in between that slows it down."""
         self._timed = False
         self._watch: Optional[Watch] = None
         self._loaded: List[str] = []
@@ -128,11 +140,13 @@ class Desk:
         job, values = self._job, dict(spec.values)
         loading = [name for name, side in self._sides.items() if name not in self._loaded or _has_constants(side)]
         self._each(lambda side: side.start_load(values), loading)
+        started = time.monotonic()
         reference: Reference = guarded(
             "the reference",
             Stage.LOAD,
             lambda: Reference(self._problem, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"),
         )
+        self._limit_loading(time.monotonic() - started)
         self._each(lambda side: side.finish_load(), loading)
         self._loaded += loading
         self._each(lambda side: side.start_construct(reference, self._flush_bytes), list(self._sides))
@@ -143,19 +157,15 @@ class Desk:
         """Do ``step`` with those of these contestants that are still there."""
         for name in names:
             if name in self._sides:
-                with self._excused(name):
-                    step(self._sides[name])
+                side = self._sides[name]
+                with excused(side.contestant, self._sides, self.labels):
+                    step(side)
 
-    @contextmanager
-    def _excused(self, name: str) -> Iterator[None]:
-        """A rival that fails leaves the session, and that is all."""
-        try:
-            yield
-        except Finding:
-            if self._sides[name].role is not Role.RIVAL:
-                raise
-            self._sides.pop(name)
-            self.labels.append(rival_failed(name))
+    def _limit_loading(self, reference_s: float) -> None:
+        """From now on nobody may get ready for far longer than it took the reference, ``reference_s`` seconds."""
+        if self._hurries:
+            for side in self._sides.values():
+                side.limit_loading(max(LOAD_S, LOAD_FACTOR * reference_s))
 
     # ---- one workload
 
@@ -168,7 +178,7 @@ class Desk:
 
     def _limit_calls(self) -> None:
         """From now on the candidate is given up when it takes far longer than the baseline takes."""
-        if INTERPRETED in self._job.labels or self._job.sanitize:
+        if not self._hurries:
             return
         self._baseline.call(stage=Stage.VERIFY)  # its first call may have loaded libraries; what it returns is known
         if self._baseline.fastest_s is not None:
@@ -181,7 +191,7 @@ class Desk:
         timer = Timer(
             reference,
             self._sides,
-            self._job.protocol,
+            self._timed_protocol(),
             self._dice,
             bout.verifier,
             watch=self._watch,
@@ -194,6 +204,13 @@ class Desk:
             self._sides.pop(name)
         self._phases.enter("anchor")
         self.readings.after()
+
+    def _timed_protocol(self) -> ProtocolSpec:
+        protocol, cold = self._job.protocol, (Regime.COLD,)
+        if not self._job.mutates_inputs or protocol.regimes == cold:
+            return protocol
+        self.labels.append(NOT_REPLAYABLE)
+        return replace(protocol, regimes=cold)
 
     def _calibrate(self, reference: Reference) -> Dict[Role, List[int]]:
         """What the judge's clock shows of both sides' calls that run nothing, beyond their claims, nanoseconds."""

@@ -31,6 +31,8 @@ SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
 """The parts of a journal."""
 
 _ENDING = ".settings.json"
+_ASIDE = ".new"
+"""In place of the last suffix while a journal is being written."""
 _LONGEST_BYTES = 65_536
 _ONE_AT_A_TIME = Lock()  # clocks and compute mode of one GPU are noted by different threads of its holder
 
@@ -81,6 +83,11 @@ def journal_file(folder: Path, uuid: str) -> Path:
 def journal_files(folder: Path) -> list[Path]:
     """Every journal in ``folder``, by name."""
     return sorted(folder.glob(f"*{_ENDING}"))
+
+
+def half_written_files(folder: Path) -> list[Path]:
+    """What lies beside the journals in ``folder``: written just now, or left by writers that were killed."""
+    return sorted(folder.glob(f"*{Path(_ENDING).stem}{_ASIDE}"))
 
 
 def read_journal(folder: Path, uuid: str) -> Journal | None:
@@ -196,7 +203,7 @@ def _on_disk(gpu: Gpu, folder: Path) -> Iterator[None]:
 
 def _write(path: Path, journal: Journal) -> None:
     # Under the GPU's lock there is one writer, so what lies there under this name is a dead one's.
-    aside = path.with_suffix(".new")
+    aside = path.with_suffix(_ASIDE)
     aside.unlink(missing_ok=True)
     try:
         _write_durably(aside, dumps(journal).encode())

@@ -7,6 +7,7 @@ reset, and hard mode is ended if it is on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from runner.lease.journal import (
     UnreadableJournalError,
     discard,
     forget,
+    half_written_files,
     journal_file,
     journal_files,
     read_journal,
@@ -86,9 +88,18 @@ def sweep_gpus(folder: Path | None = None) -> list[str]:
     :param folder: of the lock files; null: :func:`runner.lease.locks.lock_folder`.
     """
     folder = folder or lock_folder()
+    _remove_half_written(folder)
     journals = journal_files(folder)
     known = _known_gpus(folder) if journals else {}
     return [line for path in journals for line in _swept(path, known.get(path))]
+
+
+def _remove_half_written(folder: Path) -> None:
+    """Tidy up what nobody would read, under the lock of the GPU concerned: a holder may be writing it now."""
+    for path in half_written_files(folder):
+        lock = lock_file(folder, path.name.partition(".")[0])
+        with suppress(KernelMatrixError, OSError), locked(lock, Wait(path.name, limit_s=0)):
+            path.unlink(missing_ok=True)
 
 
 def _known_gpus(folder: Path) -> dict[Path, Gpu]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
+from operator import sub
 from statistics import median
 from typing import Any
 
@@ -53,8 +54,10 @@ class Times:
     def device_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
         """The device's time of each call, as the contestant's side claims it."""
         key = (contestant, regime)
+        if key not in self._blocks:
+            return ()
         if key not in self._device_ns:
-            self._device_ns[key] = list(chain.from_iterable(block.device_ns for block in self._blocks.get(key, ())))
+            self._device_ns[key] = list(chain.from_iterable(block.device_ns for block in self._blocks[key]))
         return self._device_ns[key]
 
     def wall_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
@@ -95,7 +98,8 @@ def grain_ns(samples: Iterable[int]) -> int:
 
     0 where all are equal, or there are none.
     """
-    return min((after - before for before, after in pairwise(sorted(set(samples)))), default=0)
+    ordered = sorted(set(samples))
+    return min(map(sub, ordered[1:], ordered), default=0)
 
 
 def _from_block(block: Block) -> TimedBlock:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 from runner.core.vocab import Verdict
@@ -104,6 +105,6 @@ def _relative_grain(sessions: Sequence[Times]) -> float:
     """The clock's tick as a share of the shorter side's time."""
     found = []
     for name in (CANDIDATE, EAGER):
-        samples = [ns for times in sessions for ns in times.device_ns(name)]
+        samples = list(chain.from_iterable(times.device_ns(name) for times in sessions))
         found.append(grain_ns(samples) / median(samples))
     return max(found)

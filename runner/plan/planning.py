@@ -158,6 +158,7 @@ class Plan:
             workloads=len(task.workloads),
             vendor=spot.place.gpu.vendor,
             language=kind.language,
+            sanitizers=len(task.settings.policy.sanitize),
         )
         return _Verdict(
             question=joined(spot.digest, task.digest),

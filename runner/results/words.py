@@ -23,6 +23,7 @@ LABELS: Final = {
     "no_sanitizer": "the image has no compute-sanitizer, or there is no GPU: that pass was left out",
     "no_trace": "no tracer saw the candidate's kernels: nothing is known of what ran",
     "not_capturable": "calls could not be captured in a CUDA graph, and were repeated one by one instead",
+    "not_replayable": "the problem writes into its inputs: calls could not be repeated on them, only cold ones count",
     "precision_blind": "the same computation one precision lower passes too: the problem cannot tell them apart",
     "rival_failed": "a further baseline failed and was left out",
     "steadiness_unknown": "the driver does not say whether clock and temperature had settled before timing",

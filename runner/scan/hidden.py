@@ -19,7 +19,7 @@ _RUNNERS = frozenset({"builtins.exec", "builtins.eval", "builtins.compile"})
 _IMPORTERS = frozenset({"builtins.__import__", "importlib.import_module"})
 _ACCESSORS = frozenset({"builtins.getattr", "builtins.setattr", "builtins.hasattr"})
 
-_PASTED = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)*[^\n]*##", re.MULTILINE)
+_PASTED = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n){0,100}[^\n]*##", re.MULTILINE)
 
 
 def find(source: Source) -> Iterator[Finding]:

@@ -12,8 +12,8 @@ _SIGNS = ("__global__", "#include", "torch::Tensor", "at::Tensor", "PYBIND11_MOD
 """What only C++ has."""
 
 _NOT_CODE = re.compile(
-    r"//[^\n]*|/\*.*?\*/"  # comments
-    r'|R"(?P<delimiter>[^()\s\\]{0,16})\(.*?\)(?P=delimiter)"'  # raw texts
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
+    r'|R"(?P<delimiter>[^()\s\\]{0,16})\(.*?(?:\)(?P=delimiter)"|\Z)'  # raw texts
     r'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',  # texts and characters
     re.DOTALL,
 )
@@ -26,9 +26,13 @@ _KERNEL = re.compile(
 """A kernel's definition or declaration: whatever may stand between ``__global__`` and its name."""
 
 _FUNCTION = re.compile(
-    r"^[ \t]*(?:[\w:<>,*&]+[ \t\n*&]+)+(?P<name>[A-Za-z_]\w*)[ \t]*\([^;{}()]*\)\s*[;{]", re.MULTILINE
+    r"^[ \t]*[\w:<>,*&][\w:<>,*& \t\n]{0,300}?[ \t\n*&](?P<name>[A-Za-z_]\w{0,127})[ \t]*\([^;{}()]*\)\s*[;{]",
+    re.MULTILINE,
 )
-"""A function's definition or declaration, as plain as those that Python calls are."""
+"""A function's definition or declaration, as plain as those that Python calls are.
+
+Bounded, as every pattern here: sources are hostile, and a pattern that tries all ways to split a text never ends.
+"""
 
 _EXPORT = re.compile(r'\.def\s*\(\s*"(?P<name>\w+)"')
 """pybind11's way of giving a function to Python."""

@@ -45,8 +45,7 @@ class Lane:
     def _take_cells(self) -> None:
         shared = self._shared
         while not shared.bench.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
-            preferred = self._ahead.cell_id if self._ahead is not None else ""
-            cell = shared.pending.take(self._gpu, shared.builds.is_ready, preferred=preferred)
+            cell = shared.pending.take(self._gpu, shared.builds.is_ready)
             if cell is None:
                 return
             if shared.orders.is_too_late(cell):
@@ -108,9 +107,9 @@ class Lane:
             raise CellCancelledError from None
 
     def _next_assignment(self) -> Assignment | None:
-        """What this lane will probably do next; null where that cannot be told, or never comes to the device."""
+        """What this lane will do next; null where that cannot be told, or never comes to the device."""
         shared = self._shared
-        cell = shared.pending.peek(self._gpu, shared.builds.is_ready)
+        cell = shared.pending.promise(self._gpu, shared.builds.is_ready)
         if cell is None or shared.orders.is_too_late(cell) or shared.bench.cancelled() or is_rejected(cell):
             return None
         assignment = self._assignment(cell)

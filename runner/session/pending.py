@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from runner.gpus import Gpu
 from runner.plan import Cell, devices_matching
@@ -19,6 +19,8 @@ class Pending:
         """UUID of a lane's device → the cell it runs now."""
         self._closed: set[str] = set()
         """UUIDs of devices whose lane takes nothing any more."""
+        self._promised: dict[str, Cell] = {}
+        """UUID of a lane's device → the cell that it takes next, see :meth:`promise`."""
         self._called_off = False
         self._changed = threading.Condition()
 
@@ -27,18 +29,16 @@ class Pending:
         axes = {cell.gpu.name: cell.gpu for cell in self._cells}.values()
         return list({gpu.uuid: gpu for axis in axes for gpu in devices_matching(axis, self._gpus)}.values())
 
-    def take(self, gpu: Gpu, is_ready: Callable[[Cell], bool], *, preferred: str = "") -> Cell | None:
-        """The next cell for ``gpu`` that is ready; waits while one may still become ready, or come back.
-
-        :param preferred: id of a cell that is taken before all others.
-        """
+    def take(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> Cell | None:
+        """The next cell for ``gpu`` that is ready; waits while one may still become ready, or come back."""
         with self._changed:
             while not self._called_off:
                 mine = [cell for cell in self._cells if self._fits(cell, gpu)]
                 ready = [cell for cell in mine if is_ready(cell)]
                 if ready:
-                    cell = next((cell for cell in ready if cell.id == preferred), ready[0])
+                    cell = self._chosen(gpu, ready) or ready[0]
                     self._cells.remove(cell)
+                    self._promised.pop(gpu.uuid, None)
                     self._running[gpu.uuid] = cell
                     return cell
                 # A cell that another lane runs comes back when that lane's GPU is quarantined.
@@ -47,10 +47,16 @@ class Pending:
                 self._changed.wait()
         return None
 
-    def peek(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> Cell | None:
-        """The cell that ``gpu`` would take now; null where it would have to wait, or nothing is left."""
+    def promise(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> Cell | None:
+        """The cell that ``gpu`` takes next, which other lanes leave to it while they have any other.
+
+        Null where it would have to wait, or where what is left is promised to others.
+        """
         with self._changed:
-            return next((cell for cell in self._cells if self._fits(cell, gpu) and is_ready(cell)), None)
+            cell = self._chosen(gpu, (cell for cell in self._cells if self._fits(cell, gpu) and is_ready(cell)))
+            if cell is not None:
+                self._promised[gpu.uuid] = cell
+            return cell
 
     def put_down(self, gpu: Gpu) -> None:
         """The cell of this lane does not come back."""
@@ -77,11 +83,13 @@ class Pending:
         """The lane of ``gpu`` takes nothing any more, though it still has a cell."""
         with self._changed:
             self._closed.add(gpu.uuid)
+            self._promised.pop(gpu.uuid, None)
 
     def close(self, gpu: Gpu) -> None:
         """The lane of ``gpu`` has ended; whoever waits for its cell need not wait."""
         with self._changed:
             self._closed.add(gpu.uuid)
+            self._promised.pop(gpu.uuid, None)
             self._running.pop(gpu.uuid, None)
             self._changed.notify_all()
 
@@ -95,6 +103,13 @@ class Pending:
         """Some cell may have become ready."""
         with self._changed:
             self._changed.notify_all()
+
+    def _chosen(self, gpu: Gpu, ready: Iterable[Cell]) -> Cell | None:
+        """Of ``ready``, the cell promised to ``gpu``, else the first that is promised to nobody."""
+        promised = self._promised.get(gpu.uuid)
+        others = {cell.id for uuid, cell in self._promised.items() if uuid != gpu.uuid}
+        free = [cell for cell in ready if cell.id not in others]
+        return promised if promised in free else next(iter(free), None)
 
     def _fits(self, cell: Cell, gpu: Gpu) -> bool:
         return gpu in devices_matching(cell.gpu, self._gpus)

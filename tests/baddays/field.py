@@ -39,6 +39,7 @@ path = "problems"
 select = {select}
 
 [protocol]
+sessions = 1
 trials = 1
 warmup_calls = 1
 min_samples = 4

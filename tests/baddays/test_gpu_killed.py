@@ -27,11 +27,12 @@ DOCKER = ("--engine", "docker")
 
 @pytest.mark.parametrize(
     ("number", "moments"),
-    [(signal.SIGINT, 7), (signal.SIGTERM, 6), (signal.SIGKILL, 7)],
+    [(signal.SIGINT, 5), (signal.SIGTERM, 4), (signal.SIGKILL, 5)],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else "",
 )
 def test_at_any_moment_of_a_cell(gpu_field, number, moments):
-    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", hard_exclusive=True)
+    # Two sessions: while the first is measured, the second's processes are started.
+    gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", hard_exclusive=True, sessions=2)
     began = time.monotonic()
     assert gpu_field.run(*DOCKER).returncode == 0
     whole_s = time.monotonic() - began

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from runner.cell import Assignment, Bench, CellCancelledError, run_cell
+from runner.cell.contestants import contestants_of
 from runner.cell.prepared import session_seed
 from runner.core.messages import ProtocolSpec, dumps
 from runner.core.vocab import Fault, Implementation, Language, Role, Stage, Status
@@ -224,6 +225,30 @@ def test_the_judge_is_told_who_takes_part(stage, job_of):
         ("compile-max-autotune", "rival", "problem.py", "Model", "max-autotune-no-cudagraphs"),
         ("library", "rival", "library.py", "ModelNew", ""),
     ]
+
+
+MAY_COMPILE = {
+    "plain torch": (Language.TORCH, "import torch\n", False),
+    "torch.compile": (Language.TORCH, "import torch\ncompiled = torch.compile(torch.relu)\n", True),
+    "Triton": (Language.TRITON, "import triton\n", True),
+    "an extension that nobody built ahead": (Language.TORCH, "from torch.utils import cpp_extension\n", True),
+}
+
+
+@pytest.mark.parametrize("name", MAY_COMPILE)
+def test_the_judge_is_told_whose_source_may_take_time_to_compile(name, stage, job_of):
+    language, source, expected = MAY_COMPILE[name]
+    cell = stage.cell("good")
+    cell.candidate.path.write_text(source)
+    job = job_of(replace(cell, candidate=replace(cell.candidate, language=language)))
+    assert {one["name"]: one["may_compile"] for one in job["contestants"]} == {"candidate": expected, "eager": False}
+
+
+def test_what_was_built_ahead_takes_no_time_to_compile(stage):
+    cell = stage.cell("good")
+    cell.candidate.path.write_text("from torch.utils.cpp_extension import load_inline\n")
+    for built in (False, True):
+        assert contestants_of(cell, built=built)[0].may_compile is not built
 
 
 def test_a_library_that_there_is_not_is_left_out_and_said(stage, job_of):

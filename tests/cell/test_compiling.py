@@ -31,6 +31,9 @@ def get_inputs(): return [torch.rand(ROWS, 64)]
 def get_init_inputs(): return []
 """
 
+FAILS = PROBLEM.replace('"forty-two"\n', '"forty-two" + str(torch.rand(1).item())\n')
+"""A traceback of it holds the line that nobody is to see."""
+
 DOUBLES = """
 import torch, triton, triton.language as tl
 
@@ -77,12 +80,12 @@ def engine():
 def compiled(stage, engine, tmp_path):
     """Compiles a source for an H200 in a process of its own."""
     problem = tmp_path / "problem.py"
-    problem.write_text(PROBLEM)
     cache = BuildCache(tmp_path / "builds")
     owner = owner_token()
     bench = Bench(run_id="r", engine=engine, engine_status=engine.status(), owner=owner, scratch=stage.scratch)
 
-    def build(source, language):
+    def build(source, language, problem_source=PROBLEM):
+        problem.write_text(problem_source)
         cell = stage.cell("built", source=source)
         cell = replace(
             cell,
@@ -107,8 +110,9 @@ def test_triton_compiles_ahead_once_and_tells_of_its_kernels(compiled):
 
 
 @pytest.mark.torch
-def test_the_problem_is_nowhere_that_the_candidate_can_look_while_it_is_compiled(compiled):
-    outcome = compiled(SNOOPS, Language.TRITON).outcome
+@pytest.mark.parametrize("problem", [PROBLEM, FAILS], ids=["works", "fails"])
+def test_the_problem_is_nowhere_that_the_candidate_can_look_while_it_is_compiled(problem, compiled):
+    outcome = compiled(SNOOPS, Language.TRITON, problem).outcome
     assert outcome.status is Status.LOAD_ERROR
     assert outcome.evidence.message == "ValueError: found: []"
 

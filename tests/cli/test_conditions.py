@@ -12,8 +12,9 @@ from runner.session import Event, Happening
 from tests.results.factory import CLOCKS, HEALTH, HOST, failed_record, make_record
 
 
-def record(**host):
-    return make_record(host=replace(HOST, **host))
+def record(*labels, **host):
+    sessions = tuple(replace(session, labels=labels) for session in make_record().sessions)
+    return make_record(host=replace(HOST, **host), sessions=sessions)
 
 
 def event(happening=Happening.CELL_ENDED, **values):
@@ -40,6 +41,21 @@ def session(left=0, **quarantined):
 )
 def test_a_cells_line_says_what_its_time_is_worth(host, line):
     assert conditions_line(record(**host)) == line
+
+
+def test_labels_are_told_with_the_cell_and_explained_at_the_end():
+    cells = [record("low_resolution", "rival_failed:compile"), record("low_resolution", "interpreted", "not_a_label")]
+    assert [conditions_line(cell) for cell in cells] == [
+        " [locked, low_resolution, rival_failed:compile]",
+        " [locked, low_resolution]",  # its line says anyway that it was interpreted
+    ]
+    conditions = Conditions()
+    for cell in cells:
+        conditions.note(cell)
+    assert list(conditions.lines(session()))[:2] == [
+        "low_resolution, 2 cells: the calls are too short for the judge's own clock to confirm the claimed times",
+        "rival_failed:compile, 1 cells: a further baseline failed and was left out",
+    ]
 
 
 def test_scripts_get_the_same_in_fields():

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.plan import duration
-
 ROOT = Path(__file__).parents[2]
 
 MATRIX = f"""\
@@ -140,11 +138,3 @@ def test_a_faulty_selection_names_the_line(plan, tmp_path):
     assert ran.returncode == 2
     assert f"matrix.toml:{line}:" in ran.stderr
     assert "did you mean 'relu'?" in ran.stderr
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0 s"), (7.4, "7 s"), (89, "89 s"), (120, "2 min"), (5399, "90 min"), (9000, "2.5 h"), (345600, "4.0 d")],
-)
-def test_durations_are_said_in_a_unit_one_can_feel(seconds, text):
-    assert duration(seconds) == text

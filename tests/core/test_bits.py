@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from runner.core import bits
-from runner.core.bits import all_bits_set, fingerprint, same_bits
+from runner.core.bits import all_bits_set, same_bits
 
 pytestmark = pytest.mark.torch
 
@@ -32,20 +32,17 @@ def test_a_copy_is_the_same_and_one_flipped_bit_is_not(name, chunk, monkeypatch)
     tensor = TENSORS[name]
     copy = tensor.clone(memory_format=torch.contiguous_format)
     assert same_bits(tensor, copy)
-    assert fingerprint(tensor) == fingerprint(copy)
     copy.reshape(-1).view(torch.uint8)[-1] ^= 1
     assert not same_bits(tensor, copy)
-    assert fingerprint(tensor) != fingerprint(copy)
-
-
-def test_numbers_that_changed_places_have_another_fingerprint():
-    tensor = torch.arange(8.0)
-    assert fingerprint(tensor) != fingerprint(tensor.flip(0))
 
 
 def test_nothing_is_the_same_as_nothing():
     assert same_bits(torch.empty(0, 3), torch.empty(0, 3))
-    assert fingerprint(torch.empty(0)) == ()
+
+
+def test_another_shape_is_not_the_same():
+    assert not same_bits(torch.zeros(2, 3), torch.zeros(7))
+    assert not same_bits(torch.zeros(2, 3), torch.zeros(3, 2))
 
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float8_e5m2, torch.int64, torch.uint8, torch.bool]

@@ -167,7 +167,28 @@ def test_triton_kernels_are_compiled_ahead_for_the_inputs_of_each_workload(built
 def test_a_problem_whose_inputs_need_values_leaves_the_kernels_to_the_device(built):
     (((kind, log),), artifact) = built(DOUBLES, order("N = 1\ndef get_inputs(): raise ValueError('no shapes')"))
     assert (kind, artifact) == (Kind.DONE, b"")
-    assert b"ValueError: no shapes" in log
+    assert log == b"the inputs could not be made without values: ValueError at line 2 of the problem\n"
+
+
+WRITES_AROUND = """
+import os, tempfile
+N = 1
+def get_init_inputs(): return []
+def get_inputs():
+    for folder in (tempfile.mkdtemp(), os.environ["TRITON_CACHE_DIR"], os.environ["TORCH_EXTENSIONS_DIR"]):
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "notes"), "w") as file:
+            file.write("of the problem")
+    return []
+"""
+
+
+def test_what_a_problem_writes_goes_with_the_process_that_read_it(built, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    frames, artifact = built("class ModelNew:\n    def __call__(self): pass", order(WRITES_AROUND))
+    assert frames == [(Kind.DONE, b"")]
+    assert artifact == b""
+    assert list(tmp_path.rglob("notes")) == []
 
 
 FAILURES = {

@@ -26,7 +26,7 @@ class Model(torch.nn.Module):
         {forward}
 
 def get_inputs():
-    return [torch.randn(16, 32), torch.randn(16, 32)]
+    return [{inputs}]
 """
 
 
@@ -56,9 +56,9 @@ class Tried:
 def tried(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "kernel_matrix_problem", None)  # and out again afterwards
 
-    def make(forward, dtype=Dtype.FP32, mode=Mode.STANDARD):
+    def make(forward, dtype=Dtype.FP32, mode=Mode.STANDARD, inputs="torch.randn(16, 32), torch.randn(16, 32)"):
         path = tmp_path / "problem.py"
-        path.write_text(PROBLEM.format(forward=forward))
+        path.write_text(PROBLEM.format(forward=forward, inputs=inputs))
         return Tried(Reference(path, {}, "cpu", dtype, "0" * 32), mode)
 
     return make
@@ -156,6 +156,20 @@ def test_a_control_that_needs_too_much_memory_says_nothing(tried, monkeypatch):
 
     monkeypatch.setattr(problem.reference, "answer", full)
     assert problem.sensitivity is None
+
+
+@pytest.mark.parametrize("forward", ["return x @ y.T", "return x.cumsum(1) + y", "return (x + y).sum(1)"])
+def test_what_averages_out_over_long_sums_shows_on_whole_numbers(forward, tried):
+    problem = tried(forward, inputs="torch.rand(4, 1 << 16), torch.rand(4, 1 << 16)")
+    length = controls.reduction_length(problem.reference, problem.inputs)
+    problem.tolerance = Tolerance.of(Dtype.FP32, {}, length)
+    assert problem.precision_told is False
+    assert controls.is_precision_told_exactly(problem.reference) is True
+
+
+@pytest.mark.parametrize("forward", ["return x.softmax(1) + y", "return x.log() + y", "return (x > y).float()"])
+def test_whole_numbers_tell_nothing_where_the_answer_is_not_whole_or_hides_them(forward, tried):
+    assert controls.is_precision_told_exactly(tried(forward).reference) is False
 
 
 WHOLE = {

@@ -13,21 +13,25 @@ torch = pytest.importorskip("torch")
 
 from runner.core.inputs import (
     EXACT_BITS,
+    LOWER_BITS,
     OUTLIER_PROBABILITY,
     OUTLIER_SCALE,
     PARAMETER_DTYPES,
     TORCH_DTYPES,
     WHOLE_DTYPES,
     WHOLE_RANGE,
+    Whole,
     cast,
     derive_seed,
     draw_inputs,
     map_tensors,
+    nbytes_of,
     place_model,
     place_reference,
     set_float32_precision,
     tensors_in,
 )
+from runner.core.reference import round_mantissa
 from runner.core.vocab import Dtype, Mode
 
 pytestmark = pytest.mark.torch
@@ -222,6 +226,41 @@ def test_only_a_reference_has_its_narrow_inputs_widened(dtype):
     narrow = x.dtype.itemsize == 1 and x.is_floating_point()
     assert place_reference(Net(), "cpu", dtype)(x) == (torch.bfloat16 if narrow else x.dtype)
     assert place_model(Net(), "cpu", dtype)(x) == x.dtype
+
+
+@pytest.mark.parametrize("dtype", EXACT_BITS)
+def test_wide_numbers_are_in_one_input_and_need_a_bit_more_than_the_next_lower_precision_has(dtype):
+    module = problem(lambda: [torch.rand(64, 8192), {"b": torch.rand(64, 8192)}])
+    one, other = tensors_in(draw_inputs(module, "cpu", dtype, Mode.EXACT, 5, whole=Whole.WIDE))
+    plain, wide = sorted((one.double(), other.double()), key=torch.max)
+    assert set(plain.unique().tolist()) == {0, 1}
+    if dtype not in LOWER_BITS:
+        assert set(wide.unique().tolist()) == {0, 1}
+        return
+    number = 2.0 ** (LOWER_BITS[dtype] + 1) + 1
+    assert set(wide.unique().tolist()) == {0, 1, number}
+    assert float(wide.sum(1).mean()) <= 2 ** EXACT_BITS[dtype]
+    assert float(round_mantissa(torch.tensor(number, dtype=torch.float64), LOWER_BITS[dtype])) != number
+
+
+@pytest.mark.parametrize("dtype", EXACT_BITS)
+def test_signed_numbers_are_as_few_as_plain_ones_and_show_what_positive_inputs_hide(dtype):
+    module = problem(lambda: [torch.rand(64, 8192)])
+    (signed,) = draw_inputs(module, "cpu", dtype, Mode.EXACT, 5, whole=Whole.SIGNED)
+    assert set(signed.double().unique().tolist()) == {-1, 0, 1}
+    assert float(signed.double().abs().sum(1).max()) <= 2 ** EXACT_BITS[dtype]
+
+
+def test_which_input_is_wide_is_drawn():
+    module = problem(lambda: [torch.rand(8, 64), torch.rand(8, 64), torch.arange(9)])
+    draws = [draw_inputs(module, "cpu", Dtype.FP32, Mode.EXACT, seed, whole=Whole.WIDE) for seed in range(20)]
+    assert {tuple(float(t.max()) > 1 for t in drawn[:2]) for drawn in draws} == {(True, False), (False, True)}
+    assert all(torch.equal(drawn[2], torch.arange(9)) for drawn in draws)
+
+
+def test_bytes_are_those_of_the_elements():
+    half, ghost = torch.ones(3, dtype=torch.float16), torch.empty(2, 5, device="meta")
+    assert nbytes_of([half, ghost, torch.empty(0)]) == 3 * 2 + 10 * 4
 
 
 def test_tensors_are_found_in_order():

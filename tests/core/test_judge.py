@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from runner.core.finding import finding
 from runner.core.judge import Session
 from runner.core.messages import INTERPRETED, ContestantSpec, HealthFound, JudgeTimeouts
 from runner.core.phases import Phases
@@ -235,6 +236,16 @@ def test_who_was_waited_for_when_the_session_ended_is_to_blame(name, tmp_path):
         SimpleNamespace(role=role, awaited=role in roles) for role in (Role.CANDIDATE, Role.BASELINE, Role.RIVAL)
     ]
     assert session._expired()[0] is status
+
+
+def test_what_was_found_stays_found_however_long_the_farewell_takes(tmp_path, monkeypatch):
+    def find(_undo):
+        raise finding(Status.CRASHED, Stage.VERIFY, "gone")
+
+    session = Session(make_job(timeouts=replace(make_job().timeouts, session_s=0.1)), tmp_path, {}, Phases())
+    monkeypatch.setattr(session, "_everything", find)
+    monkeypatch.setattr(session, "_farewell", lambda: time.sleep(0.3))
+    assert session.run().status is Status.CRASHED
 
 
 def test_a_session_that_ends_while_the_judge_works_is_not_the_candidates_fault(run_session):

@@ -87,6 +87,18 @@ def test_equal_code_has_equal_digests_and_other_code_another(tmp_path):
     assert len({digests[0]["idle"], digests[0]["scale(float*, int)"], digests[2]["scale(float*, int)"]}) == 3
 
 
+def test_code_that_reads_other_constants_is_other_code(tmp_path, monkeypatch):
+    table = ".const .align 4 .f32 factor = 0f{value};\n.visible .entry _Z5scalePfi"
+    digests = []
+    for value in ("40000000", "40400000"):
+        source = PTX.replace(".visible .entry _Z5scalePfi", table.replace("{value}", value))
+        source = source.replace("ld.shared.f32 %f2, [%r2+4];", "ld.const.f32 %f2, [factor];")
+        monkeypatch.setattr(f"{__name__}.PTX", source)
+        digests.append({kernel.name: kernel.sha256 for kernel in kernels_of(assemble(tmp_path)[0], {})})
+        monkeypatch.undo()
+    assert digests[0]["scale(float*, int)"] != digests[1]["scale(float*, int)"]
+
+
 LOG = """\
 ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function '_Z5heavyPfi' for 'sm_90a'

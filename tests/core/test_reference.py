@@ -9,8 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from runner.core.finding import Finding
+from runner.core.inputs import LOWER_BITS
 from runner.core.messages import Evidence
-from runner.core.reference import LOWER_BITS, Reference, guarded, round_mantissa
+from runner.core.reference import Reference, guarded, round_mantissa
 from runner.core.vocab import Dtype, Fault, Mode, Stage, Status, fault_of
 from runner.core.wire import Structure
 

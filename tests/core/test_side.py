@@ -5,7 +5,9 @@ import itertools
 import json
 import os
 import socket
-from contextlib import closing
+import threading
+import time
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ torch = pytest.importorskip("torch")
 from runner.core.finding import MAX_LOG, Finding
 from runner.core.memory import TensorSpec, open_arena
 from runner.core.messages import JudgeTimeouts
-from runner.core.side import FIRST_CALL_S, Side, _last_line
+from runner.core.side import FIRST_CALL_S, TRACER_S, Side, _last_line
 from runner.core.vocab import Dtype, Role, Stage, Status
 from runner.core.wire import (
     HEADER,
@@ -214,6 +216,28 @@ def test_a_limit_only_ever_shortens(limit, waited, pair):
     assert patience(side) == pytest.approx(waited, abs=1)
 
 
+@pytest.mark.parametrize(("compiles", "waited"), [(False, 3), (True, 100)], ids=["built", "may compile"])
+def test_only_what_may_compile_gets_the_time_for_it_to_get_ready(compiles, waited, pair):
+    side, peer = pair
+    side._timeouts = JudgeTimeouts(connect_s=7, load_s=100)
+    side.contestant = replace(side.contestant, may_compile=compiles)
+    waits = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(side, "_wait_at_most", waits.append)
+        for step in (side.open, lambda: side.limit_loading(3), lambda: load(side)):
+            peer.ready()
+            step()
+    assert waits == [7, 7, waited, waited]
+
+
+def test_a_tracer_is_given_time_to_start(pair):
+    side, peer = pair
+    peer.answer(1)
+    peer.channel.send(Kind.TRACED, 1, pack_traced([]))
+    side.trace(Stage.VERIFY)
+    assert side._waits_s == TRACER_S + TIMEOUTS.call_s
+
+
 def test_a_new_model_is_not_held_to_the_limit_of_the_one_before(pair):
     side, peer = pair
     constructed(side, peer, compiles=False)
@@ -249,6 +273,35 @@ def test_a_contestant_has_gone_when_its_end_is_closed(pair):
     peer.ready()
     peer.socket.close()
     assert side.gone(10)
+
+
+def test_a_contestant_that_keeps_talking_is_not_listened_to_for_longer(pair):
+    side, peer = pair
+
+    def talk():
+        for _ in range(50):
+            peer.ready()
+            time.sleep(0.01)
+        peer.socket.close()
+
+    talking = threading.Thread(target=talk)
+    talking.start()
+    try:
+        assert not side.gone(0.1), "it was there until long after"
+    finally:
+        talking.join()
+
+
+def test_who_reads_no_goodbye_is_not_waited_for(pair):
+    side, _ = pair
+    ours = side._channel._socket
+    ours.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            ours.send(bytes(1 << 16))
+    side._wait_at_most(100)
+    side.close()
+    assert ours.gettimeout() < 1
 
 
 def test_a_compilers_words_are_cut_to_what_is_of_use(pair):
@@ -323,6 +376,31 @@ def test_a_failure_of_the_baseline_is_the_problems(pair):
         load(side)
     assert raised.value.status is Status.PROBLEM_ERROR
     assert raised.value.evidence.message == "the reference as baseline: out_of_memory: MemoryError"
+
+
+def opened_by(answer, pair):
+    side, peer = pair
+    answer(peer)
+    with pytest.raises(Finding) as raised:
+        side.open()
+    assert raised.value.stage is Stage.START
+    return raised.value
+
+
+@pytest.mark.parametrize("pair", [CANDIDATE, EAGER, LIBRARY], indirect=True, ids=lambda c: c.name)
+def test_what_fails_before_a_source_is_imported_is_this_machines_fault(pair):
+    no_memory = pack_failed(Failure.MEMORY, "torch.OutOfMemoryError: CUDA out of memory\n")
+    found = opened_by(lambda peer: peer.channel.send(Kind.FAILED, 0, no_memory), pair)
+    assert found.status is Status.INFRA_ERROR
+    name = pair[0].name
+    assert found.evidence.message == f"the worker of {name}: out_of_memory: torch.OutOfMemoryError: CUDA out of memory"
+    assert opened_by(lambda _peer: None, pair).status is Status.INFRA_ERROR, "a machine that is too slow"
+
+
+@pytest.mark.parametrize("pair", [CANDIDATE, EAGER], indirect=True, ids=lambda c: c.name)
+def test_only_what_its_builder_left_can_end_a_candidate_before_its_source_is_imported(pair):
+    found = opened_by(lambda peer: peer.socket.close(), pair)
+    assert found.status is (Status.CRASHED if pair[0].role is Role.CANDIDATE else Status.INFRA_ERROR)
 
 
 @pytest.mark.parametrize("unread", [False, True], ids=["closed", "reset"])

@@ -19,7 +19,6 @@ from runner.core.supply import (
     InputSupply,
     exchangeable,
     spans_of,
-    tensors_in,
 )
 from runner.core.vocab import Mode
 
@@ -219,11 +218,6 @@ def test_spans_are_the_tensors_own_memory_and_leave_little_over(count):
     left_over = count * 4 - spans.numel() * 8
     assert 0 <= left_over < spans.shape[1] * 8 + 8
     assert left_over < count * 4 / 1000 + 8
-
-
-def test_tensors_are_found_wherever_they_are():
-    one, two = torch.rand(2), torch.rand(3)
-    assert [t.numel() for t in tensors_in([one, {"a": (two, 5)}, "x", None])] == [2, 3]
 
 
 @pytest.mark.gpu

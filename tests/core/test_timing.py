@@ -18,7 +18,16 @@ from runner.core.messages import Block, ProtocolSpec
 from runner.core.nvml import NvmlError
 from runner.core.side import Result
 from runner.core.steady import WINDOW_S, Watch
-from runner.core.timing import CHECK_S, FEWEST_WARM, CheckShare, Timer, Timing, relative_half_width, samples_of
+from runner.core.timing import (
+    CHECK_S,
+    FEWEST_WARM,
+    SPOT_SHARE,
+    CheckShare,
+    Timer,
+    Timing,
+    relative_half_width,
+    samples_of,
+)
 from runner.core.vocab import Mode, Regime, Role, Stage, Status
 from runner.core.wire import OutputsClaim, Structure
 
@@ -143,11 +152,15 @@ class Checker:
     def __init__(self, judge):
         self.checked = []
         self.glanced = []
+        self.spotted = []
         self._judge = judge
 
     def judge_timed(self, side, expected, call):
         self.checked.append((side.role, expected, call))
         self._judge(side)
+
+    def spot(self, side, reference, inputs):
+        self.spotted.append((side.role, reference, inputs))
 
     def glance(self, side):
         self.glanced.append(side.role)
@@ -374,7 +387,10 @@ def test_about_the_asked_share_of_calls_is_checked_and_the_others_are_glanced_at
     done = bench(protocol=protocol).run()
     calls = sum(name == "candidate" for name, _, _ in done.log)
     assert low <= len(done.checked) / calls <= high
-    assert len(done.checked) + len(done.checker.glanced) == len(done.log)
+    spotted = len(done.checker.spotted)
+    assert len(done.checked) + len(done.checker.glanced) + spotted == len(done.log)
+    assert spotted == pytest.approx(SPOT_SHARE * (calls - len(done.checked)), rel=0.4)
+    assert {role for role, _, _ in done.checker.spotted} <= {CANDIDATE}
     assert done.timing.checked_calls == len(done.checked)
 
 
@@ -509,7 +525,8 @@ def test_every_replay_that_counts_has_fresh_inputs_and_is_looked_at(bench):
     done = bench(protocol=replace(EVERY, regimes=(Regime.COLD, Regime.WARM)), candidate=constant(200 * US)).run()
     counted = sum(len(b.device_ns) for b in of_regime(done, Regime.WARM) if b.contestant == "candidate")
     assert len(done.sides["candidate"].replayed) == counted + 1, "and one that captures"
-    assert len(set(done.reference.drawn)) == len(done.log) == len(done.checked) + len(done.checker.glanced)
+    looked_at = sum(map(len, (done.checked, done.checker.glanced, done.checker.spotted)))
+    assert len(set(done.reference.drawn)) == len(done.log) == looked_at
 
 
 def test_bursts_are_short_and_the_device_rests_in_between(bench):

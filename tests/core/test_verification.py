@@ -140,16 +140,43 @@ def test_a_problem_that_divides_by_zeros_gets_none(bench):
     assert verifier.traits.exact is None
 
 
-def test_large_outputs_get_fewer_trials(bench, monkeypatch):
-    monkeypatch.setattr("runner.core.verification.LARGE", 1000)
-    verifier = bench().verify(trials=5)
-    assert [t.mode for t in verifier.trials].count(Mode.STANDARD) == 2
+@pytest.mark.parametrize(("limit", "before", "after"), [(1311, 2, 0), (1312, 5, 1)])
+def test_large_inputs_get_fewer_trials_however_small_the_output_is(limit, before, after, bench, monkeypatch):
+    monkeypatch.setattr("runner.core.verification.LARGE", limit)  # a call has 8 * 40 + 8 floats in and out
+    table = bench("return x.sum(1)", "return x.sum(1)")
+    table.verify(trials=5)
+    phases = [t.phase for t in table.verify("after", 1).trials if t.mode is Mode.OUTLIER]
+    assert (phases.count("before"), phases.count("after")) == (before, after)
 
 
 def test_almost_right_is_not_exact(bench):
     status, evidence = ended(bench("return x.cumsum(1) * (1 + 1e-6)").verify)
     assert (status, evidence.mode) == (Status.INCORRECT_VALUES, "exact")
-    assert "not equal, on zeros and ones whose answer is whole" in evidence.message
+    assert "not equal, on whole numbers whose answer is whole" in evidence.message
+
+
+POSITIVE = INPUTS.replace("randn(8, 40)", "rand(4, 1 << 16)")
+TEN_BITS = "x = ((x.view(torch.int32) + (1 << 12)) & -(1 << 13)).view(torch.float32)\n"
+
+
+def test_ten_bits_in_long_sums_of_positive_numbers_are_found_by_the_second_exact_trial(bench):
+    table = bench(TEN_BITS + SUM, inputs=POSITIVE)
+    status, evidence = ended(table.verify)
+    assert (status, evidence.mode, evidence.trial) == (Status.INCORRECT_VALUES, "exact", 1)
+    honest = bench(inputs=POSITIVE).verify()
+    assert (honest.traits.rejects_lower_precision, honest.labels) == (True, [])
+
+
+def test_a_precision_that_one_exact_trial_would_not_tell_is_not_said_to_be_told(bench):
+    verifier = bench(TEN_BITS + SUM, inputs=POSITIVE, protocol=replace(QUICK, trials=1)).verify(trials=1)
+    assert (verifier.traits.rejects_lower_precision, verifier.labels) == (False, [PRECISION_BLIND])
+
+
+def test_an_answer_that_is_whole_for_zeros_and_ones_only_is_held_to_these(bench):
+    cubes = "return x**3"  # that of 2049 takes more bits than there are
+    verifier = bench(cubes, cubes).verify(trials=3)
+    assert [t.mode for t in verifier.trials].count(Mode.EXACT) == 3
+    assert verifier.traits.exact is True
 
 
 @pytest.mark.parametrize("mode", [Mode.STANDARD, Mode.OUTLIER])
@@ -346,6 +373,43 @@ def test_a_glance_looks_everywhere_whatever_the_strides(bench):
     looks = (table.verifier.glance(table.sides["candidate"]) for _ in range(50))  # each draws 320 numbers of 320
     with pytest.raises(Finding, match="was not written"):
         list(looks)
+
+
+def spot(table):
+    """One timed call of the candidate, looked at in some places."""
+    table.verifier.controls(table.reference)
+    side, inputs = table.sides["candidate"], table.reference.draw(Mode.STANDARD, "timed", 1)
+    side.deliver(inputs, table.reference.like)
+    side.call(stage=Stage.TIME)
+    return lambda: table.verifier.spot(side, table.reference, inputs)
+
+
+def test_a_spot_check_passes_what_is_right(bench):
+    spot(bench())()
+
+
+def test_a_spot_check_sees_what_is_an_earlier_calls_answer(bench):
+    table = bench()
+    look = spot(table)
+    table.sides["candidate"].outputs_now()[0].mul_(1.5)
+    status, evidence = ended(look)
+    assert (status, evidence.output) == (Status.INCORRECT_VALUES, 0)
+    assert "looked at in a timed call" in evidence.message
+
+
+def test_a_spot_check_leaves_single_odd_roundings_alone(bench):
+    table = bench("return x * 2", "return x * 2")
+    look = spot(table)
+    table.sides["candidate"].outputs_now()[0].view(-1)[:1].mul_(1.5)
+    look()
+
+
+def test_identity_is_no_relu_whatever_the_signs_of_the_problems_own_inputs(bench):
+    table = bench(
+        "return x.clone()", "return torch.relu(x)", inputs="def get_inputs():\n    return [torch.rand(16, 20)]\n"
+    )
+    status, evidence = ended(table.verify)
+    assert (status, evidence.mode) == (Status.INCORRECT_VALUES, "exact")
 
 
 def test_the_candidate_is_the_one_with_that_role(bench):

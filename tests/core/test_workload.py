@@ -23,8 +23,8 @@ from runner.core.messages import (
 )
 from runner.core.phases import Phases
 from runner.core.side import Side
-from runner.core.vocab import Dtype, Fault, Mode, Role, Stage, Status
-from runner.core.workload import SLOWEST_FACTOR, Desk
+from runner.core.vocab import Dtype, Fault, Mode, Regime, Role, Stage, Status
+from runner.core.workload import LOAD_FACTOR, SLOWEST_FACTOR, Desk
 from tests.core.sessions import CANDIDATE, EAGER, LIBRARY, QUICK, SOFTMAX, make_job
 from tests.core.workers import TIMEOUTS, served
 
@@ -310,6 +310,20 @@ def test_a_problem_that_returns_a_single_number_must_depend_on_its_input(name, j
     assert (told.evidence.message == "") is (status is Status.PASSED)
 
 
+WRITES = "x.add_(1.5); return torch.softmax(x, dim=-1) * x"
+
+
+def test_calls_that_write_into_their_inputs_are_not_repeated_on_them(judged):
+    problem = SOFTMAX.replace("return torch.softmax(x, dim=-1)", WRITES)
+    protocol = replace(QUICK, regimes=(Regime.COLD, Regime.WARM), check_share=1.0)
+    (outcome,) = judged(
+        candidate(WRITES), problem, workloads=WORKLOADS[:1], mutates_inputs=True, outliers=False, protocol=protocol
+    )
+    assert report([outcome]).status is Status.PASSED, outcome.ended
+    assert {block.regime for block in outcome.report.blocks} == {Regime.COLD}
+    assert "not_replayable" in outcome.desk.labels
+
+
 # --- rivals ----------------------------------------------------------------------------------------------------------
 
 
@@ -355,11 +369,37 @@ def test_a_candidate_is_waited_for_as_the_baselines_own_calls_suggest(judged, mo
     assert seconds >= SLOWEST_FACTOR * 0.02
 
 
+SLOW_TO_LOAD = {
+    "is imported": "import time\ntime.sleep(1)\nclass ModelNew: pass\n",
+    "is constructed": "import time\nclass ModelNew:\n    def __init__(self):\n        time.sleep(1)\n",
+}
+
+
+@pytest.mark.parametrize("name", SLOW_TO_LOAD)
+def test_a_candidate_that_hangs_while_it(name, judged, monkeypatch):
+    monkeypatch.setattr("runner.core.workload.LOAD_S", 0.1)
+    monkeypatch.setattr("runner.core.workload.LOAD_FACTOR", 0)
+    told = report(judged(SLOW_TO_LOAD[name]))
+    assert (told.status, told.stage) == (Status.TIMEOUT, Stage.LOAD), told.evidence
+    assert told.evidence.message == "no answer within 0.1 s"
+
+
+def test_a_model_is_waited_for_as_the_reference_suggests(judged, monkeypatch):
+    told = []
+    monkeypatch.setattr(Side, "limit_loading", lambda side, seconds: told.append((side.name, seconds)))
+    monkeypatch.setattr("runner.core.workload.LOAD_S", 0)
+    problem = SOFTMAX.replace("return []", "__import__('time').sleep(0.2); return []")
+    judged(candidate("pass"), problem, workloads=WORKLOADS[:1], protocol=replace(QUICK, time=False))
+    assert [name for name, _ in told] == ["candidate", "eager"]
+    assert all(seconds >= LOAD_FACTOR * 0.2 for _, seconds in told)
+
+
 @pytest.mark.parametrize(
     "changes", [{"labels": (INTERPRETED,)}, {"sanitize": ("memcheck",)}], ids=["interpreter", "tool"]
 )
 def test_what_is_slowed_down_by_a_tool_is_given_all_the_time_there_is(changes, judged, monkeypatch):
     monkeypatch.setattr(Side, "limit_calls", lambda *_: pytest.fail("its calls were limited"))
+    monkeypatch.setattr(Side, "limit_loading", lambda *_: pytest.fail("getting ready was limited"))
     (outcome,) = judged(candidate("pass"), workloads=WORKLOADS[:1], protocol=replace(QUICK, time=False), **changes)
     assert outcome.ended is None
 

@@ -6,6 +6,7 @@ import os
 import pytest
 from sim.nvml import A100, GTX_1080, H200, RTX_4090, SetState
 
+from runner.lease.journal import journal_file
 from runner.lease.locks import Wait, lock_file, locked
 from runner.lease.repair import sweep_gpus
 from tests.lease.settings import Program, calls, killed_while_holding
@@ -280,6 +281,17 @@ def test_a_sweep_repairs_each_gpu_that_nobody_holds_and_hides_no_failure(driver,
     driver.change(A100["uuid"], reset=None)
     assert len(swept(driver, tmp_path)) == 3  # the other two, and the one that is not there
     assert driver.state(RTX_4090["uuid"]) == SetState()
+
+
+def test_a_sweep_removes_what_a_killed_writer_left_unless_somebody_holds_the_gpu(tmp_path):
+    held, free = (journal_file(tmp_path, uuid).with_suffix(".new") for uuid in ("GPU-held", "GPU-free"))
+    for aside in (held, free):
+        aside.write_text("half")
+    with locked(lock_file(tmp_path, "GPU-held"), Wait("held", limit_s=0)):
+        assert sweep_gpus(tmp_path) == []
+        assert (held.exists(), free.exists()) == (True, False)
+    assert sweep_gpus(tmp_path) == []
+    assert not held.exists()
 
 
 def test_a_sweep_where_settings_are_forbidden_says_so_and_makes_no_call(driver, tmp_path):

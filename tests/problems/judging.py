@@ -12,7 +12,7 @@ import torch
 
 from runner.core.checks import Call, judge_call
 from runner.core.controls import accepts, is_finite, is_whole
-from runner.core.inputs import WHOLE_DTYPES, map_tensors, place_model, tensors_in
+from runner.core.inputs import WHOLE_DTYPES, Whole, map_tensors, place_model, tensors_in
 from runner.core.memory import dtype_name
 from runner.core.messages import ContractSpec
 from runner.core.reference import Reference
@@ -38,7 +38,7 @@ def judge(request):
     model = _construct(candidate, reference)
     spec = None if contract is None else ContractSpec(**contract)
     for mode in modes_of(Dtype(dtype), outliers=outliers):
-        for trial in range(2):
+        for trial in range(len(Whole)):
             failed = _try(model, reference, mode, trial, spec)
             if failed is not None:
                 return failed.status.value
@@ -54,9 +54,11 @@ def _construct(candidate, reference):
 
 
 def _try(model, reference, mode, trial, contract):
-    inputs = reference.draw(mode, trial)
+    numbers = tuple(Whole)[trial]
+    inputs = reference.draw(mode, trial, whole=numbers)
     expected = reference.expect(inputs)
-    if mode is Mode.EXACT and not is_finite(expected):
+    whole = mode is Mode.EXACT and is_whole(expected, reference.dtype)
+    if mode is Mode.EXACT and not (whole or (is_finite(expected) and numbers is Whole.ONES)):
         return None
     given = map_tensors(inputs, torch.clone)
     with torch.no_grad():
@@ -72,7 +74,7 @@ def _try(model, reference, mode, trial, contract):
         inputs_sent=tuple(tensors_in(inputs)),
         inputs_now=tuple(tensors_in(given)),
         mutates_inputs=False,
-        exact=mode is Mode.EXACT and is_whole(expected, reference.dtype),
+        exact=whole,
         contract=contract,
     )
     return judge_call(call).failed

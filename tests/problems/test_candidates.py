@@ -16,7 +16,7 @@ from runner.sources import load_source
 torch = pytest.importorskip("torch")
 judging = importlib.import_module("tests.problems.judging")  # needs torch, so not before the line above
 controls = importlib.import_module("runner.core.controls")
-LOWER_BITS = importlib.import_module("runner.core.reference").LOWER_BITS
+LOWER_BITS = importlib.import_module("runner.core.inputs").LOWER_BITS
 
 pytestmark = pytest.mark.torch
 
@@ -79,10 +79,19 @@ def test_candidates_earn_what_their_side_files_say():
     """All that do no harm in one process: a CUDA toolchain is not here, and Triton's interpreter is wrong for bf16."""
     candidates = [c for c in LOADED.candidates if c.language is not Language.CUDA and c.id not in HARMFUL | RAISING]
     cells = [(c, dtype) for c in candidates for dtype in PROBLEMS[c.problem_id].dtypes if _is_tried(c, dtype)]
-    earned = _judge_apart([_request(c, dtype) for c, dtype in cells])
+    earned = _judge_apart([_request(PROBLEMS[c.problem_id], c.path, dtype) for c, dtype in cells])
     assert {f"{c.id} {d.value}": s for (c, d), s in zip(cells, earned, strict=True)} == {
         f"{c.id} {d.value}": c.expect.value for c, d in cells
     }
+
+
+def test_the_call_of_a_library_is_right():
+    cells = [(problem, dtype) for problem in LOADED.problems if problem.library is not None for dtype in problem.dtypes]
+    earned = _judge_apart([_request(problem, problem.library, dtype) for problem, dtype in cells])
+    assert {f"{p.id} {d.value}": s for (p, d), s in zip(cells, earned, strict=True)} == {
+        f"{p.id} {d.value}": "passed" for p, d in cells
+    }
+    assert {problem.id for problem, _ in cells} == {"adamw_step"}
 
 
 def _is_tried(candidate, dtype):
@@ -90,10 +99,9 @@ def _is_tried(candidate, dtype):
     return not interpreted_wrongly and dtype in (candidate.dtypes or tuple(Dtype))
 
 
-def _request(candidate, dtype):
-    problem = PROBLEMS[candidate.problem_id]
+def _request(problem, source, dtype):
     contract = None if problem.contract is None else to_json(problem.contract)
-    return str(candidate.path), str(problem.path), smoke(problem), dtype.value, contract, problem.outliers
+    return str(source), str(problem.path), smoke(problem), dtype.value, contract, problem.outliers
 
 
 @pytest.mark.parametrize(
@@ -108,7 +116,7 @@ def _request(candidate, dtype):
 def test_a_candidate_raises_what_it_is_meant_to(candidate_id, error):
     candidate = next(c for c in LOADED.candidates if c.id == candidate_id)
     with pytest.raises(subprocess.CalledProcessError) as raised:
-        _judge_apart([_request(candidate, Dtype.FP32)])
+        _judge_apart([_request(PROBLEMS[candidate.problem_id], candidate.path, Dtype.FP32)])
     assert error in raised.value.stderr.splitlines()[-1]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,7 +27,9 @@ from runner.results.schema import CELLS, CLOCKS, HOSTS, SAMPLES, TABLES, TELEMET
 from runner.results.store import Store
 from tests.results.factory import (
     BLOCKS,
+    BUILD,
     CELL,
+    CELL_KEY,
     HOST,
     MEASURED,
     block,
@@ -450,3 +453,22 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_the_documented_queries_run_and_find_equal_machine_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "records.md").read_text().partition("## Tables")[2]
+    queries = re.findall(r"```sql\n(.*?)```", text.partition("## Traces")[0], re.DOTALL)
+    other = replace(BUILD, kernels=tuple(replace(kernel, sha256="5" * 64) for kernel in BUILD.kernels))
+    builds = {"cu124": other, "cu128": BUILD, "cu130": BUILD}
+    store = Store(tmp_path / "nightly")
+    for number, (toolchain, build) in enumerate(builds.items()):
+        host, key = replace(HOST, build=build), replace(CELL_KEY, toolchain=toolchain)
+        store.save(make_record(cell_id(number), host=host, cell=key))
+    merge([tmp_path / "nightly"], tmp_path / "tables")
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect() as connection:
+        medians, ((*_, toolchains, apart),) = (connection.sql(query).fetchall() for query in queries)
+    assert medians
+    assert (toolchains, apart) == (["cu128", "cu130"], 0.0)

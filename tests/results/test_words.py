@@ -54,7 +54,7 @@ def test_every_label_of_a_judge_and_of_the_host_is_explained() -> None:
         *(messages.INTERPRETED, claims.LOW_RESOLUTION, f"{regimes.NOT_CAPTURABLE}:candidate"),
         *(steady.UNSTEADY, steady.UNKNOWN, "budget_reached", "too_few_samples"),
         *(verification.INSENSITIVE, verification.PRECISION_BLIND, finding.rival_failed("compile")),
-        *(readings.NO_CLOCK_PROBE, readings.NO_ANCHOR, workload.NO_TRACE),
+        *(readings.NO_CLOCK_PROBE, readings.NO_ANCHOR, workload.NO_TRACE, workload.NOT_REPLAYABLE),
         *(contestants.NO_LIBRARY, sanitizing.NO_SANITIZER),
     }
     assert {label for label in labels if not label_said(label)} == set()

@@ -365,3 +365,15 @@ def test_a_mangled_line_number_is_the_files(scan: Scanner) -> None:
 def test_a_matrix_may_reject_the_findings_of_every_rule_and_of_no_other():
     policy = load_schema("matrix")["$defs"]["policy"]["properties"]
     assert policy["reject_findings"]["items"]["enum"] == list(RULES)
+
+
+@pytest.mark.timeout(20)  # a pattern that tries every way to split these would take years
+@pytest.mark.parametrize(
+    "text",
+    ["*" * 60 + "a(", "a *" * 60 + " f(x)", "a " * 20_000, "/*" * 50_000, 'R"(' * 30_000, "#define a \\\n" * 5_000],
+    ids=["stars", "pointers", "words", "comments", "raw texts", "macros"],
+)
+def test_a_source_that_no_pattern_likes_is_read_in_no_time(scan: Scanner, text: str) -> None:
+    source = "__global__ void late_kernel(float* x) {}\nvoid run(float* x) { late_kernel<<<1, 1>>>(x); }\n" + text
+    found = scan(MODEL, f"SOURCE = {source!r}", language=Language.CUDA)
+    assert found.own_kernels == ("late_kernel",)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pynvml
 
+from runner.cell.folders import JOB_FILE
 from runner.core.judge import REPORT_NAME
 from runner.core.vocab import Role
 from runner.engines import Exit, Isolation, RoleSpec, Running
@@ -52,7 +53,10 @@ class GpulessDocker(DockerEngine):
 
 
 class _OnGpu:
-    """A role's container whose processes the driver lists on the GPU, from when somebody first waits for it."""
+    """A role's container whose processes the driver lists on the GPU, from when somebody waits for it in earnest.
+
+    Those of a session open the device once their judge has its job, and not when they are started.
+    """
 
     def __init__(self, running: Running, spec: RoleSpec, world: World) -> None:
         self._running = running
@@ -69,7 +73,7 @@ class _OnGpu:
         self._running.kill()
 
     def wait(self, timeout_s: float) -> Exit | None:
-        if not self._ended and time.monotonic() >= self._next_look:
+        if not self._ended and time.monotonic() >= self._next_look and _may_open(self._spec):
             self._next_look = time.monotonic() + _LOOK_S
             self._occupy()
         ended = self._running.wait(timeout_s)
@@ -84,6 +88,13 @@ class _OnGpu:
         for pid in family([root] if root is not None else []) - self._listed:
             self._world.occupy(_uuid(self._spec), pid)
             self._listed.add(pid)
+
+
+def _may_open(spec: RoleSpec) -> bool:
+    """Whether the role is at work: one of a session is when the job lies in its judge's folder."""
+    folders = (folder for mount in spec.mounts for folder in mount.source.parents)
+    sessions = {folder for folder in folders if folder.name.startswith("session-")}
+    return all((session / "judge" / JOB_FILE).exists() for session in sessions)
 
 
 def _add_clock_probes(report: Path, uuid: str) -> None:

@@ -1,0 +1,67 @@
+"""What benchmarks that run a matrix on a GPU have in common: options, the matrix's first lines, the command, records.
+
+Not a benchmark of its own: those beside it import it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runner.results.reading import read_record
+from runner.results.record import Record, record_from_json
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLCHAIN = 'toolchains = [{ name = "cu130", cuda = "13.0", torch = "2.11.0", triton = "3.6.0" }]'
+RESULTS = "results"
+"""In a benchmark's folder: where its records go."""
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser with the options that all of these benchmarks have: ``model``, ``lock`` and ``folder``."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--model", default="NVIDIA H*", help="glob on the GPU's product name")
+    made.add_argument("--lock", help="images lock, where the image was adopted into another one")
+    made.add_argument("--folder", type=Path, help="where records go; default: one that is removed")
+    return made
+
+
+def head(name: str, model: str) -> str:
+    """First lines of a matrix: single precision, on GPUs of one model."""
+    return f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{{ name = "gpu", model = "{model}" }}]\n{TOOLCHAIN}\n'
+
+
+@contextmanager
+def working_folder(arguments: argparse.Namespace) -> Iterator[Path]:
+    """The folder that was asked for, or one that is removed."""
+    with tempfile.TemporaryDirectory(prefix="kernel-matrix-benchmark-") as temporary:
+        folder: Path = (arguments.folder or Path(temporary)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+
+def command(matrix: Path, results: Path, lock: str | None) -> tuple[str | Path, ...]:
+    """What runs ``matrix`` through Docker."""
+    place = ("--engine", "docker", "--results", results)
+    return (sys.executable, "-m", "runner", "run", matrix, *place, *(("--lock", lock) if lock else ()))
+
+
+def run(folder: Path, matrix: str, lock: str | None) -> float:
+    """Run ``matrix`` (its text), records into ``folder``; the seconds that the command took."""
+    path = folder / "matrix.toml"
+    path.write_text(matrix)
+    started = time.monotonic()
+    subprocess.run(command(path, folder / RESULTS, lock), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - started
+
+
+def records(results: Path) -> list[Record]:
+    """All records below ``results``, in the order in which their cells began."""
+    found = [record_from_json(read_record(path)) for path in results.glob("*/records/*.json")]
+    return sorted(found, key=lambda record: record.host.started_at)
