@@ -66,7 +66,8 @@ with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
             # The bytes sought are themselves in memory, but not with what stands before them in the source.
             found += [line for _ in [0] if b"SECRET = " + b'"' + wanted in held]
 for folder, _, names in os.walk("/tmp"):
-    found += [os.path.join(folder, name) for name in names if name.startswith("problem")]
+    paths = [os.path.join(folder, name) for name in names if name.startswith("problem")]
+    found += [path for path in paths if os.path.isfile(path) and wanted in open(path, "rb").read()]
 raise ValueError(f"found: {found}")
 """
 
