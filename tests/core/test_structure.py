@@ -113,7 +113,7 @@ def test_no_check_runs_behind_one_that_failed(monkeypatch):
 
 
 def test_a_structure_is_looked_at_before_inputs_and_values():
-    assert list(checks()) == ["structure", "redzones", "inputs", "aliasing", "values", "contract"]
+    assert list(checks()) == ["structure", "aliasing", "redzones", "inputs", "values", "contract"]
 
 
 def test_a_view_is_no_result_where_the_reference_has_a_result():

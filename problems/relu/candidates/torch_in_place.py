@@ -4,4 +4,4 @@ import torch.nn as nn
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        return torch.relu_(x)
+        return torch.relu_(x).clone()

@@ -96,9 +96,9 @@ def checks() -> Dict[str, Check]:
 
     return {
         "structure": structure.check,
+        "aliasing": aliasing.check,
         "redzones": redzones.check,
         "inputs": inputs.check,
-        "aliasing": aliasing.check,
         "values": values.check,
         "contract": contract.check,
     }
