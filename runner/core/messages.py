@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import types
+from collections import abc
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
@@ -539,6 +540,8 @@ def _restored(value: Any, hint: Any) -> Any:
     if get_origin(hint) is tuple and isinstance(value, (list, tuple)):
         hints = _each(inner, value)
         return value if hints is None else tuple(map(_restored, value, hints))
+    if get_origin(hint) is abc.Mapping and isinstance(value, Mapping) and inner[1] is not Any:
+        return {key: _restored(item, inner[1]) for key, item in value.items()}
     if is_dataclass(hint):
         return value if is_dataclass(value) else from_json(hint, value)  # type: ignore[arg-type]  # a hint is a class
     return hint(value) if isinstance(hint, type) and issubclass(hint, Enum) else value

@@ -12,11 +12,11 @@ import statistics
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
 import torch
 
-from runner.core.finding import Finding, rival_failed
+from runner.core.finding import excused
 from runner.core.inputs import nbytes_of
 from runner.core.messages import Block, ProtocolSpec
 from runner.core.regimes import NOT_CAPTURABLE, Plan, plan_of
@@ -102,7 +102,7 @@ class Timer:
     def __init__(
         self,
         reference: Reference,
-        sides: Mapping[str, Side],
+        sides: Dict[str, Side],
         protocol: ProtocolSpec,
         dice: random.Random,
         verifier: Checks,
@@ -110,9 +110,12 @@ class Timer:
         watch: Optional[Watch] = None,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """Without a ``watch`` the device is warm after the calls asked for; then ``warmed_up`` is called."""
+        """Without a ``watch`` the device is warm after the calls asked for; then ``warmed_up`` is called.
+
+        :param sides: contestants by name; a rival that fails is taken out.
+        """
         self._protocol = protocol
-        self._sides = dict(sides)
+        self._sides = sides
         self._main = [name for name, side in sides.items() if side.role is not Role.RIVAL]
         self._dice = dice
         self._verifier = verifier
@@ -321,17 +324,10 @@ class Timer:
     @contextmanager
     def _excusing(self, side: Side) -> Iterator[None]:
         """What a rival does wrong costs it its place, and its times; nobody else anything."""
-        try:
+        with excused(side.contestant, self._sides, self.timing.labels):
             yield
-        except Finding:
-            if side.role is not Role.RIVAL:
-                raise
-            self._dismiss(side)
-
-    def _dismiss(self, rival: Side) -> None:
-        del self._sides[rival.name]
-        self._forget_dismissed()
-        self.timing.labels.append(rival_failed(rival.name))
+        if side.name not in self._sides:
+            self._forget_dismissed()
 
     def _forget_dismissed(self) -> None:
         self.timing.blocks[:] = [block for block in self.timing.blocks if block.contestant in self._sides]

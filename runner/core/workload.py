@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from runner.core.claims import LOW_RESOLUTION, contradiction, hold_claims
 from runner.core.environment import l2_bytes
-from runner.core.finding import Finding, excused, finding, rival_failed
+from runner.core.finding import Finding, excused, finding
 from runner.core.messages import (
     INTERPRETED,
     JudgeJob,
@@ -200,8 +200,6 @@ class Desk:
         bout.timing = timer.timing
         timer.run()
         self._hold_claims(bout, timer)
-        for name in [name for name in self._sides if rival_failed(name) in bout.timing.labels]:
-            self._sides.pop(name)
         self._phases.enter("anchor")
         self.readings.after()
 

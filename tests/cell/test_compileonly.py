@@ -19,29 +19,11 @@ from runner.owner import owner_token
 from runner.plan import Cell
 from runner.results.store import Store
 from runner.sources import Candidate, Problem, Workload
+from tests.core.scale import KERNEL, PROBLEM
 
 pytestmark = pytest.mark.torch
 
-PROBLEM = """
-import torch, torch.nn as nn
-N = 1000
-class Model(nn.Module):
-    def forward(self, x):
-        return x * 2
-def get_inputs():
-    return [torch.rand(N)]
-def get_init_inputs():
-    return []
-"""
-
-SOURCE = """
-import torch, torch.nn as nn, triton, triton.language as tl
-
-@triton.jit
-def scale_kernel(x, out, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
-
+SOURCE = f"""{KERNEL}
 class ModelNew(nn.Module):
     def forward(self, x):
         out = torch.empty_like(x)

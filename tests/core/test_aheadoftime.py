@@ -14,31 +14,11 @@ from triton.runtime.jit import JITFunction  # noqa: E402  # after what it needs
 from runner.core.aheadoftime import Ahead, Target, call_form, compile_ahead  # noqa: E402  # after what they need
 from runner.core.machinecode import kernels_in  # noqa: E402
 from runner.core.vocab import Dtype  # noqa: E402
+from tests.core.scale import KERNEL, PROBLEM  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
-
-HEAD = """
-import torch, torch.nn as nn, triton, triton.language as tl
-
-@triton.jit
-def scale_kernel(x, out, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
-"""
-
-PROBLEM = """
-import torch, torch.nn as nn
-N = 1000
-class Model(nn.Module):
-    def forward(self, x):
-        return x * 2
-def get_inputs():
-    return [torch.rand(N)]
-def get_init_inputs():
-    return []
-"""
 
 
 @pytest.fixture
@@ -64,7 +44,7 @@ def compiled(tmp_path: Path, cache: Path):
 
 
 def model(body: str) -> str:
-    return f"{HEAD}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {body}\n"
+    return f"{KERNEL}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {body}\n"
 
 
 LAUNCH = "out = torch.empty_like(x); scale_kernel[(1,)](x, out, x.numel(), BLOCK=1024); return out"
@@ -88,7 +68,7 @@ def test_shipped_candidates_with_and_without_parameters(cache: Path, problem: st
 
 
 def test_every_configuration_of_an_autotuned_kernel_is_compiled(compiled, cache: Path) -> None:
-    tuned = HEAD.replace(
+    tuned = KERNEL.replace(
         "@triton.jit",
         "@triton.autotune([triton.Config({'BLOCK': b}, num_warps=w) for b in (128, 256) for w in (2, 4)], key=['n'])\n"
         "@triton.jit",
@@ -96,7 +76,7 @@ def test_every_configuration_of_an_autotuned_kernel_is_compiled(compiled, cache:
     body = (
         "out = torch.empty_like(x); scale_kernel[lambda m: (triton.cdiv(1000, m['BLOCK']),)](x, out, 1000); return out"
     )
-    assert compiled(tuned + model(body)[len(HEAD) :]) == Ahead()
+    assert compiled(tuned + model(body)[len(KERNEL) :]) == Ahead()
     assert len(list(cache.rglob("*.cubin"))) == 4
 
 

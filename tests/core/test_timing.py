@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from runner.core import timing as timing_module
 from runner.core.finding import Finding, finding
-from runner.core.messages import Block, ProtocolSpec
+from runner.core.messages import Block, ContestantSpec, ProtocolSpec
 from runner.core.nvml import NvmlError
 from runner.core.side import Result
 from runner.core.steady import WINDOW_S, Watch
@@ -120,6 +120,7 @@ class FakeSide:
     def __init__(self, name, log, clock, call_ns):
         self.name = name
         self.role = ROLES[name]
+        self.contestant = ContestantSpec(name, self.role, "source.py", "Model")
         self._log = log
         self._clock = clock
         self._call_ns = call_ns
