@@ -11,7 +11,8 @@ and how far its empty calls are from the baseline's. The second a candidate coul
 the baseline's empty calls take: the record would show it. Levels are order statistics of the calls that the host
 disturbed least; half of the calls is looked at too, since who lies in most calls, and not in the least disturbed ones,
 moves the median of the claims as well. On a busy host chance may accuse one session in some hundreds: an accusation
-counts when a second series of blocks repeats it.
+counts when a second series of blocks repeats it, with empty calls made anew before and after, since a process may have
+come to a slower core.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ LEAST_NS = 2_000
 CLAIM_SHARE = 0.02
 """Nor better than this share of the candidate's claim: a host that waited longer wakes up later, by 30 to 50 µs where a
 candidate sleeps or works on the host for milliseconds."""
+REPLAY_SHARE = 0.1
+"""The same of replayed calls: a sample is a graph of many kernels, whose launch takes longer on a slower core, and two
+blocks of a side are too few to tell how much. No speed-up is taken from them."""
 CLOCKS_DIFFER = 0.005
 """Two clocks need not agree by more than this share of what both have measured."""
 SHARES = (0.25, 0.5)
@@ -61,6 +65,10 @@ IMPOSSIBLE = 0.95
 """Share of the least possible time below which a claim is impossible: peak rates are rounded, and so are bytes."""
 SHORT = 5
 """A claim of fewer resolutions than this has little to say."""
+
+
+Probes = Mapping[Role, Sequence[int]]
+"""One round of the baseline's and the candidate's calls that run nothing: wall time minus claim, nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ class Gaps:
 
 def hold_claims(
     blocks: Sequence[Block],
-    probes: Mapping[Role, Sequence[int]],
+    probes: Sequence[Probes],
     spec: WorkloadSpec,
     peak: PeakSpec,
     l2: int,
@@ -107,7 +115,7 @@ def hold_claims(
 ) -> TwoClocks:
     """How the candidate's claims in ``cold`` blocks stand against the judge's clock and against physics.
 
-    :param probes: wall time minus claim of the baseline's and the candidate's calls that run nothing, nanoseconds.
+    :param probes: rounds of calls that run nothing, from before the blocks and, maybe, from after them.
     :param l2: bytes of the device's L2 cache: so many of the outputs need not have reached memory.
     :param handovers: what handing over the outputs took, nanoseconds, by contestant.
     :param output_bytes: of one call.
@@ -116,7 +124,7 @@ def hold_claims(
     claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
     unexplained, resolution = _excess(blocks, Regime.COLD, device, _spread(probes), apart_of(probes))
     unexplained = unexplained if unexplained >= 0 else -_missing(blocks, probes)
-    handover, limit = _handover(blocks, handovers, device)
+    handover, limit = _handover(blocks, handovers, device, resolution)
     floor, reason = least_time(spec, peak, l2, output_bytes)
     return TwoClocks(
         resolution_ns=resolution,
@@ -131,7 +139,7 @@ def hold_claims(
 def contradiction(
     two_clocks: TwoClocks,
     blocks: Sequence[Block],
-    probes: Mapping[Role, Sequence[int]],
+    probes: Sequence[Probes],
     *,
     handovers: Mapping[str, Sequence[int]],
     device: str,
@@ -147,12 +155,13 @@ def contradiction(
     if two_clocks.unexplained_ns > resolution:
         hidden = f"{_us(two_clocks.unexplained_ns)} more than the baseline's are unexplained"
         return f"claims {_us(claim)} of {_us(wall)}; {hidden}, and {_us(resolution)} would have been noticed"
-    if device != "cpu" and _idles(probes):
+    if device != "cpu" and any(map(_idles, probes)):
         return f"takes {_us(apart_of(probes))} longer than the baseline for calls that run nothing"
     if _unflushed(two_clocks, blocks, device):
         missing = f"{_us(-two_clocks.unexplained_ns)} less than any other call takes for all but the model's part"
         return f"leaves {missing}: the flush before the call is missing"
-    return _handover_contradiction(two_clocks, blocks, handovers, device) or _replay_contradiction(blocks, device)
+    words = _handover_contradiction(two_clocks, blocks, handovers, device)
+    return words or _replay_contradiction(blocks, probes, device)
 
 
 def least_time(spec: WorkloadSpec, peak: PeakSpec, l2: int, output_bytes: int) -> Tuple[Optional[int], str]:
@@ -184,7 +193,7 @@ def _excess(blocks: Sequence[Block], regime: Regime, device: str, spread: float,
     """
     base, candidate = gaps_of(blocks, Role.BASELINE, regime), gaps_of(blocks, Role.CANDIDATE, regime)
     claim = statistics.median(_candidates(blocks, regime, "device_ns"))
-    least = max(LEAST_NS, spread, CLAIM_SHARE * claim)
+    least = max(LEAST_NS, spread, (CLAIM_SHARE if regime is Regime.COLD else REPLAY_SHARE) * claim)
     shares: Sequence[float] = SHARES
     if device == "cpu" or min(len(base.calls), len(candidate.calls)) < FEWEST:
         wall = _level(sorted(_candidates(blocks, regime, "wall_ns")), SHARES[0])
@@ -193,10 +202,10 @@ def _excess(blocks: Sequence[Block], regime: Regime, device: str, spread: float,
     return max(found, key=lambda pair: pair[0] - pair[1])
 
 
-def _missing(blocks: Sequence[Block], probes: Mapping[Role, Sequence[int]]) -> int:
+def _missing(blocks: Sequence[Block], probes: Sequence[Probes]) -> int:
     """How much less the candidate's calls leave unexplained than the baseline's and the empty ones do; at least 0."""
     base, candidate = (gaps_of(blocks, role, Regime.COLD).level(SHARES[0]) for role in (Role.BASELINE, Role.CANDIDATE))
-    empty = [_level(sorted(found), SHARES[0]) for found in probes.values() if found]
+    empty = [_level(sorted(found), SHARES[0]) for found in (together(probes, role) for role in Role) if found]
     others = min([base, *empty])
     return max(0, others - candidate)
 
@@ -207,33 +216,38 @@ def _unflushed(two_clocks: TwoClocks, blocks: Sequence[Block], device: str) -> b
     return device != "cpu" and -two_clocks.unexplained_ns > limit
 
 
-def _handover(blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]], device: str) -> Tuple[int, int]:
-    """What the candidate's hand-overs take beyond the baseline's, and how much of that would be too much."""
+def _handover(
+    blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]], device: str, resolution: int
+) -> Tuple[int, int]:
+    """What the candidate's hand-overs take beyond the baseline's, and how much of that would be too much.
+
+    Never less than the ``resolution`` of the calls: what they differ by where both sides do the same, so may these.
+    """
     names = {block.role: block.contestant for block in blocks}
     base, candidate = (sorted(handovers.get(names[role], ())) for role in (Role.BASELINE, Role.CANDIDATE))
     if not base or not candidate:
         return 0, COARSE_NS
     level = _level(base, SHARES[0])
     least = COARSE_NS if device == "cpu" or len(base) < FEWEST else HANDOVER_NS
-    limit = max(least, HANDOVER_SHARE * level, Gaps((tuple(base),)).noise(SHARES[0]))
+    limit = max(least, resolution, HANDOVER_SHARE * level, Gaps((tuple(base),)).noise(SHARES[0]))
     return _level(candidate, SHARES[0]) - level, math.ceil(limit)
 
 
 def _handover_contradiction(
     two_clocks: TwoClocks, blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]], device: str
 ) -> str:
-    _excess_ns, limit = _handover(blocks, handovers, device)
+    _excess_ns, limit = _handover(blocks, handovers, device, two_clocks.resolution_ns)
     if two_clocks.handover_ns <= limit:
         return ""
     return f"hands over its outputs in {_us(two_clocks.handover_ns)} more than the baseline, {_us(limit)} are allowed"
 
 
-def _replay_contradiction(blocks: Sequence[Block], device: str) -> str:
+def _replay_contradiction(blocks: Sequence[Block], probes: Sequence[Probes], device: str) -> str:
     """The same for replayed calls, whose claims and walls are those of all calls of a sample together."""
     for regime in dict.fromkeys(block.regime for block in blocks if block.regime is not Regime.COLD):
         if not all(gaps_of(blocks, role, regime).blocks for role in (Role.BASELINE, Role.CANDIDATE)):
             continue
-        unexplained, resolution = _excess(blocks, regime, device, 0.0, 0.0)
+        unexplained, resolution = _excess(blocks, regime, device, _spread(probes), apart_of(probes))
         if unexplained > resolution:
             claim = statistics.median(_candidates(blocks, regime, "device_ns"))
             return f"claims {_us(claim)} for the calls of a {regime.value} replay; {_us(unexplained)} are unexplained"
@@ -262,16 +276,25 @@ def _level(ordered: Sequence[int], share: float) -> int:
     return ordered[int(share * len(ordered))]
 
 
-def apart_of(probes: Mapping[Role, Sequence[int]]) -> float:
-    """How far the empty calls of baseline and candidate are apart, nanoseconds.
+def together(probes: Sequence[Probes], role: Role) -> List[int]:
+    """The empty calls of one side in all rounds."""
+    return [gap for of_round in probes for gap in of_round.get(role, ())]
 
-    Two processes that do the same differ by tens of microseconds where their cores do, for as long as they live.
+
+def apart_of(probes: Sequence[Probes]) -> float:
+    """How far the empty calls of baseline and candidate are apart, nanoseconds; of several rounds in the worst one.
+
+    Two processes that do the same differ by tens of microseconds where their cores do, for as long as they stay there.
     """
+    return max((_apart(of_round) for of_round in probes), default=0.0)
+
+
+def _apart(probes: Probes) -> float:
     middles = [statistics.median(probes[role]) for role in (Role.BASELINE, Role.CANDIDATE) if probes.get(role)]
     return float(abs(middles[0] - middles[1])) if len(middles) > 1 else 0.0
 
 
-def _idles(probes: Mapping[Role, Sequence[int]]) -> bool:
+def _idles(probes: Probes) -> bool:
     """Whether the candidate's empty calls take far longer than the baseline's."""
     base, candidate = (sorted(probes.get(role, ())) for role in (Role.BASELINE, Role.CANDIDATE))
     if not base or not candidate:
@@ -280,9 +303,9 @@ def _idles(probes: Mapping[Role, Sequence[int]]) -> bool:
     return _level(candidate, SHARES[0]) > max(usual + FAR_NS, 2 * usual)
 
 
-def _spread(probes: Mapping[Role, Sequence[int]]) -> float:
+def _spread(probes: Sequence[Probes]) -> float:
     """Distance between the quartiles of the baseline's empty calls, nanoseconds."""
-    ordered = sorted(probes.get(Role.BASELINE, ()))
+    ordered = sorted(together(probes, Role.BASELINE))
     return float(_level(ordered, 0.75) - _level(ordered, 0.25)) if ordered else 0.0
 
 

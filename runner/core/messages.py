@@ -86,6 +86,8 @@ class ProtocolSpec:
     max_samples: int = 400
     target_half_width: float = 0.005
     """Stop when the relative half-width of the median's 95 % interval is below this."""
+    precision_s: float = 0.5
+    """Time for calls beyond ``min_samples``, where the median is not yet as precise as ``target_half_width`` asks."""
     budget_s: float = 20.0
     """Time for the timed calls of one workload, both sides together."""
     block_calls: int = 10

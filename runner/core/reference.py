@@ -39,7 +39,7 @@ from runner.core.tolerance import Allowance, Tolerance, allowance
 from runner.core.vocab import Dtype, Mode, Stage, Status
 from runner.core.wire import Structure
 
-_IDLE_SHARE = 8
+_IDLE_SHARE = 4
 """The judge keeps at most one part in so many of the device's memory for later."""
 
 

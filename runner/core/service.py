@@ -155,6 +155,8 @@ class Worker:
 
     def _take_buffers(self, message: Any, descriptors: Sequence[int]) -> bytes:
         self._give_back()
+        if self._device != "cpu":
+            torch.cuda.empty_cache()  # where outputs lie is to change with the buffers
         self._buffers = Buffers(self._device, message, descriptors)
         self._arguments = self._buffers.arguments
         return b""

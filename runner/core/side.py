@@ -115,6 +115,7 @@ class Side:
         self._compiles = contestant.may_compile
         self._waits_s = 0.0
         self._lent: Optional[Lent] = None
+        self._moves = False
         self._parameters = ExitStack()
 
     @property
@@ -211,6 +212,10 @@ class Side:
         self._call_limit_s = min(self._timeouts.call_s, seconds)
 
     # ---- calls
+
+    def lend_elsewhere(self) -> None:
+        """From the next delivery on, lend other memory than now."""
+        self._moves = True
 
     def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
         """Put ``inputs`` into the lent buffer, poison the outputs, and write new red zones around both.
@@ -329,11 +334,13 @@ class Side:
     def _lend(self, arguments: List[Any], tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> Lent:
         """The buffers for this layout; lends new ones when it is not the one already lent."""
         layout = (arguments, _forms(tensors), _forms(like))
-        if self._lent is not None and self._lent.layout == layout:
+        if self._lent is not None and self._lent.layout == layout and not self._moves:
             return self._lent
-        self._take_back()
+        if not self._moves:
+            self._take_back()
+        left, self._moves = self._lent, False
         input_specs, input_bytes = lay_out(tensors)
-        output_specs, output_bytes = lay_out([torch.empty_like(t, device="meta") for t in like])
+        output_specs, output_bytes = lay_out([_as_empty(tensor) for tensor in like])
         inputs, outputs = create_arena(self._device, input_bytes), create_arena(self._device, output_bytes)
         zones = RedZones(inputs.tensor, input_specs, "input"), RedZones(outputs.tensor, output_specs, "output")
         self._lent = Lent(layout, inputs, outputs, input_specs, output_specs, zones)
@@ -344,8 +351,12 @@ class Side:
             "input_bytes": input_bytes,
             "output_bytes": output_bytes,
         }
-        self._order(Kind.BUFFERS, message, (inputs.descriptor, outputs.descriptor), Stage.LOAD)
-        self._ready(Stage.LOAD)
+        try:
+            self._order(Kind.BUFFERS, message, (inputs.descriptor, outputs.descriptor), Stage.LOAD)
+            self._ready(Stage.LOAD)
+        finally:
+            if left is not None:
+                left.take_back()  # not earlier: the same memory would be had again
         return self._lent
 
     def _take_back(self) -> None:
@@ -434,6 +445,12 @@ class Side:
     def _synchronize(self) -> None:
         if self._device == "cuda":
             torch.cuda.synchronize()
+
+
+def _as_empty(like: torch.Tensor) -> torch.Tensor:
+    """What ``torch.empty_like`` gives, without its memory."""
+    # A meta tensor like another one takes torch two seconds, the first time: it imports its decompositions.
+    return like if like.device.type == "meta" else torch.empty_like(like, device="meta")
 
 
 def _forms(tensors: Sequence[torch.Tensor]) -> List[Any]:

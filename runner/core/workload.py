@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from runner.core.claims import LOW_RESOLUTION, contradiction, hold_claims
+from runner.core.claims import LOW_RESOLUTION, Probes, contradiction, hold_claims, together
 from runner.core.environment import l2_bytes
 from runner.core.finding import Finding, excused, finding
 from runner.core.messages import (
@@ -186,7 +186,7 @@ class Desk:
 
     def _time_all(self, reference: Reference, bout: Bout) -> None:
         self._phases.enter("calibrate")
-        bout.probes = self._calibrate(reference)
+        bout.probes.append(self._calibrate(reference))
         self._phases.enter("warm_up")
         timer = Timer(
             reference,
@@ -199,7 +199,7 @@ class Desk:
         )
         bout.timing = timer.timing
         timer.run()
-        self._hold_claims(bout, timer)
+        self._hold_claims(bout, timer, reference)
         self._phases.enter("anchor")
         self.readings.after()
 
@@ -210,7 +210,7 @@ class Desk:
         self.labels.append(NOT_REPLAYABLE)
         return replace(protocol, regimes=cold)
 
-    def _calibrate(self, reference: Reference) -> Dict[Role, List[int]]:
+    def _calibrate(self, reference: Reference) -> Probes:
         """What the judge's clock shows of both sides' calls that run nothing, beyond their claims, nanoseconds."""
         inputs = guarded("get_inputs()", Stage.TIME, lambda: reference.draw(Mode.STANDARD, "calibrate"))
         found = {}
@@ -231,14 +231,20 @@ class Desk:
         self.readings.before()
         self._phases.enter("time")
 
-    def _hold_claims(self, bout: Bout, timer: Timer) -> None:
+    def _hold_claims(self, bout: Bout, timer: Timer, reference: Reference) -> None:
         """Hold what the candidate claims against the judge's clock and against physics.
+
+        Where it looks false, once more, between two further rounds of empty calls: a process that has come to a slower
+        core since the first is slower at these too.
 
         :raises Finding: ``timing_mismatch``, where a second series of timed calls says the same as the first.
         """
         bout.two_clocks, words = self._held(bout, bout.timing)
         if words:
-            bout.two_clocks, words = self._held(bout, timer.run_again())
+            bout.probes.append(self._calibrate(reference))
+            again = timer.run_again()
+            bout.probes.append(self._calibrate(reference))
+            bout.two_clocks, words = self._held(bout, again)
         if bout.two_clocks.low_resolution:
             bout.timing.labels.append(LOW_RESOLUTION)
         if words:
@@ -286,12 +292,14 @@ class Bout:
     verifier: Verifier
     reference: Optional[Reference] = None
     timing: Timing = field(default_factory=Timing)
-    probes: Dict[Role, List[int]] = field(default_factory=dict)
+    probes: List[Probes] = field(default_factory=list)
+    """Empty calls, round by round."""
     two_clocks: Optional[TwoClocks] = None
 
     def report(self, status: Status, flush_bytes: int) -> WorkloadReport:
         """For the record."""
         spec, timing, verifier = self.spec, self.timing, self.verifier
+        empty = together(self.probes, Role.BASELINE)
         return WorkloadReport(
             name=spec.name,
             values=dict(spec.values),
@@ -306,7 +314,7 @@ class Bout:
             flush_bytes=flush_bytes,
             inputs=timing.inputs,
             checked_calls=timing.checked_calls,
-            wall_overhead_ns=int(statistics.median(self.probes[Role.BASELINE])) if self.probes else None,
+            wall_overhead_ns=int(statistics.median(empty)) if empty else None,
             two_clocks=self.two_clocks,
             traits=verifier.traits,
         )

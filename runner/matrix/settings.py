@@ -22,6 +22,7 @@ TIERS: Mapping[Tier, Mapping[str, object]] = {
         "min_samples": 50,
         "max_samples": 400,
         "target_half_width": 0.005,
+        "precision_s": 0.5,
         "budget_s": 20.0,
     },
     Tier.PUBLISH: {
@@ -31,6 +32,7 @@ TIERS: Mapping[Tier, Mapping[str, object]] = {
         "min_samples": 100,
         "max_samples": 1000,
         "target_half_width": 0.0025,
+        "precision_s": 20.0,
         "budget_s": 60.0,
     },
 }

@@ -133,9 +133,9 @@ class Ended:
 
     @property
     def seconds(self) -> float:
-        """All that the cell took, its build and its wait for the device left out."""
+        """All that the cell took once it was built, its wait for the device left out."""
         phases = self.record["host"]["phases_s"]
-        return float(phases["total"]) - float(phases.get("build", 0)) - float(phases.get("lease_wait", 0))
+        return float(phases["total"]) - float(phases.get("lease_wait", 0))
 
     @property
     def findings(self) -> set[str]:

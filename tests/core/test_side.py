@@ -551,6 +551,38 @@ def test_another_layout_gets_buffers_of_its_own_and_the_old_ones_go(name, pair):
             os.close(fd)
 
 
+def test_other_memory_is_lent_once_when_asked_for(pair):
+    side, peer = pair
+    peer.ready()
+    peer.ready()
+    side.deliver([torch.zeros(4)], LIKE)
+    count, address = len(descriptors()), side.inputs_now()[0].data_ptr()
+    side.lend_elsewhere()
+    side.deliver([torch.ones(4)], LIKE)
+    assert len(descriptors()) == count, "the old one went"
+    assert side.inputs_now()[0].data_ptr() != address, "but not before the new one was there"
+    for _ in range(2):
+        _, *arenas = lent(peer)
+        for arena in arenas:
+            arena.close()
+    side.deliver([torch.ones(4)], LIKE)
+    peer.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        peer.socket.recv(1)
+
+
+def test_what_was_lent_before_goes_even_when_other_memory_is_not_taken(pair):
+    side, peer = pair
+    peer.ready()
+    side.deliver([torch.zeros(4)], LIKE)
+    before = descriptors()
+    side.lend_elsewhere()
+    with pytest.raises(Finding, match="no answer"):
+        side.deliver([torch.zeros(4)], LIKE)
+    side.close()
+    assert len(descriptors()) == len(before) - 4, "two files, each open and mapped"
+
+
 def test_a_side_that_was_closed_keeps_nothing_and_said_goodbye(pair):
     side, peer = pair
     before = descriptors()

@@ -21,6 +21,7 @@ from runner.core.steady import WINDOW_S, Watch
 from runner.core.timing import (
     CHECK_S,
     FEWEST_WARM,
+    MOVED_BYTES,
     SPOT_SHARE,
     CheckShare,
     Timer,
@@ -98,6 +99,7 @@ class Clock:
 class FakeReference:
     def __init__(self, clock, device, expect_ns):
         self.device = device
+        self.call_bytes = 4
         self.like = (torch.empty(3, 5, device="meta"), torch.empty(2, dtype=torch.int64, device="meta"))
         self.drawn = []
         self.expected = 0
@@ -126,7 +128,11 @@ class FakeSide:
         self._call_ns = call_ns
         self._calls = 0
         self.replayed = []
+        self.moved_before = []
         self.claim = CAPTURED
+
+    def lend_elsewhere(self):
+        self.moved_before.append(self._calls)
 
     def deliver(self, inputs, like):
         self._log.append((self.name, inputs, like))
@@ -289,8 +295,25 @@ def test_one_noisy_side_goes_on_to_the_largest_number_of_samples(loud, bench):
     assert done.timing.labels == []
 
 
-def test_the_budget_ends_the_wish_for_precision(bench):
-    done = bench(protocol=replace(PROTOCOL, max_samples=10**9, budget_s=0.001), candidate=noisy).run()
+def test_on_a_gpu_each_round_finds_its_buffers_elsewhere(bench):
+    done = bench(device="cuda").run()
+    rounds = len(done.names()) // 4
+    for side in done.sides.values():
+        calls = [done.timing.warmup_calls, *(len(b.device_ns) for b in done.timing.blocks if b.role is side.role)]
+        assert side.moved_before == [sum(calls[: 1 + 2 * round_]) for round_ in range(rounds)]
+
+
+@pytest.mark.parametrize(("device", "nbytes"), [("cpu", 4), ("cuda", MOVED_BYTES + 1)])
+def test_buffers_stay_where_moving_them_says_nothing_or_takes_long(device, nbytes, bench):
+    made = bench(device=device)
+    made.reference.call_bytes = nbytes
+    made.run()
+    assert [side.moved_before for side in made.sides.values()] == [[], []]
+
+
+@pytest.mark.parametrize("limit", ["budget_s", "precision_s"])
+def test_the_budget_ends_the_wish_for_precision(limit, bench):
+    done = bench(protocol=replace(PROTOCOL, max_samples=10**9, **{limit: 0.001}), candidate=noisy).run()
     assert done.timing.labels == ["budget_reached"]
     assert 1e6 <= sum(sum(b.device_ns) for b in done.timing.blocks) < 1.2e6
 

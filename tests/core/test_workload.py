@@ -470,8 +470,15 @@ def test_claims_are_held_and_kept(judged):
 
 
 def test_a_contradiction_is_a_finding_with_all_samples_kept(judged, monkeypatch):
-    monkeypatch.setattr("runner.core.workload.contradiction", lambda *_, **__: "claims too little")
+    rounds = []
+
+    def contradiction(_two_clocks, _blocks, probes, **_rest):
+        rounds.append(len(probes))
+        return "claims too little"
+
+    monkeypatch.setattr("runner.core.workload.contradiction", contradiction)
     told = report(judged(candidate("pass")))
+    assert rounds == [1, 3], "looked at twice, the second time between two more rounds of empty calls"
     assert (told.status, told.stage) == (Status.TIMING_MISMATCH, Stage.TIME)
     assert told.evidence.message == "the candidate's side claims too little"
     assert told.workloads[0].blocks

@@ -112,7 +112,13 @@ def test_every_key_arrives(load, tmp_path):
     assert matrix.candidates == (CandidateSet(select=("*/best",), path=tmp_path / "mine", method="search", model="m1"),)
     assert matrix.gpus[2] == GpuAxis(name="this-one", uuid="GPU-0a1b", compute_capability="9.0", min_memory_gib=80.0)
     spec = ProtocolSpec(
-        trials=10, min_samples=100, max_samples=1000, target_half_width=0.0025, budget_s=90.0, modes=(Mode.OUTLIER,)
+        trials=10,
+        min_samples=100,
+        max_samples=1000,
+        target_half_width=0.0025,
+        precision_s=20.0,
+        budget_s=90.0,
+        modes=(Mode.OUTLIER,),
     )
     assert matrix.protocol == Protocol(tier=Tier.PUBLISH, sessions=7, max_sessions=10, seed=3, spec=spec)
     assert matrix.policy == Policy(clocks=ClockPolicy.LOCK, pids=64)
@@ -125,6 +131,7 @@ def test_every_key_arrives(load, tmp_path):
         "min_samples": 50,
         "max_samples": 400,
         "target_half_width": 0.005,
+        "precision_s": 0.5,
     }
     assert matrix.overrides == (
         Override(

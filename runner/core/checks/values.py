@@ -11,7 +11,7 @@ import torch
 from runner.core.bits import all_bits_set
 from runner.core.checks import Call, Failed
 from runner.core.messages import Evidence
-from runner.core.tolerance import CHUNK, Allowance, chunks, difference, floats
+from runner.core.tolerance import CHUNK, Allowance, chunks, difference, floats, largest
 from runner.core.vocab import Status
 
 EXTREME = 0.99
@@ -87,10 +87,10 @@ def _compare_quickly(got: torch.Tensor, expected: torch.Tensor, allowance: Allow
 
 def _look(have: torch.Tensor, wanted: torch.Tensor, allowance: Allowance) -> torch.Tensor:
     """Worst error and worst share of the tolerance in a chunk, in few passes; NaN where anything is out of the way."""
-    error = difference(have, wanted).abs_()
+    error = difference(have, wanted)
     allowed = torch.mul(wanted, allowance.rtol, out=torch.empty_like(error)).abs_().add_(allowance.everywhere)
-    worst_error = error.amax()
-    return torch.stack([worst_error, error.div_(allowed).amax()])
+    worst_error = largest(error)
+    return torch.stack([worst_error, largest(error.div_(allowed))])
 
 
 def _compare_closely(

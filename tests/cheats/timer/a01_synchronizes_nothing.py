@@ -1,7 +1,7 @@
 """Makes synchronising do nothing, and leaves its work on a stream that no event looks at.
 
 class: A1
-expect: timing_mismatch | incorrect_values | nonfinite | timed
+expect: timing_mismatch | incorrect_values | nonfinite | runtime_error | timed
 costs-ms: 1
 problem: relu
 device: cuda
