@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,16 @@ class Recipe:
     """Digest of the code that builds, and adds its flags."""
     order: bytes = b""
     """What kernels are compiled ahead of time, and for what calls; empty: none are."""
+    beside: Mapping[str, bytes] = field(default_factory=dict)
+    """Files that the source finds beside it, by name."""
 
     @property
     def key(self) -> str:
         """SHA-256 of it all."""
         digest = hashlib.sha256()
-        for part in (self.source, self.order, *(text.encode() for text in (self.arch, self.toolchain, self.core))):
+        texts = (self.arch, self.toolchain, self.core)
+        files = (part for name, content in sorted(self.beside.items()) for part in (name.encode(), content))
+        for part in (self.source, self.order, *(text.encode() for text in texts), *files):
             # Lengths are part of it, so that no two recipes join to the same bytes.
             digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()

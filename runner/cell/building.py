@@ -12,13 +12,14 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from runner.cell.buildcache import new_artifact
+from runner.cell.contestants import CANDIDATE_FILE
 from runner.cell.settling import how_it_ended, outcome_of
 from runner.core.build import MAX_LOG, SOCKET_NAME
 from runner.core.diagnosis import first_error, useful_part
@@ -82,17 +83,20 @@ def run_build(
     max_bytes: int,
     cancelled: Callable[[], bool],
     order: bytes = b"",
+    beside: Mapping[str, bytes] | None = None,
 ) -> Build:
     """Build ``source``; an artefact is kept as a new file in ``keep_in``.
 
     :param make_spec: (code mount, channel mount) → what to start.
+    :param beside: what is in the files that it finds beside it, by name.
     :param order: what kernels to compile ahead of time, sent as soon as the builder is there; empty: nothing is sent.
     :raises BuildCancelledError: when ``cancelled`` said so.
     :raises runner.errors.EngineError: when the builder could not be started.
     """
     started = time.monotonic()
     patience = _Patience(started + timeout_s, cancelled)
-    with _folders(source, keep_in) as (code, channel), _listening(channel / SOCKET_NAME) as listener:
+    files = {CANDIDATE_FILE: source, **(beside or {})}
+    with _folders(files, keep_in) as (code, channel), _listening(channel / SOCKET_NAME) as listener:
         spec = make_spec(Mount(source=code, target="/candidate"), Mount(source=channel, target="/channel"))
         with engine.launch(spec) as running, _killed_when(patience.ended, running):
             artifact, result = _receive(listener, running, patience, _Delivery(order, max_bytes, keep_in))
@@ -270,8 +274,8 @@ def _outcome(trouble: _Trouble, ended: Exit | None) -> Outcome:
 
 
 @contextmanager
-def _folders(source: bytes, parent: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder with a copy of the source and one for the socket, both readable by any user inside."""
+def _folders(files: Mapping[str, bytes], parent: Path) -> Iterator[tuple[Path, Path]]:
+    """A folder with the source's files and one for the socket, both readable by any user inside."""
     root = Path(tempfile.mkdtemp(prefix="build-", dir=parent))
     try:
         root.chmod(0o711)
@@ -279,8 +283,9 @@ def _folders(source: bytes, parent: Path) -> Iterator[tuple[Path, Path]]:
         for folder in (code, channel):
             folder.mkdir()
             folder.chmod(0o755)
-        (code / "candidate.py").write_bytes(source)
-        (code / "candidate.py").chmod(0o444)
+        for name, content in files.items():
+            (code / name).write_bytes(content)
+            (code / name).chmod(0o444)
         yield code, channel
     finally:
         shutil.rmtree(root, ignore_errors=True)

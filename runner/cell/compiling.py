@@ -27,10 +27,11 @@ from runner.results.record import BuildSeen, KernelBuilt
 def is_built(cell: Cell, gpu: Gpu) -> bool:
     """Whether anything of ``cell`` is compiled before a device is leased for it.
 
-    Triton would compile at its first call, while the device waits; on a CPU it compiles nothing.
+    Triton would compile at its first call, while the device waits; on a CPU it compiles nothing. It does so, too, where
+    the problem reads files: whoever compiles ahead is told the problem's module alone.
     """
     language = cell.candidate.language
-    return language in NEEDS_BUILD or (language is Language.TRITON and gpu.vendor != "cpu")
+    return language in NEEDS_BUILD or (language is Language.TRITON and gpu.vendor != "cpu" and not cell.problem.beside)
 
 
 def build_for(place: Place, bench: Bench, cache: BuildCache) -> Build:
@@ -55,7 +56,8 @@ def build_for(place: Place, bench: Bench, cache: BuildCache) -> Build:
 def _recipe(place: Place) -> Recipe:
     cell = place.cell
     return Recipe(
-        source=cell.candidate.path.read_bytes(),
+        source=cell.candidate.code.module(),
+        beside=cell.candidate.code.contents(),
         arch=arch_list(place.gpu),
         toolchain=place.image_id or _local_toolchain(),
         core=core_sha256(),
@@ -67,7 +69,7 @@ def _order(place: Place) -> bytes:
     """For what calls and for what device kernels are compiled ahead; see :mod:`runner.core.build`."""
     cell = place.cell
     order = {
-        "problem": cell.problem.path.read_text(encoding="utf-8"),
+        "problem": cell.problem.code.module().decode(),
         "workloads": [dict(workload.values) for workload in cell.workloads],
         "dtype": cell.dtype.value,
         "entry": cell.candidate.entry,
@@ -105,6 +107,7 @@ def _compile(place: Place, bench: Bench, recipe: Recipe) -> Build:
         functools.partial(builder_spec, place),
         recipe.source,
         order=recipe.order,
+        beside=recipe.beside,
         keep_in=bench.scratch,
         timeout_s=policy.build_timeout_s,
         max_bytes=policy.tmpfs_mib << 20,

@@ -9,7 +9,7 @@ from pathlib import Path
 from runner.core.messages import ContestantSpec
 from runner.core.vocab import Implementation, Language, Role
 from runner.plan import Cell
-from runner.sources import Problem
+from runner.sources import Code, Problem
 
 CANDIDATE = "candidate"
 """Name of the candidate among the contestants; all others are called by their implementation."""
@@ -43,9 +43,9 @@ class Contestant:
 
     name: str
     role: Role
-    source: Path
+    code: Code
     file: str
-    """What the source is called in the contestant's own folder."""
+    """What its module is called in the contestant's own folder."""
     entry: str
     """Class to construct."""
     uid: int
@@ -87,13 +87,13 @@ def labels_of(cell: Cell) -> tuple[str, ...]:
 
 
 def _candidate(cell: Cell, *, built: bool) -> Contestant:
-    source = cell.candidate.path.read_bytes()
+    source = b"".join(cell.candidate.code.written().values())
     # What Triton and torch.compile generate depends on the call: however much was built ahead, more may be due.
     late = cell.candidate.language is Language.TRITON or b"torch.compile" in source
     return Contestant(
         name=CANDIDATE,
         role=Role.CANDIDATE,
-        source=cell.candidate.path,
+        code=cell.candidate.code,
         file=CANDIDATE_FILE,
         entry=cell.candidate.entry,
         uid=CANDIDATE_UID,
@@ -117,7 +117,7 @@ def _of_problem(problem: Problem, implementation: Implementation) -> Contestant:
     return Contestant(
         name=implementation.value,
         role=Role.BASELINE if baseline else Role.RIVAL,
-        source=problem.path,
+        code=problem.code,
         file=PROBLEM_FILE,
         entry="Model",
         uid=BASELINE_UID if baseline else RIVAL_UID,
@@ -131,7 +131,7 @@ def _of_library(path: Path) -> Contestant:
     return Contestant(
         name=Implementation.LIBRARY.value,
         role=Role.RIVAL,
-        source=path,
+        code=Code(path=path),
         file=_LIBRARY_FILE,
         entry="ModelNew",
         uid=RIVAL_UID,

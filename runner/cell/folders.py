@@ -15,6 +15,7 @@ from runner.cell.contestants import PROBLEM_FILE, Contestant
 from runner.core.judge import REPORT_NAME
 from runner.core.messages import JudgeJob, dumps
 from runner.plan import Cell
+from runner.sources import Code
 
 JOB_FILE = "job.json"
 
@@ -102,8 +103,8 @@ def _make_judges_folders(folders: SessionFolders, cell: Cell) -> None:
     for folder, mode in ((folders.judge, 0o700), (folders.channel, 0o711), (folders.out, 0o700)):
         folder.mkdir()
         hand_over(folder, mode)
-    _stage(cell.problem.path, folders.judge / PROBLEM_FILE)
-    hand_over(folders.judge / PROBLEM_FILE, 0o400)
+    for path in _stage(cell.problem.code, folders.judge, PROBLEM_FILE):
+        hand_over(path, 0o400)
 
 
 def _make_contestants_folders(folders: SessionFolders, contestant: Contestant) -> None:
@@ -111,7 +112,7 @@ def _make_contestants_folders(folders: SessionFolders, contestant: Contestant) -
     channel.mkdir()
     hand_over(channel, 0o711)
     code.mkdir(mode=0o755)
-    _stage(contestant.source, code / contestant.file)
+    _stage(contestant.code, code, contestant.file)
 
 
 def _make_passage(folder: Path) -> None:
@@ -120,9 +121,18 @@ def _make_passage(folder: Path) -> None:
     folder.chmod(0o711)
 
 
-def _stage(source: Path, target: Path) -> None:
-    shutil.copyfile(source, target)
-    target.chmod(0o444)
+def _stage(code: Code, folder: Path, file: str) -> Sequence[Path]:
+    """Write a module, as ``file``, and what it needs beside it; where they are now."""
+    written = []
+    for name, content in {file: code.adapter.encode() or code.path, **code.beside}.items():
+        target = folder / name
+        if isinstance(content, bytes):
+            target.write_bytes(content)
+        else:
+            shutil.copyfile(content, target)
+        target.chmod(0o444)
+        written.append(target)
+    return written
 
 
 def hand_over(path: Path, mode: int) -> None:

@@ -8,7 +8,6 @@ rule is one file; the policy decides what its findings cost. Nothing of the cand
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from runner.core.vocab import Dtype, Language
 from runner.scan import (
@@ -53,16 +52,15 @@ MOST_FINDINGS = 20
 """Findings that one rule may have; a source that repeats itself says no more with the next."""
 
 
-def scan_file(path: Path, language: Language, dtype: Dtype, *, entry: str = "ModelNew") -> Scan:
-    """What is to be known of the candidate in ``path``.
+def scan_text(text: str, language: Language, dtype: Dtype, *, entry: str = "ModelNew") -> Scan:
+    """What is to be known of the candidate whose source ``text`` is.
 
     A source that does not parse has neither kernels nor findings: whoever compiles it says what is wrong.
 
     :param dtype: of the cell: what counts as a loss of precision depends on it.
     :param entry: the class that is constructed and called.
-    :raises OSError: when the file cannot be read.
     """
-    source = read_source(path, language=language, dtype=dtype, entry=entry)
+    source = read_source(text, language=language, dtype=dtype, entry=entry)
     if source is None:
         return Scan(own_kernels=(), findings=())
     found = (_told(find(source)) for find in RULES.values())

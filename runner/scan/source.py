@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from runner.core.vocab import Dtype, Language
 from runner.scan.finding import MOST_EVIDENCE, Finding
@@ -88,12 +87,8 @@ class Source:
         return name.startswith("triton.") and name.endswith(".jit")
 
 
-def read_source(path: Path, *, language: Language, dtype: Dtype, entry: str) -> Source | None:
-    """The candidate in ``path``; null where it is no Python.
-
-    :raises OSError: when the file cannot be read.
-    """
-    text = path.read_text(encoding="utf-8", errors="replace")
+def read_source(text: str, *, language: Language, dtype: Dtype, entry: str) -> Source | None:
+    """The candidate whose source ``text`` is; null where it is no Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -15,6 +15,39 @@ from runner.core.vocab import Dtype, Language, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """A module in KernelBench's form, and the files it reads in its own folder, as a process gets them."""
+
+    path: Path
+    """The file it comes from, for people to look at; the module itself where there is no ``adapter``."""
+    adapter: str = ""
+    """Source of the module where ``path`` is none in that form; it finds ``beside`` through ``__file__``."""
+    beside: Mapping[str, Path | bytes] = field(default_factory=dict)
+    """Further files by their names beside the module: where they are, or what is in them."""
+
+    def module(self) -> bytes:
+        """The module's source.
+
+        :raises OSError: when it cannot be read.
+        """
+        return self.adapter.encode() if self.adapter else self.path.read_bytes()
+
+    def contents(self) -> dict[str, bytes]:
+        """What is in the files beside the module.
+
+        :raises OSError: when one cannot be read.
+        """
+        return {name: it if isinstance(it, bytes) else it.read_bytes() for name, it in self.beside.items()}
+
+    def written(self) -> dict[str, bytes]:
+        """What its author wrote, by file name: no adapter, which is ours.
+
+        :raises OSError: when a file cannot be read.
+        """
+        return self.contents() if self.adapter else {self.path.name: self.module(), **self.contents()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """One shape set of a problem: values for the module constants of its reference."""
 
@@ -35,7 +68,11 @@ class Problem:
     source: str
     """Registry key of the source it came from."""
     path: Path
-    """The module that defines the reference."""
+    """The module that defines the reference, or the file that ``adapter`` makes one of."""
+    adapter: str = ""
+    """See :class:`Code`."""
+    beside: Mapping[str, Path | bytes] = field(default_factory=dict)
+    """See :class:`Code`."""
     category: str
     level: int | None = None
     tags: tuple[str, ...] = ()
@@ -52,6 +89,11 @@ class Problem:
     """SHA-256 over everything that determines the answer: source, workloads, tolerances, flags."""
     description: str = ""
 
+    @property
+    def code(self) -> Code:
+        """The reference, as judge and baseline get it."""
+        return Code(path=self.path, adapter=self.adapter, beside=self.beside)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
@@ -61,7 +103,13 @@ class Origin:
     model: str | None = None
     sample: int | None = None
     round: int | None = None
+    parent: str | None = None
+    """The candidate it was made from, by the name its maker gave it."""
+    prompt_sha256: str | None = None
     tokens_in: int | None = None
+    """Read by the model, those from its cache included."""
+    tokens_cached: int | None = None
+    """Of them, read from its cache."""
     tokens_out: int | None = None
     cost_usd: float | None = None
     wall_s: float | None = None
@@ -76,8 +124,14 @@ class Candidate:
     problem_id: str
     path: Path
     language: Language
+    adapter: str = ""
+    """See :class:`Code`."""
+    beside: Mapping[str, Path | bytes] = field(default_factory=dict)
+    """See :class:`Code`."""
     entry: str = "ModelNew"
     """Name of the class; ``Model`` when the reference is its own candidate."""
+    defines: str = ""
+    """The class or function that its author had to define, where an adapter makes the class of it; else empty."""
     dtypes: tuple[Dtype, ...] = ()
     """Dtypes it claims; empty means all the problem offers."""
     origin: Origin = Origin()
@@ -86,6 +140,11 @@ class Candidate:
     digest: str = ""
     """SHA-256 over source, language and entry."""
     description: str = ""
+
+    @property
+    def code(self) -> Code:
+        """Its source, as its process gets it."""
+        return Code(path=self.path, adapter=self.adapter, beside=self.beside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +188,8 @@ def reference_candidate(problem: Problem) -> Candidate:
         id=f"{problem.id}/@reference",
         problem_id=problem.id,
         path=problem.path,
+        adapter=problem.adapter,
+        beside=problem.beside,
         language=Language.TORCH,
         entry="Model",
         dtypes=problem.dtypes,

@@ -138,7 +138,8 @@ def test_many_may_keep_and_recall_the_same_at_once(cache, into, made, tmp_path):
 @pytest.mark.parametrize("name", [field.name for field in fields(Recipe)])
 def test_each_part_of_a_recipe_decides(name):
     value = getattr(RECIPE, name)
-    changed = replace(RECIPE, **{name: value + (b" " if isinstance(value, bytes) else " ")})
+    others = {bytes: lambda: value + b" ", str: lambda: value + " ", dict: lambda: {**value, "kernel.cu": b"x"}}
+    changed = replace(RECIPE, **{name: others[type(value)]()})
     assert changed.key != RECIPE.key
     assert replace(RECIPE).key == RECIPE.key
 

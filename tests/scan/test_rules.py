@@ -11,7 +11,7 @@ import pytest
 
 from runner.contracts import load_schema
 from runner.core.vocab import Dtype, Language
-from runner.scan import MOST_FINDINGS, RULES, Scan, scan_file
+from runner.scan import MOST_FINDINGS, RULES, Scan, scan_text
 
 Scanner = Callable[..., Scan]
 
@@ -46,9 +46,7 @@ def scan(tmp_path: Path) -> Scanner:
     """Reads a source that is written for it."""
 
     def scanned(*parts: str, language: Language = Language.TRITON, dtype: Dtype = Dtype.FP32) -> Scan:
-        path = tmp_path / "candidate.py"
-        path.write_text("\n".join(dedent(part) for part in parts), encoding="utf-8")
-        return scan_file(path, language, dtype)
+        return scan_text("\n".join(dedent(part) for part in parts), language, dtype)
 
     return scanned
 

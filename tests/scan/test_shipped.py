@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.vocab import Dtype, Language
-from runner.scan import scan_file
+from runner.scan import scan_text
 from runner.sources import Candidate, load_source
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
@@ -24,11 +24,11 @@ KNOWN = {
 
 @pytest.mark.parametrize("candidate", SHIPPED, ids=lambda candidate: candidate.id)
 def test_a_shipped_candidate_has_the_findings_it_should(candidate: Candidate) -> None:
-    scan = scan_file(candidate.path, candidate.language, Dtype.FP32, entry=candidate.entry)
+    scan = scan_text(candidate.path.read_text(), candidate.language, Dtype.FP32, entry=candidate.entry)
     assert {finding.rule for finding in scan.findings} == KNOWN.get(candidate.id, set())
 
 
 @pytest.mark.parametrize("candidate", SHIPPED, ids=lambda candidate: candidate.id)
 def test_kernels_are_known_by_name_where_there_are_any(candidate: Candidate) -> None:
-    scan = scan_file(candidate.path, candidate.language, Dtype.FP32)
+    scan = scan_text(candidate.path.read_text(), candidate.language, Dtype.FP32)
     assert bool(scan.own_kernels) is (candidate.language is not Language.TORCH)
