@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 MATRIX_FILE = Path("matrix.toml")
 PROBLEM_FOLDER = Path("problems")
 
-SOURCE = typer.Option("", "--source", metavar="NAME", help="What the folder is: folder or kernelbench.")
+SOURCE = typer.Option("", "--source", metavar="NAME", help="What reads them: folder, kernelbench, aten, …")
 PATH = typer.Option(
-    None, "--path", help="Read this folder, and not what ./matrix.toml names (or ./problems, without one)."
+    None, "--path", help="Read what is there, and not what ./matrix.toml names (or ./problems, without one)."
 )
 JSON = typer.Option(False, "--json", help="One JSON document.")
 GLOB = typer.Argument("*", help="Only ids that match, e.g. 'softmax*'.")
@@ -49,9 +49,7 @@ def load_collection(source: str, path: Path | None) -> Loaded:
     if source and source not in source_names():
         what = f"--source {source} is not known; known: {', '.join(source_names())}"
         raise UsageError(what, next_step="name one of these")
-    if source and path is None:
-        raise UsageError("--source says how to read a folder, and none is named", next_step="add --path FOLDER")
-    if path is not None:
+    if source or path is not None:
         return load_source(source or "folder", path)
     return _load_matrix_folders() if MATRIX_FILE.is_file() else load_source("folder", PROBLEM_FOLDER)
 
@@ -155,15 +153,14 @@ def unreadable_documents(loaded: Loaded) -> list[dict[str, Any]]:
 
 def _load_matrix_folders() -> Loaded:
     from runner.matrix.load import load_matrix  # noqa: PLC0415  # --help starts without it
-    from runner.sources import Loaded, load_source  # noqa: PLC0415  # as above
-    from runner.sources.folder import load_candidates  # noqa: PLC0415  # as above
+    from runner.sources import Loaded, load_candidates, load_source  # noqa: PLC0415  # as above
 
     matrix = load_matrix(MATRIX_FILE)
     beside = [load_source(*place) for place in dict.fromkeys((p.source, p.path) for p in matrix.problems)]
     problems = tuple(problem for loaded in beside for problem in loaded.problems)
     known = {problem.id: problem for problem in problems}
-    folders = dict.fromkeys(c.path for c in matrix.candidates if c.path is not None)
-    apart = [load_candidates(folder, known) for folder in folders]
+    places = dict.fromkeys((c.source, c.path) for c in matrix.candidates if c.path is not None)
+    apart = [load_candidates(*place, known) for place in places]
     return Loaded(
         problems=problems,
         candidates=tuple(c for part in (*(b.candidates for b in beside), *(a for a, _ in apart)) for c in part),

@@ -45,9 +45,9 @@ class ProblemSet:
     """A selection of problems from one source."""
 
     source: str
-    """Registry key of the source: ``folder``, ``kernelbench``."""
-    path: Path
-    """Absolute; written relative to the matrix file."""
+    """Registry key of the source: ``folder``, ``kernelbench``, …"""
+    path: Path | None = None
+    """Absolute; written relative to the matrix file. Null: the problems that come with the source."""
     select: tuple[str, ...] = ("*",)
     """Globs on the problem id."""
     levels: tuple[int, ...] = ()
@@ -64,7 +64,9 @@ class CandidateSet:
     select: tuple[str, ...] = ("*",)
     """Globs on the candidate id ``<problem id>/<name>``; ``*/@reference`` is the reference itself."""
     path: Path | None = None
-    """A folder ``<problem id>/<name>.py`` kept apart from the problems; null: the candidates beside the problems."""
+    """Where candidates are kept apart from the problems; null: the candidates beside the problems."""
+    source: str = "folder"
+    """Registry key of what reads ``path``."""
     method: str | None = None
     model: str | None = None
 

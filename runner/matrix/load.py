@@ -146,7 +146,8 @@ def _gpu(table: Mapping[str, Any]) -> GpuAxis:
 
 def _problem_set(table: Mapping[str, Any], root: Path) -> ProblemSet:
     lists = {key: one_or_many(value) for key, value in table.items() if key not in ("source", "path")}
-    return ProblemSet(source=table["source"], path=resolve(root, table["path"]), **lists)
+    path = resolve(root, table["path"]) if "path" in table else None
+    return ProblemSet(source=table["source"], path=path, **lists)
 
 
 def _candidate_set(table: Mapping[str, Any], root: Path) -> CandidateSet:

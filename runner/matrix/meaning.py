@@ -20,6 +20,11 @@ from runner.matrix.settings import PUBLISH_SESSIONS, read_protocol, with_protoco
 
 Table = Mapping[str, Any]
 
+_OF_FILES = frozenset({"kernelbenchx", "flashinfer", "table"})
+"""Sources that may be named a single file."""
+_AT_HOME = frozenset({"aten", "vllm", "cublas"})
+"""Sources that bring problems of their own, so that no path need be named."""
+
 
 def tables(document: Table, key: str) -> list[tuple[int, Table]]:
     """The readable elements of the array of tables ``key``, with their index."""
@@ -39,6 +44,7 @@ def meaning_complaints(document: Table, malformed: Collection[KeyPath], root: Pa
         yield from _repeated_tables(
             key, [(i, table) for i, table in tables(document, key) if (key, i) not in malformed]
         )
+    yield from _problems_without_a_path(document)
     for key in ("problems", "candidates"):
         yield from _missing_folders(document, key, root)
     yield from _overrides_without_effect(document)
@@ -78,18 +84,25 @@ def _nameless(table: Table) -> Table:
     return {key: value for key, value in table.items() if key != "name"}
 
 
+def _problems_without_a_path(document: Table) -> Iterator[Complaint]:
+    for index, table in tables(document, "problems"):
+        if "path" not in table and table.get("source", "aten") not in _AT_HOME:
+            at_home = ", ".join(sorted(_AT_HOME))
+            text = f"source {quote(table['source'])} needs a path; only {at_home} bring problems of their own"
+            yield Complaint(("problems", index, "path"), text)
+
+
 def _missing_folders(document: Table, key: str, root: Path) -> Iterator[Complaint]:
     for index, table in tables(document, key):
         if "path" in table:
-            folder = resolve(root, table["path"])
-            fault = _folder_fault(folder)
+            fault = _folder_fault(resolve(root, table["path"]), of_files=table.get("source") in _OF_FILES)
             if fault:
                 yield Complaint((key, index, "path"), f"{quote(table['path'])} {fault}")
 
 
-def _folder_fault(folder: Path) -> str:
+def _folder_fault(folder: Path, *, of_files: bool) -> str:
     try:
-        if folder.is_dir():
+        if folder.is_dir() or (of_files and folder.is_file()):
             return ""
         if folder.exists():
             return f"is not a folder; looked at {folder}"

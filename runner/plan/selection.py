@@ -18,10 +18,10 @@ from runner.sources import (
     Problem,
     Unreadable,
     Workload,
+    load_candidates,
     load_source,
     reference_candidate,
 )
-from runner.sources.folder import load_candidates
 
 REFERENCE = "@reference"
 """Marks globs that select references: a plain ``*`` never does."""
@@ -46,20 +46,20 @@ class Selection:
     warnings: tuple[str, ...] = ()
 
 
-LoadProblems = Callable[[str, Path], Loaded]
-"""Reads a problem folder: name of the source, folder."""
-LoadCandidates = Callable[[Path, Mapping[str, Problem]], tuple[tuple[Candidate, ...], tuple[Unreadable, ...]]]
-"""Reads candidates kept apart from their problems: folder, all known problems."""
+LoadProblems = Callable[[str, Path | None], Loaded]
+"""Reads problems: name of the source, where they are."""
+LoadCandidates = Callable[[str, Path, Mapping[str, Problem]], tuple[tuple[Candidate, ...], tuple[Unreadable, ...]]]
+"""Reads candidates kept apart from their problems: name of the source, where they are, all known problems."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shelves:
     """Everything the named folders hold, selected or not."""
 
-    beside: Mapping[tuple[str, Path], Loaded]
-    """(source, folder) → problems, and the candidates beside them."""
-    apart: Mapping[Path, Loaded]
-    """Folder → candidates kept apart."""
+    beside: Mapping[tuple[str, Path | None], Loaded]
+    """(source, place) → problems, and the candidates beside them."""
+    apart: Mapping[tuple[str, Path | None], Loaded]
+    """(source, place) → candidates kept apart."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -113,18 +113,18 @@ def _join(
 
 def _fill_shelves(matrix: Matrix, load: LoadProblems, load_candidates: LoadCandidates, findings: Findings) -> _Shelves:
     """Each folder that the matrix names, read once; one that cannot be read is a fault and left out."""
-    beside: dict[tuple[str, Path], Loaded] = {}
+    beside: dict[tuple[str, Path | None], Loaded] = {}
     for i, wish in enumerate(matrix.problems):
         if (wish.source, wish.path) not in beside:
             with findings.as_faults(f"problems[{i}].path"):
                 beside[wish.source, wish.path] = load(wish.source, wish.path)
     known = {problem.id: problem for loaded in beside.values() for problem in loaded.problems}
-    apart: dict[Path, Loaded] = {}
+    apart: dict[tuple[str, Path | None], Loaded] = {}
     for i, wanted in enumerate(matrix.candidates):
-        if wanted.path is not None and wanted.path not in apart:
+        if wanted.path is not None and (wanted.source, wanted.path) not in apart:
             with findings.as_faults(f"candidates[{i}].path"):
-                candidates, unreadable = load_candidates(wanted.path, known)
-                apart[wanted.path] = Loaded(candidates=candidates, unreadable=unreadable)
+                candidates, unreadable = load_candidates(wanted.source, wanted.path, known)
+                apart[wanted.source, wanted.path] = Loaded(candidates=candidates, unreadable=unreadable)
     return _Shelves(beside, apart)
 
 
@@ -183,7 +183,7 @@ def _select_candidates(
     selected = {problem.id for problem in problems}
     chosen: dict[str, Candidate] = {}
     for i, wish in enumerate(matrix.candidates if problems else ()):
-        if wish.path is not None and wish.path not in shelves.apart:
+        if wish.path is not None and (wish.source, wish.path) not in shelves.apart:
             continue
         offered = [c for c in _offered(matrix, wish, shelves) if c.problem_id in selected] + references
         for candidate in _candidates_of(wish, offered, f"candidates[{i}]", findings):
@@ -195,7 +195,7 @@ def _select_candidates(
 def _offered(matrix: Matrix, wish: CandidateSet, shelves: _Shelves) -> Iterator[Candidate]:
     """What a set chooses from: the candidates of its own folder, or all that are beside the problems."""
     if wish.path is not None:
-        yield from shelves.apart[wish.path].candidates
+        yield from shelves.apart[wish.source, wish.path].candidates
         return
     for folder in dict.fromkeys((problems.source, problems.path) for problems in matrix.problems):
         yield from shelves.beside.get(folder, Loaded()).candidates

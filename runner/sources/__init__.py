@@ -1,6 +1,7 @@
 """Where problems and candidates come from: the nouns, the ``Source`` protocol and the registry.
 
-A source is a module with two functions (:class:`Source`). To add one: one file here and one line in :data:`SOURCES`.
+A source is a module with the function of :class:`Source`, or that of :class:`CandidateSource`, or both. To add one: one
+file here and one line in the registry at the end.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from runner.core.messages import ContractSpec
 from runner.core.vocab import Dtype, Language, Status
+from runner.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +184,16 @@ class Source(Protocol):
         ...
 
 
+class CandidateSource(Protocol):
+    """Reads candidates that are kept apart from their problems."""
+
+    def load_candidates(
+        self, path: Path, problems: Mapping[str, Problem]
+    ) -> tuple[tuple[Candidate, ...], tuple[Unreadable, ...]]:
+        """Read everything in ``path``; see :func:`load_candidates`."""
+        ...
+
+
 def reference_candidate(problem: Problem) -> Candidate:
     """The problem's own reference as a candidate, ``<problem id>/@reference``: the free A/A control."""
     return Candidate(
@@ -200,18 +212,71 @@ def reference_candidate(problem: Problem) -> Candidate:
 
 def source_names() -> Sequence[str]:
     """Names that ``problems.source`` may take."""
-    return tuple(_MODULES)
+    return tuple(_PROBLEMS)
 
 
-def load_source(name: str, root: Path) -> Loaded:
-    """Read the source registered as ``name`` under ``root``; its module is imported only now."""
+def candidate_source_names() -> Sequence[str]:
+    """Names that ``candidates.source`` may take."""
+    return tuple(_CANDIDATES)
+
+
+def load_source(name: str, root: Path | None) -> Loaded:
+    """Read the source registered as ``name``; its module is imported only now.
+
+    :param root: where its problems are; null: those that come with it.
+    :raises runner.errors.UsageError: when ``root`` is not what it reads, or null where nothing comes with it.
+    """
+    place = root if root is not None else _AT_HOME.get(name)
+    if place is None:
+        raise UsageError(f"source {name} brings no problems of its own", next_step="name a path to read")
+    source: Source = _module(_PROBLEMS[name])
+    return source.load(place, name=name)
+
+
+def load_candidates(
+    name: str, path: Path, problems: Mapping[str, Problem]
+) -> tuple[tuple[Candidate, ...], tuple[Unreadable, ...]]:
+    """Read candidates kept apart from their problems.
+
+    :param name: of the source that reads ``path``; see :func:`candidate_source_names`.
+    :param problems: all problems that are known, by id; what is for any other is unreadable.
+    :raises runner.errors.UsageError: when ``path`` is not what it reads at all.
+    """
+    source: CandidateSource = _module(_CANDIDATES[name])
+    return source.load_candidates(path, problems)
+
+
+def _module(name: str) -> Any:
     import importlib  # noqa: PLC0415  # sources are imported when asked for: the command line must start fast
 
-    module: Source = importlib.import_module(f"runner.sources.{_MODULES[name]}")
-    return module.load(root, name=name)
+    return importlib.import_module(f"runner.sources.{name}")
 
 
-_MODULES = {
+_PROBLEMS = {
     "folder": "folder",
     "kernelbench": "kernelbench",
+    "kernelbenchx": "kernelbenchx",
+    "flashinfer": "flashinfer",
+    "table": "table",
+    "aten": "aten",
+    "vllm": "suites",
+    "cublas": "suites",
 }
+"""Name of a source → module with :class:`Source`'s function."""
+
+_CANDIDATES = {
+    "folder": "folder",
+    "kernelbench": "kernelbench_runs",
+    "kernelbenchx": "kernelbenchx_samples",
+    "flashinfer": "flashinfer_solutions",
+    "table": "table",
+}
+"""Name of a source → module with :class:`CandidateSource`'s function."""
+
+_HERE = Path(__file__).parent
+_AT_HOME = {
+    "aten": _HERE / "catalogue" / "aten.json",
+    "vllm": _HERE / "shipped" / "vllm",
+    "cublas": _HERE / "shipped" / "cublas",
+}
+"""Where the problems are that come with a source."""

@@ -88,7 +88,7 @@ def test_what_a_file_holds_is_not_acted_upon(folder):
         (("candidates", "show", "softmax/x"), 2, "there is no candidate 'softmax/x'"),
         (("problems", "list", "matmul*"), 3, "none of 1 ids matches 'matmul*'"),
         (("problems", "list", "--source", "kernelbunch", "--path", "."), 2, "known: folder, kernelbench"),
-        (("problems", "list", "--source", "kernelbench"), 2, "add --path"),
+        (("problems", "list", "--source", "kernelbench"), 2, "name a path"),
         (("problems", "check", "--path", "nowhere"), 2, "nowhere is no folder"),
         (("problems", "check", "--source", "kernelbench", "--path", "problems"), 2, "is no KernelBench checkout"),
     ],

@@ -55,7 +55,7 @@ def select(tmp_path):
         return load_selection(
             load_matrix(path),
             load=lambda _source, folder: shelves[folder.name],
-            load_candidates=lambda _folder, _known: (apart or (), ()),
+            load_candidates=lambda _source, _folder, _known: (apart or (), ()),
         )
 
     return made
