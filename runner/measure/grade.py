@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, quantiles
+from statistics import fmean
 
 from runner.core.vocab import Grade
 from runner.measure.intervals import deviation
@@ -58,9 +58,20 @@ def spread_within(samples: Sequence[float]) -> float | None:
     """
     if len(samples) < 4:  # quartiles of fewer are not between any two of them
         return None
-    low, _middle, high = quantiles(samples, n=4, method="inclusive")
-    middle = median(samples)
+    ordered = sorted(samples)
+    low, middle, high = (_quantile(ordered, share) for share in (0.25, 0.5, 0.75))
     return (high - low) / _QUARTILES_OF_NORMAL / middle if middle else None
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Between the nearest two of ``ordered`` (definition 7 of Hyndman and Fan, The American Statistician 50, 1996).
+
+    As :func:`statistics.quantiles` has it, which works in whole numbers: a merge would spend its time there.
+    """
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    step = ordered[min(below + 1, len(ordered) - 1)] - ordered[below]
+    return ordered[below] + step * (place - below)
 
 
 def spread_between(medians: Sequence[float]) -> float | None:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from statistics import fmean, median
 from typing import Any
 
+import orjson
+
 from runner.core.messages import INTERPRETED
 from runner.core.vocab import Role, Status
 from runner.measure.drift import machine_drift
@@ -35,7 +37,8 @@ from runner.results.words import CAUSES
 
 Row = dict[str, Any]
 
-_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+_HOST_ID = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+"""Fixed for good: it decides the ids of hosts in tables that are there already."""
 
 _DEVICE = {
     "gpu_uuid": "uuid",
@@ -62,6 +65,11 @@ _SIDES = {Role.CANDIDATE.value: CANDIDATE, Role.BASELINE.value: EAGER}
 """What columns call a side → contestant."""
 
 
+def _json(values: Mapping[str, Any]) -> str:
+    """``values`` as JSON, sorted by key."""
+    return orjson.dumps(values, option=orjson.OPT_SORT_KEYS).decode()
+
+
 def host_row(record: Document) -> Row:
     """The row of ``hosts`` that ``record`` counts for."""
     host = record["host"]
@@ -80,7 +88,7 @@ def host_row(record: Document) -> Row:
 @lru_cache
 def _host_id(values: tuple[Any, ...]) -> str:
     """Made from what the row says, so that merges of different folders agree on it."""
-    return hashlib.sha256(_canonical(values).encode()).hexdigest()[:16]
+    return hashlib.sha256(_HOST_ID(values).encode()).hexdigest()[:16]
 
 
 def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) -> Iterator[Row]:
@@ -206,7 +214,7 @@ def _session(session: Mapping[str, Any]) -> Row:
     if environment is None:
         return row
     row |= {name: environment[name] for name in VERSIONS}
-    return row | {"settings_json": _canonical(environment["settings"])}
+    return row | {"settings_json": _json(environment["settings"])}
 
 
 def _anchors(session: Mapping[str, Any]) -> Row:
@@ -224,7 +232,7 @@ def _workload(workload: Mapping[str, Any], times: Times, inside: Row) -> Row:
     row = {
         "workload": workload["name"],
         "workload_status": workload["status"],
-        "values_json": _canonical(workload["values"]),
+        "values_json": _json(workload["values"]),
         **{name: workload[name] for name in _WORKLOAD},
         "trials": len(trials),
         "trials_passed": sum(t["passed"] for t in trials),
