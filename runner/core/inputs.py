@@ -199,6 +199,18 @@ def _drawing_as_wide_as(dtype: Dtype) -> Iterator[None]:
 def _as_input(tensor: torch.Tensor, dtype: Dtype, mode: Mode, whole: Whole) -> torch.Tensor:
     if not tensor.is_floating_point():
         return tensor
+    return _strided_like(tensor, _numbers_for(tensor, dtype, mode, whole))
+
+
+def _strided_like(drawn: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """``numbers`` as far apart in memory as those that were drawn: a problem that draws a view means one."""
+    if numbers.stride() == drawn.stride() or 0 in drawn.stride():  # what overlaps cannot be written as it lies
+        return numbers
+    place = torch.empty_strided(drawn.shape, drawn.stride(), dtype=numbers.dtype, device=numbers.device)
+    return place.copy_(numbers)
+
+
+def _numbers_for(tensor: torch.Tensor, dtype: Dtype, mode: Mode, whole: Whole) -> torch.Tensor:
     if dtype in WHOLE_DTYPES:
         return _whole_numbers(tensor, dtype)
     if mode is Mode.EXACT:

@@ -266,3 +266,24 @@ def test_bytes_are_those_of_the_elements():
 def test_tensors_are_found_in_order():
     a, b = torch.ones(1), torch.ones(2)
     assert [t.numel() for t in tensors_in([a, {"k": (b, 3)}, "s"])] == [1, 2]
+
+
+VIEWS = {
+    "transposed": lambda: torch.randn(6, 40).t(),
+    "permuted": lambda: torch.randn(2, 3, 4).permute(0, 2, 1),
+    "every second": lambda: torch.randn(40, 12)[:, ::2],
+    "empty": lambda: torch.randn(0, 7).t(),
+}
+
+
+@pytest.mark.parametrize("whole", Whole)
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("dtype", [Dtype.FP32, Dtype.BF16, Dtype.FP8_E4M3, Dtype.INT8, Dtype.BOOL])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_stays_one_in_every_mode_and_dtype(view, dtype, mode, whole):
+    (tensor,) = draw_inputs(SimpleNamespace(get_inputs=lambda: [VIEWS[view]()]), "cpu", dtype, mode, 3, whole=whole)
+    assert (tensor.stride(), tensor.dtype) == (VIEWS[view]().stride(), TORCH_DTYPES[dtype])
+
+
+def test_what_overlaps_in_memory_is_spread_out():
+    assert drawn(lambda: torch.randn(1, 5).expand(4, 5), Dtype.BF16).shape == (4, 5)
