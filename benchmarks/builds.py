@@ -147,6 +147,9 @@ def print_run(name: str, measured: Measured) -> None:
     measuring = measured.phase_s("inside")
     passed = sum(record.outcome.status is Status.PASSED for record in measured.records)
     print(f"{name} {passed} of {len(measured.records)} cells passed in {measured.seconds:.0f} s")
+    for record in measured.records:
+        if record.outcome.status is not Status.PASSED:
+            print(f"{name} {record.cell.candidate}: {record.outcome.status.value}: {record.outcome.evidence.message}")
     print(f"{name} leased {leased:.1f} s, measuring {measuring:.1f} s: {leased / measuring:.2f} times (wanted: 1.2)")
 
 
