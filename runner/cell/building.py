@@ -24,7 +24,7 @@ from runner.cell.settling import how_it_ended, outcome_of
 from runner.core.build import MAX_LOG, SOCKET_NAME
 from runner.core.diagnosis import first_error, useful_part
 from runner.core.messages import Evidence
-from runner.core.vocab import Language, Stage, Status
+from runner.core.vocab import Stage, Status
 from runner.core.wire import (
     MAX_CHUNK,
     Channel,
@@ -42,9 +42,6 @@ from runner.results.record import BuildSeen, Outcome
 
 ARTIFACT_NAME = "artifact.tar"
 """Name of the artefact inside the candidate's container."""
-
-NEEDS_BUILD = frozenset({Language.CUDA})
-"""Languages that nothing can be run of before they are compiled."""
 
 _POLL_S = 0.1
 _LAST_MOMENTS_S = 1.0

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from runner.cell.assignment import Bench
 from runner.cell.buildcache import BuildCache, default_cache
-from runner.cell.building import NEEDS_BUILD, Build, BuildCancelledError
+from runner.cell.building import Build, BuildCancelledError
 from runner.cell.compiling import build_for, is_built
+from runner.cell.contestants import NEEDS_BUILD
 from runner.cell.settling import machine_failed
 from runner.cell.specs import Place, arch_list
 from runner.core.vocab import Fault, Language, Stage

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from runner.cell.assignment import Bench
 from runner.cell.buildcache import BuildCache, Kept, Recipe, file_sha256
-from runner.cell.building import NEEDS_BUILD, Build, run_build
+from runner.cell.building import Build, run_build
+from runner.cell.contestants import NEEDS_BUILD
 from runner.cell.specs import Place, arch_list, builder_spec
 from runner.core.nvcc import find_nvcc
 from runner.core.vocab import Language

@@ -17,6 +17,9 @@ CANDIDATE = "candidate"
 CANDIDATE_UID, BASELINE_UID, RIVAL_UID = 65534, 65532, 65531
 """Users inside, where an engine can set them: none is the judge's, or another role's."""
 
+NEEDS_BUILD = frozenset({Language.CUDA})
+"""Languages that nothing can be run of before they are compiled."""
+
 PROBLEM_FILE = "problem.py"
 CANDIDATE_FILE = "candidate.py"
 _LIBRARY_FILE = "library.py"
@@ -32,7 +35,11 @@ _COMPILE_MODES: Mapping[Implementation, str] = {
 _PRELOADS: Mapping[Language, tuple[str, ...]] = {
     Language.TRITON: ("triton",),
     Language.CUDA: ("torch.utils.cpp_extension",),
+    Language.CUTE_DSL: ("cutlass.cute",),
+    Language.TILELANG: ("tilelang",),
 }
+_AT_FIRST_CALL = frozenset({Language.TRITON, Language.CUTE_DSL, Language.TILELANG})
+"""Languages that compile when they are called first."""
 _COMPILER = ("torch._dynamo", "torch._inductor.compile_fx")
 """What ``torch.compile`` imports when it is first used."""
 
@@ -89,7 +96,7 @@ def labels_of(cell: Cell) -> tuple[str, ...]:
 def _candidate(cell: Cell, *, built: bool) -> Contestant:
     source = b"".join(cell.candidate.code.written().values())
     # What Triton and torch.compile generate depends on the call: however much was built ahead, more may be due.
-    late = cell.candidate.language is Language.TRITON or b"torch.compile" in source
+    late = cell.candidate.language in _AT_FIRST_CALL or b"torch.compile" in source
     return Contestant(
         name=CANDIDATE,
         role=Role.CANDIDATE,
@@ -97,7 +104,7 @@ def _candidate(cell: Cell, *, built: bool) -> Contestant:
         file=CANDIDATE_FILE,
         entry=cell.candidate.entry,
         uid=CANDIDATE_UID,
-        may_compile=late or (b"cpp_extension" in source and not built),
+        may_compile=late or (not built and (cell.candidate.language in NEEDS_BUILD or b"cpp_extension" in source)),
         preloads=_PRELOADS.get(cell.candidate.language, ()),
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from contextlib import suppress
 
 from runner.cell.settling import outcome_of
@@ -11,7 +9,7 @@ from runner.core.messages import Evidence
 from runner.core.vocab import Stage, Status
 from runner.plan import Cell
 from runner.results.record import Outcome, SourceFinding
-from runner.scan import Scan, scan_text
+from runner.scan import Scan, scan_files
 
 
 def scan_of(cell: Cell) -> Scan:
@@ -21,14 +19,7 @@ def scan_of(cell: Cell) -> Scan:
     """
     candidate = cell.candidate
     entry = candidate.defines or candidate.entry
-    return scan_text(_with(entry, candidate.code.written()), candidate.language, cell.dtype, entry=entry)
-
-
-def _with(name: str, files: Mapping[str, bytes]) -> str:
-    """The Python file that defines ``name``, or else the first one; empty where there is none."""
-    sources = [content.decode(errors="replace") for file, content in files.items() if file.endswith(".py")]
-    definition = re.compile(rf"^(class|def|async def) {re.escape(name)}\b", re.MULTILINE)
-    return next((text for text in sources if definition.search(text)), sources[0] if sources else "")
+    return scan_files(candidate.code.written(), candidate.language, cell.dtype, entry=entry)
 
 
 def rejected(cell: Cell, scan: Scan) -> Outcome | None:

@@ -126,6 +126,7 @@ def _stage(code: Code, folder: Path, file: str) -> Sequence[Path]:
     written = []
     for name, content in {file: code.adapter.encode() or code.path, **code.beside}.items():
         target = folder / name
+        _make_folders(target.parent, below=folder)
         if isinstance(content, bytes):
             target.write_bytes(content)
         else:
@@ -133,6 +134,14 @@ def _stage(code: Code, folder: Path, file: str) -> Sequence[Path]:
         target.chmod(0o444)
         written.append(target)
     return written
+
+
+def _make_folders(wanted: Path, *, below: Path) -> None:
+    """``wanted`` and what lies between it and ``below``, for any user to pass through."""
+    if wanted != below and not wanted.is_dir():
+        _make_folders(wanted.parent, below=below)
+        wanted.mkdir()
+        wanted.chmod(0o755)
 
 
 def hand_over(path: Path, mode: int) -> None:

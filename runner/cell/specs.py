@@ -166,6 +166,7 @@ def judge_job(place: Place, seed: str, contestants: Sequence[ContestantSpec], sc
         gpu_uuid="" if place.visible_gpu is None else place.visible_gpu.uuid,
         peak=_peak(place),
         contract=cell.problem.contract,
+        random=cell.problem.random,
         own_kernels=scan.own_kernels,
         require_own_kernel=policy.require_own_kernel and cell.candidate.language in HAS_KERNELS,
         check_health=policy.health_probe and place.visible_gpu is not None,
@@ -195,6 +196,8 @@ def _peak(place: Place) -> PeakSpec:
     peak = peak_of(place.gpu)
     if peak.source != TABLE:
         return PeakSpec()
+    if place.cell.problem.contract is not None:  # quantised products run at the rates of narrower numbers
+        return PeakSpec(bytes_per_s=peak.bytes_per_s)
     rates = peak.flops_per_s
     flops_per_s = rates.get(place.cell.dtype.value)
     if place.cell.dtype is Dtype.FP32 and flops_per_s is not None:

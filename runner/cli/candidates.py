@@ -1,7 +1,8 @@
-"""``kernel-matrix candidates``: the kernels there are, where they come from and how examples are meant to end."""
+"""``kernel-matrix candidates``: the kernels there are, where they come from and whether they can be read."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,17 @@ from runner.cli.collection import (
     matching,
     plain,
     the_one,
+    unreadable_documents,
     warn_of_unreadable,
 )
 
 if TYPE_CHECKING:
-    from runner.sources import Candidate
+    from runner.sources import Candidate, Loaded
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
-    group = typer.Typer(help="List and show candidates; nothing of theirs is run.", no_args_is_help=True)
+    group = typer.Typer(help="List, show and check candidates; nothing of theirs is run.", no_args_is_help=True)
     app.add_typer(group, name="candidates")
 
     @group.command("list")
@@ -43,6 +45,11 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Show one candidate and its source."""
         _print_one(the_one(load_collection(source, path).candidates, id_, "candidate"), as_json=as_json)
+
+    @group.command()
+    def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+        """Check every file without running any; exit code 2 when one cannot be used."""
+        _check(load_collection(source, path), as_json=as_json)
 
 
 def _print_list(candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
@@ -77,3 +84,25 @@ def _print_one(candidate: Candidate, *, as_json: bool) -> None:
     screen = console()
     screen.print(table)
     screen.print(plain(candidate.path.read_text(encoding="utf-8", errors="replace")))
+
+
+def _check(loaded: Loaded, *, as_json: bool) -> None:
+    """Say how many candidates there are, by language.
+
+    :raises runner.errors.UsageError: naming every file that cannot be used, problems included: without them their
+        candidates are not even looked at.
+    """
+    from runner.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
+    from runner.errors import UsageError  # noqa: PLC0415  # --help starts without it
+
+    languages = Counter(candidate.language.value for candidate in loaded.candidates)
+    count, refused = len(loaded.candidates), len(loaded.unreadable)
+    if as_json:
+        document = {"candidates": count, "languages": dict(languages), "unreadable": unreadable_documents(loaded)}
+        print_json(document)
+    else:
+        parts = ", ".join(f"{number} {language}" for language, number in languages.most_common())
+        console().print(f"{count} candidates can be used{f': {parts}' if parts else ''}")
+    if refused:
+        lines = [f"{refused} {'file' if refused == 1 else 'files'} cannot be used", *map(str, loaded.unreadable)]
+        raise UsageError("\n  ".join(lines), next_step="docs/problems.md says what such files hold")

@@ -122,6 +122,7 @@ def problem_document(problem: Problem) -> dict[str, Any]:
         "tolerance": dict(problem.tolerance),
         "outliers": problem.outliers,
         "mutates_inputs": problem.mutates_inputs,
+        "random": problem.random,
         "digest": problem.digest,
         "description": problem.description,
     }

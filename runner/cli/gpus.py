@@ -1,4 +1,4 @@
-"""``kernel-matrix gpus``: what this host has, what it does now, and how fast it can be."""
+"""``kernel-matrix gpus``: what this host has, what it does now, how fast it can be, and what data sheets say."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ _Matrix = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The mat
 _Toolchain = Annotated[str | None, typer.Option(metavar="NAME", help="Measure with this one; else the newest here.")]
 _Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process.")]
 _Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
+_Model = Annotated[
+    str | None, typer.Argument(metavar="MODEL", help="Name, part of one, or a glob: h200, 'rtx 4090', T4; else all.")
+]
+_JsonSheets = Annotated[bool, typer.Option("--json", help="One JSON document; null is what is not known.")]
+_Prompt = Annotated[bool, typer.Option("--prompt", help="Plain text of few lines, for a language model's prompt.")]
 _Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a GPU in use.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
-    verbs = typer.Typer(help="The GPUs of this host: list, watch, calibrate.", invoke_without_command=True)
+    verbs = typer.Typer(help="GPUs: list, watch, calibrate this host's, show data sheets.", invoke_without_command=True)
     app.add_typer(verbs, name="gpus")
 
     @verbs.callback()
@@ -39,6 +44,16 @@ def register(app: typer.Typer) -> None:
     def list_(*, json: _Json = False) -> None:
         """List the GPUs of this host; changes nothing."""
         _list(as_json=json)
+
+    @verbs.command()
+    def show(model: _Model = None, *, json: _JsonSheets = False, prompt: _Prompt = False) -> None:
+        """Show what data sheets say of a GPU, here or not; without MODEL, a table of all that are known."""
+        from runner.cli.sheets import show_sheets  # noqa: PLC0415  # --help must not wait for it
+        from runner.errors import UsageError  # noqa: PLC0415  # same
+
+        if json and prompt:
+            raise UsageError("--json and --prompt are two forms of the same", next_step="give one of them")
+        show_sheets(model, as_json=json, as_prompt=prompt)
 
     @verbs.command()
     def watch(*, gpu: _Which = None, every: _Every = 0.5, count: _Count = None, json: _JsonLines = False) -> None:

@@ -1,4 +1,4 @@
-"""``kernel-matrix problems``: what there is to run, and whether every file of it can be read."""
+"""``kernel-matrix problems``: what there is to run, whether it can be read, and whether it is any good."""
 
 from __future__ import annotations
 
@@ -26,10 +26,19 @@ from runner.cli.collection import (
 if TYPE_CHECKING:
     from runner.sources import Loaded, Problem
 
+_WORKLOAD = typer.Option("", metavar="NAME", help="Which shapes; smoke where a problem has it, else its first.")
+_DTYPE = typer.Option("", metavar="NAME", help="Which dtype; each problem's first.")
+_JOBS = typer.Option(0, metavar="N", min=0, help="How many at the same time; as many as there are cores.")
+_LIMIT = typer.Option(20.0, metavar="SECONDS", min=0.1, help="When a problem is given up.")
+_MEMORY = typer.Option(8.0, metavar="GIB", min=0.1, help="What each process of a problem may take.")
+_ENGINE = typer.Option("auto", "--engine", help="auto, docker or process.")
+_TOOLCHAIN = typer.Option("", metavar="NAME", help="In whose image; ./matrix.toml's for the CPU, else the first here.")
+_LOCK = typer.Option(None, "--lock", metavar="FILE", help="Images lock; images/images.lock.")
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
-    group = typer.Typer(help="List, show and check problems; nothing of theirs is run.", no_args_is_help=True)
+    group = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
     app.add_typer(group, name="problems")
 
     @group.command("list")
@@ -52,6 +61,39 @@ def register(app: typer.Typer) -> None:
     def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """Check every file without running any; exit code 2 when one cannot be used."""
         _check(load_collection(source, path), as_json=as_json)
+
+    @group.command("try")
+    def try_(
+        glob: str = GLOB,
+        *,
+        source: str = SOURCE,
+        path: Path | None = PATH,
+        workload: str = _WORKLOAD,
+        dtype: str = _DTYPE,
+        jobs: int = _JOBS,
+        limit: float = _LIMIT,
+        memory: float = _MEMORY,
+        engine: str = _ENGINE,
+        toolchain: str = _TOOLCHAIN,
+        lock: Path | None = _LOCK,
+        as_json: bool = JSON,
+    ) -> None:
+        """Run each reference on the CPU, confined, through what a judge asks of it; exit code 2 when one fails."""
+        from runner.cli.trying import Request, try_collection  # noqa: PLC0415  # --help must not wait for it
+
+        request = Request(
+            workload=workload,
+            dtype=dtype,
+            jobs=jobs,
+            limit_s=limit,
+            memory_gib=memory,
+            engine=engine,
+            toolchain=toolchain,
+            lock=lock,
+            json=as_json,
+        )
+        loaded = load_collection(source, path)
+        try_collection(loaded, matching(loaded.problems, glob), request)
 
 
 def _print_list(problems: tuple[Problem, ...], loaded: Loaded, *, as_json: bool) -> None:
@@ -94,7 +136,11 @@ def _print_one(problem: Problem, loaded: Loaded, *, as_json: bool) -> None:
 
 def _facts(problem: Problem) -> dict[str, str]:
     level = "" if problem.level is None else f", level {problem.level}"
-    notes = {"no outlier inputs": not problem.outliers, "writes into its inputs": problem.mutates_inputs}
+    notes = {
+        "no outlier inputs": not problem.outliers,
+        "writes into its inputs": problem.mutates_inputs,
+        "random outputs": problem.random,
+    }
     tolerance = [f"{name} {value:g}" for name, value in problem.tolerance.items()]
     facts = {
         "problem": problem.id,

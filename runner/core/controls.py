@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, 
 import torch
 
 from runner.core.bits import same_bits
+from runner.core.checks.distribution import Randomness, departures
 from runner.core.checks.values import compare, passes
 from runner.core.finding import finding
 from runner.core.inputs import EXACT_BITS, Whole, map_tensors, tensors_in
@@ -58,7 +59,34 @@ def check_repeatable(reference: Reference, inputs: List[Any], expected: Expected
     if all(map(same_bits, again, expected.trusted)):
         return
     if not accepts(again, replace(expected, outputs=expected.trusted, _allowances={}), tolerance):
-        raise _invalid("the reference differs between two runs on equal inputs")
+        message = "the reference differs between two runs on equal inputs"
+        raise _invalid(f"{message}; where outputs are random numbers, problem.toml says so: random = true")
+
+
+def check_varying(reference: Reference, inputs: List[Any], expected: Expected) -> Tuple[bool, ...]:
+    """Which outputs are random: those that differ between two runs of the reference on equal inputs.
+
+    :raises Finding: ``invalid_problem`` where none does.
+    """
+    varies = tuple(not same_bits(*pair) for pair in zip(reference.answer(inputs), expected.trusted))
+    if not any(varies):
+        raise _invalid("its outputs are said to be random, but the reference returns the same in two runs")
+    return varies
+
+
+def check_distribution(expected: Expected, randomness: Callable[[], Randomness], rtol: float) -> None:
+    """Of each random output: the reference's own must pass, and neither zeros nor a constant may.
+
+    :param randomness: what one call is judged with; made anew for each.
+    :raises Finding: ``invalid_problem``.
+    """
+    for index, departure in enumerate(departures(expected.trusted, randomness(), rtol)):
+        if departure is not None and departure.ratio > 1:
+            raise _invalid(f"output {index} of the reference is not told for its own: {departure.words}")
+    for what, empty in (("zeros", torch.zeros_like), ("a constant", _constant)):
+        found = departures([empty(tensor) for tensor in expected.trusted], randomness(), rtol)
+        if any(departure is not None and departure.ratio <= 1 for departure in found):
+            raise _invalid(f"{what} would pass for random numbers: there are too few, or they hardly vary")
 
 
 def reduction_length(reference: Reference, inputs: List[Any]) -> float:

@@ -1,13 +1,26 @@
-"""Which kind of failure an exception of somebody else's code is."""
+"""Which kind of failure an exception of somebody else's code is, and whether it lacks a package and no more."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import traceback
+from pathlib import Path
 
 from runner.core.wire import Failure
 
+KERNEL_PACKAGES = frozenset(
+    {
+        *("triton", "tilelang", "cutlass", "cuda", "cupy", "numba", "warp", "taichi", "tvm", "jax", "helion"),
+        *("flash_attn", "flashinfer", "deep_gemm", "transformer_engine", "liger_kernel", "apex", "xformers", "vllm"),
+    }
+)
+"""Packages that kernels are written in or built on: an image without one cannot run a candidate that needs it. Any
+other name that a candidate imports in vain is taken for its own mistake."""
+
 _DEVICE_MEMORY = re.compile(r"CUDA(_ERROR| error|\]).{0,20}out.of.memory", re.IGNORECASE)
 """The driver's own words, as they reach code that calls it by itself or through Triton."""
+_NOT_FOUND = re.compile(r"ModuleNotFoundError: No module named '(?P<name>\w+)'\Z")
 
 
 def classify(error: BaseException) -> Failure:
@@ -22,3 +35,30 @@ def classify(error: BaseException) -> Failure:
     if name in ("CompilationError", "InterpreterError", "PTXASError") or module.startswith("triton.compiler"):
         return Failure.COMPILE
     return Failure.RUNTIME
+
+
+def missing_package(error: BaseException) -> str:
+    """The package that ``error`` says is not installed; empty where that is not what it says.
+
+    A missing part of a package that is there, and a file that lies beside the one that imports it, are mistakes of
+    whoever wrote the import.
+    """
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    if not name or "." in name:
+        return ""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    # Python's own frames come last; what they say they are from is no file.
+    importing = [Path(file).parent for file in files if not file.startswith("<")][-1:]
+    own = any((folder / file).exists() for folder in importing for file in (f"{name}.py", name))
+    return "" if own else name
+
+
+def missing_kernel_package(text: str) -> str:
+    """Which of :data:`KERNEL_PACKAGES` a candidate's traceback ends with, and is not to be found here; else empty.
+
+    The text is a claim, and a candidate must not get out of its failure by it: that the package is not installed is
+    looked up in this process, which must run in the same image.
+    """
+    found = _NOT_FOUND.match((text.strip().splitlines() or [""])[-1])
+    name = found["name"] if found else ""
+    return name if name in KERNEL_PACKAGES and importlib.util.find_spec(name) is None else ""

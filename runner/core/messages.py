@@ -198,6 +198,8 @@ class JudgeJob:
     peak: PeakSpec = PeakSpec()
     contract: Optional[ContractSpec] = None
     """Null: a tolerance per element."""
+    random: bool = False
+    """True: outputs are random numbers, and judged by their distribution."""
     own_kernels: Tuple[str, ...] = ()
     """Names of the kernels that the candidate's source defines, as the host's reading of it found them."""
     require_own_kernel: bool = False
@@ -257,7 +259,7 @@ class Trial:
     max_error: Optional[float]
     """Largest absolute error over all outputs, null when it is not finite or nothing could be compared."""
     error_ratio: Optional[float]
-    """Largest error as a share of what the tolerance allows (≤ 1 passes)."""
+    """Largest error, or statistic of a random output, as a share of what is allowed (≤ 1 passes)."""
 
 
 @dataclass(frozen=True)

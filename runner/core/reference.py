@@ -12,11 +12,12 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from runner.core.bits import same_bits
+from runner.core.failures import missing_package
 from runner.core.finding import finding
 from runner.core.inputs import (
     LOWER_BITS,
@@ -54,6 +55,10 @@ class Expected:
     """The same from the reference in the cell's dtype."""
     views: Tuple[bool, ...] = ()
     """Which outputs of the reference share memory with its inputs, its state or one another; none if left out."""
+    written: Tuple[int, ...] = ()
+    """Which of the inputs' tensors the reference writes into."""
+    left: Optional[Expected] = None
+    """What these must hold afterwards; null where there are none."""
     _allowances: Dict[Tolerance, Tuple[Allowance, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def allowances(self, tolerance: Tolerance) -> Tuple[Allowance, ...]:
@@ -65,6 +70,15 @@ class Expected:
                 allowance(wanted, same, tolerance, variations.get(index, math.inf)) for index, (wanted, same) in pairs
             )
         return self._allowances[tolerance]
+
+
+class _Answer(NamedTuple):
+    """What a call of the reference came to."""
+
+    structure: Structure
+    outputs: Tuple[torch.Tensor, ...]
+    left: Tuple[torch.Tensor, ...]
+    """The inputs that it writes into, afterwards."""
 
 
 class Reference:
@@ -85,6 +99,7 @@ class Reference:
         self._model = place_reference(model, device, dtype)
         self.state: Dict[str, torch.Tensor] = dict(self._model.state_dict())
         self._writes = True
+        self._written: Tuple[int, ...] = ()
         self._views: Tuple[bool, ...] = ()
         self.like: Tuple[torch.Tensor, ...] = ()
         """Shape, dtype and strides of each output, without its memory."""
@@ -106,13 +121,15 @@ class Reference:
         :raises Finding: ``problem_error`` when the reference returns anything but tensors.
         """
         precise = self._answer_precisely(inputs)
-        structure, trusted = self._run(self._model, self._spared(inputs))
+        trusted = self._run(self._model, self._spared(inputs))
         _give_back_memory(self.device)
-        return Expected(structure, trusted if precise is None else precise, trusted, self._views)
+        wanted = trusted if precise is None else precise
+        left = Expected(Structure.TUPLE, wanted.left, trusted.left) if self._written else None
+        return Expected(trusted.structure, wanted.outputs, trusted.outputs, self._views, self._written, left)
 
     def answer(self, inputs: List[Any]) -> Tuple[torch.Tensor, ...]:
         """What the reference returns in the cell's own dtype."""
-        return self._run(self._model, self._spared(inputs))[1]
+        return self._run(self._model, self._spared(inputs)).outputs
 
     def answer_one_precision_lower(self, inputs: List[Any]) -> Optional[Tuple[torch.Tensor, ...]]:
         """What it returns when inputs and parameters have the mantissa of the next lower precision.
@@ -128,25 +145,27 @@ class Reference:
                 if number.is_floating_point():
                     number.copy_(round_mantissa(number, bits))
         rounded = self._run_precisely(model, inputs, self.precision, lambda tensor: round_mantissa(tensor, bits))
-        return tuple(tensor.to(like.dtype) for tensor, like in zip(rounded, self.like))
+        return tuple(tensor.to(like.dtype) for tensor, like in zip(rounded.outputs, self.like))
 
-    def _answer_precisely(self, inputs: List[Any]) -> Optional[Tuple[torch.Tensor, ...]]:
+    def _answer_precisely(self, inputs: List[Any]) -> Optional[_Answer]:
         if self._oracle is None:
             return None
         return self._run_precisely(self._oracle, inputs, self.precision, _unchanged)
 
-    def _run(self, model: Any, inputs: List[Any]) -> Tuple[Structure, Tuple[torch.Tensor, ...]]:
+    def _run(self, model: Any, inputs: List[Any]) -> _Answer:
         with torch.no_grad(), torch.device(self.device):
-            return _flatten(model(*inputs))
+            structure, outputs = _flatten(model(*inputs))
+        tensors = list(tensors_in(inputs)) if self._written else []
+        return _Answer(structure, outputs, tuple(tensors[index] for index in self._written))
 
     def _run_precisely(
         self, model: Any, inputs: List[Any], precise: str, change: Callable[[torch.Tensor], torch.Tensor]
-    ) -> Tuple[torch.Tensor, ...]:
+    ) -> _Answer:
         def raised(tensor: torch.Tensor) -> torch.Tensor:
             wide = getattr(torch, precise)
             return change(tensor.to(wide, copy=True)) if tensor.is_floating_point() else tensor.clone()
 
-        return self._run(model, map_tensors(inputs, raised))[1]
+        return self._run(model, map_tensors(inputs, raised))
 
     def _spared(self, inputs: List[Any]) -> List[Any]:
         """What to give the reference so that ``inputs`` stay as they are."""
@@ -156,9 +175,10 @@ class Reference:
     def _look_at_one_call(self, inputs: List[Any]) -> None:
         """Learn what the reference returns, what of that is its own memory, and whether it writes into its inputs."""
         given = self._spared(inputs)
-        returned = self._run(self._model, given)[1]
-        pairs = zip(tensors_in(inputs), tensors_in(given))
-        self._writes = not all(same_bits(before, after) for before, after in pairs)
+        returned = self._run(self._model, given).outputs
+        pairs = enumerate(zip(tensors_in(inputs), tensors_in(given)))
+        self._written = tuple(index for index, (before, after) in pairs if not same_bits(before, after))
+        self._writes = bool(self._written)
         self._views = _shared(returned, [*tensors_in(given), *self.state.values()])
         self.like = tuple(torch.empty_like(tensor, device="meta") for tensor in returned)
 
@@ -225,9 +245,9 @@ def _give_back_memory(device: str) -> None:
 
 
 def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:
-    """Run code of the problem; whatever it raises is the problem's fault.
+    """Run code of the problem; whatever it raises is the problem's fault, but for a package that is not here.
 
-    :raises Finding: ``problem_error`` with the traceback.
+    :raises Finding: ``unsupported`` where it needs such a package, else ``problem_error``; with the traceback.
     """
     import traceback  # noqa: PLC0415  # only on the way out
 
@@ -237,6 +257,10 @@ def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:
         return function()
     except Finding:
         raise
-    except Exception as error:  # noqa: BLE001  # a problem may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a problem may raise anything
+        package = missing_package(error)
+        if package:
+            message = f"{what} needs the package {package!r}, which is not installed here"
+            raise finding(Status.UNSUPPORTED, stage, message, traceback.format_exc()) from None
         message = f"{what} raised {type(error).__name__}: {error}"
         raise finding(Status.PROBLEM_ERROR, stage, message[:500], traceback.format_exc()) from None

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from dataclasses import replace
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
 from runner.core import controls
 from runner.core.bits import all_bits_set, same_bits
 from runner.core.checks import Call, Failed, Judgement, judge_call
+from runner.core.checks.distribution import Randomness
 from runner.core.checks.values import finite
 from runner.core.finding import Finding
-from runner.core.inputs import WHOLE_DTYPES, Whole
+from runner.core.inputs import WHOLE_DTYPES, Whole, map_tensors, tensors_in
 from runner.core.messages import ContractSpec, Evidence, JudgeJob, Traits, Trial
 from runner.core.quality import Quality, worst_of
 from runner.core.reference import Expected, Reference, guarded
@@ -51,6 +53,34 @@ class _Case(NamedTuple):
     exact: bool = False
 
 
+class _Lots:
+    """What random outputs are judged with, call by call; of one workload, whose reference and inputs it learns."""
+
+    def __init__(self, reference: Reference, case: _Case, dice: random.Random) -> None:
+        """:raises Finding: ``invalid_problem`` when the reference returns the same in two runs."""
+        self._reference = reference
+        self._form = map_tensors(case.inputs, _as_meta)
+        self._dice = dice
+        self._start = dice.random()
+        self._varies = _guarded(lambda: controls.check_varying(reference, case.inputs, case.expected))
+        self._earlier: Dict[str, Dict[int, torch.Tensor]] = {}
+
+    def draw(self, sent: Sequence[torch.Tensor], contestant: str = "") -> Randomness:
+        """For one call.
+
+        :param sent: the tensors among its inputs; all else in these is the same in every call.
+        :param contestant: whose earlier calls it must not repeat; empty: nobody's.
+        """
+        inputs = _refilled(self._form, sent)
+        return Randomness(
+            again=lambda: _guarded(lambda: self._reference.answer(inputs)),
+            varies=self._varies,
+            seed=str(self._dice.getrandbits(63)),
+            start=self._start,
+            earlier=self._earlier.setdefault(contestant, {}) if contestant else {},
+        )
+
+
 class Verifier:
     """Judges every call of one workload: :meth:`controls` first, then :meth:`verify` before and after the timed calls.
 
@@ -67,6 +97,8 @@ class Verifier:
         self._qualities: List[Quality] = []
         self._usual: Tuple[Allowance, ...] = ()
         """What each output was allowed on the first inputs."""
+        self._lots: Optional[_Lots] = None
+        """What random outputs are judged with, once :meth:`controls` knows the reference; null: none is random."""
         self._traits = Traits()
         self.tolerance = Tolerance.of(job.dtype, job.tolerance)
         """What outputs are held to, once :meth:`controls` has seen how long sums are and how far answers vary."""
@@ -90,15 +122,28 @@ class Verifier:
         case = self._first = self._case(reference, Mode.STANDARD, "before", 0)
         inputs, expected = case.inputs, case.expected
         length = controls.reduction_length(reference, inputs)
+        self.tolerance = Tolerance.of(reference.dtype, self._job.tolerance, length)
+        if self._job.random:
+            self._lots = _Lots(reference, case, self._dice)
+            self._control_distribution(self._lots, case)
+        else:
+            self._control_values(reference, inputs, expected)
+        failed = self._judge_baseline(case)
+        if failed is not None:
+            raise _against_itself(failed, Mode.STANDARD)
+
+    def _control_values(self, reference: Reference, inputs: List[Any], expected: Expected) -> None:
         variations = _guarded(lambda: controls.variations(reference, expected))
-        self.tolerance = replace(Tolerance.of(reference.dtype, self._job.tolerance, length), variations=variations)
+        self.tolerance = replace(self.tolerance, variations=variations)
         self._usual = tuple(expected.allowances(self.tolerance))
         _guarded(lambda: controls.check_repeatable(reference, inputs, expected, self.tolerance))
         controls.check_worthless(expected, self.tolerance)
         self._look_into(reference, inputs, expected)
-        failed = self._judge_baseline(case)
-        if failed is not None:
-            raise _against_itself(failed, Mode.STANDARD)
+
+    def _control_distribution(self, lots: _Lots, case: _Case) -> None:
+        # How far a random answer depends on an input, and on the precision, is what the check of each call looks at.
+        sent = tuple(tensors_in(case.inputs))
+        controls.check_distribution(case.expected, lambda: lots.draw(sent), self.tolerance.rtol)
 
     def verify(self, reference: Reference, phase: str, trials: int) -> None:
         """``trials`` calls of the candidate per mode that makes sense here.
@@ -151,9 +196,11 @@ class Verifier:
         With the reference in the cell's own dtype, and with :data:`SPOT_MARGIN` times the tolerance: what a call left
         out, or took from an earlier one, is wrong by far and at many places; a full comparison is for the rest.
 
+        What is held to a contract, or random, is glanced at: no single number of it has to be near the reference's.
+
         :raises Finding: when more than :data:`SPOT_STRAYS` of them are off.
         """
-        if self._job.contract is not None:
+        if self._job.contract is not None or self._job.random:
             self.glance(side)
             return
         answers = _guarded(lambda: reference.answer(inputs))
@@ -187,9 +234,13 @@ class Verifier:
             self.labels.append(PRECISION_BLIND)
 
     def _modes(self) -> Tuple[Mode, ...]:
-        """The modes that make sense: inputs that must keep their range, or are whole numbers, are taken as drawn."""
+        """The modes that make sense: inputs that must keep their range, or are whole numbers, are taken as drawn.
+
+        Random numbers are never equal to others, so that whole ones say no more of them.
+        """
         fixed = not self._job.outliers or self._job.dtype in WHOLE_DTYPES
-        return tuple(mode for mode in self._job.protocol.modes if mode is Mode.STANDARD or not fixed)
+        senseless = {Mode.OUTLIER, Mode.EXACT} if fixed else {Mode.EXACT} if self._job.random else set()
+        return tuple(mode for mode in self._job.protocol.modes if mode not in senseless)
 
     def _trial(self, reference: Reference, mode: Mode, phase: str, index: int) -> bool:
         """One trial of the candidate; whether a further one in this mode would say more.
@@ -233,12 +284,12 @@ class Verifier:
         return outputs
 
     def _try_again(self, case: _Case, before: Tuple[torch.Tensor, ...]) -> None:
-        """A second call on equal inputs: its bits are a trait, but the tolerance must be kept."""
+        """A second call on equal inputs: its bits are a trait, but the tolerance must be kept; random ones are new."""
         judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
         if judgement.failed is not None:
             message = f"a second call on equal inputs fails where the first passed: {judgement.failed.evidence.message}"
             evidence = replace(judgement.failed.evidence, message=message, mode=Mode.STANDARD.value, trial=0)
-            differs = judgement.failed.status in _OF_VALUES
+            differs = judgement.failed.status in _OF_VALUES and not self._job.random
             raise Finding(Status.NONDETERMINISTIC if differs else judgement.failed.status, Stage.VERIFY, evidence)
         self._traits = replace(self._traits, deterministic=all(map(same_bits, before, outputs)))
 
@@ -275,6 +326,7 @@ class Verifier:
             mutates_inputs=self._job.mutates_inputs,
             exact=case.exact,
             contract=self._contract(side),
+            random=None if self._lots is None else self._lots.draw(sent, side.name),
             damage=side.guards_intact(),
         )
         judgement = judge_call(call)
@@ -317,6 +369,18 @@ def _guarded(function: Callable[[], Found]) -> Found:
     """As :func:`guarded`, of the reference while verifying."""
     found: Found = guarded("the reference", Stage.VERIFY, function)
     return found
+
+
+def _as_meta(_tensor: torch.Tensor) -> torch.Tensor:
+    """A place for a tensor, without memory."""
+    return torch.empty(0, device="meta")
+
+
+def _refilled(form: List[Any], tensors: Sequence[torch.Tensor]) -> List[Any]:
+    """``form`` with ``tensors`` in place of those in it, in the order that :func:`tensors_in` finds them."""
+    places = itertools.count()
+    filled: List[Any] = map_tensors(form, lambda _tensor: tensors[next(places)])
+    return filled
 
 
 def _all_copied(claim: OutputsClaim) -> bool:

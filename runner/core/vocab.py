@@ -174,6 +174,12 @@ class Language(str, Enum):
     """CUDA C++ through ``torch.utils.cpp_extension.load_inline``, compiled off the lease."""
     TORCH = "torch"
     """Plain PyTorch."""
+    CUTE_DSL = "cute_dsl"
+    """CUTLASS's Python (package ``nvidia-cutlass-dsl``, module ``cutlass``), compiled at the first call."""
+    TILELANG = "tilelang"
+    """TileLang (package and module ``tilelang``), compiled at the first call."""
+    HIP = "hip"
+    """HIP C++, compiled by ``hipcc``."""
 
 
 class Role(str, Enum):

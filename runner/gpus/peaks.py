@@ -63,11 +63,9 @@ class _Row:
 
 def peak_of(gpu: Gpu) -> Peak:
     """What ``gpu`` can do at most: by the table, else by its own calibration, else unknown and why."""
-    for row in _table():
-        if any(fnmatchcase(gpu.name, name) for name in row.names):
-            return Peak(
-                source=TABLE, reference=row.source, bytes_per_s=row.bytes_per_s, flops_per_s=dict(row.flops_per_s)
-            )
+    tabled = peak_in_table(gpu.name)
+    if tabled is not None:
+        return tabled
     path = calibration_file(gpu)
     try:
         return _calibrated(gpu, path)
@@ -78,6 +76,16 @@ def peak_of(gpu: Gpu) -> Peak:
         )
     except (OSError, ValueError) as error:
         return Peak(source=UNKNOWN, reference=f"the calibration {path} is ignored: {error}")
+
+
+def peak_in_table(name: str) -> Peak | None:
+    """What the table has under a product name, as the driver writes it; null where it has none."""
+    for row in _table():
+        if any(fnmatchcase(name, glob) for glob in row.names):
+            return Peak(
+                source=TABLE, reference=row.source, bytes_per_s=row.bytes_per_s, flops_per_s=dict(row.flops_per_s)
+            )
+    return None
 
 
 def calibration_folder() -> Path:

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import ClockPolicy, Dtype, Tier
+from runner.core.vocab import ClockPolicy, Dtype, Language, Tier
+
+DECLARED_LANGUAGES = frozenset({Language.CUTE_DSL, Language.TILELANG})
+"""Languages whose compiler no image of ours has: a toolchain whose image does says so in ``languages``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,8 @@ class Toolchain:
     triton: str
     cuda: str | None = None
     """CUDA toolkit version, ``12.8``."""
+    languages: tuple[Language, ...] = ()
+    """Of :data:`DECLARED_LANGUAGES`, those that its image can compile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.core.vocab import Dtype
+from runner.core.vocab import Dtype, Language
 from runner.errors import MatrixError
 from runner.matrix import (
     CandidateSet,
@@ -127,7 +127,7 @@ def _build(document: Mapping[str, Any], path: Path) -> Matrix:
         name=document["name"],
         path=path,
         gpus=tuple(_gpu(table) for table in document["gpus"]),
-        toolchains=tuple(Toolchain(**table) for table in document["toolchains"]),
+        toolchains=tuple(_toolchain(table) for table in document["toolchains"]),
         dtypes=tuple(Dtype(name) for name in document["dtypes"]),
         problems=tuple(_problem_set(table, root) for table in document["problems"]),
         candidates=tuple(_candidate_set(table, root) for table in document.get("candidates", ({},))),
@@ -142,6 +142,10 @@ def _build(document: Mapping[str, Any], path: Path) -> Matrix:
 def _gpu(table: Mapping[str, Any]) -> GpuAxis:
     memory = table.get("min_memory_gib")
     return GpuAxis(**{**table, "min_memory_gib": None if memory is None else float(memory)})
+
+
+def _toolchain(table: Mapping[str, Any]) -> Toolchain:
+    return Toolchain(**{**table, "languages": tuple(Language(name) for name in table.get("languages", ()))})
 
 
 def _problem_set(table: Mapping[str, Any], root: Path) -> ProblemSet:

@@ -26,15 +26,22 @@ _RIVAL_S: Mapping[Implementation, float] = {Implementation.COMPILE: 15.0, Implem
 """What ``torch.compile`` takes for one workload."""
 _SANITIZED = 10.0
 """How many times slower calls are under compute-sanitizer."""
-_BUILD_S = {Language.CUDA: 10.0, Language.TRITON: 1.0, Language.TORCH: 0.0}
-"""Per cell: the share of an nvcc run that no other cell hides, or the first compilation of Triton kernels."""
-_COMPILE_S = {Language.CUDA: 60.0, Language.TRITON: 6.0, Language.TORCH: 0.0}
+_BUILD_S = {
+    Language.CUDA: 10.0,
+    Language.TRITON: 1.0,
+    Language.TORCH: 0.0,
+    Language.CUTE_DSL: 10.0,
+    Language.TILELANG: 10.0,
+    Language.HIP: 10.0,
+}
+"""Per cell: the share of a build that no other cell hides, or the first compilation of kernels."""
+_COMPILE_S = {Language.CUDA: 60.0, Language.TRITON: 6.0}
 """A build of its own: nvcc, or Triton for every form of a kernel, import of torch included."""
 
 
 def expected_compile_seconds(language: Language) -> float:
     """Expected wall time of a cell that is only compiled, seconds."""
-    return _COMPILE_S[language]
+    return _COMPILE_S.get(language, 0.0)
 
 
 def expected_seconds(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from runner.compat import Compatibility, parse_version
 from runner.core.vocab import ClockPolicy, Dtype, Language
 from runner.gpus import Gpu
-from runner.matrix import GpuAxis, Toolchain
+from runner.matrix import DECLARED_LANGUAGES, GpuAxis, Toolchain
 from runner.plan.cell import Hurdle, Reason
 from runner.plan.facts import GIB, HostFacts, devices_matching
 
@@ -112,7 +112,18 @@ class Hurdles:
         obstacle = self.table.language_obstacle(
             language=language, vendor=place.gpu.vendor, compute_capability=place.compute_capability
         )
-        return obstacle or self._local_triton(place, language)
+        return obstacle or self._declared(place.toolchain, language) or self._local_triton(place, language)
+
+    def _declared(self, toolchain: Toolchain, language: Language) -> str | None:
+        """Torch and Triton are in every toolchain, nvcc in those of CUDA; any other compiler has to be declared."""
+        if language not in DECLARED_LANGUAGES:
+            return None
+        if language not in toolchain.languages:
+            what = f"toolchain {toolchain.name} has no {language.value}: candidates in it are not run"
+            return f'{what}; where its image has it, say languages = ["{language.value}"] in the matrix'
+        if self.facts.uses_images:
+            return None
+        return f"{language.value} is in images only, and engine {self.facts.engine} has none"
 
     def _local_triton(self, place: Place, language: Language) -> str | None:
         """Without images, Triton candidates need the toolchain's Triton beside the runner."""

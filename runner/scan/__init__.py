@@ -7,7 +7,9 @@ rule is one file; the policy decides what its findings cost. Nothing of the cand
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from runner.core.vocab import Dtype, Language
 from runner.scan import (
@@ -27,9 +29,10 @@ from runner.scan import (
 )
 from runner.scan.finding import Finding, Scan
 from runner.scan.kernels import own_kernels
+from runner.scan.native import native
 from runner.scan.source import Source, read_source
 
-__all__ = ["RULES", "Finding", "Scan", "scan_file"]
+__all__ = ["RULES", "Finding", "Scan", "scan_files", "scan_text"]
 
 RULES: Mapping[str, Callable[[Source], Iterator[Finding]]] = {
     entry.RULE: entry.find,
@@ -52,13 +55,29 @@ MOST_FINDINGS = 20
 """Findings that one rule may have; a source that repeats itself says no more with the next."""
 
 
+def scan_files(files: Mapping[str, bytes], language: Language, dtype: Dtype, *, entry: str = "ModelNew") -> Scan:
+    """What is to be known of a candidate of several files, by name: its rules look at the one that defines ``entry``.
+
+    Files that are no Python are C++, and only their kernels are named: Python reaches them through their builder.
+    """
+    texts = {name: content.decode("utf-8", errors="replace") for name, content in files.items()}
+    python = [text for name, text in texts.items() if name.endswith(".py")]
+    kernels = {kernel for name, text in texts.items() if not name.endswith(".py") for kernel in native(text).kernels}
+    definition = re.compile(rf"^(class|def|async def) {re.escape(entry)}\b", re.MULTILINE)
+    main = next((text for text in python if definition.search(text)), python[0] if python else None)
+    if main is None:
+        return Scan(own_kernels=tuple(sorted(kernels)), findings=())
+    scan = scan_text(main, language, dtype, entry=entry)
+    return replace(scan, own_kernels=tuple(sorted({*scan.own_kernels, *kernels})))
+
+
 def scan_text(text: str, language: Language, dtype: Dtype, *, entry: str = "ModelNew") -> Scan:
     """What is to be known of the candidate whose source ``text`` is.
 
     A source that does not parse has neither kernels nor findings: whoever compiles it says what is wrong.
 
     :param dtype: of the cell: what counts as a loss of precision depends on it.
-    :param entry: the class that is constructed and called.
+    :param entry: the class that is constructed and called, or the function where an adapter calls one.
     """
     source = read_source(text, language=language, dtype=dtype, entry=entry)
     if source is None:

@@ -1,4 +1,4 @@
-"""The class that is constructed and called must be there, and must say what a call does."""
+"""The class, or function, that is called must be there, and a class must say what a call does."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ RULE = "entry"
 
 
 def find(source: Source) -> Iterator[Finding]:
-    """No such class, or one without ``forward``."""
+    """No such class or function, or a class without ``forward``."""
     entry = source.entry
     classes = {node.name: node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
     if entry not in classes:
         if not _is_bound(source.tree, entry):
-            yield source.finding(RULE, None, f"no class {entry} is defined")
+            yield source.finding(RULE, None, f"no class or function {entry} is defined")
         return
     if not _has_forward(entry, classes):
         yield source.finding(RULE, classes[entry], f"{entry} has neither forward nor __call__ of its own")
 
 
 def _is_bound(tree: ast.Module, name: str) -> bool:
-    """Whether the file gives ``name`` any other meaning: an assignment, a function, an import."""
+    """Whether the file gives ``name`` any other meaning: an assignment, a function, an import.
+
+    A method is not one: who is to call a function does not find it there.
+    """
+    methods = {node for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef) for node in owner.body}
     return any(
         (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store))
-        or (isinstance(node, FunctionDef) and node.name == name)
+        or (isinstance(node, FunctionDef) and node.name == name and node not in methods)
         or (isinstance(node, ast.alias) and (node.asname or node.name) == name)
         for node in ast.walk(tree)
     )

@@ -76,8 +76,13 @@ def native_texts(tree: ast.Module) -> Iterator[Native]:
     for node in ast.walk(tree):
         text = None if id(node) in inside else _text_of(node)
         if text is not None and any(sign in text for sign in _SIGNS):
-            exported = frozenset(found["name"] for found in _EXPORT.finditer(text))
-            yield Native(_NOT_CODE.sub(_blanked, text), getattr(node, "lineno", 1), exported)
+            yield native(text, line=getattr(node, "lineno", 1))
+
+
+def native(text: str, *, line: int = 1) -> Native:
+    """A text of C++ that begins on ``line``."""
+    exported = frozenset(found["name"] for found in _EXPORT.finditer(text))
+    return Native(_NOT_CODE.sub(_blanked, text), line, exported)
 
 
 def _text_of(node: ast.AST) -> str | None:

@@ -20,7 +20,7 @@ class Reach:
 
     @classmethod
     def of(cls, tree: ast.Module, entry: str) -> Reach:
-        """Everything that the class ``entry`` names, and what that names, and so on."""
+        """Everything that the class or function ``entry`` names, and what that names, and so on."""
         defined = _definitions(tree)
         nodes: list[ast.AST] = []
         words: set[str] = set()

@@ -83,6 +83,8 @@ class Problem:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     outliers: bool = True
     mutates_inputs: bool = False
+    random: bool = False
+    """Outputs are random numbers, judged by their distribution."""
     contract: ContractSpec | None = None
     """What a quantised problem's outputs are held to; null: a tolerance per element."""
     library: Path | None = None

@@ -1,4 +1,7 @@
-"""Problems in folders of their own: ``<name>/problem.toml``, ``reference.py`` and ``candidates/<candidate>.py``."""
+"""Problems in folders of their own: ``<name>/problem.toml``, ``reference.py`` and ``candidates/<candidate>.py``.
+
+A candidate may also be one CUDA file, ``<candidate>.cu``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from runner.sources import Candidate, Loaded, Origin, Problem, Unreadable, Workl
 from runner.sources.document import Document, UnreadableError, read_bytes, read_document, read_each, suggestion
 from runner.sources.formula import FormulaError, evaluate
 from runner.sources.module import Reference, Value, detect_language, digest_of, read_reference
+from runner.sources.native import FUNCTION, LANGUAGES, SUFFIX, read_native
 
 PROBLEM_FILE = "problem.toml"
 REFERENCE_FILE = "reference.py"
@@ -38,6 +42,9 @@ ITEMSIZES = {
     Dtype.BOOL: 1,
 }
 """Bytes of one element of an input: what ``itemsize`` stands for in a formula."""
+
+_SUFFIXES = (".py", SUFFIX)
+"""What the files of candidates end in."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _NAME_RULE = "must be letters, digits, '.', '_' and '-', and begin with a letter or digit"
@@ -88,8 +95,14 @@ def _read_problem(folder: Path, source: str) -> Problem:
     flags = {"outliers": values.get("outliers", True), "mutates_inputs": values.get("mutates_inputs", False)}
     tolerance = values.get("tolerance", {})
     contract = ContractSpec(**values["contract"]) if "contract" in values else None
+    random = values.get("random", False)
     library = folder / LIBRARY_FILE if (folder / LIBRARY_FILE).exists() else None
-    facts = {"workloads": _canonical(workloads), "tolerance": tolerance, **flags, **_extras(contract, library)}
+    facts = {
+        "workloads": _canonical(workloads),
+        "tolerance": tolerance,
+        **flags,
+        **_extras(contract, library, random=random),
+    }
     return Problem(
         id=folder.name,
         source=source,
@@ -100,6 +113,7 @@ def _read_problem(folder: Path, source: str) -> Problem:
         dtypes=_dtypes(values),
         workloads=workloads,
         tolerance=tolerance,
+        random=random,
         contract=contract,
         library=library,
         digest=digest_of(reference.source, facts),
@@ -108,13 +122,15 @@ def _read_problem(folder: Path, source: str) -> Problem:
     )
 
 
-def _extras(contract: ContractSpec | None, library: Path | None) -> dict[str, Any]:
+def _extras(contract: ContractSpec | None, library: Path | None, *, random: bool) -> dict[str, Any]:
     """What few problems have; left out of the digests of all others."""
     extras: dict[str, Any] = {}
     if contract is not None:
         extras["contract"] = asdict(contract)
     if library is not None:
         extras["library"] = hashlib.sha256(read_bytes(library)).hexdigest()
+    if random:
+        extras["random"] = random
     return extras
 
 
@@ -179,7 +195,8 @@ def _candidates_in(
     found: list[Candidate] = []
     refused: list[Unreadable] = []
     for problem_id, folder in folders:
-        good, bad = read_each(sorted(folder.glob("*.py")), partial(_read_candidate, problem_id=problem_id))
+        files = sorted(file for suffix in _SUFFIXES for file in folder.glob(f"*{suffix}"))
+        good, bad = read_each(files, partial(_read_candidate, problem_id=problem_id))
         found += good
         refused += [*bad, *_lonely(folder)]
     return tuple(found), tuple(refused)
@@ -188,22 +205,54 @@ def _candidates_in(
 def _read_candidate(path: Path, problem_id: str) -> Candidate:
     _check_name(path, path.stem)
     source = read_bytes(path)
+    _check_alone(path)
     side = path.with_suffix(".toml")
-    values = read_document(side, "candidate").values if side.exists() else {}
-    language = Language(values["language"]) if "language" in values else detect_language(source)
-    entry = values.get("entry", "ModelNew")
+    document = read_document(side, "candidate") if side.exists() else Document(side, {}, "")
+    values = document.values
+    code = _native_code(path, source, document) if path.suffix == SUFFIX else _python_code(source, values)
     return Candidate(
         id=f"{problem_id}/{path.stem}",
         problem_id=problem_id,
         path=path,
-        language=language,
-        entry=entry,
         dtypes=_dtypes(values),
         origin=Origin(**values.get("origin", {})),
         expect=Status(values["expect"]) if "expect" in values else None,
-        digest=digest_of(source, {"language": language.value, "entry": entry}),
         description=values.get("description", ""),
+        **code,
     )
+
+
+def _python_code(source: bytes, values: Mapping[str, Any]) -> dict[str, Any]:
+    language = Language(values["language"]) if "language" in values else detect_language(source)
+    entry = values.get("entry", "ModelNew")
+    facts = {"language": language.value, "entry": entry}
+    return {"language": language, "entry": entry, "digest": digest_of(source, facts)}
+
+
+def _native_code(path: Path, source: bytes, document: Document) -> dict[str, Any]:
+    function = document.values.get("entry", FUNCTION)
+    if "entry" in document.values and not re.search(rb"\b%s\b" % function.encode(), source):
+        raise document.error(f"{path.name} has nothing called {function!r}", "entry")
+    native = read_native(path.name, source, function)
+    language = Language(document.values.get("language", native.language))
+    if language not in LANGUAGES:
+        allowed = ", ".join(sorted(it.value for it in LANGUAGES))
+        raise document.error(f"{path.name} cannot be {language.value}; allowed: {allowed}", "language")
+    facts = {"language": language.value, "entry": function, "adapter": native.adapter}
+    return {
+        "language": language,
+        "adapter": native.adapter,
+        "beside": native.beside,
+        "defines": function,
+        "digest": digest_of(source, facts),
+    }
+
+
+def _check_alone(path: Path) -> None:
+    """Of two files with one name neither is taken: nobody can say whose the id and the side file are."""
+    twins = [other.name for suffix in _SUFFIXES if (other := path.with_suffix(suffix)) != path and other.exists()]
+    if twins:
+        raise UnreadableError(path, f"{twins[0]} beside it has the same name, and an id is of one file; rename one")
 
 
 def _dtypes(values: Mapping[str, Any]) -> tuple[Dtype, ...]:
@@ -213,14 +262,15 @@ def _dtypes(values: Mapping[str, Any]) -> tuple[Dtype, ...]:
 def _lonely(folder: Path) -> Iterator[Unreadable]:
     """Side files whose candidate is missing, most likely after a rename."""
     for side in sorted(folder.glob("*.toml")):
-        source = side.with_suffix(".py")
-        if not source.exists():
-            yield Unreadable(path=side, reason=f"describes {source.name}, which is not beside it")
+        if not any(side.with_suffix(suffix).exists() for suffix in _SUFFIXES):
+            first, *others = (side.with_suffix(suffix).name for suffix in _SUFFIXES)
+            reason = f"describes {first}, which is not beside it, and neither is {', '.join(others)}"
+            yield Unreadable(path=side, reason=reason)
 
 
 def _strangers(root: Path, problems: Mapping[str, Problem]) -> Iterator[Unreadable]:
     """Folders with candidates for a problem that nobody knows."""
-    for folder in sorted({file.parent for file in root.rglob("*.py")}):
+    for folder in sorted({file.parent for suffix in _SUFFIXES for file in root.rglob(f"*{suffix}")}):
         problem_id = folder.relative_to(root).as_posix()
         if problem_id not in problems and "__pycache__" not in folder.parts:
             hint = suggestion(problem_id, list(problems))

@@ -19,10 +19,11 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
     ast.Pow: math.pow,
 }
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"min": min, "max": max}
-_ALLOWED = "numbers, constants of the problem, itemsize, + - * / // ** ( ) min max"
+_ALLOWED = "numbers, constants of the problem, itemsize, + - * / // % ** ( ) min max"
 
 
 class FormulaError(ValueError):

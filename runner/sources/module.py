@@ -24,6 +24,13 @@ Value = int | float | bool | str
 _REQUIRED = (("Model", "class Model(nn.Module)"), ("get_inputs", "def get_inputs()"))
 _TRITON_TEXT = re.compile(rb"^\s*@triton\.(jit|autotune|heuristics)\b", re.MULTILINE)
 _CUDA_TEXT = re.compile(rb"\b(load_inline|cpp_extension)\b")
+_PACKAGE_TEXT = re.compile(rb"^\s*(?:import|from)\s+(tilelang|cutlass)\b", re.MULTILINE)
+_HIP_TEXT = re.compile(r"\bhipcc\b|__HIP_PLATFORM|\bhip/hip_runtime\.h\b")
+_CUDA_HEADER = re.compile(r"#\s*include\s*<cuda")
+"""Sources for both vendors include either's headers; here they are CUDA."""
+
+_PACKAGES = {"tilelang": Language.TILELANG, "cutlass": Language.CUTE_DSL}
+"""Packages without which a candidate cannot even be imported, and what candidates that import them are written in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +80,34 @@ def read_reference(path: Path) -> Reference:
 
 
 def detect_language(source: bytes) -> Language:
-    """What a candidate is written in: Triton where a kernel is jitted, CUDA where an extension is built, else PyTorch.
+    """What a candidate is written in.
 
-    A source that does not parse is a candidate too, and fails later under its own name; its text decides.
+    TileLang or CuTe DSL where their package is imported; else Triton where a kernel is jitted; else HIP where its texts
+    name HIP's compiler, platform or header; else CUDA where an extension is built; else PyTorch. A source that does not
+    parse is a candidate too, and fails later under its own name; its text decides.
     """
     try:
         tree = _parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        packages = [found.decode() for found in _PACKAGE_TEXT.findall(source)]
         is_triton, is_cuda = _TRITON_TEXT.search(source) is not None, _CUDA_TEXT.search(source) is not None
+        texts = source.decode(errors="replace")
     else:
+        packages = [package for package in _PACKAGES if _names_imported(tree, package)]
         jitted = _names_imported(tree, "triton")
         is_triton = any(_root(d) in jitted for d in _decorators(tree))
         is_cuda = any(name in ("load_inline", "cpp_extension") for name in _names_used(tree))
+        texts = "\n".join(_texts(tree))
+    if packages:
+        return _PACKAGES[packages[0]]
     if is_triton:
         return Language.TRITON
-    return Language.CUDA if is_cuda else Language.TORCH
+    return detect_native_language(texts) or (Language.CUDA if is_cuda else Language.TORCH)
+
+
+def detect_native_language(text: str) -> Language | None:
+    """HIP where C++, or what builds it, names HIP's compiler, platform or header and no header of CUDA's; else null."""
+    return Language.HIP if _HIP_TEXT.search(text) and not _CUDA_HEADER.search(text) else None
 
 
 def digest_of(source: bytes, facts: Mapping[str, Any]) -> str:
@@ -183,6 +203,14 @@ def _names_imported(tree: ast.Module, package: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
             names |= {alias.asname or alias.name for alias in node.names}
     return names
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    """Every text in a module that something is done with: C++, what is said to compilers, but no docstring."""
+    idle = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in idle:
+            yield node.value
 
 
 def _names_used(tree: ast.Module) -> Iterator[str]:

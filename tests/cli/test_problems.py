@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def kernel_matrix(*arguments, cwd=ROOT):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+def started(*arguments, cwd=ROOT, **environment):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **environment}
     command = (sys.executable, "-m", "runner", *map(str, arguments))
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=cwd, env=environment, **pipes)
+
+
+def kernel_matrix(*arguments, cwd=ROOT, **environment):
+    with started(*arguments, cwd=cwd, **environment) as process:
+        out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 @pytest.fixture
@@ -30,7 +38,9 @@ def folder(tmp_path):
 def test_lists_what_the_matrix_names():
     done = kernel_matrix("problems", "list")
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:3]] == ["adamw_step", "argmax"]
+    # A long description goes on in a line of its own, far to the right.
+    listed = [line.split()[0] for line in done.stdout.splitlines()[1:] if not line.startswith("  ")]
+    assert listed == sorted(path.parent.name for path in ROOT.glob("problems/*/problem.toml"))
     assert not done.stderr
 
 
@@ -125,3 +135,121 @@ def test_a_list_warns_of_what_it_leaves_out(folder):
     done = kernel_matrix("candidates", "list", cwd=folder)
     assert done.returncode == 0
     assert "lost.toml: describes lost.py, which is not beside it" in done.stderr
+
+
+# ---- try
+
+
+CONSTANT = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x * 0 + 3\n"
+CONSTANT += "def get_inputs():\n    return [torch.randn(8, 24)]\n"
+ENDLESS = CONSTANT.replace("return x * 0 + 3", "while True: pass")
+NEEDY = f"import no_such_package\n{CONSTANT}"
+
+
+def add_problem(folder, name, source, toml="[workloads.default]\n"):
+    place = folder / "problems" / name
+    place.mkdir(parents=True)
+    (place / "reference.py").write_text(source)
+    (place / "problem.toml").write_text(f'category = "Other"\ndtypes = ["fp32"]\ndescription = "x"\n{toml}')
+
+
+@pytest.mark.torch
+def test_problems_that_are_good_are_counted(folder):
+    done = kernel_matrix("problems", "try", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *table, last = done.stdout.splitlines()
+    assert first.startswith("1 problems to try; engine process ")
+    assert [line.split() for line in table] == [["status", "problems"], ["passed", "1"]]
+    assert last.startswith("1 problems tried in ")
+
+
+@pytest.mark.torch
+def test_problems_that_are_not_are_told_with_their_place_and_counted(folder):
+    add_problem(folder, "constant", CONSTANT)
+    add_problem(folder, "needy", NEEDY)
+    add_problem(folder, "half", CONSTANT, "workload = 3\n")
+    done = kernel_matrix("problems", "try", cwd=folder)
+    assert done.returncode == 2
+    assert "constant: invalid_problem: a constant would pass: " in done.stdout
+    words = "needy: unsupported: problems/needy/reference.py:1: the reference needs the package 'no_such_package'"
+    assert words in done.stdout
+    assert "2 problems and 1 file cannot be used\n  problems/half/problem.toml:4: " in done.stderr
+
+
+@pytest.mark.torch
+def test_a_script_gets_one_document(folder):
+    add_problem(folder, "constant", CONSTANT)
+    done = kernel_matrix("problems", "try", "--json", cwd=folder)
+    assert done.returncode == 2
+    document = json.loads(done.stdout)
+    assert document["counts"] == {"invalid_problem": 1, "passed": 1}
+    bad, good = document["problems"]
+    assert (bad["id"], bad["status"], bad["fault"]) == ("constant", "invalid_problem", "problem")
+    assert (bad["workload"], bad["dtype"], bad["path"], bad["line"]) == ("default", "fp32", None, None)
+    assert (good["id"], good["workload"], good["dtype"], good["labels"]) == ("softmax", "smoke", "fp32", [])
+    assert (document["engine"], document["image"], document["unreadable"]) == ("process", None, [])
+
+
+@pytest.mark.torch
+def test_only_what_matches_and_has_what_is_asked_for_is_tried(folder):
+    add_problem(folder, "constant", CONSTANT)
+    add_problem(folder, "soft", CONSTANT)
+    asked = ("--workload", "smoke", "--dtype", "fp16", "--json")
+    done = kernel_matrix("problems", "try", "soft*", *asked, cwd=folder)
+    assert done.returncode == 0
+    document = json.loads(done.stdout)
+    assert [(one["id"], one["dtype"]) for one in document["problems"]] == [("softmax", "fp16")]
+    assert document["left_out"] == {"soft": "has no workload 'smoke'"}
+
+
+@pytest.mark.torch
+def test_ctrl_c_ends_everything_and_says_what_is_left(folder):
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    add_problem(folder, "constant", CONSTANT)
+    add_problem(folder, "endless", ENDLESS)
+    arguments = ("problems", "try", "*n*", "--limit", 600, "--jobs", 1)
+    with started(*arguments, cwd=folder, TMPDIR=str(temporary)) as process:
+        assert process.stdout.readline().startswith("2 problems to try")
+        assert process.stdout.readline().startswith("constant: invalid_problem: ")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == "stopped: 1 of 2 problems were not tried\n"
+    assert err == "stopped by SIGINT\n"
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("soft",), 3, "did you mean 'softmax'?"),
+        (("--dtype", "fp17"), 2, "--dtype fp17: allowed are fp32, fp16, "),
+        (("--dtype", "bool"), 3, "nothing to try: 1 does not offer bool"),
+        (("--workload", "huge"), 3, "nothing to try: 1 has no workload 'huge'"),
+        (("--engine", "podman"), 2, "unknown engine 'podman'"),
+        (("--engine", "docker"), 2, "there is no matrix.toml here"),
+        (("--toolchain", "cpu"), 2, "there is no matrix.toml here"),
+        (("--limit", "0"), 2, "--limit"),
+    ],
+)
+def test_what_cannot_be_tried_is_said_before_anything_is_started(folder, arguments, code, words):
+    done = kernel_matrix("problems", "try", *arguments, cwd=folder)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.docker
+def test_with_a_daemon_problems_are_tried_in_the_image_for_the_cpu(cpu_lock):
+    done = kernel_matrix("problems", "try", "relu", "--engine", "docker", "--lock", cpu_lock, "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["engine"], document["counts"]) == (0, "docker", {"passed": 1})
+    assert document["image"].startswith("sha256:")
+
+
+@pytest.mark.docker
+def test_a_toolchain_that_the_matrix_does_not_have_is_refused(cpu_lock):
+    done = kernel_matrix("problems", "try", "relu", "--engine", "docker", "--lock", cpu_lock, "--toolchain", "cu1")
+    assert done.returncode == 2
+    assert "matrix.toml has no toolchain 'cu1'" in done.stderr

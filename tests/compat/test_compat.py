@@ -113,6 +113,12 @@ def test_a_missing_cubin_is_told_with_what_there_is():
         (Language.TRITON, "nvidia", "7.0", True),
         (Language.TRITON, "nvidia", None, True),
         (Language.TORCH, "nvidia", "6.1", True),
+        (Language.CUTE_DSL, "cpu", None, False),
+        (Language.CUTE_DSL, "nvidia", "7.5", False),
+        (Language.CUTE_DSL, "nvidia", "8.0", True),
+        (Language.TILELANG, "cpu", None, True),
+        (Language.HIP, "cpu", None, False),
+        (Language.HIP, "nvidia", "9.0", False),
     ],
 )
 def test_languages(language, vendor, capability, runs):
@@ -131,6 +137,8 @@ def test_languages(language, vendor, capability, runs):
         (Dtype.BF16, Language.TRITON, "nvidia", "8.0", True),
         (Dtype.BF16, Language.TRITON, "nvidia", "10.0", True),
         (Dtype.FP64, Language.TRITON, "nvidia", "7.5", True),
+        (Dtype.BF16, Language.TILELANG, "nvidia", "7.5", False),
+        (Dtype.FP8_E4M3, Language.CUTE_DSL, "nvidia", "7.5", False),
         (Dtype.TF32, Language.TORCH, "nvidia", "7.5", False),
         (Dtype.TF32, Language.TRITON, "nvidia", "8.0", True),
         (Dtype.TF32, Language.TORCH, "cpu", None, True),

@@ -1,11 +1,14 @@
-"""Each exception is put into the kind of failure that it is."""
+"""Each exception is put into the kind of failure that it is, and a package that is not here is known by its name."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import sys
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from runner.core.failures import classify
+from runner.core.failures import classify, missing_kernel_package, missing_package
+from runner.core.sourcefile import import_file
 from runner.core.wire import Failure
 
 pytestmark = pytest.mark.torch
@@ -38,3 +41,52 @@ KINDS = {
 def test_an_exception_is_put_into_its_kind(name):
     error, kind = KINDS[name]
     assert classify(error) is kind
+
+
+IMPORTS = {
+    "import no_such_package": "no_such_package",
+    "import no_such_package.part": "no_such_package",
+    "from no_such_package import thing": "no_such_package",
+    "def f():\n    import no_such_package\nf()": "no_such_package",
+    "import torch.no_such_part": "",
+    "from torch import no_such_thing": "",
+    "import helper": "",
+    "import folder": "",
+    "raise ModuleNotFoundError('in its own words')": "",
+    "raise ImportError('no_such_package')": "",
+    "raise ValueError": "",
+}
+
+
+@pytest.mark.parametrize("statement", IMPORTS)
+def test_a_package_that_is_not_installed_is_known_and_a_file_of_ones_own_is_not_one(statement, tmp_path, monkeypatch):
+    """``helper`` and ``folder`` lie beside the module, where Python does not look for them."""
+    monkeypatch.setitem(sys.modules, "importing", None)  # and out again afterwards
+    (tmp_path / "helper.py").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "importing.py").write_text(statement)
+    with pytest.raises(Exception) as raised:  # whichever it is
+        import_file(tmp_path / "importing.py", "importing", {})
+    assert missing_package(raised.value) == IMPORTS[statement]
+
+
+TRACEBACKS = {
+    "Traceback …\nModuleNotFoundError: No module named 'tilelang'\n": "tilelang",
+    "Traceback …\nModuleNotFoundError: No module named 'tilelnag'\n": "",
+    "Traceback …\nModuleNotFoundError: No module named 'tilelang.language'\n": "",
+    "ModuleNotFoundError: No module named 'tilelang'\nValueError: then this\n": "",
+    "print: ModuleNotFoundError: No module named 'tilelang'": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("text", TRACEBACKS)
+def test_a_candidate_may_lack_a_package_that_kernels_are_written_in(text, monkeypatch):
+    monkeypatch.delitem(sys.modules, "tilelang", raising=False)
+    assert missing_kernel_package(text) == TRACEBACKS[text]
+
+
+def test_what_a_candidate_says_is_missing_is_looked_for(tmp_path, monkeypatch):
+    (tmp_path / "tilelang.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert missing_kernel_package("ModuleNotFoundError: No module named 'tilelang'") == ""

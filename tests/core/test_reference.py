@@ -234,6 +234,22 @@ def test_what_a_problem_raises_is_its_own_fault_told_with_a_traceback():
     assert "in broken" in raised.value.evidence.log
 
 
+def test_a_problem_that_ends_its_process_is_a_problem_that_raises():
+    with pytest.raises(Finding) as raised:
+        guarded("the reference", Stage.LOAD, lambda: sys.exit("enough"))
+    assert raised.value.status is Status.PROBLEM_ERROR
+    assert raised.value.evidence.message == "the reference raised SystemExit: enough"
+
+
+def test_a_problem_that_needs_a_package_which_is_not_here_is_not_to_blame(reference):
+    with pytest.raises(Finding) as raised:
+        guarded("the reference", Stage.LOAD, lambda: reference("return x", extra="import no_such_package.part"))
+    assert (raised.value.status, raised.value.stage) == (Status.UNSUPPORTED, Stage.LOAD)
+    message = "the reference needs the package 'no_such_package', which is not installed here"
+    assert raised.value.evidence.message == message
+    assert "import no_such_package.part" in raised.value.evidence.log
+
+
 def test_a_finding_inside_a_problem_stays_what_it_is():
     inner = Finding(Status.INVALID_PROBLEM, Stage.LOAD, Evidence(message="as it was"))
 

@@ -113,7 +113,8 @@ def test_no_check_runs_behind_one_that_failed(monkeypatch):
 
 
 def test_a_structure_is_looked_at_before_inputs_and_values():
-    assert list(checks()) == ["structure", "aliasing", "redzones", "inputs", "values", "contract"]
+    order = ["structure", "aliasing", "redzones", "inputs", "values", "left", "contract", "distribution"]
+    assert list(checks()) == order
 
 
 def test_a_view_is_no_result_where_the_reference_has_a_result():
@@ -171,7 +172,11 @@ def test_one_changed_bit_of_an_input_is_found(index, place, value):
     assert failed.status is Status.INPUT_MODIFIED
     assert failed.evidence.message == f"input {index} was written to during the call"
     assert judge_call(with_inputs(tuple(now))).failed == failed
-    assert inputs.check(with_inputs(tuple(now), mutates=True)) is None
+    assert inputs.check(with_inputs(tuple(now), mutates=True)) is not None, "the reference leaves it alone"
+    mutated = with_inputs(tuple(now), mutates=True)
+    written = replace(mutated, expected=replace(mutated.expected, written=(index,)))
+    assert inputs.check(written) is None
+    assert inputs.check(replace(written, mutates_inputs=False)) is not None
 
 
 @pytest.mark.parametrize("tensor", [torch.empty(0, 3), torch.tensor(1.5), torch.ones(2, dtype=torch.complex64)])

@@ -219,7 +219,7 @@ def test_an_input_that_comes_back_as_output_is_found(bench):
 
 
 PROBLEMS = {
-    "that draws while it runs": ("return x + torch.randn_like(x)", "differs between two runs"),
+    "that draws while it runs": ("return x + torch.randn_like(x)", "random = true"),
     "whose answer is zero": ("return x * 0", "zeros would pass"),
     "that the baseline's process gets wrong": ("return x * (2 if __name__ == 'eager' else 1)", "fails against itself"),
 }
@@ -229,6 +229,74 @@ PROBLEMS = {
 def test_a_problem_fails_its_own_controls(name, bench):
     code, words = PROBLEMS[name]
     status, evidence = ended(bench("return x", code).verify)
+    assert status is Status.INVALID_PROBLEM
+    assert words in evidence.message
+
+
+# --- random outputs --------------------------------------------------------------------------------------------------
+
+NOISE = "return x + torch.randn_like(x)"
+MANY = INPUTS.replace("8, 40", "50, 80")
+
+
+def test_a_problem_with_random_outputs_is_judged_by_their_distribution(bench):
+    other = "return x + torch.empty_like(x).normal_()"
+    table = bench(other, NOISE, inputs=MANY, random=True)
+    table.verify()
+    verifier = table.verify("after", 1)
+    assert {t.mode for t in verifier.trials} == {Mode.STANDARD, Mode.OUTLIER}, "nothing of it can be equal"
+    assert all(t.passed and t.max_error is None and t.error_ratio < 1 for t in verifier.trials)
+    assert (verifier.traits.deterministic, verifier.labels) == (False, [])
+    assert table.time().failed is None
+    table.verifier.spot(table.sides["candidate"], table.reference, table.reference.draw(Mode.STANDARD, "spot"))
+
+
+DISHONEST = {
+    "whose seed is fixed": "torch.manual_seed(5)\nreturn x + torch.randn_like(x)",
+    "that gives the mean": "return x + 0.0",
+    "whose numbers are too large": "return x + 1.5 * torch.randn_like(x)",
+    "that takes one row for all": "return x + torch.randn_like(x[:1])",
+}
+
+
+@pytest.mark.parametrize("name", DISHONEST)
+def test_a_candidate_whose_numbers_are_not_random_is_refused(name, bench):
+    status, evidence = ended(bench(DISHONEST[name], NOISE, inputs=MANY, random=True).verify)
+    assert status is Status.INCORRECT_VALUES
+    assert "output 0 is not random as the reference's is" in evidence.message
+
+
+def test_a_candidate_that_keeps_its_numbers_is_found_in_a_timed_call_too(bench):
+    code = "torch.manual_seed(calls if calls < 10 else 3)\nreturn x + torch.randn_like(x)"
+    table = bench(code, NOISE, inputs=MANY, random=True, protocol=replace(QUICK, modes=(Mode.STANDARD,)))
+    table.verify()
+    for _ in range(6):
+        table.time(look=False)
+    assert "earlier call" in ended(table.time)[1].message
+
+
+def test_its_buffers_are_looked_at_as_those_of_any_other(bench):
+    outside = "torch.as_strided(x, (1,), (1,), x.storage_offset() - 1).add_(1)\nreturn x + torch.randn_like(x)"
+    assert ended(bench(outside, NOISE, inputs=MANY, random=True).verify)[0] is Status.OUT_OF_BOUNDS
+    written = "x += torch.randn_like(x)\nreturn x + torch.randn_like(x)"
+    assert ended(bench(written, NOISE, inputs=MANY, random=True).verify)[0] is Status.INPUT_MODIFIED
+
+
+UNSOUND = {
+    "that is not random": ("return x * 2", MANY, "the reference returns the same in two runs"),
+    "of few numbers": ("return x + torch.randn_like(x)", INPUTS.replace("8, 40", "3, 5"), "would pass"),
+    "that the baseline's process gets wrong": (
+        "return x + torch.randn_like(x) * (2 if __name__ == 'eager' else 1)",
+        MANY,
+        "fails against itself",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+def test_a_random_problem_fails_its_own_controls(name, bench):
+    code, inputs, words = UNSOUND[name]
+    status, evidence = ended(bench(NOISE, code, inputs=inputs, random=True).verify)
     assert status is Status.INVALID_PROBLEM
     assert words in evidence.message
 

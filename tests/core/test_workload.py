@@ -313,6 +313,32 @@ def test_a_problem_that_returns_a_single_number_must_depend_on_its_input(name, j
 WRITES = "x.add_(1.5); return torch.softmax(x, dim=-1) * x"
 
 
+MOMENTUM = """
+import torch
+rows = 4
+class Model(torch.nn.Module):
+    def forward(self, weights, steps):
+        weights.sub_(0.5 * steps)
+        return weights * 2
+def get_inputs(): return [torch.randn(rows, 90), torch.randn(rows, 90)]
+"""
+STEPS = {
+    "as the reference does": ("weights.sub_(0.5 * steps)", "passed", ""),
+    "nowhere": ("weights = weights - 0.5 * steps", "incorrect_values", "input 0 is written into, and 360 of its 360"),
+    "almost": ("weights.sub_(0.51 * steps); weights = weights + 0.01 * steps", "incorrect_values", "input 0 is "),
+    "everywhere": ("weights.sub_(0.5 * steps); steps.zero_()", "input_modified", "input 1 was written to"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_a_problem_leaves_in_its_inputs_is_due_like_what_it_returns(name, judged):
+    step, status, words = STEPS[name]
+    source = MOMENTUM.replace("class Model", "class ModelNew").replace("weights.sub_(0.5 * steps)", step)
+    told = report(judged(source, MOMENTUM, workloads=WORKLOADS[:1], mutates_inputs=True))
+    assert told.status.value == status
+    assert words in told.evidence.message
+
+
 def test_calls_that_write_into_their_inputs_are_not_repeated_on_them(judged):
     problem = SOFTMAX.replace("return torch.softmax(x, dim=-1)", WRITES)
     protocol = replace(QUICK, regimes=(Regime.COLD, Regime.WARM), check_share=1.0)

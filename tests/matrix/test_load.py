@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.core.messages import ProtocolSpec
-from runner.core.vocab import ClockPolicy, Dtype, Mode, Tier
+from runner.core.vocab import ClockPolicy, Dtype, Language, Mode, Tier
 from runner.errors import MatrixError
 from runner.matrix import (
     CandidateSet,
@@ -48,6 +48,18 @@ def test_the_smallest_matrix_gets_every_default(load, tmp_path):
     assert matrix.candidates == (CandidateSet(),)
     assert (matrix.protocol, matrix.policy) == (Protocol(), Policy())
     assert (matrix.include, matrix.exclude, matrix.overrides) == ((), (), ())
+
+
+def test_a_toolchain_may_have_further_languages(load):
+    matrix = load("""
+        [[toolchains]]
+        name = "tiles"
+        cuda = "12.8"
+        torch = "2.9.0"
+        triton = "3.5.0"
+        languages = ["tilelang", "cute_dsl"]
+    """)
+    assert [toolchain.languages for toolchain in matrix.toolchains] == [(), (Language.TILELANG, Language.CUTE_DSL)]
 
 
 def test_every_key_arrives(load, tmp_path):

@@ -6,7 +6,10 @@ UNKNOWN = {
     "gpu": ("gpu = 'h20'", "'h20' matches no gpu; there are: cpu, h200; did you mean 'h200'?"),
     "toolchain": ("toolchain = 'cu129'", "'cu129' matches no toolchain; there are: cu128; did you mean 'cu128'?"),
     "dtype": ("dtype = 'fp16'", "'fp16' matches no dtype; there are: fp32, bf16; did you mean 'bf16'?"),
-    "language": ("language = 'tritn'", "'tritn' matches no language; there are: triton, cuda, torch; did you mean"),
+    "language": (
+        "language = 'tritn'",
+        "'tritn' matches no language; there are: triton, cuda, torch, cute_dsl, tilelang, hip; did you mean",
+    ),
     "glob": ("gpu = 'x*'", "'x*' matches no gpu; there are: cpu, h200"),
 }
 

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from runner import matrix
 from runner.contracts import load_schema
 from runner.core.messages import ProtocolSpec, to_json
-from runner.core.vocab import Dtype, Mode, Tier
+from runner.core.vocab import Dtype, Language, Mode, Tier
 from runner.gpus import VENDORS
 from runner.matrix import shape
 from runner.sources import source_names
@@ -102,8 +102,12 @@ def test_required_keys_and_defaults_are_those_of_the_dataclass(schema, kind):
         (DEFS["protocol"]["properties"]["modes"]["items"], [mode.value for mode in Mode]),
         (DEFS["gpu"]["properties"]["vendor"], list(VENDORS)),
         (DEFS["problemSet"]["properties"]["source"], list(source_names())),
+        (
+            DEFS["toolchain"]["properties"]["languages"]["items"],
+            [language.value for language in Language if language in matrix.DECLARED_LANGUAGES],
+        ),
     ],
-    ids=["dtype", "tier", "mode", "vendor", "source"],
+    ids=["dtype", "tier", "mode", "vendor", "source", "language"],
 )
 def test_words_are_those_of_the_program(schema, expected):
     assert schema["enum"] == expected

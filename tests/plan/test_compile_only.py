@@ -20,6 +20,7 @@ CANDIDATES = selected(
     candidate("softmax/triton"),
     candidate("softmax/cuda", language=Language.CUDA),
     candidate("softmax/torch", language=Language.TORCH),
+    candidate("softmax/tilelang", language=Language.TILELANG),
 )
 
 Cells = Callable[..., dict[tuple[str, str, str], Cell]]

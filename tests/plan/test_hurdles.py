@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan.nouns import CPU, CPU_DEVICE, CU128, H200, H200_DEVICE, candidate, problem, selected
+from plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE, candidate, problem, selected
 
 from runner.core.vocab import ClockPolicy, Dtype, Language
 from runner.matrix import GpuAxis, Policy
@@ -122,6 +122,40 @@ def test_the_interpreter_is_wrong_for_bf16(reason_of):
 def test_cuda_does_not_run_on_a_cpu(reason_of):
     reason = reason_of(CPU, language=Language.CUDA)
     assert (reason.hurdle, reason.text) == (Hurdle.LANGUAGE_NOT_SUPPORTED, "CUDA C++ needs an NVIDIA GPU")
+
+
+@pytest.mark.parametrize("language", [Language.CUTE_DSL, Language.TILELANG])
+def test_a_language_that_no_image_of_ours_has_must_be_declared(reason_of, language):
+    reason = reason_of(language=language)
+    assert reason.hurdle is Hurdle.LANGUAGE_NOT_SUPPORTED
+    assert reason.text == (
+        f"toolchain cu128 has no {language.value}: candidates in it are not run; "
+        f'where its image has it, say languages = ["{language.value}"] in the matrix'
+    )
+    assert reason_of(language=language, toolchains=(replace(CU128, languages=(language,)),)) is None
+
+
+def test_a_declared_language_is_in_images_only(reason_of):
+    toolchains = (replace(CPU_TOOLCHAIN, languages=(Language.TILELANG,)),)
+    assert reason_of(CPU, language=Language.TILELANG, toolchains=toolchains) is None
+    reason = reason_of(CPU, language=Language.TILELANG, toolchains=toolchains, facts=LOCAL)
+    assert (reason.hurdle, reason.text) == (
+        Hurdle.LANGUAGE_NOT_SUPPORTED,
+        "tilelang is in images only, and engine process has none",
+    )
+
+
+@pytest.mark.parametrize(("gpu", "words"), [(CPU, "HIP needs an AMD GPU"), (H200, "no image here has hipcc")])
+def test_hip_runs_nowhere(reason_of, gpu, words):
+    reason = reason_of(gpu, language=Language.HIP)
+    assert reason.hurdle is Hurdle.LANGUAGE_NOT_SUPPORTED
+    assert words in reason.text
+
+
+def test_a_declared_language_still_needs_a_device_that_it_compiles_for(reason_of, facts):
+    able = {"language": Language.CUTE_DSL, "toolchains": (replace(CU128, languages=(Language.CUTE_DSL,)),)}
+    t4 = GpuAxis(name="t4", model="Tesla T4")
+    assert "8.0 (Ampere) and newer; this device has 7.5" in reason_of(t4, facts=replace(facts, gpus=(T4,)), **able).text
 
 
 def test_image_missing(reason_of, facts):

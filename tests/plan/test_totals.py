@@ -67,6 +67,7 @@ def test_expected_time_is_that_of_runnable_cells(plan):
         (Protocol(sessions=5, max_sessions=10), 1, "nvidia", Language.TORCH, 33.0),
         (Protocol(), 1, "nvidia", Language.CUDA, 14.4),
         (Protocol(), 1, "nvidia", Language.TRITON, 5.4),
+        (Protocol(), 1, "nvidia", Language.TILELANG, 14.4),
         (Protocol(), 1, "cpu", Language.TORCH, 12.5),
         (Protocol(spec=ProtocolSpec(time=False)), 1, "nvidia", Language.TORCH, 1.95),
         # a budget that the samples would not fit into is what counts
@@ -86,6 +87,11 @@ def test_expected_time_is_that_of_runnable_cells(plan):
 def test_the_model_of_time(protocol, workloads, vendor, language, seconds):
     found = expected_seconds(protocol, workloads=workloads, vendor=vendor, language=language)
     assert found == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("language", Language)
+def test_every_language_has_a_time(language):
+    assert expected_seconds(Protocol(), workloads=1, vendor="nvidia", language=language) >= 4.4
 
 
 def test_each_sanitizer_is_one_more_session_which_is_slow_on_a_gpu_and_none_on_a_cpu():

@@ -1,9 +1,10 @@
 """Judges candidates in this process with the core's own reference and checks; run as a script by test_candidates.py.
 
 ``python judging.py REQUESTS`` with a JSON list of (candidate path, problem path, values, dtype, contract or null,
-outliers); prints a JSON list of statuses. It is for candidates that do no harm to the process they run in.
+outliers, random); prints a JSON list of statuses. It is for candidates that do no harm to the process they run in.
 """
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 import torch
 
 from runner.core.checks import Call, judge_call
-from runner.core.controls import accepts, is_finite, is_whole
+from runner.core.checks.distribution import Randomness
+from runner.core.controls import accepts, check_varying, is_finite, is_whole
 from runner.core.inputs import WHOLE_DTYPES, Whole, map_tensors, place_model, tensors_in
 from runner.core.memory import dtype_name
 from runner.core.messages import ContractSpec
@@ -21,25 +23,40 @@ from runner.core.tolerance import Tolerance
 from runner.core.vocab import Dtype, Mode
 from runner.core.wire import OutputClaim, OutputsClaim, Structure
 
-__all__ = ["WHOLE_DTYPES", "Reference", "Tolerance", "accepts", "judge", "modes_of"]
+__all__ = ["WHOLE_DTYPES", "Reference", "Tolerance", "accepts", "judge", "lots", "modes_of"]
 
 SECRET = "0" * 32
+SEEDS = itertools.count()
+"""One for each call that is judged by its distribution: none may be judged by the same chances as another."""
 
 
-def modes_of(dtype, *, outliers):
+def modes_of(dtype, *, outliers, random=False):
     """The modes that a verification has."""
-    return tuple(Mode) if outliers and dtype not in WHOLE_DTYPES else (Mode.STANDARD,)
+    modes = tuple(Mode) if outliers and dtype not in WHOLE_DTYPES else (Mode.STANDARD,)
+    return tuple(mode for mode in modes if not random or mode is not Mode.EXACT)
+
+
+def lots(reference, inputs, expected, earlier):
+    """What one call with random outputs is judged with; ``earlier`` is the same for all calls of a candidate."""
+    return Randomness(
+        again=lambda: reference.answer(inputs),
+        varies=check_varying(reference, inputs, expected),
+        seed=str(next(SEEDS)),
+        start=0.5,
+        earlier=earlier,
+    )
 
 
 def judge(request):
     """The status that one candidate earns."""
-    candidate, problem, values, dtype, contract, outliers = request
+    candidate, problem, values, dtype, contract, outliers, random = request
     reference = Reference(Path(problem), values, "cpu", Dtype(dtype), SECRET)
     model = _construct(candidate, reference)
     spec = None if contract is None else ContractSpec(**contract)
-    for mode in modes_of(Dtype(dtype), outliers=outliers):
+    earlier = {} if random else None
+    for mode in modes_of(Dtype(dtype), outliers=outliers, random=random):
         for trial in range(len(Whole)):
-            failed = _try(model, reference, mode, trial, spec)
+            failed = _try(model, reference, mode, trial, (spec, earlier))
             if failed is not None:
                 return failed.status.value
     return "passed"
@@ -53,7 +70,8 @@ def _construct(candidate, reference):
     return model
 
 
-def _try(model, reference, mode, trial, contract):
+def _try(model, reference, mode, trial, terms):
+    contract, earlier = terms
     numbers = tuple(Whole)[trial]
     inputs = reference.draw(mode, trial, whole=numbers)
     expected = reference.expect(inputs)
@@ -73,9 +91,10 @@ def _try(model, reference, mode, trial, contract):
         tolerance=Tolerance.of(reference.dtype, {}),
         inputs_sent=tuple(tensors_in(inputs)),
         inputs_now=tuple(tensors_in(given)),
-        mutates_inputs=False,
+        mutates_inputs=bool(expected.written),
         exact=whole,
         contract=contract,
+        random=None if earlier is None else lots(reference, inputs, expected, earlier),
     )
     return judge_call(call).failed
 

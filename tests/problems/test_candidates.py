@@ -44,7 +44,8 @@ def smoke(problem):
     return dict(next(w.values for w in problem.workloads if w.name == "smoke"))
 
 
-CASES = [(problem, dtype) for problem in LOADED.problems for dtype in problem.dtypes]
+CASES = [(problem, dtype) for problem in LOADED.problems if not problem.random for dtype in problem.dtypes]
+RANDOM = [(problem, dtype) for problem in LOADED.problems if problem.random for dtype in problem.dtypes]
 
 
 @pytest.mark.parametrize(("problem", "dtype"), CASES, ids=[f"{p.id}-{d.value}" for p, d in CASES])
@@ -75,6 +76,17 @@ def test_every_output_depends_on_every_input_and_on_the_precision(problem, dtype
         assert told or problem.id in PRECISION_BLIND
 
 
+@pytest.mark.parametrize(("problem", "dtype"), RANDOM, ids=[f"{p.id}-{d.value}" for p, d in RANDOM])
+def test_a_random_reference_is_distributed_as_itself_and_empty_answers_are_not(problem, dtype):
+    reference = judging.Reference(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
+    tolerance = judging.Tolerance.of(dtype, problem.tolerance)
+    for mode in judging.modes_of(dtype, outliers=problem.outliers, random=True):
+        inputs = reference.draw(mode, "test")
+        expected = reference.expect(inputs)
+        assert controls.is_finite(expected)
+        controls.check_distribution(expected, lambda: judging.lots(reference, inputs, expected, {}), tolerance.rtol)  # noqa: B023
+
+
 def test_candidates_earn_what_their_side_files_say():
     """All that do no harm in one process: a CUDA toolchain is not here, and Triton's interpreter is wrong for bf16."""
     candidates = [c for c in LOADED.candidates if c.language is not Language.CUDA and c.id not in HARMFUL | RAISING]
@@ -101,7 +113,7 @@ def _is_tried(candidate, dtype):
 
 def _request(problem, source, dtype):
     contract = None if problem.contract is None else to_json(problem.contract)
-    return str(source), str(problem.path), smoke(problem), dtype.value, contract, problem.outliers
+    return str(source), str(problem.path), smoke(problem), dtype.value, contract, problem.outliers, problem.random
 
 
 @pytest.mark.parametrize(
@@ -124,5 +136,5 @@ def _judge_apart(requests):
     """Statuses of what :mod:`tests.problems.judging` is asked, in a process where Triton is interpreted."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = (sys.executable, str(Path(__file__).with_name("judging.py")), json.dumps(requests))
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=900)
     return json.loads(done.stdout)

@@ -11,7 +11,7 @@ import pytest
 
 from runner.contracts import load_schema
 from runner.core.vocab import Dtype, Language
-from runner.scan import MOST_FINDINGS, RULES, Scan, scan_text
+from runner.scan import MOST_FINDINGS, RULES, Scan, scan_files, scan_text
 
 Scanner = Callable[..., Scan]
 
@@ -263,6 +263,71 @@ def test_a_candidate_in_pytorch_is_made_of_library_calls(scan: Scanner) -> None:
     assert scan(head, code, language=Language.TORCH).findings == ()
 
 
+# ---- a function as the entry
+
+FUNCTION = """
+def relu(x, inplace=False):
+    return launch(x)
+"""
+
+
+def scan_function(*parts: str) -> Scan:
+    return scan_text("\n".join(dedent(part) for part in parts), Language.TRITON, Dtype.FP32, entry="relu")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        FUNCTION,
+        "relu = launch",
+        "from elsewhere import relu",
+        "async def relu(x):\n    return launch(x)",
+        "if torch.cuda.is_available():\n    def relu(x):\n        return launch(x)\nelse:\n    relu = launch",
+    ],
+)
+def test_a_function_may_be_what_is_called(code: str) -> None:
+    assert "entry" not in rules(scan_function(HEAD, code))
+
+
+def test_an_honest_function_has_no_findings() -> None:
+    found = scan_function(HEAD, FUNCTION)
+    assert found.findings == ()
+    assert found.own_kernels == ("own_kernel",)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def other(x):\n    return launch(x)",
+        "class Layer(nn.Module):\n    def relu(self, x):\n        return launch(x)",
+        "class Layer(nn.Module):\n    def forward(self, x):\n        return launch(x).relu()",
+    ],
+)
+def test_a_function_that_is_not_there(code: str) -> None:
+    (finding,) = [finding for finding in scan_function(HEAD, code).findings if finding.rule == "entry"]
+    assert finding.message == "no class or function relu is defined"
+    assert finding.line is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ("library_calls", "def relu(x):\n    return F.relu(launch(x))"),
+        ("library_calls", "def helper(x):\n    return torch.relu(x)\ndef relu(x):\n    return helper(launch(x))"),
+        ("decoy", "def relu(x):\n    return x + 1"),
+        ("fallback", "def relu(x):\n    try:\n        return launch(x)\n    except Exception:\n        return x + 1"),
+    ],
+)
+def test_what_a_function_reaches_is_looked_at(rule: str, code: str) -> None:
+    assert rules(scan_function(HEAD, code)) == [rule]
+
+
+def test_what_a_function_does_not_reach_is_left_alone() -> None:
+    assert (
+        scan_function(HEAD, FUNCTION, "def test(x):\n    return torch.allclose(relu(x), torch.relu(x))").findings == ()
+    )
+
+
 # ---- C++ in strings
 
 CUDA = '''
@@ -375,3 +440,19 @@ def test_a_source_that_no_pattern_likes_is_read_in_no_time(scan: Scanner, text: 
     source = "__global__ void late_kernel(float* x) {}\nvoid run(float* x) { late_kernel<<<1, 1>>>(x); }\n" + text
     found = scan(MODEL, f"SOURCE = {source!r}", language=Language.CUDA)
     assert found.own_kernels == ("late_kernel",)
+
+
+def test_of_several_files_the_one_that_defines_the_entry_is_looked_at() -> None:
+    files = {
+        "helper.py": b"import torch\n",
+        "kernel.py": b"import triton\n\n@triton.jit\ndef inner(x):\n    pass\n\ndef run(x):\n    inner[(1,)](x)\n",
+        "kernel.cu": b"// __global__ void gone(\n__global__ void scale(float* x) {}\n",
+    }
+    scan = scan_files(files, Language.TRITON, Dtype.FP32, entry="run")
+    assert scan == Scan(own_kernels=("inner", "scale"), findings=())
+    assert {found.rule for found in scan_files(files, Language.TRITON, Dtype.FP32, entry="go").findings} == {"entry"}
+
+
+def test_without_python_there_are_kernels_and_no_findings() -> None:
+    files = {"kernel.cu": b'extern "C" __global__ void scale(float* x) {}\n'}
+    assert scan_files(files, Language.CUDA, Dtype.FP32, entry="run") == Scan(own_kernels=("scale",), findings=())

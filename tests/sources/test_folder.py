@@ -1,3 +1,6 @@
+import ast
+import json
+
 import pytest
 
 from runner.core.messages import ContractSpec
@@ -65,6 +68,7 @@ def test_a_problem_need_not_say_what_it_costs(root):
         ("problem.toml", ("[workloads.smoke]", "[workloads.small]")),
         ("problem.toml", ("flops =", "outliers = false\nflops =")),
         ("problem.toml", ("flops =", "mutates_inputs = true\nflops =")),
+        ("problem.toml", ("flops =", "random = true\nflops =")),
         ("problem.toml", ("flops =", "tolerance.rtol = 0.1\nflops =")),
     ],
 )
@@ -80,6 +84,15 @@ def test_the_digest_does_not_follow_words(root):
     path = root / "half/problem.toml"
     path.write_text(path.read_text().replace("Half of", "One half of"))
     assert load(root).problems[0].digest == before
+
+
+def test_a_problem_says_that_its_outputs_are_random(root):
+    assert load(root).problems[0].random is False
+    write(root / "half/problem.toml", PROBLEM.replace("flops =", "random = true\nflops ="))
+    assert load(root).problems[0].random is True
+    write(root / "half/problem.toml", PROBLEM.replace("flops =", "random = 1\nflops ="))
+    (reason,) = reasons(load(root))
+    assert "random" in reason
 
 
 CONTRACT = """
@@ -237,3 +250,116 @@ def test_candidates_may_be_kept_apart(root, tmp_path_factory):
 def test_a_folder_of_candidates_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UsageError, match="is no folder"):
         load_candidates(tmp_path / "absent", {})
+
+
+CUDA = """\
+__global__ void halve(const float* x, float* y, int n) {}
+torch::Tensor run(torch::Tensor x) { return x; }
+torch::Tensor other(torch::Tensor x) { return x; }
+"""
+
+
+def facts_of(candidate):
+    line = next(line for line in candidate.adapter.splitlines() if line.startswith("FACTS:"))
+    return json.loads(ast.literal_eval(line.partition("json.loads(")[2].rstrip(")")))
+
+
+def native(root):
+    (found,) = (candidate for candidate in load(root).candidates if candidate.id == "half/native")
+    return found
+
+
+def test_a_cuda_file_is_a_candidate(root):
+    path = write(root / "half/candidates/native.cu", CUDA)
+    found = native(root)
+    assert (found.id, found.path, found.language) == ("half/native", path, Language.CUDA)
+    assert (found.entry, found.defines) == ("ModelNew", "run")
+    assert found.code.written() == {"native.cu": CUDA.encode()}
+    facts = facts_of(found)
+    assert (facts["file"], facts["function"], facts["with_cuda"]) == ("native.cu", "run", True)
+    assert facts["sources"] == ["native_binding.cu"]
+    assert '#include "native.cu"' in facts["written"]["native_binding.cu"]
+
+
+def test_a_side_file_speaks_of_a_cuda_file_too(root):
+    write(root / "half/candidates/native.cu", CUDA)
+    plain = native(root)
+    write(root / "half/candidates/native.toml", 'entry = "other"\ndtypes = ["fp16"]\norigin.method = "search"\n')
+    found = native(root)
+    assert (found.defines, found.dtypes, found.origin) == ("other", (Dtype.FP16,), Origin(method="search"))
+    assert facts_of(found)["function"] == "other"
+    assert found.digest != plain.digest
+    assert facts_of(found)["extension"] != facts_of(plain)["extension"]
+
+
+def test_the_digest_of_a_cuda_file_follows_its_content(root):
+    digests = set()
+    for text in (CUDA, CUDA + "// more\n"):
+        write(root / "half/candidates/native.cu", text)
+        digests.add(native(root).digest)
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("#include <hip/hip_runtime.h>\n" + CUDA, Language.HIP),
+        ("#include <hip/hip_runtime.h>\n#include <cuda_runtime.h>\n" + CUDA, Language.CUDA),
+    ],
+)
+def test_hip_is_told_from_cuda(root, text, language):
+    write(root / "half/candidates/native.cu", text)
+    assert native(root).language is language
+
+
+def test_a_cuda_file_that_binds_itself_is_compiled_as_it_is(root):
+    write(root / "half/candidates/native.cu", CUDA + "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}\n")
+    facts = facts_of(native(root))
+    assert (facts["sources"], facts["written"]) == (["native.cu"], {})
+
+
+@pytest.mark.parametrize(
+    ("side", "words"),
+    [
+        ('description = "x"\nentry = "forward"\n', "bad.toml:2: entry: bad.cu has nothing called 'forward'"),
+        ('language = "triton"\n', "bad.toml:1: language: bad.cu cannot be triton; allowed: cuda, hip"),
+        ('language = "cude"\n', "bad.toml:1: language: 'cude' is not allowed; allowed: triton, cuda, torch, cute_dsl,"),
+        ("entry = 3\n", "bad.toml:1: entry: 3 is not of type 'string'"),
+        ("entry = \n", "bad.toml:1: not valid TOML"),
+        ('expct = "passed"\n', "bad.toml:1: expct: unknown key"),
+    ],
+)
+def test_a_malformed_side_file_is_named_and_the_rest_goes_on(root, side, words):
+    write(root / "half/candidates/bad.cu", CUDA)
+    write(root / "half/candidates/bad.toml", side)
+    write(root / "half/candidates/good.cu", CUDA)
+    loaded = load(root)
+    assert [candidate.id for candidate in loaded.candidates] == ["half/good", "half/plain"]
+    (reason,) = reasons(loaded)
+    assert words in reason
+
+
+def test_of_two_files_with_one_name_neither_is_taken(root):
+    for name in ("twice.py", "twice.cu", "good.py"):
+        write(root / "half/candidates" / name, CUDA if name.endswith(".cu") else "x = 1\n")
+    write(root / "half/candidates/twice.toml", 'description = "Whose?"\n')
+    loaded = load(root)
+    assert [candidate.id for candidate in loaded.candidates] == ["half/good", "half/plain"]
+    first, second = reasons(loaded)
+    assert first.endswith("twice.cu: twice.py beside it has the same name, and an id is of one file; rename one")
+    assert "twice.py: twice.cu beside it has the same name" in second
+
+
+def test_a_side_file_without_a_candidate_is_named(root):
+    write(root / "half/candidates/lost.toml", 'expect = "passed"\n')
+    (reason,) = reasons(load(root))
+    assert reason.endswith("lost.toml: describes lost.py, which is not beside it, and neither is lost.cu")
+
+
+def test_cuda_files_can_be_kept_apart(root, tmp_path):
+    problems = {problem.id: problem for problem in load(root).problems}
+    write(tmp_path / "apart/half/plain.cu", CUDA)
+    write(tmp_path / "apart/haf/plain.cu", CUDA)
+    (found,), (refused,) = load_candidates(tmp_path / "apart", problems)
+    assert found.id == "half/plain"
+    assert "holds candidates for 'haf', which is no known problem; did you mean 'half'?" in str(refused)

@@ -2,9 +2,19 @@
 
 import pytest
 
+from runner.contracts import load_schema
 from runner.core.vocab import Language
 from runner.errors import UsageError
-from runner.sources import Unreadable, load_source, reference_candidate, source_names
+from runner.matrix import meaning
+from runner.sources import (
+    _AT_HOME,
+    Unreadable,
+    candidate_source_names,
+    load_candidates,
+    load_source,
+    reference_candidate,
+    source_names,
+)
 
 
 @pytest.mark.parametrize("name", source_names())
@@ -24,3 +34,30 @@ def test_a_reference_is_a_candidate_of_its_own(root):
 def test_what_is_unreadable_says_where(tmp_path):
     assert str(Unreadable(path=tmp_path, reason="no", line=3)) == f"{tmp_path}:3: no"
     assert str(Unreadable(path=tmp_path, reason="no")) == f"{tmp_path}: no"
+
+
+def test_a_matrix_may_name_every_source():
+    definitions = load_schema("matrix")["$defs"]
+    assert tuple(definitions["problemSet"]["properties"]["source"]["enum"]) == source_names()
+    assert tuple(definitions["candidateSet"]["properties"]["source"]["enum"]) == candidate_source_names()
+    assert set(_AT_HOME) == meaning._AT_HOME
+
+
+@pytest.mark.parametrize("name", ["aten", "vllm", "cublas"])
+def test_a_source_with_problems_of_its_own_needs_no_path(name):
+    loaded = load_source(name, None)
+    assert len(loaded.problems) >= 14
+    assert {problem.id.partition("/")[0] for problem in loaded.problems} == {name}
+    assert loaded.unreadable == ()
+
+
+def test_a_source_without_problems_of_its_own_needs_one():
+    with pytest.raises(UsageError, match="brings no problems of its own"):
+        load_source("folder", None)
+
+
+@pytest.mark.parametrize("name", candidate_source_names())
+def test_what_reads_candidates_refuses_what_is_not_its_own(name, tmp_path):
+    with pytest.raises(UsageError) as refused:
+        load_candidates(name, tmp_path / "absent", {})
+    assert refused.value.next_step

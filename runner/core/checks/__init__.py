@@ -18,6 +18,7 @@ from runner.core.vocab import Status
 from runner.core.wire import OutputsClaim
 
 if TYPE_CHECKING:
+    from runner.core.checks.distribution import Departure, Randomness
     from runner.core.checks.values import Comparison
     from runner.core.quality import Quality
 
@@ -38,17 +39,38 @@ class Call:
     """True: floating outputs must be equal too."""
     contract: Optional[ContractSpec] = None
     """What a quantised problem's floating outputs are held to, in place of the tolerance."""
+    random: Optional[Randomness] = None
+    """What a problem's random outputs are judged with; null where none is random."""
     damage: str = ""
     """Which memory around the lent buffers was written to, in words; empty: none."""
 
     @cached_property
     def comparisons(self) -> Sequence[Comparison]:
-        """Each output against the reference; made once, since it reads every element of every output."""
-        from runner.core.checks.values import compare  # noqa: PLC0415  # it imports Call from here
+        """Each output against the reference; made once, since it reads every element of every output.
 
+        Random ones are not looked at: nothing of them is found wrong here.
+        """
+        from runner.core.checks.distribution import UNCOMPARED  # noqa: PLC0415  # they import Call from here
+        from runner.core.checks.values import compare  # noqa: PLC0415
+
+        varies = (False,) * len(self.outputs) if self.random is None else self.random.varies
+        if all(varies):
+            return [UNCOMPARED] * len(self.outputs)
         allowances = self.expected.allowances(self.tolerance)
-        rows = zip(self.outputs, self.expected.outputs, self.expected.trusted, allowances)
-        return [compare(got, want, same, allowed, exact=self.exact) for got, want, same, allowed in rows]
+        rows = zip(self.outputs, self.expected.outputs, self.expected.trusted, allowances, varies)
+        return [
+            UNCOMPARED if random else compare(got, want, same, allowed, exact=self.exact)
+            for got, want, same, allowed, random in rows
+        ]
+
+    @cached_property
+    def departures(self) -> Sequence[Optional[Departure]]:
+        """How far each random output is from the reference's distribution; null for all others."""
+        from runner.core.checks.distribution import departures  # noqa: PLC0415  # only few problems need it
+
+        if self.random is None:
+            return [None] * len(self.outputs)
+        return departures(self.outputs, self.random, self.tolerance.rtol)
 
     @cached_property
     def quality(self) -> Sequence[Optional[Quality]]:
@@ -88,7 +110,9 @@ def checks() -> Dict[str, Check]:
     from runner.core.checks import (  # noqa: PLC0415  # they import Call and Failed from here
         aliasing,
         contract,
+        distribution,
         inputs,
+        left,
         redzones,
         structure,
         values,
@@ -100,14 +124,14 @@ def checks() -> Dict[str, Check]:
         "redzones": redzones.check,
         "inputs": inputs.check,
         "values": values.check,
+        "left": left.check,
         "contract": contract.check,
+        "distribution": distribution.check,
     }
 
 
 def judge_call(call: Call) -> Judgement:
     """Run every check in order; the first failure decides."""
-    from runner.core.checks.values import measure  # noqa: PLC0415
-
     failures: List[Failed] = []
     for check in checks().values():
         failed = check(call)
@@ -115,9 +139,20 @@ def judge_call(call: Call) -> Judgement:
             failures.append(failed)
             break
     comparable = not failures or failures[0].status not in _INCOMPARABLE
-    max_error, ratio = measure(call) if comparable else (None, None)
+    max_error, ratio = _measured(call) if comparable else (None, None)
     quality = tuple(found for found in call.quality if found is not None) if comparable else ()
     return Judgement(failures[0] if failures else None, max_error, ratio, quality)
+
+
+def _measured(call: Call) -> Tuple[Optional[float], Optional[float]]:
+    """Largest absolute error, null where all outputs are random, and largest share used of what is allowed."""
+    from runner.core.checks.values import measure  # noqa: PLC0415  # it imports Call from here
+
+    error, ratio = measure(call)
+    shares = [departure.ratio for departure in call.departures if departure is not None]
+    if ratio is None or not shares:
+        return error, ratio
+    return (None if len(shares) == len(call.outputs) else error), max(ratio, *shares)
 
 
 _INCOMPARABLE = frozenset(

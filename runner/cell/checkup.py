@@ -1,0 +1,326 @@
+"""Problems tried without a candidate, in processes without a GPU: see :mod:`runner.core.checkup`.
+
+A problem is somebody else's code, so all of it runs as confined as a baseline does, and what is said of it is checked
+for form. A problem that takes its whole process down costs the others nothing but time: they are tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.cell.assignment import Bench
+from runner.cell.contestants import BASELINE_UID, CANDIDATE, PROBLEM_FILE
+from runner.cell.probing import MAX_REASON as MAX_LAST_WORDS
+from runner.cell.probing import last_words
+from runner.cell.settling import how_it_ended
+from runner.core.checkup import (
+    MAX_LINE,
+    MAX_REASON,
+    ORDERS_NAME,
+    READY,
+    SOCKET_NAME,
+    Orders,
+    Task,
+    Tried,
+)
+from runner.core.messages import ContestantSpec, JudgeJob, JudgeTimeouts, ProtocolSpec, WorkloadSpec, dumps, from_json
+from runner.core.vocab import Dtype, Implementation, Role, Status
+from runner.core.wire import short_name
+from runner.engines import Labels, Limits, Mount, RoleSpec, Running
+from runner.errors import EngineError
+from runner.images import Resolved
+from runner.sources import Problem, Workload
+
+_WORK, _CHANNEL = "/checkup", "/channel"
+"""Where folders are seen inside."""
+
+_START_S = 180.0
+"""How long importing torch may take: from a cold disk it takes a minute."""
+_SILENCE_S = 30.0
+"""How long after a problem's limit its answer may still be waited for."""
+_POLL_S = 0.1
+_LAST_MOMENTS_S = 10.0
+
+_OWN_BYTES = 4 << 30
+"""Memory of the process that has torch, beside that of the problems."""
+_OWN_PIDS, _PIDS_EACH = 64, 128
+
+_POSSIBLE = frozenset(
+    {Status.PASSED, Status.INVALID_PROBLEM, Status.PROBLEM_ERROR, Status.UNSUPPORTED, Status.INFRA_ERROR}
+)
+"""What can come of trying a problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A problem, and what it is tried on."""
+
+    problem: Problem
+    workload: Workload
+    dtype: Dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What trying may use."""
+
+    jobs: int
+    """Problems at the same time."""
+    limit_s: float
+    """Seconds per problem."""
+    memory_bytes: int
+    """Address space per process of a problem, beyond what torch takes."""
+
+
+def try_problems(
+    subjects: Sequence[Subject], image: Resolved | None, bench: Bench, allowance: Allowance
+) -> Generator[tuple[Subject, Tried], None, None]:
+    """Try each of ``subjects`` once: what came of it, in the order in which they end.
+
+    ``file`` of an answer is the path of the author's own file, or a name where that is none.
+
+    :param image: with torch; null for an engine without images.
+    :raises EngineError: when nothing could be started, or torch not imported.
+    """
+    with _folders(bench.scratch) as (work, channel):
+        tasks, lost = _staged(subjects, work)
+        yield from ((subjects[tried.index], tried) for tried in lost)
+        checkup = _Checkup(work, channel, image, bench, allowance)
+        for tried in checkup.run(tasks):
+            subject = subjects[tried.index]
+            yield subject, replace(tried, file=_shown_path(subject.problem, tried.file))
+
+
+def checkup_spec(image: Resolved | None, labels: Labels, work: Mount, channel: Mount, allowance: Allowance) -> RoleSpec:
+    """The process that tries problems: as confined as a baseline, without a GPU; nothing it can write to is kept."""
+    return RoleSpec(
+        role=Role.BASELINE,
+        labels=labels,
+        image=image.id if image is not None else None,
+        module="runner.core.checkup",
+        args=("--work", work.target, "--channel", channel.target),
+        mounts=(work, channel),
+        # One core each: they are tried side by side, and a fork must not find threads.
+        env={"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        limits=Limits(
+            memory_bytes=_OWN_BYTES + allowance.jobs * allowance.memory_bytes,
+            pids=_OWN_PIDS + allowance.jobs * _PIDS_EACH,
+        ),
+        uid=BASELINE_UID,
+        contestant="checkup",
+    )
+
+
+class _Checkup:
+    """Tries tasks, in as many processes one after the other as it takes."""
+
+    def __init__(self, work: Path, channel: Path, image: Resolved | None, bench: Bench, allowance: Allowance) -> None:
+        self._work = work
+        self._channel = channel
+        self._image = image
+        self._bench = bench
+        self._allowance = allowance
+        self._started = 0
+        self._last_end = ""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Tried]:
+        """Each task's answer. Where the process ends early, those it was at are tried alone, each in one of its own."""
+        left = {task.index: task for task in tasks}
+        while left:
+            for tried in self._together(list(left.values()), self._allowance.jobs):
+                del left[tried.index]
+                yield tried
+            # They are begun in order, so the one that ended the process is among the first that have no answer.
+            for task in list(left.values())[: self._allowance.jobs]:
+                del left[task.index]
+                yield self._alone(task)
+
+    def _alone(self, task: Task) -> Tried:
+        answers = list(self._together([task], 1))
+        if answers:
+            return answers[0]
+        return Tried(task.index, Status.PROBLEM_ERROR, f"it took the process down that tries it: {self._last_end}")
+
+    def _together(self, tasks: Sequence[Task], jobs: int) -> Iterator[Tried]:
+        """The answers of one process, as far as it comes.
+
+        :raises EngineError: when it does not come as far as the first task.
+        """
+        orders = Orders(tuple(tasks), jobs, self._allowance.limit_s, self._allowance.memory_bytes)
+        (self._work / ORDERS_NAME).write_text(dumps(orders), encoding="utf-8")
+        expected = {task.index for task in tasks}
+        with _listening(self._channel / SOCKET_NAME) as listener, self._bench.engine.launch(self._spec()) as running:
+            connection = self._accepted(listener, running)
+            lines = self._lines(connection, running) if connection is not None else iter(())
+            if next(lines, b"") != READY.strip():
+                raise self._never_ready(running)
+            for line in lines:
+                tried = _read(line, expected)
+                if tried is None:
+                    running.kill()
+                    break
+                expected.discard(tried.index)
+                yield tried
+                if not expected:
+                    break
+            self._last_end = _ending(running)
+
+    def _spec(self) -> RoleSpec:
+        bench, number = self._bench, self._started
+        self._started += 1
+        labels = Labels(run_id=bench.run_id, cell_id="checkup", session=number, gpu_uuid="cpu", owner=bench.owner)
+        work, channel = Mount(source=self._work, target=_WORK), Mount(source=self._channel, target=_CHANNEL)
+        return checkup_spec(self._image, labels, work, channel, self._allowance)
+
+    def _accepted(self, listener: socket.socket, running: Running) -> socket.socket | None:
+        """Its connection; null when there will be none."""
+        deadline = time.monotonic() + _START_S
+        listener.settimeout(_POLL_S)
+        while True:
+            # Looked at before: it may have connected and ended by the time we listen.
+            over = running.wait(0) is not None or time.monotonic() > deadline
+            with suppress(TimeoutError):
+                return listener.accept()[0]
+            if over:
+                return None
+
+    def _lines(self, connection: socket.socket, running: Running) -> Iterator[bytes]:
+        """What it says, line by line, until it ends, or is killed for saying nothing for too long."""
+        patience_s = _START_S
+        with connection:
+            connection.settimeout(_POLL_S)
+            pending, heard = b"", time.monotonic()
+            while len(pending) <= MAX_LINE:
+                try:
+                    piece = connection.recv(64 << 10)
+                except TimeoutError:
+                    if time.monotonic() - heard > patience_s:
+                        break
+                    continue
+                except ConnectionResetError:
+                    return
+                if not piece:
+                    return
+                *lines, pending = (pending + piece).split(b"\n")
+                yield from lines
+                patience_s, heard = self._allowance.limit_s + _SILENCE_S, time.monotonic()
+        running.kill()
+
+    def _never_ready(self, running: Running) -> EngineError:
+        what = f"no problem could be tried: {_ending(running)}"
+        return EngineError(what, next_step="kernel-matrix doctor looks for the cause")
+
+
+def _ending(running: Running) -> str:
+    """How it ended, in words; it is given a moment to."""
+    ended = running.wait(_LAST_MOMENTS_S)
+    if ended is None:
+        running.kill()
+        return "it did not end, and was killed"
+    if ended.lost:
+        return "the engine lost sight of it"
+    if ended.oom_killed:
+        return "it used more memory than there is for it"
+    words = last_words(ended)[:MAX_LAST_WORDS]
+    return f"{how_it_ended(ended)}{f': {words}' if words else ''}"
+
+
+def _read(line: bytes, expected: set[int]) -> Tried | None:
+    """The answer on ``line``; null where it is none, or to nothing that was asked."""
+    try:
+        tried = from_json(Tried, json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    fits = tried.status in _POSSIBLE and len(tried.reason) <= MAX_REASON and 0 <= tried.seconds < float("inf")
+    return tried if fits and tried.index in expected else None
+
+
+def _staged(subjects: Sequence[Subject], work: Path) -> tuple[list[Task], list[Tried]]:
+    """A folder for each, with its files; and what is to be said of those whose files cannot be read."""
+    tasks, lost = [], []
+    for index, subject in enumerate(subjects):
+        try:
+            code = subject.problem.code
+            files = {PROBLEM_FILE: code.module(), **code.contents()}
+        except OSError as error:
+            lost.append(Tried(index, Status.PROBLEM_ERROR, f"cannot be read: {error}"[:MAX_REASON]))
+            continue
+        _write(files, work / str(index))
+        tasks.append(Task(index, _job(subject)))
+    return tasks, lost
+
+
+def _write(files: Mapping[str, bytes], folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o755)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o444)
+
+
+def _job(subject: Subject) -> JudgeJob:
+    """What a judge would be told, of a cell in which the reference is its own candidate."""
+    problem, workload = subject.problem, subject.workload
+    spec = ContestantSpec(Implementation.EAGER.value, Role.BASELINE, PROBLEM_FILE, "Model")
+    return JudgeJob(
+        cell_id="checkup",
+        session=0,
+        device="cpu",
+        dtype=subject.dtype,
+        # No secret: nobody competes here, and what is found is to be found again.
+        seed=hashlib.sha256(problem.digest.encode()).hexdigest()[:32],
+        workloads=(WorkloadSpec(workload.name, dict(workload.values)),),
+        protocol=ProtocolSpec(),
+        timeouts=JudgeTimeouts(),
+        contestants=(replace(spec, name=CANDIDATE, role=Role.CANDIDATE), spec),
+        problem_file=PROBLEM_FILE,
+        tolerance=dict(problem.tolerance),
+        outliers=problem.outliers,
+        mutates_inputs=problem.mutates_inputs,
+        contract=problem.contract,
+        random=problem.random,
+    )
+
+
+def _shown_path(problem: Problem, file: str) -> str:
+    """Where people find what is staged as ``file``; its staged name where it is made from something else."""
+    if file == PROBLEM_FILE and not problem.adapter:
+        return str(problem.path)
+    beside = problem.beside.get(file)
+    return str(beside) if isinstance(beside, Path) else file
+
+
+@contextmanager
+def _folders(parent: Path) -> Iterator[tuple[Path, Path]]:
+    """A folder for what is tried and one for the socket, both readable by any user inside."""
+    root = Path(tempfile.mkdtemp(prefix="checkup-", dir=parent))
+    try:
+        root.chmod(0o711)
+        work, channel = root / "work", root / "channel"
+        for folder in (work, channel):
+            folder.mkdir()
+            folder.chmod(0o755)
+        yield work, channel
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
+    """A listening socket at ``path`` that any user may connect to; a new one each time."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        with short_name(path) as name:
+            listener.bind(name)
+        path.chmod(0o666)
+        listener.listen(1)
+        yield listener

@@ -1,0 +1,26 @@
+"""Inputs that the problem writes into must hold what the reference leaves there: an optimizer's state, say."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from runner.core.checks import Call, Failed
+from runner.core.checks.values import compare
+from runner.core.messages import Evidence
+from runner.core.vocab import Status
+
+
+def check(call: Call) -> Optional[Failed]:
+    """Compare what each of them holds now, within the tolerance of an output."""
+    left = call.expected.left
+    if left is None or not call.mutates_inputs or call.random is not None:
+        return None
+    rows = zip(call.expected.written, left.outputs, left.trusted, left.allowances(call.tolerance))
+    for index, wanted, same, allowed in rows:
+        # A copy: what is compared in several passes must not change in between.
+        found = compare(call.inputs_now[index].clone(), wanted, same, allowed)
+        if found.nonfinite or found.mismatched:
+            wrong = max(found.mismatched, found.nonfinite)
+            message = f"input {index} is written into, and {wrong} of its {found.elements} elements hold something else"
+            return Failed(Status.INCORRECT_VALUES, Evidence(message=f"{message} than the reference leaves there"))
+    return None

@@ -1,0 +1,23 @@
+import torch
+import torch.nn as nn
+
+M = 3072
+N = 3072
+K = 3072
+ALPHA = 3.0
+BETA = -2.0
+
+
+class Model(nn.Module):
+    """c = alpha * a @ b + beta * c; returns c itself."""
+
+    def forward(self, a, b, c, alpha, beta):
+        return c.mul_(beta).add_(a @ b, alpha=alpha)
+
+
+def get_inputs():
+    return [torch.randn(K, M).T, torch.randn(K, N), torch.randn(M, N), ALPHA, BETA]
+
+
+def get_init_inputs():
+    return []
