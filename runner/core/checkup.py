@@ -49,8 +49,8 @@ MAX_LINE = 8 << 10
 MAX_REASON = 500
 """Longest reason, characters."""
 
-_GRACE_S = 0.5
-"""How much longer than its limit a process lives: to say where it was."""
+_GRACE_S = 2.0
+"""How much longer than its limit a problem's processes live: to say where they are, one after the other."""
 _MAX_TAIL = 16 << 10
 """How much is kept of what a problem prints, bytes."""
 _GIB = 1 << 30

@@ -42,6 +42,9 @@ from runner.core.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
 CHANGES_TORCH_STATE = "changes_torch_state"
 """Label: the problem changes a setting of torch's that holds for the whole process, and leaves it so."""
 
+_LATER_S = 1.0
+"""How much later the baseline says where it is: both at once would write into each other's lines."""
+
 _SETTINGS: Dict[str, Callable[[], Any]] = {
     "default dtype": lambda: torch.empty(0).dtype,
     "default device": lambda: torch.empty(0).device,
@@ -123,7 +126,7 @@ def _baseline(contestant: ContestantSpec, folder: Path, limit_s: float) -> Itera
     if os.fork() == 0:
         try:
             ours.close()
-            say_where_after(limit_s)
+            say_where_after(limit_s + _LATER_S)
             serve(Channel(theirs, MAX_FROM_JUDGE), folder, "cpu")
         finally:
             os._exit(0)

@@ -60,7 +60,7 @@ STATE = """
 import torch
 torch.set_default_dtype(torch.float64)
 torch.set_grad_enabled(False)
-torch.use_deterministic_algorithms(True)
+torch._C._set_deterministic_algorithms(True)
 torch.set_num_threads(3)
 """
 FORKS = """
@@ -101,11 +101,11 @@ BAD = {
         "wants more memory than the 4 GiB it is given here",
         9,
     ),
-    "no end": (inputs("\n        while True: pass"), Status.PROBLEM_ERROR, "did not end within 3 s, in get_inputs", 10),
+    "no end": (inputs("\n        while True: pass"), Status.PROBLEM_ERROR, "did not end within 6 s, in get_inputs", 10),
     "no end, asleep": (
         forward("import time; time.sleep(600)"),
         Status.PROBLEM_ERROR,
-        "did not end within 3 s, in forward",
+        "did not end within 6 s, in forward",
         6,
     ),
     "another package": (
@@ -215,7 +215,7 @@ def all_of_them(tmp_path_factory):
     """What is said of every problem above, all tried by one process: the bad ones first."""
     named = {**BAD, **ODD}
     root = Checkup(tmp_path_factory.mktemp("all"))
-    found, printed = root.answers([named[name][0] for name in named], jobs=2, limit_s=3.0)
+    found, printed = root.answers([named[name][0] for name in named], jobs=2, limit_s=6.0)
     assert printed == ""
     assert sorted(tried.index for tried in found) == list(range(len(named)))
     return {name: tried for tried in found for name in [list(named)[tried.index]]}
