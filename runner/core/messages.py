@@ -377,7 +377,6 @@ ONCE_TIMED = {
     Status.COMPILE_ERROR: Status.RUNTIME_ERROR,
     Status.LOAD_ERROR: Status.RUNTIME_ERROR,
     Status.PROBLEM_ERROR: Status.INVALID_PROBLEM,
-    Status.UNSUPPORTED: Status.INVALID_PROBLEM,
 }
 """What a session ends as where one of these comes after a timed call: what has run does compile and load."""
 

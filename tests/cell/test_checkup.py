@@ -104,7 +104,11 @@ def test_one_that_takes_the_process_down_costs_the_others_nothing(tried, problem
         **dict.fromkeys(("one", "two", "three"), Status.PASSED),
         "kills": Status.PROBLEM_ERROR,
     }
-    assert found["kills"].reason == "it took the process down that tries it: killed by SIGKILL"
+    # Judge and baseline both import it, at the same time: whose parent is hit first is a matter of luck.
+    assert found["kills"].reason in {
+        "it took the process down that tries it: killed by SIGKILL",
+        "its process was ended by SIGKILL, most likely for want of memory",
+    }
 
 
 @pytest.mark.torch
