@@ -103,8 +103,14 @@ class Played:
         self._thread.start()
 
     def _act(self, play: Play) -> None:
-        if self._has_its_job():
+        if not self._has_its_job():
+            return
+        try:
             self._exit = play(self._spec)
+        except FileNotFoundError:
+            # A thread outlives being killed; the folders of a killed process are gone.
+            if not self.killed.wait(1.0):
+                raise
 
     def _has_its_job(self) -> bool:
         """Wait, as judges do, until there is a job; false when it was killed before."""

@@ -8,10 +8,10 @@ from runner.gpus.programs import MPS_SERVER, command
 
 
 def test_a_program_is_called_what_its_file_is_called_up_to_15_characters(tmp_path):
-    server = shutil.copy(shutil.which("sleep"), tmp_path / "nvidia-cuda-mps-server")
-    with subprocess.Popen((server, "60")) as process:
+    server = shutil.copy(shutil.which("sh"), tmp_path / "nvidia-cuda-mps-server")
+    with subprocess.Popen((server, "-c", "echo; read _"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()  # before, it may still be the copy of this program that starts it
         assert command(process.pid) == MPS_SERVER == "nvidia-cuda-mps"
-        process.kill()
 
 
 def test_a_process_that_is_not_there_has_no_name():
