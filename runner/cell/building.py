@@ -7,9 +7,7 @@ checked for form and kept as a claim.
 
 from __future__ import annotations
 
-import shutil
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +18,7 @@ from typing import IO
 
 from runner.cell.buildcache import new_artifact
 from runner.cell.contestants import CANDIDATE_FILE
+from runner.cell.passage import folders_for_all, listening_for_all, write_for_all
 from runner.cell.settling import how_it_ended, outcome_of
 from runner.core.build import MAX_LOG, SOCKET_NAME
 from runner.core.diagnosis import first_error, useful_part
@@ -33,7 +32,6 @@ from runner.core.wire import (
     KernelCode,
     Kind,
     WireError,
-    short_name,
     unpack_code,
     unpack_failed,
 )
@@ -93,7 +91,11 @@ def run_build(
     started = time.monotonic()
     patience = _Patience(started + timeout_s, cancelled)
     files = {CANDIDATE_FILE: source, **(beside or {})}
-    with _folders(files, keep_in) as (code, channel), _listening(channel / SOCKET_NAME) as listener:
+    with (
+        folders_for_all(keep_in, "build-", "code", "channel") as (code, channel),
+        listening_for_all(channel / SOCKET_NAME) as listener,
+    ):
+        write_for_all(files, code)
         spec = make_spec(Mount(source=code, target="/candidate"), Mount(source=channel, target="/channel"))
         with engine.launch(spec) as running, _killed_when(patience.ended, running):
             artifact, result = _receive(listener, running, patience, _Delivery(order, max_bytes, keep_in))
@@ -268,31 +270,3 @@ def _failure(failure: Failure, text: str) -> _Trouble:
 def _outcome(trouble: _Trouble, ended: Exit | None) -> Outcome:
     log = trouble.log or (ended.log_tail[-MAX_LOG:] if ended is not None else "")
     return outcome_of(trouble.status, Stage.BUILD, Evidence(message=trouble.message, log=log))
-
-
-@contextmanager
-def _folders(files: Mapping[str, bytes], parent: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder with the source's files and one for the socket, both readable by any user inside."""
-    root = Path(tempfile.mkdtemp(prefix="build-", dir=parent))
-    try:
-        root.chmod(0o711)
-        code, channel = root / "code", root / "channel"
-        for folder in (code, channel):
-            folder.mkdir()
-            folder.chmod(0o755)
-        for name, content in files.items():
-            (code / name).write_bytes(content)
-            (code / name).chmod(0o444)
-        yield code, channel
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-@contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        with short_name(path) as name:
-            listener.bind(name)
-        path.chmod(0o666)
-        listener.listen(1)
-        yield listener

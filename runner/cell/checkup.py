@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import socket
-import tempfile
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.cell.assignment import Bench
 from runner.cell.contestants import BASELINE_UID, CANDIDATE, PROBLEM_FILE
+from runner.cell.passage import folders_for_all, listening_for_all, make_for_all, write_for_all
 from runner.cell.probing import MAX_REASON as MAX_LAST_WORDS
 from runner.cell.probing import last_words
 from runner.cell.settling import how_it_ended
@@ -34,7 +33,6 @@ from runner.core.checkup import (
 )
 from runner.core.messages import ContestantSpec, JudgeJob, JudgeTimeouts, ProtocolSpec, WorkloadSpec, dumps, from_json
 from runner.core.vocab import Dtype, Implementation, Role, Status
-from runner.core.wire import short_name
 from runner.engines import Labels, Limits, Mount, RoleSpec, Running
 from runner.errors import EngineError
 from runner.images import Resolved
@@ -91,7 +89,7 @@ def try_problems(
     :param image: with torch; null for an engine without images.
     :raises EngineError: when nothing could be started, or torch not imported.
     """
-    with _folders(bench.scratch) as (work, channel):
+    with folders_for_all(bench.scratch, "checkup-", "work", "channel") as (work, channel):
         tasks, lost = _staged(subjects, work)
         yield from ((subjects[tried.index], tried) for tried in lost)
         checkup = _Checkup(work, channel, image, bench, allowance)
@@ -158,7 +156,8 @@ class _Checkup:
         orders = Orders(tuple(tasks), jobs, self._allowance.limit_s, self._allowance.memory_bytes)
         (self._work / ORDERS_NAME).write_text(dumps(orders), encoding="utf-8")
         expected = {task.index for task in tasks}
-        with _listening(self._channel / SOCKET_NAME) as listener, self._bench.engine.launch(self._spec()) as running:
+        path = self._channel / SOCKET_NAME
+        with listening_for_all(path) as listener, self._bench.engine.launch(self._spec()) as running:
             connection = self._accepted(listener, running)
             lines = self._lines(connection, running) if connection is not None else iter(())
             if next(lines, b"") != READY.strip():
@@ -254,17 +253,10 @@ def _staged(subjects: Sequence[Subject], work: Path) -> tuple[list[Task], list[T
         except OSError as error:
             lost.append(Tried(index, Status.PROBLEM_ERROR, f"cannot be read: {error}"[:MAX_REASON]))
             continue
-        _write(files, work / str(index))
+        make_for_all(work / str(index))
+        write_for_all(files, work / str(index))
         tasks.append(Task(index, _job(subject)))
     return tasks, lost
-
-
-def _write(files: Mapping[str, bytes], folder: Path) -> None:
-    folder.mkdir()
-    folder.chmod(0o755)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-        (folder / name).chmod(0o444)
 
 
 def _job(subject: Subject) -> JudgeJob:
@@ -297,30 +289,3 @@ def _shown_path(problem: Problem, file: str) -> str:
         return str(problem.path)
     beside = problem.beside.get(file)
     return str(beside) if isinstance(beside, Path) else file
-
-
-@contextmanager
-def _folders(parent: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder for what is tried and one for the socket, both readable by any user inside."""
-    root = Path(tempfile.mkdtemp(prefix="checkup-", dir=parent))
-    try:
-        root.chmod(0o711)
-        work, channel = root / "work", root / "channel"
-        for folder in (work, channel):
-            folder.mkdir()
-            folder.chmod(0o755)
-        yield work, channel
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-@contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
-    """A listening socket at ``path`` that any user may connect to; a new one each time."""
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        with short_name(path) as name:
-            listener.bind(name)
-        path.chmod(0o666)
-        listener.listen(1)
-        yield listener

@@ -17,6 +17,7 @@ from runner.cli.collection import (
     load_collection,
     matching,
     plain,
+    refuse_unreadable,
     the_one,
     unreadable_documents,
     warn_of_unreadable,
@@ -93,16 +94,13 @@ def _check(loaded: Loaded, *, as_json: bool) -> None:
         candidates are not even looked at.
     """
     from runner.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
-    from runner.errors import UsageError  # noqa: PLC0415  # --help starts without it
 
     languages = Counter(candidate.language.value for candidate in loaded.candidates)
-    count, refused = len(loaded.candidates), len(loaded.unreadable)
+    count = len(loaded.candidates)
     if as_json:
         document = {"candidates": count, "languages": dict(languages), "unreadable": unreadable_documents(loaded)}
         print_json(document)
     else:
         parts = ", ".join(f"{number} {language}" for language, number in languages.most_common())
         console().print(f"{count} candidates can be used{f': {parts}' if parts else ''}")
-    if refused:
-        lines = [f"{refused} {'file' if refused == 1 else 'files'} cannot be used", *map(str, loaded.unreadable)]
-        raise UsageError("\n  ".join(lines), next_step="docs/problems.md says what such files hold")
+    refuse_unreadable(loaded)

@@ -93,6 +93,16 @@ def warn_of_unreadable(loaded: Loaded) -> None:
         console(stderr=True).print(plain(f"not read: {item}"))
 
 
+def refuse_unreadable(loaded: Loaded) -> None:
+    """:raises runner.errors.UsageError: naming every file that cannot be used, if there is any."""
+    from runner.errors import UsageError  # noqa: PLC0415  # --help starts without it
+
+    if loaded.unreadable:
+        count = len(loaded.unreadable)
+        lines = [f"{count} {'file' if count == 1 else 'files'} cannot be used", *map(str, loaded.unreadable)]
+        raise UsageError("\n  ".join(lines), next_step="docs/problems.md says what such files hold")
+
+
 def plain(text: str) -> Text:
     """``text`` as it is: without markup, and without what a terminal would act on, since files of others hold it."""
     from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed

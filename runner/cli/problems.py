@@ -18,6 +18,7 @@ from runner.cli.collection import (
     matching,
     plain,
     problem_document,
+    refuse_unreadable,
     the_one,
     unreadable_documents,
     warn_of_unreadable,
@@ -173,14 +174,10 @@ def _check(loaded: Loaded, *, as_json: bool) -> None:
     :raises runner.errors.UsageError: naming every file that cannot be used.
     """
     from runner.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
-    from runner.errors import UsageError  # noqa: PLC0415  # --help starts without it
 
     counts = {"problems": len(loaded.problems), "candidates": len(loaded.candidates)}
     if as_json:
         print_json({**counts, "unreadable": unreadable_documents(loaded)})
     else:
         console().print(f"{counts['problems']} problems and {counts['candidates']} candidates can be used")
-    if loaded.unreadable:
-        files = "1 file" if len(loaded.unreadable) == 1 else f"{len(loaded.unreadable)} files"
-        lines = [f"{files} cannot be used", *map(str, loaded.unreadable)]
-        raise UsageError("\n  ".join(lines), next_step="docs/problems.md says what such files hold")
+    refuse_unreadable(loaded)

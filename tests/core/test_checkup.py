@@ -322,14 +322,14 @@ def test_anything_else_is_not_told_as_memory():
 
 def test_only_lines_of_the_problems_own_files_count():
     lines = (
-        'File "/work/3/problem.py", line 7, in forward',
+        'File "/staged/3/problem.py", line 7, in forward',
         'File "/usr/x.py", line 1, in y',
-        '  File "/work/3/more.py", line 9',
-        'File "/work/31/problem.py", line 2 in z',
-        'File "/work/3/problem.py", line 5 in g',
+        '  File "/staged/3/more.py", line 9',
+        'File "/staged/31/problem.py", line 2 in z',
+        'File "/staged/3/problem.py", line 5 in g',
     )
     found = [Place("problem.py", 7, "forward"), Place("more.py", 9), Place("problem.py", 5, "g")]
-    assert places("\n".join(lines), Path("/work/3")) == found
+    assert places("\n".join(lines), Path("/staged/3")) == found
 
 
 def test_a_reason_is_one_line_and_not_too_long():
