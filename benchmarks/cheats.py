@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,7 +77,17 @@ def tell(cheat: Cheat, night: Night) -> bool:
 
 
 def slow(ended: Ended) -> str:
-    return f"took {ended.seconds:.1f} s" if ended.seconds > WANTED_S else ""
+    if ended.seconds <= WANTED_S:
+        return ""
+    host = ended.record["host"]["phases_s"]
+    inside = [session["durations_s"] for session in ended.record["sessions"]]
+    return f"took {ended.seconds:.1f} s; on the host {longest(host)}; inside {', '.join(map(longest, inside))}"
+
+
+def longest(seconds: Mapping[str, float]) -> str:
+    """The parts that took longest."""
+    parts = sorted(((took, name) for name, took in seconds.items() if name != "total"), reverse=True)
+    return " ".join(f"{name} {took:.1f}" for took, name in parts[:5])
 
 
 if __name__ == "__main__":

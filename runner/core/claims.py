@@ -7,7 +7,7 @@ what it leaves unexplained beyond what the baseline does is work that its claims
 
 How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing. Of
 the candidate's own it takes the share :data:`CLAIM_SHARE` of the claim, which no lie makes larger than the truth does,
-and how far its empty calls are from the baseline's. The second a candidate could feign, by :data:`FAR_NS` or as much as
+and how far its empty calls are from the baseline's, which grows as calls take a host more than empty ones. The second a candidate could feign, by :data:`FAR_NS` or as much as
 the baseline's empty calls take: the record would show it. Levels are order statistics of the calls that the host
 disturbed least; half of the calls is looked at too, since who lies in most calls, and not in the least disturbed ones,
 moves the median of the claims as well. On a busy host chance may accuse one session in some hundreds: an accusation
@@ -58,6 +58,8 @@ HANDOVER_SHARE = 0.08
 """And least share of the baseline's."""
 FLUSH_SHARE = 0.25
 """A candidate that leaves so much less unexplained than everyone else did less than everyone else: no flush."""
+STRETCH = 2.0
+"""A real call takes its host more than an empty one, and a slower core adds in proportion: by no more than this."""
 FAR_NS = 100_000
 """Empty calls of the candidate that take so much longer than the baseline's, nanoseconds, and twice as long as these,
 are not empty."""
@@ -122,7 +124,7 @@ def hold_claims(
     :param device: ``cpu`` or ``cuda``.
     """
     claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
-    unexplained, resolution = _excess(blocks, Regime.COLD, device, _spread(probes), apart_of(probes))
+    unexplained, resolution = _excess(blocks, Regime.COLD, device, probes)
     unexplained = unexplained if unexplained >= 0 else -_missing(blocks, probes)
     handover, limit = _handover(blocks, handovers, device, resolution)
     floor, reason = least_time(spec, peak, l2, output_bytes)
@@ -185,15 +187,12 @@ def least_time(spec: WorkloadSpec, peak: PeakSpec, l2: int, output_bytes: int) -
     return round(possible[reason] * 1e9), reason
 
 
-def _excess(blocks: Sequence[Block], regime: Regime, device: str, spread: float, apart: float) -> Tuple[int, int]:
-    """What the candidate leaves unexplained beyond the baseline, and the resolution; of the shares the worst one.
-
-    :param spread: of calls that run nothing, nanoseconds.
-    :param apart: how far the empty calls of both sides are apart, nanoseconds.
-    """
+def _excess(blocks: Sequence[Block], regime: Regime, device: str, probes: Sequence[Probes]) -> Tuple[int, int]:
+    """What the candidate leaves unexplained beyond the baseline, and the resolution; of the shares the worst one."""
     base, candidate = gaps_of(blocks, Role.BASELINE, regime), gaps_of(blocks, Role.CANDIDATE, regime)
     claim = statistics.median(_candidates(blocks, regime, "device_ns"))
-    least = max(LEAST_NS, spread, (CLAIM_SHARE if regime is Regime.COLD else REPLAY_SHARE) * claim)
+    apart = apart_of(probes) * _stretch(base, probes)
+    least = max(LEAST_NS, _spread(probes), (CLAIM_SHARE if regime is Regime.COLD else REPLAY_SHARE) * claim)
     shares: Sequence[float] = SHARES
     if device == "cpu" or min(len(base.calls), len(candidate.calls)) < FEWEST:
         wall = _level(sorted(_candidates(blocks, regime, "wall_ns")), SHARES[0])
@@ -247,7 +246,7 @@ def _replay_contradiction(blocks: Sequence[Block], probes: Sequence[Probes], dev
     for regime in dict.fromkeys(block.regime for block in blocks if block.regime is not Regime.COLD):
         if not all(gaps_of(blocks, role, regime).blocks for role in (Role.BASELINE, Role.CANDIDATE)):
             continue
-        unexplained, resolution = _excess(blocks, regime, device, _spread(probes), apart_of(probes))
+        unexplained, resolution = _excess(blocks, regime, device, probes)
         if unexplained > resolution:
             claim = statistics.median(_candidates(blocks, regime, "device_ns"))
             return f"claims {_us(claim)} for the calls of a {regime.value} replay; {_us(unexplained)} are unexplained"
@@ -292,6 +291,13 @@ def apart_of(probes: Sequence[Probes]) -> float:
 def _apart(probes: Probes) -> float:
     middles = [statistics.median(probes[role]) for role in (Role.BASELINE, Role.CANDIDATE) if probes.get(role)]
     return float(abs(middles[0] - middles[1])) if len(middles) > 1 else 0.0
+
+
+def _stretch(base: Gaps, probes: Sequence[Probes]) -> float:
+    """How many times as much a core that is slower adds to a call as to an empty one; at least 1."""
+    empty = sorted(together(probes, Role.BASELINE))
+    usual = _level(empty, SHARES[0]) if empty else 0
+    return min(STRETCH, max(1.0, base.level(SHARES[0]) / usual)) if usual > 0 else 1.0
 
 
 def _idles(probes: Probes) -> bool:

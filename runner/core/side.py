@@ -49,7 +49,7 @@ _STATUS = {
     Failure.MEMORY: Status.OUT_OF_MEMORY,
 }
 
-FIRST_CALL_S = 5.0
+FIRST_CALL_S = 4.0
 """A first call loads libraries; it is given so many seconds even where later ones get less."""
 TRACER_S = 10.0
 """A traced call is given so many seconds more: a tracer that starts from a cold disk takes half of them."""

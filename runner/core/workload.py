@@ -48,7 +48,7 @@ LOAD_FACTOR = 5
 
 SLOWEST_FACTOR = 200
 """A call is given up when it takes so many times as long as the baseline's."""
-LEAST_PATIENCE_S = 5.0
+LEAST_PATIENCE_S = 4.0
 """But never earlier than after so many seconds."""
 
 

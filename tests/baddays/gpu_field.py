@@ -99,8 +99,9 @@ class GpuField(Field):
 
     def await_pause(self) -> Path:
         """Wait until a candidate pauses; where to make it go on, see :func:`go_on`."""
-        until(lambda: bool(self._pausing()))
-        return self._pausing()[0]
+        found: list[Path] = []
+        until(lambda: bool(found.extend(self._pausing()) or found))
+        return found[0]
 
     def outcomes(self) -> list[tuple[int, str]]:
         """Attempt and status of every record."""
@@ -135,8 +136,9 @@ class GpuField(Field):
         return all(_free(path) for path in self.lock_dir.glob("*.lock"))
 
     def _pausing(self) -> list[Path]:
-        """Folders of the candidates that pause now."""
-        waiting = [folder for folder in self.scratch.glob("**/code/candidate") if not (folder / _GO).exists()]
+        """Folders of the candidates that pause now; that of one that was started ahead is not among them."""
+        folders = [source.parent for source in self.scratch.glob("**/code/candidate/*.py") if _MARK in _text(source)]
+        waiting = [folder for folder in folders if not (folder / _GO).exists()]
         return waiting if waiting and any(_MARK in text for text in self._candidate_logs()) else []
 
     def _candidate_logs(self) -> Iterator[str]:
@@ -145,6 +147,13 @@ class GpuField(Field):
                 if name.endswith("candidate"):
                     argv = ("docker", "logs", name)
                     yield subprocess.run(argv, check=False, capture_output=True, text=True).stderr
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:  # its session has just ended
+        return ""
 
 
 def go_on(folder: Path) -> None:

@@ -178,6 +178,19 @@ def test_a_process_that_came_to_a_slower_core_is_not_accused_once_empty_calls_ar
         assert one.held().resolution_ns > 75 * US
 
 
+def test_a_slower_core_adds_more_to_a_call_than_to_an_empty_one():
+    def taking(real_us):
+        made = slow_core(series(random.Random(1), QUIET), 30)
+        for index, one in enumerate(made.blocks):
+            late = round((real_us + (15 if one.role is Role.CANDIDATE else 0)) * US)
+            made.blocks[index] = replace(one, wall_ns=tuple(ns + late for ns in one.wall_ns))
+        return made
+
+    assert "are unexplained" in taking(0).words(), "calls that take no more than empty ones"
+    assert taking(57).words() == "", "calls that take twice as much"
+    assert taking(5_700).held().resolution_ns < 70 * US
+
+
 def test_hand_overs_are_told_apart_no_better_than_calls_are():
     made = slow_core(series(random.Random(1), QUIET, late=lambda _dice: 40), 50)
     assert made.words() == ""
