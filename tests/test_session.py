@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -428,6 +429,18 @@ def test_what_is_only_compiled_is_compiled_many_at_once(stage, perform):
         return hands_over(b"artefact")(spec)
 
     session, _ = perform([compiled(stage, name, builds) for name in "ab"], build_workers=2)
+    assert session.left == 0
+
+
+def test_as_much_is_only_compiled_at_once_as_cores_are_free(stage, perform, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(5))
+    all_of_them = threading.Barrier(5, timeout=20)
+
+    def builds(spec):
+        all_of_them.wait()
+        return hands_over(b"artefact")(spec)
+
+    session, _ = perform([compiled(stage, name, builds) for name in "abcde"])
     assert session.left == 0
 
 

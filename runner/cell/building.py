@@ -22,6 +22,7 @@ from runner.cell.passage import folders_for_all, listening_for_all, write_for_al
 from runner.cell.settling import how_it_ended, outcome_of
 from runner.core.build import MAX_LOG, SOCKET_NAME
 from runner.core.diagnosis import first_error, useful_part
+from runner.core.failures import claimed_package
 from runner.core.messages import Evidence
 from runner.core.vocab import Stage, Status
 from runner.core.wire import (
@@ -50,7 +51,8 @@ _LAST_MOMENTS_S = 1.0
 class Build:
     """What a builder left: an artefact, or the outcome of every cell that needs it, or neither.
 
-    Neither means that the source asks for a GPU while it is imported: it is compiled where it runs.
+    Neither means that the source asks for a GPU while it is imported, or for a package that the image may lack: what
+    becomes of it is known where it runs.
     """
 
     artifact: Path | None = None
@@ -262,7 +264,11 @@ def _silence(running: Running, patience: _Patience) -> _Trouble:
     return _Trouble(Status.CRASHED, f"the build ended without a word: {how_it_ended(ended)}")
 
 
-def _failure(failure: Failure, text: str) -> _Trouble:
+def _failure(failure: Failure, text: str) -> _Said | _Trouble:
+    if failure is Failure.LOAD and claimed_package(text):
+        # Whether the image lacks it is not for the candidate's own process to say, and cannot be seen from here: the
+        # judge looks. Who claims it falsely has only missed being compiled ahead.
+        return _Said(log_tail=text[-MAX_LOG:])
     statuses = {Failure.COMPILE: Status.COMPILE_ERROR, Failure.MEMORY: Status.OUT_OF_MEMORY}
     return _Trouble(statuses.get(failure, Status.LOAD_ERROR), first_error(text), useful_part(text, MAX_LOG))
 

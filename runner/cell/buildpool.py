@@ -23,6 +23,9 @@ from runner.gpus import Gpu
 from runner.images import Resolved
 from runner.plan import Cell, devices_matching
 
+CORES_PER_LANE = 3
+"""Processes of a session that are timed beside the builds: judge, candidate, baseline."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildListener:
@@ -126,14 +129,25 @@ def build_pool(
 ) -> Iterator[BuildPool]:
     """A pool for one run; on leaving, what has not begun never does, and what runs is waited for.
 
-    :param workers: builds at once; 0: one per core.
+    :param workers: builds at once; 0: as :func:`builds_at_once` says.
     :param cache: null: this user's.
     """
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1, thread_name_prefix="build") as executor:
+    with ThreadPoolExecutor(workers or builds_at_once(gpus), thread_name_prefix="build") as executor:
         try:
             yield BuildPool(bench, images, gpus, cache or default_cache(), listener or BuildListener(), executor)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
+
+
+def builds_at_once(devices: Sequence[Gpu]) -> int:
+    """One build per core that the sessions on ``devices`` leave free, but at least on half of the cores.
+
+    A process that waits for a core stalls its session by milliseconds, and the times show it. None is kept for a CPU
+    that is measured itself: it computes on all of them.
+    """
+    cores = len(os.sched_getaffinity(0))
+    lanes = sum(device.vendor != "cpu" for device in devices)
+    return max((cores + 1) // 2, cores - CORES_PER_LANE * lanes)
 
 
 def _is_lost(build: Build) -> bool:

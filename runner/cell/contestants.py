@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
+from runner.core.failures import KERNEL_PACKAGES
 from runner.core.messages import ContestantSpec
 from runner.core.vocab import Implementation, Language, Role
 from runner.plan import Cell
 from runner.sources import Code, Problem
+from runner.sources.module import packages_needed
 
 CANDIDATE = "candidate"
 """Name of the candidate among the contestants; all others are called by their implementation."""
@@ -62,6 +65,8 @@ class Contestant:
     """Loading it or its first call may have to compile something."""
     preloads: tuple[str, ...] = ()
     """Modules beside torch that its source needs in any case, and that take their time to import."""
+    imports: tuple[str, ...] = ()
+    """Packages that kernels are written in and its source must have."""
 
     def told(self, *, own_user: bool) -> ContestantSpec:
         """What the judge is told of it.
@@ -76,6 +81,7 @@ class Contestant:
             uid=self.uid if own_user else None,
             compile_mode=self.compile_mode,
             may_compile=self.may_compile,
+            imports=self.imports,
         )
 
 
@@ -94,7 +100,8 @@ def labels_of(cell: Cell) -> tuple[str, ...]:
 
 
 def _candidate(cell: Cell, *, built: bool) -> Contestant:
-    source = b"".join(cell.candidate.code.written().values())
+    files = cell.candidate.code.written().values()
+    source = b"".join(files)
     # What Triton and torch.compile generate depends on the call: however much was built ahead, more may be due.
     late = cell.candidate.language in _AT_FIRST_CALL or b"torch.compile" in source
     return Contestant(
@@ -106,6 +113,7 @@ def _candidate(cell: Cell, *, built: bool) -> Contestant:
         uid=CANDIDATE_UID,
         may_compile=late or (not built and (cell.candidate.language in NEEDS_BUILD or b"cpp_extension" in source)),
         preloads=_PRELOADS.get(cell.candidate.language, ()),
+        imports=tuple(sorted(KERNEL_PACKAGES & set(chain.from_iterable(map(packages_needed, files))))),
     )
 
 

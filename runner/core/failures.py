@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 import traceback
 from pathlib import Path
+from typing import Collection
 
 from runner.core.wire import Failure
 
@@ -53,12 +55,26 @@ def missing_package(error: BaseException) -> str:
     return "" if own else name
 
 
-def missing_kernel_package(text: str) -> str:
-    """Which of :data:`KERNEL_PACKAGES` a candidate's traceback ends with, and is not to be found here; else empty.
-
-    The text is a claim, and a candidate must not get out of its failure by it: that the package is not installed is
-    looked up in this process, which must run in the same image.
-    """
+def claimed_package(text: str) -> str:
+    """Which of :data:`KERNEL_PACKAGES` a traceback ends with, as not to be found; else empty. A claim."""
     found = _NOT_FOUND.match((text.strip().splitlines() or [""])[-1])
     name = found["name"] if found else ""
-    return name if name in KERNEL_PACKAGES and importlib.util.find_spec(name) is None else ""
+    return name if name in KERNEL_PACKAGES else ""
+
+
+def missing_kernel_package(text: str, imports: Collection[str]) -> str:
+    """The package that a candidate's traceback ends with, where it must have it and it is not here; else empty.
+
+    The text is a claim, and what is unsupported counts against nobody: a candidate that knows it will fail must not get
+    out of the denominators by raising the right exception. That the package is not installed is therefore looked up in
+    this process, which must run in the same image.
+
+    :param imports: packages that the candidate's source imports, as somebody else has read it.
+    """
+    name = claimed_package(text)
+    return name if name in imports and not _is_here(name) else ""
+
+
+def _is_here(package: str) -> bool:
+    # Nothing can be found out about a module that was put there by hand, but that it is there.
+    return sys.modules.get(package) is not None or importlib.util.find_spec(package) is not None

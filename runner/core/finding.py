@@ -12,6 +12,11 @@ from runner.core.vocab import Role, Stage, Status
 MAX_LOG = 8 << 10
 """Longest log tail kept as evidence, characters."""
 
+_IN_ONE_SESSION = {**ONCE_TIMED, Status.UNSUPPORTED: Status.INVALID_PROBLEM}
+"""As :data:`ONCE_TIMED`, within a session. A candidate that has answered a call is not believed to lack a package (see
+:class:`~runner.core.side.Side`), so that here it is the reference which does, on a later workload: not the candidate's
+fault."""
+
 
 class Finding(Exception):
     """Raised by the judge where a session cannot go on; becomes the report's status, stage and evidence."""
@@ -27,8 +32,8 @@ class Finding(Exception):
         return Finding(self.status, self.stage, replace(self.evidence, **where))
 
     def once_timed(self) -> Finding:
-        """The same finding where something was timed before: no compile or load error can be told any more."""
-        return Finding(ONCE_TIMED.get(self.status, self.status), self.stage, self.evidence)
+        """The same finding where this session has timed something: no compile or load error can be told any more."""
+        return Finding(_IN_ONE_SESSION.get(self.status, self.status), self.stage, self.evidence)
 
 
 def finding(status: Status, stage: Stage, message: str, log: str = "") -> Finding:

@@ -142,6 +142,8 @@ class ContestantSpec:
     """Mode for ``torch.compile``; empty: the model is called as it is."""
     may_compile: bool = False
     """Loading it or its first call may have to compile something, and is waited for accordingly."""
+    imports: Tuple[str, ...] = ()
+    """Packages that kernels are written in and its source must have, as the host's reading of it found them."""
 
 
 @dataclass(frozen=True)
@@ -377,8 +379,11 @@ ONCE_TIMED = {
     Status.COMPILE_ERROR: Status.RUNTIME_ERROR,
     Status.LOAD_ERROR: Status.RUNTIME_ERROR,
     Status.PROBLEM_ERROR: Status.INVALID_PROBLEM,
+    # Not the fault that it had before. Who has run has what it needs: a candidate that lacks a package in a later
+    # session of the same image has chosen to, and would else leave the denominators when its time does not please it.
+    Status.UNSUPPORTED: Status.RUNTIME_ERROR,
 }
-"""What a session ends as where one of these comes after a timed call: what has run does compile and load."""
+"""What an attempt ends as where one of these comes after a timed call: what has run does compile and load."""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ import socket
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
 from runner.core.arguments import NotTransferable, encode_arguments
 from runner.core.diagnosis import first_error, useful_part
+from runner.core.failures import missing_kernel_package
 from runner.core.finding import MAX_LOG, Finding, finding
 from runner.core.memory import Arena, TensorSpec, create_arena, lay_out
 from runner.core.messages import ContestantSpec, JudgeTimeouts
@@ -48,6 +49,9 @@ _STATUS = {
     Failure.RUNTIME: Status.RUNTIME_ERROR,
     Failure.MEMORY: Status.OUT_OF_MEMORY,
 }
+
+_OF_AN_IMPORT = frozenset({Failure.LOAD, Failure.RUNTIME})
+"""What an import in vain is told as: of a source, or of a function that a constructor or a call has come to."""
 
 FIRST_CALL_S = 4.0
 """A first call loads libraries; it is given so many seconds even where later ones get less."""
@@ -97,9 +101,20 @@ class Side:
     What it does wrong is raised as a :class:`~runner.core.finding.Finding`: as the candidate's own fault, as the
     problem's where it is the baseline, and for the caller to make a label of where it is a rival. What goes wrong
     before its source is imported is this machine's fault.
+
+    :param imports: packages that the contestant's source imports, as the host has read it. It is ``unsupported`` for
+        want of one of them, if it is not installed here; without its name here it is a failure like any other.
     """
 
-    def __init__(self, contestant: ContestantSpec, channel: Channel, device: str, timeouts: JudgeTimeouts) -> None:
+    def __init__(
+        self,
+        contestant: ContestantSpec,
+        channel: Channel,
+        device: str,
+        timeouts: JudgeTimeouts,
+        *,
+        imports: Collection[str] = (),
+    ) -> None:
         self.contestant = contestant
         self.awaited = False
         """Whether an answer is being waited for."""
@@ -108,6 +123,9 @@ class Side:
         self._channel = channel
         self._device = device
         self._timeouts = timeouts
+        self._imports = frozenset(imports)
+        self._has_answered = False
+        """Whether it has come to the end of a call, of whichever model."""
         self._load_limit_s = math.inf
         self._call_limit_s = timeouts.call_s
         self._sequence = 0
@@ -311,6 +329,7 @@ class Side:
         outputs = self._receive(Kind.OUTPUTS, stage)
         self._touch_outputs()
         handed_over = time.perf_counter_ns()
+        self._has_answered |= kind is not Kind.PROBE
         return Result(
             claim=self._understood(stage, unpack_outputs, outputs),
             device_ns=self._understood(stage, unpack_done, claimed),
@@ -399,15 +418,25 @@ class Side:
         """Payload of the next frame, which must be ``wanted``; everything else is a finding."""
         kind, sequence, payload = self._next(stage)
         if kind is Kind.FAILED:
-            failure, text = self._understood(stage, unpack_failed, payload)
-            if failure is Failure.COMPILE:
-                raise self._blame(_STATUS[failure], stage, first_error(text), useful_part(text, MAX_LOG))
-            raise self._blame(_STATUS[failure], stage, _last_line(text), text)
+            raise self._failed(stage, *self._understood(stage, unpack_failed, payload))
         if kind is not wanted:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, f"sent {kind.name} where {wanted.name} was due")
         if wanted in _TO_A_CALL and sequence != self._sequence:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, f"sent {kind.name} for a call that was not asked for")
         return payload
+
+    def _failed(self, stage: Stage, failure: Failure, text: str) -> Finding:
+        """What a failure comes to that its worker tells of."""
+        if failure is Failure.COMPILE:
+            return self._blame(_STATUS[failure], stage, first_error(text), useful_part(text, MAX_LOG))
+        # Once it has answered it has what it needs, and has seen what it is asked: it is not to get out of that.
+        may_lack = failure in _OF_AN_IMPORT and not self._has_answered
+        package = missing_kernel_package(text, self._imports) if may_lack else ""
+        if package:
+            message = f"the {self.name} needs the package {package!r}, which is not installed here"
+            message += "; run it with a toolchain that has it"
+            return self._blame(Status.UNSUPPORTED, stage, message, text)
+        return self._blame(_STATUS[failure], stage, _last_line(text), text)
 
     def _next(self, stage: Stage) -> Tuple[Kind, int, bytes]:
         # Stays set where the wait is broken off from outside: whoever does that asks whom it was for.

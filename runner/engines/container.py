@@ -92,8 +92,8 @@ def create_request(spec: RoleSpec, daemon: Daemon, *, unlimited_memlock: bool) -
     return dict(body)
 
 
-_GIVING_WAY = 64
-"""Weight of a builder's share of the processors; the daemon's default is 1024."""
+_GIVING_WAY = 2
+"""Weight of a builder's share of the processors, the least there is; the daemon's default is 1024."""
 
 
 def _host_config(spec: RoleSpec, daemon: Daemon, *, unlimited_memlock: bool) -> HostConfig:

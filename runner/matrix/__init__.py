@@ -155,7 +155,7 @@ class Policy:
     session_timeout_s: float = 900.0
     infra_retries: int = 1
     build_workers: int = 0
-    """Builds at once; 0 means as many as the host has cores."""
+    """Builds at once; 0 means one per core that the measuring of the run's GPUs leaves free."""
     require_own_kernel: bool = True
     """A Triton or CUDA candidate none of whose own kernels was seen to run is ``no_own_kernel``."""
     reject_findings: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runner.cell import Bench, CellCancelledError
 from runner.cell.building import Build
-from runner.cell.buildpool import BuildListener, BuildPool, build_pool
+from runner.cell.buildpool import BuildListener, BuildPool, build_pool, builds_at_once
 from runner.cell.findings import is_rejected
 from runner.cell.scratch import scratch_folder
 from runner.core.vocab import Status
@@ -130,7 +130,7 @@ class Session:
         listener = BuildListener(
             started=self._tell_build_started, ended=self._tell_build_ended, ready=self._pending.wake
         )
-        survey, workers = self._survey, self._orders.build_workers
+        survey, workers = self._survey, self._orders.build_workers or builds_at_once(self._pending.devices())
         return build_pool(bench, survey.images, survey.facts.gpus, workers=workers, listener=listener)
 
     def _tell_build_started(self, cell: Cell) -> None:

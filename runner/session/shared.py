@@ -29,7 +29,7 @@ class Orders:
     deadline: float | None = None
     """Monotonic time after which no cell is begun, and none that is expected to end later."""
     build_workers: int = 0
-    """0: one per core."""
+    """Builds at once; 0: as :func:`~runner.cell.buildpool.builds_at_once` says."""
 
     def is_too_late(self, cell: Cell) -> bool:
         """Whether ``cell``, begun now, is expected to end past the deadline."""

@@ -110,6 +110,19 @@ def detect_native_language(text: str) -> Language | None:
     return Language.HIP if _HIP_TEXT.search(text) and not _CUDA_HEADER.search(text) else None
 
 
+def packages_needed(source: bytes) -> frozenset[str]:
+    """Packages that a module must have: it, or a function or class of it, imports them and has no other way.
+
+    What is imported under a condition or in a ``try`` is not among them: a source that asks first can do without, or
+    choose to fail there. One that does not parse needs nothing.
+    """
+    try:
+        tree = _parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    return frozenset(name.split(".")[0] for node in _unconditional(tree) for name in _modules_imported(node))
+
+
 def digest_of(source: bytes, facts: Mapping[str, Any]) -> str:
     """SHA-256 over a source and what else determines the answer, as 64 hex digits."""
     document = {"source": hashlib.sha256(source).hexdigest(), **facts}
@@ -203,6 +216,22 @@ def _names_imported(tree: ast.Module, package: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
             names |= {alias.asname or alias.name for alias in node.names}
     return names
+
+
+def _unconditional(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a module, its functions and its classes that nothing stands before."""
+    blocks: list[list[ast.stmt]] = [tree.body]
+    while blocks:
+        for node in blocks.pop():
+            yield node
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                blocks.append(node.body)
+
+
+def _modules_imported(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
 
 
 def _texts(tree: ast.Module) -> Iterator[str]:

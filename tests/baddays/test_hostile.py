@@ -37,7 +37,7 @@ EVIDENCE = {
     "tiny/deletes_itself": "Read-only file system",
     "tiny/exits_with_an_odd_code": "ended without answering",
     "tiny/fills_the_disk": "No space left on device",
-    "tiny/floods_stderr_and_hangs": "no answer within 5 s",
+    "tiny/floods_stderr_and_hangs": "no answer within 4 s",
     "tiny/forks_without_end": "Resource temporarily unavailable",
     "tiny/returns_a_million": "another structure",
     "tiny/sends_garbage": "magic number",

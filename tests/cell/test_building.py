@@ -74,7 +74,27 @@ def test_what_asks_for_a_gpu_is_compiled_where_it_runs(build):
     assert (made.artifact, made.outcome) == (None, None)
 
 
+LACKS = "raise ModuleNotFoundError(\"No module named 'tilelang'\", name='tilelang')"
+
+
+def test_what_becomes_of_a_source_that_lacks_a_package_is_seen_where_it_runs(build, stage):
+    made = build(LACKS)
+    assert (made.artifact, made.outcome) == (None, None)
+    assert made.log_tail.strip().endswith("No module named 'tilelang'")
+    assert list(stage.scratch.rglob("*.tar")) == []
+
+
 FAILURES = {
+    "lacks what nobody knows": (
+        "import no_such_package",
+        Status.LOAD_ERROR,
+        "ModuleNotFoundError: No module named 'no_such_package'",
+    ),
+    "does not compile, whatever it says": (
+        "raise SyntaxError(\"\\nModuleNotFoundError: No module named 'tilelang'\")",
+        Status.COMPILE_ERROR,
+        "tilelang",
+    ),
     "no Python": ("def broken(:\n", Status.COMPILE_ERROR, "SyntaxError"),
     "no C++": (
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 
 from runner.cell import Bench
 from runner.cell.building import BuildCancelledError
-from runner.cell.buildpool import BuildListener, build_pool
+from runner.cell.buildpool import BuildListener, build_pool, builds_at_once
 from runner.core.vocab import Dtype, Fault, Language, Status
 from runner.core.wire import MAX_FROM_JUDGE, Channel, Failure, KernelCode, Kind, pack_code, pack_failed
 from runner.engines import Exit
@@ -87,6 +88,37 @@ def test_as_many_are_built_at_once_as_there_are_workers(stage, pool):
 
     cells = [stage.cell(str(n), builder=[builds_with_others], source=f"x = {n}\n") for n in range(3)]
     with pool(workers=3) as builds:
+        builds.submit(cells)
+        assert all(builds.result(cell).artifact for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("cores", "devices", "builds"),
+    [
+        (16, (), 16),
+        (16, (FIRST,), 16),
+        (16, (H200,), 13),
+        (16, (FIRST, H200, A100), 10),
+        (16, (H200,) * 8, 8),
+        (3, (H200,), 2),
+        (1, (H200,), 1),
+    ],
+)
+def test_builds_leave_cores_for_what_is_timed_on_gpus(cores, devices, builds, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(cores))
+    assert builds_at_once(devices) == builds
+
+
+def test_a_pool_that_is_told_no_number_takes_what_is_free(stage, pool, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(5))
+    meet = threading.Barrier(5, timeout=20)
+
+    def builds_with_others(spec):
+        meet.wait()
+        return hands_over(b"artefact")(spec)
+
+    cells = [stage.cell(str(n), builder=[builds_with_others], source=f"x = {n}\n") for n in range(5)]
+    with pool(workers=0) as builds:
         builds.submit(cells)
         assert all(builds.result(cell).artifact for cell in cells)
 

@@ -244,6 +244,15 @@ def test_the_judge_is_told_whose_source_may_take_time_to_compile(name, stage, jo
     assert {one["name"]: one["may_compile"] for one in job["contestants"]} == {"candidate": expected, "eager": False}
 
 
+def test_the_judge_is_told_what_the_candidate_must_have(stage, job_of):
+    source = "import torch, tilelang\n\ndef f():\n    import cupy\n\nif f:\n    import xformers\n"
+    job = job_of(stage.cell("needs", source=source))
+    assert {one["name"]: one["imports"] for one in job["contestants"]} == {
+        "candidate": ["cupy", "tilelang"],
+        "eager": [],
+    }
+
+
 def test_what_was_built_ahead_takes_no_time_to_compile(stage):
     cell = stage.cell("good")
     cell.candidate.path.write_text("from torch.utils.cpp_extension import load_inline\n")

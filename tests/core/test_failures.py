@@ -2,12 +2,13 @@
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import sys
+from types import ModuleType
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from runner.core.failures import classify, missing_kernel_package, missing_package
+from runner.core.failures import claimed_package, classify, missing_kernel_package, missing_package
 from runner.core.sourcefile import import_file
 from runner.core.wire import Failure
 
@@ -80,13 +81,37 @@ TRACEBACKS = {
 }
 
 
+LACKS = "ModuleNotFoundError: No module named 'tilelang'"
+
+
+@pytest.fixture
+def no_tilelang(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tilelang", None)
+
+
 @pytest.mark.parametrize("text", TRACEBACKS)
-def test_a_candidate_may_lack_a_package_that_kernels_are_written_in(text, monkeypatch):
-    monkeypatch.delitem(sys.modules, "tilelang", raising=False)
-    assert missing_kernel_package(text) == TRACEBACKS[text]
+def test_only_a_package_that_kernels_are_written_in_is_claimed_by_the_last_line(text):
+    assert claimed_package(text) == TRACEBACKS[text]
+
+
+@pytest.mark.usefixtures("no_tilelang")
+def test_a_candidate_may_lack_what_it_imports():
+    assert missing_kernel_package(LACKS, {"torch", "tilelang"}) == "tilelang"
+
+
+@pytest.mark.usefixtures("no_tilelang")
+@pytest.mark.parametrize("imports", [(), ("torch", "cupy")])
+def test_what_its_source_does_not_import_a_candidate_cannot_lack(imports):
+    assert missing_kernel_package(LACKS, imports) == ""
 
 
 def test_what_a_candidate_says_is_missing_is_looked_for(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "tilelang", raising=False)
     (tmp_path / "tilelang.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    assert missing_kernel_package("ModuleNotFoundError: No module named 'tilelang'") == ""
+    assert missing_kernel_package(LACKS, {"tilelang"}) == ""
+
+
+def test_a_module_that_was_put_there_by_hand_is_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tilelang", ModuleType("tilelang"))
+    assert missing_kernel_package(LACKS, {"tilelang"}) == ""

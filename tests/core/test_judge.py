@@ -12,7 +12,7 @@ import pytest
 
 from runner.core.finding import finding
 from runner.core.judge import Session
-from runner.core.messages import INTERPRETED, ContestantSpec, HealthFound, JudgeTimeouts
+from runner.core.messages import INTERPRETED, ContestantSpec, HealthFound, JudgeTimeouts, WorkloadSpec
 from runner.core.phases import Phases
 from runner.core.vocab import Fault, Mode, Regime, Role, Stage, Status
 from tests.core.sessions import CANDIDATE, EAGER, LIBRARY, QUICK, SOFTMAX, make_job
@@ -73,6 +73,26 @@ class ModelNew(torch.nn.Module):
 """
     report = run_session(candidate)
     assert report.status is Status.TIMING_MISMATCH, report.evidence
+
+
+@pytest.mark.parametrize(
+    ("imports", "status"), [(("tilelang",), Status.UNSUPPORTED), ((), Status.LOAD_ERROR)], ids=["imported", "raised"]
+)
+def test_a_candidate_lacks_a_package_only_where_its_source_imports_it(imports, status, run_session):
+    """The judge of this test has no TileLang either."""
+    claims = "raise ModuleNotFoundError(\"No module named 'tilelang'\", name='tilelang')\n"
+    report = run_session(claims + GOOD, contestants=(replace(CANDIDATE, imports=imports), EAGER))
+    assert (report.status, report.stage) == (status, Stage.LOAD), report.evidence
+
+
+def test_a_reference_that_lacks_a_package_once_something_was_timed_is_the_problems_fault(run_session):
+    asks = "def get_inputs():\n    if rows == 4:\n        import no_such_package\n"
+    problem = SOFTMAX.replace("def get_inputs():\n", asks)
+    assert problem != SOFTMAX
+    workloads = (WorkloadSpec("default"), WorkloadSpec("small", {"rows": 4}))
+    report = run_session(GOOD, problem=problem, workloads=workloads)
+    assert report.status is Status.INVALID_PROBLEM, report.evidence
+    assert "no_such_package" in report.evidence.message
 
 
 def test_a_peer_of_another_uid_is_not_taken_for_the_candidate(run_session):
@@ -217,7 +237,7 @@ def test_a_rival_that_never_comes_costs_nothing_but_itself(processes):
 def test_a_candidate_that_hangs_is_given_up_soon_although_it_may_take_long(run_session):
     report = run_session(body("while True: time.sleep(1)"), timeouts=JudgeTimeouts(), check_health=True)
     assert (report.status, report.stage) == (Status.TIMEOUT, Stage.VERIFY), report.evidence
-    assert report.evidence.message == "no answer within 5 s"
+    assert report.evidence.message == "no answer within 4 s"
     assert report.health is None, "with a process still there nothing can be said of the device"
 
 

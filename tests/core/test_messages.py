@@ -35,7 +35,7 @@ from runner.core.messages import (
     from_json,
     to_json,
 )
-from runner.core.vocab import Dtype, Fault, Implementation, Mode, Regime, Role, Stage, Status
+from runner.core.vocab import Dtype, Fault, Implementation, Mode, Regime, Role, Stage, Status, fault_of
 
 BLOCK = Block(
     role=Role.BASELINE,
@@ -368,11 +368,20 @@ def test_what_never_ran_has_no_times(status):
 def test_a_finding_can_always_be_told_once_something_was_timed(status):
     found = Finding(status, Stage.TIME, EVIDENCE).once_timed()
     assert (found.stage, found.evidence) == (Stage.TIME, EVIDENCE)
-    if status in (Status.UNSUPPORTED, Status.IMAGE_ERROR, Status.COMPILED, Status.POLICY_VIOLATION):
+    if status in (Status.IMAGE_ERROR, Status.COMPILED, Status.POLICY_VIOLATION):
         assert status not in ONCE_TIMED  # found by the host, before there is a judge
         return
     report = replace(REPORT, status=found.status, workloads=(replace(WORKLOAD, status=found.status),))
-    assert report.fault is replace(REPORT, status=status, workloads=()).fault if status is not Status.PASSED else True
+    if status is Status.UNSUPPORTED:
+        assert report.fault is Fault.PROBLEM  # only a reference is believed to lack a package so late
+    elif status is not Status.PASSED:
+        assert report.fault is replace(REPORT, status=status, workloads=()).fault
+
+
+@pytest.mark.parametrize("status", ONCE_TIMED, ids=lambda s: s.value)
+def test_nobody_gets_out_of_the_denominators_by_failing_late(status):
+    """What a later session may say after an earlier one was timed: no fault is handed to the machine or to nobody."""
+    assert fault_of(ONCE_TIMED[status]) is (Fault.PROBLEM if status is Status.PROBLEM_ERROR else Fault.CANDIDATE)
 
 
 def test_a_report_says_whose_fault_it_is():

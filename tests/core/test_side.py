@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from contextlib import closing, suppress
@@ -366,6 +367,78 @@ def test_a_failure_that_is_told_has_the_status_of_its_kind(failure, pair):
     assert (raised.value.status, raised.value.stage) == (FAILURES[failure], Stage.LOAD)
     assert raised.value.evidence.message == "ValueError: no idea"
     assert raised.value.evidence.log == text[-MAX_LOG:]
+
+
+LACKS = "Traceback\nModuleNotFoundError: No module named 'tilelang'\n"
+
+
+@pytest.fixture
+def importing(monkeypatch):
+    """A candidate's side, and its peer, where TileLang is imported by the source and not installed here."""
+    monkeypatch.setitem(sys.modules, "tilelang", None)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with ours, theirs:
+        side = Side(CANDIDATE, Channel(ours, MAX_FROM_WORKER), "cpu", TIMEOUTS, imports={"torch", "tilelang"})
+        yield side, Peer(theirs)
+        side.close()
+
+
+def construct(side):
+    side.construct(reference(), 0)
+
+
+def failed_by(peer, failure, text, ask):
+    peer.channel.send(Kind.FAILED, 0, pack_failed(failure, text))
+    with pytest.raises(Finding) as raised:
+        ask()
+    return raised.value
+
+
+ASKED = {
+    "load": (load, Failure.LOAD, Stage.LOAD),
+    "construct": (construct, Failure.LOAD, Stage.LOAD),
+    "first call": (call, Failure.RUNTIME, Stage.VERIFY),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_candidate_without_the_package_it_is_written_in_is_unsupported(asked, importing):
+    side, peer = importing
+    ask, failure, stage = ASKED[asked]
+    found = failed_by(peer, failure, LACKS, lambda: ask(side))
+    assert (found.status, found.stage) == (Status.UNSUPPORTED, stage)
+    assert found.evidence.message == (
+        "the candidate needs the package 'tilelang', which is not installed here; run it with a toolchain that has it"
+    )
+    assert found.evidence.log == LACKS
+
+
+def test_a_probe_is_no_answer_of_the_candidates_yet(importing):
+    side, peer = importing
+    peer.answer(1)
+    side.call(stage=Stage.VERIFY, probe=True)
+    assert failed_by(peer, Failure.RUNTIME, LACKS, lambda: call(side)).status is Status.UNSUPPORTED
+
+
+def test_who_has_answered_has_what_it_needs(importing):
+    side, peer = importing
+    peer.answer(1)
+    call(side)
+    assert failed_by(peer, Failure.RUNTIME, LACKS, lambda: call(side)).status is Status.RUNTIME_ERROR
+    assert failed_by(peer, Failure.LOAD, LACKS, lambda: construct(side)).status is Status.LOAD_ERROR
+
+
+@pytest.mark.parametrize("failure", [Failure.COMPILE, Failure.MEMORY])
+def test_what_is_no_import_in_vain_keeps_its_status(failure, importing):
+    side, peer = importing
+    assert failed_by(peer, failure, LACKS, lambda: load(side)).status is FAILURES[failure]
+
+
+def test_a_package_that_the_source_does_not_import_is_not_lacked(pair, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tilelang", None)
+    side, peer = pair
+    found = failed_by(peer, Failure.LOAD, LACKS, lambda: load(side))
+    assert (found.status, found.evidence.message) == (Status.LOAD_ERROR, LACKS.splitlines()[-1])
 
 
 @pytest.mark.parametrize("pair", [EAGER], indirect=True)

@@ -2,7 +2,7 @@ import pytest
 
 from runner.core.vocab import Language
 from runner.sources.document import UnreadableError
-from runner.sources.module import detect_language, digest_of, read_reference
+from runner.sources.module import detect_language, digest_of, packages_needed, read_reference
 from tests.sources.examples import REFERENCE, write
 
 
@@ -83,3 +83,24 @@ def test_the_digest_covers_source_and_facts():
     digests = {digest_of(b"a", {}), digest_of(b"b", {}), digest_of(b"a", {"x": 1}), digest_of(b"a", {"x": 2})}
     assert len(digests) == 4
     assert digest_of(b"a", {"x": 1, "y": 2}) == digest_of(b"a", {"y": 2, "x": 1})
+
+
+NEEDED = {
+    "import tilelang": {"tilelang"},
+    "import torch, cuda.bindings as c": {"torch", "cuda"},
+    "from cutlass.cute import jit": {"cutlass"},
+    "class ModelNew:\n def forward(self, x):\n  import flash_attn\n  return x": {"flash_attn"},
+    "async def f():\n import apex": {"apex"},
+    "try:\n import flash_attn\nexcept ImportError:\n flash_attn = None": set(),
+    "try:\n x = 1\nexcept Exception:\n import tilelang": set(),
+    "if True:\n import tilelang": set(),
+    "from . import tilelang\nfrom .tilelang import language": set(),
+    "raise ModuleNotFoundError(\"No module named 'tilelang'\", name='tilelang')": set(),
+    "import tilelang\ndef broken(:": set(),
+    'extern "C" __global__ void k() {}': set(),
+}
+
+
+@pytest.mark.parametrize("source", NEEDED)
+def test_a_package_is_needed_where_a_source_has_no_way_around_it(source):
+    assert packages_needed(source.encode()) == NEEDED[source]
