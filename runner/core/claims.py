@@ -5,14 +5,22 @@ and what a call took there beyond its claim (frames, flush, the device's turn fr
 for everyone who does the same at the same size. So the candidate is held against the baseline of the same session:
 what it leaves unexplained beyond what the baseline does is work that its claims keep quiet about.
 
-How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing. Of
-the candidate's own it takes the share :data:`CLAIM_SHARE` of the claim, which no lie makes larger than the truth does,
-and how far its empty calls are from the baseline's, which grows as calls take a host more than empty ones. The second a candidate could feign, by :data:`FAR_NS` or as much as
-the baseline's empty calls take: the record would show it. Levels are order statistics of the calls that the host
-disturbed least; half of the calls is looked at too, since who lies in most calls, and not in the least disturbed ones,
-moves the median of the claims as well. On a busy host chance may accuse one session in some hundreds: an accusation
-counts when a second series of blocks repeats it, with empty calls made anew before and after, since a process may have
-come to a slower core.
+How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing.
+Both sides make these among the timed ones, since a process on a slower core is slower at either, and may come there and
+leave at any time. Of the candidate's own the resolution takes the share :data:`CLAIM_SHARE` of the claim, which no lie
+makes larger than the truth does, and how far its empty calls are from the baseline's, which grows as calls take a host
+more than empty ones.
+
+The second a candidate could feign. If three quarters of its empty calls are slow, by :data:`FAR_NS` or by as much as
+the baseline's take, up to :data:`STRETCH` times that may hide in all of its calls. Half of them, and no more, may be
+slower than that, since a stall of the host hits as many: who has them so, and lies in little more than half of its
+calls, hides anything there. Then its claims are of two kinds, which the samples show. The record shows the resolution
+either way.
+
+Levels are order statistics of the calls that the host disturbed least; half of the calls is looked at too, since who
+lies in most calls, and not in the least disturbed ones, moves the median of the claims as well. On a busy host chance
+may accuse one session in some hundreds: an accusation counts when a second series of blocks, with empty calls of its
+own, repeats it.
 """
 
 from __future__ import annotations
@@ -47,7 +55,9 @@ BLOCK_REACH = 12.0
 LEAST_OF_BLOCK = 4
 """A block with fewer calls has no level of its own."""
 FEWEST = 7
-"""With fewer calls of either side only gross lies can be told."""
+"""With fewer calls of either side only gross lies can be told, and fewer empty calls say nothing."""
+EMPTY_CALLS = 4
+"""In each ``cold`` block of either side; there are two blocks at least, and then :data:`FEWEST` empty calls."""
 COARSE_NS = 1_000_000
 """On a CPU, nanoseconds: its host runs other things on the same cores."""
 COARSE_SHARE = 0.5
@@ -61,8 +71,8 @@ FLUSH_SHARE = 0.25
 STRETCH = 2.0
 """A real call takes its host more than an empty one, and a slower core adds in proportion: by no more than this."""
 FAR_NS = 100_000
-"""Empty calls of the candidate that take so much longer than the baseline's, nanoseconds, and twice as long as these,
-are not empty."""
+"""Empty calls of the candidate that take so much longer than the baseline's, nanoseconds, twice as long as these, and
+longer by more than the baseline's own calls differ, are not empty."""
 IMPOSSIBLE = 0.95
 """Share of the least possible time below which a claim is impossible: peak rates are rounded, and so are bytes."""
 SHORT = 5
@@ -70,7 +80,7 @@ SHORT = 5
 
 
 Probes = Mapping[Role, Sequence[int]]
-"""One round of the baseline's and the candidate's calls that run nothing: wall time minus claim, nanoseconds."""
+"""What the baseline's and the candidate's empty calls, made among the timed ones, took beyond their claims, ns."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ class Gaps:
 
 def hold_claims(
     blocks: Sequence[Block],
-    probes: Sequence[Probes],
+    probes: Probes,
     spec: WorkloadSpec,
     peak: PeakSpec,
     l2: int,
@@ -117,7 +127,7 @@ def hold_claims(
 ) -> TwoClocks:
     """How the candidate's claims in ``cold`` blocks stand against the judge's clock and against physics.
 
-    :param probes: rounds of calls that run nothing, from before the blocks and, maybe, from after them.
+    :param probes: of the same series as the blocks.
     :param l2: bytes of the device's L2 cache: so many of the outputs need not have reached memory.
     :param handovers: what handing over the outputs took, nanoseconds, by contestant.
     :param output_bytes: of one call.
@@ -141,7 +151,7 @@ def hold_claims(
 def contradiction(
     two_clocks: TwoClocks,
     blocks: Sequence[Block],
-    probes: Sequence[Probes],
+    probes: Probes,
     *,
     handovers: Mapping[str, Sequence[int]],
     device: str,
@@ -157,8 +167,9 @@ def contradiction(
     if two_clocks.unexplained_ns > resolution:
         hidden = f"{_us(two_clocks.unexplained_ns)} more than the baseline's are unexplained"
         return f"claims {_us(claim)} of {_us(wall)}; {hidden}, and {_us(resolution)} would have been noticed"
-    if device != "cpu" and any(map(_idles, probes)):
-        return f"takes {_us(apart_of(probes))} longer than the baseline for calls that run nothing"
+    if device != "cpu" and _idles(blocks, probes):
+        late = max(apart_of(probes, share) for share in SHARES)
+        return f"takes {_us(late)} longer than the baseline for calls that run nothing"
     if _unflushed(two_clocks, blocks, device):
         missing = f"{_us(-two_clocks.unexplained_ns)} less than any other call takes for all but the model's part"
         return f"leaves {missing}: the flush before the call is missing"
@@ -187,24 +198,27 @@ def least_time(spec: WorkloadSpec, peak: PeakSpec, l2: int, output_bytes: int) -
     return round(possible[reason] * 1e9), reason
 
 
-def _excess(blocks: Sequence[Block], regime: Regime, device: str, probes: Sequence[Probes]) -> Tuple[int, int]:
+def _excess(blocks: Sequence[Block], regime: Regime, device: str, probes: Probes) -> Tuple[int, int]:
     """What the candidate leaves unexplained beyond the baseline, and the resolution; of the shares the worst one."""
     base, candidate = gaps_of(blocks, Role.BASELINE, regime), gaps_of(blocks, Role.CANDIDATE, regime)
     claim = statistics.median(_candidates(blocks, regime, "device_ns"))
-    apart = apart_of(probes) * _stretch(base, probes)
+    stretch = _stretch(base, probes)
     least = max(LEAST_NS, _spread(probes), (CLAIM_SHARE if regime is Regime.COLD else REPLAY_SHARE) * claim)
     shares: Sequence[float] = SHARES
     if device == "cpu" or min(len(base.calls), len(candidate.calls)) < FEWEST:
         wall = _level(sorted(_candidates(blocks, regime, "wall_ns")), SHARES[0])
         least, shares = max(least, COARSE_NS, COARSE_SHARE * wall), SHARES[:1]
-    found = [(candidate.level(s) - base.level(s), math.ceil(max(least, base.noise(s)) + apart)) for s in shares]
+    found = [
+        (candidate.level(s) - base.level(s), math.ceil(max(least, base.noise(s)) + apart_of(probes, s) * stretch))
+        for s in shares
+    ]
     return max(found, key=lambda pair: pair[0] - pair[1])
 
 
-def _missing(blocks: Sequence[Block], probes: Sequence[Probes]) -> int:
+def _missing(blocks: Sequence[Block], probes: Probes) -> int:
     """How much less the candidate's calls leave unexplained than the baseline's and the empty ones do; at least 0."""
     base, candidate = (gaps_of(blocks, role, Regime.COLD).level(SHARES[0]) for role in (Role.BASELINE, Role.CANDIDATE))
-    empty = [_level(sorted(found), SHARES[0]) for found in (together(probes, role) for role in Role) if found]
+    empty = [_level(sorted(found), SHARES[0]) for found in probes.values() if found]
     others = min([base, *empty])
     return max(0, others - candidate)
 
@@ -241,7 +255,7 @@ def _handover_contradiction(
     return f"hands over its outputs in {_us(two_clocks.handover_ns)} more than the baseline, {_us(limit)} are allowed"
 
 
-def _replay_contradiction(blocks: Sequence[Block], probes: Sequence[Probes], device: str) -> str:
+def _replay_contradiction(blocks: Sequence[Block], probes: Probes, device: str) -> str:
     """The same for replayed calls, whose claims and walls are those of all calls of a sample together."""
     for regime in dict.fromkeys(block.regime for block in blocks if block.regime is not Regime.COLD):
         if not all(gaps_of(blocks, role, regime).blocks for role in (Role.BASELINE, Role.CANDIDATE)):
@@ -275,44 +289,46 @@ def _level(ordered: Sequence[int], share: float) -> int:
     return ordered[int(share * len(ordered))]
 
 
-def together(probes: Sequence[Probes], role: Role) -> List[int]:
-    """The empty calls of one side in all rounds."""
-    return [gap for of_round in probes for gap in of_round.get(role, ())]
-
-
-def apart_of(probes: Sequence[Probes]) -> float:
-    """How far the empty calls of baseline and candidate are apart, nanoseconds; of several rounds in the worst one.
+def apart_of(probes: Probes, share: float) -> int:
+    """How far the calls below which ``share`` of each side's empty calls are lie apart, nanoseconds.
 
     Two processes that do the same differ by tens of microseconds where their cores do, for as long as they stay there.
     """
-    return max((_apart(of_round) for of_round in probes), default=0.0)
+    base, candidate = _empty(probes)
+    if min(len(base), len(candidate)) < FEWEST:
+        return 0
+    return abs(_level(candidate, share) - _level(base, share))
 
 
-def _apart(probes: Probes) -> float:
-    middles = [statistics.median(probes[role]) for role in (Role.BASELINE, Role.CANDIDATE) if probes.get(role)]
-    return float(abs(middles[0] - middles[1])) if len(middles) > 1 else 0.0
+def _idles(blocks: Sequence[Block], probes: Probes) -> bool:
+    """Whether the candidate's empty calls take far longer than the baseline's, at any of the shares looked at.
+
+    As a stall of the host may hit half of them, more than half must, and for the lower share more than three quarters.
+    """
+    base, candidate = _empty(probes)
+    if min(len(base), len(candidate)) < FEWEST:
+        return False
+    calls = gaps_of(blocks, Role.BASELINE, Regime.COLD)
+    limits = [(s, _level(base, s) + max(FAR_NS, _level(base, s), calls.noise(s))) for s in SHARES]
+    return any(sum(ns > limit for ns in candidate) > (1 - s) * len(candidate) for s, limit in limits)
 
 
-def _stretch(base: Gaps, probes: Sequence[Probes]) -> float:
+def _stretch(base: Gaps, probes: Probes) -> float:
     """How many times as much a core that is slower adds to a call as to an empty one; at least 1."""
-    empty = sorted(together(probes, Role.BASELINE))
+    empty, _candidates = _empty(probes)
     usual = _level(empty, SHARES[0]) if empty else 0
     return min(STRETCH, max(1.0, base.level(SHARES[0]) / usual)) if usual > 0 else 1.0
 
 
-def _idles(probes: Probes) -> bool:
-    """Whether the candidate's empty calls take far longer than the baseline's."""
-    base, candidate = (sorted(probes.get(role, ())) for role in (Role.BASELINE, Role.CANDIDATE))
-    if not base or not candidate:
-        return False
-    usual = _level(base, SHARES[0])
-    return _level(candidate, SHARES[0]) > max(usual + FAR_NS, 2 * usual)
-
-
-def _spread(probes: Sequence[Probes]) -> float:
+def _spread(probes: Probes) -> float:
     """Distance between the quartiles of the baseline's empty calls, nanoseconds."""
-    ordered = sorted(together(probes, Role.BASELINE))
+    ordered, _candidates = _empty(probes)
     return float(_level(ordered, 0.75) - _level(ordered, 0.25)) if ordered else 0.0
+
+
+def _empty(probes: Probes) -> Tuple[List[int], List[int]]:
+    """The empty calls of the baseline and those of the candidate, in order of size."""
+    return sorted(probes.get(Role.BASELINE, ())), sorted(probes.get(Role.CANDIDATE, ()))
 
 
 def _us(nanoseconds: float) -> str:

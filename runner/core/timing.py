@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 
 import torch
 
+from runner.core.claims import EMPTY_CALLS
 from runner.core.finding import excused
 from runner.core.inputs import nbytes_of
 from runner.core.messages import Block, ProtocolSpec
@@ -63,6 +64,8 @@ class Timing:
     blocks: List[Block] = field(default_factory=list)
     handovers: Dict[str, List[int]] = field(default_factory=dict)
     """What handing over the outputs of each ``cold`` timed call took, nanoseconds, by contestant."""
+    probes: Dict[Role, List[int]] = field(default_factory=dict)
+    """What the baseline's and the candidate's calls that run nothing took beyond their claims, nanoseconds."""
     output_bytes: int = 0
     """Of one call."""
     inputs: str = FRESH
@@ -76,6 +79,8 @@ class Timing:
         self.blocks += later.blocks
         for name, handovers in later.handovers.items():
             self.handovers.setdefault(name, []).extend(handovers)
+        for role, gaps in later.probes.items():
+            self.probes.setdefault(role, []).extend(gaps)
         self.checked_calls += later.checked_calls
         self.labels += [label for label in later.labels if label not in self.labels]
 
@@ -237,10 +242,31 @@ class Timer:
     def _block(self, name: str, deadline: float, calls: int) -> None:
         side = self._sides[name]
         with self._noting(side, Regime.COLD, 1) as results:
-            results.append(self._call(side))
+            results.append(self._first_call(side, deadline))
             while len(results) < calls and time.monotonic() <= deadline:
                 results.append(self._call(side))
             self.timing.handovers.setdefault(name, []).extend(result.handover_ns for result in results)
+
+    def _first_call(self, side: Side, deadline: float) -> Result:
+        """The call of a block that finds its process asleep, and the block's empty ones on the same inputs."""
+        inputs = self._supply.next()
+        result = self._ask(side, inputs, lambda: side.call(stage=Stage.TIME))
+        if side.role is not Role.RIVAL:
+            self._probe(side, inputs, deadline)
+        return result
+
+    def _probe(self, side: Side, inputs: List[Any], deadline: float) -> None:
+        """Calls that run nothing: among timed ones, so that both see the same states of their process and its host.
+
+        One at least, however late it is.
+        """
+        gaps = self.timing.probes.setdefault(side.role, [])
+        for made in range(EMPTY_CALLS):
+            if made and time.monotonic() > deadline:
+                return
+            side.deliver(inputs, self._reference.like)
+            result = side.call(probe=True, stage=Stage.TIME)
+            gaps.append(result.wall_ns - result.device_ns)
 
     def _calls_due(self, name: str, *, enough: bool) -> int:
         """How many calls the next block has: about as many as asked for; until ``enough``, no more than are missing."""
@@ -248,7 +274,7 @@ class Timer:
         return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
 
     def _call(self, side: Side) -> Result:
-        return self._ask(side, lambda: side.call(stage=Stage.TIME))
+        return self._ask(side, self._supply.next(), lambda: side.call(stage=Stage.TIME))
 
     # ---- replayed calls
 
@@ -279,7 +305,7 @@ class Timer:
             time.sleep(plan.rest_s)
             return side.replay(plan.calls, Stage.TIME)
 
-        result = self._ask(side, replay)
+        result = self._ask(side, self._supply.next(), replay)
         label = f"{NOT_CAPTURABLE}:{side.name}"
         if self._reference.device == "cuda" and not result.claim.captured and label not in self.timing.labels:
             self.timing.labels.append(label)
@@ -290,9 +316,8 @@ class Timer:
 
     # ---- both
 
-    def _ask(self, side: Side, ask: Callable[[], Result]) -> Result:
-        """Deliver fresh inputs, have ``ask`` ask for the call, and look at the outputs."""
-        inputs = self._supply.next()
+    def _ask(self, side: Side, inputs: List[Any], ask: Callable[[], Result]) -> Result:
+        """Deliver ``inputs``, which are fresh, have ``ask`` ask for the call, and look at the outputs."""
         # The baseline was held against the reference in the controls; nothing of it is hostile.
         check = side.role is not Role.BASELINE and self._checks.due()
         started = time.monotonic()

@@ -8,9 +8,9 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from runner.core.claims import LOW_RESOLUTION, Probes, contradiction, hold_claims, together
+from runner.core.claims import LOW_RESOLUTION, contradiction, hold_claims
 from runner.core.environment import l2_bytes
 from runner.core.finding import Finding, excused, finding
 from runner.core.messages import (
@@ -31,9 +31,6 @@ from runner.core.timing import Timer, Timing
 from runner.core.tracing import own
 from runner.core.verification import Verifier
 from runner.core.vocab import Mode, Regime, Role, Stage, Status
-
-PROBE_CALLS = 12
-"""Empty calls of either side that calibrate the judge's clock."""
 
 NO_TRACE = "no_trace"
 """Label: no kernel of any contestant was to be seen, so that nothing can be said about whose ran."""
@@ -185,8 +182,6 @@ class Desk:
             self._candidate.limit_calls(max(LEAST_PATIENCE_S, SLOWEST_FACTOR * self._baseline.fastest_s))
 
     def _time_all(self, reference: Reference, bout: Bout) -> None:
-        self._phases.enter("calibrate")
-        bout.probes.append(self._calibrate(reference))
         self._phases.enter("warm_up")
         timer = Timer(
             reference,
@@ -199,7 +194,7 @@ class Desk:
         )
         bout.timing = timer.timing
         timer.run()
-        self._hold_claims(bout, timer, reference)
+        self._hold_claims(bout, timer)
         self._phases.enter("anchor")
         self.readings.after()
 
@@ -210,51 +205,30 @@ class Desk:
         self.labels.append(NOT_REPLAYABLE)
         return replace(protocol, regimes=cold)
 
-    def _calibrate(self, reference: Reference) -> Probes:
-        """What the judge's clock shows of both sides' calls that run nothing, beyond their claims, nanoseconds."""
-        inputs = guarded("get_inputs()", Stage.TIME, lambda: reference.draw(Mode.STANDARD, "calibrate"))
-        found = {}
-        for side in (self._baseline, self._candidate):
-            side.deliver(inputs, reference.like)
-            side.call(probe=True, stage=Stage.TIME)  # finds the process asleep
-            found[side.role] = [self._probe(side, inputs, reference) for _ in range(PROBE_CALLS)]
-        return found
-
-    def _probe(self, side: Side, inputs: List[Any], reference: Reference) -> int:
-        side.deliver(inputs, reference.like)
-        result = side.call(probe=True, stage=Stage.TIME)
-        return result.wall_ns - result.device_ns
-
     def _warmed_up(self) -> None:
         """The session's first timed calls are next."""
         self._phases.enter("anchor")
         self.readings.before()
         self._phases.enter("time")
 
-    def _hold_claims(self, bout: Bout, timer: Timer, reference: Reference) -> None:
+    def _hold_claims(self, bout: Bout, timer: Timer) -> None:
         """Hold what the candidate claims against the judge's clock and against physics.
-
-        Where it looks false, once more, between two further rounds of empty calls: a process that has come to a slower
-        core since the first is slower at these too.
 
         :raises Finding: ``timing_mismatch``, where a second series of timed calls says the same as the first.
         """
         bout.two_clocks, words = self._held(bout, bout.timing)
         if words:
-            bout.probes.append(self._calibrate(reference))
-            again = timer.run_again()
-            bout.probes.append(self._calibrate(reference))
-            bout.two_clocks, words = self._held(bout, again)
+            bout.two_clocks, words = self._held(bout, timer.run_again())
         if bout.two_clocks.low_resolution:
             bout.timing.labels.append(LOW_RESOLUTION)
         if words:
             raise finding(Status.TIMING_MISMATCH, Stage.TIME, f"the candidate's side {words}")
 
     def _held(self, bout: Bout, timing: Timing) -> Tuple[TwoClocks, str]:
-        handovers, device = timing.handovers, self._job.device
+        probes, handovers, device = timing.probes, timing.handovers, self._job.device
         two_clocks = hold_claims(
             timing.blocks,
-            bout.probes,
+            probes,
             bout.spec,
             self._job.peak,
             self._l2_bytes,
@@ -262,7 +236,7 @@ class Desk:
             output_bytes=timing.output_bytes,
             device=device,
         )
-        return two_clocks, contradiction(two_clocks, timing.blocks, bout.probes, handovers=handovers, device=device)
+        return two_clocks, contradiction(two_clocks, timing.blocks, probes, handovers=handovers, device=device)
 
     # ---- the trace
 
@@ -292,14 +266,12 @@ class Bout:
     verifier: Verifier
     reference: Optional[Reference] = None
     timing: Timing = field(default_factory=Timing)
-    probes: List[Probes] = field(default_factory=list)
-    """Empty calls, round by round."""
     two_clocks: Optional[TwoClocks] = None
 
     def report(self, status: Status, flush_bytes: int) -> WorkloadReport:
         """For the record."""
         spec, timing, verifier = self.spec, self.timing, self.verifier
-        empty = together(self.probes, Role.BASELINE)
+        empty = timing.probes.get(Role.BASELINE)
         return WorkloadReport(
             name=spec.name,
             values=dict(spec.values),

@@ -8,8 +8,10 @@ import pytest
 
 from runner.core.claims import (
     COARSE_NS,
+    EMPTY_CALLS,
     FEWEST,
     LEAST_NS,
+    SHARES,
     Gaps,
     apart_of,
     contradiction,
@@ -28,24 +30,50 @@ ROLES = {"eager": Role.BASELINE, "candidate": Role.CANDIDATE}
 
 @dataclass
 class Host:
-    """What a call takes beyond the device's work, microseconds: ``frames`` always, and noise by call and by block."""
+    """What a call takes beyond the device's work, microseconds: ``frames`` always, and noise by call and by block.
+
+    ``blocks`` says for the names of a series' blocks, in order, what each of them adds to its calls, empty ones too.
+    """
 
     name: str
     call: object
-    block: object = lambda _dice: 0.0
+    blocks: object = lambda _dice, names: [0.0] * len(names)
     frames: float = 57.0
 
 
-QUIET = Host("quiet", lambda dice: abs(dice.gauss(0, 0.7)), lambda dice: dice.gauss(0, 0.1))
+def each(block):
+    """Blocks that know nothing of each other."""
+    return lambda dice, names: [block(dice) for _ in names]
+
+
+def cores(dice, names):
+    """Either process moves now and then to a core on which all takes 90 µs longer, or back from it."""
+    slow = {name: dice.random() < 0.5 for name in ROLES}
+    for name in names:
+        slow[name] ^= dice.random() < 0.1
+        yield 90.0 * slow[name]
+
+
+def burst(dice, names):
+    """Something else on the host stalls three blocks of one side in a row."""
+    stalled = dice.choice(list(ROLES))
+    places = [place for place, name in enumerate(names) if name == stalled]
+    first = dice.randrange(len(places) - 2)
+    return [8_000.0 * (place in places[first : first + 3]) for place in range(len(names))]
+
+
+QUIET = Host("quiet", lambda dice: abs(dice.gauss(0, 0.7)), each(lambda dice: dice.gauss(0, 0.1)))
 SPIKY = Host("spiky", lambda dice: abs(dice.gauss(0, 0.7)) + (dice.expovariate(0.01) if dice.random() < 0.15 else 0))
 TWO_STATES = Host("two states", lambda dice: abs(dice.gauss(0, 0.7)) + 8 * (dice.random() < 0.5))
-DRIFTING = Host("drifting", lambda dice: abs(dice.gauss(0, 0.7)), lambda dice: dice.expovariate(1 / 5))
+DRIFTING = Host("drifting", lambda dice: abs(dice.gauss(0, 0.7)), each(lambda dice: dice.expovariate(1 / 5)))
 BUSY = Host(
     "busy",
     lambda dice: dice.expovariate(1 / 50),
-    lambda dice: dice.expovariate(1 / 300) if dice.random() < 0.4 else 0.0,
+    each(lambda dice: dice.expovariate(1 / 300) if dice.random() < 0.4 else 0.0),
 )
-HOSTS = (QUIET, SPIKY, TWO_STATES, DRIFTING, BUSY)
+TWO_CORES = Host("two cores", lambda dice: abs(dice.gauss(0, 3)), cores, frames=260.0)
+BURSTS = Host("bursts", lambda dice: abs(dice.gauss(0, 3)), burst, frames=260.0)
+HOSTS = (QUIET, SPIKY, TWO_STATES, DRIFTING, BUSY, TWO_CORES, BURSTS)
 
 
 def honest(claim):
@@ -59,7 +87,7 @@ class Series:
 
     blocks: list = field(default_factory=list)
     handovers: dict = field(default_factory=lambda: {"eager": [], "candidate": []})
-    probes: list = field(default_factory=list)
+    probes: dict = field(default_factory=dict)
     device: str = "cuda"
     spec: WorkloadSpec = NO_SPEC
     peak: PeakSpec = NO_PEAK
@@ -88,24 +116,24 @@ def series(dice, host, *, candidate=honest, eager=60.0, claim=50.0, late=lambda 
     :param candidate: its claim and what the call really takes, of the time it honestly needs; µs.
     :param late: what its hand-over takes beyond the baseline's, µs.
     """
-    made = Series(**rest)
-    for _ in range(rounds):
-        one, other = dice.sample(list(ROLES), 2)
-        for name in (one, other, other, one):
-            shift, pairs = host.block(dice), []
-            for _ in range(dice.randrange(calls - 1, calls + 2)):
-                needs = (eager if name == "eager" else claim) * dice.gauss(1, 0.01)
-                claimed, took = honest(needs) if name == "eager" else candidate(needs)
-                pairs.append((round(US * claimed), round(US * (took + host.frames + shift + host.call(dice)))))
-                extra = 0.0 if name == "eager" else late(dice)
-                made.handovers[name].append(round(US * (30 + extra + host.call(dice))))
-            made.blocks.append(block(name, *zip(*pairs, strict=True), index=len(made.blocks)))
-    made.probes = [empty_calls(dice, host)]
+    made = Series(probes={role: [] for role in ROLES.values()}, **rest)
+    firsts = [dice.sample(list(ROLES), 2) for _ in range(rounds)]
+    names = [name for one, other in firsts for name in (one, other, other, one)]
+    for name, shift in zip(names, host.blocks(dice, names), strict=True):
+
+        def beyond(shift=shift):
+            return host.frames + shift + host.call(dice)
+
+        pairs = []
+        for _ in range(dice.randrange(calls - 1, calls + 2)):
+            needs = (eager if name == "eager" else claim) * dice.gauss(1, 0.01)
+            claimed, took = honest(needs) if name == "eager" else candidate(needs)
+            pairs.append((round(US * claimed), round(US * (took + beyond()))))
+            extra = 0.0 if name == "eager" else late(dice)
+            made.handovers[name].append(round(US * (30 + extra + host.call(dice))))
+        made.probes[ROLES[name]] += [round(US * beyond()) for _ in range(EMPTY_CALLS)]
+        made.blocks.append(block(name, *zip(*pairs, strict=True), index=len(made.blocks)))
     return made
-
-
-def empty_calls(dice, host):
-    return {role: [round(US * (host.frames + host.call(dice))) for _ in range(12)] for role in ROLES.values()}
 
 
 def block(name, claims, walls, *, index=0, **rest):
@@ -126,7 +154,7 @@ def share_accused(host, sessions=200, **how):
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
-def test_honest_noise_is_not_accused_in_ten_thousand_sessions_on_five_hosts(host):
+def test_honest_noise_is_not_accused_in_two_thousand_sessions_on_any_host(host):
     assert sum(accused(seed, host) for seed in range(2_000)) == 0
 
 
@@ -147,14 +175,14 @@ def test_who_claims_less_is_not_given_more_for_it():
 
 
 def slower(probes, by_us):
-    """The round of a candidate that takes so much longer for each empty call."""
+    """Empty calls of a candidate that takes so much longer for each."""
     return {**probes, Role.CANDIDATE: [ns + round(by_us * US) for ns in probes[Role.CANDIDATE]]}
 
 
 def slow_core(made, by_us):
     """The series of a candidate whose process runs on a core that is slower by so much per call."""
     late = round(by_us * US)
-    made.probes = [slower(made.probes[0], by_us)]
+    made.probes = slower(made.probes, by_us)
     for index, one in enumerate(made.blocks):
         if one.role is Role.CANDIDATE:
             made.blocks[index] = replace(one, wall_ns=tuple(ns + late for ns in one.wall_ns))
@@ -167,15 +195,18 @@ def test_a_process_on_a_slower_core_is_not_accused_and_the_resolution_says_so():
     assert min(one.held().resolution_ns for one in made) > 45 * US
 
 
-def test_a_process_that_came_to_a_slower_core_is_not_accused_once_empty_calls_are_made_again():
+def test_without_empty_calls_of_the_same_time_a_slower_core_looks_like_hidden_work():
     made = [slow_core(series(random.Random(seed), QUIET), 80) for seed in range(50)]
     for one in made:
-        after = one.probes[0]
-        one.probes = [slower(after, -80)]  # from before it came there
-        assert "are unexplained" in one.words()
-        one.probes += [after]
         assert one.words() == ""
-        assert one.held().resolution_ns > 75 * US
+        one.probes = slower(one.probes, -80)  # from before it came there
+        assert "are unexplained" in one.words()
+
+
+def test_one_round_of_blocks_has_empty_calls_enough():
+    """A round has two blocks of a side, and few samples may be all that is asked for."""
+    assert min(map(len, series(random.Random(1), QUIET, rounds=1).probes.values())) >= FEWEST
+    assert sum(accused(seed, TWO_CORES, rounds=1) for seed in range(200)) == 0
 
 
 def test_a_slower_core_adds_more_to_a_call_than_to_an_empty_one():
@@ -201,7 +232,7 @@ def test_hand_overs_are_told_apart_no_better_than_calls_are():
 def test_slow_empty_calls_hide_no_more_than_what_the_resolution_then_says(hidden, share):
     def feigns(seed):
         made = series(random.Random(seed), QUIET, candidate=lambda needs: (needs, needs + hidden))
-        made.probes = [slower(made.probes[0], 80)]
+        made.probes = slower(made.probes, 80)
         return made
 
     made = [feigns(seed) for seed in range(50)]
@@ -210,8 +241,21 @@ def test_slow_empty_calls_hide_no_more_than_what_the_resolution_then_says(hidden
 
 
 def test_nothing_is_known_of_a_side_without_empty_calls():
-    assert apart_of([{Role.BASELINE: [5, 6, 7]}]) == apart_of([{Role.BASELINE: [5], Role.CANDIDATE: []}]) == 0
-    assert apart_of([]) == 0
+    assert apart_of({}, 0.5) == apart_of({Role.BASELINE: [5] * FEWEST}, 0.5) == 0
+
+
+@pytest.mark.parametrize(("count", "known"), [(FEWEST - 1, False), (FEWEST, True)])
+def test_few_empty_calls_say_nothing(count, known):
+    made = series(random.Random(1), QUIET)
+    made.probes = {Role.BASELINE: [57 * US] * count, Role.CANDIDATE: [9 * MS] * count}
+    assert bool(made.words()) is known
+    assert (apart_of(made.probes, 0.5) > 0) is known
+
+
+def test_empty_calls_are_as_far_apart_as_calls_at_the_same_place_in_their_order():
+    probes = {Role.BASELINE: [10] * 8, Role.CANDIDATE: [10] * 4 + [30] * 4}
+    assert [apart_of(probes, share) for share in SHARES] == [0, 20]
+    assert apart_of({Role.BASELINE: [30] * 8, Role.CANDIDATE: [10] * 8}, 0.25) == 20, "whichever is slower"
 
 
 def test_empty_calls_that_take_far_longer_than_the_baselines_are_not_empty():
@@ -219,6 +263,49 @@ def test_empty_calls_that_take_far_longer_than_the_baselines_are_not_empty():
     words = slow_core(series(random.Random(1), QUIET), 160).words()
     assert words.startswith("takes 1")
     assert words.endswith("longer than the baseline for calls that run nothing")
+    on_a_cpu = slow_core(series(random.Random(1), QUIET, device="cpu"), 160)
+    assert on_a_cpu.words() == "", "whose host runs other things on the same cores"
+
+
+@pytest.mark.parametrize(("slow", "too_many"), [(12, False), (13, True)])
+def test_more_than_half_of_the_empty_calls_may_not_be_slow(slow, too_many):
+    made = series(random.Random(1), QUIET)
+    made.probes = {Role.BASELINE: [57 * US] * 24, Role.CANDIDATE: [57 * US] * (24 - slow) + [8 * MS] * slow}
+    assert bool(made.words()) is too_many
+
+
+def test_empty_calls_are_not_told_apart_better_than_the_baselines_calls():
+    """Its blocks differ by a millisecond: so may a few blocks of empty calls."""
+    quiet, busy = (slow_core(series(random.Random(1), QUIET), 160) for _ in range(2))
+    assert quiet.words()
+    for index, one in enumerate(busy.blocks):
+        late = MS * (index % 3)
+        busy.blocks[index] = replace(one, wall_ns=tuple(ns + late for ns in one.wall_ns))
+    assert busy.words() == ""
+
+
+@pytest.mark.parametrize(("lies", "found"), [(1.0, 1.0), (0.7, 0.95)])
+def test_who_feigns_slow_empty_calls_in_most_of_them_is_found(lies, found):
+    """Half a millisecond, in 60 % of the empty calls; almost as much is hidden in all calls, or in 70 %."""
+
+    def feigning(dice):
+        def lying(needs):
+            return (needs - 400, needs) if dice.random() < lies else honest(needs)
+
+        made = series(dice, QUIET, candidate=lying, claim=600.0, eager=600.0, rounds=6)
+        empty = made.probes[Role.CANDIDATE]
+        made.probes[Role.CANDIDATE] = [ns + round(500 * US * (dice.random() < 0.6)) for ns in empty]
+        return made
+
+    dice = [random.Random(seed) for seed in range(100)]
+    assert sum(bool(feigning(one).words()) and bool(feigning(one).words()) for one in dice) >= found * 100
+
+
+def test_who_feigns_slow_empty_calls_in_half_of_them_hides_no_more_in_all_calls():
+    made = series(random.Random(1), QUIET, candidate=lambda needs: (needs, needs + 5))
+    made.probes[Role.CANDIDATE][::2] = [ns + 80 * US for ns in made.probes[Role.CANDIDATE][::2]]
+    assert "5.0 µs more than the baseline's are unexplained" in made.words()
+    assert made.held().resolution_ns < 2 * LEAST_NS
 
 
 def test_one_call_that_was_interrupted_is_no_lie():
@@ -312,7 +399,7 @@ def test_a_candidate_that_does_not_flush_is_found():
 
 def test_a_baseline_that_waits_longer_than_anybody_makes_no_flush_missing():
     made = series(random.Random(1), QUIET, candidate=lambda needs: (needs, needs - 30))
-    made.probes = [{role: [round(27 * US + ns % 100) for ns in range(20)] for role in ROLES.values()}]
+    made.probes = {role: [round(27 * US + ns % 100) for ns in range(20)] for role in ROLES.values()}
     assert made.words() == "", "an empty call takes as little: it is the baseline that took more"
     assert -US <= made.held().unexplained_ns <= 0
 
@@ -377,7 +464,7 @@ def test_the_resolution_is_that_of_the_host():
 def test_the_resolution_is_at_least_a_share_of_the_claim_and_the_spread_of_empty_calls():
     assert series(random.Random(1), QUIET, claim=5_000).held().resolution_ns == pytest.approx(100 * US, rel=0.02)
     made = series(random.Random(1), QUIET)
-    made.probes = [{role: [50 * US] * 10 + [60 * US] * 10 for role in ROLES.values()}]
+    made.probes = {role: [50 * US] * 10 + [60 * US] * 10 for role in ROLES.values()}
     assert made.held().resolution_ns == 10 * US
 
 

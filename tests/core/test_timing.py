@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from runner.core import timing as timing_module
+from runner.core.claims import EMPTY_CALLS
 from runner.core.finding import Finding, finding
 from runner.core.messages import Block, ContestantSpec, ProtocolSpec
 from runner.core.nvml import NvmlError
@@ -127,7 +128,10 @@ class FakeSide:
         self._clock = clock
         self._call_ns = call_ns
         self._calls = 0
+        self._delivered = None
         self.replayed = []
+        self.empty = []
+        self.empty_ns = 0
         self.moved_before = []
         self.claim = CAPTURED
 
@@ -135,11 +139,19 @@ class FakeSide:
         self.moved_before.append(self._calls)
 
     def deliver(self, inputs, like):
-        self._log.append((self.name, inputs, like))
+        self._delivered = (self.name, inputs, like)
         return ("sent", *inputs)
 
-    def call(self, *, stage):
-        return self._take(1, stage, CLAIM)
+    def call(self, *, stage, probe=False):
+        return self._empty() if probe else self._take(1, stage, CLAIM)
+
+    def _empty(self):
+        """Takes 300 ns beyond its claim, by its own account: the clock moves by ``empty_ns``."""
+        assert self._delivered is not None, "inputs and poison come before an empty call too"
+        self.empty.append((self._calls, self._delivered))
+        self._delivered = None
+        self._clock.ns += self.empty_ns
+        return Result(CLAIM, 10, 310 + self._calls, 7)
 
     def replay(self, count, stage):
         self.replayed.append((self._clock.ns, count))
@@ -147,6 +159,9 @@ class FakeSide:
 
     def _take(self, count, stage, claim):
         assert stage is Stage.TIME
+        if self._delivered is not None:
+            self._log.append(self._delivered)
+        self._delivered = None
         self._calls += 1
         took = self._call_ns(self._calls) * count
         self._clock.ns += took
@@ -459,6 +474,47 @@ def test_fresh_inputs_are_never_drawn_twice_and_the_record_says_so(bench):
     assert bench(protocol=replace(PROTOCOL, inputs="rotating")).run().timing.inputs == "rotating"
 
 
+# --- empty calls -----------------------------------------------------------------------------------------------------
+
+
+def firsts_of(done, name):
+    """How many calls a side had made when it had made the first of each of its ``cold`` blocks."""
+    sizes = [len(block.device_ns) for block in done.timing.blocks if block.contestant == name]
+    return [done.timing.warmup_calls + sum(sizes[:index]) + 1 for index in range(len(sizes))]
+
+
+@pytest.mark.parametrize("name", ["eager", "candidate"])
+def test_empty_calls_come_behind_the_first_call_of_each_block_on_the_same_inputs(name, bench):
+    done = bench(library=constant(900)).run()
+    side = done.sides[name]
+    calls = [call for call, _ in side.empty]
+    assert calls == [first for first in firsts_of(done, name) for _ in range(EMPTY_CALLS)]
+    delivered = [entry for entry in done.log if entry[0] == name]
+    assert [entry for _, entry in side.empty] == [delivered[call - 1] for call in calls]
+    assert done.timing.probes[side.role] == [300 + call for call in calls]
+
+
+def test_rivals_make_no_empty_calls_and_replays_have_none(bench):
+    done = bench(protocol=EVERY, **RIVALS).run()
+    assert done.sides["compile"].empty == done.sides["library"].empty == []
+    assert done.timing.probes.keys() == {BASELINE, CANDIDATE}
+    cold = sum(b.regime is Regime.COLD for b in done.timing.blocks if b.role is CANDIDATE)
+    assert len(done.sides["candidate"].empty) == EMPTY_CALLS * cold
+
+
+def test_an_empty_call_is_no_sample(bench):
+    done, slow = bench(), bench()
+    slow.sides["eager"].empty_ns = 50 * US
+    assert [b.device_ns for b in done.run().timing.blocks] == [b.device_ns for b in slow.run().timing.blocks]
+    assert done.timing.handovers == slow.timing.handovers
+
+
+def test_past_the_budget_a_block_has_one_empty_call(bench):
+    done = bench(candidate=constant(15 * SECOND), protocol=replace(PROTOCOL, budget_s=20.0)).run()
+    counts = [sum(call == first for call, _ in done.sides["candidate"].empty) for first in firsts_of(done, "candidate")]
+    assert counts == [EMPTY_CALLS, 1]
+
+
 # --- rivals ----------------------------------------------------------------------------------------------------------
 
 RIVALS = {"compile": constant(3000), "library": constant(900)}
@@ -597,6 +653,7 @@ def test_a_second_series_is_told_apart_and_belongs_to_the_same_workload(bench):
     done = bench(protocol=replace(EVERY, check_share=1.0), compile=constant(1000)).run()
     first, handovers = list(done.timing.blocks), len(done.timing.handovers["eager"])
     warm, checked = done.timing.warmup_calls, done.timing.checked_calls
+    first_probes = {role: list(gaps) for role, gaps in done.timing.probes.items()}
     again = done.timer.run_again()
     assert isinstance(again, Timing)
     assert done.timer.timing is done.timing
@@ -608,6 +665,8 @@ def test_a_second_series_is_told_apart_and_belongs_to_the_same_workload(bench):
     assert done.timing.warmup_calls == warm
     assert done.timing.checked_calls == checked + again.checked_calls
     assert again.output_bytes == done.timing.output_bytes
+    assert done.timing.probes == {role: first_probes[role] + again.probes[role] for role in (BASELINE, CANDIDATE)}
+    assert len(again.probes[CANDIDATE]) >= 2 * EMPTY_CALLS
 
 
 def test_a_rival_that_fails_in_the_second_series_leaves_both(bench):

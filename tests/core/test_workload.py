@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from runner.core.claims import EMPTY_CALLS
 from runner.core.finding import Finding
 from runner.core.messages import (
     INTERPRETED,
@@ -496,16 +497,18 @@ def test_claims_are_held_and_kept(judged):
 
 
 def test_a_contradiction_is_a_finding_with_all_samples_kept(judged, monkeypatch):
-    rounds = []
+    series = []
 
-    def contradiction(_two_clocks, _blocks, probes, **_rest):
-        rounds.append(len(probes))
+    def contradiction(_two_clocks, blocks, probes, **_rest):
+        series.append((tuple(blocks), {role: len(gaps) for role, gaps in probes.items()}))
         return "claims too little"
 
     monkeypatch.setattr("runner.core.workload.contradiction", contradiction)
     told = report(judged(candidate("pass")))
-    assert rounds == [1, 3], "looked at twice, the second time between two more rounds of empty calls"
+    (first, _), (second, empty) = series
+    assert told.workloads[0].blocks == first + second, "the second time, the second series alone was looked at"
+    sizes = {role: sum(block.role is role for block in second) for role in (Role.BASELINE, Role.CANDIDATE)}
+    assert empty == {role: size * EMPTY_CALLS for role, size in sizes.items()}, "with empty calls of its own"
     assert (told.status, told.stage) == (Status.TIMING_MISMATCH, Stage.TIME)
     assert told.evidence.message == "the candidate's side claims too little"
-    assert told.workloads[0].blocks
     assert told.workloads[0].two_clocks is not None
