@@ -90,7 +90,7 @@ def try_problems(
     :raises EngineError: when nothing could be started, or torch not imported.
     """
     with folders_for_all(bench.scratch, "checkup-", "work", "channel") as (work, channel):
-        tasks, lost = _staged(subjects, work)
+        tasks, lost = staged(subjects, work)
         yield from ((subjects[tried.index], tried) for tried in lost)
         checkup = _Checkup(work, channel, image, bench, allowance)
         for tried in checkup.run(tasks):
@@ -243,7 +243,7 @@ def _read(line: bytes, expected: set[int]) -> Tried | None:
     return tried if fits and tried.index in expected else None
 
 
-def _staged(subjects: Sequence[Subject], work: Path) -> tuple[list[Task], list[Tried]]:
+def staged(subjects: Sequence[Subject], work: Path) -> tuple[list[Task], list[Tried]]:
     """A folder for each, with its files; and what is to be said of those whose files cannot be read."""
     tasks, lost = [], []
     for index, subject in enumerate(subjects):
