@@ -35,7 +35,7 @@ $(VENV)/local.stamp: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[local,dev]'
+	$(INSTALL) -e '.[local,report,dev]'
 	@touch $@ $(VENV)/local.stamp
 
 $(BIN)/python:

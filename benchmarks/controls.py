@@ -76,9 +76,8 @@ def tell(subjects: Sequence[Subject], answers: Sequence[Tried], seconds: float) 
             told = " ".join((answer.status.value, *answer.labels, answer.reason))
             print(f"{subjects[answer.index].problem.id:50} {answer.seconds:6.1f} s  {told[:150]}")
     counts = Counter(answer.status.value for answer in answers)
-    print(
-        f"{len(subjects)} problems in {seconds:.0f} s: {dict(counts)}; without an answer: {len(subjects) - len(answers)}"
-    )
+    silent = len(subjects) - len(answers)
+    print(f"{len(subjects)} problems in {seconds:.0f} s: {dict(counts)}; without an answer: {silent}")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,52 @@ from typing import NoReturn
 
 import typer
 
-from runner.cli import candidates, cell, doctor, gpus, images, merge, plan, problems, results, run, sweep, version
+from runner.cli import (
+    analyze,
+    audit,
+    baseline,
+    candidates,
+    cell,
+    compare,
+    doctor,
+    gpus,
+    images,
+    importing,
+    merge,
+    nightly,
+    plan,
+    problems,
+    report,
+    reproduce,
+    results,
+    run,
+    sweep,
+    version,
+)
 from runner.errors import KernelMatrixError
 
-_VERBS = (doctor, plan, run, cell, merge, results, images, gpus, problems, candidates, sweep, version)
+_VERBS = (
+    doctor,
+    plan,
+    run,
+    cell,
+    merge,
+    importing,
+    results,
+    analyze,
+    audit,
+    compare,
+    reproduce,
+    report,
+    nightly,
+    baseline,
+    images,
+    gpus,
+    problems,
+    candidates,
+    sweep,
+    version,
+)
 
 
 class Terminated(BaseException):

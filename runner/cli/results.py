@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from runner.cli.merge import merge_with_progress, printable
+from runner.cli.merge import printable
+from runner.cli.merged import merged
 from runner.cli.output import console, print_json
 from runner.core.vocab import ClockState, Fault, Status
 from runner.errors import NothingSelectedError
@@ -39,7 +38,7 @@ def register(app: typer.Typer) -> None:
         """Print the latest result of every cell, and why cells failed."""
         from runner.results.overview import filtered, overview, read_cells  # noqa: PLC0415  # loads polars
 
-        with _tables(folder) as tables:
+        with merged([folder]) as (tables,):
             rows = filtered(overview(read_cells(tables)), filters).to_dicts()
         if not rows:
             raise NothingSelectedError(f"no result in {folder} matches", next_step="Loosen --filter or name a folder.")
@@ -47,22 +46,6 @@ def register(app: typer.Typer) -> None:
             print_json(rows)
         else:
             _print(rows)
-
-
-@contextmanager
-def _tables(folder: Path) -> Iterator[Path]:
-    """The folder of the tables: ``folder`` itself, or a temporary one that its records are merged into."""
-    if (folder / "cells.parquet").is_file():
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="kernel-matrix-") as aside:
-        report = merge_with_progress([folder], Path(aside))
-        if report.rejected:
-            console(stderr=True).print(
-                f"{len(report.rejected)} files are no valid records; `kernel-matrix merge {folder}` says why",
-                markup=False,
-            )
-        yield Path(aside)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
@@ -141,7 +124,7 @@ def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         f"{row['problem']}{workload}",
         str(row["candidate"]).removeprefix(f"{row['problem']}/"),
-        *(str(row[name]) for name in ("dtype", "gpu", "toolchain", "status")),
+        *(row[name] or "" for name in ("dtype", "gpu", "toolchain", "status")),
         _microseconds(row["candidate_median_ns"]),
         _microseconds(row["baseline_median_ns"]),
         "" if row["speedup"] is None else f"{row['speedup']:.2f}×",

@@ -106,7 +106,7 @@ def run_matrix(request: Request) -> int:
     matrix = load_matrix(request.matrix)
     if request.build:
         _build_missing(matrix, request, _watcher(as_json=request.json).say)
-    work = _survey_work(matrix, request)
+    work = survey_work(matrix, request)
     if request.dry_run:
         _print_dry_run(work)
         return 0
@@ -116,8 +116,8 @@ def run_matrix(request: Request) -> int:
         deadline=deadline,
         build_workers=matrix.policy.build_workers,
     )
-    session = _run_work(work, Store(request.results / matrix.name), orders, rerun, as_json=request.json)
-    return _exit_code(session, fail_on_candidate=request.fail_on == "candidate")
+    session = run_work(work, Store(request.results / matrix.name), orders, rerun, as_json=request.json)
+    return exit_code_of(session, fail_on_candidate=request.fail_on == "candidate")
 
 
 def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
@@ -135,8 +135,8 @@ def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
     if cell.reason is not None:
         raise NothingSelectedError(f"{path}: the cell cannot run here: {cell.reason.text}")
     work = Work(matrix=matrix, survey=found, runnable=(cell,), skipped=())
-    session = _run_work(work, Store(out), Orders(run_id=new_run_id()), Rerun.NONE, as_json=as_json)
-    return _exit_code(session, fail_on_candidate=False)
+    session = run_work(work, Store(out), Orders(run_id=new_run_id()), Rerun.NONE, as_json=as_json)
+    return exit_code_of(session, fail_on_candidate=False)
 
 
 def _cell_named(cell_id: str, matrix: Matrix, found: Survey) -> Cell | None:
@@ -146,7 +146,7 @@ def _cell_named(cell_id: str, matrix: Matrix, found: Survey) -> Cell | None:
     return next((cell for plan in plans for cell in plan.cells() if cell.id == cell_id), None)
 
 
-def _run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json: bool) -> Session:
+def run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json: bool) -> Session:
     """Sweep, run what has no record, tell of it, and keep the run's own file."""
     watcher = _watcher(as_json=as_json)
     for line in (*work.survey.engine.sweep(), *sweep_scratch(), *sweep_gpus()):
@@ -163,7 +163,8 @@ def _run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json
     return session
 
 
-def _exit_code(session: Session, *, fail_on_candidate: bool) -> int:
+def exit_code_of(session: Session, *, fail_on_candidate: bool) -> int:
+    """What a run ends with: quarantine before all else, then what kept cells from running, then candidates."""
     if session.quarantined:  # also where every cell has found another GPU: somebody has to look at this one
         return InfrastructureError.exit_code
     faults = {fault_of(status) for status in session.counts}
@@ -172,7 +173,7 @@ def _exit_code(session: Session, *, fail_on_candidate: bool) -> int:
     return 1 if fail_on_candidate and Fault.CANDIDATE in faults else 0
 
 
-def _survey_work(matrix: Matrix, request: Request) -> Work:
+def survey_work(matrix: Matrix, request: Request) -> Work:
     """Plan the matrix on this host and keep what the filters and the shard leave.
 
     :raises NothingSelectedError: when that is nothing that can run.

@@ -41,7 +41,8 @@ TELEMETRY_FILE = "telemetry.parquet"
 REJECTED = "rejected.jsonl"
 """Beside the tables: one JSON object per file that was put aside, with path, reason and detail."""
 _ROW_GROUP = 512 * 1024
-_METADATA = {"kernel_matrix_tables": str(TABLES_VERSION)}
+METADATA = {"kernel_matrix_tables": str(TABLES_VERSION)}
+"""Of every Parquet file of tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +239,7 @@ def _renumbered(part: Path, first: int) -> pl.LazyFrame:
 
 
 def _sink(table: pl.LazyFrame, path: Path) -> Path:
-    table.sink_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, metadata=_METADATA)
+    table.sink_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, metadata=METADATA)
     return path
 
 

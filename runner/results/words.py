@@ -14,15 +14,18 @@ DISCARDED: Final = ("discarded_samples", *(f"discarded_{cause}" for cause in CAU
 
 LABELS: Final = {
     "budget_reached": "the time for timed calls was over before the median was as precise as asked for",
+    "host_clock": "imported: timed by the host's clock, launches included",
     "insensitive": "the reference hardly changes with one of its inputs: a wrong answer may pass",
     "interpreted": "Triton kernels ran through the interpreter: right or wrong can be told, speed cannot",
     "low_resolution": "the calls are too short for the judge's own clock to confirm the claimed times",
+    "mean_not_median": "imported: what is called a median is a mean",
     "no_anchor": "the judge's own kernels could not be timed: the machine's drift is not known",
     "no_clock_probe": "the clock could not be read inside a kernel",
     "no_library": "the problem names no library's call to compare with",
     "no_sanitizer": "the image has no compute-sanitizer, or there is no GPU: that pass was left out",
     "no_trace": "no tracer saw the candidate's kernels: nothing is known of what ran",
     "not_capturable": "calls could not be captured in a CUDA graph, and were repeated one by one instead",
+    "not_timed": "imported: judged, but not timed",
     "not_replayable": "the problem writes into its inputs: calls could not be repeated on them, only cold ones count",
     "precision_blind": "the same computation one precision lower passes too: the problem cannot tell them apart",
     "rival_failed": "a further baseline failed and was left out",
@@ -35,14 +38,14 @@ LABELS: Final = {
 _AS_WANTED = frozenset({ClockState.LOCKED.value, ClockState.NOT_APPLICABLE.value})
 
 
-def clocks_said(state: str, policy: str) -> str:
+def clocks_said(state: str | None, policy: str | None) -> str:
     """The state of the clocks, and the policy too where that wanted them locked and they were not."""
-    return state if clocks_as_wanted(state, policy) else f"{state} (policy {policy})"
+    return state or "" if clocks_as_wanted(state, policy) else f"{state} (policy {policy})"
 
 
-def clocks_as_wanted(state: str, policy: str) -> bool:
-    """Whether the clocks were as the policy wants them, on a device that has any to lock."""
-    return policy == ClockPolicy.OBSERVE.value or state in _AS_WANTED
+def clocks_as_wanted(state: str | None, policy: str | None) -> bool:
+    """Whether the clocks were as the policy wants them, on a device that has any to lock; so where neither is known."""
+    return policy is None or policy == ClockPolicy.OBSERVE.value or state in _AS_WANTED
 
 
 def label_said(label: str) -> str:

@@ -49,6 +49,7 @@ def test_every_label_of_a_judge_and_of_the_host_is_explained() -> None:
         verification,
         workload,
     )
+    from runner.results.foreign import measured  # noqa: PLC0415  # beside the others
 
     labels = {
         *(messages.INTERPRETED, claims.LOW_RESOLUTION, f"{regimes.NOT_CAPTURABLE}:candidate"),
@@ -56,6 +57,7 @@ def test_every_label_of_a_judge_and_of_the_host_is_explained() -> None:
         *(verification.INSENSITIVE, verification.PRECISION_BLIND, finding.rival_failed("compile")),
         *(readings.NO_CLOCK_PROBE, readings.NO_ANCHOR, workload.NO_TRACE, workload.NOT_REPLAYABLE),
         *(contestants.NO_LIBRARY, sanitizing.NO_SANITIZER),
+        *(measured.MEAN, measured.UNTIMED, measured.HOST_CLOCK),
     }
     assert {label for label in labels if not label_said(label)} == set()
     assert {label.partition(":")[0] for label in labels} == set(LABELS)

@@ -1,0 +1,7 @@
+"""What the tables mean: portability, noise, differences, what broke, and what cannot be believed.
+
+Every function here takes a :class:`polars.LazyFrame` and returns one, or a small frozen dataclass; nothing prints and
+nothing runs a kernel. Reading order: :mod:`~runner.analysis.tables` opens what ``merge`` and ``import`` wrote,
+:mod:`~runner.analysis.outcomes` makes two frames of it that all else starts from, :mod:`~runner.analysis.slices` names
+the columns that a person may slice by; the rest is one question per module.
+"""

@@ -1,0 +1,83 @@
+"""Summaries against the rows they are made of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from runner.analysis.audit.check import WHERE, figure, together, told
+from runner.analysis.tables import Tables
+from runner.core.vocab import Implementation, Regime, Role
+
+_KEY: Final = ("record", "session", "workload")
+_ROUNDING: Final = 1e-6
+
+
+def against_samples(tables: Tables) -> pl.LazyFrame:
+    """Medians that are none of their calls, and numbers of calls that are not those in the table of calls.
+
+    A value is a median of ``n`` calls exactly where at most ``n/2`` lie below it and at most ``n/2`` above.
+    """
+    sides = [Role.CANDIDATE.value, Implementation.EAGER.value]
+    cold = (pl.col("regime") == Regime.COLD.value) & pl.col("contestant").is_in(sides) & pl.col("discarded").is_null()
+    columns = ("candidate_median_ns", "baseline_median_ns", "candidate_samples", "baseline_samples")
+    said = tables.cells.select(*_KEY, *columns).unique(_KEY)
+    calls = tables.samples.filter(cold).select(*_KEY, "contestant", "device_ns")
+    ours = pl.col("contestant") == Role.CANDIDATE.value
+    median = pl.when(ours).then("candidate_median_ns").otherwise("baseline_median_ns")
+    number = pl.when(ours).then("candidate_samples").otherwise("baseline_samples")
+    slack = median * _ROUNDING
+    counted = calls.join(said, on=_KEY).group_by(*_KEY, "contestant").agg(
+        pl.len().alias("calls"),
+        (pl.col("device_ns") < median - slack).sum().alias("below"),
+        (pl.col("device_ns") > median + slack).sum().alias("above"),
+        number.max().alias("number"),
+    )  # fmt: skip
+    half = pl.col("calls") / 2
+    off = pl.max_horizontal("below", "above") > half
+    wrong_number = pl.col("number") != pl.col("calls")
+    found = counted.filter(off | wrong_number.fill_null(value=False))
+    names = tables.cells.select("record", "session", *WHERE, "candidate_median_ns", "baseline_median_ns").unique(_KEY)
+    of_median = pl.format(
+        "session {}: the median of {} is said to be {} ns; of its {} calls {} are below that and {} above",
+        "session", "contestant", figure(median, digits=6), "calls", "below", "above",
+    )  # fmt: skip
+    of_number = pl.format(
+        "session {}: {} calls of {} are said to count, and {} are there", "session", "number", "contestant", "calls"
+    )
+    said_off = [pl.when(off).then(of_median), pl.when(pl.col("number") != pl.col("calls")).then(of_number)]
+    evidence = pl.concat_str(said_off, separator="; ", ignore_nulls=True)
+    return told(found.join(names, on=_KEY), evidence, count=pl.col("calls"), worst=off.cast(pl.Float64))
+
+
+def against_rows(tables: Tables) -> pl.LazyFrame:
+    """Speed-ups that are not the ratio of their medians, verdicts outside their own interval or of more sessions."""
+    cells = tables.cells
+    ratio = pl.col("baseline_median_ns") / pl.col("candidate_median_ns")
+    off = (pl.col("speedup") / ratio - 1).abs()
+    wrong = cells.with_columns(off=off, ratio=ratio).filter((pl.col("off") > _ROUNDING) & pl.col("off").is_finite())
+    of_ratio = pl.format(
+        "session {}: speed-up {} is said, the medians' ratio is {}",
+        pl.col("session").cast(pl.String).fill_null("unknown"), figure(pl.col("speedup")), figure(pl.col("ratio")),
+    )  # fmt: skip
+    low, high, middle = pl.col("verdict_low"), pl.col("verdict_high"), pl.col("verdict_speedup")
+    outside = cells.filter((middle < low * (1 - _ROUNDING)) | (middle > high * (1 + _ROUNDING))).unique(
+        ("record", "workload")
+    )
+    of_interval = pl.format(
+        "verdict {} lies outside of its own interval {} … {}", figure(middle), figure(low), figure(high)
+    )
+    counted = cells.filter(pl.col("verdict_sessions").is_not_null()).group_by("record", "workload").agg(
+        pl.col([name for name in WHERE if name != "workload"]).first(),
+        pl.col("verdict_sessions").max().alias("said"),
+        pl.col("session").filter(ratio.is_not_null()).n_unique().alias("there"),
+    )  # fmt: skip
+    of_sessions = pl.format("the verdict is said to be of {} sessions; {} were timed", "said", "there")
+    return together(
+        [
+            told(wrong, of_ratio, worst=pl.col("off")),
+            told(outside, of_interval),
+            told(counted.filter(pl.col("said") != pl.col("there")), of_sessions),
+        ]
+    )

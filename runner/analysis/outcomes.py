@@ -1,0 +1,137 @@
+"""The two frames that every analysis starts from: outcomes, one row per cell, host and workload, and sessions.
+
+An *outcome* is what the latest attempt at a cell on a host said about one workload (null where it got to none), with
+its sessions put together on the scale of logarithms. A *session* row is one fresh process: the unit of inference.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from runner.core.vocab import Fault, Status
+from runner.results.schema import CELLS, ORIGIN
+
+CELL_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
+"""What makes two outcomes the same question; ``gpu`` is the matrix's name of a model."""
+
+_FACTS: Final = (
+    *("run_id", "cell_id", "attempt", "matrix", "run_started_at", "started_at"),
+    *("gpu", "toolchain", "dtype", "problem", "problem_sha256", "category", "level", "source"),
+    *("candidate", "candidate_sha256", "language", "tier", "expect"),
+    *(f"origin_{name}" for name in ORIGIN),
+    *("status", "stage", "fault", "message"),
+    *("gpu_uuid", "gpu_name", "compute_capability", "driver", "host_id", "hostname", "engine", "image_id"),
+    *("torch", "triton", "cuda", "clock_state", "exclusive", "code_sha256"),
+    *("verdict", "grade", "grade_reason", "spread_between", "machine_drift", "code_drift"),
+    *("floor_ns", "bound", "low_resolution", "compile_s", "total_s"),
+)
+"""Columns of ``cells`` that an outcome takes over; the same in all its sessions."""
+
+_SHARES: Final = ("flops_share_of_peak", "bytes_share_of_peak", "share_of_peak", "spread_within")
+"""Columns of which an outcome has the median over its sessions."""
+
+OUTCOMES: Final[dict[str, pl.DataType]] = {
+    "record": pl.UInt32(),
+    "workload": pl.String(),
+    **{name: CELLS[name] for name in (*_FACTS, *_SHARES)},
+    "sessions": pl.Int32(),
+    "candidate_ns": pl.Float64(),
+    "baseline_ns": pl.Float64(),
+    "speedup": pl.Float64(),
+    "speedup_low": pl.Float64(),
+    "speedup_high": pl.Float64(),
+    "counted": pl.Boolean(),
+    "compiled": pl.Boolean(),
+    "passed": pl.Boolean(),
+}
+"""``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over sessions of their medians, nanoseconds and
+baseline ÷ candidate; null where nothing was timed *or the attempt did not pass*. ``speedup_low`` and ``speedup_high``:
+its 95 % t interval from sessions, null with fewer than two. ``counted``: the outcome says something about the candidate
+(passed, or its own fault), so that it belongs into denominators; ``compiled`` and ``passed`` are null where not."""
+
+SESSIONS: Final[dict[str, pl.DataType]] = {
+    "record": pl.UInt32(),
+    "session": pl.Int32(),
+    "workload": pl.String(),
+    **{
+        name: CELLS[name]
+        for name in (
+            *("cell_id", "matrix", "run_id", "run_started_at", "started_at", "gpu", "toolchain", "dtype", "problem"),
+            *("candidate", "category", "candidate_sha256", "problem_sha256", "code_sha256", "language", "tier"),
+            *("gpu_uuid", "gpu_name", "host_id", "hostname", "driver", "image_id", "clock_state", "sm_clock_mhz"),
+            *("candidate_median_ns", "baseline_median_ns", "speedup", "spread_within"),
+            *("candidate_samples", "baseline_samples", "anchor_compute_ns", "anchor_memory_ns"),
+        )
+    },
+    "night": pl.Date(),
+}
+"""Sessions that passed and were timed. ``night``: the date, in UTC, on which the run started."""
+
+_BUILT_NOT = (Status.COMPILE_ERROR,)
+"""Statuses that say that nothing could be built or imported."""
+
+
+def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
+    """The latest attempt at every cell on every host, one row per workload.
+
+    :param cells: with the columns of ``CELLS``.
+    :return: with the columns of :data:`OUTCOMES`, in no order.
+    """
+    passed = pl.col("status") == Status.PASSED.value
+    log = {name: pl.col(name).log().filter(passed) for name in ("candidate_median_ns", "baseline_median_ns", "speedup")}
+    found = (
+        cells.join(_latest(cells), on="record", how="semi")
+        .group_by("record", "workload")
+        .agg(
+            *(pl.col(name).first() for name in _FACTS),
+            *(pl.col(name).median() for name in _SHARES),
+            pl.col("speedup").count().cast(pl.Int32).alias("sessions"),
+            log["candidate_median_ns"].mean().exp().alias("candidate_ns"),
+            log["baseline_median_ns"].mean().exp().alias("baseline_ns"),
+            log["speedup"].mean().exp().alias("speedup"),
+            log["speedup"].std().alias("_sd"),
+        )
+    )
+    reach = pl.col("_sd") / pl.col("sessions").sqrt() * _t_quantile(pl.col("sessions"))
+    candidates_fault = pl.col("fault") == Fault.CANDIDATE.value
+    counted = passed | candidates_fault
+    return found.with_columns(
+        speedup_low=(pl.col("speedup").log() - reach).exp(),
+        speedup_high=(pl.col("speedup").log() + reach).exp(),
+        counted=counted,
+        compiled=pl.when(counted).then(~pl.col("status").is_in([status.value for status in _BUILT_NOT])),
+        passed=pl.when(counted).then(passed),
+    ).select(pl.col(name).cast(dtype) for name, dtype in OUTCOMES.items())
+
+
+def sessions(cells: pl.LazyFrame) -> pl.LazyFrame:
+    """Every session of every attempt that passed and was timed, with the columns of :data:`SESSIONS`."""
+    timed = (pl.col("session_status") == Status.PASSED.value) & (pl.col("candidate_median_ns") > 0)
+    return (
+        cells.filter(timed & (pl.col("status") == Status.PASSED.value))
+        .with_columns(night=pl.col("run_started_at").dt.date())
+        .select(*SESSIONS)
+    )
+
+
+def _latest(cells: pl.LazyFrame) -> pl.LazyFrame:
+    """The record of the latest attempt at each cell on each host."""
+    by_time = ("started_at", "attempt", "run_id")
+    return (
+        cells.select("record", "cell_id", "host_id", "gpu_uuid", *by_time)
+        .unique("record")
+        .group_by("cell_id", "host_id", "gpu_uuid")
+        .agg(pl.col("record").sort_by(by_time).last())
+        .select("record")
+    )
+
+
+def _t_quantile(count: pl.Expr, level: float = 0.95) -> pl.Expr:
+    """Student's two-sided t quantile for so many sessions; null for fewer than two."""
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
+
+    most = 200  # beyond that it is the normal distribution's for all practical purposes
+    table = {n: float(stdtrit(n - 1, (1 + level) / 2)) for n in range(2, most + 1)}
+    return count.clip(upper_bound=most).replace_strict(table, default=None, return_dtype=pl.Float64)

@@ -1,0 +1,79 @@
+"""What can be asked of the tables: the registry behind ``kernel-matrix analyze`` and the report's pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from runner.analysis.tables import Tables
+from runner.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked for, beside the question itself."""
+
+    by: tuple[str, ...] = ()
+    """Names of :data:`runner.analysis.slices.SLICES`: one row per combination; none: one row for all."""
+    platforms: tuple[str, ...] = ()
+    """The declared set of GPUs (matrix names) that portability is over; none: all that are in the tables."""
+    thresholds: tuple[float, ...] = (0.0, 1.0, 1.5, 2.0)
+    """The p of ``fast_p``."""
+    draws: tuple[int, ...] = (1, 5, 10)
+    """The k of ``pass@k`` and ``fast_p@k``."""
+    margin: float = 0.02
+    """Differences up to this share are the same for all practical purposes."""
+    best_known: Path | None = None
+    """A frozen table of best-known times; null: it is made of these tables, and its hash is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One table of an answer, complete with what a reader has to know."""
+
+    name: str
+    """Short and stable: what ``--json`` calls it."""
+    title: str
+    table: pl.DataFrame
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """Column → what it means, its unit, and where its formula comes from."""
+    notes: Sequence[str] = ()
+    """What was left out and why, what cannot be told, what to be careful with; whole sentences."""
+
+
+Ask = Callable[[Tables, Request], list[Answer]]
+
+_WHERE: Final = {
+    "scores": "runner.analysis.scores:scores",
+    "portability": "runner.analysis.portability:portability",
+    "ranks": "runner.analysis.ranks:ranks",
+    "sensitivity": "runner.analysis.sensitivity:sensitivity",
+    "variance": "runner.analysis.variance:variance",
+    "attribution": "runner.analysis.attribution:attribution",
+    "drift": "runner.analysis.changepoints:drift",
+}
+"""Question → the function that answers it; imported when it is asked."""
+
+QUESTIONS: Final = tuple(_WHERE)
+
+
+def ask(question: str, tables: Tables, request: Request) -> list[Answer]:
+    """The answer to ``question``.
+
+    :raises UsageError: for a question that is none, or a request that it cannot serve.
+    :raises NothingSelectedError: where the tables hold nothing that it is about.
+    """
+    return _function(question)(tables, request)
+
+
+def _function(question: str) -> Ask:
+    if question not in _WHERE:
+        raise UsageError(f"{question!r} is no question", next_step=f"Ask one of {', '.join(QUESTIONS)}.")
+    module, _, name = _WHERE[question].partition(":")
+    found: Ask = getattr(import_module(module), name)
+    return found

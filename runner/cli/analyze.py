@@ -1,0 +1,200 @@
+"""``kernel-matrix analyze``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import typer
+
+from runner.cli.merge import printable
+from runner.cli.merged import merged
+from runner.cli.output import console, print_json
+from runner.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from runner.analysis.questions import Answer, Request
+
+ABOUT: Final = {
+    "scores": "how often candidates are right, and how fast: rates, fast_p, pass@k, fast_p@N, costs",
+    "portability": "how much of a GPU's best each candidate reaches on every GPU of a set, and what passes on one only",
+    "ranks": "whether the best candidate on one GPU is the best on another, and what it costs if not",
+    "sensitivity": "what another dtype or toolchain does to times and verdicts",
+    "variance": "where a time's noise comes from, and how many sessions a wanted precision needs",
+    "attribution": "how much of correctness and speed-up category, method, GPU, toolchain and dtype explain",
+    "drift": "when times changed over many nights, and what changed with them",
+}
+"""Question → what it answers, in one line."""
+
+_ROWS: Final = 50
+"""Rows of a table that are printed; all of them are in ``--json``."""
+_CELL: Final = 44
+"""Characters of a text that are printed."""
+_GAP: Final = 2
+"""Between columns."""
+_Value = TypeVar("_Value")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+
+    @app.command()
+    def analyze(  # noqa: PLR0917  # typer passes options by name
+        question: str = typer.Argument("", help=f"One of {', '.join(ABOUT)}.", show_default=False),
+        folders: list[Path] = typer.Argument(
+            None, metavar="[FOLDER]...", help="Merged tables or result folders; default: results."
+        ),
+        by: str = typer.Option("", help="Slice by these, separated by commas: gpu,dtype,method,…"),
+        platforms: str = typer.Option("", help="The set of GPUs that portability is over; default: all there are."),
+        p: str = typer.Option("", help="The p of fast_p, separated by commas."),
+        k: str = typer.Option("", help="The k of pass@k, separated by commas."),
+        margin: float = typer.Option(None, help="Differences up to this share are none.", show_default=False),
+        best_known: Path = typer.Option(None, help="Frozen table of best-known times.", show_default=False),
+        explain: bool = typer.Option(False, "--explain", help="Also say what each column means."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+    ) -> None:
+        """Answer a question from all results together: scores, portability, ranks, variance and more."""
+        if question not in ABOUT:
+            raise UsageError(
+                f"{question!r} is no question" if question else "no question was asked",
+                next_step="Ask one of\n" + "\n".join(f"      {name:<12} {line}" for name, line in ABOUT.items()),
+            )
+        from runner.analysis.questions import Request, ask  # noqa: PLC0415  # loads polars
+        from runner.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
+
+        given: dict[str, Any] = {
+            "by": _listed(by, str, "--by"),
+            "platforms": _listed(platforms, str, "--platforms"),
+            "thresholds": _listed(p, float, "--p"),
+            "draws": _listed(k, int, "--k"),
+            "margin": margin,
+            "best_known": best_known,
+        }
+        request = Request(**{name: value for name, value in given.items() if value not in (None, ())})
+        with merged(folders or [Path("results")]) as found:
+            answers = ask(question, open_tables(found), request)
+        if as_json:
+            print_json(_document(question, request, answers))
+        else:
+            _print(answers, explain=explain)
+
+
+def _listed(text: str, kind: Callable[[str], _Value], option: str) -> tuple[_Value, ...]:
+    """The parts of ``text`` between commas.
+
+    :raises UsageError: where one is no ``kind``.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tuple(kind(part) for part in parts)
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is no list of numbers", next_step="Give for example 1,2,5.") from None
+
+
+def _document(question: str, request: Request, answers: Sequence[Answer]) -> dict[str, Any]:
+    return {
+        "question": question,
+        "by": list(request.by),
+        "answers": [
+            {
+                "name": answer.name,
+                "title": answer.title,
+                "rows": [{name: _plain(value) for name, value in row.items()} for row in answer.table.to_dicts()],
+                "meanings": dict(answer.meanings),
+                "notes": list(answer.notes),
+            }
+            for answer in answers
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as strict JSON has it: no infinity, no NaN, dates as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
+
+
+def _print(answers: Sequence[Answer], *, explain: bool) -> None:
+    out = console()
+    for number, answer in enumerate(answers):
+        if number:
+            out.print()
+        out.print(printable(answer.title), style="bold", markup=False)
+        left_out = _print_table(out, answer)
+        if explain:
+            for name in answer.table.columns:
+                if name in answer.meanings:
+                    out.print(printable(f"{name}: {answer.meanings[name]}"), markup=False)
+        for note in (*answer.notes, *left_out):
+            out.print(f"- {printable(note)}", markup=False)
+
+
+def _print_table(out: Console, answer: Answer) -> list[str]:
+    """Print as much of a table as there is room for, and return what was left out."""
+    frame = answer.table
+    if frame.is_empty():
+        return [] if answer.notes else ["There is nothing to show."]
+    shown = frame.head(_ROWS)
+    columns = {name: [_said(value) for value in shown[name].to_list()] for name in shown.columns}
+    fitting = list(_fitting(columns, out.width))
+    out.print(_table(shown, {name: columns[name] for name in fitting}))
+    notes = []
+    if frame.height > len(shown):
+        notes.append(f"{frame.height - len(shown)} more rows are in --json.")
+    if len(fitting) < len(columns):
+        rest = ", ".join(name for name in columns if name not in fitting)
+        notes.append(f"There was no room for the columns {rest}; all are in --json.")
+    return notes
+
+
+def _table(shown: Any, columns: dict[str, list[str]]) -> Table:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.text import Text  # noqa: PLC0415  # see above
+
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name in columns:
+        table.add_column(
+            Text(printable(name)), justify="right" if shown.schema[name].is_numeric() else "left", no_wrap=True
+        )
+    for texts in zip(*columns.values(), strict=True):
+        table.add_row(*(Text(text) for text in texts))
+    return table
+
+
+def _fitting(columns: dict[str, list[str]], width: int) -> Iterator[str]:
+    """The first columns that fit into ``width`` together, one at least."""
+    from rich.cells import cell_len  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    used = 0
+    for name, texts in columns.items():
+        used += max(cell_len(text) for text in (name, *texts)) + _GAP
+        if used > width + _GAP and name != next(iter(columns)):
+            return
+        yield name
+
+
+def _said(value: Any) -> str:
+    """A value as a person reads it: ``–`` where it is unknown."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        value = ", ".join(_said(one) for one in value)
+    text = printable(str(value))
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"

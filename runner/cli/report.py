@@ -1,0 +1,110 @@
+"""``kernel-matrix report``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from runner.cli.merge import printable
+from runner.cli.merged import merged
+from runner.cli.output import console
+from runner.errors import StoreError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from runner.analysis.tables import Tables
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+
+    @app.command()
+    def report(
+        folders: list[Path] = typer.Argument(
+            None, metavar="[FOLDER]...", help="Merged tables, or result folders; default: results."
+        ),
+        out: Path | None = typer.Option(
+            None, help="The file; default: report.html; Markdown and text go to the terminal."
+        ),
+        title: str = typer.Option("", help="Title; default: the matrix and when it ran."),
+        against: Path | None = typer.Option(None, metavar="BASE", help="Also compare with these earlier results."),
+        *,
+        audit: bool = typer.Option(True, help="Also look for results that cannot be believed."),
+        format_: str = typer.Option("", "--format", help="html, md or text; default: as the file is called."),
+    ) -> None:
+        """Write one page that opens from disk: what is portable, what is noise, what broke."""
+        from runner.report.formats import render  # noqa: PLC0415  # loads polars
+        from runner.report.gathering import audited, gather  # noqa: PLC0415  # see above
+
+        name = format_ or _format_of(out)
+        write = render(name)
+        wanted = folders or [Path("results")]
+        with ExitStack() as stack:
+            tables, telemetry = _opened(stack.enter_context(merged(wanted)))
+            compared = None
+            if against is not None:
+                from runner.analysis.compare import compare  # noqa: PLC0415  # only where something is compared
+
+                base, _ = _opened(stack.enter_context(merged([against])))
+                compared = compare(base.cells, tables.cells, names=(str(against), ", ".join(map(str, wanted))))
+            contents, found = gather(
+                tables,
+                title=title or _title(tables),
+                made_at=datetime.now(timezone.utc),
+                folders=[str(folder) for folder in wanted],
+                comparison=compared,
+                findings=audited(tables) if audit else None,
+            )
+            said = write(contents, tables, found, telemetry)
+        target = out or (Path("report.html") if name == "html" else None)
+        if target is None:
+            console().print(said, markup=False, end="", soft_wrap=True)
+        else:
+            _save(said, target)
+
+
+def _format_of(out: Path | None) -> str:
+    by_ending = {".md": "md", ".txt": "text"}
+    return by_ending.get(out.suffix.lower(), "html") if out else "html"
+
+
+def _save(said: str, target: Path) -> None:
+    """Written aside and then renamed: whoever has the old one open keeps a whole one."""
+    aside = target.with_name(f".{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(said, encoding="utf-8")
+        aside.replace(target)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error}", next_step="Name another file with --out.") from None
+    size = target.stat().st_size / 1e6
+    console(stderr=True).print(printable(f"{target} ({size:.1f} MB)"), markup=False)
+
+
+def _title(tables: Tables) -> str:
+    import polars as pl  # noqa: PLC0415  # loaded only when something is reported
+
+    facts = tables.cells.select(
+        pl.col("matrix").drop_nulls().unique().sort().head(4).implode().alias("names"),
+        pl.col("run_started_at").max().alias("last"),
+    )
+    row = facts.collect(engine="streaming").row(0, named=True)
+    names = ", ".join(row["names"] or []) or "kernel-matrix"
+    return f"{names}, {row['last']:%d %B %Y}" if row["last"] else names
+
+
+def _opened(places: Sequence[Path]) -> tuple[Tables, pl.LazyFrame | None]:
+    import polars as pl  # noqa: PLC0415  # loaded only when something is reported
+
+    from runner.analysis.tables import open_tables  # noqa: PLC0415  # see above
+    from runner.results.schema import TELEMETRY  # noqa: PLC0415  # see above
+
+    traces = [place / "telemetry.parquet" for place in places if (place / "telemetry.parquet").is_file()]
+    telemetry = pl.scan_parquet(traces, schema=TELEMETRY) if traces else None
+    return open_tables(places), telemetry

@@ -1,0 +1,30 @@
+"""The page about a night: the one place that calls :mod:`runner.report`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from runner.analysis.comparison import Comparison
+from runner.analysis.tables import open_tables
+from runner.nightly.written import write_whole
+from runner.report.formats import render
+from runner.report.gathering import gather
+
+_BY_ENDING = {".md": "md", ".txt": "text"}
+
+
+def write_report(file: Path, tables: Path, *, title: str, made_at: datetime, found: Comparison | None) -> None:
+    """Write ``file`` about the merged ``tables``: HTML, or what its ending says (``.md``, ``.txt``).
+
+    :raises KernelMatrixError: when it cannot be made or written.
+    """
+    write, opened = render(_BY_ENDING.get(file.suffix.lower(), "html")), open_tables([tables])
+    contents, outcomes = gather(
+        opened,
+        title=title,
+        made_at=made_at,
+        folders=[str(tables)],
+        comparison=found,
+    )
+    write_whole(file, write(contents, opened, outcomes, None))

@@ -1,0 +1,55 @@
+"""A row of a comparison in words, the same on a terminal, in Markdown and in JUnit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from runner.analysis.comparison import Of
+
+
+def plain(text: object) -> str:
+    """``text`` on one line and without characters that control anything: files and candidates chose it."""
+    shown = "" if text is None else str(text)
+    return " ".join("".join(c if c.isprintable() else " " for c in shown).split())
+
+
+def percent(ratio: float | None) -> str:
+    """``+5.0 %`` for 1.05; empty for null."""
+    if ratio is None or math.isnan(ratio):
+        return ""
+    return f"{100 * (ratio - 1):+.1f} %" if ratio < 1000 else "beyond all measure"
+
+
+def quantity(value: float | None, of: Of) -> str:
+    """``12.3 µs``, ``1.53×`` or ``24,500 cycles``; empty for null."""
+    if value is None:
+        return ""
+    if of is Of.SPEEDUP:
+        return f"{value:.3g}×"
+    return f"{value / 1000:.4g} µs" if of is Of.TIME else f"{value:,.0f} cycles"
+
+
+def named(row: Mapping[str, Any]) -> str:
+    """Problem, workload, candidate and dtype; the candidate without its problem."""
+    workload = f" [{row['workload']}]" if row["workload"] else ""
+    candidate = str(row["candidate"]).removeprefix(f"{row['problem']}/")
+    return plain(f"{row['problem']}{workload} {candidate} {row['dtype']}")
+
+
+def evidence(row: Mapping[str, Any], of: Of) -> str:
+    """All that speaks for the row's change, in one line."""
+    said = [plain(row["reason"])]
+    if row["ratio"] is not None:
+        said.append(f"{quantity(row['base_value'], of)} → {quantity(row['new_value'], of)}, {percent(row['ratio'])}")
+    if row["ratio_low"] is not None:
+        said.append(f"95 % interval {percent(row['ratio_low'])} to {percent(row['ratio_high'])}")
+        said.append(f"q {row['q']:.2g}, {row['test']}, {row['base_sessions']} and {row['new_sessions']} sessions")
+    if row["cycles_ratio"] is not None and of is Of.TIME:
+        said.append(f"cycles {percent(row['cycles_ratio'])}")
+    if row["differs"]:
+        said.append(f"differs in {plain(row['differs'])}")
+    if row["environment"]:
+        said.append("moved with the environment")
+    return "; ".join(part for part in said if part)

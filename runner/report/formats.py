@@ -1,0 +1,37 @@
+"""The formats of a report: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final
+
+import polars as pl
+
+from runner.analysis.tables import Tables
+from runner.errors import UsageError
+from runner.report.gathering import Contents
+
+Render = Callable[[Contents, Tables, pl.DataFrame, "pl.LazyFrame | None"], str]
+"""Contents, tables, the outcomes, and telemetry where there is any → the whole file."""
+
+_FORMATS: Final = {
+    "html": "runner.report.page:page",
+    "md": "runner.report.summary:markdown",
+    "text": "runner.report.summary:text",
+}
+"""Format → the function that writes it; imported when it is asked for."""
+
+FORMATS: Final = tuple(_FORMATS)
+
+
+def render(name: str) -> Render:
+    """What writes the format ``name``.
+
+    :raises UsageError: for one that there is not.
+    """
+    if name not in _FORMATS:
+        raise UsageError(f"--format {name!r} is no format of a report", next_step=f"Use one of {', '.join(FORMATS)}.")
+    module, _, function = _FORMATS[name].partition(":")
+    found: Render = getattr(import_module(module), function)
+    return found

@@ -1,0 +1,203 @@
+"""A report without a page: Markdown for a pull request, and text for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final
+
+import polars as pl
+
+from runner.analysis.tables import Tables
+from runner.report.gathering import Contents
+from runner.report.heat import overall
+from runner.report.overview import THRESHOLDS
+from runner.report.words import DASH, GLYPHS, MEANINGS, number, printable, share, times
+
+_MOST_REASONS: Final = 10
+_MOST_PROBLEMS: Final = 30
+_MOST_GPUS: Final = 8
+_LONGEST: Final = 120
+
+Row = tuple[str, ...]
+
+
+def markdown(contents: Contents, _tables: Tables, _found: pl.DataFrame, _telemetry: pl.LazyFrame | None) -> str:
+    """The summary, scores per GPU, what broke, and the map GPU × problem folded away; no links, no HTML of others."""
+    parts = [f"## {_md(contents.title)}", "", *(_md(line) for line in _sentences(contents))]
+    if contents.overview.outcomes:
+        parts += ["", *_md_table(*_scores(contents), texts=1)]
+        parts += ["", *_compared_md(contents), "### What broke", "", *_broke_md(contents)]
+        parts += ["", "<details><summary>GPU × problem</summary>", "", *_md_table(*_map(contents), texts=1), ""]
+        parts += [_legend(contents), "", "</details>"]
+    return "\n".join(parts) + "\n"
+
+
+def text(contents: Contents, _tables: Tables, _found: pl.DataFrame, _telemetry: pl.LazyFrame | None) -> str:
+    """The same in columns; nothing in it that a terminal obeys."""
+    parts = [printable(contents.title), "", *(printable(line) for line in _sentences(contents))]
+    if contents.overview.outcomes:
+        parts += ["", *(f"{name + ':':<12}{printable(said)}" for name, said in contents.overview.ran)]
+        parts += ["", *_text_table(*_scores(contents), texts=1)]
+        parts += ["", *_text_table(*_map(contents), texts=1), _legend(contents)]
+        parts += ["", *_broke_text(contents)]
+        parts += ["", *_compared(contents)]
+    return "\n".join(parts) + "\n"
+
+
+def _sentences(contents: Contents) -> Iterator[str]:
+    seen = contents.overview
+    if not seen.outcomes:
+        yield "These tables hold no results."
+        return
+    aside = seen.cells - seen.counted
+    whole = seen.scores.row(-1, named=True)
+    yield (
+        f"{number(seen.cells, 'cell')}: {seen.passed:,} of {seen.counted:,} that count are correct"
+        f" ({share(seen.passed, seen.counted)}), {_rate(whole['fast_1'])} correct and faster than the baseline;"
+        f" geometric-mean speed-up of the correct ones {times(whole['speedup'])} ({whole['timed']:,} timed)."
+        + (f" {number(aside, 'cell')} {'does' if aside == 1 else 'do'} not count." if aside else "")
+    )
+    yield contents.portability
+    for question, answers in seen.trust.items():
+        timed = sum(count for _, count, _ in answers)
+        yield f"{question}: {', '.join(f'{word} {share(count, timed)}' for word, count, _ in answers)}."
+    if seen.unexpected_passes:
+        yield f"{number(seen.unexpected_passes, 'outcome')} passed although declared to fail."
+    if contents.findings:
+        yield f"Audit: {', '.join(f'{one.check} ({one.severity}, {one.count:,})' for one in contents.findings)}."
+
+
+def _rate(value: float | None) -> str:
+    return DASH if value is None else share(round(value * 1_000_000), 1_000_000)
+
+
+def _scores(contents: Contents) -> tuple[Row, list[Row]]:
+    head = ("GPU", "cells", "count", "compiled", "correct", *(f"fast {p:g}×" for p in THRESHOLDS), "speed-up", "slower")
+    shares = ("compile_rate", "correct_rate", *(f"fast_{p:g}" for p in THRESHOLDS))
+    rows = [
+        (
+            *(row["gpu"] or DASH, f"{row['cells']:,}", f"{row['counted']:,}"),
+            *(_rate(row[name]) for name in shares),
+            *(times(row["speedup"]), _rate(row["share_slower"])),
+        )
+        for row in contents.overview.scores.iter_rows(named=True)
+    ]
+    return head, rows
+
+
+def _map(contents: Contents) -> tuple[Row, list[Row]]:
+    rows = overall(contents.grid)
+    gpus = rows["gpu"].unique().sort().to_list()[:_MOST_GPUS]
+    problems = rows["problem"].unique().sort().to_list()
+    found = {
+        (row["problem"], row["gpu"]): f"{GLYPHS[row['state']]} {times(row['best'])}"
+        if row["best"] is not None
+        else GLYPHS[row["state"]]
+        for row in rows.filter(pl.col("problem").is_in(problems[:_MOST_PROBLEMS])).iter_rows(named=True)
+    }
+    body = [(name or DASH, *(found.get((name, gpu), "") for gpu in gpus)) for name in problems[:_MOST_PROBLEMS]]
+    if len(problems) > _MOST_PROBLEMS:
+        body.append((f"… {len(problems) - _MOST_PROBLEMS:,} more", *("" for _ in gpus)))
+    return ("problem", *(gpu or DASH for gpu in gpus)), body
+
+
+def _legend(contents: Contents) -> str:
+    present = set(contents.grid["state"])
+    return "; ".join(f"{GLYPHS[state]} {said}" for state, said in MEANINGS.items() if state in present)
+
+
+def _unexpected(contents: Contents) -> pl.DataFrame:
+    return contents.failures.filter(pl.col("outcomes") > pl.col("as_expected"))
+
+
+def _reasons(contents: Contents) -> tuple[Row, list[Row]]:
+    rows: list[Row] = [
+        (
+            row["status"].replace("_", " "),
+            row["fault"],
+            (row["reason"] or "no evidence")[:_LONGEST],
+            f"{row['outcomes'] - row['as_expected']:,}",
+            f"{row['candidates']:,}",
+        )
+        for row in _unexpected(contents).head(_MOST_REASONS).iter_rows(named=True)
+    ]
+    return ("how it ended", "fault", "reason", "outcomes", "candidates"), rows
+
+
+def _broke(contents: Contents) -> Iterator[str]:
+    if contents.failures.is_empty():
+        yield "Nothing failed."
+    more = _unexpected(contents).height - _MOST_REASONS
+    if more > 0:
+        yield f"{number(more, 'more reason')} {'is' if more == 1 else 'are'} on the HTML page."
+    if contents.overview.expected:
+        yield f"{number(contents.overview.expected, 'outcome')} failed exactly as declared (controls)."
+
+
+def _broke_md(contents: Contents) -> list[str]:
+    head, rows = _reasons(contents)
+    return [*(_md_table(head, rows, texts=3) if rows else []), "", *_broke(contents)]
+
+
+def _broke_text(contents: Contents) -> list[str]:
+    head, rows = _reasons(contents)
+    return [*(_text_table(head, rows, texts=3) if rows else []), *_broke(contents)]
+
+
+def _compared(contents: Contents) -> list[str]:
+    found = contents.comparison
+    if found is None:
+        return []
+    counts = ", ".join(f"{count:,} {change.value.replace('_', ' ')}" for change, count in found.counts().items())
+    said = [
+        f"Against {printable(found.base)}: {counts or 'nothing to compare'}.",
+        *([str(found.event)] if found.event else []),
+    ]
+    return [printable(line) for line in (*said, *found.notes)]
+
+
+def _compared_md(contents: Contents) -> list[str]:
+    found = contents.comparison
+    if found is None:
+        return []
+    from runner.report.markdown import comparison_markdown  # noqa: PLC0415  # only where something was compared
+
+    return [comparison_markdown(found), ""]
+
+
+def _md(said: str) -> str:
+    """``said`` as Markdown that shows it as it is; what could be markup, a link or a mention becomes code."""
+    text = printable(said)
+    if _harmless(text):
+        return text
+    text = escape(text)
+    for mark in "\\`*_[]|~@":
+        text = text.replace(mark, f"&#{ord(mark)};")
+    return f"<code>{text}</code>"
+
+
+def _harmless(said: str) -> bool:
+    return re.fullmatch(r"[\w .,;:×%–+/()=?▲▼◆✓✕·…-]*", said) is not None and "_" not in said and "://" not in said
+
+
+def _md_table(head: Row, rows: Sequence[Row], *, texts: int) -> list[str]:
+    rule = (":--" if place < texts else "--:" for place in range(len(head)))
+    return [
+        f"| {' | '.join(_md(name) for name in head)} |",
+        f"| {' | '.join(rule)} |",
+        *(f"| {' | '.join(_md(cell) for cell in row)} |" for row in rows),
+    ]
+
+
+def _text_table(head: Row, rows: Sequence[Row], *, texts: int) -> list[str]:
+    lines = [tuple(printable(cell) for cell in row) for row in (head, *rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
+    return [
+        "  ".join(
+            cell.ljust(width) if place < texts else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -1,0 +1,172 @@
+"""Results that others measured, as the tables of :mod:`runner.results.schema`; what they lack is null.
+
+One module per format, one line each in :data:`FORMATS`. A file's format is recognised by its content. What cannot be
+read, a file or one result of it, is listed with its line, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runner.errors import NothingSelectedError, UsageError
+from runner.results.foreign import google_benchmark, kernelbench_eval, kernelbench_timing, kernelbenchx, nvbench, trace
+from runner.results.foreign.files import BadValueError, ForeignFile, clean, shown_keys
+from runner.results.foreign.measured import Format, Found
+from runner.results.foreign.tables import make, write
+from runner.sources import Unreadable
+
+AUTO: Final = "auto"
+FORMATS: Final[Mapping[str, Format]] = {
+    one.name: one
+    for one in (
+        kernelbench_timing.FORMAT,
+        kernelbench_eval.FORMAT,
+        kernelbenchx.GOLDEN,
+        kernelbenchx.METRICS,
+        kernelbenchx.SUMMARY,
+        trace.FORMAT,
+        nvbench.FORMAT,
+        google_benchmark.FORMAT,
+    )
+}
+"""Name → format; the first that knows a document has it."""
+
+_ENDINGS: Final = (".json", ".jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What became of every file."""
+
+    tables: Mapping[str, Path]
+    """Table name → file."""
+    files: tuple[Found, ...]
+    """Those that were read, by path."""
+    refused: tuple[Unreadable, ...]
+    """All that was not: whole files, and single results."""
+    rows: int
+    samples: int
+    hosts: int
+    gpus: int
+    duplicates: int
+    contested: int
+
+
+def import_results(
+    paths: Sequence[Path], out: Path, *, format_name: str = AUTO, name: str | None = None
+) -> ImportReport:
+    """Read every file of ``paths`` and write the tables ``cells``, ``samples``, ``kernels`` and ``hosts`` to ``out``.
+
+    Importing the same files gives the same bytes, in whatever order and from wherever they are named.
+
+    :param paths: files, and folders of which every ``.json`` and ``.jsonl`` is read.
+    :param format_name: of :data:`FORMATS`, or :data:`AUTO` to recognise each file's by its content.
+    :param name: of the matrix; by default that of the format.
+    :raises UsageError: for a path that does not exist or a format that is none.
+    :raises NothingSelectedError: when nothing could be read; tables that were in ``out`` before stay.
+    :raises StoreError: when the tables cannot be written.
+    """
+    chosen = _format(format_name)
+    found: list[Found] = []
+    refused: list[Unreadable] = []
+    files = list(_files(paths))
+    for path in files:
+        try:
+            one = _read(path, chosen)
+        except BadValueError as error:  # noqa: PERF203  # one bad file must not end the others
+            refused.append(Unreadable(path=path, reason=str(error), line=error.line))
+        else:
+            found.append(one)
+            refused += one.refused
+    joined = _joined(found)
+    made = make(joined, name)
+    if not made.frames["cells"].height:
+        raise _nothing(paths, files, refused)
+    cells = made.frames["cells"]
+    return ImportReport(
+        tables=write(made.frames, refused, out),
+        files=tuple(sorted(joined, key=lambda one: one.path)),
+        refused=tuple(refused),
+        rows=cells.height,
+        samples=made.frames["samples"].height,
+        hosts=made.frames["hosts"].height,
+        gpus=cells["gpu"].n_unique(),
+        duplicates=made.duplicates,
+        contested=made.contested,
+    )
+
+
+def _format(name: str) -> Format | None:
+    if name == AUTO:
+        return None
+    if name not in FORMATS:
+        raise UsageError(
+            f"--format {name!r} is no format", next_step=f"Use one of {', '.join((AUTO, *FORMATS))}, or leave it out."
+        )
+    return FORMATS[name]
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Each file once, by path; links to folders are not followed."""
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist", next_step="Name files, or folders of files, to import.")
+        for file in _within(path) if path.is_dir() else (path,):
+            if file.resolve() not in seen:
+                seen.add(file.resolve())
+                yield file
+
+
+def _within(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(place, name) for name in sorted(names) if name.endswith(_ENDINGS))
+
+
+def _read(path: Path, chosen: Format | None) -> Found:
+    file = ForeignFile(path)
+    form = chosen or _recognised(file)
+    measured = tuple(form.read(file))
+    return Found(
+        path=path,
+        format=form.name,
+        sha256=file.sha256,
+        measured=measured,
+        version=form.version(file),
+        refused=tuple(file.refused()),
+        notes=tuple(file.notes),
+    )
+
+
+def _recognised(file: ForeignFile) -> Format:
+    document = file.first()
+    for form in FORMATS.values():
+        if form.knows(document):
+            return form
+    if document is None and (broken := file.broken()):
+        raise broken
+    raise BadValueError(f"is in no format that is known: {shown_keys(document)}")
+
+
+def _joined(found: Sequence[Found]) -> list[Found]:
+    """Files of one format together, each in the form's own way."""
+    return [
+        one for form in FORMATS.values() for one in form.join(tuple(one for one in found if one.format == form.name))
+    ]
+
+
+def _nothing(paths: Sequence[Path], files: Sequence[Path], refused: Sequence[Unreadable]) -> NothingSelectedError:
+    where = ", ".join(map(str, paths))
+    if not files:
+        what = f"no .json or .jsonl file in {where}"
+    else:
+        first = f"; {clean(str(refused[0]))}" if refused else ""
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        what = f"none of {len(files)} files in {where} holds a result that can be read{first}{more}"
+    known = "; ".join(f"{form.name} ({form.said})" for form in FORMATS.values())
+    return NothingSelectedError(what, next_step=f"Known are {known}.")

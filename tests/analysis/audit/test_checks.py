@@ -1,0 +1,359 @@
+"""Every check stays silent on clean tables and tells the fault that is planted for it."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from runner.analysis.audit import CHECKS, FINDINGS, Severity, audit, chosen
+from runner.analysis.tables import open_tables
+from runner.errors import NothingSelectedError, UsageError
+from tests.analysis.audit.planted import CALLS, clean, heard, tables_of, with_samples
+from tests.analysis.made import cell, cells, frame, tables, write
+
+NAMES = [check.name for check in CHECKS]
+
+
+def changed(where=None, **columns):
+    """Clean rows; those that ``where`` says have these columns."""
+    rows = clean()
+    for row in rows:
+        if where is None or where(row):
+            row.update({name: value(row) if callable(value) else value for name, value in columns.items()})
+    return rows
+
+
+def times(row, factor):
+    """The columns of a row that took ``factor`` times as long."""
+    ours, theirs = row["candidate_median_ns"] * factor, row["baseline_median_ns"] * factor
+    return {"candidate_median_ns": ours, "baseline_median_ns": theirs, "speedup": theirs / ours}
+
+
+def first(row):
+    return row["gpu"] == "h200" and row["problem"] == "problem0" and row["candidate"].endswith("fast")
+
+
+def copied():
+    rows = clean()
+    there = {(r["problem"], r["candidate"], r["session"]): r for r in rows if r["gpu"] == "l40s"}
+    for row in rows:
+        if row["gpu"] == "t4" and row["problem"] > "problem1":
+            row.update(times(there[row["problem"], row["candidate"], row["session"]], 1.0))
+    return rows
+
+
+def copied_block():
+    """Two of sixteen candidates copied, with the five workloads that each has."""
+    rows = []
+    for row in clean():
+        for number in range(5):
+            new = {**row, "workload": f"w{number}", **times(row, 1 + 0.3 * number)}
+            rows.append(new)
+    there = {(r["candidate"], r["workload"], r["session"]): r for r in rows if r["gpu"] == "l40s"}
+    for row in rows:
+        if row["gpu"] == "t4" and row["candidate"] == "problem3/fast":
+            row.update(times(there[row["candidate"], row["workload"], row["session"]], 1.0))
+    return rows
+
+
+def flipped():
+    rows = clean()
+    untimed = dict.fromkeys(("candidate_median_ns", "baseline_median_ns", "speedup"))
+    rows.append({**rows[0], **untimed, "run_id": "later", "status": "incorrect_values", "fault": "candidate"})
+    return rows
+
+
+def slower(factor, where):
+    rows = clean()
+    for row in rows:
+        if where(row):
+            row.update(times(row, factor))
+    return rows
+
+
+def sized():
+    """A candidate that takes the same for a workload a hundred times as large."""
+    rows = clean()
+    row = rows[0]
+    large = row["baseline_median_ns"] * 100
+    rows.append(
+        {
+            **row,
+            "workload": "large",
+            "baseline_median_ns": large,
+            "speedup": large / row["candidate_median_ns"],
+            "verdict_sessions": 1,
+        }
+    )
+    return rows
+
+
+def retried():
+    rows = clean()
+    rows.append({**rows[0], "attempt": 2, "started_at": rows[0]["started_at"] - timedelta(seconds=30)})
+    return rows
+
+
+START = clean()[0]["started_at"]
+PLANTED = {
+    "impossible_time": (slower(0.2, first), r"the candidate took .* is the least for its work at peak rate"),
+    "no_number": (changed(first, candidate_median_ns=float("nan")), "candidate_median_ns is NaN"),
+    "wrong_board": (
+        changed(lambda row: row["gpu"] == "l40s", gpu_name="NVIDIA L4"),
+        "16 rows|32 rows were measured on NVIDIA L4; the name means NVIDIA L40S",
+    ),
+    "two_boards": (
+        changed(lambda row: row["gpu"] == "t4" and row["problem"] == "problem7", gpu_name="NVIDIA T4"),
+        "2 boards in one name: 28 rows on Tesla T4, 4 rows on NVIDIA T4",
+    ),
+    "copied_times": (copied(), r"12 of 16 times .* under l40s and t4"),
+    "verdict_flip": (flipped(), "1 attempts passed and 1 ended as incorrect_values"),
+    "never_ran": (changed(first, own_kernel_share=0.0), r"none of the kernels that ran were its own \(2 sessions\)"),
+    "summary_against_rows": (changed(first, speedup=9.0), "speed-up 9 is said, the medians' ratio is"),
+    "time_order": (changed(first, ended_at=START - timedelta(hours=1)), "ended at .*, started at"),
+    "twice": ([*clean(), clean()[0]], "has 2 rows of this workload"),
+    "copied_code": (changed(first, code_sha256="t4 problem1/fast"), "is the same on GPUs h200, t4"),
+    "one_board_two_names": (
+        changed(lambda row: row["gpu"] == "t4", gpu_uuid="GPU-h200"),
+        "GPU-h200 has rows under 2 names: h200, t4",
+    ),
+    "host_of_another_board": (changed(first, hostname="rack1-l40s-03"), "host rack1-l40s-03 has NVIDIA H200: 2 rows"),
+    "like_the_baseline": (changed(first, candidate_sha256="of problem0"), "content is the problem's own"),
+    "same_for_any_size": (sized(), "over 2 workloads its times differ 1×.*, the baseline's 101×"),
+    "odd_gpu": (slower(4.0, lambda row: row["gpu"] == "t4"), "slower than its data sheet has it beside 3 other GPUs"),
+    "odd_cell": (slower(6.0, first), r"6.*× slower than on 3 other GPUs"),
+    "baselines_apart": (
+        changed(first, baseline_median_ns=lambda row: row["baseline_median_ns"] * 1.5),
+        "the same baseline took .* beside problem0/fast: 1.5",
+    ),
+    "mixed_units": (
+        changed(lambda row: first(row) and row["session"], driver="590.7"),
+        r"2 drivers \(580.1 … 590.7\) in one cell",
+    ),
+    "mixed_versions": (changed(first, core_sha256="other"), "126 of 128 rows are of version 0.1.0, core core"),
+    "not_alone": (changed(first, exclusive="unproven", exclusive_reason="no list"), r"unproven \(no list\)"),
+    "drift": (changed(first, machine_drift=0.031), "machine_drift 3.1 %; 2 % is the limit"),
+    "few_samples": (changed(first, candidate_samples=3), "as few as 3 timed calls in 2 sessions"),
+    "coarse_timer": (
+        changed(candidate_median_ns=lambda row: 1024.0 * round(row["candidate_median_ns"] / 10240)),
+        "100 % of 32 times are whole multiples of 1024 ns",
+    ),
+    "no_partner": (changed(first, baseline_median_ns=None), "of 2 timed rows 2 have a candidate's time without"),
+    "nothing_passed": (
+        changed(lambda row: row["gpu"] == "t4", status="crashed", fault="candidate"),
+        "none of 32 rows passed; most ended as crashed",
+    ),
+    "hole": ([row for row in clean() if not first(row)], "1 of the cells .*, as problem0/fast fp32 cu130"),
+    "no_bound": (changed(first, gpu_name="NVIDIA Unheard Of"), "NVIDIA Unheard Of has no peak"),
+    "no_board": (changed(first, gpu="my box"), "nothing of a board .* 2 rows are of NVIDIA H200"),
+}  # fmt: skip
+
+
+def test_clean_tables_are_silent():
+    said = {check.name: found.to_dicts() for check, found in audit(tables_of(clean()))}
+    assert {name: found for name, found in said.items() if found} == {}
+    assert list(said) == NAMES
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_told(name):
+    rows, wanted = PLANTED[name]
+    found = heard(name, tables_of(rows))
+    assert found
+    assert re.search(wanted, found[0]["evidence"]), found[0]["evidence"]
+    assert all(row["check"] == name and row["evidence"] and row["count"] > 0 for row in found)
+
+
+def test_every_check_has_a_test():
+    by_calls = {"copied_samples", "summary_against_calls", "orphan", "few_values"}
+    assert {*PLANTED, *by_calls} == set(NAMES)
+
+
+def edited(where, **columns):
+    """The clean tables with these columns in those calls that ``where`` says."""
+    whole = tables_of(clean())
+    calls = whole.samples.collect().to_dicts()
+    for call in calls:
+        if where(call):
+            call.update({name: value(call) if callable(value) else value for name, value in columns.items()})
+    return with_samples(whole, calls)
+
+
+def of_first(call):
+    return call["record"] == 0 and call["session"] == 0 and call["contestant"] == "candidate"
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "wanted"),
+    [
+        ("summary_against_calls", {"device_ns": lambda call: call["device_ns"] + 16000}, "0 are below that and 25"),
+        ("few_values", {"device_ns": lambda call: 4096 + 1024 * (call["index"] % 2)}, "25 calls of candidate have 2"),
+        ("no_number", {"device_ns": -1}, "25 timed calls took no time; the least says -1 ns"),
+        ("time_order", {"block_ended_ns": 999}, "25 calls lie in blocks that ended before they started"),
+        ("orphan", {"record": 4_000_000}, "25 timed calls of 1 sessions belong to no row of cells"),
+    ],
+)  # fmt: skip
+def test_a_fault_in_calls_is_told(name, columns, wanted):
+    found = heard(name, edited(of_first, **columns))
+    assert [row["count"] for row in found] == [CALLS]
+    assert wanted in found[0]["evidence"]
+
+
+def test_calls_that_are_missing_are_told():
+    whole = tables_of(clean())
+    calls = [call for call in whole.samples.collect().to_dicts() if not (of_first(call) and call["index"] in (3, 4))]
+    found = heard("summary_against_calls", with_samples(whole, calls))
+    assert any("25 calls of candidate are said to count, and 23 are there" in row["evidence"] for row in found)
+
+
+def test_discarded_calls_do_not_count():
+    extra = {**tables_of(clean()).samples.head(1).collect().to_dicts()[0], "index": 99, "device_ns": -5}
+    whole = tables_of(clean())
+    calls = [*whole.samples.collect().to_dicts(), {**extra, "discarded": "throttled: sw_power_cap"}]
+    discarded = with_samples(whole, calls)
+    assert heard("summary_against_calls", discarded) == heard("no_number", discarded) == []
+
+
+def test_the_same_calls_under_two_records_are_told():
+    whole = tables_of(clean())
+    calls = whole.samples.collect().to_dicts()
+    there = [call for call in calls if of_first(call)]
+    others = whole.cells.filter(pl.col("gpu") == "t4").collect()["record"]
+    again = [{**call, "record": others[0]} for call in there]
+    found = heard("copied_samples", with_samples(whole, [*calls, *again]))
+    assert len(found) == 1
+    assert "25 calls are the same in 2 places, of 2 records (GPUs h200 and t4)" in found[0]["evidence"]
+    shuffled = [{**call, "index": CALLS - 1 - call["index"]} for call in again]
+    assert heard("copied_samples", with_samples(whole, [*calls, *shuffled])) == []
+
+
+def test_a_copied_block_of_one_candidate_is_told():
+    found = heard("copied_times", tables_of(copied_block(), samples=[]))
+    assert [(row["candidate"], row["problem"]) for row in found] == [("problem3/fast", None), (None, "problem3")]
+    assert "5 of 5 times" in found[0]["evidence"]
+
+
+def test_times_that_agree_by_chance_are_no_copy():
+    """Times of few timer steps: two boards of one kind read the same every other time."""
+    rows = changed(candidate_median_ns=lambda row: 2000.0 + 32 * (hash(row["problem"]) % 3), baseline_median_ns=4000.0)
+    assert heard("copied_times", tables_of(rows, samples=[])) == []
+
+
+def test_a_kernel_without_a_record_and_a_host_without_a_row_are_told():
+    whole = tables_of(clean())
+    kernels = frame("kernels", [{"record": 999, "origin": "built", "name": "k"}]).lazy()
+    found = heard("orphan", replace(whole, kernels=kernels, hosts=whole.hosts.head(3)))
+    assert [row["evidence"] for row in found if "host" not in row["evidence"]] == [
+        "1 kernels belong to no row of cells, as of record 999"
+    ]
+    assert len(found) == 2
+
+
+def test_no_kernel_seen_and_calls_that_took_no_time_are_told():
+    assert "no kernel was seen" in heard("never_ran", tables_of(changed(first, kernels_seen=0)))[0]["evidence"]
+    empty = changed(first, wall_overhead_ns=300, candidate_wall_median_ns=310.0, candidate_median_ns=9000.0)
+    assert "claims 9 µs on the device" in heard("never_ran", tables_of(empty))[0]["evidence"]
+
+
+def test_a_candidate_in_torch_needs_no_kernel_of_its_own():
+    assert heard("never_ran", tables_of(changed(first, own_kernel_share=0.0, language="torch"))) == []
+
+
+def test_an_attempt_that_began_before_the_one_it_repeats_is_told():
+    found = heard("time_order", tables_of(retried(), samples=[]))
+    assert [row["evidence"] for row in found] == ["1 of 2 attempts started before the attempt they repeat"]
+
+
+def test_a_changed_judge_or_image_is_no_flip():
+    for column in ("core_sha256", "image_id", "problem_sha256", "candidate_sha256"):
+        rows = flipped()
+        rows[-1][column] = "another"
+        assert heard("verdict_flip", tables_of(rows)) == []
+
+
+def test_failures_that_are_not_the_candidates_are_no_flip():
+    rows = flipped()
+    rows[-1] |= {"status": "infra_error", "fault": "infra"}
+    assert heard("verdict_flip", tables_of(rows)) == []
+
+
+def test_a_verdict_outside_its_interval_or_of_more_sessions_is_told():
+    outside = changed(first, verdict_speedup=3.0, verdict_low=1.0, verdict_high=2.0)
+    assert (
+        heard("summary_against_rows", tables_of(outside))[0]["evidence"]
+        == "verdict 3 lies outside of its own interval 1 … 2"
+    )
+    more = changed(first, verdict_sessions=5)
+    assert "of 5 sessions; 2 were timed" in heard("summary_against_rows", tables_of(more))[0]["evidence"]
+
+
+def test_a_candidate_as_long_as_the_baseline_to_the_tick_is_told():
+    rows = changed(first, baseline_median_ns=lambda row: row["candidate_median_ns"] + 32, speedup=None)
+    assert heard("like_the_baseline", tables_of(rows)) == []  # two rows are too few
+    more = [{**row, "session": 2 + row["session"]} for row in rows if first(row)]
+    found = heard("like_the_baseline", tables_of([*rows, *more]))
+    assert "in all 4 rows the two times differ by at most 32 ns" in found[0]["evidence"]
+
+
+def test_a_candidate_that_a_gpu_has_nothing_of_is_one_hole():
+    rows = [cell(gpu=gpu, problem=f"p{n}", candidate="torch") for gpu in ("a", "b") for n in range(9)]
+    rows += [cell(gpu="a", problem=f"p{n}", candidate="compile") for n in range(9)]
+    found = heard("hole", tables(rows))
+    assert [(row["gpu"], row["candidate"], row["problem"], row["count"]) for row in found] == [
+        ("b", "compile", None, 9)
+    ]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 0.0, -3.0])
+def test_times_that_are_none_break_no_check(value):
+    rows = changed(first, candidate_median_ns=value, baseline_median_ns=value, speedup=value)
+    said = {check.name: found.height for check, found in audit(tables_of(rows, samples=[]))}
+    assert said["no_number"] == 2
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [cell()],
+        [cell(status="infra_error", fault="infra", session=None, workload=None)],
+        [cell(gpu="ядро", candidate="問題/速い", baseline_median_ns=5000.0, candidate_median_ns=3333.0)],
+        [
+            {
+                **cell(candidate_median_ns=3333.0),
+                **dict.fromkeys(("gpu_name", "gpu_uuid", "host_id", "toolchain", "driver")),
+            }
+        ],
+    ],
+    ids=["one", "failed", "not ASCII", "bare"],
+)
+def test_small_and_bare_tables_break_no_check(rows):
+    for _check, found in audit(tables(rows)):
+        assert dict(found.schema) == FINDINGS
+        assert found["evidence"].null_count() == 0
+
+
+def test_no_rows_are_said_to_be_none():
+    with pytest.raises(NothingSelectedError, match="no rows"):
+        list(audit(tables([])))
+
+
+def test_a_check_that_is_none_names_those_there_are():
+    with pytest.raises(UsageError, match="'copies' is no check") as caught:
+        chosen(["copies"])
+    assert "copied_times" in str(caught.value)
+
+
+def test_the_worst_checks_come_first_and_tables_in_any_order_say_the_same(tmp_path):
+    order = list(Severity)
+    assert [order.index(check.severity) for check in CHECKS] == sorted(order.index(check.severity) for check in CHECKS)
+    rows = slower(6.0, first)
+    folders = [write(tmp_path / "a", rows), write(tmp_path / "b", rows[::-1])]
+    one, other = ([found.to_dicts() for _, found in audit(open_tables([folder]))] for folder in folders)
+    assert one == other
+
+
+def test_a_cell_without_a_row_of_numbers_is_no_evidence_of_a_bound():
+    assert heard("impossible_time", tables_of(changed(first, bytes=None, flops=None))) == []
+    assert cells([]).collect().is_empty()

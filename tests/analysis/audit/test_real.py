@@ -1,0 +1,133 @@
+"""Results that others published, and our own: what is wrong in them is told, and nothing else is called an error."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.analysis.audit import Severity, audit, chosen
+from runner.analysis.audit.boards import stands_for
+from runner.analysis.tables import open_tables
+from runner.results.merge import merge
+from tests.analysis.audit.planted import heard
+from tests.analysis.made import cell, tables
+
+ROOT = Path(__file__).parents[3]
+TIMING = ROOT.parent / "shared" / "data" / "kernelbench-timing"
+UNKNOWN = dict.fromkeys(
+    ("gpu_uuid", "host_id", "hostname", "driver", "image_id", "engine", "exclusive", "clock_state", "toolchain",
+     "torch", "dtype", "candidate_sha256", "problem_sha256", "verdict", "grade", "baseline_samples"),
+)  # fmt: skip
+
+
+def published(gpu, board, problem, *, baseline="torch", mean_ms=1.5, trials=100):
+    """A row as an import makes it of a published time: no baseline, no calls, nothing known of host and driver."""
+    row = cell(
+        gpu=gpu, gpu_name=board, problem=problem, candidate=baseline, candidate_median_ns=mean_ms * 1e6,
+        candidate_samples=trials, source="kernelbench",
+    )  # fmt: skip
+    return {**row, **UNKNOWN}
+
+
+def errors(made):
+    return {
+        check.name: found.to_dicts()
+        for check, found in audit(made)
+        if found.height and check.severity is Severity.ERROR
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "board", "fits"),
+    [
+        ("A100_modal", "NVIDIA A100-SXM4-40GB", True),
+        ("A100-80GB_modal", "NVIDIA A100-SXM4-80GB", True),
+        ("A100-80GB_modal", "NVIDIA A100 80GB PCIe", True),
+        ("A100-80GB_modal", "NVIDIA A100-SXM4-40GB", False),
+        ("A10G_modal", "NVIDIA A10", False),
+        ("A10G_modal", "NVIDIA A10G", True),
+        ("L40S_matx3", "NVIDIA L40S", True),
+        ("L40S_matx3", "NVIDIA L40", False),
+        ("H100_PCIe_LambdaLabs", "NVIDIA H100 PCIe", True),
+        ("H100_PCIe_LambdaLabs", "NVIDIA H100 80GB HBM3", False),
+        ("h100-80gb", "NVIDIA H100 PCIe", True),
+        ("h200", "NVIDIA H200 NVL", True),
+        ("h100", "NVIDIA H20", False),
+        ("rtx4090", "NVIDIA GeForce RTX 4090", True),
+        ("RTX 5090", "NVIDIA GeForce RTX 4090", False),
+        ("T4_modal", "Tesla T4", True),
+        ("nightly-box", "NVIDIA H200", None),
+        ("80gb", "NVIDIA H200", None),
+        ("h200", None, None),
+    ],
+)
+def test_a_name_is_held_against_the_board(name, board, fits):
+    assert stands_for(name, board) is fits
+
+
+def test_folders_that_mix_boards_are_told_from_rows_alone():
+    rows = [published("A100_modal", "NVIDIA A100-SXM4-40GB", f"{n}.py", mean_ms=1.1 + n) for n in range(9)]
+    rows += [published("A100_modal", "NVIDIA A100-SXM4-80GB", f"{n}.py", mean_ms=1.1 + n) for n in range(9, 11)]
+    rows += [published("A10G_modal", "NVIDIA A10", f"{n}.py", mean_ms=3.7 + n) for n in range(11)]
+    found = errors(tables(rows))
+    assert set(found) == {"two_boards", "wrong_board"}
+    assert found["two_boards"][0]["evidence"] == (
+        "2 boards in one name: 9 rows on NVIDIA A100-SXM4-40GB, 2 rows on NVIDIA A100-SXM4-80GB"
+    )
+    assert found["wrong_board"][0]["evidence"] == "11 rows were measured on NVIDIA A10; the name means NVIDIA A10G"
+
+
+@pytest.fixture(scope="module")
+def kernelbench():
+    """The published times of nine machines, as rows."""
+    if not TIMING.is_dir():
+        pytest.skip(f"{TIMING} is not here")
+    rows = []
+    for file in sorted(TIMING.glob("*/baseline_time_*.json")):
+        baseline = file.stem.removeprefix("baseline_time_")
+        for problems in json.loads(file.read_text()).values():
+            for problem, entry in problems.items():
+                if entry is not None:
+                    rows.append(
+                        published(
+                            file.parent.name, entry["hardware"], problem, baseline=baseline, mean_ms=entry["mean"]
+                        )
+                    )
+    return tables(rows)
+
+
+def test_in_the_published_times_the_folders_of_two_boards_are_found(kernelbench):
+    found = errors(kernelbench)
+    assert set(found) == {"two_boards", "wrong_board"}
+    assert {row["gpu"] for row in found["two_boards"]} == {"A100_modal", "A10G_modal"}
+    assert [(row["gpu"], row["count"]) for row in found["wrong_board"]] == [("A10G_modal", 275)]
+
+
+def test_in_the_published_times_coarse_steps_and_missing_baselines_are_told(kernelbench):
+    assert all("multiples of 1000 ns" in row["evidence"] for row in heard("coarse_timer", kernelbench))
+    whole = [row for row in heard("hole", kernelbench) if row["candidate"]]
+    assert len(whole) == 6 * 4  # six machines have two of the six baselines
+    assert {row["problem"] for row in heard("hole", kernelbench) if row["problem"]} >= {"31_VisionAttention.py"}
+
+
+def test_in_the_published_times_a_gpu_that_is_odd_in_one_cell_is_told(kernelbench):
+    found = heard("odd_cell", kernelbench)
+    assert {row["gpu"] for row in found} <= {"H100_together", "B200_together", "T4_modal", "A10G_modal", "A100_modal"}
+    assert (found[0]["gpu"], found[0]["problem"]) == ("H100_together", "39_GRU.py")
+
+
+def test_published_times_say_the_same_through_the_import(tmp_path):
+    foreign = pytest.importorskip("runner.results.foreign")
+    if not TIMING.is_dir():
+        pytest.skip(f"{TIMING} is not here")
+    foreign.import_results([TIMING], tmp_path)
+    found = errors(open_tables([tmp_path]))
+    assert {row["gpu"] for row in found["two_boards"]} == {"A100_modal", "A10G_modal"}
+    assert {row["gpu"] for row in found["wrong_board"]} == {"A10G_modal"}
+    assert set(found) == {"two_boards", "wrong_board"}
+
+
+def test_our_own_example_has_no_error_and_no_warning(tmp_path):
+    merge([ROOT / "results" / "example-h200"], tmp_path)
+    said = {check.name: found.to_dicts() for check, found in audit(open_tables([tmp_path]), chosen([]))}
+    assert {name: found for name, found in said.items() if found} == {}

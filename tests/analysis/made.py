@@ -1,0 +1,119 @@
+"""Tables made up for tests: rows of ``cells`` from the columns that matter, all others as a passed cell has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from runner.analysis.tables import Tables
+from runner.results.schema import CELLS, TABLES
+
+START = datetime(2026, 3, 1, 22, tzinfo=timezone.utc)
+_USUAL: Mapping[str, Any] = {
+    "attempt": 1,
+    "matrix": "made",
+    "toolchain": "cu130",
+    "dtype": "fp32",
+    "problem": "softmax",
+    "category": "Reduce",
+    "level": 1,
+    "source": "folder",
+    "language": "triton",
+    "tier": "publish",
+    "expect": "passed",
+    "status": "passed",
+    "stage": "done",
+    "fault": "none",
+    "message": "",
+    "session": 0,
+    "session_status": "passed",
+    "session_stage": "done",
+    "workload": "default",
+    "workload_status": "passed",
+    "candidate_samples": 50,
+    "baseline_samples": 50,
+    "spread_within": 0.005,
+    "verdict": "faster",
+    "grade": "A",
+    "hostname": "node1",
+    "host_id": "host1",
+    "gpu_name": "NVIDIA H200",
+    "gpu_uuid": "GPU-1",
+    "driver": "580.1",
+    "image_id": "sha256:1",
+    "engine": "docker",
+    "exclusive": "proven",
+    "clock_state": "locked",
+    "torch": "2.13.0",
+    "labels": [],
+    "findings": [],
+    "warnings": [],
+}
+
+
+def cell(**columns: Any) -> dict[str, Any]:
+    """One row of ``cells``; what follows from the columns given (ids, speed-up, fault, times) is filled in.
+
+    :param columns: names of ``CELLS``; ``night=3`` starts the run three days after :data:`START`.
+    """
+    night = columns.pop("night", 0)
+    at = START + timedelta(days=night)
+    row = {"gpu": "h200", "candidate": "softmax/triton_row", **_USUAL, **columns}
+    row.setdefault("run_id", f"run-{night}")
+    row.setdefault("run_started_at", at)
+    row.setdefault("started_at", at + timedelta(minutes=1))
+    row.setdefault("ended_at", at + timedelta(minutes=2))
+    key = (row["matrix"], row["gpu"], row["toolchain"], row["dtype"], row["problem"], row["candidate"])
+    row.setdefault("cell_id", "/".join(str(part) for part in key))
+    row.setdefault("candidate_sha256", f"of {row['candidate']}")
+    row.setdefault("problem_sha256", f"of {row['problem']}")
+    baseline, candidate = row.get("baseline_median_ns"), row.get("candidate_median_ns")
+    if baseline and candidate:
+        row.setdefault("speedup", baseline / candidate)
+    return row
+
+
+def cells(rows: Iterable[Mapping[str, Any]]) -> pl.LazyFrame:
+    """The table ``cells`` of ``rows``, in this order; rows with the same cell, run and attempt are one record."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    numbered = []
+    for row in rows:
+        key = (row["run_id"], row["cell_id"], row["attempt"], row["host_id"], row["gpu_uuid"])
+        numbered.append({**row, "record": row.get("record", numbers.setdefault(key, len(numbers)))})
+    return frame("cells", numbered).lazy()
+
+
+def frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """The table ``name`` of ``rows``; columns that are not there are null."""
+    kept = list(rows)
+    return pl.DataFrame(
+        {column: pl.Series([row.get(column) for row in kept], dtype=dtype) for column, dtype in TABLES[name].items()}
+    )
+
+
+def tables(rows: Iterable[Mapping[str, Any]]) -> Tables:
+    """Tables of which only ``cells`` has rows."""
+    others = {name: frame(name, []).lazy() for name in TABLES if name != "cells"}
+    return Tables(cells=cells(rows), **others)
+
+
+def write(folder: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """The same as files in ``folder``, as ``merge`` writes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = tables(rows)
+    for name in TABLES:
+        getattr(made, name).collect().write_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+def over_sessions(medians_ns: Iterable[tuple[float, float]], **columns: Any) -> Iterator[dict[str, Any]]:
+    """One row per session of one cell, from (baseline, candidate) medians in nanoseconds."""
+    for number, (baseline, candidate) in enumerate(medians_ns):
+        yield cell(session=number, baseline_median_ns=baseline, candidate_median_ns=candidate, **columns)
+
+
+assert set(_USUAL) <= set(CELLS)

@@ -1,0 +1,23 @@
+"""Sessions with noise made up, and the answers of ``variance`` about them."""
+
+import numpy as np
+
+from runner.analysis.questions import Request
+from runner.analysis.tables import Tables
+from runner.analysis.variance import variance
+from tests.analysis.made import over_sessions, tables
+
+CANDIDATE_NS = 1e5
+
+
+def measured(rng, *, spread=0.01, sessions=3, unit_effect=0.0, **columns):
+    noise = np.exp(rng.normal(0, spread, (sessions, 2)))
+    effect = np.exp(unit_effect)
+    return over_sessions([(2 * CANDIDATE_NS * a, CANDIDATE_NS * b * effect) for a, b in noise], **columns)
+
+
+def answers(rows, samples=None, **request):
+    made = rows if isinstance(rows, Tables) else tables(rows)
+    if samples is not None:
+        made = Tables(cells=made.cells, samples=samples.lazy(), kernels=made.kernels, hosts=made.hosts)
+    return {answer.name: answer for answer in variance(made, Request(**request))}

@@ -1,0 +1,120 @@
+"""Best-known times: made, kept, read, and told apart by their hash."""
+
+import orjson
+import polars as pl
+import pytest
+
+from runner.analysis.bestknown import BASELINE, make, read, with_efficiency, write
+from runner.analysis.standings import standings
+from runner.errors import StoreError
+from tests.analysis.made import cell, cells, over_sessions
+
+ROWS = [
+    *over_sessions([(40, 20), (40, 80)], candidate="lucky once"),
+    *over_sessions([(40, 30), (40, 30)], candidate="größer/☃"),
+    *over_sessions([(50, 60), (50, 60)], candidate="slow", gpu="a100"),
+    cell(candidate="wrong", candidate_median_ns=1, baseline_median_ns=40, status="incorrect_values", fault="candidate"),
+]
+
+
+@pytest.fixture
+def table():
+    return standings(cells(ROWS)).table
+
+
+def test_the_best_is_that_of_one_implementation_over_its_sessions(table):
+    best = {row["gpu"]: row for row in make(table).table.to_dicts()}
+    assert (best["h200"]["candidate"], best["h200"]["sessions"]) == ("größer/☃", 2)
+    assert best["h200"]["best_ns"] == pytest.approx(30)
+    assert (best["a100"]["candidate"], best["a100"]["best_ns"]) == (BASELINE, pytest.approx(50))
+
+
+def test_the_baseline_is_as_good_as_in_its_middle_cell():
+    baselines = {"a": 20, "b": 30, "c": 31}
+    rows = [cell(candidate=name, baseline_median_ns=ns, candidate_median_ns=90) for name, ns in baselines.items()]
+    (best,) = make(standings(cells(rows)).table).table.to_dicts()
+    assert (best["candidate"], best["best_ns"], best["sessions"]) == (BASELINE, pytest.approx(30), 3)
+
+
+def test_what_is_written_is_what_is_read(table, tmp_path):
+    best = make(table)
+    write(best, tmp_path / "best.json")
+    again = read(tmp_path / "best.json")
+    assert again.table.equals(best.table)
+    assert again.sha256 == best.sha256
+
+
+def test_the_hash_is_of_the_content_and_not_of_the_order(table):
+    assert make(table.reverse()).sha256 == make(table).sha256
+    slower = table.with_columns(candidate_ns=pl.col("candidate_ns") * 0.9)
+    assert make(slower).sha256 != make(table).sha256
+
+
+def edited(**columns):
+    return lambda document: document["best"][0].update(columns)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (edited(best_ns=29.0), "not the one that it was frozen with"),
+        (edited(best_ns=0), "not above 0"),
+        (edited(best_ns="30"), "`best_ns` is '30'"),
+        (edited(sessions=True), "`sessions` is True"),
+        (edited(gpu=None), "`gpu` is None"),
+        (edited(further=1), "a row has exactly"),
+        (lambda document: document["best"].append(document["best"][0]), "twice"),
+        (lambda document: document.update(kernel_matrix_best_known=2), "of version 1"),
+        (lambda document: document.update(best=None), "no list"),
+    ],
+)
+def test_a_changed_file_is_refused(table, tmp_path, change, said):
+    path = tmp_path / "best.json"
+    write(make(table), path)
+    document = orjson.loads(path.read_bytes())
+    change(document)
+    path.write_bytes(orjson.dumps(document))
+    with pytest.raises(StoreError, match=said):
+        read(path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[1]", b"\xff"])
+def test_what_is_no_table_is_refused(tmp_path, content):
+    path = tmp_path / "best.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StoreError):
+        read(path)
+
+
+def test_a_folder_that_is_not_there_is_said(table, tmp_path):
+    with pytest.raises(StoreError, match="cannot be written"):
+        write(make(table), tmp_path / "no" / "best.json")
+
+
+def test_efficiency_says_what_has_none(table):
+    best = make(table.filter(pl.col("gpu") == "h200"))
+    changed = table.with_columns(
+        problem_sha256=pl.when(pl.col("candidate") == "lucky once").then(pl.lit("other")).otherwise("problem_sha256")
+    )
+    found = with_efficiency(changed, best)
+    efficiency = dict(found.table.select("candidate", "efficiency").iter_rows())
+    assert efficiency == {"größer/☃": pytest.approx(1), "lucky once": None, "slow": None, "wrong": None}
+    said = "\n".join(found.notes)
+    assert best.sha256 in said
+    assert "1 timed cells have no best-known time" in said
+    assert "1 timed cells are of another content" in said
+
+
+def test_a_candidate_faster_than_a_frozen_table_is_above_one_and_told(table):
+    best = make(table)
+    faster = standings(cells(over_sessions([(40, 15)], candidate="new"))).table
+    found = with_efficiency(faster, best)
+    assert found.table["efficiency"].to_list() == pytest.approx([2.0])
+    assert any("1 cells are faster" in note for note in found.notes)
+
+
+def test_nothing_passed_is_an_empty_table(tmp_path):
+    best = make(standings(cells([ROWS[-1]])).table)
+    write(best, tmp_path / "best.json")
+    assert read(tmp_path / "best.json").table.is_empty()

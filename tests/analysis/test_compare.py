@@ -1,0 +1,366 @@
+"""Base against new: what is joined, what is tested, and how often it is wrong."""
+
+import math
+from datetime import date
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from runner.analysis.accepted import Acceptance, read_accepted
+from runner.analysis.compare import between, compare
+from runner.analysis.comparison import ROWS, Axis, Change, Of, Rules
+from runner.analysis.differences import Moments, benjamini_hochberg, paired, steadied, welch
+from runner.errors import NothingSelectedError, UsageError
+from tests.analysis.made import START, cell, cells, over_sessions
+
+BASE = (100.0, 100.3, 99.8, 100.1, 99.9)
+FAR = tuple(value * 1.05 for value in BASE)
+
+
+def timed(medians, **columns):
+    """Sessions of one cell, eager at 200 ns."""
+    return list(over_sessions([(200.0, median) for median in medians], **columns))
+
+
+def failed(**columns):
+    return cell(**{"status": "crashed", "fault": "candidate", "message": "signal 11", "workload": None, **columns})
+
+
+def only(base, new, how=Axis.RESULTS, **options):
+    found = compare(cells(base), cells(new), how, **options)
+    assert found.rows.height == 1, found.rows
+    return found.rows.row(0, named=True)
+
+
+def many(matrix, **columns):
+    """``cells`` of a matrix of session medians, one row per cell; made in columns, since there are many."""
+    count, sessions = matrix.shape
+    one = cells(timed([1.0], night=columns.pop("night", 0), **columns)).collect()
+    number = np.repeat(np.arange(count), sessions)
+    return (
+        pl.concat([one.drop("record", "candidate", "cell_id", "session", "candidate_median_ns", "speedup")])
+        .join(
+            pl.DataFrame(
+                {
+                    "record": number.astype(np.uint32),
+                    "candidate": [f"softmax/{n}" for n in number],
+                    "cell_id": [f"{n}" for n in number],
+                    "session": np.tile(np.arange(sessions, dtype=np.int32), count),
+                    "candidate_median_ns": matrix.reshape(-1),
+                    "speedup": 2e4 / matrix.reshape(-1),
+                }
+            ),
+            how="cross",
+        )
+        .lazy()
+    )
+
+
+def noisy(rng, count, noise, sessions=5):
+    """Session medians around 10 µs; ``noise``: standard deviation between sessions, one for all or one per cell."""
+    return 1e4 * np.exp(rng.normal(0, 1, (count, sessions)) * np.broadcast_to(noise, (count,))[:, None])
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "change", "reason"),
+    [
+        (timed(BASE), timed(FAR), "regression", ""),
+        (timed(FAR), timed(BASE), "improvement", ""),
+        (timed(BASE), timed(BASE[::-1]), "equivalent", ""),
+        (timed(BASE), timed([95.0, 105.0, 100.2]), "inconclusive", "the interval is wider than the margin"),
+        (timed(BASE), timed([112.0, 95.0, 110.0]), "inconclusive", "beyond the margin, and may be chance"),
+        (timed(BASE), timed(FAR[:1]), "inconclusive", "one session on a side"),
+        (timed(BASE), [failed()], "broke", "crashed: signal 11"),
+        ([failed()], timed(BASE), "fixed", "was crashed"),
+        ([failed()], [failed(status="timeout")], "both_failed", "timeout"),
+        (timed(BASE), [failed(status="gpu_lost", fault="infra")], "inconclusive", "new: gpu_lost (fault infra)"),
+        ([failed(status="gpu_lost", fault="infra")], [failed()], "inconclusive", "base: gpu_lost (fault infra)"),
+        (timed(BASE), [], "missing", "in base only"),
+        ([], timed(BASE), "new", ""),
+        (timed(BASE), [cell()], "inconclusive", "no time on one side"),
+        (timed(BASE), timed([0.0, math.inf]), "inconclusive", "no time on one side"),
+    ],
+)
+def test_what_is_said_of_one_cell(base, new, change, reason):
+    row = only(base, new)
+    assert row["change"] == change
+    assert row["reason"].startswith(reason)
+    assert bool(row["reason"]) == bool(reason)
+
+
+def test_a_cell_that_failed_before_any_workload_breaks_all_that_base_has():
+    base = [*timed(BASE, workload="small"), *timed(BASE, workload="large")]
+    found = compare(cells(base), cells([failed()]))
+    assert found.counts() == {Change.BROKE: 2}
+    assert sorted(found.rows["workload"]) == ["large", "small"]
+
+
+def test_a_workload_that_a_passing_cell_has_no_more_is_missing():
+    base = [*timed(BASE, workload="small"), *timed(BASE, workload="large")]
+    found = compare(cells(base), cells(timed(BASE, workload="small")))
+    assert found.counts() == {Change.MISSING: 1, Change.EQUIVALENT: 1}
+
+
+def test_the_ratio_and_its_interval_are_welchs():
+    row = only(timed(BASE), timed(FAR[:4]))
+    result = stats.ttest_ind(np.log(FAR[:4]), np.log(BASE), equal_var=False)
+    low, high = result.confidence_interval(0.95)
+    assert (row["test"], row["p"]) == ("welch", pytest.approx(result.pvalue))
+    assert (row["ratio_low"], row["ratio_high"]) == pytest.approx((math.exp(low), math.exp(high)))
+    assert (row["base_value"], row["ratio"]) == pytest.approx(
+        (stats.gmean(BASE), stats.gmean(FAR[:4]) / row["base_value"])
+    )
+
+
+def test_sessions_of_one_run_in_turns_are_paired():
+    drifting = [100.0, 104.0, 97.0, 109.0, 93.0]
+    after = [value * 1.03 * (1 + 0.0004 * number) for number, value in enumerate(drifting)]
+    both = [*timed(drifting, toolchain="cu124"), *timed(after, toolchain="cu130")]
+    row = only(*(frame.collect().to_dicts() for frame in between(cells(both), Axis.TOOLCHAIN, "cu124", "cu130")),
+               Axis.TOOLCHAIN, names=("cu124", "cu130"))  # fmt: skip
+    assert (row["change"], row["test"], row["toolchain"]) == ("regression", "paired", "cu124 → cu130")
+    assert row["p"] == pytest.approx(stats.ttest_rel(np.log(after), np.log(drifting)).pvalue)
+
+
+def test_sessions_of_one_run_one_after_the_other_are_not_paired():
+    later = {"started_at": START.replace(hour=23), "ended_at": START.replace(hour=23, minute=1)}
+    both = cells([*timed(BASE, toolchain="cu124"), *timed(FAR, toolchain="cu130", **later)])
+    found = compare(*between(both, Axis.TOOLCHAIN, "cu124", "cu130"), Axis.TOOLCHAIN)
+    assert found.rows["test"].to_list() == ["welch"]
+
+
+@pytest.mark.parametrize(
+    ("axis", "column", "base", "new"),
+    [
+        (Axis.GPU, "gpu", "h200", "l4"),
+        (Axis.DTYPE, "dtype", "fp32", "fp16"),
+        (Axis.DRIVER, "driver", "570", "580"),
+        (Axis.NIGHT, "night", 0, 1),
+    ],
+)
+def test_two_values_of_one_column_are_compared(axis, column, base, new):
+    rows = [*timed(BASE, **{column: base}), *timed(FAR, **{column: new})]
+    sides = (base, new) if column != "night" else ("2026-03-01", "2026-03-02")
+    found = compare(*between(cells(rows), axis, *sides), axis, names=sides)
+    assert found.counts() == {Change.REGRESSION: 1}
+
+
+def test_a_value_that_is_not_there_says_which_are():
+    with pytest.raises(NothingSelectedError, match="no cell has toolchain 'cu999'") as caught:
+        between(cells(timed(BASE)), Axis.TOOLCHAIN, "cu130", "cu999")
+    assert "There is cu130." in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "change", "cycles"),
+    [
+        ((1980.0, 1980.0), "regression", 1.05),
+        ((1980.0, 1980.0 / 1.05), "inconclusive", 1.0),
+        ((1980.0, 1800.0), "inconclusive", 1.05 * 1800 / 1980),
+        ((1980.0, None), "regression", None),
+    ],
+)
+def test_a_regression_must_show_in_cycles_too(clocks, change, cycles):
+    row = only(timed(BASE, sm_clock_mhz=clocks[0]), timed(FAR, sm_clock_mhz=clocks[1]))
+    assert (row["change"], row["cycles_ratio"]) == (change, cycles and pytest.approx(cycles))
+    assert (row["reason"] == "clocks moved") == (change == "inconclusive")
+
+
+def test_clocks_of_two_gpus_differ_by_nature():
+    row = only(timed(BASE, sm_clock_mhz=1980.0), timed(FAR, gpu="l4", sm_clock_mhz=900.0), Axis.GPU)
+    assert row["change"] == "regression"
+
+
+@pytest.mark.parametrize(("of", "ratio"), [(Of.SPEEDUP, 1 / 1.05), (Of.TIME, 1.05), (Of.CYCLES, 1.05)])
+def test_worse_is_worse_whatever_is_compared(of, ratio):
+    row = only(timed(BASE, sm_clock_mhz=1000.0), timed(FAR, sm_clock_mhz=1000.0), rules=Rules(of=of))
+    assert (row["change"], row["ratio"]) == ("regression", pytest.approx(ratio))
+
+
+def test_only_units_that_both_sides_have_are_compared_where_there_are_any():
+    new = [*timed(BASE), *timed(FAR, gpu_uuid="GPU-2")]
+    found = compare(cells(timed(BASE)), cells(new))
+    assert found.counts() == {Change.EQUIVALENT: 1}
+    assert "1 attempts are left out" in "".join(found.notes)
+    elsewhere = compare(cells(timed(BASE)), cells(timed(FAR, gpu_uuid="GPU-2")))
+    assert (elsewhere.counts(), elsewhere.rows["differs"][0]) == ({Change.REGRESSION: 1}, "unit")
+
+
+def test_the_latest_attempt_counts_though_the_candidates_content_changed():
+    new = [*timed(BASE, cell_id="old"), *timed(FAR, cell_id="anew", candidate_sha256="other", night=1)]
+    row = only(timed(BASE), new)
+    assert (row["change"], row["new_cell_id"], row["differs"]) == ("regression", "anew", "candidate")
+
+
+def test_most_cells_moving_together_is_an_event_of_the_environment():
+    rng = np.random.default_rng(7)
+    base, new = noisy(rng, 40, 0.003), noisy(rng, 40, 0.003)
+    new[:20] *= 1.04
+    found = compare(many(base), many(new, driver="590.1", night=1))
+    assert (found.event.moved, found.event.timed, found.event.direction) == (20, 40, Change.REGRESSION)
+    assert "driver: 580.1 → 590.1" in str(found.event)
+    assert found.counts()[Change.REGRESSION] == 20  # verdicts stay, and are marked
+    assert found.rows.filter("environment")["change"].unique().to_list() == ["regression"]
+    new[10:20] /= 1.04
+    assert compare(many(base), many(new, night=1)).event is None
+
+
+def test_an_accepted_regression_is_told_with_its_reason_until_its_day():
+    entry = Acceptance(globs={"problem": "soft*", "candidate": "*/triton_*"}, until=date(2026, 4, 1), reason="spills")
+    found = compare(cells(timed(BASE)), cells(timed(FAR)), accepted=[entry], today=date(2026, 4, 1))
+    assert found.rows.select("change", "reason").row(0) == ("accepted", "spills (until 2026-04-01)")
+    assert found.flagged().is_empty()
+    late = compare(cells(timed(BASE)), cells(timed(FAR)), accepted=[entry], today=date(2026, 4, 2))
+    assert (late.counts(), "ended on 2026-04-01" in "".join(late.notes)) == ({Change.REGRESSION: 1}, True)
+    idle = compare(cells(timed(BASE)), cells(timed(BASE)), accepted=[entry])
+    assert "matches no regression" in "".join(idle.notes)
+
+
+def test_what_broke_cannot_be_accepted():
+    entry = Acceptance(globs={"problem": "*"}, until=date(2026, 4, 1), reason="spills")
+    assert only(timed(BASE), [failed()], accepted=[entry])["change"] == "broke"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("[[accept]\n", "is not TOML"),
+        ("accept = 3", "'accept' is not a list of tables"),
+        ("[[accepted]]", "unknown key 'accepted'"),
+        ('[[accept]]\nuntil = 2026-01-01\nreason = "x"', "entry 1: give a glob"),
+        ('[[accept]]\nproblem = "*"\nuntil = "soon"\nreason = "x"', "entry 1: 'until' must be a date"),
+        ('[[accept]]\nproblem = "*"\nuntil = 2026-01-01\nreason = ""', "entry 1: 'reason' must say why"),
+        ('[[accept]]\nproblem = "*"\nbecause = "x"', "entry 1: unknown key 'because'"),
+    ],
+)
+def test_a_malformed_file_of_accepted_changes_is_one_clear_error(tmp_path, text, wrong):
+    path = tmp_path / "accepted.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=wrong):
+        read_accepted(path)
+
+
+def test_accepted_changes_are_read(tmp_path):
+    path = tmp_path / "accepted.toml"
+    path.write_text('[[accept]]\ncandidate = "größe/*"\nuntil = 2026-12-31\nreason = "spills"')
+    (entry,) = read_accepted(path)
+    assert entry == Acceptance(globs={"candidate": "größe/*"}, until=date(2026, 12, 31), reason="spills")
+
+
+def test_nothing_on_both_sides_is_said_and_one_empty_side_is_shown():
+    with pytest.raises(NothingSelectedError, match="neither side has a cell"):
+        compare(cells([]), cells([]))
+    found = compare(cells(timed(BASE)), cells([]), names=("old", "now"))
+    assert (found.counts(), found.notes[0]) == ({Change.MISSING: 1}, "now has no cell.")
+    apart = compare(cells(timed(BASE)), cells(timed(BASE, problem="größe")))
+    assert apart.counts() == {Change.MISSING: 1, Change.NEW: 1}
+    assert "nothing is compared" in apart.notes[0]
+
+
+def test_results_against_themselves_are_equivalent():
+    same = cells(timed(BASE))
+    found = compare(same, same)
+    assert (found.counts(), dict(found.rows.schema)) == ({Change.EQUIVALENT: 1}, ROWS)
+
+
+def test_p_values_are_adjusted_as_scipy_does():
+    p = np.random.default_rng(1).uniform(0, 1, 300) ** 3
+    assert benjamini_hochberg(p) == pytest.approx(stats.false_discovery_control(p))
+    assert benjamini_hochberg(p[:0]).size == 0
+
+
+def test_equivalence_is_that_of_statsmodels():
+    weightstats = pytest.importorskip("statsmodels.stats.weightstats")
+    rng = np.random.default_rng(5)
+    base, new = np.log(noisy(rng, 200, 0.015)), np.log(noisy(rng, 200, 0.015))
+    margin = math.log1p(0.02)
+    wanted = [
+        weightstats.ttost_ind(b, a, -margin, margin, usevar="unequal")[0] <= 0.05
+        for a, b in zip(base, new, strict=True)
+    ]
+    assert 0 < sum(wanted) < 200
+    assert welch(moments(base), moments(new)).equivalent(0.02).tolist() == wanted
+
+
+def moments(logs):
+    count = np.full(len(logs), float(logs.shape[1]))
+    return Moments(count=count, mean=logs.mean(axis=1), variance=logs.var(axis=1, ddof=1))
+
+
+def test_the_common_variance_is_found_again():
+    rng = np.random.default_rng(3)
+    worth, common = 10.0, 4e-6  # the model of Smyth 2004: 1 / σ² is χ² / (worth × common)
+    truth = worth * common / rng.chisquare(worth, 20_000)
+    logs = rng.normal(0, 1, (20_000, 5)) * np.sqrt(truth)[:, None]
+    found = steadied(paired(moments(logs)))
+    own = logs.var(axis=1, ddof=1)
+    expected = (4 * own + worth * common) / (4 + worth)
+    assert np.median(found.variance / expected) == pytest.approx(1, abs=0.02)
+    error, own_error = (np.mean(np.log(variance / truth) ** 2) for variance in (found.variance, own))
+    assert error < 0.5 * own_error
+
+
+@pytest.mark.parametrize("sessions", [2, 3, 5])
+@pytest.mark.parametrize("wild", [0.0, 0.02, 0.5])
+def test_p_values_hold_their_level_where_noise_differs(sessions, wild):
+    """Some cells ten times as noisy as the others: false positives at 1 % stay at 1 %, of all and of those."""
+    rng = np.random.default_rng(11)
+    noise = np.where(np.arange(2000) < 2000 * wild, 0.03, 0.003)
+    p = np.concatenate(
+        [
+            steadied(
+                welch(
+                    moments(np.log(noisy(rng, 2000, noise, sessions))),
+                    moments(np.log(noisy(rng, 2000, noise, sessions))),
+                )
+            ).p_values()
+            for _ in range(10)
+        ]
+    )
+    assert (p < 0.01).mean() < 0.016
+
+
+@pytest.mark.parametrize(("noise", "sessions"), [(0.01, 5), ("mixed", 5), ("mixed", 2)])
+def test_identical_code_is_hardly_ever_called_different(noise, sessions):
+    """500 cells × 5 sessions without any difference: at most 1 % false positives, here of 20 pages."""
+    rng = np.random.default_rng(2026)
+    each = np.resize([0.003, 0.01, 0.03], 500) if noise == "mixed" else noise
+    wrong = 0
+    for _ in range(20):
+        found = compare(many(noisy(rng, 500, each, sessions)), many(noisy(rng, 500, each, sessions), night=1))
+        wrong += found.rows.filter(pl.col("change").is_in(["regression", "improvement"])).height
+    assert wrong <= 0.01 * 20 * 500
+
+
+@pytest.mark.parametrize("moved", [1, 25])
+def test_two_percent_is_found_where_noise_is_grade_a(moved):
+    """Sessions differ by 0.3 %, five of them: 95 % power, also for one cell of 500."""
+    rng = np.random.default_rng(2027)
+    hits, pages = 0, max(500 // moved // 4, 20)
+    for _ in range(pages):
+        new = noisy(rng, 500, 0.003)
+        new[:moved] *= 1.02
+        found = compare(many(noisy(rng, 500, 0.003)), many(new, night=1))
+        hits += found.rows.filter(pl.col("change") == "regression").height
+    assert 0.95 * pages * moved <= hits <= 1.02 * pages * moved
+
+
+def test_a_step_of_one_tick_is_no_regression():
+    """Kernels of 2 µs under a clock that ticks every 32 ns: 1.6 % in all sessions alike, and yet one tick."""
+    at = np.repeat(32.0 * np.arange(60, 100)[:, None], 5, axis=1)
+    stepped, leapt = at.copy(), at.copy()
+    stepped[:4] += 32
+    leapt[:4] += 96
+    found = compare(many(at), many(stepped, night=1))
+    assert found.counts() == {Change.EQUIVALENT: 40}
+    assert compare(many(at), many(leapt, night=1)).counts() == {Change.REGRESSION: 4, Change.EQUIVALENT: 36}
+
+
+def test_intervals_cover_at_their_level():
+    rng = np.random.default_rng(5)
+    new = noisy(rng, 2000, 0.01) * 1.03
+    rows = compare(many(noisy(rng, 2000, 0.01)), many(new, night=1)).rows
+    covered = rows.filter(pl.col("ratio_low").le(1.03) & pl.col("ratio_high").ge(1.03)).height / rows.height
+    assert covered == pytest.approx(0.95, abs=0.015)

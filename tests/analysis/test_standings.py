@@ -1,0 +1,115 @@
+"""Standings: what all hosts together say about a cell."""
+
+import math
+
+import polars as pl
+import pytest
+
+from runner.analysis.standings import STANDINGS, fold, one_toolchain_per_gpu, standings
+from runner.errors import NothingSelectedError
+from runner.measure.intervals import log_interval
+from tests.analysis.made import cell, cells, over_sessions
+
+FAILED = {"status": "incorrect_values", "fault": "candidate", "session_status": "incorrect_values"}
+LOST = {"status": "gpu_lost", "fault": "infra", "session_status": "gpu_lost"}
+EXCLUDED = {"status": "unsupported", "fault": "unsupported", "session_status": "unsupported"}
+
+
+def stood(rows):
+    found = standings(cells(rows))
+    assert dict(found.table.schema) == STANDINGS
+    return found
+
+
+@pytest.mark.parametrize(
+    ("others", "standing"),
+    [
+        ({}, "passed"),
+        (LOST, "passed"),
+        (FAILED, "failed"),
+        (EXCLUDED, "passed"),
+    ],
+)
+def test_the_weightiest_of_two_units_counts(others, standing):
+    rows = [cell(candidate_median_ns=10, baseline_median_ns=20), cell(gpu_uuid="GPU-2", **others)]
+    found = stood(rows)
+    assert found.table["standing"].to_list() == [standing]
+    contradicted = [note for note in found.notes if "pass on one unit" in note]
+    assert len(contradicted) == (standing == "failed")
+
+
+@pytest.mark.parametrize(("columns", "standing"), [(LOST, "unknown"), (EXCLUDED, "excluded"), (FAILED, "failed")])
+def test_what_did_not_pass_has_no_time(columns, standing):
+    (row,) = stood(over_sessions([(20, 10), (20, 11)], **columns)).table.to_dicts()
+    assert (row["standing"], row["candidate_ns"], row["logs"], row["sessions"]) == (standing, None, [], 0)
+
+
+def test_sessions_of_all_units_are_put_together_with_the_interval_of_a_verdict():
+    rows = [*over_sessions([(20, 10), (20, 11)]), *over_sessions([(20, 13)], gpu_uuid="GPU-2")]
+    (row,) = stood(rows).table.to_dicts()
+    wanted = log_interval([10, 11, 13])
+    assert row["candidate_ns"] == pytest.approx(wanted.estimate)
+    assert row["candidate_ns"] * math.exp(row["log_reach"]) == pytest.approx(wanted.high)
+    assert (row["baseline_ns"], row["baseline_sessions"]) == (pytest.approx(20), 3)
+
+
+def test_a_cell_that_got_to_no_workload_failed_at_all_of_its_problem():
+    passing = [
+        cell(gpu="a100", dtype=dtype, workload=workload, candidate_median_ns=10, baseline_median_ns=20)
+        for dtype, workload in (("fp32", "small"), ("fp32", "large"), ("bf16", "half"))
+    ]
+    broken = [cell(dtype=dtype, **{**FAILED, "workload": None}) for dtype in ("fp32", "fp16")]
+    table = stood([*passing, *broken]).table.filter(pl.col("standing") == "failed")
+    assert sorted(zip(table["dtype"], table["workload"], strict=True)) == [
+        ("fp16", "half"),
+        ("fp16", "large"),
+        ("fp16", "small"),
+        ("fp32", "large"),
+        ("fp32", "small"),
+    ]
+
+
+def test_a_problem_without_any_workload_keeps_its_row():
+    (row,) = stood([cell(**{**FAILED, "workload": None})]).table.to_dicts()
+    assert (row["workload"], row["standing"]) == (None, "failed")
+
+
+def test_the_newest_content_of_a_candidate_counts_and_the_rest_is_told():
+    rows = [
+        cell(candidate_median_ns=10, baseline_median_ns=20, candidate_sha256="old", cell_id="1"),
+        cell(candidate_sha256="new", cell_id="2", night=1, **FAILED),
+    ]
+    found = stood(rows)
+    assert found.table["standing"].to_list() == ["failed"]
+    assert any("1 older outcomes are left out" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("time", [0.0, -1.0, float("inf"), float("nan")])
+def test_times_that_are_none_are_left_out_and_told(time):
+    rows = [cell(session=0, candidate_median_ns=10.0), cell(session=1, candidate_median_ns=time)]
+    found = stood(rows)
+    assert found.table["candidate_ns"].to_list() == pytest.approx([10.0])
+    assert any("1 sessions have a time that is zero" in note for note in found.notes)
+    alone = stood(rows[1:])
+    assert alone.table["candidate_ns"].to_list() == [None]
+    assert any("passed without any time" in note for note in alone.notes)
+
+
+def test_no_cells_is_said():
+    with pytest.raises(NothingSelectedError, match="hold no cells"):
+        standings(cells([]))
+
+
+def test_folding_puts_each_row_in_its_place():
+    rows = [
+        cell(gpu=gpu, candidate=candidate, candidate_median_ns=time)
+        for gpu, candidate, time in (("b", "y", 4), ("a", "y", 3), ("b", "x", 2), ("c", "x", 1))
+    ]
+    table = stood(rows).table
+    wide = fold(table, "gpu", ["a", "b"], ["candidate"])
+    found = wide.of(wide.table["candidate_ns"])
+    assert wide.keys["candidate"].to_list() == ["x", "y"]
+    assert math.isnan(found[0, 0])
+    assert found[0, 1], found[1].tolist() == (pytest.approx(2), pytest.approx([3, 4]))
+    assert one_toolchain_per_gpu(table)
+    assert not one_toolchain_per_gpu(stood([*rows, cell(gpu="a", toolchain="other")]).table)

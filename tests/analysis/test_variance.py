@@ -1,0 +1,21 @@
+"""What the question ``variance`` answers, and what it refuses."""
+
+import numpy as np
+import pytest
+
+from runner.errors import UsageError
+from tests.analysis.made import cell
+from tests.analysis.noisy import answers, measured
+
+
+def test_a_name_that_is_no_slice_is_refused():
+    with pytest.raises(UsageError, match="nothing to slice by"):
+        answers([cell(candidate_median_ns=1.0)], by=("colour",))
+
+
+def test_every_answer_is_there_and_says_what_its_columns_mean():
+    found = answers(measured(np.random.default_rng(12)))
+    assert list(found) == [
+        *("components", "components_by_cell", "noise", "grades", "noise_floor", "heterogeneity", "units")
+    ]
+    assert all(answer.meanings for answer in found.values())

@@ -1,0 +1,135 @@
+"""The verb that asks all results together."""
+
+import json
+import subprocess
+
+import pytest
+
+from runner.analysis.questions import QUESTIONS
+from runner.cli.analyze import ABOUT
+from runner.results.store import Store
+from tests.analysis.made import cell, write
+from tests.cli.terminal import on_terminal
+from tests.cli.test_results import call
+from tests.results.factory import CELL_KEY, cell_id, failed_record, make_record, put
+
+WRONG = {"status": "timeout", "fault": "candidate"}
+
+
+@pytest.fixture
+def lab(tmp_path):
+    rows = [
+        cell(gpu=gpu, candidate=f"softmax/{number}", baseline_median_ns=100.0 * (1 + number), candidate_median_ns=100.0)
+        for gpu in ("h100", "h200") for number in range(3)
+    ]  # fmt: skip
+    write(tmp_path / "one", rows)
+    write(tmp_path / "two", [cell(gpu="b200", **WRONG), cell(gpu="ядро\x1b[2J", **WRONG)])
+    return tmp_path
+
+
+def asked(folder, *arguments) -> subprocess.CompletedProcess[str]:
+    return call(folder, "analyze", *arguments)
+
+
+def document(folder, *arguments):
+    done = asked(folder, *arguments, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_every_question_has_a_line():
+    assert tuple(ABOUT) == QUESTIONS
+
+
+@pytest.mark.parametrize("arguments", [(), ("speed",)])
+def test_a_wrong_question_lists_those_there_are(lab, arguments):
+    done = asked(lab, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert all(f"      {name:<12} {line}" in done.stderr for name, line in ABOUT.items())
+    assert "Traceback" not in done.stderr
+
+
+def test_an_answer_is_a_table_with_its_notes(lab):
+    lines = asked(lab, "scores", "one", "--by", "gpu").stdout.splitlines()
+    assert lines[0] == "Right, and how fast"
+    assert lines[1].split()[:8] == [
+        "gpu", "problems", "cells", "counted", "compile_rate", "correct_rate", "fast_0", "fast_1",
+    ]  # fmt: skip
+    assert lines[2].split()[:8] == ["h100", "1", "3", "3", "1", "1", "1", "0.6667"]
+    assert lines[4].startswith("- Rates are over cells")
+    assert "What a correct kernel costs" in lines
+
+
+def test_one_document_has_everything(lab):
+    told = document(lab, "scores", "one", "two", "--by", "gpu", "--p", "0,1.5", "--k", "1,2")
+    assert (told["question"], told["by"]) == ("scores", ["gpu"])
+    answers = {answer["name"]: answer for answer in told["answers"]}
+    assert {row["gpu"]: row["fast_1.5"] for row in answers["scores"]["rows"]} == {
+        "b200": 0.0, "h100": 2 / 3, "h200": 2 / 3, "ядро\x1b[2J": 0.0,
+    }  # fmt: skip
+    assert {row["k"] for row in answers["draws"]["rows"]} == {1, 2}
+    assert answers["scores"]["meanings"]["speedup"]
+    assert answers["scores"]["notes"]
+
+
+def test_attribution_is_asked_the_same_way(lab):
+    told = document(lab, "attribution", "one", "two", "--by", "gpu,dtype")
+    assert [answer["name"] for answer in told["answers"]] == ["correctness", "speedup"]
+    assert [row["factor"] for row in told["answers"][0]["rows"]] == ["gpu", "dtype", "(all together)"]
+
+
+def test_names_cannot_speak_to_the_terminal(lab):
+    shown = asked(lab, "scores", "two", "--by", "gpu").stdout
+    assert "\x1b" not in shown
+    assert "ядро [2J" in shown
+
+
+def test_what_has_no_room_is_said(lab):
+    many = [cell(problem=f"p{number}", candidate=f"p{number}/a", **WRONG) for number in range(60)]
+    write(lab / "many", many)
+    shown = on_terminal(
+        lab, "analyze", "scores", "many", "--by", "problem,candidate,category,dtype,gpu", "--k", "1", NO_COLOR="1"
+    )
+    assert "- 10 more rows are in --json." in shown
+    assert "- There was no room for the columns" in shown
+    assert max(len(line) for line in shown.splitlines() if line.lstrip().startswith("p1")) <= 200
+
+
+def test_columns_are_explained_where_that_is_asked(lab):
+    assert "correct_rate: share of counted cells that passed" in asked(lab, "scores", "one", "--explain").stdout
+    assert "correct_rate: " not in asked(lab, "scores", "one").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--p", "1,fast"), "--p '1,fast' is no list of numbers"),
+        (("--k", "1.5"), "--k '1.5' is no list of numbers"),
+        (("--k", "0"), "a whole number from 1 on"),
+        (("--p", "nan"), "a number from 0 on"),
+        (("--by", "colour"), "'colour' is nothing to slice by"),
+    ],
+)
+def test_requests_that_cannot_be_read(lab, arguments, said):
+    done = asked(lab, "scores", "one", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_empty_tables_hold_nothing(lab):
+    write(lab / "empty", [])
+    done = asked(lab, "scores", "empty")
+    assert (done.returncode, "the tables hold no cell" in done.stderr, "Traceback" in done.stderr) == (3, True, False)
+
+
+def test_result_folders_and_tables_are_read_together(lab):
+    store = Store(lab / "results" / "nightly")
+    store.save(make_record())
+    store.save(failed_record(cell_id(1)))
+    put(lab / "results" / "nightly" / "records", make_record(cell_id(5)), schema_version=2)
+    done = asked(lab, "scores", "results", "one", "--json")
+    (row,) = json.loads(done.stdout)["answers"][0]["rows"]
+    assert (row["cells"], row["counted"]) == (8, 8)
+    assert "1 files are no valid records; `kernel-matrix merge results` says why" in done.stderr
+    assert sorted(path.name for path in lab.iterdir()) == ["one", "results", "two"]
+    assert CELL_KEY.gpu in asked(lab, "scores", "--by", "gpu").stdout

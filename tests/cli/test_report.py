@@ -1,0 +1,89 @@
+"""``kernel-matrix report``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.made import over_sessions, write
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    for name, ns in (("old", 100.0), ("new", 150.0)):
+        rows = [
+            row
+            for candidate in ("a", "b")
+            for row in over_sessions([(200.0 + n / 10, ns + n / 10) for n in range(5)], candidate=candidate)
+        ]
+        write(tmp_path / name, rows)
+    write(tmp_path / "empty", [])
+    return tmp_path
+
+
+def report(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, "-m", "runner", "report", *arguments),
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_a_page_is_written_whole_and_its_place_told(lab: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
+    done = report(lab, "new", "--out", "there/page.html", "--title", "Tonight")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "there/page.html (" in done.stderr
+    page = (lab / "there" / "page.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert page.endswith("</html>\n")
+    assert "<title>Tonight</title>" in page
+    assert [file.name for file in (lab / "there").iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "start"), [(("--format", "md"), "## made, 01 March 2026"), (("--format", "text"), "made, 01 March")]
+)
+def test_text_and_markdown_go_to_the_terminal(lab: Path, arguments: tuple[str, ...], start: str) -> None:
+    done = report(lab, "new", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(start)
+    assert "2 cells: 2 of 2 that count are correct (100 %)" in done.stdout
+
+
+def test_the_ending_of_the_file_is_the_format(lab: Path) -> None:
+    assert report(lab, "new", "--out", "pull.md").returncode == 0
+    assert (lab / "pull.md").read_text(encoding="utf-8").startswith("## made")
+
+
+def test_earlier_results_are_compared_with(lab: Path) -> None:
+    done = report(lab, "new", "--against", "old", "--format", "text")
+    assert "Against old: 2 regression" in done.stdout
+
+
+def test_empty_tables_are_told_to_be(lab: Path) -> None:
+    done = report(lab, "empty", "--format", "text")
+    assert (done.returncode, "These tables hold no results." in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("new", "--format", "pdf"), 2, "html, md, text"),
+        (("absent", "--format", "md"), 2, "absent"),
+        (("new", "--format", "md", "--out", "/proc/none/x.md"), 4, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_one_clear_error(lab: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    done = report(lab, *arguments)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    assert said in done.stderr

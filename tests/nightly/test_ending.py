@@ -1,0 +1,134 @@
+"""What is made of a night's records, whatever became of the measuring."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+
+import pytest
+
+from runner.analysis.accepted import Acceptance
+from runner.core.vocab import Status
+from runner.nightly import ending
+from runner.nightly.baselines import set_baseline, verified_tables
+from runner.nightly.beginning import new_night
+from runner.nightly.ending import Against, Night, begin_night, end_night
+from runner.nightly.places import Places, tables_of
+from runner.nightly.state import read_state
+from runner.nightly.summary import Measured, NightEnd
+from tests.results.factory import cell_id, failed_record, make_record, put
+
+NOW = datetime(2026, 3, 2, 6, 30, tzinfo=timezone.utc)
+COMPLETE = Measured(end=NightEnd.COMPLETE, planned=2, left=0, statuses={Status.PASSED: 2})
+
+
+@pytest.fixture
+def base(tmp_path):
+    """A baseline of two cells that passed."""
+    for number in range(2):
+        put(tmp_path / "before" / "records", make_record(cell_id(number)))
+    set_baseline(tmp_path / "results", "usual", tmp_path / "before", made_at="2026-03-01T06:00:00+00:00")
+    return tmp_path / "results"
+
+
+def held(results, records, *, accepted=(), measured=COMPLETE, report=None):
+    places = Places(results, "made")
+    baseline, tables = verified_tables(results, "usual")
+    against = Against(baseline=baseline, tables=tables, accepted=accepted)
+    name = new_night(places, NOW.date())
+    night = Night(
+        places=places, name=name, began_at="2026-03-01T22:00:00+00:00", until="", against=against, report=report
+    )
+    begin_night(night, measured.planned)
+    for record in records:
+        put(night.folder / "records", record)
+    return night, end_night(night, measured, now=NOW)
+
+
+def test_what_broke_is_exit_5_and_told_first(base):
+    broken = failed_record(cell_id(1), status=Status.INCORRECT_VALUES)
+    night, summary = held(base, [make_record(cell_id(0)), broken])
+    assert summary.exit_code == 5
+    assert summary.text.splitlines()[0] == "made 2026-03-02: 1 broke"
+    assert read_state(night.places.state).exit_code == 5
+    document = json.loads(json.dumps(summary.document(), allow_nan=False))
+    assert document["comparison"]["counts"]["broke"] == 1
+    assert document["baseline"]["name"] == "usual"
+
+
+def test_nothing_to_tell_is_exit_0(base):
+    _, summary = held(base, [make_record(cell_id(0)), make_record(cell_id(1))])
+    assert (summary.exit_code, summary.troubles) == (0, ())
+    assert summary.report is not None
+    assert summary.report.is_file()
+
+
+def test_a_failing_machine_counts_less_than_what_broke(base):
+    infra = Measured(end=NightEnd.INCOMPLETE, planned=2, left=1, exit_code=4)
+    assert held(base, [make_record(cell_id(0))], measured=infra)[1].exit_code == 4
+    broken = failed_record(cell_id(1), status=Status.INCORRECT_VALUES)
+    assert held(base, [broken], measured=infra)[1].exit_code == 5
+    busy = Measured(end=NightEnd.INCOMPLETE, planned=2, left=2, exit_code=75)
+    assert held(base, [], measured=busy)[1].exit_code == 75
+
+
+def test_a_night_without_records_says_so(base):
+    night, summary = held(base, [], measured=Measured(end=NightEnd.CUT, planned=2, left=2))
+    assert summary.exit_code == 0
+    assert "Nothing was measured" in summary.text
+    assert not tables_of(night.folder).exists()
+
+
+def test_a_stopped_night_with_many_records_is_kept_and_not_merged(base, monkeypatch):
+    monkeypatch.setattr(ending, "QUICK", 1)
+    stopped = Measured(end=NightEnd.STOPPED, planned=2, left=0)
+    night, summary = held(base, [make_record(cell_id(0)), make_record(cell_id(1))], measured=stopped)
+    assert "were neither merged nor compared" in summary.text
+    assert not tables_of(night.folder).exists()
+    assert read_state(night.places.state).end == "stopped"
+
+
+def test_a_report_that_cannot_be_written_is_told_and_the_comparison_stands(base, tmp_path):
+    (tmp_path / "file").write_text("")
+    records = [make_record(cell_id(0)), make_record(cell_id(1))]
+    _, summary = held(base, records, report=tmp_path / "file" / "report.html")
+    assert summary.report is None
+    assert summary.comparison is not None
+    assert (summary.exit_code, len(summary.troubles)) == (0, 1)
+    assert summary.troubles[0].startswith("the report failed: ")
+
+
+def test_what_cannot_be_merged_is_exit_4_and_told(base):
+    night, _ = held(base, [], measured=Measured(end=NightEnd.CUT, planned=1, left=1))
+    put(night.folder / "records", make_record())
+    tables_of(night.folder).write_text("in the way")
+    summary = end_night(night, COMPLETE, now=NOW)
+    assert summary.exit_code == 4
+    assert summary.troubles[0].startswith("merging failed: ")
+    assert read_state(night.places.state).exit_code == 4
+
+
+def test_hostile_names_reach_no_terminal(base):
+    broken = failed_record(cell_id(1), status=Status.INCORRECT_VALUES)
+    cell = broken.cell
+    named = type(cell)(**{**{name: getattr(cell, name) for name in cell.__slots__}, "candidate": "x/\x1b[31m\n\0evil"})
+    for_base = make_record(cell_id(1), cell=named)
+    put(base.parent / "before" / "records", for_base)
+    set_baseline(base, "usual", base.parent / "before", made_at="x", force=True)
+    _, summary = held(base, [failed_record(cell_id(1), status=Status.INCORRECT_VALUES, cell=named)])
+    assert "evil" in summary.text
+    assert not {"\x1b", "\0"} & set(summary.text)
+
+
+def test_accepted_changes_are_handed_to_the_comparison(base, monkeypatch):
+    seen = []
+    plain = ending.compared
+    monkeypatch.setattr(ending, "compared", lambda *args, **more: seen.append(more) or plain(*args, **more))
+    known = Acceptance(globs={"candidate": "*"}, until=date(2026, 12, 31), reason="known")
+    held(base, [make_record(cell_id(0))], accepted=(known,))
+    assert (seen[0]["accepted"], seen[0]["today"]) == ((known,), date(2026, 3, 2))
+
+
+def test_nights_of_one_day_get_numbers(tmp_path):
+    places = Places(tmp_path, "made")
+    assert [new_night(places, date(2026, 3, 1)) for _ in range(3)] == ["2026-03-01", "2026-03-01.2", "2026-03-01.3"]

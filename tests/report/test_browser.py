@@ -1,0 +1,222 @@
+"""The page in a real browser: it opens from disk, sorts, filters, draws, and asks nobody for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.made import cell, frame, over_sessions, tables
+from tests.report.test_page import HOSTILE, LOG
+
+PAGES = ("heat", "cells", "failures", "roofline", "cascade", "noise", "drift", "answers", "cell/0", "cell/99999")
+_FACTS = {"intensity": 4.0, "flops_per_s": 2e12, "peak_flops_per_s": 6e13, "peak_bytes_per_s": 4e12}
+
+
+def timed(gpu, problem, name, ns, night=0, **columns):
+    medians = [(1000.0 + n, ns + n) for n in range(3)]
+    return over_sessions(
+        medians,
+        gpu=gpu,
+        problem=problem,
+        candidate=f"{problem}/{name}",
+        night=night,
+        spread_between=0.01,
+        **_FACTS,
+        **columns,
+    )
+
+
+def some_tables():
+    """20 cells of two GPUs, two nights, one failure, with samples of the first."""
+    rows = [
+        row
+        for gpu in ("h100", "h200")
+        for problem in ("argmax", "softmax")
+        for place, name in enumerate(("one", "two"))
+        for night in (0, 1)
+        for row in timed(gpu, problem, name, 400.0 + 300 * place + 50 * night, night)
+    ]
+    rows += [
+        cell(gpu=gpu, candidate="softmax/bad", problem="softmax", status="timeout", fault="candidate", message="9 s")
+        for gpu in ("h100", "h200")
+    ]
+    rows.append(cell(gpu="h200", candidate="softmax/lost", status="gpu_busy", fault="infra", message="held"))
+    made = tables(rows)
+    joins = made.cells.filter(status="passed").select("record", "session", "workload").collect().rows()
+    samples = [
+        {"record": record, "session": session, "workload": workload, "role": role, "contestant": contestant,
+         "regime": "cold", "calls_per_sample": 1, "block": n // 5, "index": n, "device_ns": 900 + 7 * n,
+         "discarded": "throttled" if n == 3 else None}
+        for record, session, workload in joins
+        for role, contestant in (("candidate", "candidate"), ("baseline", "eager"))
+        for n in range(10)
+    ]  # fmt: skip
+    return replace(made, samples=frame("samples", samples).lazy())
+
+
+@contextmanager
+def opened(browser, path, **context) -> Iterator:
+    """A tab with the page; afterwards, that nothing was wrong and nothing was asked for."""
+    holder = browser.new_context(viewport={"width": 1300, "height": 900}, **context)
+    tab = holder.new_page()
+    wrong: list[str] = []
+    asked: list[str] = []
+    tab.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("dialog", lambda dialog: (wrong.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+    tab.goto(path.as_uri())
+    try:
+        yield tab
+        assert wrong == []
+        assert [url for url in asked if url.split("#")[0] != path.as_uri()] == []
+    finally:
+        holder.close()
+
+
+def to(tab, name):
+    tab.evaluate(f"location.hash = {name!r}")
+    tab.wait_for_function("!document.getElementById('page').hidden")
+
+
+def candidates(tab):
+    return tab.locator(".window tbody tr:not(.gap) td:nth-child(2)").all_inner_texts()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_drawn_without_a_word_in_the_console(browser, write_page, scheme):
+    with opened(browser, write_page(some_tables()), color_scheme=scheme) as tab:
+        for name in PAGES:
+            to(tab, name)
+            charts = tab.locator(".chart").count()
+            tab.wait_for_function(
+                "[...document.querySelectorAll('.chart')].every((chart) => chart.querySelector('svg'))"
+            )
+            assert charts > 0 or name in ("heat", "cells", "failures", "answers", "cell/99999"), name
+            assert tab.locator("text=could not be drawn").count() == 0
+
+
+def test_cells_are_filtered_by_words_columns_and_choices(browser, write_page):
+    with opened(browser, write_page(some_tables())) as tab:
+        to(tab, "cells")
+        assert tab.locator(".count").inner_text() == "11 rows"
+        search = tab.locator("input[type=search]")
+        for text, rows in (
+            ("two", 4),
+            ("two gpu=h200", 2),
+            ("gpu=h1*,h2* status!=passed", 3),
+            ("nowhere", 0),
+            ("", 11),
+        ):
+            search.fill(text)
+            assert tab.locator(".count").inner_text().split()[0] == str(rows), text
+        tab.get_by_label("GPU", exact=True).select_option("h100")
+        assert tab.locator(".count").inner_text() == "5 of 11 rows"
+
+
+def test_cells_are_sorted_both_ways_and_what_is_not_known_is_last(browser, write_page):
+    with opened(browser, write_page(some_tables())) as tab:
+        to(tab, "cells")
+        heading = tab.locator(".window thead button", has_text="time")
+        column = ".window tbody tr:not(.gap) td:nth-child(9)"
+        heading.click()
+        down = tab.locator(column).all_inner_texts()
+        heading.click()
+        up = tab.locator(column).all_inner_texts()
+        known = [float(text) for text in down if text != "–"]
+        assert known == sorted(known, reverse=True)
+        assert [float(text) for text in up if text != "–"] == known[::-1]
+        assert down[-3:] == up[-3:] == ["–"] * 3
+
+
+def test_a_place_leads_to_its_cells_and_a_cell_to_its_page(browser, write_page):
+    with opened(browser, write_page(some_tables())) as tab:
+        to(tab, "heat")
+        tab.get_by_role("link", name="softmax", exact=True).click()
+        assert tab.locator(".count").inner_text() == "7 of 11 rows"
+        assert set(candidates(tab)) == {"one", "two", "bad", "lost"}
+        tab.get_by_role("link", name="bad", exact=True).first.click()
+        assert tab.locator("#page h2").inner_text() == "softmax/bad"
+        assert tab.locator("pre").inner_text() == "9 s"
+
+
+def test_the_theme_can_be_switched(browser, write_page):
+    with opened(browser, write_page(some_tables()), color_scheme="light") as tab:
+        paper = "getComputedStyle(document.body).backgroundColor"
+        before = tab.evaluate(paper)
+        tab.get_by_role("button", name="Dark").click()
+        after = tab.evaluate(paper)
+        tab.get_by_role("button", name="Light").click()
+        assert (tab.evaluate(paper), after != before) == (before, True)
+
+
+def test_without_javascript_the_overview_is_there(browser, write_page):
+    with opened(browser, write_page(some_tables()), java_script_enabled=False) as tab:
+        assert tab.locator("#overview table.heat").first.is_visible()
+        assert tab.get_by_text("Without JavaScript only the overview is shown.").is_visible()
+
+
+def test_nothing_hostile_runs_or_becomes_an_element(browser, write_page):
+    names = {
+        "candidate": HOSTILE,
+        "problem": HOSTILE,
+        "workload": HOSTILE,
+        "gpu_name": HOSTILE,
+        "category": LOG,
+        "toolchain": LOG,
+    }
+    rows = [
+        cell(**{**names, "gpu": HOSTILE, "status": "timeout", "fault": "candidate", "message": LOG, "warnings": [LOG]}),
+        *(
+            row
+            for gpu in (HOSTILE, "h200")
+            for row in over_sessions([(9.0, 3.0)] * 2, **{**names, **_FACTS, "gpu": gpu, "labels": [LOG]})
+        ),
+    ]
+    with opened(browser, write_page(tables(rows), title=LOG)) as tab:
+        for name in ("overview", *PAGES, "cells/<img src=x onerror=alert(3)>"):
+            tab.evaluate(f"location.hash = {name!r}")
+            tab.wait_for_function(
+                "[...document.querySelectorAll('.chart')].every((chart) => chart.querySelector('svg'))"
+            )
+            assert tab.locator("main img").count() == 0
+            assert tab.locator("script").count() in (3, 4)  # ours, and the charts' library once it runs
+        to(tab, "cells")
+        assert HOSTILE in candidates(tab)
+
+
+def test_empty_tables_are_a_page_that_says_so(browser, write_page):
+    with opened(browser, write_page(tables([]))) as tab:
+        assert "hold no results" in tab.locator("#overview").inner_text()
+        for name in PAGES:
+            to(tab, name)
+            assert tab.locator("#page .statement").count() > 0, name
+
+
+def test_twenty_thousand_cells_are_a_table_of_which_few_rows_are_elements(browser, write_page):
+    rows = [
+        cell(
+            gpu=gpu,
+            problem=f"p{n % 250}",
+            candidate=f"p{n % 250}/c{n}",
+            cell_id=f"{gpu}{n:032x}",
+            baseline_median_ns=900.0 + n,
+            candidate_median_ns=500.0,
+        )
+        for gpu in ("h100", "h200")
+        for n in range(10_000)
+    ]
+    path = write_page(tables(rows))
+    assert path.stat().st_size < 15_000_000
+    with opened(browser, path) as tab:
+        to(tab, "cells")
+        assert tab.locator(".count").inner_text() == "20,000 rows"
+        assert tab.locator(".window tbody tr").count() < 100
+        tab.locator(".window").evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
+        tab.wait_for_function("document.querySelector('.window tbody tr:nth-last-child(2)').ariaRowIndex === '20001'")
+        tab.locator("input[type=search]").fill("p249 gpu=h200")
+        assert tab.locator(".count").inner_text() == "40 of 20,000 rows"

@@ -1,0 +1,68 @@
+"""JUnit of a comparison: what a build server reads out of it."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from runner.analysis.compare import compare
+from runner.report.junit import comparison_junit
+from tests.analysis.made import cell, cells, over_sessions
+
+BASE = (100.0, 100.3, 99.8, 100.1, 99.9)
+FAR = tuple(value * 1.05 for value in BASE)
+
+
+def timed(medians, **columns):
+    return list(over_sessions([(200.0, median) for median in medians], **columns))
+
+
+def failed(**columns):
+    return cell(**{"status": "crashed", "fault": "candidate", "message": "signal 11", "workload": None, **columns})
+
+
+def suite_of(base, new):
+    return ET.fromstring(comparison_junit(compare(cells(base), cells(new)))).find("testsuite")
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "kind", "said"),
+    [
+        (timed(BASE), timed(FAR), "failure", "regression: 0.1 µs → 0.105 µs, +5.0 %"),
+        (timed(BASE), [failed()], "failure", "broke: crashed: signal 11"),
+        (timed(BASE), [failed(status="gpu_lost", fault="infra")], "error", "inconclusive: new: gpu_lost"),
+        (timed(BASE), timed(BASE[:1]), "skipped", "inconclusive: one session on a side"),
+        (timed(BASE), [], "skipped", "missing: in base only"),
+        (timed(BASE), timed(BASE), None, None),
+        (timed(FAR), timed(BASE), None, None),
+        ([failed()], timed(BASE), None, None),
+    ],
+)
+def test_a_cell_is_a_case(base, new, kind, said):
+    suite = suite_of(base, new)
+    (case,) = suite.findall("testcase")
+    assert (case.get("classname"), case.get("name")) == ("h200.cu130", "softmax [default] triton_row fp32")
+    counts = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
+    plural = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+    assert counts == {"tests": 1, "failures": 0, "errors": 0, "skipped": 0} | ({plural[kind]: 1} if kind else {})
+    outcomes = [element for element in case if element.tag != "system-out"]
+    assert [element.tag for element in outcomes] == ([kind] if kind else [])
+    if kind:
+        assert outcomes[0].get("message").startswith(said)
+
+
+def test_what_no_xml_may_hold_does_not_spoil_the_document():
+    message = "\x00\x1b[2J ]]> <b>&amp;\ufffe größe"
+    one = {"candidate": 'softmax/<a href="x">', "gpu": "h\x00200"}
+    suite = suite_of(timed(BASE, **one), [failed(message=message, **one)])
+    (case,) = suite.findall("testcase")
+    assert case.get("classname") == "h 200.cu130"
+    assert '<a href="x">' in case.get("name")
+    assert "]]> <b>&amp;" in case.find("failure").text
+    assert "größe" in case.find("failure").text
+
+
+def test_evidence_and_notes_are_there():
+    suite = suite_of(timed(BASE), timed(FAR))
+    assert "95 % interval +" in suite.find("testcase/failure").text
+    assert "the SM clock is not known" in suite.find("system-out").text
+    assert "margin 1 %" in suite.find("properties/property[@name='rules']").get("value")

@@ -1,0 +1,105 @@
+"""The numbers of the first page."""
+
+import re
+
+import pytest
+
+from runner.analysis.outcomes import outcomes
+from runner.analysis.questions import Request, ask
+from runner.report.overview import THRESHOLDS, overview, portability, scores
+from tests.analysis.made import cell, over_sessions, tables
+
+
+def of(*rows):
+    made = tables(rows)
+    return overview(outcomes(made.cells).collect(), made)
+
+
+def sentence(*rows):
+    return portability(outcomes(tables(rows).cells).collect())
+
+
+def failed(**columns):
+    return cell(**{"status": "incorrect_values", "fault": "candidate", **columns})
+
+
+def test_infrastructure_is_in_no_denominator():
+    seen = of(
+        *over_sessions([(200.0, 100.0)] * 2, candidate="a"),
+        failed(candidate="b"),
+        cell(candidate="c", status="gpu_busy", fault="infra"),
+    )
+    assert (seen.cells, seen.counted, seen.passed) == (3, 2, 1)
+    row = seen.scores.row(-1, named=True)
+    assert (row["correct_rate"], row["fast_1"], row["speedup"]) == (0.5, 0.5, pytest.approx(2.0))
+    assert seen.faults == {"none": 1, "candidate": 1, "infra": 1}
+
+
+def test_what_is_declared_to_fail_is_told_apart():
+    seen = of(
+        failed(candidate="control", expect="incorrect_values"),
+        failed(candidate="real"),
+        cell(candidate="liar", expect="timeout"),
+    )
+    assert (seen.expected, seen.unexpected_passes) == (1, 1)
+
+
+def test_trust_is_counted_over_what_was_timed_best_first():
+    seen = of(
+        *over_sessions([(200.0, 100.0)] * 5, candidate="a"),
+        *over_sessions([(200.0, 100.0)], candidate="b", grade="C", clock_state="unlocked"),
+        failed(candidate="c", grade=None),
+    )
+    assert seen.trust["Grade"] == [("A", 1, 0), ("C", 1, 2)]
+    assert seen.trust["Sessions"] == [("5 or more", 1, 0), ("1 session", 1, 2)]
+    assert seen.trust["Clocks"] == [("locked", 1, 0), ("unlocked", 1, 1)]
+
+
+def test_the_row_for_all_is_what_scoring_all_at_once_gives():
+    rows = [
+        timed
+        for n in range(7)
+        for timed in over_sessions([(100.0 + 30 * n, 100.0)], gpu="ab"[n % 3 == 0], candidate=f"c{n}")
+    ]
+    rows += [failed(gpu="a", candidate="x"), cell(gpu="b", candidate="y", status="gpu_busy", fault="infra")]
+    rows += [failed(gpu="c", candidate="only", status="compile_error")]
+    made = tables(rows)
+    wanted = ask("scores", made, Request(thresholds=THRESHOLDS))[0].table
+    found = scores(made).row(-1, named=True)
+    for name in ("cells", "counted", "timed", "compile_rate", "correct_rate", "fast_1.5", "speedup", "share_slower"):
+        assert found[name] == pytest.approx(wanted[name].item()), name
+
+
+@pytest.mark.parametrize("gpus", [("h200",), ("h200", "h100")])
+def test_all_has_a_row_of_its_own_only_where_there_are_several_gpus(gpus):
+    seen = of(*(cell(gpu=gpu, baseline_median_ns=2.0, candidate_median_ns=1.0) for gpu in gpus))
+    assert seen.scores["gpu"].to_list() == [*sorted(gpus), *(["all"] if len(gpus) > 1 else [])]
+
+
+def test_portability_in_a_sentence():
+    rows = [cell(gpu=gpu, candidate=name) for gpu in ("h200", "h100") for name in ("both", "one")]
+    rows += [failed(gpu="h200", candidate="half"), cell(gpu="h100", candidate="half")]
+    rows += [failed(gpu=gpu, candidate="never") for gpu in ("h200", "h100")]
+    rows += [cell(gpu="h200", candidate="lost"), cell(gpu="h100", candidate="lost", status="gpu_busy", fault="infra")]
+    assert sentence(*rows) == (
+        "Of 4 candidates × workloads that counted on all 2 GPUs, 2 (50%) pass on every one, 1 (25%) pass here and"
+        " fail there, 1 (25%) pass on none. 1 more did not count on every GPU and are left out."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "No GPU is in these tables"),
+        ([cell()], r"Only one GPU \(h200\) is in these tables"),
+        ([cell(gpu=gpu, status="gpu_busy", fault="infra") for gpu in ("a", "b")], "No candidate counted on all 2 GPUs"),
+    ],
+)
+def test_where_nothing_can_be_said_that_is_said(rows, said):
+    assert re.match(said, sentence(*rows))
+
+
+def test_odd_times_and_empty_tables():
+    odd = cell(baseline_median_ns=200.0, candidate_median_ns=0.0, speedup=float("inf"))
+    assert of(odd).odd_times == 1
+    assert (of().outcomes, of().cells, dict(of().trust)) == (0, 0, {})

@@ -1,0 +1,125 @@
+"""The page as a file: whole, closed to the network, and deaf to what records hold."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from runner.errors import UsageError
+from runner.report.page import chart_library, own_script
+from tests.analysis.made import cell, over_sessions, tables
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+LOG = "</script><script>alert(2)</script><!--"
+
+
+class Read(HTMLParser):
+    """Elements, the text of scripts, and all attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.attributes: list[str] = []
+        self.text = ""
+        self.policy = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        self.attributes += [name for name, _ in attrs]
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+        if dict(attrs).get("http-equiv") == "Content-Security-Policy":
+            self.policy = dict(attrs)["content"] or ""
+
+    def handle_data(self, data):
+        if self.names and self.names[-1] == "script" and self.scripts[-1][1] == "":
+            self.scripts[-1] = (self.scripts[-1][0], data)
+        else:
+            self.text += data
+
+
+def read(path):
+    found = Read()
+    found.feed(path.read_text(encoding="utf-8"))
+    return found
+
+
+def hostile_rows():
+    names = {"candidate": HOSTILE, "problem": HOSTILE, "gpu": HOSTILE, "message": LOG, "category": LOG, "matrix": LOG}
+    return [
+        cell(**names, status="timeout", fault="candidate"),
+        *over_sessions([(200.0, 100.0)] * 2, **{**names, "dtype": "fp16", "labels": [LOG], "gpu_name": HOSTILE}),
+    ]
+
+
+def test_only_our_scripts_may_run_and_nothing_is_loaded(write_page):
+    page = read(write_page(tables([cell()])))
+    running = [text for attrs, text in page.scripts if attrs.get("type") != "application/json"]
+    hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in running}
+    assert set(re.findall(r"'sha256-([^']+)'", page.policy)) == hashes
+    assert page.policy.startswith("default-src 'none'")
+    assert "unsafe-eval" not in page.policy
+    assert not {"src", "href=http", "onclick", "onload"} & set(page.attributes)
+    assert "link" not in page.names
+    assert "iframe" not in page.names
+
+
+def test_what_records_hold_is_text(write_page):
+    page = read(write_page(tables(hostile_rows()), title=LOG))
+    assert "img" not in page.names
+    assert len(page.scripts) == 3
+    assert "onerror" not in page.attributes
+    assert HOSTILE in page.text
+    (data,) = [text for attrs, text in page.scripts if attrs.get("id") == "data"]
+    words = {column["name"]: column.get("words") for column in json.loads(data)["cells"]["columns"]}
+    assert words["candidate"] == [HOSTILE]
+    assert LOG in words["message"]
+
+
+def test_our_script_writes_no_markup():
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", own_script())
+
+
+def test_the_overview_is_whole_without_a_script(write_page):
+    rows = [
+        *over_sessions([(200.0, 100.0)] * 3, gpu="h200"),
+        *over_sessions([(200.0, 250.0)] * 3, gpu="h100", verdict="slower"),
+        cell(gpu="h100", candidate="softmax/broken", status="incorrect_values", fault="candidate", message="3 of 9"),
+    ]
+    text = read(write_page(tables(rows))).text
+    for said in ("67 %", "1.26×", "▲ 2.00×", "▼ 0.80×", "incorrect values", "# of #", "A 100 %", "pass on every one"):
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "These tables hold no results."),
+        ([cell(status="timeout", fault="candidate")], "Nothing was timed."),
+        ([cell(baseline_median_ns=2.0, candidate_median_ns=1.0)], "Only one GPU (h200)"),
+        ([cell()], "Nothing failed."),
+        ([cell(status="timeout", fault="candidate", expect="timeout")], "declared to fail exactly so"),
+        ([cell(candidate="ядро/内核", status="timeout", fault="candidate", message="нет ответа")], "нет ответа"),
+        (
+            [cell(baseline_median_ns=2.0, candidate_median_ns=0.0, speedup=float("inf"))],
+            "1 speed-up of zero or infinity",
+        ),
+    ],
+    ids=["empty", "failed", "one-gpu", "fine", "controls", "letters", "zero"],
+)
+def test_little_is_said_to_be_little(write_page, rows, said):
+    assert said in read(write_page(tables(rows))).text
+
+
+def test_without_the_charts_library_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(UsageError, match="vl-convert-python") as caught:
+        chart_library()
+    assert "pip install 'kernel-matrix[report]'" in str(caught.value)

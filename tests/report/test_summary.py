@@ -1,0 +1,82 @@
+"""Markdown for a pull request, text for a terminal."""
+
+import pytest
+
+from runner.analysis.compare import compare
+from runner.errors import UsageError
+from runner.report.formats import FORMATS, render
+from tests.analysis.made import cell, over_sessions, tables
+
+ROWS = [
+    *over_sessions([(200.0, 100.0)] * 3, gpu="h200"),
+    *over_sessions([(200.0, 250.0)] * 3, gpu="h100", verdict="slower"),
+    cell(
+        gpu="h100", candidate="softmax/broken", status="incorrect_values", fault="candidate", message="output 0: 3 of 9"
+    ),
+    cell(gpu="h100", candidate="softmax/lost", status="gpu_busy", fault="infra", message="held by pid 1"),
+]
+
+
+@pytest.fixture
+def said(gathered):
+    def written(name, rows, **further):
+        made = tables(rows)
+        return render(name)(gathered(made, **further), made, None, None)
+
+    return written
+
+
+@pytest.mark.parametrize("name", ["md", "text"])
+def test_the_numbers_are_all_there(said, name):
+    text = said(name, ROWS)
+    assert "4 cells: 2 of 3 that count are correct (67 %)" in text
+    assert "1 cell does not count" in text
+    assert "1.26×" in text  # geometric mean of 2 and 0.8
+    assert "▲ 2.00×" in text
+    assert "▼ 0.80×" in text
+    assert "incorrect values" in text
+    assert "pass" in text
+
+
+def test_markdown_is_a_table_and_nothing_of_a_name_is_markup(said):
+    hostile = "a|b <img src=x> [x](http://e) @all `c`"
+    rows = [cell(candidate=hostile, status="timeout", fault="candidate", message=hostile)]
+    text = said("md", rows, title=hostile)
+    assert "| h200 | 1 | 1 |" in text
+    assert "<img" not in text
+    assert "](http" not in text
+    assert "@" not in text
+    assert "## <code>a&#124;b &lt;img src=x&gt;" in text
+
+
+def test_nothing_a_terminal_obeys_is_written(said):
+    text = said(
+        "text", [cell(gpu="\x1b[2Jh", status="timeout", fault="candidate", message="\x07\u202e")], title="a\x1b[31m"
+    )
+    assert all(c.isprintable() or c == "\n" for c in text)
+
+
+@pytest.mark.parametrize("name", ["md", "text"])
+@pytest.mark.parametrize(
+    ("rows", "said_too"),
+    [
+        ([], "These tables hold no results."),
+        ([cell(status="timeout", fault="candidate")], "Only one GPU"),
+        ([cell(status="gpu_busy", fault="infra")], "0 of 0 that count are correct (–)"),
+    ],
+)
+def test_little_is_said_to_be_little(said, name, rows, said_too):
+    assert said_too in said(name, rows)
+
+
+def test_a_comparison_is_told(said):
+    base, new = tables(ROWS), tables(ROWS[:-2])
+    found = compare(base.cells, new.cells, names=("last week", "now"))
+    assert "Against last week: " in said("text", ROWS, comparison=found)
+    assert "missing" in said("md", ROWS, comparison=found)
+
+
+def test_formats_are_told_where_one_is_not_known():
+    with pytest.raises(UsageError, match="'pdf' is no format") as caught:
+        render("pdf")
+    assert all(name in str(caught.value) for name in FORMATS)
