@@ -71,7 +71,8 @@ def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
     )  # fmt: skip
     parts = []
     for first, second in zip(*np.triu_indices(len(names), 1), strict=True):
-        both = (stands["passed"] | stands["failed"])[:, [first, second]].all(axis=1)
+        known = stands["passed"] | stands["failed"]
+        both = known[:, first] & known[:, second]
         ratios = {
             f"{name}_ratio": pl.Series(matrix[both, second] / matrix[both, first]).fill_nan(None)
             for name, matrix in values.items()

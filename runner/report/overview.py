@@ -148,12 +148,17 @@ def _ran(outcomes: pl.DataFrame) -> list[tuple[str, str]]:
         ("Driver", _listed(outcomes["driver"])),
         ("Toolchains", _toolchains(outcomes)),
         ("Dtypes", _listed(outcomes["dtype"].cast(pl.String))),
-        ("Problems", f"{outcomes['problem'].n_unique():,} in {_listed(outcomes['category'], 8)}"),
-        ("Candidates", f"{outcomes['candidate'].n_unique():,} in {_listed(outcomes['language'].cast(pl.String))}"),
+        ("Problems", _counted(outcomes["problem"], _listed(outcomes["category"], 8))),
+        ("Candidates", _counted(outcomes["candidate"], _listed(outcomes["language"].cast(pl.String)))),
         ("Hosts", _listed(outcomes["hostname"])),
         ("Engine", _listed(outcomes["engine"])),
     ]
     return [(name, said) for name, said in facts if said]
+
+
+def _counted(column: pl.Series, kinds: str) -> str:
+    """How many, and of what kinds where that is known."""
+    return f"{column.n_unique():,}" + (f" in {kinds}" if kinds else "")
 
 
 def _listed(column: pl.Series, most: int = 6) -> str:

@@ -126,7 +126,7 @@ function cascadePage() {
   for (let row = 0; row < cells.rows; row += 1) {
     gpus.add(cell.gpu(row) ?? DASH);
     if (cell.fault(row) !== 'none' && cell.fault(row) !== 'candidate') continue;
-    const key = [cell.problem(row), cell.workload(row) ?? '', cell.dtype(row), cell.toolchain(row)].join(' · ');
+    const key = [cell.problem(row), cell.workload(row) ?? '', cell.dtype(row), cell.toolchain(row)].filter(Boolean).join(' · ');
     if (!byProblem.has(key)) byProblem.set(key, []);
     byProblem.get(key).push(row);
   }
@@ -136,7 +136,7 @@ function cascadePage() {
   if (!keys.includes(cascadeChoice.problem)) [cascadeChoice.problem] = keys;
   const { values, zero } = cascade(byProblem.get(cascadeChoice.problem));
   const x = { field: 'place', type: T.o, title: 'GPUs, each candidate’s best first', axis: { labelAngle: 0, grid: false } };
-  const common = { color: { field: 'candidate', type: T.n, title: null }, tooltip: ['candidate', 'gpu', 'said', 'harmonic'].map((field) => ({ field, type: T.n, title: { said: 'efficiency', harmonic: 'PP so far' }[field] || field })) };
+  const common = { color: { field: 'candidate', type: T.n, title: null, legend: { columns: 2, labelLimit: 220 } }, tooltip: ['candidate', 'gpu', 'said', 'harmonic'].map((field) => ({ field, type: T.n, title: { said: 'efficiency', harmonic: 'PP so far' }[field] || field })) };
   const y = { type: T.q, scale: { domain: [0, 1] }, axis: { format: '.0%', tickCount: 5 } };
   const layers = (field, what) => ({ data: { values }, mark: { type: 'line', point: { size: 40 } }, encoding: { x, y: { ...y, field, title: what }, ...common } });
   return [
