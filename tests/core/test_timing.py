@@ -28,6 +28,7 @@ from runner.core.timing import (
     Timer,
     Timing,
     relative_half_width,
+    round_half_width,
     samples_of,
 )
 from runner.core.vocab import Mode, Regime, Role, Stage, Status
@@ -76,6 +77,31 @@ def test_noise_widens_the_interval_and_more_samples_narrow_it():
     loud = [round(1e6 * dice.gauss(1, 0.1)) for _ in range(100)]
     more = [round(1e6 * dice.gauss(1, 0.1)) for _ in range(3000)]
     assert relative_half_width(quiet) < 0.001 < relative_half_width(more) < relative_half_width(loud)
+
+
+def blocks_of(*rounds):
+    """Two blocks of the candidate per round, each of five calls that take the same; and the baseline's between."""
+    made = [Block(CANDIDATE, 0, 0, 1, (ns,) * 5, (ns,) * 5, contestant="candidate") for ns in rounds for _ in range(2)]
+    other = Block(BASELINE, 0, 0, 1, (7,) * 5, (7,) * 5, contestant="eager")
+    return [block for one in made for block in (one, other)]
+
+
+@pytest.mark.parametrize("count", [3, 5, 10, 11, 30])
+def test_rounds_that_differ_are_known_by_their_t_interval(count):
+    special = pytest.importorskip("scipy.special", reason="scipy is not installed")
+    dice = random.Random(count)
+    rounds = [round(MS * dice.gauss(1, 0.02)) for _ in range(count)]
+    reach = special.stdtrit(count - 1, 0.975) * statistics.stdev(rounds) / math.sqrt(count)
+    assert round_half_width(blocks_of(*rounds), "candidate") == pytest.approx(
+        reach / statistics.fmean(rounds), rel=0.01
+    )
+    assert round_half_width(blocks_of(*rounds), "eager") == 0.0
+
+
+def test_fewer_than_three_rounds_are_taken_at_their_word():
+    assert round_half_width(blocks_of(100, 900), "candidate") == 0.0
+    assert round_half_width(blocks_of(100, 900, 500), "candidate") > 1
+    assert round_half_width([], "candidate") == 0.0
 
 
 # --- the timer, over sides that run nothing --------------------------------------------------------------------------
@@ -308,6 +334,11 @@ def test_one_noisy_side_goes_on_to_the_largest_number_of_samples(loud, bench):
     done = bench(**{loud: noisy}).run()
     assert PROTOCOL.max_samples <= done.fewest() < PROTOCOL.max_samples + 2 * (PROTOCOL.block_calls + 2)
     assert done.timing.labels == []
+
+
+def test_sides_that_differ_from_round_to_round_go_on_too(bench, monkeypatch):
+    monkeypatch.setattr("runner.core.timing.round_half_width", lambda _blocks, name: 0.1 * (name == "eager"))
+    assert bench().run().fewest() >= PROTOCOL.max_samples
 
 
 def test_on_a_gpu_each_round_finds_its_buffers_elsewhere(bench):
