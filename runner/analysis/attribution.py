@@ -25,9 +25,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.special import expit, stdtrit, xlogy  # type: ignore[import-untyped]  # no types
+from scipy.special import expit, xlogy  # type: ignore[import-untyped]  # no types
 
 from runner.analysis.outcomes import outcomes
+from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer, Request
 from runner.analysis.slices import columns_of
 from runner.analysis.tables import Tables
@@ -523,7 +524,7 @@ def interval(shares: Floats, draws: Floats, tasks: int) -> tuple[Floats, Floats]
     """
     scaled = _fisher(draws)
     middle = 2 * _fisher(shares) - scaled.mean(axis=0)
-    few = math.sqrt(tasks / (tasks - 1)) * float(stdtrit(tasks - 1, 0.975))
+    few = math.sqrt(tasks / (tasks - 1)) * float(t_quantile(tasks - 1))
     reach = few * scaled.std(axis=0, ddof=1)
     return np.tanh(np.maximum(middle - reach, 0)) ** 2, np.tanh(np.maximum(middle + reach, 0)) ** 2
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 import orjson
 import polars as pl
 
-from runner.analysis.standings import Standing
+from runner.analysis.standings import Standing, standings
 from runner.core.vocab import Implementation
-from runner.errors import StoreError
+from runner.errors import NothingSelectedError, StoreError, UsageError
 
 VERSION: Final = 1
 """Of the file's form."""
@@ -40,7 +40,7 @@ BEST: Final[dict[str, pl.DataType]] = {
 """``candidate``: whose time it is, :data:`BASELINE` for the baseline's. ``toolchain``: under which it was reached."""
 
 _VERSION_KEY: Final = "kernel_matrix_best_known"
-_NULLABLE: Final = ("candidate_sha256", "problem_sha256", "toolchain", "sessions")
+_NULLABLE: Final = ("dtype", "candidate_sha256", "problem_sha256", "toolchain", "sessions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class BestKnown:
 
 
 def make(table: pl.DataFrame) -> BestKnown:
-    """The best-known times of the tables themselves; among equal times the first name wins.
+    """The best-known times of the tables themselves, where the GPU is known; among equal times the first name wins.
 
     :param table: with the columns of :data:`~runner.analysis.standings.STANDINGS`.
     """
-    timed = table.lazy().filter(pl.col("standing") == Standing.PASSED.value)
+    timed = table.lazy().filter(pl.col("gpu").is_not_null() & (pl.col("standing") == Standing.PASSED.value))
     shared = (*KEY, "problem_sha256", "toolchain")
     of_candidates = timed.select(
         *shared, "candidate", "candidate_sha256", "sessions", best_ns=pl.col("candidate_ns")
@@ -82,6 +82,22 @@ def _columns() -> list[pl.Expr]:
     return [pl.col(name).cast(dtype) for name, dtype in BEST.items()]
 
 
+def freeze(cells: pl.LazyFrame, path: Path) -> BestKnown:
+    """Write the best-known times of the table ``cells`` to ``path``.
+
+    :raises NothingSelectedError: when there is none.
+    :raises StoreError: when the file cannot be written.
+    """
+    best = make(standings(cells).table)
+    if best.table.is_empty():
+        raise NothingSelectedError(
+            "nothing passed and was timed on a GPU that is named, so that there is no best-known time",
+            next_step="Freeze tables in which something passed.",
+        )
+    write(best, path)
+    return best
+
+
 def write(best: BestKnown, path: Path) -> None:
     """Write ``best`` as JSON, one row per line, so that a version control system shows what changed.
 
@@ -92,18 +108,23 @@ def write(best: BestKnown, path: Path) -> None:
     try:
         path.write_bytes(head + b',"best":[\n' + rows + b"\n]}\n")
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}", next_step="Name another file.") from None
+        raise StoreError(f"{path} cannot be written: {error.strerror}", next_step="Name another file.") from None
 
 
 def read(path: Path) -> BestKnown:
     """The table that :func:`write` wrote.
 
-    :raises StoreError: when it cannot be read, is of another version, holds what is no best-known time, or has been
+    :raises UsageError: when there is no such file, or it may not be read.
+    :raises StoreError: when it is damaged, is of another version, holds what is no best-known time, or has been
         changed since its hash was taken.
     """
     try:
         document = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", next_step="Name a table that --freeze-best-known wrote."
+        ) from None
+    except orjson.JSONDecodeError as error:
         raise _damaged(path, f"cannot be read: {error}") from None
     if not isinstance(document, dict) or document.get(_VERSION_KEY) != VERSION:
         raise _damaged(path, f"is no table of best-known times of version {VERSION}")
@@ -176,7 +197,7 @@ def with_efficiency(table: pl.DataFrame, best: BestKnown) -> Efficient:
     same = (pl.col("_best_of") == pl.col("problem_sha256")).fill_null(value=True)
     joined = (
         table.lazy()
-        .join(known, on=KEY, how="left", maintain_order="left")
+        .join(known, on=KEY, how="left", nulls_equal=True, maintain_order="left")
         .with_columns(_same=same, _timed=pl.col("candidate_ns").is_not_null())
         .with_columns(efficiency=pl.when("_same").then(pl.col("best_ns") / pl.col("candidate_ns")))
         .collect()

@@ -15,7 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from runner.analysis.differences import benjamini_hochberg
 from runner.analysis.outcomes import CELL_KEY, sessions
+from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer, Request
 from runner.analysis.tables import Tables
 from runner.errors import NothingSelectedError
@@ -174,7 +176,7 @@ def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int, e
     kept: list[tuple[Places, Places, Array, Array]] = []
     while len(stretch):
         split, p = _test(values, begin, size, inflation, rng=rng, error=error)
-        q = adjusted(p)
+        q = benjamini_hochberg(p)
         found = q <= error
         stretch, begin, size, split = stretch[found], begin[found], size[found], split[found]
         kept.append((stretch, begin + split, p[found], q[found]))
@@ -185,13 +187,6 @@ def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int, e
     none = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
     which, places, chances, rates = (np.concatenate(each) for each in zip(none, *kept, strict=True))
     return Changes(stretches=which, places=places, p=chances, q=rates, tested=len(enough), correlation=correlation)
-
-
-def adjusted(p: Array) -> Array:
-    """Benjamini and Hochberg's q of each p."""
-    from scipy.stats import false_discovery_control  # type: ignore[import-untyped]  # noqa: PLC0415  # loads for 0.5 s
-
-    return np.asarray(false_discovery_control(p) if len(p) else p)
 
 
 def _test(
@@ -323,8 +318,6 @@ def _pieces(stretches: pl.DataFrame, found: Changes) -> tuple[Places, Places, Pl
 
 def _steps(values: pl.DataFrame, stretches: pl.DataFrame, found: Changes, margin: float) -> pl.DataFrame:
     """One row per step: between which nights, how large, and how sure."""
-    from scipy.special import stdtrit  # noqa: PLC0415  # loads for 0.2 s
-
     begin, size, _stretch = _pieces(stretches, found)
     series = values["value"].to_numpy()
     sums = np.concatenate([[0.0], np.cumsum(series - series.mean())])
@@ -338,7 +331,7 @@ def _steps(values: pl.DataFrame, stretches: pl.DataFrame, found: Changes, margin
     error = np.sqrt(
         (squares[after] + squares[before]) / degrees * (1 / size[after] + 1 / size[before]) * found.inflation
     )
-    shift, reach = mean[after] - mean[before], stdtrit(degrees, (1 + LEVEL) / 2) * error
+    shift, reach = mean[after] - mean[before], t_quantile(degrees) * error
     columns: dict[str, Any] = {
         "of": stretches["of"].gather(found.stretches),
         "series": stretches["series"].gather(found.stretches),
@@ -455,7 +448,7 @@ def _slopes(names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, 
     if factor > 1:  # correlated nights are worth fewer
         low, high = slope - (slope - low) * factor, slope + (high - slope) * factor
         p = _deflated(p, factor)
-    q = adjusted(p)
+    q = benjamini_hochberg(p)
     table = pl.DataFrame(
         {
             "of": stretches["of"].gather(stretch[kept]),

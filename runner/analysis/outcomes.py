@@ -10,6 +10,7 @@ from typing import Final
 
 import polars as pl
 
+from runner.analysis.quantiles import of_sessions
 from runner.core.vocab import Fault, Status
 from runner.results.schema import CELLS, ORIGIN
 
@@ -94,7 +95,7 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
             log["speedup"].std().alias("_sd"),
         )
     )
-    reach = pl.col("_sd") / pl.col("sessions").sqrt() * _t_quantile(pl.col("sessions"))
+    reach = pl.col("_sd") / pl.col("sessions").sqrt() * of_sessions(pl.col("sessions"))
     candidates_fault = pl.col("fault") == Fault.CANDIDATE.value
     counted = passed | candidates_fault
     return found.with_columns(
@@ -126,12 +127,3 @@ def _latest(cells: pl.LazyFrame) -> pl.LazyFrame:
         .agg(pl.col("record").sort_by(by_time).last())
         .select("record")
     )
-
-
-def _t_quantile(count: pl.Expr, level: float = 0.95) -> pl.Expr:
-    """Student's two-sided t quantile for so many sessions; null for fewer than two."""
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
-
-    most = 200  # beyond that it is the normal distribution's for all practical purposes
-    table = {n: float(stdtrit(n - 1, (1 + level) / 2)) for n in range(2, most + 1)}
-    return count.clip(upper_bound=most).replace_strict(table, default=None, return_dtype=pl.Float64)

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from runner.analysis.bestknown import make, read, with_efficiency
+from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer, Request
 from runner.analysis.standings import (
     FACTS,
@@ -25,10 +26,10 @@ from runner.analysis.standings import (
     Truths,
     Wide,
     fold,
+    gpus_in,
     one_toolchain_per_gpu,
     slice_columns,
     standings,
-    t_quantiles,
 )
 from runner.analysis.tables import Tables
 from runner.errors import NothingSelectedError, UsageError
@@ -111,18 +112,18 @@ def _method_columns(request: Request) -> list[str]:
 
 def _platform_set(table: pl.DataFrame, request: Request) -> tuple[tuple[str, ...], list[str]]:
     """The platform set in order of its names, and what is to be said about it."""
-    seen = set(table["gpu"].unique().to_list())
+    seen, nameless = gpus_in(table)
     platforms = tuple(sorted(set(request.platforms) or seen))
     absent = [name for name in platforms if name not in seen]
     if len(absent) == len(platforms):
         raise NothingSelectedError(
             f"no cell ran on any of {', '.join(platforms)}",
-            next_step=f"Declare platforms among {', '.join(sorted(seen))}.",
+            next_step=f"Declare platforms among {', '.join(seen)}.",
         )
-    notes = [f"The platform set is {', '.join(platforms)}."]
+    notes = [f"The platform set is {', '.join(platforms)}.", *nameless]
     if absent:
         notes.append(f"No cell ran on {', '.join(absent)}: what passes elsewhere has no PP.")
-    others = sorted(seen - set(platforms))
+    others = sorted(set(seen) - set(platforms))
     if others:
         notes.append(f"Cells on {', '.join(others)} are outside of the platform set and left out.")
     if len(platforms) == 1:
@@ -257,7 +258,7 @@ def _by_sessions(wide: Wide, enough: Truths, draws: int) -> list[tuple[int, Plac
         count = int(str(sessions))
         logs = group["logs"].explode().to_numpy().reshape(-1, count)
         expected = -_normal_quantile()
-        stretch = np.sqrt(count / (count - 1)) * t_quantiles(pl.Series([count]))[0] / expected
+        stretch = np.sqrt(count / (count - 1)) * t_quantile(count - 1) / expected
         generator = np.random.default_rng([_SEED, int(str(place)), count])
         weights = generator.multinomial(count, np.full(count, 1 / count), size=draws).T / count
         deviations = (logs - logs.mean(axis=1, keepdims=True)) * stretch
@@ -301,10 +302,10 @@ _MEANINGS: Final[Mapping[str, str]] = {
 def _main(rows: pl.DataFrame, scene: _Scene, notes: Sequence[str]) -> Answer:
     columns = (
         *scene.keys,
+        *("coverage", "pp", "pp_low", "pp_high", "worst", "worst_gpu", "arithmetic", "pp_supported"),
+        *("geometric_mean", "max_over_min", "pp_architectural", "above_peak"),
+        *("platforms", "passed", "failed", "missing", "failed_on", "missing_on", "excluded_on"),
         *_DESCRIBING,
-        *("platforms", "passed", "failed", "missing", "coverage", "pp", "pp_low", "pp_high", "pp_supported"),
-        *("arithmetic", "worst", "worst_gpu", "geometric_mean", "max_over_min", "pp_architectural", "above_peak"),
-        *("failed_on", "missing_on", "excluded_on"),
     )
     return Answer(
         name="portability",

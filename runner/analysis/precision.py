@@ -11,6 +11,7 @@ import polars as pl
 from runner.analysis.components import LEVEL, Array
 from runner.analysis.levels import MEDIAN_COSTS
 from runner.analysis.measured import Measured
+from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer
 from runner.analysis.within import WITHIN
 from runner.measure.timed import CANDIDATE
@@ -111,24 +112,21 @@ def sessions_needed(deviation: Array, half_width: float) -> Array:
 
     :param deviation: of the sessions' logarithms; NaN gives NaN.
     """
-    from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; 0.2 s
+    from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; 0.2 s
 
     count = np.arange(2, _MOST + 1, dtype=np.float64)
-    upper = (1 + LEVEL) / 2
-    reach = stdtrit(count - 1, upper) / np.sqrt(count)
+    reach = t_quantile(count - 1) / np.sqrt(count)
     with np.errstate(divide="ignore"):
         wanted = math.log1p(half_width) / deviation
-        beyond = np.ceil((ndtri(upper) / wanted) ** 2)
+        beyond = np.ceil((ndtri((1 + LEVEL) / 2) / wanted) ** 2)
     place = np.searchsorted(-reach, -wanted * (1 + 1e-12), side="left")
     needed = np.where(place < len(count), count[np.minimum(place, len(count) - 1)], np.maximum(beyond, _MOST + 1))
     return np.where(np.isnan(deviation), np.nan, needed)
 
 
 def _half_width(deviation: Array, count: Any) -> Array:
-    from scipy.special import stdtrit  # noqa: PLC0415  # loads for 0.2 s
-
     several = np.maximum(count, 2)
-    half = np.expm1(stdtrit(several - 1, (1 + LEVEL) / 2) * deviation / np.sqrt(several))
+    half = np.expm1(t_quantile(several - 1) * deviation / np.sqrt(several))
     return np.where(count > 1, half, np.nan)
 
 

@@ -22,6 +22,7 @@ from runner.analysis.standings import (
     Truths,
     Wide,
     fold,
+    gpus_in,
     one_toolchain_per_gpu,
     slice_columns,
     standings,
@@ -68,19 +69,19 @@ def ranks(tables: Tables, request: Request) -> list[Answer]:
     """
     by = _slices(request)
     found = standings(tables.cells)
-    seen = set(found.table["gpu"].unique().to_list())
-    gpus = sorted(seen & set(request.platforms or seen))
+    seen, nameless = gpus_in(found.table)
+    gpus = [gpu for gpu in seen if gpu in (request.platforms or seen)]
     if not gpus:
         raise NothingSelectedError(
             f"no cell ran on any of {', '.join(request.platforms)}",
-            next_step=f"Declare platforms among {', '.join(sorted(seen))}.",
+            next_step=f"Declare platforms among {', '.join(seen)}.",
         )
     here = found.table.filter(pl.col("gpu").is_in(gpus))
     group = _GROUP if one_toolchain_per_gpu(here) else (*_GROUP, "toolchain")
     field = _field(here, gpus, group)
     field, facts = _rivals_only(field, group, by)
     sides, halves = _sides(field.wide), _halves(field.wide)
-    notes = [*found.notes, *_notes(field, facts, gpus, request)]
+    notes = [*found.notes, *nameless, *_notes(field, facts, gpus, request)]
     slices = list(_slice_members(facts, by))
     pairs, chosen = _pairs(field)
     if chosen:

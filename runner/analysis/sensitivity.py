@@ -10,7 +10,7 @@ import polars as pl
 
 from runner.analysis.outcomes import CELL_KEY
 from runner.analysis.questions import Answer, Request
-from runner.analysis.standings import FACTS, Standing, fold, slice_columns, standings
+from runner.analysis.standings import FACTS, Standing, fold, gpus_in, slice_columns, standings
 from runner.analysis.tables import Tables
 from runner.errors import NothingSelectedError
 
@@ -35,10 +35,10 @@ def sensitivity(tables: Tables, request: Request) -> list[Answer]:
         if table.is_empty():
             raise NothingSelectedError(
                 f"no cell ran on any of {', '.join(request.platforms)}",
-                next_step=f"Declare platforms among {', '.join(sorted(found.table['gpu'].unique()))}.",
+                next_step=f"Declare platforms among {', '.join(gpus_in(found.table)[0])}.",
             )
     pairs = {axis: _pairs(table, axis) for axis in _AXES}
-    answers = [_answer(axis, pairs[axis], by, notes) for axis in _AXES]
+    answers = [_answer(axis, pairs[axis], by, [*notes, *_unsaid(table, axis)]) for axis in _AXES]
     flips = pl.concat([_flips(axis, pairs[axis]) for axis in _AXES])
     return [
         *answers,
@@ -59,7 +59,7 @@ def sensitivity(tables: Tables, request: Request) -> list[Answer]:
 def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
     """One row per cell and two values of ``axis``, ``first`` and ``second``, that both have an answer."""
     keys = [name for name in CELL_KEY if name != axis]
-    names = sorted(table[axis].cast(pl.String).unique().to_list())
+    names = table[axis].cast(pl.String).drop_nulls().unique().sort().to_list()
     answered = table.filter(pl.col("standing").is_in([_PASSED, _FAILED]))
     shared = answered.filter(pl.len().over(keys) > 1)
     wide = fold(shared, axis, names, keys)
@@ -96,6 +96,11 @@ def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
     return joined.with_columns(_value=failing).join(
         statuses, on=[*keys, "_value"], how="left", nulls_equal=True, maintain_order="left"
     )
+
+
+def _unsaid(table: pl.DataFrame, axis: str) -> list[str]:
+    count = table[axis].null_count()
+    return [f"{count} cells do not say their {axis}, and are in no pair."] if count else []
 
 
 def _answer(axis: str, pairs: pl.DataFrame, by: Sequence[str], notes: Sequence[str]) -> Answer:

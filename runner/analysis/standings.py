@@ -16,10 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from runner.analysis.outcomes import CELL_KEY, OUTCOMES, outcomes, sessions
+from runner.analysis.quantiles import of_sessions
 from runner.analysis.slices import columns_of
 from runner.core.vocab import Fault, Status
 from runner.errors import NothingSelectedError, UsageError
-from runner.measure.intervals import LEVEL
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -196,7 +196,7 @@ def _times(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 def _decided() -> list[pl.Expr]:
     count = pl.col("logs").list.len()
-    reach = pl.col("logs").list.std() / count.cast(pl.Float64).sqrt() * count.map_batches(t_quantiles, pl.Float64)
+    reach = pl.col("logs").list.std() / count.cast(pl.Float64).sqrt() * of_sessions(count)
     words = {weight: standing.value for standing, weight in _WEIGHTS.items()}
     return [
         pl.col("_weight").replace_strict(words, return_dtype=STANDINGS["standing"]).alias("standing"),
@@ -210,17 +210,6 @@ def _decided() -> list[pl.Expr]:
 
 def _mean(total: str, count: str) -> pl.Expr:
     return pl.when(pl.col(count) > 0).then((pl.col(total) / pl.col(count)).exp())
-
-
-def t_quantiles(counts: pl.Series) -> pl.Series:
-    """Student's two-sided quantile at :data:`~runner.measure.intervals.LEVEL` per count; null for fewer than two."""
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
-
-    distinct = counts.unique().drop_nulls()
-    enough = distinct.filter(distinct > 1)
-    quantiles = stdtrit(enough.to_numpy().astype(np.float64) - 1, (1 + LEVEL) / 2)
-    found: pl.Series = counts.replace_strict(enough, pl.Series(quantiles), default=None, return_dtype=pl.Float64)
-    return found
 
 
 def _notes(table: pl.DataFrame) -> list[str]:
@@ -240,6 +229,20 @@ def _unusable(cells: pl.LazyFrame) -> list[str]:
     passed = (pl.col("status") == Status.PASSED.value) & (pl.col("session_status") == Status.PASSED.value)
     count = cells.filter(passed & ((time <= 0) | ~time.is_finite())).select(pl.len()).collect().item()
     return [f"{count} sessions have a time that is zero, negative or not finite; they are left out."] if count else []
+
+
+def gpus_in(table: pl.DataFrame) -> tuple[list[str], list[str]]:
+    """The GPUs that cells name, in order, and what is to be said of cells that name none, as some imported ones.
+
+    :raises NothingSelectedError: when no cell names one.
+    """
+    named = table["gpu"].drop_nulls().unique().sort().to_list()
+    if not named:
+        raise NothingSelectedError(
+            "no cell says on which GPU it ran", next_step="Import results that name their device, or run a matrix."
+        )
+    nameless = table["gpu"].null_count()
+    return named, [f"{nameless} cells do not say on which GPU they ran, and are left out."] if nameless else []
 
 
 def one_toolchain_per_gpu(table: pl.DataFrame) -> bool:

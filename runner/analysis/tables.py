@@ -10,7 +10,10 @@ from typing import Final
 import polars as pl
 
 from runner.errors import StoreError
-from runner.results.schema import TABLES
+from runner.results.schema import TABLES, TABLES_VERSION
+
+VERSION_KEY: Final = "kernel_matrix_tables"
+"""Under which the version of a table stands in its file; a file without one is told by its schema alone."""
 
 _JOINED: Final = ("cells", "samples", "kernels")
 """Tables whose rows name a record by its number, which is one of their own folder."""
@@ -49,10 +52,13 @@ def _scan(path: Path, name: str) -> pl.LazyFrame:
     try:
         frame = pl.scan_parquet(path)
         schema = dict(frame.collect_schema())
+        version = pl.read_parquet_metadata(path).get(VERSION_KEY, str(TABLES_VERSION))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise StoreError(f"{path} cannot be read: {error}", next_step=again) from None
     if schema != TABLES[name]:
         raise StoreError(f"{path} has another schema than this version writes", next_step=again)
+    if version != str(TABLES_VERSION):
+        raise StoreError(f"{path} is of version {version}; this program reads {TABLES_VERSION}", next_step=again)
     return frame
 
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from runner.analysis.components import LEVEL, Array
 from runner.analysis.measured import Measured, squares_around
+from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer
 
 _MODELS: Final[dict[str, pl.DataType]] = {
@@ -124,7 +125,7 @@ class _Compared:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per unit."""
-        reach = _t(self.degrees) * np.sqrt(self.variances)
+        reach = t_quantile(self.degrees) * np.sqrt(self.variances)
         return [
             {
                 "unit": name,
@@ -144,7 +145,7 @@ class _Compared:
         expected = None
         if tau is not None and count > 2:
             error = float(np.mean(self.variances)) / count
-            expected = _shift(_t(count - 2) * math.sqrt(tau + tau / count + error))
+            expected = _shift(t_quantile(count - 2) * math.sqrt(tau + tau / count + error))
         return {
             "units": count,
             "cells": self.cells,
@@ -244,12 +245,6 @@ def _where_q_is(effects: Array, variances: Array, wanted: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _q(effects, variances, middle) > wanted else (low, middle)
     return (low + high) / 2
-
-
-def _t(degrees: float) -> float:
-    from scipy.special import stdtrit  # noqa: PLC0415  # loads for 0.2 s
-
-    return float(stdtrit(degrees, (1 + LEVEL) / 2)) if degrees > 0 else math.nan
 
 
 def _shift(log_ratio: float) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from runner.analysis.questions import Answer, Request
+    from runner.analysis.tables import Tables
 
 ABOUT: Final = {
     "scores": "how often candidates are right, and how fast: rates, fast_p, pass@k, fast_p@N, costs",
@@ -31,6 +32,16 @@ ABOUT: Final = {
     "drift": "when times changed over many nights, and what changed with them",
 }
 """Question → what it answers, in one line."""
+
+_USED_BY: Final = {
+    "by": ("--by", tuple(question for question in ABOUT if question != "drift")),
+    "platforms": ("--platforms", ("portability", "ranks", "sensitivity")),
+    "thresholds": ("--p", ("scores",)),
+    "draws": ("--k", ("scores",)),
+    "margin": ("--margin", ("ranks", "drift")),
+    "best_known": ("--best-known", ("portability",)),
+}
+"""Part of a request → its option, and the questions that look at it."""
 
 _ROWS: Final = 50
 """Rows of a table that are printed; all of them are in ``--json``."""
@@ -55,7 +66,16 @@ def register(app: typer.Typer) -> None:
         p: str = typer.Option("", help="The p of fast_p, separated by commas."),
         k: str = typer.Option("", help="The k of pass@k, separated by commas."),
         margin: float = typer.Option(None, help="Differences up to this share are none.", show_default=False),
-        best_known: Path = typer.Option(None, help="Frozen table of best-known times.", show_default=False),
+        best_known: Path | None = typer.Option(
+            None, metavar="FILE", help="Frozen table of best-known times, for portability.", show_default=False
+        ),
+        freeze: Path | None = typer.Option(
+            None,
+            "--freeze-best-known",
+            metavar="FILE",
+            help="First write the best times of these tables to FILE, and use them; for portability.",
+            show_default=False,
+        ),
         explain: bool = typer.Option(False, "--explain", help="Also say what each column means."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
     ) -> None:
@@ -65,6 +85,8 @@ def register(app: typer.Typer) -> None:
                 f"{question!r} is no question" if question else "no question was asked",
                 next_step="Ask one of\n" + "\n".join(f"      {name:<12} {line}" for name, line in ABOUT.items()),
             )
+        if best_known is not None and freeze is not None:
+            raise UsageError("--best-known and --freeze-best-known exclude each other", next_step="Leave one out.")
         from runner.analysis.questions import Request, ask  # noqa: PLC0415  # loads polars
         from runner.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
 
@@ -74,15 +96,45 @@ def register(app: typer.Typer) -> None:
             "thresholds": _listed(p, float, "--p"),
             "draws": _listed(k, int, "--k"),
             "margin": margin,
-            "best_known": best_known,
+            "best_known": best_known if freeze is None else freeze,
         }
-        request = Request(**{name: value for name, value in given.items() if value not in (None, ())})
+        given = {name: value for name, value in given.items() if value not in (None, ())}
+        _check(question, given)
+        request = Request(**given)
         with merged(folders or [Path("results")]) as found:
-            answers = ask(question, open_tables(found), request)
+            tables = open_tables(found)
+            if freeze is not None:
+                _freeze(tables, freeze)
+            answers = ask(question, tables, request)
         if as_json:
             print_json(_document(question, request, answers))
         else:
             _print(answers, explain=explain)
+
+
+def _check(question: str, given: Mapping[str, Any]) -> None:
+    """Refuse what the question would not look at: who gives it would believe that it was.
+
+    :raises UsageError: for such an option, and for a margin that is no share.
+    """
+    for name, (option, questions) in _USED_BY.items():
+        if name in given and question not in questions:
+            raise UsageError(
+                f"{question} does not look at {option}", next_step=f"Leave it out, or ask {' or '.join(questions)}."
+            )
+    if not 0 <= given.get("margin", 0.0) < 1:
+        raise UsageError(
+            f"--margin {given['margin']:g} is no share from 0 to below 1", next_step="Give for example 0.02."
+        )
+
+
+def _freeze(tables: Tables, path: Path) -> None:
+    """Write the best-known times of ``tables``, and tell so on stderr."""
+    from runner.analysis.bestknown import freeze  # noqa: PLC0415  # loads polars
+
+    best = freeze(tables.cells, path)
+    said = f"{path}: {best.table.height} best-known times, content hash {best.sha256}"
+    console(stderr=True).print(printable(said), markup=False)
 
 
 def _listed(text: str, kind: Callable[[str], _Value], option: str) -> tuple[_Value, ...]:

@@ -12,11 +12,13 @@ from runner.cli.output import console
 
 
 @contextmanager
-def merged(folders: Sequence[Path]) -> Iterator[list[Path]]:
+def merged(folders: Sequence[Path], *, traces: bool = False) -> Iterator[list[Path]]:
     """Folders of tables that hold everything in ``folders``.
 
     A folder with tables stays as it is; the records of all others go together into one temporary folder. What is no
     valid record is counted on stderr.
+
+    :param traces: of these records too, into the table ``telemetry``.
     """
     tables = [folder for folder in folders if (folder / "cells.parquet").is_file()]
     records = [folder for folder in folders if folder not in tables]
@@ -24,7 +26,7 @@ def merged(folders: Sequence[Path]) -> Iterator[list[Path]]:
         yield tables
         return
     with tempfile.TemporaryDirectory(prefix="kernel-matrix-") as aside:
-        report = merge_with_progress(records, Path(aside))
+        report = merge_with_progress(records, Path(aside), traces=traces)
         if report.rejected:
             where = " ".join(str(folder) for folder in records)
             console(stderr=True).print(

@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
         write = render(name)
         wanted = folders or [Path("results")]
         with ExitStack() as stack:
-            tables, telemetry = _opened(stack.enter_context(merged(wanted)))
+            tables, telemetry = _opened(stack.enter_context(merged(wanted, traces=name == "html")))
             compared = None
             if against is not None:
                 from runner.analysis.compare import compare  # noqa: PLC0415  # only where something is compared

@@ -4,9 +4,9 @@ import orjson
 import polars as pl
 import pytest
 
-from runner.analysis.bestknown import BASELINE, make, read, with_efficiency, write
+from runner.analysis.bestknown import BASELINE, freeze, make, read, with_efficiency, write
 from runner.analysis.standings import standings
-from runner.errors import StoreError
+from runner.errors import NothingSelectedError, StoreError, UsageError
 from tests.analysis.made import cell, cells, over_sessions
 
 ROWS = [
@@ -78,11 +78,10 @@ def test_a_changed_file_is_refused(table, tmp_path, change, said):
         read(path)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"[1]", b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"[1]", b"\xff"])
 def test_what_is_no_table_is_refused(tmp_path, content):
     path = tmp_path / "best.json"
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(StoreError):
         read(path)
 
@@ -118,3 +117,26 @@ def test_nothing_passed_is_an_empty_table(tmp_path):
     best = make(standings(cells([ROWS[-1]])).table)
     write(best, tmp_path / "best.json")
     assert read(tmp_path / "best.json").table.is_empty()
+
+
+def test_a_time_without_a_dtype_is_kept_and_found_again(tmp_path):
+    """As imported tables have it; one without a GPU is nobody's best."""
+    rows = [
+        cell(dtype=None, candidate_median_ns=20, baseline_median_ns=40),
+        cell(gpu=None, candidate_median_ns=1, baseline_median_ns=40),
+    ]
+    best = freeze(cells(rows), tmp_path / "best.json")
+    assert read(tmp_path / "best.json").table.equals(best.table)
+    found = with_efficiency(standings(cells(rows[:1])).table, best)
+    assert found.table["efficiency"].to_list() == [pytest.approx(1)]
+
+
+def test_nothing_is_frozen_where_nothing_passed(tmp_path):
+    with pytest.raises(NothingSelectedError, match="no best-known time"):
+        freeze(cells(ROWS[-1:]), tmp_path / "best.json")
+    assert not (tmp_path / "best.json").exists()
+
+
+def test_a_file_that_is_not_there_is_a_mistake_of_whoever_names_it(tmp_path):
+    with pytest.raises(UsageError, match="No such file"):
+        read(tmp_path / "best.json")

@@ -6,7 +6,8 @@ import pytest
 from scipy.stats import theilslopes
 
 from runner.analysis.changepoints import _best_split as best_split
-from runner.analysis.changepoints import adjusted, chance_of, drift, find_changes, slopes
+from runner.analysis.changepoints import chance_of, drift, find_changes, slopes
+from runner.analysis.differences import benjamini_hochberg
 from runner.analysis.questions import Request
 from runner.errors import NothingSelectedError
 from tests.analysis.made import cell, over_sessions, tables
@@ -91,7 +92,7 @@ def test_the_slope_of_noise_is_rarely_one():
     values = np.random.default_rng(8).normal(size=(4000, 20))
     p = slopes(values, np.tile(np.arange(20.0), (4000, 1)))[3]
     assert np.mean(p <= 0.01) == pytest.approx(0.01, abs=0.006)
-    assert adjusted(p).min() > 0.01
+    assert benjamini_hochberg(p).min() > 0.01
 
 
 def nightly(times, *, seed=0, **columns):

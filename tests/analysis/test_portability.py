@@ -148,8 +148,9 @@ def test_a_frozen_table_keeps_the_goal_posts(tmp_path):
     assert efficiency == pytest.approx({"a": 1.0, "b": 0.9, "c": 2 / (1 / 3.3 + 4)})
     assert best.sha256 in told(frozen)
     assert "1 cells are faster than the best-known" in told(frozen)
+    (tmp_path / "best.json").write_bytes(b"{}")
     with pytest.raises(StoreError):
-        answers(rows, best_known=tmp_path / "none.json")
+        answers(rows, best_known=tmp_path / "best.json")
 
 
 def test_toolchains_are_kept_apart_unless_the_gpu_tells_which():
@@ -283,3 +284,18 @@ def test_poor_tables_are_answered(rows):
     }
     for answer in found:
         assert set(answer.meanings) <= set(answer.table.columns)
+
+
+def test_an_unknown_dtype_is_a_dtype_like_any_other():
+    """As imported tables have it."""
+    row = main([on("x", 0.5, dtype=None), on("y", 0.5, dtype=None)])["a"]
+    assert (row["dtype"], row["pp"], row["platforms"]) == (None, pytest.approx(0.5), 2)
+
+
+def test_cells_that_do_not_say_their_gpu_are_left_out_and_counted():
+    rows = [on("x", 0.5), on("y", 0.25), on(None, 1.0), on(None, 1.0, "b")]
+    found = answers(rows)["portability"]
+    assert [(row["candidate"], row["platforms"]) for row in found.table.to_dicts()] == [("a", 2)]
+    assert "2 cells do not say on which GPU they ran" in told(found)
+    with pytest.raises(NothingSelectedError, match="no cell says on which GPU"):
+        answers(rows[2:])

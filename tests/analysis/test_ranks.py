@@ -202,3 +202,10 @@ def test_gpus_that_are_not_there_are_said():
         answers([cell()], platforms=("unseen",))
     found = answers([*timed("x", {"a": 1, "b": 2})], platforms=("x", "unseen"))
     assert "No cell ran on unseen" in told(found["ranks"])
+
+
+def test_cells_that_do_not_say_their_gpu_are_left_out_and_counted():
+    rows = [row for gpu in ("x", "y", None) for row in timed(gpu, {"a": 1.0, "b": 2.0})]
+    found = answers(rows)["ranks"]
+    assert "2 cells do not say on which GPU they ran" in told(found)
+    assert found.table.select("gpu", "other").rows() == [("x", "y")]

@@ -108,12 +108,36 @@ def test_columns_are_explained_where_that_is_asked(lab):
         (("--k", "0"), "a whole number from 1 on"),
         (("--p", "nan"), "a number from 0 on"),
         (("--by", "colour"), "'colour' is nothing to slice by"),
+        (("--platforms", "h100"), "scores does not look at --platforms"),
+        (("--margin", "0.02"), "scores does not look at --margin"),
+        (("--best-known", "x.json"), "scores does not look at --best-known"),
+        (("--freeze-best-known", "x.json"), "scores does not look at --best-known"),
     ],
 )
 def test_requests_that_cannot_be_read(lab, arguments, said):
     done = asked(lab, "scores", "one", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("margin", ["-1", "1", "nan", "inf"])
+def test_a_margin_is_a_share(lab, margin):
+    done = asked(lab, "ranks", "one", "--margin", margin)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--margin {margin} is no share" in done.stderr
+
+
+def test_best_known_times_are_frozen_and_used(lab):
+    first = asked(lab, "portability", "one", "--freeze-best-known", "best.json", "--json")
+    assert first.returncode == 0
+    assert first.stderr.startswith("best.json: 2 best-known times, content hash ")
+    content = first.stderr.split()[-1]
+    write(lab / "slow", [cell(gpu="h100", candidate="softmax/late", candidate_median_ns=400.0)])
+    (answer, *_rest) = document(lab, "portability", "slow", "--best-known", "best.json")["answers"]
+    assert f"Application efficiency is over best-known times with content hash {content}." in answer["notes"]
+    assert [row["pp"] for row in answer["rows"]] == [pytest.approx(0.25)]
+    both = asked(lab, "portability", "one", "--best-known", "best.json", "--freeze-best-known", "best.json")
+    assert (both.returncode, "exclude each other" in both.stderr) == (2, True)
 
 
 def test_empty_tables_hold_nothing(lab):

@@ -24,7 +24,7 @@ def test_without_a_model_a_table_of_all():
 
 def test_a_sheet_says_what_is_unknown_and_where_it_is_from():
     said = show("a10g").stdout
-    for words in ("NVIDIA A10G", "bandwidth unknown", "fp32 unknown", "recalled", "CUDA C++ Programming Guide"):
+    for words in ("NVIDIA A10G", "bandwidth 600 GB/s", "fp64 unknown", "recalled", "CUDA C++ Programming Guide"):
         assert words in said
 
 

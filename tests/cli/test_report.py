@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from runner.results.store import Store
 from tests.analysis.made import over_sessions, write
+from tests.results.factory import cell_id, make_record, make_trace, traced
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,3 +91,13 @@ def test_what_cannot_be_done_is_one_clear_error(lab: Path, arguments: tuple[str,
     done = report(lab, *arguments)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert said in done.stderr
+
+
+def test_a_page_of_result_folders_has_their_telemetry(lab: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
+    Store(lab / "results" / "nightly").save(traced(make_record(cell_id(1))), make_trace(7))
+    done = report(lab, "results", "--out", "page.html")
+    assert done.returncode == 0, done.stderr
+    found = re.search(r'id="data"[^>]*>(.*?)</script>', (lab / "page.html").read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    assert json.loads(found[1])["looks"]["rows"] == 7

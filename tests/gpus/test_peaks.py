@@ -37,6 +37,8 @@ def state(tmp_path, monkeypatch):
         ("NVIDIA A100 80GB PCIe", 1.935e12, 312e12),
         ("Tesla V100-SXM2-16GB", 0.9e12, 125e12),
         ("Tesla T4", 0.32e12, 65e12),
+        ("NVIDIA A10", 0.6e12, 125e12),
+        ("NVIDIA A10G", 0.6e12, 70e12),
         ("NVIDIA GeForce RTX 4090", 1.008e12, 330.3e12),
     ],
 )
@@ -48,7 +50,7 @@ def test_a_known_product_has_its_data_sheets_figures(name, bytes_per_s, fp16):
 
 
 @pytest.mark.parametrize(
-    "name", ["NVIDIA H2000", "NVIDIA A10G", "NVIDIA GeForce RTX 4090 D", "NVIDIA H100", "AMD EPYC"]
+    "name", ["NVIDIA H2000", "NVIDIA A10M", "NVIDIA GeForce RTX 4090 D", "NVIDIA H100", "AMD EPYC"]
 )
 def test_a_product_with_a_similar_name_is_another(name):
     assert peak_of(Gpu(vendor="nvidia", uuid="GPU-1", name=name)).source == "unknown"

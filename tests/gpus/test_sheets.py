@@ -1,5 +1,7 @@
 """Data sheets: every row whole, sourced and joined with the peaks; models found by name, part or glob."""
 
+from dataclasses import replace
+
 import pytest
 
 from runner.errors import UsageError
@@ -96,8 +98,12 @@ def test_a_document_has_every_key_and_null_for_what_is_not_known():
     assert h200["features"]["wgmma"] is True
     assert h200["features"]["tcgen05"] is False
     a10g = SHEETS["NVIDIA A10G"].document()
-    assert (a10g["bytes_per_s"], set(a10g["ops_per_s"].values()), a10g["confidence"]) == (None, {None}, "recalled")
-    assert SHEETS["NVIDIA GeForce RTX 5090"].document()["blocks_per_sm"] is None
+    assert (a10g["bytes_per_s"], a10g["ops_per_s"]["bf16"], a10g["ops_per_s"]["int8"]) == (0.6e12, 70e12, 140e12)
+    assert (a10g["confidence"], a10g["recalled"]) == ("documented", ["l2_bytes"])
+    assert SHEETS["NVIDIA GeForce RTX 5090"].document()["blocks_per_sm"] == 24
+    assert SHEETS["NVIDIA GH200 480GB"].document()["board_power_w"] is None
+    unmeasured = replace(SHEETS["Tesla V100-PCIE-16GB"], peak=None).document()
+    assert (unmeasured["bytes_per_s"], set(unmeasured["ops_per_s"].values())) == (None, {None})
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ def words(name: str) -> frozenset[str]:
     return frozenset(_WORD.findall(name.lower())) - _VENDORS
 
 
-def stands_for(name: str, hardware: str | None) -> bool | None:
+def stands_for(name: str | None, hardware: str | None) -> bool | None:
     """Whether a typed name can mean the board whose driver calls it ``hardware``; null where nobody can tell."""
-    if hardware is None:
+    if name is None or hardware is None:
         return None
     claims = words(_apart(name)) & _known_words()
     if not any(map(_is_model, claims)):

@@ -53,7 +53,9 @@ def odd_cell(tables: Tables) -> pl.LazyFrame:
     left = _left(tables)
     middle = left.group_by("gpu").agg(pl.col("left").median().alias("usual"))
     own = left.join(middle, on="gpu").with_columns(off=pl.col("left") - pl.col("usual"))
-    spread = own.group_by("gpu").agg((pl.col("off").abs().median() * _NORMAL).alias("spread"))
+    # Where a GPU is the middle one itself nothing is left, which says nothing about how far it usually is off.
+    apart = own.filter(pl.col("left") != 0)
+    spread = apart.group_by("gpu").agg((pl.col("off").abs().median() * _NORMAL).alias("spread"))
     found = own.join(spread, on="gpu").with_columns(
         z=pl.col("off") / pl.max_horizontal("spread", pl.lit(_SPREAD)), factor=pl.col("off").abs().exp()
     )

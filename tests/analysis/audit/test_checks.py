@@ -357,3 +357,11 @@ def test_the_worst_checks_come_first_and_tables_in_any_order_say_the_same(tmp_pa
 def test_a_cell_without_a_row_of_numbers_is_no_evidence_of_a_bound():
     assert heard("impossible_time", tables_of(changed(first, bytes=None, flops=None))) == []
     assert cells([]).collect().is_empty()
+
+
+def test_rows_without_a_gpu_are_told_and_stop_no_check():
+    """As imports have them whose files name no device."""
+    rows = tables_of(changed(first, gpu=None))
+    assert "2 rows are of NVIDIA H200" in heard("no_board", rows)[0]["evidence"]
+    assert heard("wrong_board", rows) == []
+    assert [check.name for check, _found in audit(rows)] == NAMES
