@@ -187,7 +187,7 @@ def _latest(cells: pl.LazyFrame, key: Sequence[str]) -> pl.DataFrame:
         cells.select("record", *(pl.col(name).cast(pl.String) for name in key), *where, *by_time)
         .unique("record")
         .group_by(*key, *where)
-        .agg(pl.col("record").sort_by(by_time).last())
+        .agg(pl.col("record").sort_by(*by_time, "record").last())
         .collect()
     )
 

@@ -124,6 +124,6 @@ def _latest(cells: pl.LazyFrame) -> pl.LazyFrame:
         cells.select("record", "cell_id", "host_id", "gpu_uuid", *by_time)
         .unique("record")
         .group_by("cell_id", "host_id", "gpu_uuid")
-        .agg(pl.col("record").sort_by(by_time).last())
+        .agg(pl.col("record").sort_by(*by_time, "record").last())
         .select("record")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date, datetime, timezone
 
 import pytest
@@ -22,11 +23,24 @@ NOW = datetime(2026, 3, 2, 6, 30, tzinfo=timezone.utc)
 COMPLETE = Measured(end=NightEnd.COMPLETE, planned=2, left=0, statuses={Status.PASSED: 2})
 
 
+def made(number):
+    """A record of a cell that passed, one of several."""
+    return make_record(cell_id(number), cell=coordinates(number))
+
+
+def broke(number):
+    return failed_record(cell_id(number), status=Status.INCORRECT_VALUES, cell=coordinates(number))
+
+
+def coordinates(number):
+    return replace(make_record().cell, candidate=f"softmax/number_{number}")
+
+
 @pytest.fixture
 def base(tmp_path):
     """A baseline of two cells that passed."""
     for number in range(2):
-        put(tmp_path / "before" / "records", make_record(cell_id(number)))
+        put(tmp_path / "before" / "records", made(number))
     set_baseline(tmp_path / "results", "usual", tmp_path / "before", made_at="2026-03-01T06:00:00+00:00")
     return tmp_path / "results"
 
@@ -46,8 +60,8 @@ def held(results, records, *, accepted=(), measured=COMPLETE, report=None):
 
 
 def test_what_broke_is_exit_5_and_told_first(base):
-    broken = failed_record(cell_id(1), status=Status.INCORRECT_VALUES)
-    night, summary = held(base, [make_record(cell_id(0)), broken])
+    broken = broke(1)
+    night, summary = held(base, [made(0), broken])
     assert summary.exit_code == 5
     assert summary.text.splitlines()[0] == "made 2026-03-02: 1 broke"
     assert read_state(night.places.state).exit_code == 5
@@ -57,7 +71,7 @@ def test_what_broke_is_exit_5_and_told_first(base):
 
 
 def test_nothing_to_tell_is_exit_0(base):
-    _, summary = held(base, [make_record(cell_id(0)), make_record(cell_id(1))])
+    _, summary = held(base, [made(0), made(1)])
     assert (summary.exit_code, summary.troubles) == (0, ())
     assert summary.report is not None
     assert summary.report.is_file()
@@ -65,8 +79,8 @@ def test_nothing_to_tell_is_exit_0(base):
 
 def test_a_failing_machine_counts_less_than_what_broke(base):
     infra = Measured(end=NightEnd.INCOMPLETE, planned=2, left=1, exit_code=4)
-    assert held(base, [make_record(cell_id(0))], measured=infra)[1].exit_code == 4
-    broken = failed_record(cell_id(1), status=Status.INCORRECT_VALUES)
+    assert held(base, [made(0)], measured=infra)[1].exit_code == 4
+    broken = broke(1)
     assert held(base, [broken], measured=infra)[1].exit_code == 5
     busy = Measured(end=NightEnd.INCOMPLETE, planned=2, left=2, exit_code=75)
     assert held(base, [], measured=busy)[1].exit_code == 75
@@ -82,7 +96,7 @@ def test_a_night_without_records_says_so(base):
 def test_a_stopped_night_with_many_records_is_kept_and_not_merged(base, monkeypatch):
     monkeypatch.setattr(ending, "QUICK", 1)
     stopped = Measured(end=NightEnd.STOPPED, planned=2, left=0)
-    night, summary = held(base, [make_record(cell_id(0)), make_record(cell_id(1))], measured=stopped)
+    night, summary = held(base, [made(0), made(1)], measured=stopped)
     assert "were neither merged nor compared" in summary.text
     assert not tables_of(night.folder).exists()
     assert read_state(night.places.state).end == "stopped"
@@ -90,7 +104,7 @@ def test_a_stopped_night_with_many_records_is_kept_and_not_merged(base, monkeypa
 
 def test_a_report_that_cannot_be_written_is_told_and_the_comparison_stands(base, tmp_path):
     (tmp_path / "file").write_text("")
-    records = [make_record(cell_id(0)), make_record(cell_id(1))]
+    records = [made(0), made(1)]
     _, summary = held(base, records, report=tmp_path / "file" / "report.html")
     assert summary.report is None
     assert summary.comparison is not None
@@ -109,7 +123,7 @@ def test_what_cannot_be_merged_is_exit_4_and_told(base):
 
 
 def test_hostile_names_reach_no_terminal(base):
-    broken = failed_record(cell_id(1), status=Status.INCORRECT_VALUES)
+    broken = broke(1)
     cell = broken.cell
     named = type(cell)(**{**{name: getattr(cell, name) for name in cell.__slots__}, "candidate": "x/\x1b[31m\n\0evil"})
     for_base = make_record(cell_id(1), cell=named)
@@ -125,7 +139,7 @@ def test_accepted_changes_are_handed_to_the_comparison(base, monkeypatch):
     plain = ending.compared
     monkeypatch.setattr(ending, "compared", lambda *args, **more: seen.append(more) or plain(*args, **more))
     known = Acceptance(globs={"candidate": "*"}, until=date(2026, 12, 31), reason="known")
-    held(base, [make_record(cell_id(0))], accepted=(known,))
+    held(base, [made(0)], accepted=(known,))
     assert (seen[0]["accepted"], seen[0]["today"]) == ((known,), date(2026, 3, 2))
 
 
