@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -157,26 +155,13 @@ def _document(question: str, request: Request, answers: Sequence[Answer]) -> dic
             {
                 "name": answer.name,
                 "title": answer.title,
-                "rows": [{name: _plain(value) for name, value in row.items()} for row in answer.table.to_dicts()],
+                "rows": answer.table.to_dicts(),
                 "meanings": dict(answer.meanings),
                 "notes": list(answer.notes),
             }
             for answer in answers
         ],
     }
-
-
-def _plain(value: Any) -> Any:
-    """``value`` as strict JSON has it: no infinity, no NaN, dates as text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, (date, datetime)):
-        return value.isoformat()
-    if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
 
 
 def _print(answers: Sequence[Answer], *, explain: bool) -> None:

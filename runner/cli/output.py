@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,9 +21,21 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_json(document: Any) -> None:
-    """One strict JSON document on stdout."""
-    json.dump(document, sys.stdout, allow_nan=False, indent=2, sort_keys=True)
+    """One strict JSON document on stdout: no infinity, no NaN (both are null there), dates as text."""
+    json.dump(_plain(document), sys.stdout, allow_nan=False, indent=2, sort_keys=True)
     sys.stdout.write("\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
 
 
 def print_json_line(document: Any) -> None:

@@ -1,8 +1,11 @@
 """How verbs speak."""
 
+import json
+from datetime import date, datetime, timezone
+
 import pytest
 
-from runner.cli.output import duration
+from runner.cli.output import duration, print_json
 
 
 @pytest.mark.parametrize(
@@ -11,3 +14,16 @@ from runner.cli.output import duration
 )
 def test_durations_are_said_in_a_unit_one_can_feel(seconds, text):
     assert duration(seconds) == text
+
+
+def test_json_is_strict_whatever_a_table_holds(capsys):
+    print_json(
+        {
+            "times": [1.5, float("inf"), float("nan")],
+            "night": date(2026, 3, 1),
+            "at": datetime(2026, 3, 1, 2, tzinfo=timezone.utc),
+        }
+    )
+    text = capsys.readouterr().out
+    assert json.loads(text) == {"times": [1.5, None, None], "night": "2026-03-01", "at": "2026-03-01T02:00:00+00:00"}
+    assert "NaN" not in text
