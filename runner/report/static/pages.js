@@ -109,6 +109,7 @@ function show() {
   }
   page.replaceChildren(...(make ? make(decodeURIComponent(rest.join('/'))).flat().filter(Boolean) : []));
   drawCharts();
+  document.documentElement.dataset.shown = location.hash; // what is drawn now: the address changes before it is
 }
 
 document.getElementById('scriptless').hidden = true;
