@@ -41,6 +41,7 @@ from runner.analysis.outcomes import CELL_KEY
 from runner.core.vocab import Fault, Status
 from runner.errors import NothingSelectedError, UsageError
 from runner.measure.intervals import LEVEL
+from runner.results.attempts import latest_attempts
 
 _COLUMN: Final = {
     Axis.GPU: pl.col("gpu"),
@@ -181,15 +182,8 @@ def _read(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 def _latest(cells: pl.LazyFrame, key: Sequence[str]) -> pl.DataFrame:
     """The record of the latest attempt at each cell on each unit of each host."""
-    by_time = ("started_at", "attempt", "run_id")
-    where = ("host_id", "gpu_uuid")
-    return (
-        cells.select("record", *(pl.col(name).cast(pl.String) for name in key), *where, *by_time)
-        .unique("record")
-        .group_by(*key, *where)
-        .agg(pl.col("record").sort_by(*by_time, "record").last())
-        .collect()
-    )
+    words = cells.with_columns(pl.col(name).cast(pl.String) for name in key)
+    return latest_attempts(words, (*key, "host_id", "gpu_uuid")).collect()
 
 
 def _side(rows: pl.DataFrame, key: Sequence[str], of: Of) -> _Side:

@@ -12,6 +12,7 @@ import polars as pl
 
 from runner.analysis.quantiles import of_sessions
 from runner.core.vocab import Fault, Status
+from runner.results.attempts import latest_attempts
 from runner.results.schema import CELLS, ORIGIN
 
 CELL_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
@@ -70,9 +71,6 @@ SESSIONS: Final[dict[str, pl.DataType]] = {
 }
 """Sessions that passed and were timed. ``night``: the date, in UTC, on which the run started."""
 
-_BUILT_NOT = (Status.COMPILE_ERROR,)
-"""Statuses that say that nothing could be built or imported."""
-
 
 def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
     """The latest attempt at every cell on every host, one row per workload.
@@ -83,7 +81,7 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
     passed = pl.col("status") == Status.PASSED.value
     log = {name: pl.col(name).log().filter(passed) for name in ("candidate_median_ns", "baseline_median_ns", "speedup")}
     found = (
-        cells.join(_latest(cells), on="record", how="semi")
+        cells.join(latest_attempts(cells, ("cell_id", "host_id", "gpu_uuid")), on="record", how="semi")
         .group_by("record", "workload")
         .agg(
             *(pl.col(name).first() for name in _FACTS),
@@ -102,7 +100,7 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
         speedup_low=(pl.col("speedup").log() - reach).exp(),
         speedup_high=(pl.col("speedup").log() + reach).exp(),
         counted=counted,
-        compiled=pl.when(counted).then(~pl.col("status").is_in([status.value for status in _BUILT_NOT])),
+        compiled=pl.when(counted).then(pl.col("status") != Status.COMPILE_ERROR.value),
         passed=pl.when(counted).then(passed),
     ).select(pl.col(name).cast(dtype) for name, dtype in OUTCOMES.items())
 
@@ -114,16 +112,4 @@ def sessions(cells: pl.LazyFrame) -> pl.LazyFrame:
         cells.filter(timed & (pl.col("status") == Status.PASSED.value))
         .with_columns(night=pl.col("run_started_at").dt.date())
         .select(*SESSIONS)
-    )
-
-
-def _latest(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """The record of the latest attempt at each cell on each host."""
-    by_time = ("started_at", "attempt", "run_id")
-    return (
-        cells.select("record", "cell_id", "host_id", "gpu_uuid", *by_time)
-        .unique("record")
-        .group_by("cell_id", "host_id", "gpu_uuid")
-        .agg(pl.col("record").sort_by(*by_time, "record").last())
-        .select("record")
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -69,48 +70,14 @@ def ranks(tables: Tables, request: Request) -> list[Answer]:
     """
     by = _slices(request)
     found = standings(tables.cells)
-    seen, nameless = gpus_in(found.table)
-    gpus = [gpu for gpu in seen if gpu in (request.platforms or seen)]
-    if not gpus:
-        raise NothingSelectedError(
-            f"no cell ran on any of {', '.join(request.platforms)}",
-            next_step=f"Declare platforms among {', '.join(seen)}.",
-        )
+    gpus, nameless = _chosen(found.table, request.platforms)
     here = found.table.filter(pl.col("gpu").is_in(gpus))
     group = _GROUP if one_toolchain_per_gpu(here) else (*_GROUP, "toolchain")
-    field = _field(here, gpus, group)
-    field, facts = _rivals_only(field, group, by)
-    sides, halves = _sides(field.wide), _halves(field.wide)
-    notes = [*found.notes, *nameless, *_notes(field, facts, gpus, request)]
-    slices = list(_slice_members(facts, by))
-    pairs, chosen = _pairs(field)
-    if chosen:
-        notes.append(
-            f"{chosen} groups have more than {MOST_RIVALS} candidates: tau is over the pairs of {MOST_RIVALS} of them, "
-            "chosen without regard to their times; winners are looked for among all."
-        )
-    ordered = [_signs(side, pairs, request.margin) for side in sides]
-    again = [
-        _taus(_signs(one, pairs, request.margin), _signs(two, pairs, request.margin), field.group[pairs[0]], len(facts))
-        for one, two in halves
-    ]
-    moved_again = [_moved(field, one, two) for one, two in halves]
-    rows, costs = [], []
-    for first, second in zip(*np.triu_indices(len(gpus), 1), strict=True):
-        tau = _taus(ordered[first], ordered[second], field.group[pairs[0]], len(facts))
-        there, back = _moved(field, sides[first], sides[second]), _moved(field, sides[second], sides[first])
-        for label, members in slices:
-            names = {**label, "gpu": gpus[first], "other": gpus[second]}
-            ceilings = {
-                "ceiling": _mean(again[first].tau[members]),
-                "ceiling_other": _mean(again[second].tau[members]),
-                "top1_ceiling": _mean(moved_again[first].same[members]),
-                "top1_ceiling_other": _mean(moved_again[second].same[members]),
-            }
-            rows.append({**names, **tau.summary(members), **there.agreement(members), **ceilings})
-            for start, end, one in ((first, second, there), (second, first, back)):
-                ends = {**label, "winner_of": gpus[start], "run_on": gpus[end]}
-                costs.append({**ends, **_regret(one, members, facts)})
+    field, facts = _rivals_only(_field(here, gpus, group), group, by)
+    pairs, too_large = _pairs(field)
+    notes = [*found.notes, *nameless, *_notes(field, facts, gpus, request), *_left_out(too_large)]
+    platforms = _platforms(field, pairs, request.margin)
+    rows, costs = _compared(field, facts, pairs, platforms, list(_slice_members(facts, by)))
     label_schema = {name: facts.schema[name] for name in by}
     return [
         Answer(
@@ -127,6 +94,18 @@ def ranks(tables: Tables, request: Request) -> list[Answer]:
             meanings=_REGRET_MEANINGS,
         ),
     ]
+
+
+def _chosen(table: pl.DataFrame, platforms: Sequence[str]) -> tuple[list[str], list[str]]:
+    """GPUs that are compared, and what is to be said of cells without one."""
+    seen, nameless = gpus_in(table)
+    gpus = [gpu for gpu in seen if gpu in (platforms or seen)]
+    if not gpus:
+        raise NothingSelectedError(
+            f"no cell ran on any of {', '.join(platforms)}",
+            next_step=f"Declare platforms among {', '.join(seen)}.",
+        )
+    return gpus, nameless
 
 
 def _slices(request: Request) -> list[str]:
@@ -267,14 +246,14 @@ class _Taus:
         }
 
 
-def _taus(one: Floats, two: Floats, group: Places, groups: int) -> _Taus:
+def _taus(field: _Field, pairs: tuple[Places, Places], one: Floats, two: Floats) -> _Taus:
     """Kendall's tau-b per group: Σ aᵢⱼbᵢⱼ ÷ √(Σ aᵢⱼ² Σ bᵢⱼ²) over pairs i < j, with a and b in −1, 0, 1.
 
     Kendall, *The treatment of ties in ranking problems*, Biometrika 33, 1945; in this form (Daniels, Biometrika 33,
     1944) it needs no ranks, so that ties by overlap need not be transitive.
     """
-    both = ~(np.isnan(one) | np.isnan(two))
-    where, a, b = group[both], one[both], two[both]
+    groups, both = len(field.start), ~(np.isnan(one) | np.isnan(two))
+    where, a, b = field.group[pairs[0]][both], one[both], two[both]
 
     def total(values: Floats) -> Floats:
         return np.bincount(where, weights=values, minlength=groups).astype(np.float64)
@@ -326,6 +305,60 @@ def _fastest(field: _Field, log_ns: Floats) -> tuple[Places, Truths]:
     return hits[first], np.isfinite(least)
 
 
+@dataclass(frozen=True, slots=True)
+class _Platform:
+    """The candidates on one GPU, and how far the halves of its sessions agree."""
+
+    name: str
+    side: _Side
+    signs: Floats
+    """Per pair, as :func:`_signs` says."""
+    taus_again: _Taus
+    moved_again: _Moved
+
+    def ceilings(self, groups: Places, suffix: str = "") -> dict[str, Any]:
+        """What noise leaves of perfect agreement over ``groups``, in the columns of :data:`_RANKS`."""
+        return {
+            f"ceiling{suffix}": _mean(self.taus_again.tau[groups]),
+            f"top1_ceiling{suffix}": _mean(self.moved_again.same[groups]),
+        }
+
+
+def _platforms(field: _Field, pairs: tuple[Places, Places], margin: float) -> list[_Platform]:
+    return [
+        _Platform(
+            name=name,
+            side=side,
+            signs=_signs(side, pairs, margin),
+            taus_again=_taus(field, pairs, *(_signs(half, pairs, margin) for half in halves)),
+            moved_again=_moved(field, *halves),
+        )
+        for name, side, halves in zip(field.wide.names, _sides(field.wide), _halves(field.wide), strict=True)
+    ]
+
+
+def _compared(
+    field: _Field,
+    facts: pl.DataFrame,
+    pairs: tuple[Places, Places],
+    platforms: Sequence[_Platform],
+    slices: Sequence[tuple[Mapping[str, Any], Places]],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of ``ranks`` and of ``regret``: every two GPUs in every slice."""
+    rows, costs = [], []
+    for one, other in combinations(platforms, 2):
+        tau = _taus(field, pairs, one.signs, other.signs)
+        there, back = _moved(field, one.side, other.side), _moved(field, other.side, one.side)
+        for label, groups in slices:
+            ceilings = {**one.ceilings(groups), **other.ceilings(groups, "_other")}
+            names = {**label, "gpu": one.name, "other": other.name}
+            rows.append({**names, **tau.summary(groups), **there.agreement(groups), **ceilings})
+            for origin, target, moved in ((one, other, there), (other, one, back)):
+                ends = {**label, "winner_of": origin.name, "run_on": target.name}
+                costs.append({**ends, **_regret(moved, groups, facts)})
+    return rows, costs
+
+
 def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame) -> dict[str, Any]:
     regret = moved.regret[groups]
     known = groups[~np.isnan(regret)]
@@ -352,6 +385,16 @@ def _mean(values: Floats) -> float | None:
 
 def _frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pl.DataFrame:
     return pl.DataFrame({name: pl.Series([row.get(name) for row in rows], dtype=kind) for name, kind in schema.items()})
+
+
+def _left_out(too_large: int) -> list[str]:
+    if not too_large:
+        return []
+    line = (
+        f"{too_large} groups have more than {MOST_RIVALS} candidates: tau is over the pairs of {MOST_RIVALS} of them, "
+        "chosen without regard to their times; winners are looked for among all."
+    )
+    return [line]
 
 
 def _notes(field: _Field, facts: pl.DataFrame, gpus: Sequence[str], request: Request) -> list[str]:

@@ -10,10 +10,7 @@ from typing import Final
 import polars as pl
 
 from runner.errors import StoreError
-from runner.results.schema import TABLES, TABLES_VERSION
-
-VERSION_KEY: Final = "kernel_matrix_tables"
-"""Under which the version of a table stands in its file; a file without one is told by its schema alone."""
+from runner.results.schema import TABLES, TABLES_VERSION, VERSION_KEY
 
 _JOINED: Final = ("cells", "samples", "kernels")
 """Tables whose rows name a record by its number, which is one of their own folder."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -220,10 +219,7 @@ def _document(found: Comparison) -> dict[str, Any]:
             "changed": {fact.name: {"base": fact.base, "new": fact.new} for fact in event.changed},
         },
         "notes": list(found.notes),
-        "rows": [
-            {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in row.items()}
-            for row in found.rows.iter_rows(named=True)
-        ],
+        "rows": list(found.rows.iter_rows(named=True)),
     }
 
 

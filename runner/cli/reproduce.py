@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext, redirect_stdout
@@ -221,15 +220,10 @@ def _document(found: Reproduction, record: Path, place: Path) -> dict[str, Any]:
         "again": str(place),
         "status": {"was": found.was_status, "is": found.is_status},
         "differences": list(found.differences),
-        "times": [{**_plain(asdict(one)), "within": one.within} for one in found.times],
+        "times": [{**asdict(one), "within": one.within} for one in found.times],
         "environment": [{**asdict(one), "same": one.same} for one in found.environment],
         "notes": list(found.notes),
     }
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """``row`` without infinity, which JSON does not have."""
-    return {name: None if isinstance(value, float) and math.isinf(value) else value for name, value in row.items()}
 
 
 def _print(found: Reproduction, place: Path) -> None:

@@ -145,7 +145,7 @@ class Session:
         if self._job.device == "cuda":
             channel.stay_awake(AWAKE_S)
         undo.callback(channel.close)
-        side = Side(contestant, channel, self._job.device, self._job.timeouts, imports=contestant.imports)
+        side = Side(contestant, channel, self._job.device, self._job.timeouts)
         self._admitted.append(side)
         self._sides[contestant.name] = side
 

@@ -9,7 +9,7 @@ import socket
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
@@ -101,9 +101,8 @@ class Side:
     What it does wrong is raised as a :class:`~runner.core.finding.Finding`: as the candidate's own fault, as the
     problem's where it is the baseline, and for the caller to make a label of where it is a rival. What goes wrong
     before its source is imported is this machine's fault.
-
-    :param imports: packages that the contestant's source imports, as the host has read it. It is ``unsupported`` for
-        want of one of them, if it is not installed here; without its name here it is a failure like any other.
+    For want of a package that its source imports, as the host has read it, and that is not installed here, it is
+    ``unsupported``.
     """
 
     def __init__(
@@ -112,8 +111,6 @@ class Side:
         channel: Channel,
         device: str,
         timeouts: JudgeTimeouts,
-        *,
-        imports: Collection[str] = (),
     ) -> None:
         self.contestant = contestant
         self.awaited = False
@@ -123,7 +120,6 @@ class Side:
         self._channel = channel
         self._device = device
         self._timeouts = timeouts
-        self._imports = frozenset(imports)
         self._has_answered = False
         """Whether it has come to the end of a call, of whichever model."""
         self._load_limit_s = math.inf
@@ -431,7 +427,7 @@ class Side:
             return self._blame(_STATUS[failure], stage, first_error(text), useful_part(text, MAX_LOG))
         # Once it has answered it has what it needs, and has seen what it is asked: it is not to get out of that.
         may_lack = failure in _OF_AN_IMPORT and not self._has_answered
-        package = missing_kernel_package(text, self._imports) if may_lack else ""
+        package = missing_kernel_package(text, self.contestant.imports) if may_lack else ""
         if package:
             message = f"the {self.name} needs the package {package!r}, which is not installed here"
             message += "; run it with a toolchain that has it"

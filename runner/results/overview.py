@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from runner.errors import StoreError, UsageError
+from runner.results.attempts import latest_attempts
 from runner.results.schema import CELLS, RIVALS
 from runner.results.words import DISCARDED
 
@@ -65,10 +66,7 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
     Labels are those of any session. Adds ``sessions`` and ``samples`` (candidate's timed calls that count), and
     ``attempts`` of the cell on that host. Discarded calls are those of all sides.
     """
-    by_time = ("started_at", "attempt", "run_id")
-    attempts = cells.group_by(_ATTEMPT).agg(
-        pl.col("record").sort_by(by_time).last(), pl.col("record").n_unique().alias("attempts")
-    )
+    attempts = latest_attempts(cells.lazy(), _ATTEMPT).select("record", "attempts").collect()
     return (
         cells.join(attempts, on="record", how="inner")
         .group_by("record", "cell_id", "host_id", "workload", "attempts")

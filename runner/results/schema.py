@@ -34,9 +34,11 @@ from runner.results.kernels import BUILT, TRACED
 from runner.results.words import DISCARDED
 
 TABLES_VERSION: Final = 3
-"""Changes when a column is renamed, retyped or removed, or an enum gets a word.
+"""Changes when a column is renamed, retyped or removed, or an enum gets a word."""
+VERSION_KEY: Final = "kernel_matrix_tables"
+"""Under which the version stands in the metadata of each Parquet file of tables.
 
-In the Parquet metadata as ``kernel_matrix_tables``.
+A file without it is told by its schema alone.
 """
 
 

@@ -1,4 +1,4 @@
-"""The command on a terminal of its own."""
+"""The command in a process of its own: on a terminal, or between pipes."""
 
 import os
 import pty
@@ -27,6 +27,18 @@ def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
         process.wait()
     os.close(mine)
     return said.decode()
+
+
+def piped(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``kernel-matrix`` with ``arguments``, run to its end in ``folder``."""
+    return subprocess.run(
+        (sys.executable, "-m", "runner", *arguments),
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
 
 
 def _read(descriptor: int) -> bytes:

@@ -1,18 +1,14 @@
 """``kernel-matrix compare`` as a person or a build server meets it."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.analysis.made import cell, over_sessions, write
 from tests.baddays.field import new_field
+from tests.cli.terminal import piped
 
-ROOT = Path(__file__).parents[2]
 BASE = (100.0, 100.3, 99.8, 100.1, 99.9)
 FAR = tuple(value * 1.05 for value in BASE)
 
@@ -22,14 +18,7 @@ def timed(medians, **columns):
 
 
 def call(folder, *arguments):
-    return subprocess.run(
-        (sys.executable, "-m", "runner", "compare", *arguments),
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    return piped(folder, "compare", *arguments)
 
 
 @pytest.fixture

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.terminal import piped
 from tests.results.foreign.made import put, timing
-
-ROOT = Path(__file__).parents[2]
 
 
 def import_(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (sys.executable, "-m", "runner", "import", *arguments),
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    return piped(folder, "import", *arguments)
 
 
 @pytest.fixture
@@ -51,13 +41,7 @@ def test_json_is_one_document(lab: Path) -> None:
     assert (document["rows"], document["gpus"], document["tables"]["hosts"]) == (1, 1, "tables/hosts.parquet")
     assert document["files"][0]["format"] == "kernelbench-timing"
     assert [(one["line"], one["path"]) for one in document["rejected"]] == [(13, "times/L4/baseline_time_torch.json")]
-    shown = subprocess.run(
-        (sys.executable, "-m", "runner", "results", "tables", "--json"),
-        check=True,
-        capture_output=True,
-        cwd=lab,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    shown = piped(lab, "results", "tables", "--json")
     assert [row["matrix"] for row in json.loads(shown.stdout)] == ["theirs"]
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -11,20 +10,12 @@ import pytest
 
 from runner.cli.merge import printable
 from runner.results.store import Store
+from tests.cli.terminal import piped
 from tests.results.factory import cell_id, make_record, make_run, make_trace, put, traced
-
-ROOT = Path(__file__).parents[2]
 
 
 def merge(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (sys.executable, "-m", "runner", "merge", *arguments),
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    return piped(folder, "merge", *arguments)
 
 
 @pytest.fixture

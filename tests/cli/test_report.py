@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from runner.results.store import Store
 from tests.analysis.made import over_sessions, write
+from tests.cli.terminal import piped
 from tests.results.factory import cell_id, make_record, make_trace, traced
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -32,14 +29,7 @@ def lab(tmp_path: Path) -> Path:
 
 
 def report(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (sys.executable, "-m", "runner", "report", *arguments),
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    return piped(folder, "report", *arguments)
 
 
 def test_a_page_is_written_whole_and_its_place_told(lab: Path) -> None:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +8,7 @@ import pytest
 
 from runner.core.vocab import Role, Status
 from runner.results.store import Store
+from tests.cli.terminal import piped
 from tests.results.factory import (
     CELL_KEY,
     CLOCKS,
@@ -26,19 +24,6 @@ from tests.results.factory import (
     workload,
 )
 
-ROOT = Path(__file__).parents[2]
-
-
-def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (sys.executable, "-m", "runner", *arguments),
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
@@ -49,7 +34,7 @@ def lab(tmp_path: Path) -> Path:
 
 
 def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
-    done = call(lab, "results")
+    done = piped(lab, "results")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[1] == [
@@ -85,30 +70,30 @@ def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
 
 
 def test_merged_tables_are_shown_too(lab: Path) -> None:
-    assert call(lab, "merge").returncode == 0
-    assert call(lab, "results", "tables").stdout == call(lab, "results").stdout
+    assert piped(lab, "merge").returncode == 0
+    assert piped(lab, "results", "tables").stdout == piped(lab, "results").stdout
 
 
 def test_json_and_filters(lab: Path) -> None:
-    done = call(lab, "results", "--json", "--filter", "status=passed", "--filter", "candidate!=*/broken")
+    done = piped(lab, "results", "--json", "--filter", "status=passed", "--filter", "candidate!=*/broken")
     (row,) = json.loads(done.stdout)
     assert (row["candidate"], row["speedup"], row["sessions"]) == ("softmax/online", 2.0, 1)
-    nothing = call(lab, "results", "--filter", "dtype=bf16")
+    nothing = piped(lab, "results", "--filter", "dtype=bf16")
     assert (nothing.returncode, nothing.stdout) == (3, "")
-    wrong = call(lab, "results", "--filter", "colour=red")
+    wrong = piped(lab, "results", "--filter", "colour=red")
     assert (wrong.returncode, "keys are gpu" in wrong.stderr) == (2, True)
 
 
 def test_what_was_put_aside_is_said_on_stderr(lab: Path) -> None:
     put(lab / "results" / "nightly" / "records", make_record(cell_id(5)), schema_version=2)
-    done = call(lab, "results")
+    done = piped(lab, "results")
     assert (done.returncode, "1 files are no valid records" in done.stderr) == (0, True)
 
 
 def test_evidence_cannot_speak_to_the_terminal(lab: Path) -> None:
     said = outcome(Status.CRASHED, "\x1b[2Jgone [bold red]really[/bold red]\u202e")
     Store(lab / "results" / "nightly").save(make_record(cell_id(6), outcome=said))
-    done = call(lab, "results")
+    done = piped(lab, "results")
     assert "\x1b" not in done.stdout
     assert "[2Jgone [bold red]really[/bold red]" in done.stdout
 
@@ -123,12 +108,12 @@ def test_clocks_that_are_not_as_wanted_are_never_hidden(lab: Path) -> None:
     hot = replace(HOST, clock_policy="observe", clock_state="throttled", clock_reason="hw_thermal in 80 % of it")
     said = outcome(Status.THROTTLED, "too hot")
     store.save(make_record(cell_id(5), host=hot, outcome=said, cell=replace(CELL_KEY, candidate="softmax/hot")))
-    shown = call(lab, "results").stdout
+    shown = piped(lab, "results").stdout
     assert shown.count(" unlocked (policy lock) ") == 2
     assert "clocks unlocked (policy lock), 2 results: this host forbids it" in shown
     assert "clocks throttled, 1 result: hw_thermal in 80 % of it" in shown
     assert "nothing was set" not in shown
-    merged = call(lab, "merge").stdout
+    merged = piped(lab, "merge").stdout
     assert "clocks: 2 locked, 1 throttled, 1 unlocked, 2 unlocked (policy lock)" in merged
 
 
@@ -139,7 +124,7 @@ def test_a_gpu_that_was_not_left_as_it_was_is_told(lab: Path) -> None:
         health=replace(HEALTH, probe="failed", quarantined=True),
     )
     Store(lab / "results" / "nightly").save(make_record(cell_id(2), host=stuck))
-    shown = call(lab, "results").stdout
+    shown = piped(lab, "results").stdout
     assert "clocks not given back after 1 result: run `kernel-matrix sweep`" in shown
     assert "GPU quarantined for the rest of its run after 1 result" in shown
 
@@ -149,7 +134,7 @@ def test_a_table_without_discards_has_no_column_for_them(lab: Path) -> None:
     Store(lab / "results" / "other").save(
         make_record(cell_id(2), sessions=(session(workloads=whole, cell_id=cell_id(2)),))
     )
-    assert "discarded" not in call(lab, "results", "results/other").stdout
-    assert "1 contended" in call(lab, "results").stdout
-    assert "samples discarded: 1 contended" in call(lab, "merge").stdout
-    assert "discarded" not in call(lab, "merge", "results/other").stdout
+    assert "discarded" not in piped(lab, "results", "results/other").stdout
+    assert "1 contended" in piped(lab, "results").stdout
+    assert "samples discarded: 1 contended" in piped(lab, "merge").stdout
+    assert "discarded" not in piped(lab, "merge", "results/other").stdout

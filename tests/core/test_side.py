@@ -378,7 +378,7 @@ def importing(monkeypatch):
     monkeypatch.setitem(sys.modules, "tilelang", None)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, theirs:
-        side = Side(CANDIDATE, Channel(ours, MAX_FROM_WORKER), "cpu", TIMEOUTS, imports={"torch", "tilelang"})
+        side = Side(replace(CANDIDATE, imports=("torch", "tilelang")), Channel(ours, MAX_FROM_WORKER), "cpu", TIMEOUTS)
         yield side, Peer(theirs)
         side.close()
 

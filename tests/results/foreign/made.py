@@ -10,7 +10,7 @@ import polars as pl
 
 from runner.results.foreign import ImportReport, import_results
 
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
 def put(path: Path, document: Any) -> Path:
