@@ -8,7 +8,7 @@ where both sides ran on the same unit, only such units are compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
@@ -37,6 +37,7 @@ from runner.analysis.differences import (
     steadied,
     welch,
 )
+from runner.analysis.identical import FEWEST_PAIRS, differences, floor_of
 from runner.analysis.outcomes import CELL_KEY
 from runner.core.vocab import Fault, Status
 from runner.errors import NothingSelectedError, UsageError
@@ -111,7 +112,7 @@ def compare(
     :param today: on which an acceptance must still hold; null: all hold.
     :raises NothingSelectedError: where neither side has any cell.
     """
-    rules = rules or Rules()
+    rules, of_floor = _with_floor(rules or Rules(), base, new)
     key = [name for name in CELL_KEY if name not in (how.value, "workload")]
     picked_base, picked_new, left_out = _picked(base, new, key, units_matter=how is not Axis.GPU)
     sides = _side(picked_base, key, rules.of), _side(picked_new, key, rules.of)
@@ -122,10 +123,22 @@ def compare(
     rows = rows.with_columns(**_judged(rules, clocks_matter=rules.of is Of.TIME and how is not Axis.GPU))
     event = _event(rows)
     rows, said = _accepted(rows.with_columns(environment=_moved_with(event)), accepted, today, how, names)
-    notes = (*_notes(sides, left_out, names, key), *_notes_on_rows(rows, rules.of), *said)
+    notes = (*of_floor, *_notes(sides, left_out, names, key), *_notes_on_rows(rows, rules.of), *said)
     return Comparison(
         base=names[0], new=names[1], axis=how, rules=rules, rows=_finished(rows), event=event, notes=notes
     )
+
+
+def _with_floor(rules: Rules, *sides: pl.LazyFrame) -> tuple[Rules, list[str]]:
+    """``rules`` with the noise floor that identical code on either side shows, where none was given."""
+    if rules.floor is not None:
+        return rules, []
+    found = pl.concat([differences(cells) for cells in sides])
+    floor = floor_of(found)
+    if floor is not None:
+        return replace(rules, floor=floor, floor_pairs=len(found)), []
+    few = f"No noise floor: {len(found)} pairs of identical code, and {FEWEST_PAIRS} are needed."
+    return replace(rules, floor=0.0), [few] if len(found) else []
 
 
 def between(cells: pl.LazyFrame, axis: Axis, base: str, new: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:

@@ -92,23 +92,26 @@ class Rules:
     """A difference counts from this share on. At 0.3 % between sessions and five of them, 2 % is then found."""
     equivalence: float = EQUIVALENCE
     q: float = FALSE_DISCOVERIES
-    floor: float = 0.0
-    """What identical code was seen to differ by (A/A); neither margin is taken smaller."""
+    floor: float | None = None
+    """What identical code was seen to differ by (A/A); neither margin is taken smaller. Null: look in the results."""
+    floor_pairs: int = 0
+    """Pairs of identical code in the results that the floor was told from; 0 where it was given."""
 
     @property
     def least(self) -> float:
         """The margin of a difference, with the floor."""
-        return max(self.margin, self.floor)
+        return max(self.margin, self.floor or 0.0)
 
     @property
     def most(self) -> float:
         """The margin of equivalence, with the floor."""
-        return max(self.equivalence, self.floor)
+        return max(self.equivalence, self.floor or 0.0)
 
     def __str__(self) -> str:
-        floor = f", A/A floor {100 * self.floor:g} %" if self.floor else ""
+        pairs = f" of {self.floor_pairs} pairs" if self.floor_pairs else ""
+        floor = f", A/A floor {100 * self.floor:.3g} %{pairs}" if self.floor else ""
         return (
-            f"{self.of.value}: margin {100 * self.least:g} %, equivalence {100 * self.most:g} %,"
+            f"{self.of.value}: margin {100 * self.least:.3g} %, equivalence {100 * self.most:.3g} %,"
             f" false discoveries {100 * self.q:g} %{floor}"
         )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
 
 from runner.analysis.measured import log_of
+from runner.analysis.outcomes import outcomes
 from runner.analysis.questions import Answer
+from runner.core.vocab import Status
 from runner.plan.selection import REFERENCE
 
 _AT: Final = ("gpu", "host_id", "gpu_uuid", "toolchain", "dtype", "problem", "problem_sha256", "workload")
@@ -19,8 +22,11 @@ _KINDS: Final = {
     "source": "one source under several names, candidate against candidate",
     "machine code": "equal machine code under several names, candidate against candidate",
 }
-_FEWEST: Final = {0.95: 20, 0.99: 100}
-"""Share → pairs below which that quantile would be an extreme, and is null."""
+_FLOOR: Final = 0.95
+FEWEST_PAIRS: Final = 20
+"""Pairs that a noise floor takes: the quantile of fewer would be their extreme."""
+_FEWEST: Final = {_FLOOR: FEWEST_PAIRS, 0.99: 100}
+"""Share → pairs below which that quantile is null."""
 
 
 def noise_floor(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
@@ -28,14 +34,7 @@ def noise_floor(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
 
     :param passed: outcomes that passed: :data:`NEEDED` and ``labels``, the columns of the slice.
     """
-    timed = passed.filter((pl.col("candidate_ns") > 0) & pl.col("candidate_ns").is_finite())
-    pairs = pl.concat(
-        [
-            _references(timed, labels),
-            _twins(_several_names(timed, "candidate_sha256"), labels, "candidate_sha256", "source"),
-            _twins(_distinct_sources(_several_names(timed, "code_sha256")), labels, "code_sha256", "machine code"),
-        ]
-    )
+    pairs = _pairs(passed, labels)
     table = _differences(pl.concat([pairs, pairs.with_columns(kind=pl.lit("all"))]), labels)
     return Answer(
         name="noise_floor",
@@ -49,6 +48,30 @@ def noise_floor(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
             "bias_percent": "Mean signed difference; away from 0 where one side has an advantage.",
         },
         notes=_notes(table),
+    )
+
+
+def differences(cells: pl.LazyFrame) -> pl.Series:
+    """Logarithm of the ratio of times, per pair of identical code in the latest attempts of ``cells``; in no order."""
+    passed = outcomes(cells).filter(pl.col("status") == Status.PASSED.value)
+    return _pairs(passed.select(NEEDED).collect(), ())["log_ratio"]
+
+
+def floor_of(log_ratios: pl.Series) -> float | None:
+    """The share that 95 % of identical pairs differ by less than; null for fewer pairs than that takes."""
+    if len(log_ratios) < FEWEST_PAIRS:
+        return None
+    return math.expm1(float(log_ratios.abs().quantile(_FLOOR, interpolation="linear") or 0.0))
+
+
+def _pairs(passed: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
+    timed = passed.filter((pl.col("candidate_ns") > 0) & pl.col("candidate_ns").is_finite())
+    return pl.concat(
+        [
+            _references(timed, labels),
+            _twins(_several_names(timed, "candidate_sha256"), labels, "candidate_sha256", "source"),
+            _twins(_distinct_sources(_several_names(timed, "code_sha256")), labels, "code_sha256", "machine code"),
+        ]
     )
 
 
@@ -76,7 +99,7 @@ def _notes(table: pl.DataFrame) -> list[str]:
         return ["No two cells have identical code. Add `*/@reference` to the candidates to have a noise floor."]
     kinds = table["kind"].to_list()
     notes = [f"{kind!r}: {meaning}." for kind, meaning in _KINDS.items() if kind in kinds]
-    if (table["pairs"] < _FEWEST[0.95]).any():
+    if (table["pairs"] < FEWEST_PAIRS).any():
         notes.append("A quantile is null where there are too few pairs for it: 20 for 95 %, 100 for 99 %.")
     if "machine code" in kinds:
         notes.append("Equal machine code may still be launched differently; such pairs may differ for a reason.")

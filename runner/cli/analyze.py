@@ -59,10 +59,10 @@ def register(app: typer.Typer) -> None:
         folders: list[Path] = typer.Argument(
             None, metavar="[FOLDER]...", help="Merged tables or result folders; default: results."
         ),
-        by: str = typer.Option("", help="Slice by these, separated by commas: gpu,dtype,method,…"),
-        platforms: str = typer.Option("", help="The set of GPUs that portability is over; default: all there are."),
-        p: str = typer.Option("", help="The p of fast_p, separated by commas."),
-        k: str = typer.Option("", help="The k of pass@k, separated by commas."),
+        by: list[str] = typer.Option(None, metavar="A,B", help="Slice by these: gpu,dtype,method,…"),
+        platforms: list[str] = typer.Option(None, metavar="A,B", help="GPUs that portability is over; default: all."),
+        p: list[str] = typer.Option(None, metavar="A,B", help="The p of fast_p."),
+        k: list[str] = typer.Option(None, metavar="A,B", help="The k of pass@k."),
         margin: float = typer.Option(None, help="Differences up to this share are none.", show_default=False),
         best_known: Path | None = typer.Option(
             None, metavar="FILE", help="Frozen table of best-known times, for portability.", show_default=False
@@ -135,11 +135,12 @@ def _freeze(tables: Tables, path: Path) -> None:
     console(stderr=True).print(printable(said), markup=False)
 
 
-def _listed(text: str, kind: Callable[[str], _Value], option: str) -> tuple[_Value, ...]:
-    """The parts of ``text`` between commas.
+def _listed(texts: Sequence[str] | None, kind: Callable[[str], _Value], option: str) -> tuple[_Value, ...]:
+    """The parts between commas of an option that may be given several times.
 
     :raises UsageError: where one is no ``kind``.
     """
+    text = ",".join(texts or ())
     parts = [part.strip() for part in text.split(",") if part.strip()]
     try:
         return tuple(kind(part) for part in parts)

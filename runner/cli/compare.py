@@ -36,7 +36,12 @@ _What = Annotated[str, typer.Option("--of", help="time, speedup or cycles.")]
 _Margin = Annotated[float, typer.Option("--margin", help="A difference counts from this share on.")]
 _Equivalence = Annotated[float, typer.Option("--equivalence", help="Equivalent: shown to be within this share.")]
 _Q = Annotated[float, typer.Option("--q", help="Expected share of false alarms among differences.")]
-_Floor = Annotated[float, typer.Option("--floor", help="What identical code differs by; no margin is smaller.")]
+_Floor = Annotated[
+    float | None,
+    typer.Option(
+        "--floor", help="What identical code differs by, at least any margin; default: as these results show."
+    ),
+]
 _Accepted = Annotated[Path | None, typer.Option("--accepted", metavar="FILE", help="Accepted regressions, as TOML.")]
 _Confirm = Annotated[bool, typer.Option("--confirm", help="Run what is flagged again, in turns, and compare again.")]
 _Matrix = Annotated[Path | None, typer.Option("--matrix", metavar="FILE", help="The matrix, for --confirm.")]
@@ -64,7 +69,7 @@ def register(app: typer.Typer) -> None:
         margin: _Margin = 0.01,
         equivalence: _Equivalence = 0.02,
         q: _Q = 0.01,
-        floor: _Floor = 0.0,
+        floor: _Floor = None,
         accepted: _Accepted = None,
         confirm: _Confirm = False,
         matrix: _Matrix = None,
@@ -161,7 +166,7 @@ def _of(text: str) -> Of:
 
 
 def _check(rules: Rules) -> None:
-    for name, value in (("margin", rules.margin), ("equivalence", rules.equivalence), ("floor", rules.floor)):
+    for name, value in (("margin", rules.margin), ("equivalence", rules.equivalence), ("floor", rules.floor or 0.0)):
         if not 0 <= value < 1:
             raise UsageError(f"--{name} {value:g} is no share from 0 to below 1", next_step="0.01 means 1 %")
     if not 0 < rules.q < 1:
@@ -208,6 +213,7 @@ def _document(found: Comparison) -> dict[str, Any]:
             "equivalence": found.rules.most,
             "q": found.rules.q,
             "floor": found.rules.floor,
+            "floor_pairs": found.rules.floor_pairs,
         },
         "counts": {change.value: number for change, number in found.counts().items()},
         "event": None

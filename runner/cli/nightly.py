@@ -41,6 +41,9 @@ _Report = Annotated[
 ]
 _Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process.")]
 _Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
+_Filter = Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=GLOB", help="Only matching cells.")]
+_Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
+_Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what the night would do, and do nothing.")]
 _Systemd = Annotated[bool, typer.Option("--print-systemd", help="Print a user service and its timer, filled in.")]
 _Cron = Annotated[bool, typer.Option("--print-cron", help="Print a line for crontab, filled in.")]
@@ -60,6 +63,9 @@ class Wishes:
     report: Path | None
     engine: str
     lock: Path | None
+    filters: tuple[str, ...]
+    allow_unpinned: bool
+    build: bool
     json: bool
 
 
@@ -77,6 +83,9 @@ def register(app: typer.Typer) -> None:
         report: _Report = None,
         engine: _Engine = "auto",
         lock: _Lock = None,
+        filter_: _Filter = None,
+        allow_unpinned: _Unpinned = False,
+        build: _Build = False,
         dry_run: _DryRun = False,
         print_systemd: _Systemd = False,
         print_cron: _Cron = False,
@@ -97,6 +106,9 @@ def register(app: typer.Typer) -> None:
             report=report,
             engine=engine,
             lock=lock,
+            filters=tuple(filter_ or ()),
+            allow_unpinned=allow_unpinned,
+            build=build,
             json=json,
         )
         if not until:
@@ -176,15 +188,15 @@ def _planned(wishes: Wishes, places: Places) -> tuple[Work, Agenda]:
         results=wishes.results,
         engine=wishes.engine,
         lock=wishes.lock,
-        filters=(),
+        filters=wishes.filters,
         rerun="none",
         shard=None,
         deadline=wishes.until,
         fail_fast=False,
         fail_on=None,
         dry_run=False,
-        allow_unpinned=False,
-        build=False,
+        allow_unpinned=wishes.allow_unpinned,
+        build=wishes.build,
         compile_only=False,
         json=wishes.json,
     )
@@ -294,7 +306,7 @@ def _print_dry_run(wishes: Wishes) -> None:
 
     until, against = _until(wishes), _against(wishes)
     places = Places(wishes.results, load_matrix(wishes.matrix).name)
-    work, plan = _planned(wishes, places)
+    work, plan = _planned(replace(wishes, build=False), places)
     expected = sum(cell.expected_s for cell in work.runnable)
     document = {
         "matrix": places.matrix,
@@ -342,6 +354,9 @@ def _schedule(wishes: Wishes, at: str) -> Schedule:
         "--lock": str(wishes.lock or ""),
     }
     given = [word for name, value in options.items() if value for word in (name, value)]
+    given += [word for term in wishes.filters for word in ("--filter", term)]
+    switches = {"--allow-unpinned": wishes.allow_unpinned, "--build": wishes.build}
+    given += [name for name, wanted in switches.items() if wanted]
     command = (sys.executable, "-m", "runner", "nightly", str(wishes.matrix), *given)
     # Beside the matrix, not among the results: a shell opens it before the first night has made their folder.
     return Schedule(hour=hour, minute=minute, folder=Path.cwd(), command=command, log=Path("nightly.log"))

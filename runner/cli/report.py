@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,8 +15,6 @@ from runner.cli.output import console
 from runner.errors import StoreError
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from runner.analysis.tables import Tables
 
 
@@ -39,6 +36,7 @@ def register(app: typer.Typer) -> None:
         format_: str = typer.Option("", "--format", help="html, md or text; default: as the file is called."),
     ) -> None:
         """Write one page that opens from disk: what is portable, what is noise, what broke."""
+        from runner.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
         from runner.report.formats import render  # noqa: PLC0415  # loads polars
         from runner.report.gathering import audited, gather  # noqa: PLC0415  # see above
 
@@ -46,12 +44,12 @@ def register(app: typer.Typer) -> None:
         write = render(name)
         wanted = folders or [Path("results")]
         with ExitStack() as stack:
-            tables, telemetry = _opened(stack.enter_context(merged(wanted, traces=name == "html")))
+            tables = open_tables(stack.enter_context(merged(wanted, traces=name == "html")))
             compared = None
             if against is not None:
                 from runner.analysis.compare import compare  # noqa: PLC0415  # only where something is compared
 
-                base, _ = _opened(stack.enter_context(merged([against])))
+                base = open_tables(stack.enter_context(merged([against])))
                 compared = compare(base.cells, tables.cells, names=(str(against), ", ".join(map(str, wanted))))
             contents, found = gather(
                 tables,
@@ -61,7 +59,7 @@ def register(app: typer.Typer) -> None:
                 comparison=compared,
                 findings=audited(tables) if audit else None,
             )
-            said = write(contents, tables, found, telemetry)
+            said = write(contents, tables, found)
         target = out or (Path("report.html") if name == "html" else None)
         if target is None:
             console().print(said, markup=False, end="", soft_wrap=True)
@@ -97,14 +95,3 @@ def _title(tables: Tables) -> str:
     row = facts.collect(engine="streaming").row(0, named=True)
     names = ", ".join(row["names"] or []) or "kernel-matrix"
     return f"{names}, {row['last']:%d %B %Y}" if row["last"] else names
-
-
-def _opened(places: Sequence[Path]) -> tuple[Tables, pl.LazyFrame | None]:
-    import polars as pl  # noqa: PLC0415  # loaded only when something is reported
-
-    from runner.analysis.tables import open_tables  # noqa: PLC0415  # see above
-    from runner.results.schema import TELEMETRY  # noqa: PLC0415  # see above
-
-    traces = [place / "telemetry.parquet" for place in places if (place / "telemetry.parquet").is_file()]
-    telemetry = pl.scan_parquet(traces, schema=TELEMETRY) if traces else None
-    return open_tables(places), telemetry

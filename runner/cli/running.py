@@ -104,8 +104,6 @@ def run_matrix(request: Request) -> int:
     if request.fail_on not in (None, "candidate"):
         raise UsageError(f"--fail-on {request.fail_on}: allowed is 'candidate'")
     matrix = load_matrix(request.matrix)
-    if request.build:
-        _build_missing(matrix, request, _watcher(as_json=request.json).say)
     work = survey_work(matrix, request)
     if request.dry_run:
         _print_dry_run(work)
@@ -174,10 +172,12 @@ def exit_code_of(session: Session, *, fail_on_candidate: bool) -> int:
 
 
 def survey_work(matrix: Matrix, request: Request) -> Work:
-    """Plan the matrix on this host and keep what the filters and the shard leave.
+    """Plan the matrix on this host, after building images where asked to; keep what the filters and the shard leave.
 
     :raises NothingSelectedError: when that is nothing that can run.
     """
+    if request.build:
+        _build_missing(matrix, request, _watcher(as_json=request.json).say)
     found = survey(matrix, engine=request.engine, lock_path=request.lock, allow_unpinned=request.allow_unpinned)
     plan = make_plan(matrix, load_selection(matrix), found.facts, compile_only=request.compile_only)
     wanted = parse_filter(request.filters)

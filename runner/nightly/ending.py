@@ -125,7 +125,7 @@ def _is_merged(night: Night, measured: Measured, troubles: list[str]) -> bool:
 
 
 def _merge(night: Night, troubles: list[str]) -> None:
-    merged = merge([night.folder], tables_of(night.folder))
+    merged = merge([night.folder], tables_of(night.folder), traces=True)  # its page shows them
     if merged.rejected:
         troubles.append(
             f"{len(merged.rejected)} files are no valid records; rejected.jsonl beside the tables says why."

@@ -27,4 +27,4 @@ def write_report(file: Path, tables: Path, *, title: str, made_at: datetime, fou
         folders=[str(tables)],
         comparison=found,
     )
-    write_whole(file, write(contents, opened, outcomes, None))
+    write_whole(file, write(contents, opened, outcomes))

@@ -12,8 +12,8 @@ from runner.analysis.tables import Tables
 from runner.errors import UsageError
 from runner.report.gathering import Contents
 
-Render = Callable[[Contents, Tables, pl.DataFrame, "pl.LazyFrame | None"], str]
-"""Contents, tables, the outcomes, and telemetry where there is any → the whole file."""
+Render = Callable[[Contents, Tables, pl.DataFrame], str]
+"""Contents, tables and the outcomes → the whole file."""
 
 _FORMATS: Final = {
     "html": "runner.report.page:page",

@@ -120,13 +120,10 @@ def _finding(check: Check, rows: pl.DataFrame) -> Finding:
     )
 
 
-def detail(
-    tables: Tables, found: pl.DataFrame, *, telemetry: pl.LazyFrame | None = None, request: Request | None = None
-) -> Details:
+def detail(tables: Tables, found: pl.DataFrame, *, request: Request | None = None) -> Details:
     """What only a page shows.
 
     :param found: the outcomes that :func:`gather` returned.
-    :param telemetry: the table of all traces, where one was merged.
     :param request: what to ask every question with.
     """
     cells = chosen.chosen(found, tables)
@@ -134,7 +131,7 @@ def detail(
     return Details(
         cells=cells,
         samples=chosen.samples(cells, tables),
-        looks=chosen.looks(cells, keys, telemetry),
+        looks=chosen.looks(cells, keys, tables.telemetry),
         nights=motion.nights(tables.cells),
         spreads=motion.spreads(found),
         asked=tuple(asked(tables, request or Request())),

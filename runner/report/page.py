@@ -42,14 +42,14 @@ _PAGES: Final = (
 )
 
 
-def page(contents: Contents, tables: Tables, found: pl.DataFrame, telemetry: pl.LazyFrame | None) -> str:
+def page(contents: Contents, tables: Tables, found: pl.DataFrame) -> str:
     """The whole file.
 
     :param found: the outcomes that ``contents`` is made of.
     :raises UsageError: where the charts' library is not installed.
     """
     library = chart_library()
-    return assembled(contents, detail(tables, found, telemetry=telemetry), library)
+    return assembled(contents, detail(tables, found), library)
 
 
 def assembled(contents: Contents, details: Details, library: str) -> str:

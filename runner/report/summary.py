@@ -23,7 +23,7 @@ _LONGEST: Final = 120
 Row = tuple[str, ...]
 
 
-def markdown(contents: Contents, _tables: Tables, _found: pl.DataFrame, _telemetry: pl.LazyFrame | None) -> str:
+def markdown(contents: Contents, _tables: Tables, _found: pl.DataFrame) -> str:
     """The summary, scores per GPU, what broke, and the map GPU × problem folded away; no links, no HTML of others."""
     parts = [f"## {_md(contents.title)}", "", *(_md(line) for line in _sentences(contents))]
     if contents.overview.outcomes:
@@ -34,7 +34,7 @@ def markdown(contents: Contents, _tables: Tables, _found: pl.DataFrame, _telemet
     return "\n".join(parts) + "\n"
 
 
-def text(contents: Contents, _tables: Tables, _found: pl.DataFrame, _telemetry: pl.LazyFrame | None) -> str:
+def text(contents: Contents, _tables: Tables, _found: pl.DataFrame) -> str:
     """The same in columns; nothing in it that a terminal obeys."""
     parts = [printable(contents.title), "", *(printable(line) for line in _sentences(contents))]
     if contents.overview.outcomes:

@@ -31,13 +31,12 @@ from runner.errors import NothingSelectedError, StoreError
 from runner.results.chunk import Chunk, Counts, count_hosts, process, split
 from runner.results.finding import find, read_runs
 from runner.results.reading import Rejection
-from runner.results.schema import TABLES_VERSION, VERSION_KEY
+from runner.results.schema import TABLES_VERSION, TELEMETRY_FILE, VERSION_KEY
 
 Progress = Callable[[int, int], None]
 """Told (files done, files in all)."""
 Work = Callable[[Chunk], Counts]
 
-TELEMETRY_FILE = "telemetry.parquet"
 REJECTED = "rejected.jsonl"
 """Beside the tables: one JSON object per file that was put aside, with path, reason and detail."""
 _ROW_GROUP = 512 * 1024

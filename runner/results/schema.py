@@ -322,6 +322,7 @@ HOSTS: Final[dict[str, pl.DataType]] = {
 TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "kernels": KERNELS, "hosts": HOSTS}
 """Table name → column → type, in file order; these are always written."""
 
+TELEMETRY_FILE: Final = "telemetry.parquet"
 TELEMETRY: Final[dict[str, pl.DataType]] = {
     "record": pl.UInt32(),
     "run_id": pl.String(),

@@ -39,23 +39,18 @@ def many(matrix, **columns):
     count, sessions = matrix.shape
     one = cells(timed([1.0], night=columns.pop("night", 0), **columns)).collect()
     number = np.repeat(np.arange(count), sessions)
-    return (
-        pl.concat([one.drop("record", "candidate", "cell_id", "session", "candidate_median_ns", "speedup")])
-        .join(
-            pl.DataFrame(
-                {
-                    "record": number.astype(np.uint32),
-                    "candidate": [f"softmax/{n}" for n in number],
-                    "cell_id": [f"{n}" for n in number],
-                    "session": np.tile(np.arange(sessions, dtype=np.int32), count),
-                    "candidate_median_ns": matrix.reshape(-1),
-                    "speedup": 2e4 / matrix.reshape(-1),
-                }
-            ),
-            how="cross",
-        )
-        .lazy()
+    own = pl.DataFrame(
+        {
+            "record": number.astype(np.uint32),
+            "candidate": [f"softmax/{n}" for n in number],
+            "candidate_sha256": [f"of {n}" for n in number],
+            "cell_id": [f"{n}" for n in number],
+            "session": np.tile(np.arange(sessions, dtype=np.int32), count),
+            "candidate_median_ns": matrix.reshape(-1),
+            "speedup": 2e4 / matrix.reshape(-1),
+        }
     )
+    return one.drop(own.columns).join(own, how="cross").lazy()
 
 
 def noisy(rng, count, noise, sessions=5):
@@ -356,6 +351,37 @@ def test_a_step_of_one_tick_is_no_regression():
     found = compare(many(at), many(stepped, night=1))
     assert found.counts() == {Change.EQUIVALENT: 40}
     assert compare(many(at), many(leapt, night=1)).counts() == {Change.REGRESSION: 4, Change.EQUIVALENT: 36}
+
+
+def twins(rng, pairs, noise):
+    """Cells of two names for one source each, of two sessions; they differ by ``noise``."""
+    for number in range(pairs):
+        for name in ("a", "b"):
+            where = {"candidate": f"softmax/{number}{name}", "candidate_sha256": f"source {number}"}
+            yield from timed([1e4 * np.exp(rng.normal(0, noise))] * 2, **where)
+
+
+def test_no_margin_is_smaller_than_what_identical_code_differs_by():
+    rng = np.random.default_rng(2028)
+    base, new = [*twins(rng, 40, 0.05), *timed(BASE)], [*twins(rng, 40, 0.05), *timed(FAR)]
+    found = compare(cells(base), cells(new))
+    assert found.rules.floor_pairs == 80
+    assert found.rules.floor == pytest.approx(np.expm1(1.96 * 0.05 * np.sqrt(2)), rel=0.25)
+    assert found.rules.least == found.rules.most == found.rules.floor
+    assert "A/A floor 1" in str(found.rules)
+    assert "of 80 pairs" in str(found.rules)
+    own = pl.col("candidate") == "softmax/triton_row"
+    assert found.rows.filter(own)["change"].item() != "regression"
+    told = compare(cells(base), cells(new), rules=Rules(floor=0.0))
+    assert (told.rules.floor_pairs, told.rows.filter(own)["change"].item()) == (0, "regression")
+
+
+def test_few_identical_pairs_are_no_floor_and_that_is_said():
+    base, new = [*twins(np.random.default_rng(2), 4, 0.05), *timed(BASE)], timed(FAR)
+    found = compare(cells(base), cells(new))
+    assert (found.rules.floor, found.rules.floor_pairs) == (0.0, 0)
+    assert found.notes[0] == "No noise floor: 4 pairs of identical code, and 20 are needed."
+    assert not any("noise floor" in note for note in compare(cells(timed(BASE)), cells(new)).notes)
 
 
 def test_intervals_cover_at_their_level():

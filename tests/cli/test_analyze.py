@@ -9,8 +9,7 @@ from runner.analysis.questions import QUESTIONS
 from runner.cli.analyze import ABOUT
 from runner.results.store import Store
 from tests.analysis.made import cell, write
-from tests.cli.terminal import on_terminal
-from tests.cli.test_results import call
+from tests.cli.terminal import on_terminal, piped
 from tests.results.factory import CELL_KEY, cell_id, failed_record, make_record, put
 
 WRONG = {"status": "timeout", "fault": "candidate"}
@@ -28,7 +27,7 @@ def lab(tmp_path):
 
 
 def asked(folder, *arguments) -> subprocess.CompletedProcess[str]:
-    return call(folder, "analyze", *arguments)
+    return piped(folder, "analyze", *arguments)
 
 
 def document(folder, *arguments):
@@ -76,6 +75,10 @@ def test_attribution_is_asked_the_same_way(lab):
     told = document(lab, "attribution", "one", "two", "--by", "gpu,dtype")
     assert [answer["name"] for answer in told["answers"]] == ["correctness", "speedup"]
     assert [row["factor"] for row in told["answers"][0]["rows"]] == ["gpu", "dtype", "(all together)"]
+
+
+def test_an_option_given_twice_is_a_longer_list(lab):
+    assert document(lab, "scores", "one", "--by", "gpu", "--by", "dtype")["by"] == ["gpu", "dtype"]
 
 
 def test_names_cannot_speak_to_the_terminal(lab):

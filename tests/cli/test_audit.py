@@ -6,8 +6,7 @@ import pytest
 
 from runner.analysis.audit import CHECKS
 from tests.analysis.made import cell, write
-from tests.cli.terminal import on_terminal
-from tests.cli.test_results import call
+from tests.cli.terminal import on_terminal, piped
 
 TIMES = {"baseline_median_ns": 20_007.0, "candidate_median_ns": 10_003.0}
 
@@ -23,7 +22,7 @@ def lab(tmp_path):
 
 
 def test_findings_stand_under_their_check_the_worst_first(lab):
-    done = call(lab, "audit", "bad")
+    done = piped(lab, "audit", "bad")
     assert (done.returncode, done.stderr) == (0, "")
     heads = [line for line in done.stdout.splitlines() if line.startswith(("error ", "warning ", "note "))]
     assert [head.split(":")[0] for head in heads] == [
@@ -35,22 +34,22 @@ def test_findings_stand_under_their_check_the_worst_first(lab):
 
 
 def test_all_tells_each_and_only_asks_one(lab):
-    done = call(lab, "audit", "bad", "--all", "--only", "drift")
+    done = piped(lab, "audit", "bad", "--all", "--only", "drift")
     assert done.stdout.count("machine_drift 50 %") == 8
     assert "two_boards" not in done.stdout
 
 
 def test_strict_exits_for_errors_alone(lab):
-    assert call(lab, "audit", "bad").returncode == 0
-    done = call(lab, "audit", "bad", "--strict")
+    assert piped(lab, "audit", "bad").returncode == 0
+    done = piped(lab, "audit", "bad", "--strict")
     assert done.returncode == 4
     assert "2 findings of severity error (wrong_board, two_boards)" in done.stderr
-    assert call(lab, "audit", "good", "--strict").returncode == 0
-    assert call(lab, "audit", "bad", "--strict", "--only", "drift").returncode == 0
+    assert piped(lab, "audit", "good", "--strict").returncode == 0
+    assert piped(lab, "audit", "bad", "--strict", "--only", "drift").returncode == 0
 
 
 def test_json_has_every_check_and_its_first_findings(lab):
-    done = call(lab, "audit", "bad", "--json", "--strict")
+    done = piped(lab, "audit", "bad", "--json", "--strict")
     assert done.returncode == 4
     document = json.loads(done.stdout)
     assert document["rows"] == 11
@@ -61,10 +60,10 @@ def test_json_has_every_check_and_its_first_findings(lab):
 
 
 def test_what_cannot_be_asked_is_said(lab):
-    unknown = call(lab, "audit", "bad", "--only", "copies")
+    unknown = piped(lab, "audit", "bad", "--only", "copies")
     assert (unknown.returncode, "'copies' is no check" in unknown.stderr) == (2, True)
     write(lab / "empty", [])
-    empty = call(lab, "audit", "empty")
+    empty = piped(lab, "audit", "empty")
     assert (empty.returncode, "the tables have no rows" in empty.stderr) == (3, True)
 
 

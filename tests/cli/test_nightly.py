@@ -145,6 +145,8 @@ def test_a_night_cut_by_its_deadline_goes_on_with_what_is_left(field):
 
     planned = json.loads(night(field, "--dry-run").stdout)
     assert (planned["cells"], len(planned["due"])) == (2, 1)
+    part = json.loads(night(field, "--dry-run", "--filter", "candidate=tiny/honest").stdout)
+    assert (part["cells"], len(part["due"])) == (1, 0)
     assert nights(field) == [one], "a dry run makes no night"
 
     whole = json.loads(night(field).stdout)
@@ -247,13 +249,15 @@ def test_two_nights_of_one_matrix_do_not_go_on_at_once(field):
 
 def test_schedules_are_printed_filled_in(field):
     ran = field.call(
-        "nightly", "--until", "6:30", "--at", "21:05", "--print-systemd", "--print-cron", "--notify", "a%b c"
-    )
+        "nightly", "--until", "6:30", "--at", "21:05", "--print-systemd", "--print-cron", "--notify", "a%b c",
+        "--filter", "gpu=h200", "--filter", "dtype=fp16", "--build",
+    )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")
     assert f"WorkingDirectory={field.root}\n" in ran.stdout
     assert "OnCalendar=*-*-* 21:05:00\n" in ran.stdout
     assert f'ExecStart="{sys.executable}" "-m" "runner" "nightly" "matrix.toml" "--until" "6:30"' in ran.stdout
     assert '"a%%b c"' in ran.stdout
+    assert '"--filter" "gpu=h200" "--filter" "dtype=fp16" "--build"\n' in ran.stdout
     assert f"\n5 21 * * * cd {field.root} && " in ran.stdout
     assert "'a\\%b c'" in ran.stdout
     assert "@" not in ran.stdout

@@ -9,6 +9,7 @@ from datetime import date, datetime, timezone
 import pytest
 
 from runner.analysis.accepted import Acceptance
+from runner.analysis.tables import open_tables
 from runner.core.vocab import Status
 from runner.nightly import ending
 from runner.nightly.baselines import set_baseline, verified_tables
@@ -17,7 +18,8 @@ from runner.nightly.ending import Against, Night, begin_night, end_night
 from runner.nightly.places import Places, tables_of
 from runner.nightly.state import read_state
 from runner.nightly.summary import Measured, NightEnd
-from tests.results.factory import cell_id, failed_record, make_record, put
+from runner.results.store import Store
+from tests.results.factory import cell_id, failed_record, make_record, make_trace, put, traced
 
 NOW = datetime(2026, 3, 2, 6, 30, tzinfo=timezone.utc)
 COMPLETE = Measured(end=NightEnd.COMPLETE, planned=2, left=0, statuses={Status.PASSED: 2})
@@ -45,7 +47,8 @@ def base(tmp_path):
     return tmp_path / "results"
 
 
-def held(results, records, *, accepted=(), measured=COMPLETE, report=None):
+def begun(results, *, accepted=(), report=None):
+    """A night that is compared with the baseline ``usual``."""
     places = Places(results, "made")
     baseline, tables = verified_tables(results, "usual")
     against = Against(baseline=baseline, tables=tables, accepted=accepted)
@@ -53,7 +56,12 @@ def held(results, records, *, accepted=(), measured=COMPLETE, report=None):
     night = Night(
         places=places, name=name, began_at="2026-03-01T22:00:00+00:00", until="", against=against, report=report
     )
-    begin_night(night, measured.planned)
+    begin_night(night, COMPLETE.planned)
+    return night
+
+
+def held(results, records, *, measured=COMPLETE, **wishes):
+    night = begun(results, **wishes)
     for record in records:
         put(night.folder / "records", record)
     return night, end_night(night, measured, now=NOW)
@@ -75,6 +83,16 @@ def test_nothing_to_tell_is_exit_0(base):
     assert (summary.exit_code, summary.troubles) == (0, ())
     assert summary.report is not None
     assert summary.report.is_file()
+
+
+def test_the_page_of_a_night_has_its_telemetry(base):
+    record = traced(made(0))
+    night = begun(base)
+    Store(night.folder).save(record, make_trace(7))
+    end_night(night, COMPLETE, now=NOW)
+    looks = open_tables([tables_of(night.folder)]).telemetry
+    assert looks is not None
+    assert looks.select("cell_id").collect()["cell_id"].to_list() == [record.cell_id] * 7
 
 
 def test_a_failing_machine_counts_less_than_what_broke(base):

@@ -50,7 +50,7 @@ def write_page(tmp_path: Path) -> Callable[..., Path]:
     def write(tables: Tables, title: str = "made", **further: Any) -> Path:
         contents, found = gather(tables, title=title, made_at=MADE_AT, folders=["tables"], **further)
         path = tmp_path / "report.html"
-        path.write_text(page(contents, tables, found, None), encoding="utf-8")
+        path.write_text(page(contents, tables, found), encoding="utf-8")
         return path
 
     return write

@@ -21,7 +21,7 @@ ROWS = [
 def said(gathered):
     def written(name, rows, **further):
         made = tables(rows)
-        return render(name)(gathered(made, **further), made, None, None)
+        return render(name)(gathered(made, **further), made, None)
 
     return written
 

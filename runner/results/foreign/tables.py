@@ -20,8 +20,8 @@ from runner.errors import StoreError
 from runner.results.chunk import count_hosts
 from runner.results.columns import Rows
 from runner.results.foreign.measured import Found, Measured
-from runner.results.merge import METADATA, REJECTED, TELEMETRY_FILE
-from runner.results.schema import DEVICE, HOSTS, TABLES
+from runner.results.merge import METADATA, REJECTED
+from runner.results.schema import DEVICE, HOSTS, TABLES, TELEMETRY_FILE
 from runner.sources import Unreadable
 
 _SESSION: Final = 0
