@@ -114,6 +114,20 @@ def test_the_same_source_is_built_once(stage, perform):
     assert session.counts == {Status.PASSED: 2}
 
 
+@pytest.mark.parametrize(("cores", "orders"), [(5, {}), (1, {"build_workers": 5})])
+def test_as_much_is_built_at_once_as_cores_are_free_or_was_ordered(stage, perform, monkeypatch, cores, orders):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(cores))
+    all_of_them = threading.Barrier(5, timeout=20)
+
+    def builds(spec):
+        all_of_them.wait()
+        return hands_over(b"artefact")(spec)
+
+    cells = [stage.cell(name, builder=[builds], source=f"{name} = 1\n") for name in "abcde"]
+    session, _ = perform(cells, **orders)
+    assert session.counts == {Status.PASSED: 5}
+
+
 def test_what_does_not_build_is_never_put_on_the_device(stage, store, perform):
     cell = stage.cell("cuda", builder=[lambda spec: Exit(role=spec.role, code=3, log_tail="nvcc fell over")])
     perform([cell])

@@ -47,6 +47,8 @@ class BuildPool:
     gpus: tuple[Gpu, ...]
     cache: BuildCache
     listener: BuildListener
+    workers: int
+    """Builds at once."""
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[Build]] = field(default_factory=dict)
     """Key of a build → what comes, or came, of it. To be changed under ``_changing``."""
@@ -123,18 +125,20 @@ def build_pool(
     images: Mapping[str, Resolved],
     gpus: tuple[Gpu, ...],
     *,
-    workers: int = 0,
+    workers: int,
     cache: BuildCache | None = None,
     listener: BuildListener | None = None,
 ) -> Iterator[BuildPool]:
     """A pool for one run; on leaving, what has not begun never does, and what runs is waited for.
 
-    :param workers: builds at once; 0: as :func:`builds_at_once` says.
+    :param workers: builds at once.
     :param cache: null: this user's.
     """
-    with ThreadPoolExecutor(workers or builds_at_once(gpus), thread_name_prefix="build") as executor:
+    with ThreadPoolExecutor(workers, thread_name_prefix="build") as executor:
         try:
-            yield BuildPool(bench, images, gpus, cache or default_cache(), listener or BuildListener(), executor)
+            yield BuildPool(
+                bench, images, gpus, cache or default_cache(), listener or BuildListener(), workers, executor
+            )
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from runner.cli.merge import printable
+from runner.cli.merge import rejected_list
+from runner.cli.options import Json
 from runner.cli.output import console, print_json
+from runner.results.words import printable
 
 if TYPE_CHECKING:
     from runner.results.foreign import ImportReport
@@ -28,7 +30,7 @@ def register(app: typer.Typer) -> None:
         form: str = typer.Option("auto", "--format", help="What the files are; auto recognises each by its content."),
         out: Path = typer.Option(..., help="Folder the tables are written to."),
         name: str | None = typer.Option(None, help="Name of the matrix in the tables; default: the format."),
-        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+        as_json: Json = False,
     ) -> None:
         """Write results that others measured as tables, which every analysis reads."""
         from runner.results.foreign import import_results  # noqa: PLC0415  # loads polars
@@ -38,12 +40,6 @@ def register(app: typer.Typer) -> None:
             print_json(_document(report, out))
         else:
             _print(report, out)
-
-
-def _listing(out: Path) -> Path:
-    from runner.results.merge import REJECTED  # noqa: PLC0415  # loads polars
-
-    return out / REJECTED
 
 
 def _document(report: ImportReport, out: Path) -> dict[str, Any]:
@@ -66,7 +62,7 @@ def _document(report: ImportReport, out: Path) -> dict[str, Any]:
         "duplicates": report.duplicates,
         "contested": report.contested,
         "tables": {name: str(file) for name, file in report.tables.items()},
-        "rejected_list": str(_listing(out)),
+        "rejected_list": str(rejected_list(out)),
         "rejected": [{"path": str(one.path), "line": one.line, "detail": one.reason} for one in report.refused],
     }
 
@@ -97,7 +93,7 @@ def _print(report: ImportReport, out: Path) -> None:
     for refusal in report.refused[:_SHOWN]:
         say(f"not read: {refusal}")
     if len(report.refused) > _SHOWN:
-        say(f"… and {len(report.refused) - _SHOWN} more, all in {_listing(out)}")
+        say(f"… and {len(report.refused) - _SHOWN} more, all in {rejected_list(out)}")
 
 
 def _said(one: Found) -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from runner.cli.options import Json
 from runner.cli.output import console, print_json
 from runner.errors import StoreError
-from runner.results.words import discards_said
+from runner.results.words import discards_said, printable
 
 if TYPE_CHECKING:
     from runner.results.merge import MergeReport
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
         traces: bool = typer.Option(
             False, "--traces", help="Also write the table telemetry: large, every sample of it."
         ),
-        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+        as_json: Json = False,
         strict: bool = typer.Option(False, "--strict", help="Exit 4 when a file was put aside."),
     ) -> None:
         """Check every record and write the tables cells, samples, kernels and hosts as Parquet."""
@@ -40,7 +41,7 @@ def register(app: typer.Typer) -> None:
         if strict and report.rejected:
             raise StoreError(
                 f"{len(report.rejected)} files were put aside",
-                next_step=f"{_listing(out)} says why for each; move them away or run their cells again.",
+                next_step=f"{rejected_list(out)} says why for each; move them away or run their cells again.",
             )
 
 
@@ -61,13 +62,9 @@ def merge_with_progress(folders: list[Path], out: Path, *, traces: bool = False)
         )
 
 
-def printable(text: str) -> str:
-    """``text`` on one line and without anything a terminal would obey: files and candidates chose it."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()
-
-
-def _listing(out: Path) -> Path:
-    from runner.results.merge import REJECTED  # noqa: PLC0415  # loads polars
+def rejected_list(out: Path) -> Path:
+    """The file beside the tables in ``out`` that says of everything put aside why."""
+    from runner.results.publishing import REJECTED  # noqa: PLC0415  # loads polars
 
     return out / REJECTED
 
@@ -84,7 +81,7 @@ def _document(report: MergeReport, out: Path) -> dict[str, Any]:
         "telemetry_samples": report.telemetry_samples,
         "runs": report.runs,
         "tables": {name: str(file) for name, file in report.tables.items()},
-        "rejected_list": str(_listing(out)),
+        "rejected_list": str(rejected_list(out)),
         "rejected": [{"path": r.path, "reason": r.reason.value, "detail": r.detail} for r in report.rejected],
     }
 
@@ -106,4 +103,4 @@ def _print(report: MergeReport, out: Path) -> None:
     for rejection in report.rejected[:_SHOWN]:
         say(printable(f"put aside ({rejection.reason.value}): {rejection.path}: {rejection.detail}"), markup=False)
     if len(report.rejected) > _SHOWN:
-        say(f"… and {len(report.rejected) - _SHOWN} more, all in {_listing(out)}", markup=False)
+        say(f"… and {len(report.rejected) - _SHOWN} more, all in {rejected_list(out)}", markup=False)

@@ -100,18 +100,11 @@ class Side:
 
     What it does wrong is raised as a :class:`~runner.core.finding.Finding`: as the candidate's own fault, as the
     problem's where it is the baseline, and for the caller to make a label of where it is a rival. What goes wrong
-    before its source is imported is this machine's fault.
-    For want of a package that its source imports, as the host has read it, and that is not installed here, it is
-    ``unsupported``.
+    before its source is imported is this machine's fault. A failure for lack of a package that is not installed here is
+    ``unsupported`` where its source imports that package, as the host has read it.
     """
 
-    def __init__(
-        self,
-        contestant: ContestantSpec,
-        channel: Channel,
-        device: str,
-        timeouts: JudgeTimeouts,
-    ) -> None:
+    def __init__(self, contestant: ContestantSpec, channel: Channel, device: str, timeouts: JudgeTimeouts) -> None:
         self.contestant = contestant
         self.awaited = False
         """Whether an answer is being waited for."""

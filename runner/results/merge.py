@@ -6,10 +6,8 @@ processes took part.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,18 +28,15 @@ from runner.core.messages import to_json
 from runner.errors import NothingSelectedError, StoreError
 from runner.results.chunk import Chunk, Counts, count_hosts, process, split
 from runner.results.finding import find, read_runs
+from runner.results.publishing import METADATA, aside, publish
 from runner.results.reading import Rejection
-from runner.results.schema import TABLES_VERSION, TELEMETRY_FILE, VERSION_KEY
+from runner.results.schema import TELEMETRY_FILE
 
 Progress = Callable[[int, int], None]
 """Told (files done, files in all)."""
 Work = Callable[[Chunk], Counts]
 
-REJECTED = "rejected.jsonl"
-"""Beside the tables: one JSON object per file that was put aside, with path, reason and detail."""
 _ROW_GROUP = 512 * 1024
-METADATA = {VERSION_KEY: str(TABLES_VERSION)}
-"""Of every Parquet file of tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +95,12 @@ def merge(
             f"no record file in {', '.join(map(str, folders))}", next_step="Run `kernel-matrix run` first."
         )
     runs, rejected = read_runs(run_files)
-    with _aside(out) as folder:
+    with aside(out, untouched="records and older tables") as folder:
         chunks = tuple(split(files, folder))
         counts = _process_all(chunks, partial(process, runs=runs, traces=traces), workers, progress)
         rejected = sorted([*rejected, *(r for c in counts for r in c.rejected)])
         telemetry = _write_telemetry(counts, folder) if traces else {}
-        tables = _publish(_write_tables(chunks, counts, folder) | telemetry, rejected, out)
+        tables = publish(_write_tables(chunks, counts, folder) | telemetry, map(to_json, rejected), out)
     return _report(counts, tables=tables, files=len(files), runs=len(runs), rejected=tuple(rejected))
 
 
@@ -128,20 +123,6 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for count in counts:
         total.update(count)
     return dict(total)
-
-
-@contextmanager
-def _aside(out: Path) -> Iterator[Path]:
-    """A folder inside ``out`` that is gone afterwards; failures to write there become :class:`StoreError`."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out, prefix=".merge-") as folder:
-            yield Path(folder)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise StoreError(
-            f"the tables in {out} cannot be written: {error}",
-            next_step="Make room there or name another folder with --out; records and older tables are untouched.",
-        ) from error
 
 
 def _process_all(chunks: Sequence[Chunk], work: Work, workers: int | None, progress: Progress | None) -> list[Counts]:
@@ -240,13 +221,3 @@ def _renumbered(part: Path, first: int) -> pl.LazyFrame:
 def _sink(table: pl.LazyFrame, path: Path) -> Path:
     table.sink_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, metadata=METADATA)
     return path
-
-
-def _publish(tables: Mapping[str, Path], rejected: Sequence[Rejection], out: Path) -> dict[str, Path]:
-    """Move the finished ``tables`` into ``out``, with the list of what is missing from them."""
-    listing = tables["cells"].with_name(REJECTED)
-    listing.write_text("".join(f"{json.dumps(to_json(r), sort_keys=True)}\n" for r in rejected), encoding="utf-8")
-    listing.replace(out / REJECTED)
-    if "telemetry" not in tables:
-        (out / TELEMETRY_FILE).unlink(missing_ok=True)
-    return {name: file.replace(out / file.name) for name, file in tables.items()}

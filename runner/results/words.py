@@ -38,6 +38,11 @@ LABELS: Final = {
 _AS_WANTED = frozenset({ClockState.LOCKED.value, ClockState.NOT_APPLICABLE.value})
 
 
+def printable(text: str) -> str:
+    """``text`` on one line and without anything a terminal would obey: files and candidates chose it."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
 def clocks_said(state: str | None, policy: str | None) -> str:
     """The state of the clocks, and the policy too where that wanted them locked and they were not."""
     return state or "" if clocks_as_wanted(state, policy) else f"{state} (policy {policy})"

@@ -6,7 +6,6 @@ import queue
 from collections.abc import Sequence
 
 from runner.cell import Assignment, absent_gpu, compile_only
-from runner.cell.buildpool import builds_at_once
 from runner.plan import Cell
 from runner.results.record import Record
 from runner.session.events import Event, Happening
@@ -19,8 +18,7 @@ def compile_lanes(cells: Sequence[Cell], shared: Shared) -> list[CompileLane]:
     for cell in cells:
         if cell.compile_only:
             waiting.put(cell)
-    workers = min(waiting.qsize(), shared.orders.build_workers or builds_at_once(shared.pending.devices()))
-    return [CompileLane(number, waiting, shared) for number in range(workers)]
+    return [CompileLane(number, waiting, shared) for number in range(min(waiting.qsize(), shared.builds.workers))]
 
 
 class CompileLane:

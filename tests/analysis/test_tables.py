@@ -5,7 +5,7 @@ import pytest
 
 from runner.analysis.tables import VERSION_KEY, open_tables
 from runner.errors import StoreError
-from runner.results.merge import METADATA
+from runner.results.publishing import METADATA
 from runner.results.schema import TABLES_VERSION
 from tests.analysis.made import cell, write
 

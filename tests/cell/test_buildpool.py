@@ -88,6 +88,7 @@ def test_as_many_are_built_at_once_as_there_are_workers(stage, pool):
 
     cells = [stage.cell(str(n), builder=[builds_with_others], source=f"x = {n}\n") for n in range(3)]
     with pool(workers=3) as builds:
+        assert builds.workers == 3
         builds.submit(cells)
         assert all(builds.result(cell).artifact for cell in cells)
 
@@ -107,20 +108,6 @@ def test_as_many_are_built_at_once_as_there_are_workers(stage, pool):
 def test_builds_leave_cores_for_what_is_timed_on_gpus(cores, devices, builds, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(cores))
     assert builds_at_once(devices) == builds
-
-
-def test_a_pool_that_is_told_no_number_takes_what_is_free(stage, pool, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(5))
-    meet = threading.Barrier(5, timeout=20)
-
-    def builds_with_others(spec):
-        meet.wait()
-        return hands_over(b"artefact")(spec)
-
-    cells = [stage.cell(str(n), builder=[builds_with_others], source=f"x = {n}\n") for n in range(5)]
-    with pool(workers=0) as builds:
-        builds.submit(cells)
-        assert all(builds.result(cell).artifact for cell in cells)
 
 
 def test_who_listens_is_told_of_each_build(stage, pool):

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runner.cli.merge import printable
 from runner.results.store import Store
+from runner.results.words import printable
 from tests.cli.terminal import piped
 from tests.results.factory import cell_id, make_record, make_run, make_trace, put, traced
 

@@ -117,8 +117,9 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         if not path.exists():
             raise UsageError(f"{path} does not exist", next_step="Name files, or folders of files, to import.")
         for file in _within(path) if path.is_dir() else (path,):
-            if file.resolve() not in seen:
-                seen.add(file.resolve())
+            place = file.resolve()
+            if place not in seen:
+                seen.add(place)
                 yield file
 
 
@@ -134,6 +135,7 @@ def _read(path: Path, chosen: Format | None) -> Found:
     measured = tuple(form.read(file))
     return Found(
         path=path,
+        place=file.place,
         format=form.name,
         sha256=file.sha256,
         measured=measured,

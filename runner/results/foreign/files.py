@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from runner.sources import Unreadable
 
@@ -157,6 +158,10 @@ class ForeignFile:
         self._sha256 = hashlib.sha256()
         if not path.is_file():
             raise BadValueError("there is no such file" if not path.exists() else "is no regular file")
+        self.place = path.resolve().parent
+        """The folder it lies in, whatever links led there."""
+        self.folder = clean(self.place.name)
+        """Name of that folder."""
         try:
             self.by_line = path.suffix == ".jsonl" or not self._read_document()
         except OSError as error:
@@ -167,37 +172,29 @@ class ForeignFile:
         """Of the content; known once everything was read."""
         return self._sha256.hexdigest()
 
-    @property
-    def folder(self) -> str:
-        """Name of the folder it lies in."""
-        return clean(self.path.resolve().parent.name)
-
     def documents(self) -> Iterator[Node]:
         """The one document of the file, or that of each line; lines that hold none are refused."""
-        if not self.by_line:
-            yield Node(self._document)
-            return
-        self._sha256 = hashlib.sha256()
-        for number, line in self._lines():
-            self._sha256.update(line)
-            if not line.strip():
-                continue
-            try:
-                yield Node(_parse(_decode(line.rstrip(), number), number), (), number)
-            except BadValueError as error:
-                self._faults.append(error)
+        for line, value in self._parsed():
+            if isinstance(value, BadValueError):
+                self._faults.append(value)
+            else:
+                yield Node(value, (), line)
+
+    def document(self) -> Node:
+        """The one document of a file that must not hold several.
+
+        :raises BadValueError: when there is none, or more than one.
+        """
+        found = list(islice(self.documents(), 2))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise BadValueError("holds more than one document, and its format has one per file")
+        raise self._faults[0] if self._faults else BadValueError("holds no document")
 
     def first(self) -> Any:
         """The first document that can be parsed; null where there is none."""
-        if not self.by_line:
-            return self._document
-        for number, line in self._lines():
-            try:
-                if line.strip():
-                    return _parse(_decode(line.rstrip(), number), number)
-            except BadValueError:  # noqa: PERF203  # one bad line must not end the others
-                continue
-        return None
+        return next((value for _line, value in self._parsed() if not isinstance(value, BadValueError)), None)
 
     def each(self, parts: Iterable[S], make: Callable[[S], T | None]) -> Iterator[T]:
         """What ``make`` makes of each part, but for null; what it refuses is kept for :meth:`refused`."""
@@ -215,13 +212,7 @@ class ForeignFile:
 
     def broken(self) -> BadValueError | None:
         """What is wrong with the first line, in a file of which no line can be parsed; null where there is no line."""
-        for number, line in self._lines():
-            try:
-                if line.strip():
-                    _parse(_decode(line.rstrip(), number), number)
-            except BadValueError as error:  # noqa: PERF203  # the first bad line is what is looked for
-                return error
-        return self._faults[0] if self._faults else None
+        return next((value for _line, value in self._parsed() if isinstance(value, BadValueError)), None)
 
     def refused(self) -> list[Unreadable]:
         """All that was refused so far, by line."""
@@ -230,22 +221,25 @@ class ForeignFile:
             Unreadable(path=self.path, reason=str(e), line=lines.get(e.keys) if e.line is None else e.line)
             for e in self._faults
         ]
-        # A file is looked through more than once, and each look finds the same lines too long.
-        return sorted(set(found), key=lambda one: (one.line or 0, one.reason))
+        return sorted(found, key=lambda one: (one.line or 0, one.reason))
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
+    def _parsed(self) -> Iterator[tuple[int | None, Any]]:
+        """(line, value, or the :class:`BadValueError` that says why there is none) of each document.
+
+        A look at lines that comes to the end takes the digest of them all.
+        """
+        if not self.by_line:
+            yield None, self._document
+            return
+        digest = hashlib.sha256()
         try:
             with self.path.open("rb") as file:
-                for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
-                    if len(line) <= MAX_LINE_BYTES:
-                        yield number, line
-                        continue
-                    self._faults.append(BadValueError(f"is longer than {MAX_LINE_BYTES >> 20} MiB", (), number))
-                    rest = line
-                    while rest and not rest.endswith(b"\n"):
-                        rest = file.readline(MAX_LINE_BYTES)
+                for number, line in enumerate(_lines(file, digest.update), start=1):
+                    if line is None or line.strip():
+                        yield number, _value(line, number)
         except OSError as error:
-            self._faults.append(BadValueError(f"cannot be read: {error.strerror}"))
+            yield None, BadValueError(f"cannot be read: {error.strerror}")
+        self._sha256 = digest
 
     def _read_document(self) -> bool:
         """Whether the file is one document; false where it holds one on each line."""
@@ -274,6 +268,32 @@ def shown_keys(value: Any) -> str:
         return f"it is {_kind(value)}" + (f" of {len(value)}" if isinstance(value, list) else "")
     keys = list(value)[:_SHOWN_KEYS]
     return f"its keys are {', '.join(keys)}{', …' if len(value) > _SHOWN_KEYS else ''}" if keys else "it is empty"
+
+
+def _lines(file: BinaryIO, read: Callable[[bytes], object]) -> Iterator[bytes | None]:
+    """Each line of ``file``; null for one that is too long to be kept.
+
+    :param read: told all that was read, also of lines that are too long.
+    """
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        read(line)
+        if len(line) <= MAX_LINE_BYTES:
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE_BYTES)
+            read(line)
+        yield None
+
+
+def _value(line: bytes | None, number: int) -> Any:
+    """What a line holds, or the :class:`BadValueError` that says why that cannot be known."""
+    if line is None:
+        return BadValueError(f"is longer than {MAX_LINE_BYTES >> 20} MiB", (), number)
+    try:
+        return _parse(_decode(line.rstrip(), number), number)
+    except BadValueError as error:
+        return error
 
 
 def _is_object(line: bytes) -> bool:

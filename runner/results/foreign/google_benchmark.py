@@ -13,10 +13,10 @@ from pathlib import PurePath
 from statistics import fmean, median, stdev
 from typing import Any, Final
 
-from runner.core.vocab import Role, Status
-from runner.measure.timed import CANDIDATE
+from runner.core.vocab import Status
 from runner.results.foreign.files import BadValueError, ForeignFile, Node
 from runner.results.foreign.measured import DEFAULT, HOST_CLOCK, MEAN, Format, Measured
+from runner.results.reading import parse_instant
 
 _UNITS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _FITS: Final = frozenset({"BigO", "RMS"})
@@ -27,7 +27,7 @@ _ITERATION, _AGGREGATE = "iteration", "aggregate"
 
 def read(file: ForeignFile) -> list[Measured]:
     """One measurement per benchmark and its arguments; see :class:`Format`."""
-    (document,) = file.documents()
+    document = file.document()
     context = _context(document["context"])
     rows = list(file.each(document["benchmarks"].elements(), _row))
     fits = sum(row is _NO_TIME for row in rows)
@@ -57,7 +57,7 @@ def _context(node: Node) -> _Row:
 def _instant(text: str) -> datetime | None:
     """Null for the form without an offset that old versions write: it may be hours off."""
     try:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        at = parse_instant(text)
     except ValueError:
         return None
     return at.astimezone(timezone.utc) if at.tzinfo else None
@@ -142,8 +142,6 @@ def _of_aggregates(rows: Sequence[_Row]) -> tuple[_Row, tuple[str, ...]]:
 
 def _sample(row: _Row, *, manual: bool) -> _Row:
     return {
-        "role": Role.CANDIDATE.value,
-        "contestant": CANDIDATE,
         "calls_per_sample": row["iterations"],
         "device_ns" if manual else "wall_ns": round(row["ns"]),
     }

@@ -14,7 +14,7 @@ from typing import Any, Final
 from runner.core.vocab import Status
 from runner.results.foreign.files import ForeignFile, Node
 from runner.results.foreign.kernelbench_timing import statistics
-from runner.results.foreign.measured import MEAN, NS_PER_MS, UNTIMED, Format, Measured
+from runner.results.foreign.measured import LONGEST_MESSAGE, MEAN, NS_PER_MS, Format, Measured
 
 _RESULT: Final = frozenset({"compiled", "correctness"})
 _NAMED = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)")
@@ -25,7 +25,6 @@ _ERRORS: Final = (
     *("error", "error_message", "error_during_performance"),
 )
 """Keys of ``metadata`` that say why, the most telling first."""
-_LONGEST: Final = 2000
 
 _Result = tuple[Node, str, int]
 """Result, number of its problem, and of its sample where it does not say so itself."""
@@ -49,7 +48,7 @@ def _holds_result(value: Any) -> bool:
 
 def read(file: ForeignFile) -> list[Measured]:
     """Every sample of every problem; see :class:`Format`."""
-    (document,) = file.documents()
+    document = file.document()
     named = _NAMED.search(file.path.name)
     level = named[1] if named else _level(file)
     if level is None:
@@ -108,7 +107,7 @@ def _measured(result: _Result, run: str, level: str | None) -> Measured:
             **_trials(metadata),
             **(columns if timed else {}),
         },
-        labels=(MEAN,) if timed else (UNTIMED,) if status is Status.PASSED else (),
+        labels=(MEAN,) if timed else (),
         warnings=_warnings(metadata),
     )
 
@@ -148,7 +147,7 @@ def _why(metadata: Node | None) -> str | None:
         said = metadata.get(key) if metadata else None
         if said is not None:
             text = said.text() if isinstance(said.value, str) else str(said.value)
-            return f"{key}: {text}"[:_LONGEST]
+            return f"{key}: {text}"[:LONGEST_MESSAGE]
     return None
 
 

@@ -34,7 +34,7 @@ _ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
 def read(file: ForeignFile) -> list[Measured]:
     """Every problem of every level; see :class:`Format`."""
     candidate = clean(file.path.stem).removeprefix(_PREFIX)
-    (document,) = file.documents()
+    document = file.document()
     found = list(file.each(_entries(document), lambda node: _measured(node, file.folder, candidate)))
     nulls = sum(one.status is not Status.PASSED for one in found)
     if nulls:
@@ -101,7 +101,7 @@ def version(file: ForeignFile) -> str:
     known = [version for version, only in _ONLY_IN.items() if only & names]
     if len(known) == 1:
         return known[0]
-    around = file.path.resolve().parent.parent.name
+    around = file.place.parent.name
     return around if _VERSION.match(around) else ""
 
 
@@ -125,8 +125,7 @@ def _joined(file: Found, eager: Mapping[tuple[str, ...], Mapping[str, Any]]) -> 
 
 
 def _partner(file: Found, one: Measured) -> tuple[str, ...]:
-    folder = str(file.path.resolve().parent)
-    return (folder, file.version, one.problem, str(one.host.get("gpu_name")))
+    return (str(file.place), file.version, one.problem, str(one.host.get("gpu_name")))
 
 
 def _beside(one: Measured, eager: Mapping[str, Any] | None) -> Measured:

@@ -16,13 +16,12 @@ from typing import Any, Final
 
 from runner.core.vocab import Dtype, Language, Status
 from runner.results.foreign.files import BadValueError, ForeignFile, Node, clean
-from runner.results.foreign.measured import DEFAULT, EAGER, NS_PER_MS, UNTIMED, Format, Measured
+from runner.results.foreign.measured import DEFAULT, EAGER, LONGEST_MESSAGE, NS_PER_MS, Format, Measured
 
 _ROW: Final = frozenset({"input_size", "ms"})
 _TASK: Final = frozenset({"call_ok", "exe_ok"})
 _SUMMARY: Final = frozenset({"method", "total"})
 _MISSING: Final = "N/A"
-_LONGEST: Final = 2000
 _LONGEST_NAME: Final = 120
 _DTYPES: Final = {
     **{dtype.value: dtype for dtype in Dtype},
@@ -36,7 +35,7 @@ _RATES: Final = {"GB/s": ("bytes_per_s", 1e9), "TFLOPS": ("flops_per_s", 1e12)}
 
 def read_golden(file: ForeignFile) -> list[Measured]:
     """One workload per row; see :class:`Format`."""
-    (document,) = file.documents()
+    document = file.document()
     names: Counter[str] = Counter()
 
     def measured(node: Node) -> Measured:
@@ -54,7 +53,7 @@ def read_golden(file: ForeignFile) -> list[Measured]:
 
 def read_metrics(file: ForeignFile) -> list[Measured]:
     """One workload per timed row of a task, or one for a task without; see :class:`Format`."""
-    (document,) = file.documents()
+    document = file.document()
     method = _method(file)
     tasks = (node for _name, node in document.members())
     return [one for group in file.each(tasks, lambda node: _task(node, method, file)) for one in group]
@@ -62,7 +61,7 @@ def read_metrics(file: ForeignFile) -> list[Measured]:
 
 def read_summary(file: ForeignFile) -> list[Measured]:
     """Nothing: totals are no results."""
-    (document,) = file.documents()
+    document = file.document()
     method, total = document["method"].text(), document["total"].count()
     file.notes.append(f"a summary of {method} over {total} tasks, and no result: metrics.json beside it has those")
     return []
@@ -94,8 +93,7 @@ def _task(node: Node, method: str, file: ForeignFile) -> list[Measured]:
     }
     rows = node.get("performance")
     if status is not Status.PASSED or rows is None or rows.value in (_MISSING, []):
-        labels = (UNTIMED,) if status is Status.PASSED else ()
-        return [Measured(**common, workload=DEFAULT, columns=columns, labels=labels)]
+        return [Measured(**common, workload=DEFAULT, columns=columns)]
     names: Counter[str] = Counter()
 
     def measured(row: Node) -> Measured:
@@ -114,7 +112,7 @@ def _status(node: Node) -> Status:
 
 def _why(node: Node) -> str | None:
     error = node.get("error")
-    return None if error is None or error.value in (_MISSING, "") else str(error.value)[:_LONGEST]
+    return None if error is None or error.value in (_MISSING, "") else str(error.value)[:LONGEST_MESSAGE]
 
 
 def _dtype(node: Node | None) -> str | None:

@@ -23,6 +23,9 @@ EAGER: Final = "torch"
 DEFAULT: Final = "default"
 """Workload of a problem that has but one."""
 
+LONGEST_MESSAGE: Final = 2000
+"""Characters of what a file says of a failure that are kept."""
+
 NS_PER_MS: Final = 1e6
 NS_PER_S: Final = 1e9
 
@@ -45,7 +48,7 @@ class Measured:
     labels: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     samples: tuple[Mapping[str, Any], ...] = ()
-    """Rows of ``samples``, in the order they were taken; those of the candidate, with the columns that are known."""
+    """Rows of ``samples``, in the order they were taken, all of the candidate; the columns that are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ class Found:
     """What one file holds."""
 
     path: Path
+    place: Path
+    """The folder it lies in, whatever links led there."""
     format: str
     sha256: str
     measured: tuple[Measured, ...]
@@ -63,8 +68,8 @@ class Found:
 
     @property
     def machine(self) -> str:
-        """The folder of the file."""
-        return self.path.resolve().parent.name
+        """Name of the folder of the file."""
+        return self.place.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,9 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import Any, Final
 
-from runner.core.vocab import Regime, Role, Status
-from runner.measure.timed import CANDIDATE
+from runner.core.vocab import Regime, Status
 from runner.results.foreign.files import BadValueError, ForeignFile, Node
-from runner.results.foreign.measured import DEFAULT, MEAN, NS_PER_S, UNTIMED, Format, Measured
+from runner.results.foreign.measured import DEFAULT, MEAN, NS_PER_S, Format, Measured
 
 _MEDIAN, _MEAN = "nv/cold/time/gpu/median", "nv/cold/time/gpu/mean"
 _SPREAD = "nv/cold/time/gpu/stdev/relative"
@@ -32,20 +31,15 @@ _FLOAT_BYTES = 4
 
 def read(file: ForeignFile) -> list[Measured]:
     """One measurement per state; see :class:`Format`."""
-    (document,) = file.documents()
+    document = file.document()
     devices = dict(file.each(document["devices"].elements(), _device))
     candidate = _program(document.get("meta"))
-    states = (
-        (benchmark, state)
-        for benchmark in file.each(document["benchmarks"].elements(), _with_states)
-        for state in benchmark["states"].elements()
-    )
-    return list(file.each(states, lambda pair: _measured(*pair, devices, candidate, file)))
 
+    def measured(benchmark: Node) -> list[Measured]:
+        states = benchmark["states"].elements()
+        return list(file.each(states, lambda state: _measured(benchmark, state, devices, candidate, file)))
 
-def _with_states(node: Node) -> Node:
-    list(node["states"].elements())
-    return node
+    return [one for group in file.each(document["benchmarks"].elements(), measured) for one in group]
 
 
 def _program(meta: Node | None) -> str:
@@ -143,9 +137,7 @@ def _columns(summaries: _Summaries) -> tuple[dict[str, Any], tuple[str, ...]]:
         "bytes_per_s": _value(summaries, _BANDWIDTH),
         "sm_clock_mhz": None if clock is None else clock / 1e6,
     }
-    if columns["candidate_median_ns"] is None:
-        return columns, (UNTIMED,)
-    return columns, (MEAN,) if middle is None else ()
+    return columns, (MEAN,) if middle is None and mean is not None else ()
 
 
 def _sample_times(values: Mapping[str, Node] | None, file: ForeignFile) -> Sequence[float]:
@@ -179,8 +171,6 @@ def _floats(path: Path, file: ForeignFile, count: str | None) -> Sequence[float]
 
 def _sample(nanoseconds: float) -> dict[str, Any]:
     return {
-        "role": Role.CANDIDATE.value,
-        "contestant": CANDIDATE,
         "regime": Regime.COLD.value,
         "calls_per_sample": 1,
         "device_ns": round(nanoseconds),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ from typing import Any, Final
 
 import polars as pl
 
-from runner.core.vocab import Fault, Stage, Status, fault_of
-from runner.errors import StoreError
+from runner.core.vocab import Fault, Role, Stage, Status, fault_of
+from runner.measure.timed import CANDIDATE
 from runner.results.chunk import count_hosts
 from runner.results.columns import Rows
-from runner.results.foreign.measured import Found, Measured
-from runner.results.merge import METADATA, REJECTED
-from runner.results.schema import DEVICE, HOSTS, TABLES, TELEMETRY_FILE
+from runner.results.foreign.measured import UNTIMED, Found, Measured
+from runner.results.publishing import METADATA, aside, publish
+from runner.results.schema import DEVICE, HOSTS, TABLES
 from runner.sources import Unreadable
 
 _SESSION: Final = 0
@@ -178,8 +177,11 @@ def _rows(one: Measured, file: Found, matrix: str) -> _Made:
         **one.columns,
     }
     candidate, baseline = cell.get("candidate_median_ns"), cell.get("baseline_median_ns")
-    if candidate and baseline and one.status is Status.PASSED:
-        cell["speedup"] = baseline / candidate
+    if one.status is Status.PASSED:
+        if candidate is None:
+            cell["labels"] += (UNTIMED,)
+        elif candidate and baseline:
+            cell["speedup"] = baseline / candidate
     asked = ("matrix", "source", "gpu", "dtype", "problem", "candidate")
     cell["cell_id"] = _digest([cell.get(key) for key in asked])[:_ID_DIGITS]
     return _Made(
@@ -204,8 +206,9 @@ def _frames(records: Iterable[Sequence[_Made]]) -> dict[str, pl.DataFrame]:
         for one in record:
             tables["cells"].append({"record": number, **one.cell})
             where = {"record": number, "session": _SESSION, "workload": one.workload, "block": 0}
+            whose = {"role": Role.CANDIDATE.value, "contestant": CANDIDATE}
             for index, sample in enumerate(one.samples):
-                tables["samples"].append({**where, "index": index, **sample})
+                tables["samples"].append({**where, "index": index, **whose, **sample})
     frames = {name: table.frame() for name, table in tables.items()}
     return frames | {"hosts": count_hosts(frames["hosts"])}
 
@@ -216,24 +219,12 @@ def write(frames: Mapping[str, pl.DataFrame], refused: Sequence[Unreadable], out
     :return: table → file.
     :raises StoreError: when they cannot be written; what was there before stays.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out, prefix=".import-") as aside:
-            for name, frame in frames.items():
-                frame.write_parquet(Path(aside) / f"{name}.parquet", compression="zstd", metadata=METADATA)
-            (Path(aside) / REJECTED).write_text("".join(map(_line, refused)), encoding="utf-8")
-            for file in sorted(Path(aside).iterdir()):
-                file.replace(out / file.name)
-        # Its rows are numbered as those of the tables before were.
-        (out / TELEMETRY_FILE).unlink(missing_ok=True)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise StoreError(
-            f"the tables in {out} cannot be written: {error}",
-            next_step="Make room there or name another folder with --out; older tables are untouched.",
-        ) from error
-    return {name: out / f"{name}.parquet" for name in frames}
+    with aside(out, untouched="older tables") as folder:
+        files = {name: folder / f"{name}.parquet" for name in frames}
+        for name, frame in frames.items():
+            frame.write_parquet(files[name], compression="zstd", metadata=METADATA)
+        return publish(files, map(_row, refused), out)
 
 
-def _line(one: Unreadable) -> str:
-    row = {"path": str(one.path), "reason": "unreadable", "line": one.line, "detail": one.reason}
-    return f"{json.dumps(row, sort_keys=True)}\n"
+def _row(one: Unreadable) -> Row:
+    return {"path": str(one.path), "reason": "unreadable", "line": one.line, "detail": one.reason}

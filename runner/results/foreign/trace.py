@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from runner.core.vocab import Status
 from runner.results.foreign.files import ForeignFile, Node
-from runner.results.foreign.measured import DEFAULT, NS_PER_MS, UNTIMED, Format, Measured
+from runner.results.foreign.measured import DEFAULT, LONGEST_MESSAGE, NS_PER_MS, Format, Measured
+from runner.results.reading import parse_instant
 
 _STATUSES: Final = {
     "PASSED": Status.PASSED,
@@ -28,7 +29,6 @@ _STATUSES: Final = {
     "INVALID_REFERENCE": Status.INVALID_PROBLEM,
 }
 _LIBRARIES: Final = ("torch", "triton", "cuda")
-_LONGEST: Final = 2000
 _AGREES: Final = 0.01
 """How far a written speed-up may be from the quotient of the written times, relatively."""
 
@@ -66,14 +66,13 @@ def _measured(definition: str, workload: Node, solution: str, evaluation: Node) 
         host={"gpu_name": gpu},
         workload=uuid.text() if uuid else DEFAULT,
         status=status,
-        message=None if status is Status.PASSED or log is None else log.text()[:_LONGEST] or None,
+        message=None if status is Status.PASSED or log is None else log.text()[:LONGEST_MESSAGE] or None,
         columns={
             "started_at": _instant(evaluation.get("timestamp")),
             "values_json": None if axes is None else json.dumps(axes.value, sort_keys=True),
             **_libraries(environment),
             **columns,
         },
-        labels=(UNTIMED,) if status is Status.PASSED and "candidate_median_ns" not in columns else (),
         warnings=warnings,
     )
 
@@ -116,7 +115,7 @@ def _instant(node: Node | None) -> datetime | None:
     if node is None:
         return None
     try:
-        at = datetime.fromisoformat(node.text().replace("Z", "+00:00"))
+        at = parse_instant(node.text())
     except ValueError:
         raise node.fault("is no time as ISO 8601 has it") from None
     # A time without its offset is some hours off at worst, and still orders the evaluations of one machine.

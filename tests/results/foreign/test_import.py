@@ -11,6 +11,7 @@ from runner.analysis.outcomes import outcomes, sessions
 from runner.analysis.tables import open_tables
 from runner.errors import NothingSelectedError, StoreError, UsageError
 from runner.results.foreign import FORMATS, import_results
+from runner.results.foreign.files import MAX_LINE_BYTES
 from runner.results.schema import TABLES
 from tests.results.foreign.made import DATA, load, put, timing
 
@@ -124,6 +125,46 @@ def test_no_format_stumbles_over_what_is_none_of_it(tmp_path, name, document):
     put(tmp_path / "a.json", document if not isinstance(document, str) else json.dumps(document))
     with pytest.raises(NothingSelectedError, match="none of 1 files"):
         import_results([tmp_path], tmp_path / "out", format_name=name)
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "trace"])
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", ": holds no document"),
+        ("{}\n{}\n", ": holds more than one document, and its format has one per file"),
+        ("{\n", ":1: not valid JSON: Expecting property name enclosed in double quotes"),
+    ],
+)
+def test_where_one_document_is_due_no_line_and_several_lines_are_refused(tmp_path, name, lines, said):
+    path = put(tmp_path / "a.jsonl", lines)
+    with pytest.raises(NothingSelectedError) as refused:
+        import_results([tmp_path], tmp_path / "out", format_name=name)
+    assert refused.value.what.endswith(f"{path}{said}")
+
+
+def test_several_lines_where_one_document_is_due_do_not_end_the_other_files(tmp_path):
+    good = {"level1": {"1_P.py": timing()}}
+    for name, lines in (("torch", [good]), ("twice", [good, good])):
+        put(tmp_path / "L4" / f"baseline_time_{name}.jsonl", lines)
+    report, rows = load(tmp_path)
+    assert [row["candidate"] for row in rows] == ["torch"]
+    assert [(one.path.stem, one.reason) for one in report.refused] == [
+        ("baseline_time_twice", "holds more than one document, and its format has one per file")
+    ]
+
+
+def test_files_that_differ_in_a_line_too_long_to_be_read_are_different_runs(tmp_path):
+    for machine, character in (("A", "a"), ("B", "b")):
+        line = json.dumps({"level1": {"1_P.py": timing()}})
+        put(tmp_path / machine / "baseline_time_torch.jsonl", f"{line}\n{character * (MAX_LINE_BYTES + 9)}\n")
+    report, rows = load(tmp_path)
+    files = sorted(tmp_path.glob("*/baseline_time_torch.jsonl"))
+    contents = [hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in files]
+    assert [row["run_id"] for row in rows] == [f"import:kernelbench-timing:{content}" for content in contents]
+    assert [(one.path, one.line, one.reason) for one in report.refused] == [
+        (file, 2, "is longer than 16 MiB") for file in files
+    ]
 
 
 def test_nothing_readable_says_what_is_known_and_leaves_older_tables(tmp_path, two):

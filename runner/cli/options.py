@@ -1,0 +1,21 @@
+"""Options that several verbs have, each with the same name and the same words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+MatrixFile = Annotated[Path, typer.Argument(metavar="[MATRIX]", help="The matrix file.")]
+Folders = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[FOLDER]...", help="Merged tables or result folders; default: results."),
+]
+Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process.")]
+Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
+Filter = Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=GLOB", help="Only matching cells.")]
+Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
+Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+JsonAfterProgress = Annotated[bool, typer.Option("--json", help="Print one JSON document; progress goes to stderr.")]
