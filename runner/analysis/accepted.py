@@ -54,18 +54,38 @@ def read_accepted(path: Path) -> tuple[Acceptance, ...]:
 
     :raises UsageError: when it cannot be read, or anything in it is not as it should be; the first thing that is not.
     """
+    return parse_accepted(accepted_text(path), path)
+
+
+def accepted_text(path: Path) -> str:
+    """What is in the file, for :func:`parse_accepted`.
+
+    :raises UsageError: when it cannot be read, or is no text.
+    """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}", next_step=_FORM) from None
+
+
+def parse_accepted(text: str, where: Path) -> tuple[Acceptance, ...]:
+    """The entries in ``text``, in its order.
+
+    :param where: the file that errors name.
+    :raises UsageError: when anything in it is not as it should be; the first thing that is not.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where} is not TOML: {error}", next_step=_FORM) from None
     entries = document.get("accept", [])
     unknown = sorted(set(document) - {"accept"})
     if unknown or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         what = f"unknown key {unknown[0]!r}" if unknown else "'accept' is not a list of tables"
-        raise UsageError(f"{path}: {what}", next_step=_FORM)
-    return tuple(_entry(f"{path}: entry {number}", entry) for number, entry in enumerate(entries, 1))
+        raise UsageError(f"{where}: {what}", next_step=_FORM)
+    return tuple(_entry(f"{where}: entry {number}", entry) for number, entry in enumerate(entries, 1))
 
 
 def _entry(where: str, entry: Mapping[str, Any]) -> Acceptance:

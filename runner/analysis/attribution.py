@@ -27,6 +27,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy.special import expit, xlogy  # type: ignore[import-untyped]  # no types
 
+from runner.analysis.measured import log_of
 from runner.analysis.outcomes import outcomes
 from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer, Request
@@ -287,6 +288,15 @@ class _Response:
         fit = logistic(self.design, self.design.all, count, total)
         return bool(np.abs(self.design.predicted(fit.coefficients, self.design.all)).max() > _SEPARATED)
 
+    def task_levels(self, factor: int) -> Integers:
+        """Per group of the data, a number for its task and its level of ``factor``: task × levels + level."""
+        level: Integers = self.design.codes[self.data.combination, factor]
+        return self.data.task * self.design.levels[factor] + level
+
+    def is_of_tasks(self, factor: int) -> bool:
+        """Whether each task has one level of ``factor`` only."""
+        return len(np.unique(self.task_levels(factor))) == self.data.tasks
+
     def _left(self, factors: tuple[int, ...], count: Floats, total: Floats, squares: float) -> float:
         """Deviance of the model of ``factors``."""
         if not factors:
@@ -301,30 +311,23 @@ class _Response:
         return fit.deviance
 
 
-def by_chance(
-    data: Data,
-    codes: Integers,
-    levels: int,
-    response: _Response,
-    generator: np.random.Generator,
-    *,
-    deals: int | None = None,
-) -> Floats:
+def by_chance(response: _Response, factor: int, generator: np.random.Generator) -> Floats:
     """Deviance explained by one factor alone, observed and then with its levels dealt at random.
 
     What happens to one problem hangs together, so that only whole problems are dealt: a factor that every problem has
     one level of is dealt over problems; any other one is dealt within each, all rows of a problem and level together.
 
-    :param codes: the factor's level per combination.
-    :param deals: how many; null: as many as there is time for.
-    :return: observed, then one per dealing; to be divided by the deviance without factors.
+    :param factor: number of the factor.
+    :return: observed, then one per dealing, as many as there is time for; to be divided by the deviance without
+        factors.
     """
-    pairs, inverse = np.unique(data.task * levels + codes[data.combination], return_inverse=True)
+    data, levels = response.data, response.design.levels[factor]
+    pairs, inverse = np.unique(response.task_levels(factor), return_inverse=True)
     count, total = (_binned(inverse, part, len(pairs)) for part in (data.count, data.total))
     task, level = np.divmod(pairs, levels)
     squares = float(data.squares.sum())
     nothing = response.nothing(count, total, squares)
-    over_tasks = len(np.unique(task)) == len(pairs)
+    over_tasks = response.is_of_tasks(factor)
 
     def explained(dealt: Integers) -> float:
         return nothing - response.unexplained(_binned(dealt, count, levels), _binned(dealt, total, levels), squares)
@@ -335,8 +338,8 @@ def by_chance(
         within: Integers = level[np.argsort(task + generator.random(len(task)))]
         return within
 
-    wanted = deals or int(np.clip(_DEALT_ROWS / len(pairs), *_DEALS))
-    return np.array([explained(level), *(explained(dealt()) for _deal in range(wanted))])
+    deals = int(np.clip(_DEALT_ROWS / len(pairs), *_DEALS))
+    return np.array([explained(level), *(explained(dealt()) for _deal in range(deals))])
 
 
 def attribution(tables: Tables, request: Request) -> list[Answer]:
@@ -346,7 +349,7 @@ def attribution(tables: Tables, request: Request) -> list[Answer]:
     :raises UsageError: where the problem is a factor, so that nothing is left to draw.
     :raises NothingSelectedError: where the tables hold no cell.
     """
-    names = tuple(dict.fromkeys(request.by)) or FACTORS
+    names = request.by or FACTORS
     columns = columns_of(names)
     if _TASK in names:
         raise UsageError(
@@ -364,13 +367,12 @@ def _factors(number: int) -> list[str]:
 
 def _rows(tables: Tables, columns: Sequence[str]) -> pl.DataFrame:
     """Outcomes with one column per factor, ``f0`` and so on; a level that is unknown is called ``none``."""
-    usable = pl.col("passed") & pl.col("speedup").is_finite() & (pl.col("speedup") > 0)
     factors = zip(_factors(len(columns)), columns, strict=True)
     return (
         outcomes(tables.cells)
         .select(
             *("record", "workload", _TASK, "counted", "passed"),
-            pl.when(usable).then(pl.col("speedup").log()).alias("log"),
+            log_of(pl.col("speedup")).alias("log"),
             *(pl.col(column).cast(pl.String).fill_null("none").alias(name) for name, column in factors),
         )
         .collect(engine="streaming")
@@ -426,9 +428,7 @@ def _answer(name: str, title: str, rows: pl.DataFrame, names: Sequence[str], not
     for number in idle:
         state = "too many levels" if levels[number] > _MOST_LEVELS else "one level" if levels[number] else "no data"
         lines.insert(-1, {"factor": names[number], "levels": levels[number], "separable": state})
-    table = pl.DataFrame(
-        {column: pl.Series([line.get(column) for line in lines], dtype=kind) for column, kind in _COLUMNS}
-    )
+    table = pl.DataFrame(lines, schema=_COLUMNS)
     return Answer(name=name, title=title, table=table, meanings=_meanings(binary=binary), notes=notes)
 
 
@@ -459,11 +459,10 @@ def _prepared(groups: pl.DataFrame, names: Sequence[str], used: Sequence[int]) -
 
 def _add_chance(lines: Sequence[dict[str, Any]], response: _Response, generator: np.random.Generator) -> None:
     """What each factor would explain by chance, and how often chance explains as much."""
-    data, design = response.data, response.design
-    count, total, squares = data.summed(len(design.codes))
-    nothing = response.nothing(count, total, squares)
+    design = response.design
+    nothing = response.nothing(*response.data.summed(len(design.codes)))
     for factor in design.all:
-        found = by_chance(data, design.codes[:, factor], design.levels[factor], response, generator)
+        found = by_chance(response, factor, generator)
         # Dealings that change nothing differ in the last digits only, and are as large as what was seen.
         as_large = int((found[1:] >= found[0] - 1e-9 * nothing).sum())
         lines[factor] |= {"by_chance": float(found[1:].mean() / nothing), "chance_p": (1 + as_large) / len(found)}
@@ -536,9 +535,7 @@ def _fisher(shares: Floats) -> Floats:
 
 def _is_thin(response: _Response, factor: int) -> bool:
     """Whether a factor that problems have one level of has hardly more problems than levels."""
-    data, design = response.data, response.design
-    pairs = len(np.unique(data.task * design.levels[factor] + design.codes[data.combination, factor]))
-    return pairs == data.tasks < _PER_LEVEL * design.levels[factor]
+    return response.is_of_tasks(factor) and response.data.tasks < _PER_LEVEL * response.design.levels[factor]
 
 
 def _add_separable(lines: Sequence[dict[str, Any]], design: Design) -> Iterator[str]:
@@ -568,13 +565,13 @@ def _unused(groups: pl.DataFrame, names: Sequence[str], levels: Sequence[int]) -
             yield f"{name} has {count} levels, more than the {_MOST_LEVELS} that a model has room for: it is left out."
 
 
-_COLUMNS: Final[tuple[tuple[str, type[pl.DataType]], ...]] = (
-    ("factor", pl.String),
-    ("levels", pl.Int64),
-    ("separable", pl.String),
-    *((name, pl.Float64) for name in ("add_one", "add_low", "add_high", "by_chance", "chance_p")),
-    *((name, pl.Float64) for name in ("drop_one", "drop_low", "drop_high")),
-)
+_COLUMNS: Final[dict[str, pl.DataType]] = {
+    "factor": pl.String(),
+    "levels": pl.Int64(),
+    "separable": pl.String(),
+    **dict.fromkeys(("add_one", "add_low", "add_high", "by_chance", "chance_p"), pl.Float64()),
+    **dict.fromkeys(("drop_one", "drop_low", "drop_high"), pl.Float64()),
+}
 
 
 def _meanings(*, binary: bool) -> dict[str, str]:

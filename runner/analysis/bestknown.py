@@ -134,7 +134,7 @@ def read(path: Path) -> BestKnown:
     for number, row in enumerate(rows, start=1):
         if fault := _fault(row):
             raise _damaged(path, f"row {number}: {fault}")
-    table = pl.DataFrame({name: pl.Series([row[name] for row in rows], dtype=dtype) for name, dtype in BEST.items()})
+    table = pl.DataFrame(rows, schema=BEST)
     if table.select(KEY).is_duplicated().any():
         raise _damaged(path, f"names the same {', '.join(KEY)} twice")
     best = _hashed(table.sort(KEY))

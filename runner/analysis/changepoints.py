@@ -14,8 +14,10 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import fdtrc, ndtr, ndtri  # type: ignore[import-untyped]  # no types
 
 from runner.analysis.differences import benjamini_hochberg
+from runner.analysis.measured import log_of
 from runner.analysis.outcomes import CELL_KEY, sessions
 from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer, Request
@@ -42,7 +44,8 @@ _PERMUTATIONS: Final = 299
 _SEED: Final = 20260301
 _AT_ONCE: Final = 8_000_000
 """Numbers in memory at once while permuting or comparing pairs."""
-_OF: Final = ("speedup", "candidate", "baseline")
+_OF: Final = {"speedup": "speedup", "candidate": "candidate_median_ns", "baseline": "baseline_median_ns"}
+"""What is followed → its column."""
 _ENVIRONMENT: Final = {
     "driver": "driver",
     "image": "image_id",
@@ -51,7 +54,8 @@ _ENVIRONMENT: Final = {
     "problem's source": "problem_sha256",
 }
 """What changed → its column."""
-_CUTS: Final = ("driver", "image_id", "candidate_sha256", "problem_sha256")
+_CUTS: Final = tuple(column for column in _ENVIRONMENT.values() if column != "gpu_uuid")
+"""Columns that cut a series; another unit is another series."""
 
 
 def drift(tables: Tables, request: Request) -> list[Answer]:
@@ -81,7 +85,7 @@ def drift(tables: Tables, request: Request) -> list[Answer]:
 def _nights(cells: pl.LazyFrame) -> pl.DataFrame:
     """One row per series, night and environment, in order; ``stretch`` counts what they are cut into."""
     where = [*CELL_KEY, "gpu_uuid", "host_id"]
-    medians = [_log(pl.col(name)).median().alias(f"log_{of}") for of, name in zip(_OF, _COLUMNS, strict=True)]
+    medians = [log_of(pl.col(name)).median().alias(f"log_{of}") for of, name in _OF.items()]
     found = (
         sessions(cells)
         .group_by(*where, "night", *_CUTS)
@@ -100,14 +104,6 @@ def _nights(cells: pl.LazyFrame) -> pl.DataFrame:
     cut = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in _CUTS)
     begins = (pl.col("series") != pl.col("series").shift()).fill_null(value=True) | cut
     return found.with_columns(begins.cum_sum().alias("stretch"))
-
-
-_COLUMNS: Final = ("speedup", "candidate_median_ns", "baseline_median_ns")
-
-
-def _log(value: pl.Expr) -> pl.Expr:
-    """The logarithm; null for what is no positive, finite number."""
-    return pl.when((value > 0) & value.is_finite()).then(value.log())
 
 
 def _values(nights: pl.DataFrame) -> pl.DataFrame:
@@ -150,18 +146,22 @@ class Changes:
 
     @property
     def inflation(self) -> float:
-        """By how much neighbours' correlation raises the variance of means of many nights: (1 + r) / (1 − r)."""
-        return (1 + self.correlation) / (1 - self.correlation)
+        """By how much neighbours' correlation raises the variance of means of many nights."""
+        return _inflation(self.correlation)
 
 
-def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int, error: float = ERROR) -> Changes:
+def _inflation(correlation: float) -> float:
+    return (1 + correlation) / (1 - correlation)
+
+
+def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int) -> Changes:
     """Steps in the mean of each stretch, by binary segmentation (Vostrikova, Soviet Mathematics Doklady 24, 1981).
 
     A piece is split where the two sides differ most, by Student's t; how often noise does as much anywhere is bounded
     as in :func:`chance_of`, and permutations of the nights have to agree, since noise need not be normal. What a
     straight line explains better is slow drift and no step. A few nights up and down again amid a long piece are seen
-    only where they are far off, since no single split shows them. A step counts where its q is at most ``error`` over
-    all pieces of its round: first all stretches, then both sides of every step
+    only where they are far off, since no single split shows them. A step counts where its q is at most :data:`ERROR`
+    over all pieces of its round: first all stretches, then both sides of every step
     (Yekutieli, *Hierarchical false discovery rate*, J. Am. Stat. Assoc. 103, 2008).
 
     :param values: logarithms, one stretch after the other.
@@ -171,13 +171,12 @@ def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int, e
     enough = np.flatnonzero(lengths >= FEWEST_NIGHTS)
     rng = np.random.default_rng(seed)
     correlation = _correlation(values, starts[enough], lengths[enough])
-    inflation = (1 + correlation) / (1 - correlation)
     stretch, begin, size = enough, starts[enough], lengths[enough]
     kept: list[tuple[Places, Places, Array, Array]] = []
     while len(stretch):
-        split, p = _test(values, begin, size, inflation, rng=rng, error=error)
+        split, p = _test(values, begin, size, _inflation(correlation), rng=rng)
         q = benjamini_hochberg(p)
-        found = q <= error
+        found = q <= ERROR
         stretch, begin, size, split = stretch[found], begin[found], size[found], split[found]
         kept.append((stretch, begin + split, p[found], q[found]))
         stretch = np.tile(stretch, 2)
@@ -190,7 +189,7 @@ def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int, e
 
 
 def _test(
-    values: Array, begin: Places, size: Places, inflation: float, *, rng: np.random.Generator, error: float
+    values: Array, begin: Places, size: Places, inflation: float, *, rng: np.random.Generator
 ) -> tuple[Places, Array]:
     """Of each piece the nights before its best split, and how often chance does as well."""
     split, chance = np.zeros(len(begin), dtype=np.int64), np.ones(len(begin))
@@ -202,14 +201,14 @@ def _test(
             pieces = pieces - pieces.mean(axis=1, keepdims=True)
             split[some], explained = _best_split(pieces)
             chance[some] = chance_of(explained, int(nights), inflation)
-        likely = rows[chance[rows] <= error]
+        likely = rows[chance[rows] <= ERROR]
         for some in np.array_split(likely, 1 + len(likely) * _PERMUTATIONS * nights // _AT_ONCE):
             pieces = values[begin[some, None] + np.arange(nights)]
             pieces = pieces - pieces.mean(axis=1, keepdims=True)
             seen = _best_split(pieces)[1]
             shuffled = _best_split(pieces[:, order])[1]
             as_well = 1 + (shuffled >= seen[:, None] * (1 - 1e-12)).sum(axis=1)
-            real = (as_well / (_PERMUTATIONS + 1) <= error) & (_line_explains(pieces) < seen)
+            real = (as_well / (_PERMUTATIONS + 1) <= ERROR) & (_line_explains(pieces) < seen)
             chance[some] = np.where(real, chance[some], 1.0)
     return split, chance
 
@@ -243,8 +242,6 @@ def chance_of(explained: Array, nights: int, inflation: float = 1.0) -> Array:
 
     :param inflation: of the variance of means, by correlation of neighbours.
     """
-    from scipy.special import fdtrc  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
-
     with np.errstate(divide="ignore"):
         f = explained / (1 - explained) * (nights - 2) / inflation
     cap = fdtrc(1, nights - 2, np.minimum(f, 1e300))
@@ -305,28 +302,25 @@ _STEPS: Final[dict[str, pl.DataType]] = {
 
 
 def _pieces(stretches: pl.DataFrame, found: Changes) -> tuple[Places, Places, Places]:
-    """The stretches cut at steps: where each piece starts, its nights, and its stretch."""
+    """The stretches cut at steps, as they lie in the values: where each piece starts, its nights, and its stretch."""
     stretch = np.concatenate([np.arange(stretches.height), found.stretches])
     begin = np.concatenate([stretches["start"].to_numpy(), found.places])
-    order = np.lexsort((begin, stretch))
-    stretch, begin = stretch[order], begin[order]
-    end = (stretches["start"] + stretches["nights"]).to_numpy()[stretch]
-    same = np.append(stretch[1:] == stretch[:-1], False)
-    end = np.where(same, np.append(begin[1:], 0), end)
-    return begin, end - begin, stretch
+    order = np.argsort(begin)
+    # Stretches lie one after the other without a gap, so that a piece ends where the next one starts.
+    size = np.diff(begin[order], append=int(stretches["nights"].sum()))
+    return begin[order], size, stretch[order]
 
 
 def _steps(values: pl.DataFrame, stretches: pl.DataFrame, found: Changes, margin: float) -> pl.DataFrame:
     """One row per step: between which nights, how large, and how sure."""
     begin, size, _stretch = _pieces(stretches, found)
     series = values["value"].to_numpy()
-    sums = np.concatenate([[0.0], np.cumsum(series - series.mean())])
+    centred = series - series.mean()
+    sums = np.concatenate([[0.0], np.cumsum(centred)])
     mean = (sums[begin + size] - sums[begin]) / size
-    rest = (series - np.repeat(mean, size) - series.mean()) ** 2 if len(begin) else series
-    squares = np.add.reduceat(rest, begin) if len(begin) else np.zeros(0)
-    order = np.argsort(begin)
-    after = order[np.searchsorted(begin[order], found.places)]
-    before = order[np.searchsorted(begin[order], found.places) - 1]
+    squares = np.add.reduceat((centred - np.repeat(mean, size)) ** 2, begin)
+    after = np.searchsorted(begin, found.places)
+    before = after - 1
     degrees = size[after] + size[before] - 2
     error = np.sqrt(
         (squares[after] + squares[before]) / degrees * (1 / size[after] + 1 / size[before]) * found.inflation
@@ -408,8 +402,6 @@ def slopes(values: Array, days: Array) -> tuple[Array, Array, Array, Array]:
     :param values: shape (m, nights).
     :param days: the same shape, rising along each row.
     """
-    from scipy.special import ndtr, ndtri  # noqa: PLC0415  # loads for 0.2 s
-
     nights = values.shape[1]
     first, second = np.triu_indices(nights, 1)
     rise, run = values[:, second] - values[:, first], days[:, second] - days[:, first]
@@ -479,8 +471,6 @@ def _slopes(names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, 
 
 
 def _deflated(p: Array, factor: float) -> Array:
-    from scipy.special import ndtr, ndtri  # noqa: PLC0415  # loads for 0.2 s
-
     return np.asarray(2 * ndtr(ndtri(np.maximum(p, 1e-300) / 2) / factor))
 
 
@@ -517,7 +507,9 @@ def _environment(nights: pl.DataFrame) -> Answer:
                 ),
             )
         )
-    table = pl.concat(parts).sort("night", "what", "cells", descending=[False, False, True])
+    table = pl.concat(parts).sort(
+        "night", "what", "cells", "before", "after", descending=[False, False, True, False, False]
+    )
     return Answer(
         name="environment",
         title="Changes of the environment",

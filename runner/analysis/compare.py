@@ -63,7 +63,6 @@ _PLACE: Final = {
     "clocks": "clock_state",
 }
 _ATTEMPT: Final = ("status", "fault", "message", "cell_id", *_CONTENT.values(), *_PLACE.values())
-_TIMED: Final = ("value", "clock", "anchor")
 _LISTED: Final = 3
 """Values of one fact that are told one by one."""
 _FEWEST_STEPS: Final = 20
@@ -122,7 +121,10 @@ def compare(
     rows = _tested(_measured(grid, sides, key), sides, key, rules)
     rows = rows.with_columns(**_judged(rules, clocks_matter=rules.of is Of.TIME and how is not Axis.GPU))
     event = _event(rows)
-    rows, said = _accepted(rows.with_columns(environment=_moved_with(event)), accepted, today, how, names)
+    rows = rows.with_columns(environment=_moved_with(event))
+    if how.value in CELL_KEY:
+        rows = rows.with_columns(pl.lit(" → ".join(names)).alias(how.value))
+    rows, said = _accepted(rows, accepted, today)
     notes = (*of_floor, *_notes(sides, left_out, names, key), *_notes_on_rows(rows, rules.of), *said)
     return Comparison(
         base=names[0], new=names[1], axis=how, rules=rules, rows=_finished(rows), event=event, notes=notes
@@ -445,12 +447,8 @@ def _listed(values: Sequence[str], most: int) -> str:
     return ", ".join(values[:most]) + more
 
 
-def _accepted(
-    rows: pl.DataFrame, accepted: Sequence[Acceptance], today: date | None, how: Axis, names: tuple[str, str]
-) -> tuple[pl.DataFrame, list[str]]:
+def _accepted(rows: pl.DataFrame, accepted: Sequence[Acceptance], today: date | None) -> tuple[pl.DataFrame, list[str]]:
     """Regressions that an entry speaks of become ``accepted``; also says which entries are over or speak of none."""
-    if how.value not in rows.columns and how in (Axis.GPU, Axis.TOOLCHAIN, Axis.DTYPE):
-        rows = rows.with_columns(pl.lit(" → ".join(names)).alias(how.value))
     flagged = rows.filter(pl.col("change") == Change.REGRESSION.value).select(
         "row", *(name for name in CELL_KEY if name != "workload")
     )
@@ -465,9 +463,9 @@ def _accepted(
             said.append(f"The acceptance of {entry} matches no regression.")
         for number in matching:
             reasons.setdefault(number, f"{entry.reason} (until {entry.until})")
-    reason = pl.col("row").replace_strict(reasons, default=None, return_dtype=pl.String) if reasons else None
-    if reason is None:
+    if not reasons:
         return rows, said
+    reason = pl.col("row").replace_strict(reasons, default=None, return_dtype=pl.String)
     return rows.with_columns(
         change=pl.when(reason.is_not_null()).then(pl.lit(Change.ACCEPTED.value)).otherwise("change"),
         reason=pl.coalesce(reason, "reason"),

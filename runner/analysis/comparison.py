@@ -201,3 +201,8 @@ class Comparison:
     def flagged(self) -> pl.DataFrame:
         """Regressions that nobody accepted, and what broke."""
         return self.rows.filter(pl.col("change").is_in([change.value for change in FLAGGED]))
+
+    def flagged_said(self) -> str:
+        """How many rows there are of each flagged change: ``1 broke, 2 regression``; empty where there are none."""
+        counts = self.counts()
+        return ", ".join(f"{counts[change]} {change.value}" for change in FLAGGED if change in counts)

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from runner.measure.intervals import LEVEL
 
-LEVEL = 0.95
-"""Level of every interval here, two-sided."""
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +44,7 @@ class Variances:
     """As the moments give it, negative too: unbiased."""
     low: Array
     high: Array
-    """Bounds of the variance at :data:`LEVEL`, not below 0."""
-
-    @property
-    def clipped(self) -> Array:
-        """Negative estimates as 0: what is reported of a single data set."""
-        return np.maximum(self.raw, 0.0)
+    """Bounds of the variance at :data:`~runner.measure.intervals.LEVEL`, not below 0."""
 
 
 def solve(moments: Moments, interval_degrees: Array | None = None) -> Variances:
@@ -238,9 +231,9 @@ def _columns() -> dict[str, pl.Expr]:
 
 def interval_degrees(table: pl.DataFrame) -> Array:
     """Degrees of freedom for intervals: of effects that cross, groups are more than there are effects to learn from."""
-    degrees = np.stack([_floats(table, name) for name in DEGREES], axis=1)
+    degrees = stacked(table, DEGREES)
     for number, name in enumerate(EFFECTS, start=1):
-        degrees[:, number] = np.minimum(degrees[:, number], np.maximum(_floats(table, name) - 1, 0.0))
+        degrees[:, number] = np.minimum(degrees[:, number], np.maximum(numbers(table, name) - 1, 0.0))
     return degrees
 
 
@@ -248,14 +241,15 @@ def moments_of(table: pl.DataFrame) -> Moments:
     """The columns that :func:`sums_of_squares` makes, as arrays."""
     expected = np.zeros((table.height, 4, 4))
     for name in EXPECTED:
-        expected[:, int(name[-2]), int(name[-1])] = _floats(table, name)
-    return Moments(
-        squares=np.stack([_floats(table, name) for name in SQUARES], axis=1),
-        degrees=np.stack([_floats(table, name) for name in DEGREES], axis=1),
-        expected=expected,
-    )
+        expected[:, int(name[-2]), int(name[-1])] = numbers(table, name)
+    return Moments(squares=stacked(table, SQUARES), degrees=stacked(table, DEGREES), expected=expected)
 
 
-def _floats(table: pl.DataFrame, name: str) -> Array:
-    values: Any = table[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return np.asarray(values, dtype=np.float64)
+def numbers(table: pl.DataFrame, name: str) -> Array:
+    """A column of sums as an array; 0 where there is nothing to add."""
+    return np.asarray(table[name].cast(pl.Float64).fill_null(0.0).to_numpy(), dtype=np.float64)
+
+
+def stacked(table: pl.DataFrame, names: Sequence[str]) -> Array:
+    """Columns of sums as the columns of an array."""
+    return np.stack([numbers(table, name) for name in names], axis=1)

@@ -69,10 +69,13 @@ def confirmed(first: Comparison, again: Comparison, impossible: Mapping[str, str
         .then(pl.concat_str(was, pl.lit("confirmed when run again: "), "again_said"))
         .otherwise(pl.concat_str(was, pl.lit("run again, without a result"))),
     )
-    total, again_run = first.flagged().height, first.flagged().with_columns(why_not=why_not)["why_not"].null_count()
-    note = f"{again_run} of {total} flagged rows were run again, in turns; {_still(rows)} of all stay flagged."
     finished = rows.select(pl.col(name).cast(dtype) for name, dtype in ROWS.items()).sort("change", maintain_order=True)
-    return replace(first, rows=finished, notes=(note, *first.notes))
+    done, asked = replace(first, rows=finished), first.flagged().with_columns(why_not=why_not)
+    note = (
+        f"{asked['why_not'].null_count()} of {asked.height} flagged rows were run again, in turns;"
+        f" {done.flagged().height} of all stay flagged."
+    )
+    return replace(done, notes=(note, *first.notes))
 
 
 def _said() -> pl.Expr:
@@ -91,7 +94,3 @@ def _why_not(impossible: Mapping[str, str]) -> pl.Expr:
     if not impossible:
         return pl.lit(None, pl.String)
     return pl.col("new_cell_id").replace_strict(dict(impossible), default=None, return_dtype=pl.String)
-
-
-def _still(rows: pl.DataFrame) -> int:
-    return rows.filter(pl.col("change").is_in([change.value for change in FLAGGED])).height

@@ -65,9 +65,9 @@ class Differences:
         found: Array = special.stdtrit(self.degrees, (1 + level) / 2) * self.error
         return found
 
-    def equivalent(self, margin: float, alpha: float = 0.05) -> Mask:
-        """Two one-sided tests (Schuirmann 1987): the interval at 1 - 2 ``alpha`` lies within the margin."""
-        within: Mask = np.abs(self.effect) + self.reach(1 - 2 * alpha) <= np.log1p(margin)
+    def equivalent(self, margin: float) -> Mask:
+        """Two one-sided tests at 5 % each (Schuirmann 1987): the interval at 90 % lies within the margin."""
+        within: Mask = np.abs(self.effect) + self.reach(0.9) <= np.log1p(margin)
         return within
 
 

@@ -12,7 +12,16 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from runner.analysis.components import Array, Chain, Moments, difference_interval, moments_of, solve, sums_of_squares
+from runner.analysis.components import (
+    Array,
+    Chain,
+    Moments,
+    difference_interval,
+    moments_of,
+    numbers,
+    solve,
+    sums_of_squares,
+)
 from runner.analysis.measured import OF, ONCE, RECURRING, Measured, squares_around
 from runner.analysis.within import WITHIN
 
@@ -112,11 +121,6 @@ def _explained(raw: dict[str, Array], columns: dict[str, Array]) -> tuple[Array,
     of_samples = MEDIAN_COSTS * np.maximum(np.nan_to_num(raw["sample"]), 0.0) * columns["inverse_samples"] / sessions_
     degrees = np.where(of_blocks > 0, columns["block_degrees"], columns["sample_degrees"])
     return of_blocks + of_samples, np.maximum(degrees, 1.0)
-
-
-def numbers(table: pl.DataFrame, name: str) -> Array:
-    """A column of sums as an array; 0 where there is nothing to add."""
-    return np.asarray(table[name].cast(pl.Float64).fill_null(0.0).to_numpy(), dtype=np.float64)
 
 
 def percent(variances: Array) -> pl.Series:

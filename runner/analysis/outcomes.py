@@ -60,11 +60,10 @@ SESSIONS: Final[dict[str, pl.DataType]] = {
     **{
         name: CELLS[name]
         for name in (
-            *("cell_id", "matrix", "run_id", "run_started_at", "started_at", "gpu", "toolchain", "dtype", "problem"),
-            *("candidate", "category", "candidate_sha256", "problem_sha256", "code_sha256", "language", "tier"),
-            *("gpu_uuid", "gpu_name", "host_id", "hostname", "driver", "image_id", "clock_state", "sm_clock_mhz"),
+            *("cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem"),
+            *("candidate", "category", "candidate_sha256", "problem_sha256", "language", "tier"),
+            *("gpu_uuid", "gpu_name", "host_id", "hostname", "driver", "image_id"),
             *("candidate_median_ns", "baseline_median_ns", "speedup", "spread_within"),
-            *("candidate_samples", "baseline_samples", "anchor_compute_ns", "anchor_memory_ns"),
         )
     },
     "night": pl.Date(),

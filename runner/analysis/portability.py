@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from runner.analysis.bestknown import make, read, with_efficiency
-from runner.analysis.quantiles import t_quantile
+from runner.analysis.quantiles import normal_quantile, t_quantile
 from runner.analysis.questions import Answer, Request
 from runner.analysis.standings import (
     FACTS,
@@ -25,6 +25,7 @@ from runner.analysis.standings import (
     Standing,
     Truths,
     Wide,
+    chosen_gpus,
     fold,
     gpus_in,
     one_toolchain_per_gpu,
@@ -32,7 +33,7 @@ from runner.analysis.standings import (
     standings,
 )
 from runner.analysis.tables import Tables
-from runner.errors import NothingSelectedError, UsageError
+from runner.errors import UsageError
 from runner.measure.intervals import LEVEL
 
 _SUBJECT: Final = ("problem", "dtype", "workload", "candidate")
@@ -114,12 +115,8 @@ def _platform_set(table: pl.DataFrame, request: Request) -> tuple[tuple[str, ...
     """The platform set in order of its names, and what is to be said about it."""
     seen, nameless = gpus_in(table)
     platforms = tuple(sorted(set(request.platforms) or seen))
-    absent = [name for name in platforms if name not in seen]
-    if len(absent) == len(platforms):
-        raise NothingSelectedError(
-            f"no cell ran on any of {', '.join(platforms)}",
-            next_step=f"Declare platforms among {', '.join(seen)}.",
-        )
+    present, _ = chosen_gpus(table, platforms)
+    absent = sorted(set(platforms) - set(present))
     notes = [f"The platform set is {', '.join(platforms)}.", *nameless]
     if absent:
         notes.append(f"No cell ran on {', '.join(absent)}: what passes elsewhere has no PP.")
@@ -133,8 +130,13 @@ def _platform_set(table: pl.DataFrame, request: Request) -> tuple[tuple[str, ...
 
 def _with_architectural(table: pl.DataFrame) -> pl.DataFrame:
     share = pl.col("share_of_peak")
-    believable = _PASSED & (share > 0) & (share <= 1)
+    believable = _PASSED & _believable("share_of_peak")
     return table.with_columns(architectural=pl.when(believable).then(share), above_peak=_PASSED & (share > 1))
+
+
+def _believable(share: str) -> pl.Expr:
+    """Whether the share in this column can be: none is above 1."""
+    return (pl.col(share) > 0) & (pl.col(share) <= 1)
 
 
 def _rows(scene: _Scene) -> pl.DataFrame:
@@ -197,8 +199,9 @@ def _harmonic(complete: pl.Expr, inverse: str) -> pl.Expr:
 def _with_intervals(rows: pl.DataFrame, scene: _Scene) -> tuple[pl.DataFrame, list[str]]:
     """``rows`` with ``pp_low`` and ``pp_high``, and what is to be said about them."""
     counted = (rows["pp"] > 0).fill_null(value=False)
-    wide = fold(scene.table.join(rows.filter(counted).select(scene.keys), on=list(scene.keys), how="semi"), "gpu",
-                scene.platforms, scene.keys)  # fmt: skip
+    kept = rows.filter(counted).select(scene.keys)
+    cells = scene.table.join(kept, on=list(scene.keys), how="semi", nulls_equal=True)
+    wide = fold(cells, "gpu", scene.platforms, scene.keys)
     inverse = 1 / wide.of(wide.table["efficiency"])
     sessions = wide.of(wide.table["sessions"])
     enough: Truths = np.asarray((np.isnan(inverse) | (sessions >= SESSIONS_FOR_INTERVAL)).all(axis=1))
@@ -253,23 +256,17 @@ def _by_sessions(wide: Wide, enough: Truths, draws: int) -> list[tuple[int, Plac
     frame = pl.DataFrame(
         {"row": wide.row, "place": wide.column, "sessions": wide.table["sessions"], "logs": wide.table["logs"]}
     ).filter(pl.Series(enough[wide.row]) & wide.table["efficiency"].is_not_null())
+    expected = normal_quantile()
     found = []
     for (place, sessions), group in frame.sort("row").group_by(["place", "sessions"], maintain_order=True):
         count = int(str(sessions))
         logs = group["logs"].explode().to_numpy().reshape(-1, count)
-        expected = -_normal_quantile()
         stretch = np.sqrt(count / (count - 1)) * t_quantile(count - 1) / expected
         generator = np.random.default_rng([_SEED, int(str(place)), count])
         weights = generator.multinomial(count, np.full(count, 1 / count), size=draws).T / count
         deviations = (logs - logs.mean(axis=1, keepdims=True)) * stretch
         found.append((int(str(place)), group["row"].to_numpy(), deviations, weights))
     return found
-
-
-def _normal_quantile() -> float:
-    from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
-
-    return float(ndtri((1 - LEVEL) / 2))
 
 
 _WHY_BOTH: Final = (
@@ -384,7 +381,6 @@ def _cascade(scene: _Scene) -> Answer:
     table = (
         shown.lazy()
         .select(*keys, "gpu", "standing", "status", "candidate_ns", efficiency=pl.col("efficiency").fill_null(0.0))
-        .with_columns(efficiency=pl.when(_FAILED).then(0.0).otherwise("efficiency"))
         .sort(*keys, "efficiency", "gpu", descending=[*(False for _ in keys), True, False])
         .with_columns(
             place=pl.int_range(1, pl.len() + 1).over(keys), _sum=(1 / pl.col("efficiency")).cum_sum().over(keys)
@@ -456,16 +452,13 @@ def _architecture(scene: _Scene) -> Answer:
     names = {"flops_share_of_peak": "mfu", "bytes_share_of_peak": "bandwidth", "share_of_peak": "roofline"}
     group = ("gpu", "dtype") if "toolchain" not in scene.keys else ("gpu", "toolchain", "dtype")
     passed = scene.table.filter(_PASSED)
-
-    def believable(name: str) -> pl.Expr:
-        return pl.col(name).filter((pl.col(name) > 0) & (pl.col(name) <= 1))
-
+    believable = {name: pl.col(column).filter(_believable(column)) for column, name in names.items()}
     table = (
         passed.group_by(group)
         .agg(
             pl.len().cast(pl.Int64).alias("cells"),
-            *(believable(column).len().cast(pl.Int64).alias(f"{name}_cells") for column, name in names.items()),
-            *(believable(column).median().alias(f"{name}_median") for column, name in names.items()),
+            *(share.len().cast(pl.Int64).alias(f"{name}_cells") for name, share in believable.items()),
+            *(share.median().alias(f"{name}_median") for name, share in believable.items()),
             *((pl.col(column) > 1).sum().cast(pl.Int64).alias(f"{name}_above_1") for column, name in names.items()),
         )
         .sort(group)

@@ -8,12 +8,13 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from runner.analysis.components import LEVEL, Array
+from runner.analysis.components import Array
 from runner.analysis.levels import MEDIAN_COSTS
 from runner.analysis.measured import Measured
 from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer
 from runner.analysis.within import WITHIN
+from runner.measure.intervals import LEVEL
 from runner.measure.timed import CANDIDATE
 
 WANTED: Final = (0.001, 0.005, 0.01, 0.02)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,9 @@ class Request:
     """What is asked for, beside the question itself."""
 
     by: tuple[str, ...] = ()
-    """Names of :data:`runner.analysis.slices.SLICES`: one row per combination; none: one row for all."""
+    """Names of :data:`runner.analysis.slices.SLICES`: one row per combination; none: one row for all.
+
+    :func:`ask` drops repetitions; what answers gets each name once."""
     platforms: tuple[str, ...] = ()
     """The declared set of GPUs (matrix names) that portability is over; none: all that are in the tables."""
     thresholds: tuple[float, ...] = (0.0, 1.0, 1.5, 2.0)
@@ -68,7 +70,7 @@ def ask(question: str, tables: Tables, request: Request) -> list[Answer]:
     :raises UsageError: for a question that is none, or a request that it cannot serve.
     :raises NothingSelectedError: where the tables hold nothing that it is about.
     """
-    return _function(question)(tables, request)
+    return _function(question)(tables, replace(request, by=tuple(dict.fromkeys(request.by))))
 
 
 def _function(question: str) -> Ask:

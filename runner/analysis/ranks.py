@@ -22,14 +22,14 @@ from runner.analysis.standings import (
     Standing,
     Truths,
     Wide,
+    chosen_gpus,
     fold,
-    gpus_in,
     one_toolchain_per_gpu,
     slice_columns,
     standings,
 )
 from runner.analysis.tables import Tables
-from runner.errors import NothingSelectedError, UsageError
+from runner.errors import UsageError
 
 MOST_RIVALS: Final = 50
 """Candidates of one group whose pairs are ordered; of more, so many by the hash of their names."""
@@ -70,10 +70,11 @@ def ranks(tables: Tables, request: Request) -> list[Answer]:
     """
     by = _slices(request)
     found = standings(tables.cells)
-    gpus, nameless = _chosen(found.table, request.platforms)
+    gpus, nameless = chosen_gpus(found.table, request.platforms)
     here = found.table.filter(pl.col("gpu").is_in(gpus))
     group = _GROUP if one_toolchain_per_gpu(here) else (*_GROUP, "toolchain")
-    field, facts = _rivals_only(_field(here, gpus, group), group, by)
+    rivals = here.filter(pl.col("candidate").n_unique().over(group) > 1)
+    field, facts = _field(rivals, gpus, group), _facts(rivals, group, by)
     pairs, too_large = _pairs(field)
     notes = [*found.notes, *nameless, *_notes(field, facts, gpus, request), *_left_out(too_large)]
     platforms = _platforms(field, pairs, request.margin)
@@ -83,29 +84,17 @@ def ranks(tables: Tables, request: Request) -> list[Answer]:
         Answer(
             name="ranks",
             title="Whether GPUs order candidates alike",
-            table=_frame(rows, {**label_schema, **_RANKS}),
+            table=pl.DataFrame(rows, schema={**label_schema, **_RANKS}),
             meanings=_RANKS_MEANINGS,
             notes=notes,
         ),
         Answer(
             name="regret",
             title="What it costs to take the fastest candidate of one GPU to another",
-            table=_frame(costs, {**label_schema, **_REGRET}),
+            table=pl.DataFrame(costs, schema={**label_schema, **_REGRET}),
             meanings=_REGRET_MEANINGS,
         ),
     ]
-
-
-def _chosen(table: pl.DataFrame, platforms: Sequence[str]) -> tuple[list[str], list[str]]:
-    """GPUs that are compared, and what is to be said of cells without one."""
-    seen, nameless = gpus_in(table)
-    gpus = [gpu for gpu in seen if gpu in (platforms or seen)]
-    if not gpus:
-        raise NothingSelectedError(
-            f"no cell ran on any of {', '.join(platforms)}",
-            next_step=f"Declare platforms among {', '.join(seen)}.",
-        )
-    return gpus, nameless
 
 
 def _slices(request: Request) -> list[str]:
@@ -126,24 +115,10 @@ def _field(table: pl.DataFrame, gpus: Sequence[str], group: Sequence[str]) -> _F
     return _Field(wide, np.flatnonzero(np.diff(new, prepend=-1)), new)
 
 
-def _rivals_only(field: _Field, group: Sequence[str], by: Sequence[str]) -> tuple[_Field, pl.DataFrame]:
-    """The field without groups of one candidate, and the facts of each group that is left."""
-    size = np.bincount(field.group, minlength=len(field.start))
-    kept = size[field.group] > 1
-    keys = field.wide.keys.filter(pl.Series(kept))
-    members = kept[field.wide.row]
-    table = field.wide.table.filter(pl.Series(members))
-    place = np.cumsum(kept) - 1
-    wide = Wide(keys, field.wide.names, table, place[field.wide.row[members]], field.wide.column[members])
-    renumbered = np.cumsum(size > 1) - 1
-    number = renumbered[field.group[kept]]
-    start = np.flatnonzero(np.diff(number, prepend=-1))
-    facts = keys[start].select(group)
+def _facts(table: pl.DataFrame, group: Sequence[str], by: Sequence[str]) -> pl.DataFrame:
+    """One row per group, in the order of a field's groups: its keys and its slices."""
     further = [name for name in by if name not in group]
-    if further:
-        known = table.group_by(group).agg(pl.col(name).first() for name in further)
-        facts = facts.join(known, on=list(group), how="left", nulls_equal=True, maintain_order="left")
-    return _Field(wide, start, number), facts
+    return table.group_by(group).agg(pl.col(name).first() for name in further).sort(group)
 
 
 def _slice_members(facts: pl.DataFrame, by: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], Places]]:
@@ -281,14 +256,10 @@ class _Moved:
 
 def _moved(field: _Field, origin: _Side, target: _Side) -> _Moved:
     """Take the fastest candidate of ``origin`` to ``target``, among those with an answer from both."""
-    groups = len(field.start)
     answered = ~np.isnan(target.log_ns) | target.failed
     compared = ~np.isnan(origin.log_ns) | origin.failed
     winner, has_winner = _fastest(field, np.where(answered, origin.log_ns, np.nan))
     other, has_other = _fastest(field, np.where(compared, target.log_ns, np.nan))
-    nothing = np.full(groups, np.nan)
-    if not groups:
-        return _Moved(nothing, nothing, np.zeros(0, np.bool_))
     both = has_winner & has_other
     regret = np.where(both, np.exp(target.log_ns[winner] - target.log_ns[other]), np.nan)
     return _Moved(np.where(both, winner == other, np.nan), regret, has_winner & target.failed[winner])
@@ -381,10 +352,6 @@ def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame) -> dict[str, Any
 def _mean(values: Floats) -> float | None:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
-
-
-def _frame(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pl.DataFrame:
-    return pl.DataFrame({name: pl.Series([row.get(name) for row in rows], dtype=kind) for name, kind in schema.items()})
 
 
 def _left_out(too_large: int) -> list[str]:

@@ -13,10 +13,10 @@ from typing import Any, Final
 from runner.core.messages import INTERPRETED
 from runner.core.vocab import Fault, Status, Verdict
 from runner.errors import UsageError
-from runner.measure.intervals import LEVEL, log_interval
+from runner.measure.intervals import LEVEL, exp, log_interval
 from runner.measure.timed import CANDIDATE, Times, grain_ns
 from runner.measure.verdict import MARGIN, ONE_SESSION_FLOOR
-from runner.results.judged import judge, times_of
+from runner.results.judged import Sessions, judge, times_of
 from runner.results.reading import Document
 
 _CELL: Final = {
@@ -177,16 +177,18 @@ def expected_between(
     floor = math.log1p(max(MARGIN if min(len(medians), repeats) > 1 else ONE_SESSION_FLOOR, grain))
     reach = floor
     if len(medians) > 1:
-        mean = (math.log(found.high) - math.log(found.low)) / 2 if 0 < found.low < found.high < math.inf else 0.0
-        unbounded = found.low <= 0 or found.high == math.inf
-        reach = math.inf if unbounded else max(floor, mean * math.sqrt(1 + len(medians) / repeats))
-    high = math.exp(reach) if reach < 700 else math.inf  # exp(710) overflows
+        bounded = found.low > 0 and found.high < math.inf
+        mean = (math.log(found.high) - math.log(found.low)) / 2 if bounded else math.inf
+        reach = max(floor, mean * math.sqrt(1 + len(medians) / repeats))
+    high = exp(reach)
     return found.estimate / high, found.estimate * high
 
 
 def _times(record: Document, again: Document) -> Iterator[TimeAgain]:
-    was, now = _medians(record), _medians(again)
-    said = [{name: found.comparison for name, found in judge(one, times_of(one)).items()} for one in (record, again)]
+    read = [(one, times_of(one)) for one in (record, again)]
+    said = [{name: found.comparison for name, found in judge(one, times).items()} for one, times in read]
+    timed, timed_again = (_timed(one, times) for one, times in read)
+    was, now = _medians(timed), _medians(timed_again)
     names = list(dict.fromkeys((*was, *now)))
     # All of a record's workloads together hold the level, not each of them (Bonferroni).
     level = 1 - (1 - LEVEL) / max(1, len(names))
@@ -194,7 +196,7 @@ def _times(record: Document, again: Document) -> Iterator[TimeAgain]:
         mine, its = was.get(name, ()), now.get(name, ())
         low, high = None, None
         if mine and its:
-            low, high = expected_between(mine, len(its), level=level, grain=_grain(record, name))
+            low, high = expected_between(mine, len(its), level=level, grain=_grain(timed, name))
         verdicts = [compared.verdict.value if (compared := one.get(name)) else None for one in said]
         yield TimeAgain(
             workload=name,
@@ -217,24 +219,28 @@ def _rests_on(sessions: int, repeats: int) -> str:
     return f"one session, ± {100 * ONE_SESSION_FLOOR:g} %" if sessions == 1 else f"{sessions} sessions, {at_least}"
 
 
-def _medians(record: Document) -> dict[str, tuple[float, ...]]:
-    """Workload → its median in every session that timed it; none where the speed says nothing."""
+def _medians(timed: Sequence[tuple[str, Times]]) -> dict[str, tuple[float, ...]]:
+    """Workload → its median in every session that timed it."""
     found: dict[str, list[float]] = {}
-    for name, times in _timed(record):
+    for name, times in timed:
         middle = times.median_ns(CANDIDATE)
         if middle:
             found.setdefault(name, []).append(middle)
     return {name: tuple(medians) for name, medians in found.items()}
 
 
-def _timed(record: Document) -> Iterator[tuple[str, Times]]:
+def _timed(record: Document, read: Sessions) -> list[tuple[str, Times]]:
+    """The workload and times of everything that ``record`` timed; none where the speed says nothing.
+
+    :param read: what :func:`~runner.results.judged.times_of` said of ``record``.
+    """
     passed = record["outcome"]["status"] == Status.PASSED.value  # the speed of a wrong answer says nothing
     telling = {s["session"] for s in record["sessions"] if passed and INTERPRETED not in s["labels"]}
-    return ((name, times) for (session, name), times in times_of(record).items() if session in telling)
+    return [(name, times) for (session, name), times in read.items() if session in telling]
 
 
-def _grain(record: Document, workload: str) -> float:
-    samples = [ns for name, times in _timed(record) if name == workload for ns in times.device_ns(CANDIDATE)]
+def _grain(timed: Sequence[tuple[str, Times]], workload: str) -> float:
+    samples = [ns for name, times in timed if name == workload for ns in times.device_ns(CANDIDATE)]
     middle = sorted(samples)[len(samples) // 2] if samples else 0
     return grain_ns(samples) / middle if middle else 0.0
 

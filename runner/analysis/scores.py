@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from runner.analysis.measured import ALL, SLICE
 from runner.analysis.outcomes import CELL_KEY, outcomes
 from runner.analysis.questions import Answer, Request
 from runner.analysis.slices import columns_of
@@ -30,17 +31,16 @@ from runner.errors import NothingSelectedError, UsageError
 
 Floats = npt.NDArray[np.float64]
 
-ALL: Final = "slice"
-"""The one slicing column where nothing is sliced by; it says ``all``."""
-
 _PLACE: Final = ("problem", "dtype", "gpu", "toolchain")
 """With a workload where it is sliced by: what a generator is asked to write a kernel for."""
 _GENERATOR: Final = ("origin_method", "origin_model")
 _NEEDED: Final = (
     *("record", "workload", *_PLACE, "candidate", "candidate_sha256", *_GENERATOR, "origin_sample", "origin_round"),
     *("origin_tokens_in", "origin_tokens_out", "origin_cost_usd"),
-    *("fault", "verdict", "speedup", "speedup_low", "speedup_high", "counted", "compiled", "passed"),
+    *("fault", "verdict", "speedup_high", "counted", "compiled", "passed"),
 )
+_OF_WORKLOADS: Final = {"workload", "verdict", "speedup_high"}
+"""Of ``_NEEDED``, what a cell does not have."""
 _OF_KERNELS: Final = {"candidate", "method", "model", "round", "language"}
 """Slices whose sides hold different kernels, so that a matched subset is one of problems."""
 _OF_PROBLEMS: Final = ("category", "level", "source", "problem", "workload", "matrix")
@@ -94,30 +94,28 @@ def _check(request: Request) -> None:
 
 def _scope(tables: Tables, request: Request) -> _Scope:
     columns = columns_of(request.by)
-    by = list(dict.fromkeys(request.by)) or [ALL]
     named = [pl.col(column).alias(name) for name, column in zip(request.by, columns, strict=True)]
     own = [pl.col(name) for name in _NEEDED if name not in request.by]
-    sliced = list({expression.meta.output_name(): expression for expression in named}.values())
     ratio = pl.when(pl.col("passed") & pl.col("speedup").is_finite() & (pl.col("speedup") > 0)).then("speedup")
     rows = (
         outcomes(tables.cells)
-        .select(*own, *(sliced or [pl.lit("all").alias(ALL)]), ratio.alias("ratio"))
+        .select(*own, *(named or [pl.lit(ALL).alias(SLICE)]), ratio.alias("ratio"))
         .collect(engine="streaming")
     )
     if rows.is_empty():
         raise NothingSelectedError("the tables hold no cell", next_step="Name a folder with results.")
-    return _Scope(rows, by, tuple(sorted(set(request.thresholds))))
+    return _Scope(rows, list(request.by) or [SLICE], tuple(sorted(set(request.thresholds))))
 
 
 def _cells(scope: _Scope) -> pl.DataFrame:
     """One row per judged cell of each slice; ``ratio`` is the geometric mean over its workloads."""
-    keys = list(dict.fromkeys(("record", *(["workload"] if "workload" in scope.by else []))))
-    taken = [name for name in (*_NEEDED, *scope.by) if name not in (*keys, "verdict", "speedup_low", "speedup_high")]
+    keys = ["record", "workload"] if "workload" in scope.by else ["record"]
+    taken = [name for name in dict.fromkeys((*_NEEDED, *scope.by)) if name not in {"record", *_OF_WORKLOADS}]
     return (
         scope.rows.lazy()
         .group_by(keys)
         .agg(
-            *(pl.col(name).first() for name in dict.fromkeys(taken) if name not in ("workload", "speedup")),
+            *(pl.col(name).first() for name in taken),
             pl.col("ratio").log().mean().exp(),
         )
         .collect(engine="streaming")
@@ -192,14 +190,14 @@ def _matched(scope: _Scope, timed: pl.DataFrame) -> pl.DataFrame | None:
     kernel on a problem and so on; a problem alone where the slices hold different kernels) has the same weight.
     """
     within = [name for name in scope.by if name in _OF_PROBLEMS]
-    across = [name for name in scope.by if name not in {*_OF_PROBLEMS, ALL}]
+    across = [name for name in scope.by if name not in {*_OF_PROBLEMS, SLICE}]
     if not across or timed.select(pl.struct(scope.by).n_unique()).item() < 2:
         return None
     free = {"candidate"} if _OF_KERNELS & set(across) else set()
     key = [name for name in CELL_KEY if name not in scope.by and name not in free]
-    within = within or [ALL]
+    within = within or [SLICE]
     once = (
-        timed.with_columns(pl.lit("all").alias(ALL))
+        timed.with_columns(pl.lit(ALL).alias(SLICE))
         .group_by([*within, *across, *key])
         .agg(pl.col("ratio").log().mean().alias("log"))
     )
@@ -244,7 +242,7 @@ def _speed_notes(timed: pl.DataFrame, scope: _Scope, matched: pl.DataFrame | Non
         f"Slower than the baseline is told by the verdict of {verdicts} workloads, by the 95 % interval over sessions"
         f" of {intervals} more, and by the bare ratio of {timed.height - verdicts - intervals} without either."
     )
-    if scope.by == [ALL]:
+    if scope.by == [SLICE]:
         return
     if matched is None:
         yield "Failures have no time, and these slices hold nothing in common: their mean speed-ups cannot be compared."

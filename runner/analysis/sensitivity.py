@@ -10,9 +10,8 @@ import polars as pl
 
 from runner.analysis.outcomes import CELL_KEY
 from runner.analysis.questions import Answer, Request
-from runner.analysis.standings import FACTS, Standing, fold, gpus_in, slice_columns, standings
+from runner.analysis.standings import FACTS, Standing, chosen_gpus, fold, slice_columns, standings
 from runner.analysis.tables import Tables
-from runner.errors import NothingSelectedError
 
 _AXES: Final = ("dtype", "toolchain")
 _QUANTITIES: Final = {"candidate": "candidate_ns", "baseline": "baseline_ns", "speedup": "speedup"}
@@ -31,12 +30,8 @@ def sensitivity(tables: Tables, request: Request) -> list[Answer]:
     found = standings(tables.cells)
     table, notes = found.table, list(found.notes)
     if request.platforms:
-        table = table.filter(pl.col("gpu").is_in(request.platforms))
-        if table.is_empty():
-            raise NothingSelectedError(
-                f"no cell ran on any of {', '.join(request.platforms)}",
-                next_step=f"Declare platforms among {', '.join(gpus_in(found.table)[0])}.",
-            )
+        gpus, _ = chosen_gpus(table, request.platforms)
+        table = table.filter(pl.col("gpu").is_in(gpus))
     pairs = {axis: _pairs(table, axis) for axis in _AXES}
     answers = [_answer(axis, pairs[axis], by, [*notes, *_unsaid(table, axis)]) for axis in _AXES]
     flips = pl.concat([_flips(axis, pairs[axis]) for axis in _AXES])

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from runner.analysis.components import DEGREES, EXPECTED, SQUARES, Array, Chain, interval_degrees
-from runner.analysis.levels import LEVELS, Estimates, estimates, numbers, percent
+from runner.analysis.components import DEGREES, EXPECTED, SQUARES, Array, Chain, interval_degrees, numbers, stacked
+from runner.analysis.levels import LEVELS, Estimates, estimates, percent
 from runner.analysis.measured import RECURRING, SLICE, Measured
 from runner.analysis.questions import Answer
 from runner.analysis.within import WITHIN
@@ -69,8 +69,8 @@ def _by_level(pooled: pl.DataFrame, found: Estimates, labels: Sequence[str]) -> 
 
 def _shared_degrees(pooled: pl.DataFrame) -> Array:
     """Degrees of freedom when cells that share a host, unit, night or session are not counted apart."""
-    degrees = np.stack([numbers(pooled, name) for name in DEGREES], axis=1)
-    shared = np.stack([numbers(pooled, f"shared_{i}") for i in range(3)], axis=1)
+    degrees = stacked(pooled, DEGREES)
+    shared = stacked(pooled, [f"shared_{i}" for i in range(3)])
     degrees[:, :3] = np.minimum(degrees[:, :3], shared)
     degrees[:, 3] *= numbers(pooled, "distinct_sessions")
     return degrees

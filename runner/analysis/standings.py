@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from runner.analysis.measured import log_of
 from runner.analysis.outcomes import CELL_KEY, OUTCOMES, outcomes, sessions
 from runner.analysis.quantiles import of_sessions
 from runner.analysis.slices import columns_of
@@ -68,8 +69,9 @@ STANDINGS: Final[dict[str, pl.DataType]] = {
 }
 """``status``: of the outcome that decided. ``logs``: natural logarithms of the candidate's medians in nanoseconds, one
 per session, all units together, in order. ``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over
-sessions; null where nothing passed or no time is positive and finite. ``log_reach``: half-width of the 95 % t interval
-of the mean of ``logs``, null with fewer than two sessions. Shares are medians, null where nothing passed."""
+sessions; null where no time is positive and finite. ``log_reach``: half-width of the 95 % t interval of the mean of
+``logs``, null with fewer than two sessions. Shares are medians. What did not pass has none of these, even where one
+unit timed it before another failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def standings(cells: pl.LazyFrame) -> Standings:
         raise NothingSelectedError("the tables hold no cells", next_step="Run a matrix, or import results, and merge.")
     passed = pl.col("_weight") == _WEIGHTS[Standing.PASSED]
     failed = pl.col("_weight") == _WEIGHTS[Standing.FAILED]
+    timed = passed & ~failed.any()
     table = (
         found.table.lazy()
         .join(_times(cells), on=["record", "workload"], how="left", maintain_order="left")
@@ -105,9 +108,9 @@ def standings(cells: pl.LazyFrame) -> Standings:
             pl.col("status").get(pl.col("_weight").arg_max()),
             pl.col("_weight").max(),
             (passed.any() & failed.any()).alias("_contradicted"),
-            pl.col("logs").filter(passed).explode().drop_nulls().alias("logs"),
-            *(pl.col(name).filter(passed).sum() for name in ("_base", "baseline_sessions", "_gain", "_gains")),
-            *(pl.col(name).filter(passed).median() for name in _SHARES),
+            pl.col("logs").filter(timed).explode().drop_nulls().alias("logs"),
+            *(pl.col(name).filter(timed).sum() for name in ("_base", "baseline_sessions", "_gain", "_gains")),
+            *(pl.col(name).filter(timed).median() for name in _SHARES),
         )
         .with_columns(_decided())
         .collect()
@@ -175,21 +178,18 @@ def _newest_content(latest: pl.DataFrame) -> Standings:
 
 def _times(cells: pl.LazyFrame) -> pl.LazyFrame:
     """One row per record and workload: logarithms of its sessions' medians; times that are none are left out."""
-
-    def log(name: str) -> pl.Expr:
-        return pl.col(name).log().filter((pl.col(name) > 0) & pl.col(name).is_finite())
-
-    usable = (pl.col("candidate_median_ns") > 0) & pl.col("candidate_median_ns").is_finite()
+    candidate = pl.col("candidate_median_ns")
+    baseline, gain = (log_of(pl.col(name)).drop_nulls() for name in ("baseline_median_ns", "speedup"))
     return (
         sessions(cells)
-        .filter(usable)
+        .filter(log_of(candidate).is_not_null())
         .group_by("record", "workload")
         .agg(
-            log("candidate_median_ns").alias("logs"),
-            log("baseline_median_ns").sum().alias("_base"),
-            log("baseline_median_ns").len().alias("baseline_sessions"),
-            log("speedup").sum().alias("_gain"),
-            log("speedup").len().alias("_gains"),
+            candidate.log().alias("logs"),
+            baseline.sum().alias("_base"),
+            baseline.len().alias("baseline_sessions"),
+            gain.sum().alias("_gain"),
+            gain.len().alias("_gains"),
         )
     )
 
@@ -243,6 +243,21 @@ def gpus_in(table: pl.DataFrame) -> tuple[list[str], list[str]]:
         )
     nameless = table["gpu"].null_count()
     return named, [f"{nameless} cells do not say on which GPU they ran, and are left out."] if nameless else []
+
+
+def chosen_gpus(table: pl.DataFrame, platforms: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of ``platforms`` that cells name, all that they name if it is empty, in order; and what is to be said.
+
+    :raises NothingSelectedError: when no cell names one of them.
+    """
+    seen, nameless = gpus_in(table)
+    gpus = [gpu for gpu in seen if gpu in (platforms or seen)]
+    if not gpus:
+        raise NothingSelectedError(
+            f"no cell ran on any of {', '.join(platforms)}",
+            next_step=f"Declare platforms among {', '.join(seen)}.",
+        )
+    return gpus, nameless
 
 
 def one_toolchain_per_gpu(table: pl.DataFrame) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from runner.analysis.components import LEVEL, Array
+from runner.analysis.components import Array
 from runner.analysis.measured import Measured, squares_around
 from runner.analysis.quantiles import t_quantile
 from runner.analysis.questions import Answer
+from runner.measure.intervals import LEVEL
 
 _MODELS: Final[dict[str, pl.DataType]] = {
     "gpu_name": pl.String(),
@@ -75,14 +75,14 @@ def between_units(measured: Measured) -> list[Answer]:
         Answer(
             name="heterogeneity",
             title="Boards of one model against each other",
-            table=_frame(models, _MODELS).sort(order),
+            table=pl.DataFrame(models, schema=_MODELS).sort(order),
             meanings=_MODELS_MEAN,
             notes=notes,
         ),
         Answer(
             name="units",
             title="Each board against the others of its model",
-            table=_frame(boards, _UNITS).sort([*order, "unit"]),
+            table=pl.DataFrame(boards, schema=_UNITS).sort([*order, "unit"]),
             meanings=_UNITS_MEAN,
             notes=notes,
         ),
@@ -104,10 +104,6 @@ def _means(values: pl.DataFrame) -> pl.DataFrame:
             *(squares_around(log).alias(f"ss_{of}") for of, log in logs.items()),
         )
     )
-
-
-def _frame(rows: Sequence[dict[str, Any]], schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    return pl.DataFrame({name: pl.Series([row[name] for row in rows], dtype=kind) for name, kind in schema.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

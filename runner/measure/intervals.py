@@ -51,7 +51,7 @@ def log_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     if len(logs) == 1:
         return Interval(math.exp(middle), 0.0, math.inf)
     reach = _t_quantile((1 + level) / 2, len(logs) - 1) * deviation(logs) / math.sqrt(len(logs))
-    return Interval(math.exp(middle), _exp(middle - reach), _exp(middle + reach))
+    return Interval(math.exp(middle), exp(middle - reach), exp(middle + reach))
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -63,7 +63,7 @@ def deviation(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
-def _exp(exponent: float) -> float:
+def exp(exponent: float) -> float:
     """The exponential, infinite where two wildly different values leave an interval beyond any number."""
     return math.exp(exponent) if exponent < 700 else math.inf  # exp(710) overflows
 

@@ -13,6 +13,10 @@ from runner.analysis.tables import Tables
 from runner.results.schema import CELLS, TABLES
 
 START = datetime(2026, 3, 1, 22, tzinfo=timezone.utc)
+STEADY = (100.0, 100.3, 99.8, 100.1, 99.9)
+"""Session medians, nanoseconds, that differ by chance alone."""
+SLOWER = tuple(value * 1.05 for value in STEADY)
+"""The same, 5 % slower: a regression beside :data:`STEADY`."""
 _USUAL: Mapping[str, Any] = {
     "attempt": 1,
     "matrix": "made",
@@ -114,6 +118,16 @@ def over_sessions(medians_ns: Iterable[tuple[float, float]], **columns: Any) -> 
     """One row per session of one cell, from (baseline, candidate) medians in nanoseconds."""
     for number, (baseline, candidate) in enumerate(medians_ns):
         yield cell(session=number, baseline_median_ns=baseline, candidate_median_ns=candidate, **columns)
+
+
+def timed(medians_ns: Iterable[float], **columns: Any) -> list[dict[str, Any]]:
+    """One row per session of one cell, eager at 200 ns."""
+    return list(over_sessions([(200.0, median) for median in medians_ns], **columns))
+
+
+def failed(**columns: Any) -> dict[str, Any]:
+    """One row of a cell that crashed by its own fault before it got to any workload."""
+    return cell(**{"status": "crashed", "fault": "candidate", "message": "signal 11", "workload": None, **columns})
 
 
 assert set(_USUAL) <= set(CELLS)

@@ -13,19 +13,7 @@ from runner.analysis.compare import between, compare
 from runner.analysis.comparison import ROWS, Axis, Change, Of, Rules
 from runner.analysis.differences import Moments, benjamini_hochberg, paired, steadied, welch
 from runner.errors import NothingSelectedError, UsageError
-from tests.analysis.made import START, cell, cells, over_sessions
-
-BASE = (100.0, 100.3, 99.8, 100.1, 99.9)
-FAR = tuple(value * 1.05 for value in BASE)
-
-
-def timed(medians, **columns):
-    """Sessions of one cell, eager at 200 ns."""
-    return list(over_sessions([(200.0, median) for median in medians], **columns))
-
-
-def failed(**columns):
-    return cell(**{"status": "crashed", "fault": "candidate", "message": "signal 11", "workload": None, **columns})
+from tests.analysis.made import SLOWER, START, STEADY, cell, cells, failed, timed
 
 
 def only(base, new, how=Axis.RESULTS, **options):
@@ -61,21 +49,21 @@ def noisy(rng, count, noise, sessions=5):
 @pytest.mark.parametrize(
     ("base", "new", "change", "reason"),
     [
-        (timed(BASE), timed(FAR), "regression", ""),
-        (timed(FAR), timed(BASE), "improvement", ""),
-        (timed(BASE), timed(BASE[::-1]), "equivalent", ""),
-        (timed(BASE), timed([95.0, 105.0, 100.2]), "inconclusive", "the interval is wider than the margin"),
-        (timed(BASE), timed([112.0, 95.0, 110.0]), "inconclusive", "beyond the margin, and may be chance"),
-        (timed(BASE), timed(FAR[:1]), "inconclusive", "one session on a side"),
-        (timed(BASE), [failed()], "broke", "crashed: signal 11"),
-        ([failed()], timed(BASE), "fixed", "was crashed"),
+        (timed(STEADY), timed(SLOWER), "regression", ""),
+        (timed(SLOWER), timed(STEADY), "improvement", ""),
+        (timed(STEADY), timed(STEADY[::-1]), "equivalent", ""),
+        (timed(STEADY), timed([95.0, 105.0, 100.2]), "inconclusive", "the interval is wider than the margin"),
+        (timed(STEADY), timed([112.0, 95.0, 110.0]), "inconclusive", "beyond the margin, and may be chance"),
+        (timed(STEADY), timed(SLOWER[:1]), "inconclusive", "one session on a side"),
+        (timed(STEADY), [failed()], "broke", "crashed: signal 11"),
+        ([failed()], timed(STEADY), "fixed", "was crashed"),
         ([failed()], [failed(status="timeout")], "both_failed", "timeout"),
-        (timed(BASE), [failed(status="gpu_lost", fault="infra")], "inconclusive", "new: gpu_lost (fault infra)"),
+        (timed(STEADY), [failed(status="gpu_lost", fault="infra")], "inconclusive", "new: gpu_lost (fault infra)"),
         ([failed(status="gpu_lost", fault="infra")], [failed()], "inconclusive", "base: gpu_lost (fault infra)"),
-        (timed(BASE), [], "missing", "in base only"),
-        ([], timed(BASE), "new", ""),
-        (timed(BASE), [cell()], "inconclusive", "no time on one side"),
-        (timed(BASE), timed([0.0, math.inf]), "inconclusive", "no time on one side"),
+        (timed(STEADY), [], "missing", "in base only"),
+        ([], timed(STEADY), "new", ""),
+        (timed(STEADY), [cell()], "inconclusive", "no time on one side"),
+        (timed(STEADY), timed([0.0, math.inf]), "inconclusive", "no time on one side"),
     ],
 )
 def test_what_is_said_of_one_cell(base, new, change, reason):
@@ -86,26 +74,26 @@ def test_what_is_said_of_one_cell(base, new, change, reason):
 
 
 def test_a_cell_that_failed_before_any_workload_breaks_all_that_base_has():
-    base = [*timed(BASE, workload="small"), *timed(BASE, workload="large")]
+    base = [*timed(STEADY, workload="small"), *timed(STEADY, workload="large")]
     found = compare(cells(base), cells([failed()]))
     assert found.counts() == {Change.BROKE: 2}
     assert sorted(found.rows["workload"]) == ["large", "small"]
 
 
 def test_a_workload_that_a_passing_cell_has_no_more_is_missing():
-    base = [*timed(BASE, workload="small"), *timed(BASE, workload="large")]
-    found = compare(cells(base), cells(timed(BASE, workload="small")))
+    base = [*timed(STEADY, workload="small"), *timed(STEADY, workload="large")]
+    found = compare(cells(base), cells(timed(STEADY, workload="small")))
     assert found.counts() == {Change.MISSING: 1, Change.EQUIVALENT: 1}
 
 
 def test_the_ratio_and_its_interval_are_welchs():
-    row = only(timed(BASE), timed(FAR[:4]))
-    result = stats.ttest_ind(np.log(FAR[:4]), np.log(BASE), equal_var=False)
+    row = only(timed(STEADY), timed(SLOWER[:4]))
+    result = stats.ttest_ind(np.log(SLOWER[:4]), np.log(STEADY), equal_var=False)
     low, high = result.confidence_interval(0.95)
     assert (row["test"], row["p"]) == ("welch", pytest.approx(result.pvalue))
     assert (row["ratio_low"], row["ratio_high"]) == pytest.approx((math.exp(low), math.exp(high)))
     assert (row["base_value"], row["ratio"]) == pytest.approx(
-        (stats.gmean(BASE), stats.gmean(FAR[:4]) / row["base_value"])
+        (stats.gmean(STEADY), stats.gmean(SLOWER[:4]) / row["base_value"])
     )
 
 
@@ -121,7 +109,7 @@ def test_sessions_of_one_run_in_turns_are_paired():
 
 def test_sessions_of_one_run_one_after_the_other_are_not_paired():
     later = {"started_at": START.replace(hour=23), "ended_at": START.replace(hour=23, minute=1)}
-    both = cells([*timed(BASE, toolchain="cu124"), *timed(FAR, toolchain="cu130", **later)])
+    both = cells([*timed(STEADY, toolchain="cu124"), *timed(SLOWER, toolchain="cu130", **later)])
     found = compare(*between(both, Axis.TOOLCHAIN, "cu124", "cu130"), Axis.TOOLCHAIN)
     assert found.rows["test"].to_list() == ["welch"]
 
@@ -136,7 +124,7 @@ def test_sessions_of_one_run_one_after_the_other_are_not_paired():
     ],
 )
 def test_two_values_of_one_column_are_compared(axis, column, base, new):
-    rows = [*timed(BASE, **{column: base}), *timed(FAR, **{column: new})]
+    rows = [*timed(STEADY, **{column: base}), *timed(SLOWER, **{column: new})]
     sides = (base, new) if column != "night" else ("2026-03-01", "2026-03-02")
     found = compare(*between(cells(rows), axis, *sides), axis, names=sides)
     assert found.counts() == {Change.REGRESSION: 1}
@@ -144,7 +132,7 @@ def test_two_values_of_one_column_are_compared(axis, column, base, new):
 
 def test_a_value_that_is_not_there_says_which_are():
     with pytest.raises(NothingSelectedError, match="no cell has toolchain 'cu999'") as caught:
-        between(cells(timed(BASE)), Axis.TOOLCHAIN, "cu130", "cu999")
+        between(cells(timed(STEADY)), Axis.TOOLCHAIN, "cu130", "cu999")
     assert "There is cu130." in str(caught.value)
 
 
@@ -158,34 +146,34 @@ def test_a_value_that_is_not_there_says_which_are():
     ],
 )
 def test_a_regression_must_show_in_cycles_too(clocks, change, cycles):
-    row = only(timed(BASE, sm_clock_mhz=clocks[0]), timed(FAR, sm_clock_mhz=clocks[1]))
+    row = only(timed(STEADY, sm_clock_mhz=clocks[0]), timed(SLOWER, sm_clock_mhz=clocks[1]))
     assert (row["change"], row["cycles_ratio"]) == (change, cycles and pytest.approx(cycles))
     assert (row["reason"] == "clocks moved") == (change == "inconclusive")
 
 
 def test_clocks_of_two_gpus_differ_by_nature():
-    row = only(timed(BASE, sm_clock_mhz=1980.0), timed(FAR, gpu="l4", sm_clock_mhz=900.0), Axis.GPU)
+    row = only(timed(STEADY, sm_clock_mhz=1980.0), timed(SLOWER, gpu="l4", sm_clock_mhz=900.0), Axis.GPU)
     assert row["change"] == "regression"
 
 
 @pytest.mark.parametrize(("of", "ratio"), [(Of.SPEEDUP, 1 / 1.05), (Of.TIME, 1.05), (Of.CYCLES, 1.05)])
 def test_worse_is_worse_whatever_is_compared(of, ratio):
-    row = only(timed(BASE, sm_clock_mhz=1000.0), timed(FAR, sm_clock_mhz=1000.0), rules=Rules(of=of))
+    row = only(timed(STEADY, sm_clock_mhz=1000.0), timed(SLOWER, sm_clock_mhz=1000.0), rules=Rules(of=of))
     assert (row["change"], row["ratio"]) == ("regression", pytest.approx(ratio))
 
 
 def test_only_units_that_both_sides_have_are_compared_where_there_are_any():
-    new = [*timed(BASE), *timed(FAR, gpu_uuid="GPU-2")]
-    found = compare(cells(timed(BASE)), cells(new))
+    new = [*timed(STEADY), *timed(SLOWER, gpu_uuid="GPU-2")]
+    found = compare(cells(timed(STEADY)), cells(new))
     assert found.counts() == {Change.EQUIVALENT: 1}
     assert "1 attempts are left out" in "".join(found.notes)
-    elsewhere = compare(cells(timed(BASE)), cells(timed(FAR, gpu_uuid="GPU-2")))
+    elsewhere = compare(cells(timed(STEADY)), cells(timed(SLOWER, gpu_uuid="GPU-2")))
     assert (elsewhere.counts(), elsewhere.rows["differs"][0]) == ({Change.REGRESSION: 1}, "unit")
 
 
 def test_the_latest_attempt_counts_though_the_candidates_content_changed():
-    new = [*timed(BASE, cell_id="old"), *timed(FAR, cell_id="anew", candidate_sha256="other", night=1)]
-    row = only(timed(BASE), new)
+    new = [*timed(STEADY, cell_id="old"), *timed(SLOWER, cell_id="anew", candidate_sha256="other", night=1)]
+    row = only(timed(STEADY), new)
     assert (row["change"], row["new_cell_id"], row["differs"]) == ("regression", "anew", "candidate")
 
 
@@ -204,18 +192,18 @@ def test_most_cells_moving_together_is_an_event_of_the_environment():
 
 def test_an_accepted_regression_is_told_with_its_reason_until_its_day():
     entry = Acceptance(globs={"problem": "soft*", "candidate": "*/triton_*"}, until=date(2026, 4, 1), reason="spills")
-    found = compare(cells(timed(BASE)), cells(timed(FAR)), accepted=[entry], today=date(2026, 4, 1))
+    found = compare(cells(timed(STEADY)), cells(timed(SLOWER)), accepted=[entry], today=date(2026, 4, 1))
     assert found.rows.select("change", "reason").row(0) == ("accepted", "spills (until 2026-04-01)")
     assert found.flagged().is_empty()
-    late = compare(cells(timed(BASE)), cells(timed(FAR)), accepted=[entry], today=date(2026, 4, 2))
+    late = compare(cells(timed(STEADY)), cells(timed(SLOWER)), accepted=[entry], today=date(2026, 4, 2))
     assert (late.counts(), "ended on 2026-04-01" in "".join(late.notes)) == ({Change.REGRESSION: 1}, True)
-    idle = compare(cells(timed(BASE)), cells(timed(BASE)), accepted=[entry])
+    idle = compare(cells(timed(STEADY)), cells(timed(STEADY)), accepted=[entry])
     assert "matches no regression" in "".join(idle.notes)
 
 
 def test_what_broke_cannot_be_accepted():
     entry = Acceptance(globs={"problem": "*"}, until=date(2026, 4, 1), reason="spills")
-    assert only(timed(BASE), [failed()], accepted=[entry])["change"] == "broke"
+    assert only(timed(STEADY), [failed()], accepted=[entry])["change"] == "broke"
 
 
 @pytest.mark.parametrize(
@@ -247,15 +235,15 @@ def test_accepted_changes_are_read(tmp_path):
 def test_nothing_on_both_sides_is_said_and_one_empty_side_is_shown():
     with pytest.raises(NothingSelectedError, match="neither side has a cell"):
         compare(cells([]), cells([]))
-    found = compare(cells(timed(BASE)), cells([]), names=("old", "now"))
+    found = compare(cells(timed(STEADY)), cells([]), names=("old", "now"))
     assert (found.counts(), found.notes[0]) == ({Change.MISSING: 1}, "now has no cell.")
-    apart = compare(cells(timed(BASE)), cells(timed(BASE, problem="größe")))
+    apart = compare(cells(timed(STEADY)), cells(timed(STEADY, problem="größe")))
     assert apart.counts() == {Change.MISSING: 1, Change.NEW: 1}
     assert "nothing is compared" in apart.notes[0]
 
 
 def test_results_against_themselves_are_equivalent():
-    same = cells(timed(BASE))
+    same = cells(timed(STEADY))
     found = compare(same, same)
     assert (found.counts(), dict(found.rows.schema)) == ({Change.EQUIVALENT: 1}, ROWS)
 
@@ -363,7 +351,7 @@ def twins(rng, pairs, noise):
 
 def test_no_margin_is_smaller_than_what_identical_code_differs_by():
     rng = np.random.default_rng(2028)
-    base, new = [*twins(rng, 40, 0.05), *timed(BASE)], [*twins(rng, 40, 0.05), *timed(FAR)]
+    base, new = [*twins(rng, 40, 0.05), *timed(STEADY)], [*twins(rng, 40, 0.05), *timed(SLOWER)]
     found = compare(cells(base), cells(new))
     assert found.rules.floor_pairs == 80
     assert found.rules.floor == pytest.approx(np.expm1(1.96 * 0.05 * np.sqrt(2)), rel=0.25)
@@ -377,11 +365,11 @@ def test_no_margin_is_smaller_than_what_identical_code_differs_by():
 
 
 def test_few_identical_pairs_are_no_floor_and_that_is_said():
-    base, new = [*twins(np.random.default_rng(2), 4, 0.05), *timed(BASE)], timed(FAR)
+    base, new = [*twins(np.random.default_rng(2), 4, 0.05), *timed(STEADY)], timed(SLOWER)
     found = compare(cells(base), cells(new))
     assert (found.rules.floor, found.rules.floor_pairs) == (0.0, 0)
     assert found.notes[0] == "No noise floor: 4 pairs of identical code, and 20 are needed."
-    assert not any("noise floor" in note for note in compare(cells(timed(BASE)), cells(new)).notes)
+    assert not any("noise floor" in note for note in compare(cells(timed(STEADY)), cells(new)).notes)
 
 
 def test_intervals_cover_at_their_level():

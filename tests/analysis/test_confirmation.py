@@ -5,18 +5,7 @@ import pytest
 from runner.analysis.compare import compare
 from runner.analysis.comparison import Change
 from runner.analysis.confirmation import confirmed, rounds
-from tests.analysis.made import cell, cells, over_sessions
-
-BASE = (100.0, 100.3, 99.8, 100.1, 99.9)
-FAR = tuple(value * 1.05 for value in BASE)
-
-
-def timed(medians, **columns):
-    return list(over_sessions([(200.0, median) for median in medians], **columns))
-
-
-def failed(**columns):
-    return cell(**{"status": "crashed", "fault": "candidate", "message": "signal 11", "workload": None, **columns})
+from tests.analysis.made import SLOWER, STEADY, cell, cells, failed, timed
 
 
 def round_after_round(medians, **columns):
@@ -27,24 +16,24 @@ def round_after_round(medians, **columns):
 @pytest.mark.parametrize(
     ("new", "again", "change", "reason"),
     [
-        (timed(FAR), timed(FAR), "regression", "confirmed when run again: regression, 5.0 %"),
-        (timed(FAR), timed(BASE), "inconclusive", "not confirmed: was regression, now equivalent, 0.0 %"),
-        (timed(FAR), [failed()], "regression", "confirmed when run again: broke, crashed: signal 11"),
-        (timed(FAR), timed(BASE[:1]), "regression", "run again, without a result"),
-        (timed(FAR), [failed(status="gpu_lost", fault="infra")], "regression", "run again, without a result"),
+        (timed(SLOWER), timed(SLOWER), "regression", "confirmed when run again: regression, 5.0 %"),
+        (timed(SLOWER), timed(STEADY), "inconclusive", "not confirmed: was regression, now equivalent, 0.0 %"),
+        (timed(SLOWER), [failed()], "regression", "confirmed when run again: broke, crashed: signal 11"),
+        (timed(SLOWER), timed(STEADY[:1]), "regression", "run again, without a result"),
+        (timed(SLOWER), [failed(status="gpu_lost", fault="infra")], "regression", "run again, without a result"),
         ([failed()], [failed()], "broke", "crashed: signal 11; confirmed when run again: broke, crashed: signal 11"),
-        ([failed()], timed(BASE), "inconclusive", "not confirmed: was broke, now equivalent, 0.0 %"),
-        ([failed()], timed(BASE, problem="other"), "broke", "crashed: signal 11; run again, without a result"),
+        ([failed()], timed(STEADY), "inconclusive", "not confirmed: was broke, now equivalent, 0.0 %"),
+        ([failed()], timed(STEADY, problem="other"), "broke", "crashed: signal 11; run again, without a result"),
     ],
 )
 def test_only_what_shows_that_it_is_well_clears_a_row(new, again, change, reason):
-    base = cells(timed(BASE))
+    base = cells(timed(STEADY))
     found = confirmed(compare(base, cells(new)), compare(base, cells(again)), {})
     assert found.rows.select("change", "reason").row(0) == (change, reason)
 
 
 def test_what_cannot_be_run_again_stays_with_the_reason():
-    first = compare(cells(timed(BASE)), cells(timed(FAR, cell_id="x")))
+    first = compare(cells(timed(STEADY)), cells(timed(SLOWER, cell_id="x")))
     found = confirmed(first, first, {"x": "no such GPU here"})
     assert found.counts() == {Change.REGRESSION: 1}
     assert found.rows["reason"][0] == "not run again: no such GPU here"
@@ -60,6 +49,6 @@ def test_rounds_of_both_sides_are_pairs():
 
 def test_one_failed_round_fails_and_a_spoilt_one_is_left_out():
     spoilt = cell(status="gpu_lost", fault="infra", session_status="gpu_lost", night=9)
-    base = cells(timed(BASE))
-    assert compare(base, rounds(cells([*round_after_round(BASE), spoilt]))).counts() == {Change.EQUIVALENT: 1}
-    assert compare(base, rounds(cells([*round_after_round(BASE), failed(night=9)]))).counts() == {Change.BROKE: 1}
+    base = cells(timed(STEADY))
+    assert compare(base, rounds(cells([*round_after_round(STEADY), spoilt]))).counts() == {Change.EQUIVALENT: 1}
+    assert compare(base, rounds(cells([*round_after_round(STEADY), failed(night=9)]))).counts() == {Change.BROKE: 1}

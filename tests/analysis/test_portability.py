@@ -117,6 +117,19 @@ def test_a_failure_is_zero_and_a_lost_machine_or_a_missing_cell_is_null():
     assert (found["failed"]["worst"], found["failed"]["worst_gpu"]) == (0.0, "z")
 
 
+def test_a_gpu_that_fails_on_one_of_its_units_has_no_efficiency():
+    best = [on("x", 1.0, "best"), on("y", 1.0, "best")]
+    rows = [on("x", 0.5), on("y", 0.25), cell(gpu="y", candidate="a", gpu_uuid="GPU-2", **FAILED)]
+    found = answers([*best, *rows])
+    (row,) = found["portability"].table.filter(pl.col("candidate") == "a").to_dicts()
+    assert (row["passed"], row["failed"], row["pp"], row["worst_gpu"]) == (1, 1, 0.0, "y")
+    means = [row[name] for name in ("pp_supported", "arithmetic", "geometric_mean", "max_over_min")]
+    assert means == pytest.approx([0.5, 0.5, 0.5, 1.0])
+    cascade = found["cascade"].table.filter(pl.col("candidate") == "a")
+    shown = cascade.select("gpu", "efficiency", "running_pp", "candidate_ns").rows()
+    assert shown == [("x", *(pytest.approx(value) for value in (0.5, 0.5, 200))), ("y", 0.0, 0.0, None)]
+
+
 def test_what_is_null_is_counted_in_the_notes():
     rows = [on("x", 0.5), cell(gpu="y", **{**LOST, "candidate": "a"}), cell(gpu="x", candidate="b", **EXCLUDED)]
     said = told(answers([*rows, cell(gpu="y", candidate="b", **EXCLUDED)])["portability"])
@@ -290,6 +303,20 @@ def test_an_unknown_dtype_is_a_dtype_like_any_other():
     """As imported tables have it."""
     row = main([on("x", 0.5, dtype=None), on("y", 0.5, dtype=None)])["a"]
     assert (row["dtype"], row["pp"], row["platforms"]) == (None, pytest.approx(0.5), 2)
+
+
+def test_an_unknown_dtype_has_an_interval_too():
+    rows = [
+        row
+        for dtype in (None, "fp32")
+        for gpu in ("x", "y")
+        for row in over_sessions([(100, 198), (100, 200), (100, 203)], gpu=gpu, dtype=dtype)
+    ]
+    answer = answers(rows)["portability"]
+    assert answer.table["dtype"].to_list() == [None, "fp32"]
+    bounds = answer.table.select("pp_low", "pp", "pp_high").rows()
+    assert all(low < pp < high for low, pp, high in bounds)
+    assert bounds[0] == pytest.approx(bounds[1])
 
 
 def test_cells_that_do_not_say_their_gpu_are_left_out_and_counted():

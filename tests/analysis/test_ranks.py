@@ -135,6 +135,14 @@ def test_regret_is_of_the_winner_taken_along_with_its_worst_problem():
     assert (order["winners"], order["top1"]) == (3, pytest.approx(1 / 3))
 
 
+def test_a_winner_that_fails_on_one_unit_fails_and_has_no_regret():
+    rows = [*timed("x", {"a": 10, "b": 20}), *timed("y", {"a": 10, "b": 20})]
+    _, regret = both([*rows, *timed("y", {"a": None}, gpu_uuid="GPU-2")])
+    there, back = regret["x", "y"], regret["y", "x"]
+    assert (there["groups"], there["fails"], there["worst"]) == (0, 1, None)
+    assert (back["groups"], back["fails"], back["worst"]) == (1, 0, pytest.approx(2.0))
+
+
 def test_a_candidate_without_an_answer_from_both_is_no_winner():
     rows = [*timed("x", {"a": 1, "b": 10, "c": 20}), *timed("y", {"b": 10, "c": 20})]
     rows.append(cell(gpu="y", problem="p", candidate="p/a", **LOST))

@@ -44,6 +44,14 @@ def test_what_did_not_pass_has_no_time(columns, standing):
     assert (row["standing"], row["candidate_ns"], row["logs"], row["sessions"]) == (standing, None, [], 0)
 
 
+def test_what_failed_on_one_unit_has_no_time_of_another():
+    passed = {"flops_share_of_peak": 0.2, "bytes_share_of_peak": 0.3, "share_of_peak": 0.5}
+    rows = [*over_sessions([(20, 10), (20, 11)], **passed), *over_sessions([(20, 10)], gpu_uuid="GPU-2", **FAILED)]
+    (row,) = stood(rows).table.to_dicts()
+    assert (row["standing"], row["sessions"], row["logs"], row["baseline_sessions"]) == ("failed", 0, [], 0)
+    assert {row[name] for name in ("candidate_ns", "log_reach", "baseline_ns", "speedup", *passed)} == {None}
+
+
 def test_sessions_of_all_units_are_put_together_with_the_interval_of_a_verdict():
     rows = [*over_sessions([(20, 10), (20, 11)]), *over_sessions([(20, 13)], gpu_uuid="GPU-2")]
     (row,) = stood(rows).table.to_dicts()
@@ -110,6 +118,6 @@ def test_folding_puts_each_row_in_its_place():
     found = wide.of(wide.table["candidate_ns"])
     assert wide.keys["candidate"].to_list() == ["x", "y"]
     assert math.isnan(found[0, 0])
-    assert found[0, 1], found[1].tolist() == (pytest.approx(2), pytest.approx([3, 4]))
+    assert (found[0, 1], found[1].tolist()) == (pytest.approx(2), pytest.approx([3, 4]))
     assert one_toolchain_per_gpu(table)
     assert not one_toolchain_per_gpu(stood([*rows, cell(gpu="a", toolchain="other")]).table)

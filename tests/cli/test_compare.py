@@ -5,16 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.analysis.made import cell, over_sessions, write
+from tests.analysis.made import SLOWER, STEADY, cell, timed, write
 from tests.baddays.field import new_field
 from tests.cli.terminal import piped
-
-BASE = (100.0, 100.3, 99.8, 100.1, 99.9)
-FAR = tuple(value * 1.05 for value in BASE)
-
-
-def timed(medians, **columns):
-    return list(over_sessions([(200.0, median) for median in medians], **columns))
 
 
 def call(folder, *arguments):
@@ -24,10 +17,10 @@ def call(folder, *arguments):
 @pytest.fixture
 def lab(tmp_path):
     names = [f"softmax/c{number}" for number in range(30)]
-    write(tmp_path / "base", [row for name in names for row in timed(BASE, candidate=name)])
-    write(tmp_path / "same", [row for name in names for row in timed(BASE, candidate=name, night=1)])
-    worse = [row for name in names[1:] for row in timed(BASE, candidate=name, night=1)]
-    write(tmp_path / "worse", [*worse, *timed(FAR, candidate=names[0], night=1)])
+    write(tmp_path / "base", [row for name in names for row in timed(STEADY, candidate=name)])
+    write(tmp_path / "same", [row for name in names for row in timed(STEADY, candidate=name, night=1)])
+    worse = [row for name in names[1:] for row in timed(STEADY, candidate=name, night=1)]
+    write(tmp_path / "worse", [*worse, *timed(SLOWER, candidate=names[0], night=1)])
     return tmp_path
 
 
@@ -66,9 +59,9 @@ def test_an_accepted_regression_is_exit_0(lab):
 
 def test_two_toolchains_of_one_folder(lab):
     rows = [
-        *timed(BASE, toolchain="cu124"),
-        *timed(FAR, toolchain="cu130"),
-        *timed(BASE, toolchain="cu124", dtype="fp16"),
+        *timed(STEADY, toolchain="cu124"),
+        *timed(SLOWER, toolchain="cu130"),
+        *timed(STEADY, toolchain="cu124", dtype="fp16"),
     ]
     write(lab / "both", rows)
     done = call(lab, "both", "--between", "toolchain=cu124,cu130")

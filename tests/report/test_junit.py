@@ -6,18 +6,7 @@ import pytest
 
 from runner.analysis.compare import compare
 from runner.report.junit import comparison_junit
-from tests.analysis.made import cell, cells, over_sessions
-
-BASE = (100.0, 100.3, 99.8, 100.1, 99.9)
-FAR = tuple(value * 1.05 for value in BASE)
-
-
-def timed(medians, **columns):
-    return list(over_sessions([(200.0, median) for median in medians], **columns))
-
-
-def failed(**columns):
-    return cell(**{"status": "crashed", "fault": "candidate", "message": "signal 11", "workload": None, **columns})
+from tests.analysis.made import SLOWER, STEADY, cells, failed, timed
 
 
 def suite_of(base, new):
@@ -27,14 +16,14 @@ def suite_of(base, new):
 @pytest.mark.parametrize(
     ("base", "new", "kind", "said"),
     [
-        (timed(BASE), timed(FAR), "failure", "regression: 0.1 µs → 0.105 µs, +5.0 %"),
-        (timed(BASE), [failed()], "failure", "broke: crashed: signal 11"),
-        (timed(BASE), [failed(status="gpu_lost", fault="infra")], "error", "inconclusive: new: gpu_lost"),
-        (timed(BASE), timed(BASE[:1]), "skipped", "inconclusive: one session on a side"),
-        (timed(BASE), [], "skipped", "missing: in base only"),
-        (timed(BASE), timed(BASE), None, None),
-        (timed(FAR), timed(BASE), None, None),
-        ([failed()], timed(BASE), None, None),
+        (timed(STEADY), timed(SLOWER), "failure", "regression: 0.1 µs → 0.105 µs, +5.0 %"),
+        (timed(STEADY), [failed()], "failure", "broke: crashed: signal 11"),
+        (timed(STEADY), [failed(status="gpu_lost", fault="infra")], "error", "inconclusive: new: gpu_lost"),
+        (timed(STEADY), timed(STEADY[:1]), "skipped", "inconclusive: one session on a side"),
+        (timed(STEADY), [], "skipped", "missing: in base only"),
+        (timed(STEADY), timed(STEADY), None, None),
+        (timed(SLOWER), timed(STEADY), None, None),
+        ([failed()], timed(STEADY), None, None),
     ],
 )
 def test_a_cell_is_a_case(base, new, kind, said):
@@ -53,7 +42,7 @@ def test_a_cell_is_a_case(base, new, kind, said):
 def test_what_no_xml_may_hold_does_not_spoil_the_document():
     message = "\x00\x1b[2J ]]> <b>&amp;\ufffe größe"
     one = {"candidate": 'softmax/<a href="x">', "gpu": "h\x00200"}
-    suite = suite_of(timed(BASE, **one), [failed(message=message, **one)])
+    suite = suite_of(timed(STEADY, **one), [failed(message=message, **one)])
     (case,) = suite.findall("testcase")
     assert case.get("classname") == "h 200.cu130"
     assert '<a href="x">' in case.get("name")
@@ -62,7 +51,7 @@ def test_what_no_xml_may_hold_does_not_spoil_the_document():
 
 
 def test_evidence_and_notes_are_there():
-    suite = suite_of(timed(BASE), timed(FAR))
+    suite = suite_of(timed(STEADY), timed(SLOWER))
     assert "95 % interval +" in suite.find("testcase/failure").text
     assert "the SM clock is not known" in suite.find("system-out").text
     assert "margin 1 %" in suite.find("properties/property[@name='rules']").get("value")

@@ -4,23 +4,12 @@ import pytest
 
 from runner.analysis.compare import compare
 from runner.report.markdown import comparison_markdown
-from tests.analysis.made import cell, cells, over_sessions
-
-BASE = (100.0, 100.3, 99.8, 100.1, 99.9)
-FAR = tuple(value * 1.05 for value in BASE)
-
-
-def timed(medians, **columns):
-    return list(over_sessions([(200.0, median) for median in medians], **columns))
-
-
-def failed(**columns):
-    return cell(**{"status": "crashed", "fault": "candidate", "message": "signal 11", "workload": None, **columns})
+from tests.analysis.made import SLOWER, STEADY, cells, failed, timed
 
 
 def test_what_is_flagged_comes_first_then_counts_then_rows():
-    base = [*timed(BASE), *timed(BASE, problem="relu"), *timed(BASE, problem="gelu")]
-    new = [*timed(FAR), failed(problem="relu"), *timed(BASE, problem="gelu")]
+    base = [*timed(STEADY), *timed(STEADY, problem="relu"), *timed(STEADY, problem="gelu")]
+    new = [*timed(SLOWER), failed(problem="relu"), *timed(STEADY, problem="gelu")]
     said = comparison_markdown(compare(cells(base), cells(new), names=("old", "now"))).splitlines()
     assert said[0] == "## <code>old</code> → <code>now</code>"
     assert said[2] == "**1 broke, 1 regression**, of 3 rows."
@@ -31,14 +20,14 @@ def test_what_is_flagged_comes_first_then_counts_then_rows():
 
 
 def test_nothing_flagged_is_said():
-    said = comparison_markdown(compare(cells(timed(BASE)), cells(timed(BASE))))
+    said = comparison_markdown(compare(cells(timed(STEADY)), cells(timed(STEADY))))
     assert "**Nothing broke and nothing is slower**, of 1 rows." in said
     assert "| what |" not in said
 
 
 def test_rows_beyond_are_counted():
     names = [f"p{number}" for number in range(7)]
-    base = [row for name in names for row in timed(BASE, problem=name)]
+    base = [row for name in names for row in timed(STEADY, problem=name)]
     found = compare(cells(base), cells([failed(problem=name) for name in names]))
     said = comparison_markdown(found, most=5)
     assert said.count("| broke | <code>") == 5
@@ -47,7 +36,7 @@ def test_rows_beyond_are_counted():
 
 @pytest.mark.parametrize("mark", ["<script>", "|", "`", "@somebody", "[x](http://y)", "**", "\n# head", "\x1b[2J"])
 def test_names_and_messages_are_never_markup(mark):
-    base, new = timed(BASE, problem=f"p{mark}q"), [failed(problem=f"p{mark}q", message=mark)]
+    base, new = timed(STEADY, problem=f"p{mark}q"), [failed(problem=f"p{mark}q", message=mark)]
     said = comparison_markdown(compare(cells(base), cells(new)))
     (row,) = [line for line in said.splitlines() if line.startswith("| broke | <code>")]
     assert row.count("|") == 8

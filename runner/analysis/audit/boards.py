@@ -41,7 +41,7 @@ def stands_for(name: str | None, hardware: str | None) -> bool | None:
 
 def wrong_board(tables: Tables) -> pl.LazyFrame:
     """Rows whose GPU name means another board than the one that was there."""
-    seen = _boards(tables, "gpu", "gpu_name")
+    seen = _boards(tables, "gpu")
     wrong = _where(seen, lambda gpu, board: stands_for(gpu, board) is False)
     meant = pl.col("gpu").map_elements(_meant, return_dtype=pl.String, skip_nulls=True)
     evidence = pl.format("{} rows were measured on {}; the name means {}", "rows", "gpu_name", meant)
@@ -50,7 +50,7 @@ def wrong_board(tables: Tables) -> pl.LazyFrame:
 
 def two_boards(tables: Tables) -> pl.LazyFrame:
     """One GPU name under which rows of several boards lie."""
-    seen = _boards(tables, "gpu", "gpu_name").lazy().sort("rows", "gpu_name", descending=[True, False])
+    seen = _boards(tables, "gpu").lazy().sort("rows", "gpu_name", descending=[True, False])
     by_gpu = seen.group_by("gpu", maintain_order=True).agg(
         pl.len().alias("boards"),
         pl.format("{} rows on {}", "rows", "gpu_name").implode().list.join(", ").alias("each"),
@@ -72,7 +72,7 @@ def one_board_two_names(tables: Tables) -> pl.LazyFrame:
 
 def host_of_another(tables: Tables) -> pl.LazyFrame:
     """Hosts that are called after another board than the one in them."""
-    seen = _boards(tables, "hostname", "gpu_name")
+    seen = _boards(tables, "hostname")
     wrong = _where(seen, lambda host, board: stands_for(host, board) is False)
     evidence = pl.format("host {} has {}: {} rows", "hostname", "gpu_name", "rows")
     return told(wrong, evidence, count=pl.col("rows"))
@@ -90,10 +90,10 @@ def no_name(tables: Tables) -> pl.LazyFrame:
     return pl.concat([told(told_not, no_model, count=pl.col("rows")), told(silent, no_board, count=pl.col("rows"))])
 
 
-def _boards(tables: Tables, name: str, board: str) -> pl.DataFrame:
-    """How many rows there are of each pair; a handful of pairs, whatever the number of rows."""
-    known = tables.cells.filter(pl.col(name).is_not_null() & pl.col(board).is_not_null())
-    return known.group_by(name, board).agg(pl.len().alias("rows")).collect(engine="streaming")
+def _boards(tables: Tables, name: str) -> pl.DataFrame:
+    """How many rows there are of each ``name`` and board; a handful of pairs, whatever the number of rows."""
+    known = tables.cells.filter(pl.col(name).is_not_null() & pl.col("gpu_name").is_not_null())
+    return known.group_by(name, "gpu_name").agg(pl.len().alias("rows")).collect(engine="streaming")
 
 
 def _where(seen: pl.DataFrame, holds: Callable[[str, str | None], bool]) -> pl.LazyFrame:

@@ -31,6 +31,9 @@ SEVERITIES: Final = tuple(one.value for one in Severity)
 WHERE: Final = CELL_KEY
 """The columns that say which cells a finding is about; null: it is about all of that kind."""
 
+ROW: Final = ("record", "session", "workload")
+"""The columns that make a row of ``cells``, and by which samples belong to it."""
+
 FINDINGS: Final[dict[str, pl.DataType]] = {
     "check": pl.String(),
     "severity": pl.Enum(SEVERITIES),
@@ -41,6 +44,7 @@ FINDINGS: Final[dict[str, pl.DataType]] = {
 """``evidence``: one line with the numbers. ``count``: how many rows, calls or cells it is about; the evidence says."""
 
 _WORST: Final = "_worst"
+_MOST_LISTED: Final = 4
 
 Look = Callable[[Tables], pl.LazyFrame]
 
@@ -106,15 +110,29 @@ def percent(share: pl.Expr) -> pl.Expr:
     return pl.format("{} %", figure(share * 100, digits=3))
 
 
-def listed(name: str, *, most: int = 4) -> pl.Expr:
+def listed(name: str) -> pl.Expr:
     """In a group: the distinct values of a column in order, the first few of them, as text."""
     values = pl.col(name).cast(pl.String).drop_nulls().unique().sort()
-    return values.head(most).implode().list.join(", ")
+    return values.head(_MOST_LISTED).implode().list.join(", ")
+
+
+def few_bits(value: pl.Expr) -> pl.Expr:
+    """In a group: an integer with a bit per distinct value, of which some may share one.
+
+    Few bits may be few values, and many bits are many: a set per group would take gigabytes to say that.
+    """
+    return pl.lit(2, pl.Int64).pow(value.hash() % 62).cast(pl.Int64).bitwise_or()
 
 
 def passed(cells: pl.LazyFrame) -> pl.LazyFrame:
     """Rows of attempts that passed and have a candidate's time."""
     return cells.filter((pl.col("status") == Status.PASSED.value) & pl.col("candidate_median_ns").is_not_null())
+
+
+def named(frame: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
+    """``frame`` with the columns :data:`WHERE` of a cell, by its columns :data:`ROW`; null where there is no cell."""
+    names = tables.cells.select(*dict.fromkeys((*ROW, *WHERE))).unique(ROW)
+    return frame.join(names, on=ROW, how="left")
 
 
 def together(frames: Sequence[pl.LazyFrame]) -> pl.LazyFrame:

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from runner.analysis.audit.check import WHERE, figure, listed, micro, passed, percent, together, told
+from runner.analysis.audit.check import ROW, WHERE, figure, listed, micro, named, passed, percent, together, told
 from runner.analysis.tables import Tables
 from runner.core.vocab import Fault, Status
 
@@ -116,11 +116,9 @@ def order_of_time(tables: Tables) -> pl.LazyFrame:
     went_back = tries.filter((pl.col("attempts") > 1) & (pl.col("back") > 0))
     backwards = pl.format("{} of {} attempts started before the attempt they repeat", "back", "attempts")
     blocks = tables.samples.filter(pl.col("block_ended_ns") < pl.col("block_started_ns"))
-    keys = ("record", "session", "workload")
-    by_row = blocks.group_by(keys).agg(pl.len().alias("calls"))
-    named = by_row.join(tables.cells.select("record", "session", *WHERE).unique(keys), on=keys, how="left")
+    by_row = named(blocks.group_by(ROW).agg(pl.len().alias("calls")), tables)
     in_blocks = pl.format("{} calls lie in blocks that ended before they started", "calls")
-    return together([told(wrong, what), told(went_back, backwards), told(named, in_blocks, count=pl.col("calls"))])
+    return together([told(wrong, what), told(went_back, backwards), told(by_row, in_blocks, count=pl.col("calls"))])
 
 
 def baselines_apart(tables: Tables) -> pl.LazyFrame:

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from runner.analysis.audit.check import figure, listed, micro, passed, percent, together, told
+from runner.analysis.audit.check import ROW, few_bits, figure, listed, micro, named, passed, percent, together, told
 from runner.analysis.audit.times import grain
 from runner.analysis.tables import Tables
 from runner.core.vocab import Regime
@@ -75,10 +75,9 @@ def copied_samples(tables: Tables) -> pl.LazyFrame:
     # A number that tells two lists of calls apart unless they are the same, without keeping the lists.
     place = pl.col("index").cast(pl.Int64) + 1000 * pl.col("block").cast(pl.Int64)
     mark = ((time * 1_000_003 + place).hash() % 2**40).cast(pl.Int64).sum()
-    one = ("record", "session", "workload", "contestant")
-    bit = pl.lit(2, pl.Int64).pow(time.hash() % 62).cast(pl.Int64).bitwise_or()
+    one = (*ROW, "contestant")
     lists = calls.group_by(one).agg(
-        pl.len().alias("calls"), time.sum().alias("sum"), mark.alias("mark"), bit.alias("bits")
+        pl.len().alias("calls"), time.sum().alias("sum"), mark.alias("mark"), few_bits(time).alias("bits")
     )
     # Few different values may well come in the same order twice.
     telling = lists.filter((pl.col("calls") >= _CALLS) & (pl.col("bits").bitwise_count_ones() > 3))
@@ -88,16 +87,14 @@ def copied_samples(tables: Tables) -> pl.LazyFrame:
         pl.col("record").n_unique().alias("records"),
         pl.col("record").max().alias("other"),
     )
-    keys = ("record", "session", "workload")
-    cells = tables.cells.select("record", "session", "gpu", "gpu_name", *_KEY).unique(keys)
     others = tables.cells.select(pl.col("record").alias("other"), pl.col("gpu").alias("gpu_right")).unique("other")
-    named = alike.filter(pl.col("times") > 1).join(cells, on=keys, how="left").join(others, on="other", how="left")
+    copied = named(alike.filter(pl.col("times") > 1), tables).join(others, on="other", how="left")
     evidence = pl.format(
         "{} calls are the same in {} places, of {} records (GPUs {} and {}); their mean is {}",
         "calls", "times", "records", pl.col("gpu").fill_null("unknown"), pl.col("gpu_right").fill_null("unknown"),
         micro(pl.col("sum") / pl.col("calls")),
     )  # fmt: skip
-    return told(named, evidence, count=pl.col("times") * pl.col("calls"))
+    return told(copied, evidence, count=pl.col("times") * pl.col("calls"))
 
 
 def copied_code(tables: Tables) -> pl.LazyFrame:

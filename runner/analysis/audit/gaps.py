@@ -6,11 +6,11 @@ from typing import Final
 
 import polars as pl
 
-from runner.analysis.audit.check import WHERE, passed, together, told
+from runner.analysis.audit.check import ROW, WHERE, together, told
 from runner.analysis.tables import Tables
+from runner.core.vocab import Status
 
 _KEY: Final = ("toolchain", "dtype", "problem", "workload", "candidate")
-_ROW: Final = ("record", "session", "workload")
 
 
 def holes(tables: Tables) -> pl.LazyFrame:
@@ -60,8 +60,8 @@ def no_partner(tables: Tables) -> pl.LazyFrame:
 def orphans(tables: Tables) -> pl.LazyFrame:
     """Calls, kernels and hosts that no row of the cells belongs to, or the other way round: joins drop them."""
     cells = tables.cells
-    calls = tables.samples.group_by(_ROW).agg(pl.len().alias("number"))
-    lost = calls.join(cells.select(_ROW).unique(), on=_ROW, how="anti").group_by("workload")
+    calls = tables.samples.group_by(ROW).agg(pl.len().alias("number"))
+    lost = calls.join(cells.select(ROW).unique(), on=ROW, how="anti").group_by("workload")
     of_calls = told(
         lost.agg(pl.col("number").sum(), pl.len().alias("sessions"), pl.col("record").min()),
         pl.format(
@@ -100,9 +100,8 @@ def nothing_passed(tables: Tables) -> pl.LazyFrame:
     """GPUs on which nothing at all passed: more likely the machine's fault than every candidate's."""
     by_gpu = tables.cells.group_by("gpu").agg(
         pl.len().alias("rows"),
-        (pl.col("status") == "passed").sum().alias("passed"),
+        (pl.col("status") == Status.PASSED.value).sum().alias("passed"),
         pl.col("status").cast(pl.String).mode().sort().first().alias("usual"),
     )
-    good = passed(tables.cells).select("gpu").unique()
-    found = by_gpu.join(good, on="gpu", how="anti").filter(pl.col("passed") == 0)
+    found = by_gpu.filter(pl.col("passed") == 0)
     return told(found, pl.format("none of {} rows passed; most ended as {}", "rows", "usual"), count=pl.col("rows"))

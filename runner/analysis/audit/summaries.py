@@ -6,11 +6,10 @@ from typing import Final
 
 import polars as pl
 
-from runner.analysis.audit.check import WHERE, figure, together, told
+from runner.analysis.audit.check import ROW, WHERE, figure, named, together, told
 from runner.analysis.tables import Tables
 from runner.core.vocab import Implementation, Regime, Role
 
-_KEY: Final = ("record", "session", "workload")
 _ROUNDING: Final = 1e-6
 
 
@@ -22,33 +21,33 @@ def against_samples(tables: Tables) -> pl.LazyFrame:
     sides = [Role.CANDIDATE.value, Implementation.EAGER.value]
     cold = (pl.col("regime") == Regime.COLD.value) & pl.col("contestant").is_in(sides) & pl.col("discarded").is_null()
     columns = ("candidate_median_ns", "baseline_median_ns", "candidate_samples", "baseline_samples")
-    said = tables.cells.select(*_KEY, *columns).unique(_KEY)
-    calls = tables.samples.filter(cold).select(*_KEY, "contestant", "device_ns")
+    said = tables.cells.select(*ROW, *columns).unique(ROW)
+    calls = tables.samples.filter(cold).select(*ROW, "contestant", "device_ns")
     ours = pl.col("contestant") == Role.CANDIDATE.value
     median = pl.when(ours).then("candidate_median_ns").otherwise("baseline_median_ns")
     number = pl.when(ours).then("candidate_samples").otherwise("baseline_samples")
     slack = median * _ROUNDING
-    counted = calls.join(said, on=_KEY).group_by(*_KEY, "contestant").agg(
+    counted = calls.join(said, on=ROW).group_by(*ROW, "contestant").agg(
         pl.len().alias("calls"),
         (pl.col("device_ns") < median - slack).sum().alias("below"),
         (pl.col("device_ns") > median + slack).sum().alias("above"),
         number.max().alias("number"),
+        median.max().alias("median"),
     )  # fmt: skip
     half = pl.col("calls") / 2
     off = pl.max_horizontal("below", "above") > half
     wrong_number = pl.col("number") != pl.col("calls")
     found = counted.filter(off | wrong_number.fill_null(value=False))
-    names = tables.cells.select("record", "session", *WHERE, "candidate_median_ns", "baseline_median_ns").unique(_KEY)
     of_median = pl.format(
         "session {}: the median of {} is said to be {} ns; of its {} calls {} are below that and {} above",
-        "session", "contestant", figure(median, digits=6), "calls", "below", "above",
+        "session", "contestant", figure(pl.col("median"), digits=6), "calls", "below", "above",
     )  # fmt: skip
     of_number = pl.format(
         "session {}: {} calls of {} are said to count, and {} are there", "session", "number", "contestant", "calls"
     )
     said_off = [pl.when(off).then(of_median), pl.when(pl.col("number") != pl.col("calls")).then(of_number)]
     evidence = pl.concat_str(said_off, separator="; ", ignore_nulls=True)
-    return told(found.join(names, on=_KEY), evidence, count=pl.col("calls"), worst=off.cast(pl.Float64))
+    return told(named(found, tables), evidence, count=pl.col("calls"), worst=off.cast(pl.Float64))
 
 
 def against_rows(tables: Tables) -> pl.LazyFrame:

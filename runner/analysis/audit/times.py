@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from runner.analysis.audit.check import WHERE, micro, passed, percent, together, told
+from runner.analysis.audit.check import ROW, WHERE, few_bits, micro, named, passed, percent, together, told
 from runner.analysis.tables import Tables
 from runner.core.vocab import Dtype, Grade, Regime
 from runner.gpus.sheets import Sheet, all_sheets
@@ -30,7 +30,7 @@ _CALLS: Final = 20
 
 _TIMES: Final = tuple(name for name in CELLS if name.endswith("_median_ns"))
 _NAMES: Final = ("candidate_median_ns", "baseline_median_ns")
-_CALL_KEY: Final = ("record", "session", "workload", "contestant", "regime")
+_CALL_KEY: Final = (*ROW, "contestant", "regime")
 
 
 def with_sheets(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -114,12 +114,9 @@ def no_numbers(tables: Tables) -> pl.LazyFrame:
     rows = tables.cells.filter(pl.any_horizontal(bad.fill_null(value=False) for bad in wrong.values()))
     in_cells = told(rows, pl.concat_str(said, separator=", ", ignore_nulls=True))
     calls = tables.samples.filter((pl.col("device_ns") <= 0) & pl.col("discarded").is_null())
-    by_row = calls.group_by("record", "session", "workload").agg(
-        pl.len().alias("calls"), pl.col("device_ns").min().alias("least")
-    )
-    named = _named(by_row, tables)
+    by_row = calls.group_by(ROW).agg(pl.len().alias("calls"), pl.col("device_ns").min().alias("least"))
     evidence = pl.format("{} timed calls took no time; the least says {} ns", "calls", "least")
-    return together([in_cells, told(named, evidence, count=pl.col("calls"))])
+    return together([in_cells, told(named(by_row, tables), evidence, count=pl.col("calls"))])
 
 
 def few_samples(tables: Tables) -> pl.LazyFrame:
@@ -165,19 +162,17 @@ def few_values(tables: Tables) -> pl.LazyFrame:
     """Sessions in which many calls have at most three different times: a timer's steps, or made up."""
     calls = tables.samples.filter(pl.col("discarded").is_null() & (pl.col("regime") == Regime.COLD.value))
     time = pl.col("device_ns")
-    # A set per group would take gigabytes: first a bit per value, of which some may share one, then the few in full.
-    bit = pl.lit(2, pl.Int64).pow(time.hash() % 62).cast(pl.Int64)
-    rough = calls.group_by(_CALL_KEY).agg(pl.len().alias("calls"), bit.bitwise_or().alias("bits"))
+    rough = calls.group_by(_CALL_KEY).agg(pl.len().alias("calls"), few_bits(time).alias("bits"))
     likely = rough.filter((pl.col("calls") >= _CALLS) & (pl.col("bits").bitwise_count_ones() <= _FEW_VALUES))
     exact = calls.join(likely.select(_CALL_KEY), on=_CALL_KEY, how="semi").group_by(_CALL_KEY)
     found = exact.agg(
         pl.len().alias("calls"), time.n_unique().alias("values"), time.min().alias("least"), time.max().alias("most")
     )
-    named = _named(found.filter(pl.col("values") <= _FEW_VALUES), tables)
+    few = named(found.filter(pl.col("values") <= _FEW_VALUES), tables)
     evidence = pl.format(
         "{} calls of {} have {} different times, from {} to {} ns", "calls", "contestant", "values", "least", "most"
     )
-    return told(named, evidence, count=pl.col("calls"), worst=-pl.col("values").cast(pl.Int64))
+    return told(few, evidence, count=pl.col("calls"), worst=-pl.col("values").cast(pl.Int64))
 
 
 def drift(tables: Tables) -> pl.LazyFrame:
@@ -193,10 +188,3 @@ def drift(tables: Tables) -> pl.LazyFrame:
     text = pl.concat_str(said, separator=", ", ignore_nulls=True)
     evidence = pl.format(f"{{}}; {100 * limit:g} % is the limit of grade B", text)
     return told(by_cell, evidence, count=pl.col("rows"), worst=pl.col("largest"))
-
-
-def _named(frame: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
-    """``frame`` with the columns of a cell, by its columns record, session and workload."""
-    keys = ("record", "session", "workload")
-    names = tables.cells.select("record", "session", *WHERE).unique(keys)
-    return frame.join(names, on=keys, how="left")
