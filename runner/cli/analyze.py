@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
-from runner.cli.merge import printable
 from runner.cli.merged import merged
+from runner.cli.options import Folders, Json
 from runner.cli.output import console, print_json
 from runner.errors import UsageError
+from runner.results.words import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,9 +57,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def analyze(  # noqa: PLR0917  # typer passes options by name
         question: str = typer.Argument("", help=f"One of {', '.join(ABOUT)}.", show_default=False),
-        folders: list[Path] = typer.Argument(
-            None, metavar="[FOLDER]...", help="Merged tables or result folders; default: results."
-        ),
+        folders: Folders = None,
         by: list[str] = typer.Option(None, metavar="A,B", help="Slice by these: gpu,dtype,method,…"),
         platforms: list[str] = typer.Option(None, metavar="A,B", help="GPUs that portability is over; default: all."),
         p: list[str] = typer.Option(None, metavar="A,B", help="The p of fast_p."),
@@ -75,7 +74,7 @@ def register(app: typer.Typer) -> None:
             show_default=False,
         ),
         explain: bool = typer.Option(False, "--explain", help="Also say what each column means."),
-        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+        as_json: Json = False,
     ) -> None:
         """Answer a question from all results together: scores, portability, ranks, variance and more."""
         if question not in ABOUT:

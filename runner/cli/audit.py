@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from runner.cli.merge import printable
 from runner.cli.merged import merged
+from runner.cli.options import Folders, Json
 from runner.cli.output import console, print_json
 from runner.errors import StoreError
+from runner.results.words import printable
 
 if TYPE_CHECKING:
     from runner.analysis.audit import Check
@@ -40,13 +41,11 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def audit(
-        folders: list[Path] = typer.Argument(
-            None, metavar="[FOLDER]...", help="Merged tables or result folders; default: results."
-        ),
+        folders: Folders = None,
         only: list[str] = typer.Option([], "--only", metavar="CHECK", help="Only this check. Repeat for more."),
         everything: bool = typer.Option(False, "--all", help="Tell every finding, not the first of each check."),
         strict: bool = typer.Option(False, "--strict", help="Exit 4 when there is a finding of severity error."),
-        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+        as_json: Json = False,
     ) -> None:
         """Tell which results cannot be believed, and why: impossible times, copies, wrong names, holes and more."""
         from runner.analysis import audit as checks  # noqa: PLC0415  # loads polars

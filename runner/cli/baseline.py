@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.merge import printable
+from runner.cli.options import Json
 from runner.cli.output import console, print_json
 from runner.errors import StoreError, UsageError
+from runner.results.words import printable
 
 if TYPE_CHECKING:
     from runner.nightly.baselines import Baseline
@@ -25,7 +26,6 @@ _Night = Annotated[str, typer.Option("--night", metavar="DATE", help="Instead of
 _Of = Annotated[str, typer.Option("--matrix", metavar="NAME", help="Whose night, where several matrices had one.")]
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="The folder that all results are in.")]
 _Force = Annotated[bool, typer.Option("--force", help="Replace the baseline that has this name.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _Glob = Annotated[str, typer.Argument(metavar="PROBLEM/CANDIDATE", help="Glob on candidate ids: 'softmax/triton_*'")]
 _Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it is accepted.")]
 _Until = Annotated[str, typer.Option("--until", metavar="DATE", help="The last day on which it holds; 90 days.")]
@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         matrix: _Of = "",
         results: _Results = Path("results"),
         force: _Force = False,
-        json: _Json = False,
+        json: Json = False,
     ) -> None:
         """Freeze a copy of merged tables under NAME."""
         from runner.nightly.baselines import night_folder, set_baseline  # noqa: PLC0415  # loads polars
@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
         _tell(set_baseline(results, name, source, made_at=made_at, force=force), as_json=json)
 
     @verbs.command(name="list")
-    def list_(*, results: _Results = Path("results"), json: _Json = False) -> None:
+    def list_(*, results: _Results = Path("results"), json: Json = False) -> None:
         """List all baselines; `baseline show` also looks at every byte of one."""
         from runner.nightly.baselines import names, read_baseline  # noqa: PLC0415  # loads polars
 
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
             _print_list(found, damaged)
 
     @verbs.command()
-    def show(name: _Name, *, results: _Results = Path("results"), json: _Json = False) -> None:
+    def show(name: _Name, *, results: _Results = Path("results"), json: Json = False) -> None:
         """Show where a baseline came from, and check that its tables are what was frozen."""
         from runner.nightly.baselines import verified_tables  # noqa: PLC0415  # loads polars
 
@@ -87,7 +87,7 @@ def register(app: typer.Typer) -> None:
         reason: _Reason,
         until: _Until = "",
         results: _Results = Path("results"),
-        json: _Json = False,
+        json: Json = False,
     ) -> None:
         """Accept regressions of matching candidates, with a reason and until a day."""
         from runner.nightly.accepting import accept as add  # noqa: PLC0415  # loads polars

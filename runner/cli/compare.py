@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runner.cli.merge import printable
 from runner.cli.merged import merged
+from runner.cli.options import Json
 from runner.cli.output import console, print_json
 from runner.errors import RegressionError, StoreError, UsageError
+from runner.results.words import printable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +52,6 @@ _Results = Annotated[
 _Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process; for --confirm.")]
 _Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock, for --confirm.")]
 _All = Annotated[bool, typer.Option("--all", help="Show every row.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Also write Markdown.")]
 _JUnit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit.")]
 
@@ -77,7 +77,7 @@ def register(app: typer.Typer) -> None:
         engine: _Engine = "auto",
         lock: _Lock = None,
         all_: _All = False,
-        json: _Json = False,
+        json: Json = False,
         markdown: _Markdown = None,
         junit: _JUnit = None,
     ) -> None:
@@ -280,10 +280,7 @@ def _table(rows: list[Mapping[str, Any]], found: Comparison) -> Table:
 
 def _exit(found: Comparison) -> None:
     """Exit 5 where anything flagged remains."""
-    from runner.analysis.comparison import FLAGGED  # noqa: PLC0415  # loads polars
-
-    counts = found.counts()
-    flagged = ", ".join(f"{counts[change]} {change.value}" for change in FLAGGED if change in counts)
+    flagged = found.flagged_said()
     if flagged:
         raise RegressionError(
             f"{found.base} → {found.new}: {flagged}",

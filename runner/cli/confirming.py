@@ -14,6 +14,7 @@ import polars as pl
 from runner.analysis.compare import between, compare
 from runner.analysis.comparison import Axis, Comparison
 from runner.analysis.confirmation import confirmed, rounds
+from runner.analysis.outcomes import CELL_KEY
 from runner.analysis.tables import open_tables
 from runner.cli.merge import merge_with_progress
 from runner.cli.running import Work, new_run_id, run_work
@@ -29,7 +30,7 @@ from runner.session import Orders, Rerun
 
 ROUNDS: Final = PUBLISH_SESSIONS
 """How often every cell runs again; a round has one session of each."""
-_BOTH_RUN: Final = (Axis.GPU, Axis.TOOLCHAIN, Axis.DTYPE)
+_BOTH_RUN: Final = tuple(axis for axis in Axis if axis.value in CELL_KEY)
 """Axes of which a matrix has both sides; of all others only the new side can be run today."""
 _KEY: Final = ("gpu", "toolchain", "dtype", "problem", "candidate")
 

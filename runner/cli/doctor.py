@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runner.cli.options import Engine, Lock
+
 if TYPE_CHECKING:
     from runner.doctor.finding import Finding
     from runner.doctor.host import Host
@@ -16,8 +18,6 @@ _Matrix = Annotated[
     Path | None, typer.Option("--matrix", metavar="FILE", help="The matrix to examine for; ./matrix.toml.")
 ]
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records would go.")]
-_Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process.")]
-_Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON list of findings.")]
 
 _MATRIX = Path("matrix.toml")
@@ -32,8 +32,8 @@ def register(app: typer.Typer) -> None:
         *,
         matrix: _Matrix = None,
         results: _Results = Path("results"),
-        engine: _Engine = "auto",
-        lock: _Lock = None,
+        engine: Engine = "auto",
+        lock: Lock = None,
         json: _Json = False,
     ) -> None:
         """Look at everything a cell needs on this host, and say what to do about it. Exit code 4 when a line fails."""

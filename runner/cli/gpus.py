@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from runner.cli.options import Engine, Lock
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,8 +21,6 @@ _Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.02, h
 _Count = Annotated[int | None, typer.Option("--count", metavar="N", min=1, help="End after N samples of each GPU.")]
 _Matrix = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The matrix whose toolchains to choose from.")]
 _Toolchain = Annotated[str | None, typer.Option(metavar="NAME", help="Measure with this one; else the newest here.")]
-_Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process.")]
-_Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
 _Model = Annotated[
     str | None, typer.Argument(metavar="MODEL", help="Name, part of one, or a glob: h200, 'rtx 4090', T4; else all.")
 ]
@@ -68,8 +68,8 @@ def register(app: typer.Typer) -> None:
         gpu: _Which = None,
         matrix: _Matrix = Path("matrix.toml"),
         toolchain: _Toolchain = None,
-        engine: _Engine = "auto",
-        lock: _Lock = None,
+        engine: Engine = "auto",
+        lock: Lock = None,
         wait: _Wait = 300.0,
         json: _Json = False,
     ) -> None:

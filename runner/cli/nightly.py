@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -14,22 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runner.cli.merge import printable
+from runner.cli.options import Build, Engine, Filter, JsonAfterProgress, Lock, MatrixFile, Unpinned
 from runner.cli.output import console, duration, print_json
 from runner.errors import GpuBusyError, InfrastructureError, KernelMatrixError, UsageError
+from runner.results.words import printable
 
 if TYPE_CHECKING:
     from runner.cli.running import Work
     from runner.core.vocab import Status
+    from runner.matrix import Matrix
     from runner.nightly.beginning import Agenda
     from runner.nightly.ending import Against, Night
     from runner.nightly.places import Places
     from runner.nightly.schedules import Schedule
     from runner.nightly.summary import Measured, Summary
     from runner.plan import Cell
-    from runner.results.store import Store
+    from runner.results.store import AttemptSummary, Store
 
-_Matrix = Annotated[Path, typer.Argument(metavar="[MATRIX]", help="The matrix file.")]
 _Until = Annotated[str, typer.Option("--until", metavar="HH:MM", help="Begin nothing that would end after this time.")]
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Nights go to DIR/<matrix name>/nights/.")]
 _Baseline = Annotated[str, typer.Option("--baseline", metavar="NAME", help="Compare with it: see `baseline list`.")]
@@ -39,16 +40,10 @@ _Notify = Annotated[
 _Report = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Where the page goes; default: the night's folder.")
 ]
-_Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process.")]
-_Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
-_Filter = Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=GLOB", help="Only matching cells.")]
-_Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
-_Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what the night would do, and do nothing.")]
 _Systemd = Annotated[bool, typer.Option("--print-systemd", help="Print a user service and its timer, filled in.")]
 _Cron = Annotated[bool, typer.Option("--print-cron", help="Print a line for crontab, filled in.")]
 _At = Annotated[str, typer.Option("--at", metavar="HH:MM", help="When such a night begins.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; progress goes to stderr.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,23 +69,23 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def nightly(
-        matrix: _Matrix = Path("matrix.toml"),
+        matrix: MatrixFile = Path("matrix.toml"),
         *,
         until: _Until = "",
         results: _Results = Path("results"),
         baseline: _Baseline = "",
         notify: _Notify = "",
         report: _Report = None,
-        engine: _Engine = "auto",
-        lock: _Lock = None,
-        filter_: _Filter = None,
-        allow_unpinned: _Unpinned = False,
-        build: _Build = False,
+        engine: Engine = "auto",
+        lock: Lock = None,
+        filter_: Filter = None,
+        allow_unpinned: Unpinned = False,
+        build: Build = False,
         dry_run: _DryRun = False,
         print_systemd: _Systemd = False,
         print_cron: _Cron = False,
         at: _At = "22:00",
-        json: _Json = False,
+        json: JsonAfterProgress = False,
     ) -> None:
         """Measure every cell anew until a deadline, compare with a baseline, report, and tell somebody.
 
@@ -156,9 +151,10 @@ def _measured_and_ended(wishes: Wishes) -> tuple[Summary, BaseException | None]:
     from runner.nightly.places import Places  # noqa: PLC0415  # as above
 
     now, until, against = _now(), _until(wishes), _against(wishes)
-    places = Places(wishes.results, load_matrix(wishes.matrix).name)
+    matrix = load_matrix(wishes.matrix)
+    places = Places(wishes.results, matrix.name)
     with one_at_a_time(places):
-        work, plan = _planned(wishes, places)
+        work, plan = _planned(wishes, places, matrix)
         night = Night(
             places=places,
             name=new_night(places, now.date()),
@@ -172,44 +168,34 @@ def _measured_and_ended(wishes: Wishes) -> tuple[Summary, BaseException | None]:
         return end_night(night, measured, now=_now()), stop
 
 
-def _planned(wishes: Wishes, places: Places) -> tuple[Work, Agenda]:
+def _planned(wishes: Wishes, places: Places, matrix: Matrix) -> tuple[Work, Agenda]:
     """What runs here, and in which order.
 
     :raises StoreError: when the state of the last night is damaged.
     """
-    from runner.cli.running import Request, survey_work  # noqa: PLC0415  # --help must not wait for it
-    from runner.matrix.load import load_matrix  # noqa: PLC0415  # as above
+    from runner.cli.running import Scope, survey_work  # noqa: PLC0415  # --help must not wait for it
     from runner.nightly.beginning import agenda  # noqa: PLC0415  # as above
     from runner.nightly.state import read_state  # noqa: PLC0415  # as above
 
     last = read_state(places.state)
-    request = Request(
-        matrix=wishes.matrix,
-        results=wishes.results,
+    scope = Scope(
         engine=wishes.engine,
         lock=wishes.lock,
         filters=wishes.filters,
-        rerun="none",
-        shard=None,
-        deadline=wishes.until,
-        fail_fast=False,
-        fail_on=None,
-        dry_run=False,
         allow_unpinned=wishes.allow_unpinned,
         build=wishes.build,
-        compile_only=False,
         json=wishes.json,
     )
-    work = survey_work(load_matrix(wishes.matrix), request)
+    work = survey_work(matrix, scope)
     return work, agenda(work.runnable, last, places, work.survey)
 
 
 def _measure(work: Work, plan: Agenda, night: Night, until: datetime) -> tuple[Measured, BaseException | None]:
     """Measure what is due, then the others; how far that came, and the signal that stopped it, if one did."""
     from runner.cli import Terminated  # noqa: PLC0415  # the package itself is there only when verbs run
-    from runner.nightly.summary import Measured, NightEnd  # noqa: PLC0415  # --help must not wait for it
+    from runner.nightly.summary import Measured, NightEnd, worst  # noqa: PLC0415  # --help must not wait for it
     from runner.results.store import Store  # noqa: PLC0415  # as above
-    from runner.session import Rerun, cells_to_run  # noqa: PLC0415  # as above
+    from runner.session import Rerun, cells_left  # noqa: PLC0415  # as above
 
     store = Store(night.folder)
     deadline = time.monotonic() + (until - datetime.now(timezone.utc)).total_seconds()
@@ -225,16 +211,16 @@ def _measure(work: Work, plan: Agenda, night: Night, until: datetime) -> tuple[M
     except KernelMatrixError as failure:
         end, error = NightEnd.FAILED, str(failure)
         codes.append(failure.exit_code)
-    left = len(cells_to_run(work.runnable, Store(night.folder), work.survey, Rerun.NONE))
+    attempts = store.attempts()
+    left = len(cells_left(work.runnable, attempts, work.survey, Rerun.NONE))
     if left and end is NightEnd.COMPLETE:
         end = NightEnd.INCOMPLETE
-    bad = [code for code in codes if code]
     measured = Measured(
         end=end,
         planned=len(work.runnable),
         left=left,
-        statuses=_statuses(store),
-        exit_code=InfrastructureError.exit_code if InfrastructureError.exit_code in bad else next(iter(bad), 0),
+        statuses=_statuses(attempts),
+        exit_code=worst(codes),
         error=error,
     )
     return measured, stop
@@ -253,9 +239,9 @@ def _run(work: Work, cells: Sequence[Cell], store: Store, deadline: float, codes
     return session.left > 0
 
 
-def _statuses(store: Store) -> Counter[Status]:
+def _statuses(attempts: Mapping[str, Sequence[AttemptSummary]]) -> Counter[Status]:
     """How every cell of the night ended at last."""
-    return Counter(attempts[-1].status for attempts in store.attempts().values())
+    return Counter(tried[-1].status for tried in attempts.values())
 
 
 def _against(wishes: Wishes) -> Against | None:
@@ -305,8 +291,9 @@ def _print_dry_run(wishes: Wishes) -> None:
     from runner.nightly.places import Places  # noqa: PLC0415  # as above
 
     until, against = _until(wishes), _against(wishes)
-    places = Places(wishes.results, load_matrix(wishes.matrix).name)
-    work, plan = _planned(replace(wishes, build=False), places)
+    matrix = load_matrix(wishes.matrix)
+    places = Places(wishes.results, matrix.name)
+    work, plan = _planned(replace(wishes, build=False), places, matrix)
     expected = sum(cell.expected_s for cell in work.runnable)
     document = {
         "matrix": places.matrix,

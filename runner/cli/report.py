@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from runner.cli.merge import printable
 from runner.cli.merged import merged
 from runner.cli.output import console
-from runner.errors import StoreError
+from runner.nightly.written import write_whole
+from runner.results.words import printable
 
 if TYPE_CHECKING:
     from runner.analysis.tables import Tables
+
+
+_PAGE = Path("report.html")
+"""What a page is written to where nothing else is named."""
 
 
 def register(app: typer.Typer) -> None:
@@ -37,10 +41,10 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Write one page that opens from disk: what is portable, what is noise, what broke."""
         from runner.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
-        from runner.report.formats import render  # noqa: PLC0415  # loads polars
+        from runner.report.formats import format_of, render  # noqa: PLC0415  # loads polars
         from runner.report.gathering import audited, gather  # noqa: PLC0415  # see above
 
-        name = format_ or _format_of(out)
+        name = format_ or format_of(out or _PAGE)
         write = render(name)
         wanted = folders or [Path("results")]
         with ExitStack() as stack:
@@ -60,27 +64,16 @@ def register(app: typer.Typer) -> None:
                 findings=audited(tables) if audit else None,
             )
             said = write(contents, tables, found)
-        target = out or (Path("report.html") if name == "html" else None)
+        target = out or (_PAGE if name == "html" else None)
         if target is None:
             console().print(said, markup=False, end="", soft_wrap=True)
         else:
             _save(said, target)
 
 
-def _format_of(out: Path | None) -> str:
-    by_ending = {".md": "md", ".txt": "text"}
-    return by_ending.get(out.suffix.lower(), "html") if out else "html"
-
-
 def _save(said: str, target: Path) -> None:
     """Written aside and then renamed: whoever has the old one open keeps a whole one."""
-    aside = target.with_name(f".{target.name}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(said, encoding="utf-8")
-        aside.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error}", next_step="Name another file with --out.") from None
+    write_whole(target, said)
     size = target.stat().st_size / 1e6
     console(stderr=True).print(printable(f"{target} ({size:.1f} MB)"), markup=False)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runner.cli.merge import printable
+from runner.cli.options import JsonAfterProgress, Lock
 from runner.cli.output import console, print_json
 from runner.errors import (
     GpuBusyError,
@@ -21,6 +21,7 @@ from runner.errors import (
     RegressionError,
     UsageError,
 )
+from runner.results.words import printable
 
 if TYPE_CHECKING:
     from runner.analysis.reproduce import Reproduction
@@ -31,13 +32,11 @@ if TYPE_CHECKING:
 
 _Record = Annotated[Path, typer.Argument(metavar="RECORD", help="A record's file: <results>/<matrix>/records/….json")]
 _Matrix = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The matrix file that has its cell.")]
-_Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
 _Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The new record goes to DIR/<matrix name>/records/.")]
 _Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process; default: as the record says.")]
 _Against = Annotated[
     Path | None, typer.Option("--against", metavar="RECORD2", help="Compare with this record, and run nothing.")
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; progress goes to stderr.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,11 +47,11 @@ def register(app: typer.Typer) -> None:
         record: _Record,
         *,
         matrix: _Matrix = Path("matrix.toml"),
-        lock: _Lock = None,
+        lock: Lock = None,
         out: _Out = Path("reproduced"),
         engine: _Engine = "",
         against: _Against = None,
-        json: _Json = False,
+        json: JsonAfterProgress = False,
     ) -> None:
         """Run the cell of RECORD again, with what it ran with, and say whether it comes to the same.
 
@@ -136,12 +135,10 @@ def _cell_of(record: Document, path: Path, matrix: Matrix, found: Survey) -> Cel
     :raises UsageError: when the matrix has no such cell, naming what differs from the nearest.
     :raises NothingSelectedError: when it cannot run here.
     """
-    from runner.plan import load_selection, make_plan  # noqa: PLC0415  # --help must not wait for it
+    from runner.cli.running import every_cell  # noqa: PLC0415  # --help must not wait for it
 
-    selection = load_selection(matrix)
-    plans = [make_plan(matrix, selection, found.facts, compile_only=only) for only in (False, True)]
     wanted: str = record["cell_id"]
-    cells = [cell for plan in plans for cell in plan.cells() if cell.id == wanted or _is_named_so(cell, record)]
+    cells = [cell for cell in every_cell(matrix, found) if cell.id == wanted or _is_named_so(cell, record)]
     exact = next((cell for cell in cells if cell.id == wanted), None)
     if exact is None:
         raise UsageError(

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from runner.cli.merge import printable
 from runner.cli.merged import merged
+from runner.cli.options import Json
 from runner.cli.output import console, print_json
 from runner.core.vocab import ClockState, Fault, Status
 from runner.errors import NothingSelectedError
-from runner.results.words import clocks_as_wanted, clocks_said, discards, discards_said, label_said, verdict_said
+from runner.results.words import (
+    clocks_as_wanted,
+    clocks_said,
+    discards,
+    discards_said,
+    label_said,
+    printable,
+    verdict_said,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +41,7 @@ def register(app: typer.Typer) -> None:
         filters: list[str] = typer.Option(
             [], "--filter", metavar="KEY=GLOB[,GLOB]", help="Keep matching cells; != drops them. Repeat to narrow."
         ),
-        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+        as_json: Json = False,
     ) -> None:
         """Print the latest result of every cell, and why cells failed."""
         from runner.results.overview import filtered, overview, read_cells  # noqa: PLC0415  # loads polars

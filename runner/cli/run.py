@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-_Matrix = Annotated[Path, typer.Argument(metavar="[MATRIX]", help="The matrix file.")]
+from runner.cli.options import Build, Engine, Filter, Lock, MatrixFile, Unpinned
+
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records go: DIR/<matrix name>/.")]
-_Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process.")]
-_Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
-_Filter = Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=GLOB", help="Only matching cells.")]
 _Rerun = Annotated[str, typer.Option("--rerun", help="none, failed, stale or all: which recorded cells run again.")]
 _Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts of the cells.")]
 _Deadline = Annotated[
@@ -20,8 +18,6 @@ _Deadline = Annotated[
 _FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first cell that does not pass.")]
 _FailOn = Annotated[str | None, typer.Option("--fail-on", metavar="candidate", help="Exit 1 when a candidate failed.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the exact container settings and run nothing.")]
-_Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
-_Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
 _CompileOnly = Annotated[
     bool, typer.Option("--compile-only", help="Build for every GPU of the matrix, here or not, and run nothing.")
 ]
@@ -33,42 +29,45 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def run(
-        matrix: _Matrix = Path("matrix.toml"),
+        matrix: MatrixFile = Path("matrix.toml"),
         *,
         results: _Results = Path("results"),
-        engine: _Engine = "auto",
-        lock: _Lock = None,
-        filter_: _Filter = None,
+        engine: Engine = "auto",
+        lock: Lock = None,
+        filter_: Filter = None,
         rerun: _Rerun = "none",
         shard: _Shard = None,
         deadline: _Deadline = None,
         fail_fast: _FailFast = False,
         fail_on: _FailOn = None,
         dry_run: _DryRun = False,
-        allow_unpinned: _Unpinned = False,
-        build: _Build = False,
+        allow_unpinned: Unpinned = False,
+        build: Build = False,
         compile_only: _CompileOnly = False,
         json: _Json = False,
     ) -> None:
         """Run every cell that can run here and has no record yet."""
-        from runner.cli.running import Request, run_matrix  # noqa: PLC0415  # --help must not wait for it
+        from runner.cli.running import Request, Scope, run_matrix  # noqa: PLC0415  # --help must not wait for it
 
-        request = Request(
-            matrix=matrix,
-            results=results,
+        scope = Scope(
             engine=engine,
             lock=lock,
             filters=tuple(filter_ or ()),
-            rerun=rerun,
             shard=shard,
-            deadline=deadline,
-            fail_fast=fail_fast,
-            fail_on=fail_on,
-            dry_run=dry_run,
             allow_unpinned=allow_unpinned,
             build=build,
             compile_only=compile_only,
             json=json,
+        )
+        request = Request(
+            matrix=matrix,
+            results=results,
+            scope=scope,
+            rerun=rerun,
+            deadline=deadline,
+            fail_fast=fail_fast,
+            fail_on=fail_on,
+            dry_run=dry_run,
         )
         code = run_matrix(request)
         if code:

@@ -37,25 +37,32 @@ from runner.session import Happening, Orders, Rerun, Session, cells_to_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which cells of a matrix are worked on, and with what: all that surveying it asks for."""
+
+    engine: str
+    lock: Path | None
+    filters: tuple[str, ...]
+    shard: str | None = None
+    allow_unpinned: bool
+    build: bool
+    compile_only: bool = False
+    """Build for every GPU axis with a compute capability, and run nothing."""
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The options of ``run``."""
 
     matrix: Path
     results: Path
-    engine: str
-    lock: Path | None
-    filters: tuple[str, ...]
+    scope: Scope
     rerun: str
-    shard: str | None
     deadline: str | None
     fail_fast: bool
     fail_on: str | None
     dry_run: bool
-    allow_unpinned: bool
-    build: bool
-    compile_only: bool
-    """Build for every GPU axis with a compute capability, and run nothing."""
-    json: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +111,7 @@ def run_matrix(request: Request) -> int:
     if request.fail_on not in (None, "candidate"):
         raise UsageError(f"--fail-on {request.fail_on}: allowed is 'candidate'")
     matrix = load_matrix(request.matrix)
-    work = survey_work(matrix, request)
+    work = survey_work(matrix, request.scope)
     if request.dry_run:
         _print_dry_run(work)
         return 0
@@ -114,7 +121,7 @@ def run_matrix(request: Request) -> int:
         deadline=deadline,
         build_workers=matrix.policy.build_workers,
     )
-    session = run_work(work, Store(request.results / matrix.name), orders, rerun, as_json=request.json)
+    session = run_work(work, Store(request.results / matrix.name), orders, rerun, as_json=request.scope.json)
     return exit_code_of(session, fail_on_candidate=request.fail_on == "candidate")
 
 
@@ -126,7 +133,7 @@ def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
     spec = CellSpec.read(path)
     matrix = load_matrix(spec.matrix)
     found = survey(matrix, engine=spec.engine, lock_path=spec.lock)
-    cell = _cell_named(spec.cell_id, matrix, found)
+    cell = next((cell for cell in every_cell(matrix, found) if cell.id == spec.cell_id), None)
     if cell is None:
         what = f"{path}: cell {spec.cell_id} is not in {spec.matrix}"
         raise UsageError(what, next_step="its sources or protocol changed since: kernel-matrix plan --json has the ids")
@@ -137,11 +144,14 @@ def run_spec(path: Path, out: Path, *, as_json: bool) -> int:
     return exit_code_of(session, fail_on_candidate=False)
 
 
-def _cell_named(cell_id: str, matrix: Matrix, found: Survey) -> Cell | None:
-    """The cell of that id, whether it is run or only compiled."""
+def every_cell(matrix: Matrix, found: Survey) -> Iterator[Cell]:
+    """Every cell, runnable here or not: those of ``run``, then those of ``run --compile-only``.
+
+    :raises runner.errors.MatrixError: when the matrix selects what is not there.
+    """
     selection = load_selection(matrix)
-    plans = (make_plan(matrix, selection, found.facts, compile_only=only) for only in (False, True))
-    return next((cell for plan in plans for cell in plan.cells() if cell.id == cell_id), None)
+    for only in (False, True):
+        yield from make_plan(matrix, selection, found.facts, compile_only=only).cells()
 
 
 def run_work(work: Work, store: Store, orders: Orders, rerun: Rerun, *, as_json: bool) -> Session:
@@ -171,19 +181,19 @@ def exit_code_of(session: Session, *, fail_on_candidate: bool) -> int:
     return 1 if fail_on_candidate and Fault.CANDIDATE in faults else 0
 
 
-def survey_work(matrix: Matrix, request: Request) -> Work:
+def survey_work(matrix: Matrix, scope: Scope) -> Work:
     """Plan the matrix on this host, after building images where asked to; keep what the filters and the shard leave.
 
     :raises NothingSelectedError: when that is nothing that can run.
     """
-    if request.build:
-        _build_missing(matrix, request, _watcher(as_json=request.json).say)
-    found = survey(matrix, engine=request.engine, lock_path=request.lock, allow_unpinned=request.allow_unpinned)
-    plan = make_plan(matrix, load_selection(matrix), found.facts, compile_only=request.compile_only)
-    wanted = parse_filter(request.filters)
+    if scope.build:
+        _build_missing(matrix, scope, _watcher(as_json=scope.json).say)
+    found = survey(matrix, engine=scope.engine, lock_path=scope.lock, allow_unpinned=scope.allow_unpinned)
+    plan = make_plan(matrix, load_selection(matrix), found.facts, compile_only=scope.compile_only)
+    wanted = parse_filter(scope.filters)
     chosen = [cell for cell in plan.cells() if wanted(cell)]
-    if request.shard is not None:
-        chosen = list(shard(chosen, *parse_shard(request.shard)))
+    if scope.shard is not None:
+        chosen = list(shard(chosen, *parse_shard(scope.shard)))
     runnable = tuple(cell for cell in chosen if cell.reason is None)
     skipped = tuple(cell for cell in chosen if cell.reason is not None)
     if not runnable:
@@ -257,14 +267,14 @@ def _ended(info: RunInfo, session: Session) -> RunInfo:
     return replace(info, ended_at=utc_now(), counts=dict(session.counts), interrupted=session.left > 0)
 
 
-def _build_missing(matrix: Matrix, request: Request, say: Callable[[str], None]) -> None:
+def _build_missing(matrix: Matrix, scope: Scope, say: Callable[[str], None]) -> None:
     """Build what is built on this machine and missing; without a daemon, or the right, say so and go on."""
     from runner.engines import open_engine  # noqa: PLC0415  # only with --build
     from runner.images.build import ensure_local  # noqa: PLC0415  # same
 
-    if request.engine not in (AUTO, "docker") or not open_engine("docker").status().available:
+    if scope.engine not in (AUTO, "docker") or not open_engine("docker").status().available:
         return
-    images, lock = matrix.root / "images", request.lock or matrix.lock_path
+    images, lock = matrix.root / "images", scope.lock or matrix.lock_path
     for toolchain in matrix.toolchains:
         if toolchain.cuda is not None:
             continue

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from datetime import date
 from pathlib import Path
 
-from runner.analysis.accepted import Acceptance, read_accepted
+from runner.analysis.accepted import Acceptance, accepted_text, parse_accepted, read_accepted
 from runner.errors import UsageError
 from runner.nightly.written import write_whole
 
@@ -22,14 +21,12 @@ def accept(path: Path, candidate: str, *, reason: str, until: date) -> Acceptanc
     """
     if "/" not in candidate:
         raise UsageError(f"{candidate!r} matches no candidate", next_step="Give PROBLEM/CANDIDATE: 'softmax/triton_*'")
-    before = ""
-    if path.exists():
-        read_accepted(path)
-        before = path.read_text(encoding="utf-8")
+    before = accepted_text(path) if path.exists() else ""
+    parse_accepted(before, path)
     entry = f"[[accept]]\ncandidate = {_text(candidate)}\nuntil = {until.isoformat()}\nreason = {_text(reason)}\n"
     gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
     after = f"{before}{gap}{entry}"
-    added = _checked(after)
+    added = parse_accepted(after, path)[-1]
     write_whole(path, after)
     return added
 
@@ -47,10 +44,3 @@ def _text(words: str) -> str:
     if not words.strip() or not words.isprintable():
         raise UsageError(f"{words!r:.80} is empty, or holds what cannot be printed", next_step="Write it on one line.")
     return json.dumps(words.strip(), ensure_ascii=False)
-
-
-def _checked(text: str) -> Acceptance:
-    with tempfile.TemporaryDirectory(prefix="kernel-matrix-") as aside:
-        file = Path(aside) / "accepted.toml"
-        file.write_text(text, encoding="utf-8")
-        return read_accepted(file)[-1]

@@ -17,16 +17,16 @@ from typing import Final
 import polars as pl
 
 from runner.analysis.tables import open_tables
+from runner.cell.buildcache import file_sha256
 from runner.core.messages import from_json, to_json
 from runner.errors import NothingSelectedError, StoreError, UsageError
-from runner.nightly.places import baselines_folder, tables_of
+from runner.nightly.places import baselines_folder, is_night_name, tables_of
 from runner.results.merge import merge
 from runner.results.schema import TABLES
 
 VERSION: Final = 1
 _FACTS: Final = "baseline.json"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def verified_tables(results: Path, name: str) -> tuple[Baseline, Path]:
     found, place = read_baseline(results, name), _place(results, name)
     for file, digest in found.files.items():
         try:
-            now = _sha256(place / file)
+            now = file_sha256(place / file)
         except OSError as error:
             raise _damaged(name, f"{file}: {error.strerror}") from None
         if now != digest:
@@ -129,7 +129,7 @@ def night_folder(results: Path, night: str, matrix: str = "") -> Path:
     :param matrix: whose night it was; needed only where several had one of that name.
     :raises UsageError: when there is none, or more than one.
     """
-    if not night or night.startswith(".") or Path(night).name != night:
+    if not is_night_name(night):
         raise UsageError(f"--night {night!r} is no night", next_step="A night is called by its date: 2026-12-31")
     found = sorted(place for place in results.glob(f"*/nights/{night}") if matrix in ("", place.parts[-3]))
     if len(found) == 1:
@@ -180,7 +180,7 @@ def _described(folder: Path, name: str, source: Path, made_at: str) -> Baseline:
         raise StoreError(f"{source} is damaged: {error}", next_step="Merge its records again.") from None
     if not row["cells"]:
         raise NothingSelectedError(f"{source} holds no cell", next_step="A baseline needs results: run first.")
-    files = {f"{table}.parquet": _sha256(folder / f"{table}.parquet") for table in sorted(TABLES)}
+    files = {f"{table}.parquet": file_sha256(folder / f"{table}.parquet") for table in sorted(TABLES)}
     return Baseline(
         name=name,
         made_at=made_at,
@@ -197,14 +197,6 @@ def _described(folder: Path, name: str, source: Path, made_at: str) -> Baseline:
 def _content(files: Mapping[str, str]) -> str:
     lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _put(folder: Path, place: Path) -> None:

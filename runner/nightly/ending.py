@@ -18,8 +18,9 @@ from runner.nightly.baselines import Baseline
 from runner.nightly.places import Places, tables_of
 from runner.nightly.reporting import write_report
 from runner.nightly.state import NightState, write_state
-from runner.nightly.summary import Measured, NightEnd, Summary, plain
+from runner.nightly.summary import Measured, NightEnd, Summary, worst
 from runner.results.merge import merge
+from runner.results.words import printable
 
 QUICK: Final = 2_000
 """Records up to which a stopped night is still merged and reported: it takes seconds."""
@@ -104,10 +105,10 @@ def _told(troubles: list[str], codes: list[int], what: str) -> Iterator[None]:
         yield
     except KernelMatrixError as error:
         codes.append(error.exit_code if isinstance(error, InfrastructureError) else InfrastructureError.exit_code)
-        troubles.append(plain(f"{what} failed: {error}"))
+        troubles.append(printable(f"{what} failed: {error}"))
     except Exception as error:  # noqa: BLE001  # a defect here must not cost the notification; it is told
         codes.append(InfrastructureError.exit_code)
-        troubles.append(plain(f"{what} failed: {type(error).__name__}: {error}"))
+        troubles.append(printable(f"{what} failed: {type(error).__name__}: {error}"))
 
 
 def _is_merged(night: Night, measured: Measured, troubles: list[str]) -> bool:
@@ -165,5 +166,4 @@ def _exit_code(codes: Sequence[int], found: Comparison | None) -> int:
     """A regression first, then a machine that failed, then one that was busy."""
     if found is not None and not found.flagged().is_empty():
         return RegressionError.exit_code
-    bad = [code for code in codes if code]
-    return InfrastructureError.exit_code if InfrastructureError.exit_code in bad else next(iter(bad), 0)
+    return worst(codes)

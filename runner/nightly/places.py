@@ -42,20 +42,20 @@ class Places:
         """The folder of all nights."""
         return self.results / self.matrix / "nights"
 
-    @property
-    def accepted(self) -> Path:
-        """The corpus of accepted changes, of all matrices."""
-        return accepted_file(self.results)
-
 
 def accepted_file(results: Path) -> Path:
-    """The corpus of accepted changes in a results folder."""
+    """The corpus of accepted changes in a results folder, of all matrices."""
     return results / "accepted.toml"
 
 
 def baselines_folder(results: Path) -> Path:
     """The folder of all baselines in a results folder."""
     return results / "baselines"
+
+
+def is_night_name(text: str) -> bool:
+    """Whether a night's folder may be called ``text``: a plain name that is not hidden."""
+    return bool(text) and not text.startswith(".") and Path(text).name == text
 
 
 def tables_of(night: Path) -> Path:

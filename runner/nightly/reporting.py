@@ -8,10 +8,8 @@ from pathlib import Path
 from runner.analysis.comparison import Comparison
 from runner.analysis.tables import open_tables
 from runner.nightly.written import write_whole
-from runner.report.formats import render
+from runner.report.formats import format_of, render
 from runner.report.gathering import gather
-
-_BY_ENDING = {".md": "md", ".txt": "text"}
 
 
 def write_report(file: Path, tables: Path, *, title: str, made_at: datetime, found: Comparison | None) -> None:
@@ -19,7 +17,7 @@ def write_report(file: Path, tables: Path, *, title: str, made_at: datetime, fou
 
     :raises KernelMatrixError: when it cannot be made or written.
     """
-    write, opened = render(_BY_ENDING.get(file.suffix.lower(), "html")), open_tables([tables])
+    write, opened = render(format_of(file)), open_tables([tables])
     contents, outcomes = gather(
         opened,
         title=title,

@@ -13,6 +13,7 @@ from typing import Final
 
 from runner.core.messages import from_json, to_json
 from runner.errors import StoreError
+from runner.nightly.places import is_night_name
 from runner.nightly.written import write_whole
 
 VERSION: Final = 1
@@ -77,5 +78,5 @@ def write_state(path: Path, state: NightState) -> None:
 def _check(state: NightState) -> None:
     if state.version != VERSION:
         raise ValueError(f"version {state.version}, this program reads {VERSION}")
-    if not state.night or state.night.startswith(".") or Path(state.night).name != state.night:
+    if not is_night_name(state.night):
         raise ValueError(f"{state.night!r:.80} is no name of a night")

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from runner.analysis.comparison import FLAGGED, Comparison
 from runner.core.vocab import Status
+from runner.errors import InfrastructureError
 from runner.nightly.baselines import Baseline
+from runner.results.words import printable
 
 _MOST_ROWS: Final = 20
 """Flagged rows that are told one by one."""
@@ -100,27 +102,32 @@ class Summary:
     def _lines(self) -> Iterator[str]:
         measured, found = self.measured, self.comparison
         if found is not None:
-            counts = found.counts()
-            flagged = ", ".join(f"{counts[change]} {change.value}" for change in FLAGGED if change in counts)
-            yield plain(f"{self.matrix} {self.night}: {flagged or 'nothing broke and nothing is slower'}")
+            flagged = found.flagged_said() or "nothing broke and nothing is slower"
+            yield printable(f"{self.matrix} {self.night}: {flagged}")
         else:
-            yield plain(f"{self.matrix} {self.night}: not compared with any baseline")
+            yield printable(f"{self.matrix} {self.night}: not compared with any baseline")
         left = f", {measured.left} left for the next night" if measured.left else ""
         yield f"{measured.end.value}: {measured.planned - measured.left} of {measured.planned} cells measured{left}"
         if measured.error:
-            yield plain(measured.error)
+            yield printable(measured.error)
         if measured.statuses:
             counted = sorted(measured.statuses.items(), key=lambda item: (-item[1], item[0].value))
             yield ", ".join(f"{number} {status.value}" for status, number in counted)
         if found is not None:
             rest = ", ".join(f"{n} {change.value}" for change, n in found.counts().items() if change not in FLAGGED)
-            yield plain(f"against {found.base}: {rest or 'nothing else'}")
+            yield printable(f"against {found.base}: {rest or 'nothing else'}")
             if found.event is not None:
-                yield plain(str(found.event))
+                yield printable(str(found.event))
             yield from (_row_said(row) for row in _flagged(found))
-        yield from map(plain, self.troubles)
+        yield from map(printable, self.troubles)
         if self.report is not None:
-            yield plain(f"report: {self.report}")
+            yield printable(f"report: {self.report}")
+
+
+def worst(codes: Sequence[int]) -> int:
+    """The exit code of all: the machine's failure, else the first that is bad, else 0."""
+    bad = [code for code in codes if code]
+    return InfrastructureError.exit_code if InfrastructureError.exit_code in bad else next(iter(bad), 0)
 
 
 def _comparison_document(found: Comparison) -> dict[str, Any]:
@@ -143,9 +150,4 @@ def _row_said(row: Mapping[str, Any]) -> str:
     workload = f" [{row['workload']}]" if row["workload"] else ""
     change = "" if row["ratio"] is None else f" {100 * (row['ratio'] - 1):+.1f} %"
     where = f"{row['candidate']}{workload} {row['dtype']} {row['gpu']}/{row['toolchain']}"
-    return plain(f"{row['change']}: {where}{change} {row['reason'] or ''}")
-
-
-def plain(text: str) -> str:
-    """``text`` on one line and without anything a terminal would obey: candidates chose parts of it."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()
+    return printable(f"{row['change']}: {where}{change} {row['reason'] or ''}")

@@ -37,7 +37,7 @@ _FIRST: Final = (
 _MEDIANS: Final = ("flops_per_s", "bytes_per_s", "intensity", "worst_error_ratio")
 _UNION: Final = ("labels", "findings", "warnings")
 
-SAMPLED: Final = ("row", "session", "block", "index", "side", "us", "discarded", "sm_clock_mhz")
+SAMPLED: Final = ("row", "session", "block", "side", "us", "discarded")
 """Columns of the page's samples; ``row`` is a place in the page's cells, ``us`` the device time of one call, µs."""
 
 
@@ -83,7 +83,7 @@ def samples(cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:
         )
         .join(wanted.lazy(), on=["record", "workload"], how="inner")
         .select(
-            *("row", "session", "block", "index", "sm_clock_mhz"),
+            *("row", "session", "block", "index"),
             side=pl.when(side == CANDIDATE).then(pl.lit("candidate")).otherwise(side),
             us=pl.col("device_ns") / 1000 / pl.col("calls_per_sample").fill_null(1).clip(lower_bound=1),
             discarded=pl.col("discarded").is_not_null(),

@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.analysis.comparison import Of
-
-
-def plain(text: object) -> str:
-    """``text`` on one line and without characters that control anything: files and candidates chose it."""
-    shown = "" if text is None else str(text)
-    return " ".join("".join(c if c.isprintable() else " " for c in shown).split())
+from runner.report.words import one_line
 
 
 def percent(ratio: float | None) -> str:
@@ -35,12 +30,12 @@ def named(row: Mapping[str, Any]) -> str:
     """Problem, workload, candidate and dtype; the candidate without its problem."""
     workload = f" [{row['workload']}]" if row["workload"] else ""
     candidate = str(row["candidate"]).removeprefix(f"{row['problem']}/")
-    return plain(f"{row['problem']}{workload} {candidate} {row['dtype']}")
+    return one_line(f"{row['problem']}{workload} {candidate} {row['dtype']}")
 
 
 def evidence(row: Mapping[str, Any], of: Of) -> str:
     """All that speaks for the row's change, in one line."""
-    said = [plain(row["reason"])]
+    said = [one_line(row["reason"])]
     if row["ratio"] is not None:
         said.append(f"{quantity(row['base_value'], of)} → {quantity(row['new_value'], of)}, {percent(row['ratio'])}")
     if row["ratio_low"] is not None:
@@ -49,7 +44,7 @@ def evidence(row: Mapping[str, Any], of: Of) -> str:
     if row["cycles_ratio"] is not None and of is Of.TIME:
         said.append(f"cycles {percent(row['cycles_ratio'])}")
     if row["differs"]:
-        said.append(f"differs in {plain(row['differs'])}")
+        said.append(f"differs in {one_line(row['differs'])}")
     if row["environment"]:
         said.append("moved with the environment")
     return "; ".join(part for part in said if part)

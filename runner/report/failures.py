@@ -18,7 +18,7 @@ def failures(outcomes: pl.DataFrame) -> pl.DataFrame:
     """One row per reason, unexpected ones first, then the most frequent.
 
     Columns: ``status``, ``stage``, ``fault``, ``reason`` (the message with its numbers replaced by ``#``),
-    ``outcomes``, ``cells``, ``candidates``, ``gpus`` (their names), ``as_expected`` (outcomes whose candidate is
+    ``outcomes``, ``candidates``, ``gpus`` (their names), ``as_expected`` (outcomes whose candidate is
     declared to end like this, as controls are), ``example`` (one message as it was), ``example_cell``.
     """
     failed = outcomes.lazy().filter(pl.col("fault").cast(pl.String) != Fault.NONE.value)
@@ -31,7 +31,6 @@ def failures(outcomes: pl.DataFrame) -> pl.DataFrame:
         .group_by("status", "stage", "fault", "reason")
         .agg(
             pl.len().cast(pl.Int32).alias("outcomes"),
-            pl.col("cell_id").n_unique().cast(pl.Int32).alias("cells"),
             pl.col("candidate").n_unique().cast(pl.Int32).alias("candidates"),
             pl.col("gpu").unique().sort().alias("gpus"),
             pl.col("as_expected").fill_null(value=False).sum().cast(pl.Int32),
@@ -47,3 +46,8 @@ def failures(outcomes: pl.DataFrame) -> pl.DataFrame:
         )
         .collect()
     )
+
+
+def unexpected(found: pl.DataFrame) -> pl.DataFrame:
+    """The reasons of ``found``, as :func:`failures` gives them, for which not every outcome is declared to end so."""
+    return found.filter(pl.col("outcomes") > pl.col("as_expected"))

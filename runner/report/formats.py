@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -22,7 +23,14 @@ _FORMATS: Final = {
 }
 """Format → the function that writes it; imported when it is asked for."""
 
+_BY_ENDING: Final = {".md": "md", ".txt": "text"}
+
 FORMATS: Final = tuple(_FORMATS)
+
+
+def format_of(file: Path) -> str:
+    """The format that the ending of ``file`` asks for: ``html`` where it is no other's."""
+    return _BY_ENDING.get(file.suffix.lower(), "html")
 
 
 def render(name: str) -> Render:

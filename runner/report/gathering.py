@@ -69,7 +69,7 @@ class Details:
 
 _NEEDED: Final = (
     *chosen.FROM_OUTCOMES,
-    *("run_id", "run_started_at", "attempt", "counted", "compiled", "passed"),
+    *("run_id", "run_started_at", "attempt", "counted", "passed"),
 )
 
 

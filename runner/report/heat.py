@@ -94,8 +94,7 @@ def overall(grid: pl.DataFrame) -> pl.DataFrame:
         grid.sort(rank, pl.col("state").replace_strict({state: -i for i, state in enumerate(STATES)}))
         .group_by("gpu", "problem", maintain_order=True)
         .agg(
-            pl.col("category").first(),
-            pl.col("candidates", "passed", "uncounted").sum(),
+            pl.col("candidates", "passed").sum(),
             pl.col("best", "best_candidate", "state", "grade").last(),
         )
         .sort("gpu", "problem")

@@ -9,7 +9,8 @@ from xml.etree import ElementTree as ET
 
 from runner.analysis.comparison import FLAGGED, Change, Comparison
 from runner.core.vocab import Fault
-from runner.report.evidence import evidence, named, plain
+from runner.report.evidence import evidence, named
+from runner.report.words import one_line
 
 _SKIPPED: Final = (Change.MISSING, Change.INCONCLUSIVE)
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -55,7 +56,7 @@ def _case(suite: ET.Element, row: Mapping[str, Any], comparison: Comparison) -> 
         if proof:
             ET.SubElement(case, "system-out").text = f"{change.value}: {proof}"
         return None
-    about = ET.SubElement(case, kind, message=f"{change.value}: {_text(plain(row['reason'])) or proof}")
+    about = ET.SubElement(case, kind, message=f"{change.value}: {_text(one_line(row['reason'])) or proof}")
     if kind != "skipped":
         about.set("type", change.value)
         about.text = proof

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
 
-from runner.analysis.comparison import FLAGGED, Change, Comparison
-from runner.report.evidence import evidence, named, percent, plain, quantity
+from runner.analysis.comparison import Change, Comparison
+from runner.report.evidence import evidence, named, percent, quantity
+from runner.report.words import one_line
 
 MOST_ROWS: Final = 50
 """Rows that are shown; a comment on a pull request has room for 65,536 characters."""
@@ -28,13 +29,13 @@ def comparison_markdown(comparison: Comparison, *, most: int = MOST_ROWS) -> str
 
 def _lines(comparison: Comparison, most: int) -> Iterator[str]:
     counts = comparison.counts()
-    yield f"## {_code(comparison.base)} → {_code(comparison.new)}"
+    yield f"## {code(comparison.base)} → {code(comparison.new)}"
     yield ""
     if comparison.event is not None:
         yield f"> **{_text(str(comparison.event))}**"
         yield ""
-    flagged = ", ".join(f"{counts[change]} {change.value}" for change in FLAGGED if change in counts)
-    yield f"**{flagged or 'Nothing broke and nothing is slower'}**, of {comparison.rows.height} rows."
+    flagged = comparison.flagged_said() or "Nothing broke and nothing is slower"
+    yield f"**{flagged}**, of {comparison.rows.height} rows."
     yield ""
     yield f"| {' | '.join(change.value.replace('_', ' ') for change in counts)} |"
     yield f"|{' ---: |' * len(counts)}"
@@ -65,24 +66,24 @@ def _row(row: Mapping[str, Any], comparison: Comparison) -> str:
     cut = f"{proof[:_MOST_CHARACTERS]} …" if len(proof) > _MOST_CHARACTERS else proof
     cells = (
         row["change"].replace("_", " "),
-        _code(named(row)),
-        _code(f"{row['gpu']} {row['toolchain']}"),
+        code(named(row)),
+        code(f"{row['gpu']} {row['toolchain']}"),
         quantity(row["base_value"], of),
         quantity(row["new_value"], of),
         percent(row["ratio"]),
-        _code(cut) if cut else "",
+        code(cut) if cut else "",
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """In a span of code, where neither links nor mentions are made."""
     return f"<code>{_text(text)}</code>"
 
 
 def _text(text: str) -> str:
     """Everything that Markdown or HTML would take for markup, as a character reference."""
-    safe = escape(plain(text))
+    safe = escape(one_line(text))
     for mark in "\\`*_[]|~@":
         safe = safe.replace(mark, f"&#{ord(mark)};")
     return safe

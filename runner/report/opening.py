@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from runner.analysis.comparison import FLAGGED, Change, Comparison
+from runner.report.failures import unexpected
 from runner.report.gathering import Contents, Finding
 from runner.report.heat import overall
 from runner.report.markup import Html, element, joined
-from runner.report.overview import THRESHOLDS, Overview
-from runner.report.words import DASH, GLYPHS, MEANINGS, bucket, number, share, times
+from runner.report.overview import Overview, score_rows
+from runner.report.words import DASH, GLYPHS, MEANINGS, bucket, number, rate, share, times
 
 _MOST_PROBLEMS: Final = 40
 _MOST_GPUS: Final = 16
@@ -52,14 +53,14 @@ def _headline(seen: Overview) -> Html:
     figures = (
         (f"{seen.cells:,}", "cells", f"{number(seen.problems, 'problem')}, {number(seen.candidates, 'candidate')}"),
         (
-            _rate(whole["correct_rate"]),
+            rate(whole["correct_rate"]),
             "correct",
             f"{seen.passed:,} of {seen.counted:,} that count"
             + (f"; {aside:,} {'does' if aside == 1 else 'do'} not" if aside else ""),
         ),
-        (_rate(whole["fast_1"]), "correct and faster than the baseline", "fast₁, of all that count"),
+        (rate(whole["fast_1"]), "correct and faster than the baseline", "fast₁, of all that count"),
         (times(whole["speedup"]), "mean speed-up of the correct ones", f"geometric, {whole['timed']:,} timed"),
-        (_rate(whole["share_slower"]), "slower than the baseline", "of all that are timed"),
+        (rate(whole["share_slower"]), "slower than the baseline", "of all that are timed"),
     )
     return element(
         "div",
@@ -69,10 +70,6 @@ def _headline(seen: Overview) -> Html:
         ),
         class_="figures",
     )
-
-
-def _rate(value: float | None) -> str:
-    return DASH if value is None else share(round(value * 1_000_000), 1_000_000)
 
 
 def _facts(seen: Overview) -> Html:
@@ -117,25 +114,12 @@ def _trust_said(seen: Overview, findings: Sequence[Finding] | None) -> Iterator[
 
 
 def _scores(seen: Overview) -> Html:
-    head = ("GPU", "cells", "count", "compiled", "correct", *(f"fast {p:g}×" for p in THRESHOLDS), "speed-up", "slower")
-    rows = []
-    for row in seen.scores.iter_rows(named=True):
-        shares = ("compile_rate", "correct_rate", *(f"fast_{p:g}" for p in THRESHOLDS))
-        rows.append(
-            (
-                row["gpu"] or DASH,
-                f"{row['cells']:,}",
-                f"{row['counted']:,}",
-                *(_rate(row[name]) for name in shares),
-                times(row["speedup"]),
-                _rate(row["share_slower"]),
-            )
-        )
+    head, rows = score_rows(seen)
     note = (
         "Shares are of cells that count: passed, or failed by the candidate's own fault. fast p×: correct and more than"
         " p times as fast as the baseline. Speed-up: geometric mean over what passed; slower: share of what was timed."
     )
-    return joined(_table(head, rows, texts=1), element("p", note, class_="note"))
+    return joined(_table(head, rows, texts=head[:1]), element("p", note, class_="note"))
 
 
 def _portable(contents: Contents) -> Html:
@@ -220,8 +204,8 @@ def _broke(contents: Contents) -> Html:
     rows = contents.failures
     if rows.is_empty():
         return element("p", "Nothing failed.", class_="statement")
-    unexpected = rows.filter(pl.col("outcomes") > pl.col("as_expected"))
-    if unexpected.is_empty():
+    surprises = unexpected(rows)
+    if surprises.is_empty():
         return element("p", "Everything that failed is declared to fail exactly so.", class_="statement")
     head = ("how it ended", "fault", "reason", "outcomes", "candidates", "GPUs")
     body = [
@@ -233,16 +217,17 @@ def _broke(contents: Contents) -> Html:
             f"{row['candidates']:,}",
             ", ".join(row["gpus"][:4]) + ("…" if len(row["gpus"]) > 4 else ""),
         )
-        for row in unexpected.head(_MOST_REASONS).iter_rows(named=True)
+        for row in surprises.head(_MOST_REASONS).iter_rows(named=True)
     ]
-    more = unexpected.height - len(body)
+    more = surprises.height - len(body)
     expected = (
         f" {number(contents.overview.expected, 'outcome')} failed as declared and are not here."
         if contents.overview.expected
         else ""
     )
     note = (f"{number(more, 'more reason')} on the page Failures." if more else "") + expected
-    return joined(_table(head, body, texts=3), element("p", note, class_="note") if note else Html(""))
+    table = _table(head, body, texts=("how it ended", "fault", "reason", "GPUs"))
+    return joined(table, element("p", note, class_="note") if note else Html(""))
 
 
 def _compared(found: Comparison) -> Html:
@@ -261,7 +246,7 @@ def _compared(found: Comparison) -> Html:
     body = [_changed(row) for row in rows.head(_MOST_ROWS).iter_rows(named=True)]
     more = f" {number(rows.height - len(body), 'more row')} under Answers, compare." if rows.height > len(body) else ""
     notes = element("p", f"{found.rules}.{more} {' '.join(found.notes)}", class_="note")
-    table = [element("div", _table(head, body, texts=7), class_="scroll")] if body else []
+    table = [element("div", _table(head, body, texts=head[:7]), class_="scroll")] if body else []
     return joined(counts, *event, *table, notes)
 
 
@@ -271,11 +256,9 @@ def _changed(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (row["change"].replace("_", " "), *names, DASH if row["ratio"] is None else f"{row['ratio']:.3f}", interval)
 
 
-def _table(head: Sequence[str], body: Sequence[Sequence[str]], *, texts: int) -> Html:
-    """A table whose first ``texts`` columns are text and whose others are numbers, or the last of them text."""
-    kinds = ["text" if place < texts else "figure" for place in range(len(head))]
-    if head and head[-1] == "GPUs":
-        kinds[-1] = "text"
+def _table(head: Sequence[str], body: Sequence[Sequence[str]], *, texts: Collection[str]) -> Html:
+    """A table; ``texts`` are the names of its columns that are text, all others are numbers."""
+    kinds = ["text" if name in texts else "figure" for name in head]
     return element(
         "table",
         element(

@@ -11,6 +11,7 @@ import polars as pl
 from runner.analysis.questions import Request, ask
 from runner.analysis.tables import Tables
 from runner.core.vocab import Fault, Grade, Status
+from runner.report.words import DASH, rate, times
 
 THRESHOLDS: Final = (1.0, 1.5, 2.0)
 """The p of ``fast_p`` on the overview."""
@@ -30,8 +31,6 @@ class Overview:
     """Cells that say something about their candidate; all others are in no denominator."""
     passed: int
     """Of these, the cells that passed."""
-    faults: Mapping[str, int]
-    """Fault → outcomes."""
     expected: int
     """Failures of candidates that are declared to end exactly so (controls)."""
     unexpected_passes: int
@@ -62,7 +61,6 @@ def overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
         candidates=outcomes["candidate"].n_unique(),
         counted=whole["counted"],
         passed=round((whole["correct_rate"] or 0) * whole["counted"]),
-        faults={str(name): number for name, number in fault.value_counts(sort=True).iter_rows()},
         expected=int(((fault != Fault.NONE.value) & as_declared).sum()),
         unexpected_passes=int((fails_by_declaration & outcomes["passed"]).sum()),
         ran=_ran(outcomes),
@@ -100,6 +98,20 @@ def _whole() -> list[pl.Expr]:
         mean(pl.col("speedup").log(), "timed").exp().alias("speedup"),
         mean(pl.col("share_slower"), "timed").alias("share_slower"),
     ]
+
+
+def score_rows(seen: Overview) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The scores in words: the names of the columns, of which the first is text, and a row per GPU."""
+    head = ("GPU", "cells", "count", "compiled", "correct", *(f"fast {p:g}×" for p in THRESHOLDS), "speed-up", "slower")
+    rows = [
+        (
+            *(row["gpu"] or DASH, f"{row['cells']:,}", f"{row['counted']:,}"),
+            *(rate(row[name]) for name in _OF_COUNTED),
+            *(times(row["speedup"]), rate(row["share_slower"])),
+        )
+        for row in seen.scores.iter_rows(named=True)
+    ]
+    return head, rows
 
 
 def portability(outcomes: pl.DataFrame) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from html import escape
 from typing import Final
 
 import polars as pl
 
 from runner.analysis.tables import Tables
+from runner.report.failures import unexpected
 from runner.report.gathering import Contents
 from runner.report.heat import overall
-from runner.report.overview import THRESHOLDS
-from runner.report.words import DASH, GLYPHS, MEANINGS, number, printable, share, times
+from runner.report.markdown import code, comparison_markdown
+from runner.report.overview import score_rows
+from runner.report.words import DASH, GLYPHS, MEANINGS, number, one_line, rate, share, times
 
 _MOST_REASONS: Final = 10
 _MOST_PROBLEMS: Final = 30
@@ -27,7 +28,7 @@ def markdown(contents: Contents, _tables: Tables, _found: pl.DataFrame) -> str:
     """The summary, scores per GPU, what broke, and the map GPU × problem folded away; no links, no HTML of others."""
     parts = [f"## {_md(contents.title)}", "", *(_md(line) for line in _sentences(contents))]
     if contents.overview.outcomes:
-        parts += ["", *_md_table(*_scores(contents), texts=1)]
+        parts += ["", *_md_table(*score_rows(contents.overview), texts=1)]
         parts += ["", *_compared_md(contents), "### What broke", "", *_broke_md(contents)]
         parts += ["", "<details><summary>GPU × problem</summary>", "", *_md_table(*_map(contents), texts=1), ""]
         parts += [_legend(contents), "", "</details>"]
@@ -36,10 +37,10 @@ def markdown(contents: Contents, _tables: Tables, _found: pl.DataFrame) -> str:
 
 def text(contents: Contents, _tables: Tables, _found: pl.DataFrame) -> str:
     """The same in columns; nothing in it that a terminal obeys."""
-    parts = [printable(contents.title), "", *(printable(line) for line in _sentences(contents))]
+    parts = [one_line(contents.title), "", *(one_line(line) for line in _sentences(contents))]
     if contents.overview.outcomes:
-        parts += ["", *(f"{name + ':':<12}{printable(said)}" for name, said in contents.overview.ran)]
-        parts += ["", *_text_table(*_scores(contents), texts=1)]
+        parts += ["", *(f"{name + ':':<12}{one_line(said)}" for name, said in contents.overview.ran)]
+        parts += ["", *_text_table(*score_rows(contents.overview), texts=1)]
         parts += ["", *_text_table(*_map(contents), texts=1), _legend(contents)]
         parts += ["", *_broke_text(contents)]
         parts += ["", *_compared(contents)]
@@ -55,7 +56,7 @@ def _sentences(contents: Contents) -> Iterator[str]:
     whole = seen.scores.row(-1, named=True)
     yield (
         f"{number(seen.cells, 'cell')}: {seen.passed:,} of {seen.counted:,} that count are correct"
-        f" ({share(seen.passed, seen.counted)}), {_rate(whole['fast_1'])} correct and faster than the baseline;"
+        f" ({share(seen.passed, seen.counted)}), {rate(whole['fast_1'])} correct and faster than the baseline;"
         f" geometric-mean speed-up of the correct ones {times(whole['speedup'])} ({whole['timed']:,} timed)."
         + (f" {number(aside, 'cell')} {'does' if aside == 1 else 'do'} not count." if aside else "")
     )
@@ -67,24 +68,6 @@ def _sentences(contents: Contents) -> Iterator[str]:
         yield f"{number(seen.unexpected_passes, 'outcome')} passed although declared to fail."
     if contents.findings:
         yield f"Audit: {', '.join(f'{one.check} ({one.severity}, {one.count:,})' for one in contents.findings)}."
-
-
-def _rate(value: float | None) -> str:
-    return DASH if value is None else share(round(value * 1_000_000), 1_000_000)
-
-
-def _scores(contents: Contents) -> tuple[Row, list[Row]]:
-    head = ("GPU", "cells", "count", "compiled", "correct", *(f"fast {p:g}×" for p in THRESHOLDS), "speed-up", "slower")
-    shares = ("compile_rate", "correct_rate", *(f"fast_{p:g}" for p in THRESHOLDS))
-    rows = [
-        (
-            *(row["gpu"] or DASH, f"{row['cells']:,}", f"{row['counted']:,}"),
-            *(_rate(row[name]) for name in shares),
-            *(times(row["speedup"]), _rate(row["share_slower"])),
-        )
-        for row in contents.overview.scores.iter_rows(named=True)
-    ]
-    return head, rows
 
 
 def _map(contents: Contents) -> tuple[Row, list[Row]]:
@@ -108,10 +91,6 @@ def _legend(contents: Contents) -> str:
     return "; ".join(f"{GLYPHS[state]} {said}" for state, said in MEANINGS.items() if state in present)
 
 
-def _unexpected(contents: Contents) -> pl.DataFrame:
-    return contents.failures.filter(pl.col("outcomes") > pl.col("as_expected"))
-
-
 def _reasons(contents: Contents) -> tuple[Row, list[Row]]:
     rows: list[Row] = [
         (
@@ -121,7 +100,7 @@ def _reasons(contents: Contents) -> tuple[Row, list[Row]]:
             f"{row['outcomes'] - row['as_expected']:,}",
             f"{row['candidates']:,}",
         )
-        for row in _unexpected(contents).head(_MOST_REASONS).iter_rows(named=True)
+        for row in unexpected(contents.failures).head(_MOST_REASONS).iter_rows(named=True)
     ]
     return ("how it ended", "fault", "reason", "outcomes", "candidates"), rows
 
@@ -129,7 +108,7 @@ def _reasons(contents: Contents) -> tuple[Row, list[Row]]:
 def _broke(contents: Contents) -> Iterator[str]:
     if contents.failures.is_empty():
         yield "Nothing failed."
-    more = _unexpected(contents).height - _MOST_REASONS
+    more = unexpected(contents.failures).height - _MOST_REASONS
     if more > 0:
         yield f"{number(more, 'more reason')} {'is' if more == 1 else 'are'} on the HTML page."
     if contents.overview.expected:
@@ -152,30 +131,23 @@ def _compared(contents: Contents) -> list[str]:
         return []
     counts = ", ".join(f"{count:,} {change.value.replace('_', ' ')}" for change, count in found.counts().items())
     said = [
-        f"Against {printable(found.base)}: {counts or 'nothing to compare'}.",
+        f"Against {one_line(found.base)}: {counts or 'nothing to compare'}.",
         *([str(found.event)] if found.event else []),
     ]
-    return [printable(line) for line in (*said, *found.notes)]
+    return [one_line(line) for line in (*said, *found.notes)]
 
 
 def _compared_md(contents: Contents) -> list[str]:
     found = contents.comparison
     if found is None:
         return []
-    from runner.report.markdown import comparison_markdown  # noqa: PLC0415  # only where something was compared
-
     return [comparison_markdown(found), ""]
 
 
 def _md(said: str) -> str:
     """``said`` as Markdown that shows it as it is; what could be markup, a link or a mention becomes code."""
-    text = printable(said)
-    if _harmless(text):
-        return text
-    text = escape(text)
-    for mark in "\\`*_[]|~@":
-        text = text.replace(mark, f"&#{ord(mark)};")
-    return f"<code>{text}</code>"
+    text = one_line(said)
+    return text if _harmless(text) else code(text)
 
 
 def _harmless(said: str) -> bool:
@@ -192,7 +164,7 @@ def _md_table(head: Row, rows: Sequence[Row], *, texts: int) -> list[str]:
 
 
 def _text_table(head: Row, rows: Sequence[Row], *, texts: int) -> list[str]:
-    lines = [tuple(printable(cell) for cell in row) for row in (head, *rows)]
+    lines = [tuple(one_line(cell) for cell in row) for row in (head, *rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
     return [
         "  ".join(

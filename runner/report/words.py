@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from runner.results.words import printable
+
 DASH: Final = "–"
 """Where nothing is known."""
 
@@ -53,14 +55,19 @@ def share(part: int, whole: int) -> str:
     return f"{percent:.0f} %"
 
 
+def rate(value: float | None) -> str:
+    """A share of 0 to 1 as :func:`share` says it; a dash for null."""
+    return DASH if value is None else share(round(value * 1_000_000), 1_000_000)
+
+
 def number(count: int, one: str, many: str = "") -> str:
     """``1 cell``, ``20,000 cells``."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
-def printable(text: str) -> str:
-    """``text`` on one line, without anything that a terminal obeys or that changes the direction of writing."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+def one_line(text: str | None) -> str:
+    """``text`` as :func:`~runner.results.words.printable` shows it, blanks in a row as one; empty for null."""
+    return " ".join(printable(text or "").split())
 
 
 def bucket(speedup: float | None) -> str:

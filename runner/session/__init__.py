@@ -13,9 +13,9 @@ cell is measured. Nothing in here prints.
 =============  ========================================================================================
 """
 
-from runner.session.choice import Rerun, cells_to_run
+from runner.session.choice import Rerun, cells_left, cells_to_run
 from runner.session.events import Event, Happening
 from runner.session.run import Session
 from runner.session.shared import Orders
 
-__all__ = ["Event", "Happening", "Orders", "Rerun", "Session", "cells_to_run"]
+__all__ = ["Event", "Happening", "Orders", "Rerun", "Session", "cells_left", "cells_to_run"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from runner.core.vocab import Fault
@@ -27,13 +27,22 @@ class Rerun(str, Enum):
 
 def cells_to_run(cells: Sequence[Cell], store: Store, survey: Survey, rerun: Rerun) -> list[Cell]:
     """The cells that still have to run, longest first."""
-    attempts = store.attempts() if rerun is not Rerun.ALL else {}
+    return cells_left(cells, store.attempts() if rerun is not Rerun.ALL else {}, survey, rerun)
+
+
+def cells_left(
+    cells: Sequence[Cell], attempts: Mapping[str, Sequence[AttemptSummary]], survey: Survey, rerun: Rerun
+) -> list[Cell]:
+    """The cells that still have to run after ``attempts``, longest first.
+
+    :param attempts: cell id → its attempts in order; whatever they are, :attr:`Rerun.ALL` leaves every cell.
+    """
     wanted = [cell for cell in cells if not _is_done(cell, attempts.get(cell.id, ()), survey, rerun)]
     return sorted(wanted, key=lambda cell: -cell.expected_s)
 
 
 def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: Survey, rerun: Rerun) -> bool:
-    if not attempts or attempts[-1].fault is Fault.INFRA:
+    if rerun is Rerun.ALL or not attempts or attempts[-1].fault is Fault.INFRA:
         return False
     last = attempts[-1]
     if rerun is Rerun.FAILED:

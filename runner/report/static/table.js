@@ -3,7 +3,7 @@
 const ROW = 30; // pixels, as in page.css
 const SPARE = 12; // rows drawn above and below what is in sight
 
-// columns: [{name, title, hint, get(row), show(value, row), text}]; options: {hidden: (row) => bool, open(row), height}
+// columns: [{name, title, hint, get(row), show(value, row), text, width}]; options: {height}
 function table(rows, columns, options = {}) {
   let order = Uint32Array.from({ length: rows }, (_, place) => place);
   let sorted = { name: null, down: false };
@@ -23,8 +23,8 @@ function table(rows, columns, options = {}) {
   const count = h('p', { class: 'count', 'aria-live': 'polite' });
   grid.setAttribute('aria-rowcount', rows);
 
-  function sortBy(column, down) {
-    sorted = { name: column.name, down: down ?? (sorted.name === column.name ? !sorted.down : !column.text) };
+  function sortBy(column) {
+    sorted = { name: column.name, down: sorted.name === column.name ? !sorted.down : !column.text };
     for (const other of columns) other.heading.setAttribute('aria-sort', other === column ? (sorted.down ? 'descending' : 'ascending') : 'none');
     arrange();
   }
@@ -79,7 +79,7 @@ function table(rows, columns, options = {}) {
 
   new ResizeObserver(redraw).observe(frame);
   redraw();
-  return { node: h('div', {}, count, frame), filter, sortBy: (name, down) => sortBy(columns.find((column) => column.name === name), down), shown: () => order.length };
+  return { node: h('div', {}, count, frame), filter };
 }
 
 // The columns of a frame as they come, for tables that this page knows nothing about.
