@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from runner.analysis.sentences import sentence
 from runner.results.schema import TABLES
 
 START = datetime(2026, 3, 1, 22, tzinfo=timezone.utc)
@@ -135,7 +136,7 @@ def write_tables(folder: Path, cells: int) -> None:
         ).to_series(),
         "message": pl.select(
             pl.when(pl.Series(bad))
-            .then(pl.format("output 0: {} of 4096 elements beyond tolerance", pl.Series(at % 977)))
+            .then(sentence("output 0: {} of 4096 elements beyond tolerance", pl.lit(pl.Series(at % 977))))
             .otherwise(pl.lit(""))
         ).to_series(),
         "candidate_median_ns": pl.Series(np.where(bad, np.nan, (baseline / speed[cell])[at] * noise[0])).fill_nan(None),

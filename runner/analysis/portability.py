@@ -18,6 +18,7 @@ import polars as pl
 from runner.analysis.bestknown import make, read, with_efficiency
 from runner.analysis.quantiles import normal_quantile, t_quantile
 from runner.analysis.questions import Answer, Request
+from runner.analysis.sentences import sentence
 from runner.analysis.standings import (
     FACTS,
     Floats,
@@ -536,7 +537,7 @@ def _differing(rows: pl.DataFrame, scene: _Scene) -> Answer:
         .group_by(keys)
         .agg(
             pl.col("gpu").filter(_PASSED).sort().str.join(", ").alias("passes_on"),
-            pl.format("{}: {}", "gpu", pl.col("status").cast(pl.String))
+            sentence("{}: {}", "gpu", pl.col("status").cast(pl.String))
             .filter(_FAILED)
             .sort()
             .str.join(", ")

@@ -14,6 +14,7 @@ from typing import Final
 import polars as pl
 
 from runner.analysis.audit.check import listed, told
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.gpus.sheets import Sheet, all_sheets
 
@@ -44,7 +45,7 @@ def wrong_board(tables: Tables) -> pl.LazyFrame:
     seen = _boards(tables, "gpu")
     wrong = _where(seen, lambda gpu, board: stands_for(gpu, board) is False)
     meant = pl.col("gpu").map_elements(_meant, return_dtype=pl.String, skip_nulls=True)
-    evidence = pl.format("{} rows were measured on {}; the name means {}", "rows", "gpu_name", meant)
+    evidence = sentence("{} rows were measured on {}; the name means {}", "rows", "gpu_name", meant)
     return told(wrong, evidence, count=pl.col("rows"))
 
 
@@ -53,10 +54,10 @@ def two_boards(tables: Tables) -> pl.LazyFrame:
     seen = _boards(tables, "gpu").lazy().sort("rows", "gpu_name", descending=[True, False])
     by_gpu = seen.group_by("gpu", maintain_order=True).agg(
         pl.len().alias("boards"),
-        pl.format("{} rows on {}", "rows", "gpu_name").implode().list.join(", ").alias("each"),
+        sentence("{} rows on {}", "rows", "gpu_name").implode().list.join(", ").alias("each"),
         pl.col("rows").sort(descending=True).slice(1).sum().alias("others"),
     )
-    evidence = pl.format("{} boards in one name: {}", "boards", "each")
+    evidence = sentence("{} boards in one name: {}", "boards", "each")
     return told(by_gpu.filter(pl.col("boards") > 1), evidence, count=pl.col("others"))
 
 
@@ -66,7 +67,7 @@ def one_board_two_names(tables: Tables) -> pl.LazyFrame:
     by_unit = known.group_by("gpu_uuid").agg(
         pl.col("gpu").n_unique().alias("names"), listed("gpu").alias("each"), pl.len().alias("rows")
     )
-    evidence = pl.format("{} has rows under {} names: {}", "gpu_uuid", "names", "each")
+    evidence = sentence("{} has rows under {} names: {}", "gpu_uuid", "names", "each")
     return told(by_unit.filter(pl.col("names") > 1), evidence, count=pl.col("rows"))
 
 
@@ -74,7 +75,7 @@ def host_of_another(tables: Tables) -> pl.LazyFrame:
     """Hosts that are called after another board than the one in them."""
     seen = _boards(tables, "hostname")
     wrong = _where(seen, lambda host, board: stands_for(host, board) is False)
-    evidence = pl.format("host {} has {}: {} rows", "hostname", "gpu_name", "rows")
+    evidence = sentence("host {} has {}: {} rows", "hostname", "gpu_name", "rows")
     return told(wrong, evidence, count=pl.col("rows"))
 
 
@@ -83,10 +84,8 @@ def no_name(tables: Tables) -> pl.LazyFrame:
     seen = tables.cells.group_by("gpu", "gpu_name").agg(pl.len().alias("rows")).collect(engine="streaming")
     told_not = _where(seen, lambda gpu, board: board is not None and stands_for(gpu, board) is None)
     silent = seen.lazy().filter(pl.col("gpu_name").is_null())
-    no_model = pl.format(
-        "the name says nothing of a board with a data sheet; its {} rows are of {}", "rows", "gpu_name"
-    )
-    no_board = pl.format("{} rows do not say which hardware they ran on", "rows")
+    no_model = sentence("the name says nothing of a board with a data sheet; its {} rows are of {}", "rows", "gpu_name")
+    no_board = sentence("{} rows do not say which hardware they ran on", "rows")
     return pl.concat([told(told_not, no_model, count=pl.col("rows")), told(silent, no_board, count=pl.col("rows"))])
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from runner.analysis.outcomes import CELL_KEY
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Status
 
@@ -102,12 +103,12 @@ def figure(value: pl.Expr, *, digits: int = 4) -> pl.Expr:
 
 def micro(nanoseconds: pl.Expr) -> pl.Expr:
     """Nanoseconds as text in µs."""
-    return pl.format("{} µs", figure(nanoseconds / 1000))
+    return sentence("{} µs", figure(nanoseconds / 1000))
 
 
 def percent(share: pl.Expr) -> pl.Expr:
     """A share as text in per cent."""
-    return pl.format("{} %", figure(share * 100, digits=3))
+    return sentence("{} %", figure(share * 100, digits=3))
 
 
 def listed(name: str) -> pl.Expr:

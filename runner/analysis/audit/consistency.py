@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from runner.analysis.audit.check import ROW, WHERE, figure, listed, micro, named, passed, percent, together, told
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Fault, Status
 
@@ -31,7 +32,7 @@ def verdict_flips(tables: Tables) -> pl.LazyFrame:
         (~pl.col("won")).sum().alias("failed"),
         pl.col("status").filter(~pl.col("won")).cast(pl.String).unique().sort().implode().list.join(", ").alias("how"),
     )
-    evidence = pl.format("identical code: {} attempts passed and {} ended as {}", "passed", "failed", "how")
+    evidence = sentence("identical code: {} attempts passed and {} ended as {}", "passed", "failed", "how")
     both = (pl.col("passed") > 0) & (pl.col("failed") > 0)
     return told(found.filter(both), evidence, count=pl.min_horizontal("passed", "failed"))
 
@@ -49,11 +50,11 @@ def mixed_units(tables: Tables) -> pl.LazyFrame:
     )
     several = {name: pl.col(f"{name}_n") > 1 for name in _MIXED}
     said = [
-        pl.when(several[name]).then(pl.format(f"{{}} {word} ({{}} … {{}})", f"{name}_n", f"{name}_low", f"{name}_high"))
+        pl.when(several[name]).then(sentence(f"{{}} {word} ({{}} … {{}})", f"{name}_n", f"{name}_low", f"{name}_high"))
         for name, word in _MIXED.items()
     ]
     text = pl.concat_str(said, separator=", ", ignore_nulls=True)
-    evidence = pl.format("{} in one cell; its times are up to {} apart", text, percent(pl.col("apart")))
+    evidence = sentence("{} in one cell; its times are up to {} apart", text, percent(pl.col("apart")))
     return told(
         found.filter(pl.any_horizontal(several.values())), evidence, count=pl.col("rows"), worst=pl.col("apart")
     )
@@ -64,7 +65,7 @@ def mixed_versions(tables: Tables) -> pl.LazyFrame:
     cells = tables.cells
     rounds = cells.select(cells=pl.len(), several=pl.struct("version", "core_sha256").n_unique())
     by_version = cells.group_by("version", "core_sha256").agg(pl.len().alias("rows")).join(rounds, how="cross")
-    one = pl.format(
+    one = sentence(
         "{} of {} rows are of version {}, core {}",
         "rows", "cells", pl.col("version").fill_null("unknown"),
         pl.col("core_sha256").str.head(12).fill_null("unknown"),
@@ -76,8 +77,8 @@ def mixed_versions(tables: Tables) -> pl.LazyFrame:
         pl.len().alias("rows"),
     )
     changed = {name: pl.col(f"{name}_n") > 1 for name in ("torch", "triton", "cuda")}
-    said = [pl.when(is_so).then(pl.format(f"{name} {{}}", name)) for name, is_so in changed.items()]
-    text = pl.format(
+    said = [pl.when(is_so).then(sentence(f"{name} {{}}", name)) for name, is_so in changed.items()]
+    text = sentence(
         "one toolchain's name stands for several: {}", pl.concat_str(said, separator="; ", ignore_nulls=True)
     )
     toolchains = told(by_toolchain.filter(pl.any_horizontal(changed.values())), text, count=pl.col("rows"))
@@ -91,9 +92,9 @@ def not_alone(tables: Tables) -> pl.LazyFrame:
     found = rows.group_by("gpu", "hostname", "exclusive", "exclusive_reason").agg(
         pl.len().alias("rows"), pl.col("foreign_pids").max()
     )
-    others = pl.when(pl.col("foreign_pids") > 0).then(pl.format(", up to {} processes of others", "foreign_pids"))
-    reason = pl.when(pl.col("exclusive_reason") != "").then(pl.format(" ({})", "exclusive_reason"))
-    evidence = pl.format(
+    others = pl.when(pl.col("foreign_pids") > 0).then(sentence(", up to {} processes of others", "foreign_pids"))
+    reason = pl.when(pl.col("exclusive_reason") != "").then(sentence(" ({})", "exclusive_reason"))
+    evidence = sentence(
         "{} rows on host {}: exclusive is {}{}{}",
         "rows", pl.col("hostname").fill_null("unknown"), pl.col("exclusive").fill_null("unknown"),
         reason.otherwise(pl.lit("")), others.otherwise(pl.lit("")),
@@ -105,8 +106,8 @@ def order_of_time(tables: Tables) -> pl.LazyFrame:
     """Attempts that ended before they began, began before their run or their predecessor, and blocks of that kind."""
     start, end, run = pl.col("started_at"), pl.col("ended_at"), pl.col("run_started_at")
     wrong = tables.cells.filter((end < start) | (start < run)).unique("record").drop("workload")
-    what = pl.when(end < start).then(pl.format("ended at {}, started at {}", end, start)).otherwise(
-        pl.format("started at {}, its run at {}", start, run)
+    what = pl.when(end < start).then(sentence("ended at {}, started at {}", end, start)).otherwise(
+        sentence("started at {}, its run at {}", start, run)
     )  # fmt: skip
     attempt = ("run_id", "cell_id", "host_id", "gpu_uuid")
     tries = tables.cells.filter(start.is_not_null()).unique("record").group_by(attempt).agg(
@@ -114,10 +115,10 @@ def order_of_time(tables: Tables) -> pl.LazyFrame:
         (start.sort_by("attempt").diff().dt.total_microseconds() < 0).sum().alias("back"),
     )  # fmt: skip
     went_back = tries.filter((pl.col("attempts") > 1) & (pl.col("back") > 0))
-    backwards = pl.format("{} of {} attempts started before the attempt they repeat", "back", "attempts")
+    backwards = sentence("{} of {} attempts started before the attempt they repeat", "back", "attempts")
     blocks = tables.samples.filter(pl.col("block_ended_ns") < pl.col("block_started_ns"))
     by_row = named(blocks.group_by(ROW).agg(pl.len().alias("calls")), tables)
-    in_blocks = pl.format("{} calls lie in blocks that ended before they started", "calls")
+    in_blocks = sentence("{} calls lie in blocks that ended before they started", "calls")
     return together([told(wrong, what), told(went_back, backwards), told(by_row, in_blocks, count=pl.col("calls"))])
 
 
@@ -135,7 +136,7 @@ def baselines_apart(tables: Tables) -> pl.LazyFrame:
         pl.len().alias("rows"),
     )
     apart = pl.col("most") / pl.col("least")
-    evidence = pl.format(
+    evidence = sentence(
         "the same baseline took {} beside {} and {} beside {}: {}×",
         micro(pl.col("least")), "fast", micro(pl.col("most")), "slow", figure(apart, digits=3),
     )  # fmt: skip

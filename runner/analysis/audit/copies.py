@@ -8,6 +8,7 @@ import polars as pl
 
 from runner.analysis.audit.check import ROW, few_bits, figure, listed, micro, named, passed, percent, together, told
 from runner.analysis.audit.times import grain
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Regime
 
@@ -50,7 +51,7 @@ def _alike(rows: pl.LazyFrame, equal: pl.LazyFrame, by: tuple[str, ...]) -> pl.L
     found = _shares(rows, equal, by)
     if by:
         found = found.join(_shares(rows, equal, ()), on=pair, how="anti")
-    evidence = pl.format(
+    evidence = sentence(
         "{} of {} times that both have are equal to the last digit under {} and {}, as {}",
         "same", "both", "gpu", "gpu_right", micro(pl.col("example")),
     )  # fmt: skip
@@ -89,7 +90,7 @@ def copied_samples(tables: Tables) -> pl.LazyFrame:
     )
     others = tables.cells.select(pl.col("record").alias("other"), pl.col("gpu").alias("gpu_right")).unique("other")
     copied = named(alike.filter(pl.col("times") > 1), tables).join(others, on="other", how="left")
-    evidence = pl.format(
+    evidence = sentence(
         "{} calls are the same in {} places, of {} records (GPUs {} and {}); their mean is {}",
         "calls", "times", "records", pl.col("gpu").fill_null("unknown"), pl.col("gpu_right").fill_null("unknown"),
         micro(pl.col("sum") / pl.col("calls")),
@@ -107,7 +108,7 @@ def copied_code(tables: Tables) -> pl.LazyFrame:
         *(pl.col(name).cast(pl.String).min() for name in ("problem", "candidate")),
         pl.len().alias("rows"),
     )
-    evidence = pl.format(
+    evidence = sentence(
         "code {}… is the same on GPUs {} of compute capability {}", pl.col("code_sha256").str.head(12), "gpus", "each"
     )
     return told(found.filter(pl.col("kinds") > 1), evidence, count=pl.col("rows"))
@@ -126,7 +127,7 @@ def copy_of_baseline(tables: Tables) -> pl.LazyFrame:
     )  # fmt: skip
     near = (pl.col("rows") >= _ROWS) & (pl.col("apart") <= _TICKS_NS) & (pl.col("share") <= _SAME)
     why = pl.when("content").then(pl.lit("the candidate's content is the problem's own")).otherwise(
-        pl.format(
+        sentence(
             "in all {} rows the two times differ by at most {} ns ({})",
             "rows", figure(pl.col("apart")), percent(pl.col("share")),
         )

@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from runner.analysis.audit.check import WHERE, figure, micro, passed, together, told
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Language
 
@@ -28,7 +29,7 @@ def never_ran(tables: Tables) -> pl.LazyFrame:
     not_own = rows.filter((pl.col("own_kernel_share") == 0) & (pl.col("language") != Language.TORCH.value))
     time, wall, empty = pl.col("candidate_median_ns"), pl.col("candidate_wall_median_ns"), pl.col("wall_overhead_ns")
     unseen = rows.filter((time > empty * _LONG) & (wall - empty < time * _WALL))
-    said_unseen = pl.format(
+    said_unseen = sentence(
         "claims {} on the device, and its calls took {} around, an empty one {}", micro(time), micro(wall), micro(empty)
     )
     return together(
@@ -51,7 +52,7 @@ def same_for_any_size(tables: Tables) -> pl.LazyFrame:
         ours.max().alias("most"),
     )  # fmt: skip
     odd = (pl.col("workloads") > 1) & (pl.col("still") < _STILL) & (pl.col("growth") > _GROWTH)
-    evidence = pl.format(
+    evidence = sentence(
         "over {} workloads its times differ {}× (up to {}), the baseline's {}×",
         "workloads", figure(pl.col("still"), digits=3), micro(pl.col("most")), figure(pl.col("growth"), digits=3),
     )  # fmt: skip
@@ -60,4 +61,4 @@ def same_for_any_size(tables: Tables) -> pl.LazyFrame:
 
 def _by_cell(rows: pl.LazyFrame, what: pl.Expr) -> pl.LazyFrame:
     by_cell = rows.group_by(WHERE).agg(pl.len().alias("sessions"))
-    return told(by_cell, pl.format("{} ({} sessions)", what, "sessions"), count=pl.col("sessions"))
+    return told(by_cell, sentence("{} ({} sessions)", what, "sessions"), count=pl.col("sessions"))

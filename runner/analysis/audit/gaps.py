@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from runner.analysis.audit.check import ROW, WHERE, together, told
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Status
 
@@ -29,13 +30,13 @@ def holes(tables: Tables) -> pl.LazyFrame:
     in_all = cells.group_by("candidate").agg(pl.len().alias("all"), pl.col("problem").n_unique().alias("problems"))
     lost = missing.group_by("gpu", "candidate").agg(pl.len().alias("missing")).join(in_all, on="candidate")
     whole = lost.filter((pl.col("missing") == pl.col("all")) & (pl.col("problems") > 1))
-    of_whole = pl.format("no row at all; other GPUs have {} cells of it, over {} problems", "missing", "problems")
+    of_whole = sentence("no row at all; other GPUs have {} cells of it, over {} problems", "missing", "problems")
     rest = missing.join(whole, on=["gpu", "candidate"], how="anti").group_by("gpu", "problem")
     first = {name: pl.col(name).cast(pl.String).min() for name in ("candidate", "dtype", "toolchain")}
     found = rest.agg(
         pl.len().alias("missing"), *(value.fill_null("unknown").alias(f"_{name}") for name, value in first.items())
     )
-    of_rest = pl.format(
+    of_rest = sentence(
         "{} of the cells that other GPUs have rows of are not there, as {} {} {}",
         "missing", *(f"_{name}" for name in first),
     )  # fmt: skip
@@ -50,7 +51,7 @@ def no_partner(tables: Tables) -> pl.LazyFrame:
         pl.len().alias("rows"), (ours & ~theirs).sum().alias("alone"), (theirs & ~ours).sum().alias("unmatched")
     )
     number = pl.col("alone") + pl.col("unmatched")
-    evidence = pl.format(
+    evidence = sentence(
         "of {} timed rows {} have a candidate's time without a baseline's, {} a baseline's alone",
         "rows", "alone", "unmatched",
     )  # fmt: skip
@@ -64,7 +65,7 @@ def orphans(tables: Tables) -> pl.LazyFrame:
     lost = calls.join(cells.select(ROW).unique(), on=ROW, how="anti").group_by("workload")
     of_calls = told(
         lost.agg(pl.col("number").sum(), pl.len().alias("sessions"), pl.col("record").min()),
-        pl.format(
+        sentence(
             "{} timed calls of {} sessions belong to no row of cells, as of record {}", "number", "sessions", "record"
         ),
         count=pl.col("number"),
@@ -72,13 +73,13 @@ def orphans(tables: Tables) -> pl.LazyFrame:
     kernels = tables.kernels.join(cells.select("record").unique(), on="record", how="anti")
     of_kernels = told(
         kernels.select(number=pl.len(), record=pl.col("record").min()).filter(pl.col("number") > 0),
-        pl.format("{} kernels belong to no row of cells, as of record {}", "number", "record"),
+        sentence("{} kernels belong to no row of cells, as of record {}", "number", "record"),
         count=pl.col("number"),
     )
     hosts = cells.filter(pl.col("host_id").is_not_null()).join(tables.hosts.select("host_id"), on="host_id", how="anti")
     of_hosts = told(
         hosts.group_by("gpu", "host_id").agg(pl.len().alias("number")),
-        pl.format("host {} of {} rows is not in the table hosts", "host_id", "number"),
+        sentence("host {} of {} rows is not in the table hosts", "host_id", "number"),
         count=pl.col("number"),
     )
     return together([of_calls, of_kernels, of_hosts])
@@ -88,7 +89,7 @@ def twice(tables: Tables) -> pl.LazyFrame:
     """Rows that stand there several times: joins multiply them, and means count them twice."""
     key = ("run_id", "cell_id", "attempt", "host_id", "gpu_uuid", "session", "workload")
     found = tables.cells.group_by(key).agg(pl.len().alias("rows"), pl.col([n for n in WHERE if n not in key]).first())
-    evidence = pl.format(
+    evidence = sentence(
         "run {}, attempt {}, session {} has {} rows of this workload",
         pl.col("run_id").fill_null("unknown"), pl.col("attempt").cast(pl.String).fill_null("unknown"),
         pl.col("session").cast(pl.String).fill_null("unknown"), "rows",
@@ -104,4 +105,4 @@ def nothing_passed(tables: Tables) -> pl.LazyFrame:
         pl.col("status").cast(pl.String).mode().sort().first().alias("usual"),
     )
     found = by_gpu.filter(pl.col("passed") == 0)
-    return told(found, pl.format("none of {} rows passed; most ended as {}", "rows", "usual"), count=pl.col("rows"))
+    return told(found, sentence("none of {} rows passed; most ended as {}", "rows", "usual"), count=pl.col("rows"))

@@ -14,6 +14,7 @@ import polars as pl
 
 from runner.analysis.audit.check import WHERE, figure, micro, passed, told
 from runner.analysis.audit.times import with_sheets
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.measure.roofline import COMPUTE
 
@@ -40,7 +41,7 @@ def odd_gpu(tables: Tables) -> pl.LazyFrame:
         z=pl.col("off") / pl.max_horizontal("spread", pl.lit(_SPREAD)), factor=pl.col("off").abs().exp()
     )
     odd = (pl.col("gpus") >= _GPUS) & (pl.col("z").abs() > _Z) & (pl.col("factor") > _FACTOR_GPU)
-    evidence = pl.format(
+    evidence = sentence(
         "{}× {} than its data sheet has it beside {} other GPUs, over {} times; robust z {}",
         figure(pl.col("factor"), digits=3), _direction("off"), pl.col("gpus") - 1, "times",
         figure(pl.col("z"), digits=3),
@@ -60,7 +61,7 @@ def odd_cell(tables: Tables) -> pl.LazyFrame:
         z=pl.col("off") / pl.max_horizontal("spread", pl.lit(_SPREAD)), factor=pl.col("off").abs().exp()
     )
     odd = (pl.col("gpus") >= _GPUS) & (pl.col("z").abs() > _Z_CELL) & (pl.col("factor") > _FACTOR_CELL)
-    evidence = pl.format(
+    evidence = sentence(
         "{}: {}× {} than on {} other GPUs, by data sheets and beside the rest of this GPU; robust z {}",
         micro(pl.col("t")), figure(pl.col("factor"), digits=3), _direction("off"), pl.col("gpus") - 1,
         figure(pl.col("z"), digits=3),

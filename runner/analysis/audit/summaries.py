@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from runner.analysis.audit.check import ROW, WHERE, figure, named, together, told
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Implementation, Regime, Role
 
@@ -38,11 +39,11 @@ def against_samples(tables: Tables) -> pl.LazyFrame:
     off = pl.max_horizontal("below", "above") > half
     wrong_number = pl.col("number") != pl.col("calls")
     found = counted.filter(off | wrong_number.fill_null(value=False))
-    of_median = pl.format(
+    of_median = sentence(
         "session {}: the median of {} is said to be {} ns; of its {} calls {} are below that and {} above",
         "session", "contestant", figure(pl.col("median"), digits=6), "calls", "below", "above",
     )  # fmt: skip
-    of_number = pl.format(
+    of_number = sentence(
         "session {}: {} calls of {} are said to count, and {} are there", "session", "number", "contestant", "calls"
     )
     said_off = [pl.when(off).then(of_median), pl.when(pl.col("number") != pl.col("calls")).then(of_number)]
@@ -56,7 +57,7 @@ def against_rows(tables: Tables) -> pl.LazyFrame:
     ratio = pl.col("baseline_median_ns") / pl.col("candidate_median_ns")
     off = (pl.col("speedup") / ratio - 1).abs()
     wrong = cells.with_columns(off=off, ratio=ratio).filter((pl.col("off") > _ROUNDING) & pl.col("off").is_finite())
-    of_ratio = pl.format(
+    of_ratio = sentence(
         "session {}: speed-up {} is said, the medians' ratio is {}",
         pl.col("session").cast(pl.String).fill_null("unknown"), figure(pl.col("speedup")), figure(pl.col("ratio")),
     )  # fmt: skip
@@ -64,7 +65,7 @@ def against_rows(tables: Tables) -> pl.LazyFrame:
     outside = cells.filter((middle < low * (1 - _ROUNDING)) | (middle > high * (1 + _ROUNDING))).unique(
         ("record", "workload")
     )
-    of_interval = pl.format(
+    of_interval = sentence(
         "verdict {} lies outside of its own interval {} … {}", figure(middle), figure(low), figure(high)
     )
     counted = cells.filter(pl.col("verdict_sessions").is_not_null()).group_by("record", "workload").agg(
@@ -72,7 +73,7 @@ def against_rows(tables: Tables) -> pl.LazyFrame:
         pl.col("verdict_sessions").max().alias("said"),
         pl.col("session").filter(ratio.is_not_null()).n_unique().alias("there"),
     )  # fmt: skip
-    of_sessions = pl.format("the verdict is said to be of {} sessions; {} were timed", "said", "there")
+    of_sessions = sentence("the verdict is said to be of {} sessions; {} were timed", "said", "there")
     return together(
         [
             told(wrong, of_ratio, worst=pl.col("off")),

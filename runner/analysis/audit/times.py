@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from runner.analysis.audit.check import ROW, WHERE, few_bits, micro, named, passed, percent, together, told
+from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Dtype, Grade, Regime
 from runner.gpus.sheets import Sheet, all_sheets
@@ -88,7 +89,7 @@ def impossible(tables: Tables) -> pl.LazyFrame:
         above = bounded.with_columns(share=share).filter(
             (time > 0) & (pl.col("share") > BEYOND) & pl.col("share").is_finite()
         )
-        evidence = pl.format(
+        evidence = sentence(
             f"the {whose} took {{}}; {{}} is the least for its work at peak rate ({{}} of peak)",
             micro(time), micro(pl.col("least")), percent(pl.col("share")),
         )  # fmt: skip
@@ -102,7 +103,7 @@ def no_bound(tables: Tables) -> pl.LazyFrame:
     lacking = rows.filter(pl.coalesce("peak_bytes_per_s", "sheet_bytes_per_s").is_null())
     unknown = lacking.group_by("gpu", "gpu_name").agg(pl.len().alias("rows"))
     name = pl.col("gpu_name").fill_null("a device without a name")
-    evidence = pl.format("{} has no peak in its records or in a data sheet: {} times have no bound", name, "rows")
+    evidence = sentence("{} has no peak in its records or in a data sheet: {} times have no bound", name, "rows")
     return told(unknown, evidence, count=pl.col("rows"))
 
 
@@ -110,12 +111,12 @@ def no_numbers(tables: Tables) -> pl.LazyFrame:
     """Times and speed-ups that are NaN, infinite, zero or negative."""
     columns = (*_TIMES, "speedup")
     wrong = {name: ~pl.col(name).is_finite() | (pl.col(name) <= 0) for name in columns}
-    said = [pl.when(bad).then(pl.format(f"{name} is {{}}", pl.col(name))) for name, bad in wrong.items()]
+    said = [pl.when(bad).then(sentence(f"{name} is {{}}", pl.col(name))) for name, bad in wrong.items()]
     rows = tables.cells.filter(pl.any_horizontal(bad.fill_null(value=False) for bad in wrong.values()))
     in_cells = told(rows, pl.concat_str(said, separator=", ", ignore_nulls=True))
     calls = tables.samples.filter((pl.col("device_ns") <= 0) & pl.col("discarded").is_null())
     by_row = calls.group_by(ROW).agg(pl.len().alias("calls"), pl.col("device_ns").min().alias("least"))
-    evidence = pl.format("{} timed calls took no time; the least says {} ns", "calls", "least")
+    evidence = sentence("{} timed calls took no time; the least says {} ns", "calls", "least")
     return together([in_cells, told(named(by_row, tables), evidence, count=pl.col("calls"))])
 
 
@@ -124,7 +125,7 @@ def few_samples(tables: Tables) -> pl.LazyFrame:
     fewest = pl.min_horizontal("candidate_samples", "baseline_samples")
     rows = passed(tables.cells).with_columns(fewest=fewest).filter(pl.col("fewest") < FEWEST)
     by_cell = rows.group_by(WHERE).agg(pl.col("fewest").min(), pl.len().alias("sessions"))
-    evidence = pl.format("as few as {} timed calls in {} sessions; {} are wanted", "fewest", "sessions", pl.lit(FEWEST))
+    evidence = sentence("as few as {} timed calls in {} sessions; {} are wanted", "fewest", "sessions", pl.lit(FEWEST))
     return told(by_cell, evidence, count=pl.col("sessions"), worst=-pl.col("fewest"))
 
 
@@ -145,7 +146,7 @@ def coarse_timer(tables: Tables) -> pl.LazyFrame:
         (pl.col("share") >= _GRAIN_SHARE) & (pl.col("times") >= _GRAIN_TIMES) & (pl.col("coarse") > 0)
     )
     largest = enough.sort("step", descending=True).unique("gpu", keep="first", maintain_order=True)
-    evidence = pl.format(
+    evidence = sentence(
         "{} of {} times are whole multiples of {} ns; for {} that is more than 1 % of the time, the least is {}",
         percent(pl.col("share")), "times", "step", "coarse", micro(pl.col("least")),
     )  # fmt: skip
@@ -169,7 +170,7 @@ def few_values(tables: Tables) -> pl.LazyFrame:
         pl.len().alias("calls"), time.n_unique().alias("values"), time.min().alias("least"), time.max().alias("most")
     )
     few = named(found.filter(pl.col("values") <= _FEW_VALUES), tables)
-    evidence = pl.format(
+    evidence = sentence(
         "{} calls of {} have {} different times, from {} to {} ns", "calls", "contestant", "values", "least", "most"
     )
     return told(few, evidence, count=pl.col("calls"), worst=-pl.col("values").cast(pl.Int64))
@@ -184,7 +185,7 @@ def drift(tables: Tables) -> pl.LazyFrame:
     by_cell = rows.group_by(WHERE).agg(
         pl.col("largest").max(), *(pl.col(kind).abs().max() for kind in kinds), pl.len().alias("rows")
     )
-    said = [pl.when(pl.col(kind) > limit).then(pl.format(f"{kind} {{}}", percent(pl.col(kind)))) for kind in kinds]
+    said = [pl.when(pl.col(kind) > limit).then(sentence(f"{kind} {{}}", percent(pl.col(kind)))) for kind in kinds]
     text = pl.concat_str(said, separator=", ", ignore_nulls=True)
-    evidence = pl.format(f"{{}}; {100 * limit:g} % is the limit of grade B", text)
+    evidence = sentence(f"{{}}; {100 * limit:g} % is the limit of grade B", text)
     return told(by_cell, evidence, count=pl.col("rows"), worst=pl.col("largest"))
