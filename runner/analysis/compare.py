@@ -39,6 +39,7 @@ from runner.analysis.differences import (
 )
 from runner.analysis.identical import FEWEST_PAIRS, differences, floor_of
 from runner.analysis.outcomes import CELL_KEY
+from runner.analysis.sentences import sentence
 from runner.core.vocab import Fault, Status
 from runner.errors import NothingSelectedError, UsageError
 from runner.measure.intervals import LEVEL
@@ -369,9 +370,7 @@ def _judged(rules: Rules, *, clocks_matter: bool) -> dict[str, pl.Expr]:
     believed = in_cycles if clocks_matter else pl.lit(value=True)
     unknown = pl.concat_str(
         *(
-            pl.when(state == _UNKNOWN).then(
-                pl.concat_str(pl.lit(f"{side}: "), f"{side}_status", pl.lit(" (fault "), f"{side}_fault", pl.lit(")"))
-            )
+            pl.when(state == _UNKNOWN).then(sentence(f"{side}: {{}} (fault {{}})", f"{side}_status", f"{side}_fault"))
             for side, state in (("base", base), ("new", new))
         ),
         separator="; ",
@@ -384,7 +383,7 @@ def _judged(rules: Rules, *, clocks_matter: bool) -> dict[str, pl.Expr]:
         ((base == _UNKNOWN) | (new == _UNKNOWN), Change.INCONCLUSIVE, unknown),
         ((base == _FAILED) & (new == _FAILED), Change.BOTH_FAILED, pl.col("new_status")),
         (new == _FAILED, Change.BROKE, pl.concat_str("new_status", pl.lit(": "), "new_message", ignore_nulls=True)),
-        (base == _FAILED, Change.FIXED, pl.concat_str(pl.lit("was "), "base_status")),
+        (base == _FAILED, Change.FIXED, sentence("was {}", "base_status")),
         (few == 0, Change.INCONCLUSIVE, pl.lit(f"no {rules.of.value} on one side")),
         (few == 1, Change.INCONCLUSIVE, pl.lit("one session on a side")),
         (differs & ~believed, Change.INCONCLUSIVE, pl.lit("clocks moved")),

@@ -9,6 +9,7 @@ import polars as pl
 
 from runner.analysis.comparison import FLAGGED, ROWS, Change, Comparison
 from runner.analysis.outcomes import CELL_KEY
+from runner.analysis.sentences import sentence
 from runner.core.vocab import Fault, Status
 
 
@@ -56,18 +57,18 @@ def confirmed(first: Comparison, again: Comparison, impossible: Mapping[str, str
     )
     shows = pl.col("again").is_in(words).fill_null(value=False)
     cleared = flagged & pl.col("why_not").is_null() & spoke.fill_null(value=False) & ~shows
-    was = pl.when(pl.col("reason") != "").then(pl.concat_str("reason", pl.lit("; "))).otherwise(pl.lit(""))
+    was = pl.when(pl.col("reason") != "").then(sentence("{}; ", "reason")).otherwise(pl.lit(""))
     rows = rows.with_columns(
         change=pl.when(cleared).then(pl.lit(Change.INCONCLUSIVE.value)).otherwise("change"),
         reason=pl.when(~flagged)
         .then("reason")
         .when(pl.col("why_not").is_not_null())
-        .then(pl.concat_str(was, pl.lit("not run again: "), "why_not"))
+        .then(sentence("{}not run again: {}", was, "why_not"))
         .when(cleared)
-        .then(pl.concat_str(pl.lit("not confirmed: was "), "change", pl.lit(", now "), "again_said"))
+        .then(sentence("not confirmed: was {}, now {}", "change", "again_said"))
         .when(shows)
-        .then(pl.concat_str(was, pl.lit("confirmed when run again: "), "again_said"))
-        .otherwise(pl.concat_str(was, pl.lit("run again, without a result"))),
+        .then(sentence("{}confirmed when run again: {}", was, "again_said"))
+        .otherwise(sentence("{}run again, without a result", was)),
     )
     finished = rows.select(pl.col(name).cast(dtype) for name, dtype in ROWS.items()).sort("change", maintain_order=True)
     done, asked = replace(first, rows=finished), first.flagged().with_columns(why_not=why_not)
