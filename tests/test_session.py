@@ -323,6 +323,8 @@ def meets_the_next(spec, judges=2):
     return says(Status.PASSED, WELL)(spec)
 def meet_theirs(spec):
     return meets_the_next(spec, judges=4)
+def meets_two(spec):
+    return meets_the_next(spec, judges=3)
 def stays(made):
     for name in ("candidate", "eager"):
         stage.plays[name, made.id] = [hangs]
@@ -349,6 +351,13 @@ def test_the_next_cell_of_a_gpu_is_started_while_the_present_one_is_measured(run
     told = run_ahead(", ".join(cells).replace("hello", "says(Status.PASSED, WELL)"))
     assert told["counts"] == {"passed": 2}
     assert told["launched"].count("judge") == 2
+
+
+def test_two_cells_are_started_ahead_and_no_more(run_ahead):
+    plays = {"a": "meets_two", **dict.fromkeys("bcd", "says(Status.PASSED, WELL)")}
+    told = run_ahead(", ".join(f"stays(cell(stage, {play}, name='{name}'))" for name, play in plays.items()))
+    assert told["counts"] == {"passed": 4}
+    assert told["launched"].count("judge") == 4
 
 
 def test_the_next_session_of_a_cell_is_started_before_its_turn(run_ahead):

@@ -1,4 +1,4 @@
-"""Starting the processes of the next session while the present one is on the device: its start costs no lease.
+"""Starting the processes of the next sessions while the present one is on the device: their start costs no lease.
 
 Until they have their job, processes import torch and wait: none has opened the device, or imported any source. What
 was started for a turn that never comes is taken away again, and a start that fails is tried again in its turn.
@@ -6,12 +6,12 @@ was started for a turn that never comes is taken away again, and a start that fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from runner.cell.assignment import Assignment, Bench
-from runner.cell.prepared import Prepared, Turn, prepared
+from runner.cell.prepared import Prepared, Turn, TurnKey, prepared
 from runner.errors import InfrastructureError
 
 
@@ -19,41 +19,52 @@ from runner.errors import InfrastructureError
 class _Held:
     """A session that was started before its turn."""
 
-    turn: Turn
     session: Prepared
     undo: ExitStack
 
 
-class Ahead:
-    """The one session that a lane has started ahead. To be closed, by the lane's own thread.
+DEPTH = 2
+"""How many sessions a lane starts ahead. One is not enough: beside an H200, importing torch takes 3 to 4 s, and a
+session of the tier ``screen`` is on the device for 2 to 5 s."""
 
-    :param next_assignment: the lane's next cell, when one can be told already.
+
+class Ahead:
+    """The sessions that a lane has started ahead, at most :data:`DEPTH`. To be closed, by the lane's own thread.
+
+    :param next_assignments: so many of the lane's next cells, as far as they can be told already.
     """
 
-    def __init__(self, bench: Bench, next_assignment: Callable[[], Assignment | None]) -> None:
+    def __init__(self, bench: Bench, next_assignments: Callable[[int], Sequence[Assignment]]) -> None:
         self._bench = bench
-        self._next_assignment = next_assignment
-        self._held: _Held | None = None
+        self._next_assignments = next_assignments
+        self._held: dict[TurnKey, _Held] = {}
 
     def start(self, turn: Turn | None) -> None:
-        """Start ``turn``, or the first session of the next cell where there is none; nothing is waited for."""
-        turn = turn or self._first_of_next_cell()
-        if self._held is not None and (turn is None or self._held.turn.key != turn.key):
-            self.close()
-        if turn is None or self._held is not None:
-            return
+        """Start ``turn``, if there is one, and the first sessions of the next cells; nothing is waited for.
+
+        What was started before and is none of these is taken away.
+        """
+        turns = [] if turn is None else [turn]
+        turns += [Turn(of=next_one, session=0) for next_one in self._next_assignments(DEPTH - len(turns))]
+        wanted = {turn.key: turn for turn in turns}
+        self._take_away(self._held.keys() - wanted.keys())
+        for key, missing in wanted.items():
+            if key not in self._held:
+                self._start(missing)
+
+    def _start(self, turn: Turn) -> None:
         # Whatever is wrong will be wrong in its turn as well, and is told then.
         with suppress(InfrastructureError, OSError), ExitStack() as undo:
             session = undo.enter_context(prepared(turn, self._bench))
-            self._held = _Held(turn, session, undo.pop_all())
+            self._held[turn.key] = _Held(session, undo.pop_all())
 
     @contextmanager
     def session(self, turn: Turn) -> Iterator[Prepared]:
-        """The session of ``turn``: the one started ahead, if it is that and still waits, else a new one."""
-        held, self._held = self._held, None
+        """The session of ``turn``: one started ahead, if it is that and still waits, else a new one."""
+        held = self._held.pop(turn.key, None)
         if held is not None:
             with held.undo:
-                if held.turn.key == turn.key and held.session.processes.are_waiting():
+                if held.session.processes.are_waiting():
                     yield held.session
                     return
         with prepared(turn, self._bench) as session:
@@ -61,10 +72,9 @@ class Ahead:
 
     def close(self) -> None:
         """Take away what was started."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.undo.close()
+        self._take_away(self._held.keys())
 
-    def _first_of_next_cell(self) -> Turn | None:
-        assignment = self._next_assignment()
-        return None if assignment is None else Turn(of=assignment, session=0)
+    def _take_away(self, keys: Iterable[TurnKey]) -> None:
+        with ExitStack() as undo:
+            for key in list(keys):
+                undo.push(self._held.pop(key).undo)

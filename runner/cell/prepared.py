@@ -24,6 +24,10 @@ _SANITIZER_LINGERING_S = 30.0
 """How long a candidate may go on after its judge ended when a tool still has to sum up what it found."""
 
 
+TurnKey = tuple[str, str, int, str, Path | None]
+"""What the processes of a turn depend on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One session of one assignment."""
@@ -34,7 +38,7 @@ class Turn:
     """Tool of compute-sanitizer that the candidate runs under; empty: none."""
 
     @property
-    def key(self) -> tuple[str, str, int, str, Path | None]:
+    def key(self) -> TurnKey:
         """What its processes depend on: with an equal one, those that were started for one turn serve another."""
         return self.of.cell.id, self.of.gpu.uuid, self.session, self.sanitizer, self.artifact
 

@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from runner.core.arguments import decode_arguments, encode_arguments
 from runner.core.failures import classify
 from runner.core.inputs import PARAMETER_DTYPES, cast, draw_inputs, map_tensors
+from runner.core.launchers import CompileLauncher, compiled_ahead
 from runner.core.memory import dtype_name
 from runner.core.sourcefile import import_file
 from runner.core.vocab import Dtype, Mode
@@ -171,7 +172,8 @@ def standing_in(target: Target) -> Iterator[None]:
         undo.enter_context(mock.patch.dict(os.environ, {"TRITON_INTERPRET": "0"}))
         undo.enter_context(mock.patch.dict(vars(driver)))  # the present driver has other names in other Tritons
         driver.set_active(_driver(target))
-        undo.enter_context(mock.patch.object(JITFunction, "run", _compiling_only(JITFunction.run)))
+        compile_launcher = undo.enter_context(compiled_ahead())
+        undo.enter_context(mock.patch.object(JITFunction, "run", _compiling_only(JITFunction.run, compile_launcher)))
         undo.enter_context(mock.patch.object(Autotuner, "run", _every_configuration))
         for name, answer in _answers(target).items():
             undo.enter_context(mock.patch.object(torch.cuda, name, answer))
@@ -181,12 +183,14 @@ def standing_in(target: Target) -> Iterator[None]:
         yield
 
 
-def _compiling_only(launch: Callable[..., Any]) -> Callable[..., Any]:
+def _compiling_only(launch: Callable[..., Any], compile_launcher: CompileLauncher) -> Callable[..., Any]:
     """``JITFunction.run`` that always warms up: it compiles for these very arguments and stops there."""
 
     def run(self: Any, *arguments: Any, grid: Any, warmup: bool = True, **options: Any) -> Any:  # noqa: ARG001  # as called
         given = {name: _pointer(value) for name, value in options.items()}
-        return launch(self, *map(_pointer, arguments), grid=grid, warmup=True, **given)
+        kernel = launch(self, *map(_pointer, arguments), grid=grid, warmup=True, **given)
+        compile_launcher(kernel)
+        return kernel
 
     return run
 

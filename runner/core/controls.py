@@ -50,6 +50,12 @@ def accepts(outputs: Sequence[torch.Tensor], expected: Expected, tolerance: Tole
     return all(passes(got, want, same, allowed) for got, want, same, allowed in rows)
 
 
+@_unless_memory_ends
+def eased(reference: Reference, expected: Expected, tolerance: Tolerance, mode: Mode, index: int) -> Optional[Expected]:
+    """``expected`` with what the trusted implementation errs by on other inputs of this mode, where that is more."""
+    return expected.eased(reference.expect(reference.draw(mode, "eased", index)), tolerance)
+
+
 def check_repeatable(reference: Reference, inputs: List[Any], expected: Expected, tolerance: Tolerance) -> None:
     """The reference must agree with itself.
 

@@ -81,7 +81,7 @@ class ProtocolSpec:
     modes: Tuple[Mode, ...] = (Mode.STANDARD, Mode.OUTLIER, Mode.EXACT)
     warmup_calls: int = 10
     """Calls before the first timed one; a random number of further ones is added."""
-    min_samples: int = 50
+    min_samples: int = 40
     """Timed calls per side at least, budget permitting."""
     max_samples: int = 400
     target_half_width: float = 0.005

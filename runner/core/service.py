@@ -16,7 +16,7 @@ import torch
 from runner.core.aliases import AliasMemory
 from runner.core.arguments import decode_arguments
 from runner.core.failures import classify
-from runner.core.inputs import place_model, place_reference, set_float32_precision
+from runner.core.inputs import place_model, place_reference, seed_torch, set_float32_precision
 from runner.core.memory import TensorSpec, dtype_name, open_arena
 from runner.core.meter import Meter, captured_or_called
 from runner.core.sourcefile import MODULE_SEED, import_file
@@ -141,7 +141,7 @@ class Worker:
         state = {name: tensors[index] for name, index in message["state"].items()}
         dtype = Dtype(message["dtype"])
         set_float32_precision(dtype)  # after the source was imported, which may have wanted it otherwise
-        torch.manual_seed(MODULE_SEED)
+        seed_torch(MODULE_SEED)
         model = self._entry(*arguments)
         if isinstance(model, torch.nn.Module):
             place = place_reference if self._settings["entry"] == "Model" else place_model

@@ -1,8 +1,8 @@
 """Which kernels a call runs: a trace of one call, in the process that makes it.
 
 Whatever it says is a claim, like a time: the traced code runs in the same process. On a GPU the driver's own tracer
-(CUPTI, through ``torch.profiler``) is asked, which sees every stream of the process; on a CPU, where Triton's
-interpreter stands for the device, launches are counted as they are made.
+(CUPTI) is asked, which sees every stream of the process; on a CPU, where Triton's interpreter stands for the device,
+launches are counted as they are made.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
+from runner.core.cupti import Activity, Recorder, loaded_library, recorder
 from runner.core.wire import MAX_KERNELS
 
 Kernels = List[Tuple[str, int, int]]
@@ -99,41 +100,52 @@ def _unmangled(name: str) -> List[str]:
 @contextmanager
 def _device_activity(counted: Dict[str, List[int]]) -> Iterator[None]:
     """Add what the GPU does inside to ``counted``."""
-    profiler = _started_profiler()
+    stop = _started()
     try:
         yield
     finally:
         with suppress(Exception):  # a tracer that fails has seen nothing
-            for name, spent_ns in _stopped(profiler):
+            for name, spent_ns in stop():
                 _count(counted, name, spent_ns)
 
 
-def _started_profiler() -> Any:
-    """A running tracer of the GPU; null where there is no GPU in use, or none that can be traced."""
+def _started() -> Callable[[], Iterable[Activity]]:
+    """Start a tracer of the GPU; returns what ends it. Where no GPU is in use, or none can be traced, it sees none."""
     with suppress(Exception):
         import torch  # noqa: PLC0415  # a worker imports torch after it has connected
 
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.synchronize()
-            profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True)
-            profiler.start()
-            return profiler
-    return None
+            library = loaded_library()
+            stop = _profiled(torch) if library is None else _recorded(recorder(library))
+
+            def stopped() -> Iterable[Activity]:
+                torch.cuda.synchronize()  # late work is work of this call
+                return stop()
+
+            return stopped
+    return list
 
 
-def _stopped(profiler: Any) -> Iterable[Tuple[str, int]]:
-    """(name, nanoseconds) of every kernel, copy and fill that ``profiler`` saw."""
-    if profiler is None:
-        return []
-    import torch  # noqa: PLC0415  # there is a profiler, so it is loaded
+def _recorded(recorder: Recorder) -> Callable[[], Iterable[Activity]]:
+    recorder.start()
+    return recorder.stop
 
-    torch.cuda.synchronize()  # late work is work of this call
-    profiler.stop()
-    return [
-        (event.name, round(event.time_range.elapsed_us() * 1000))
-        for event in profiler.events()
-        if event.device_type == torch.autograd.DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
-    ]
+
+def _profiled(torch: Any) -> Callable[[], Iterable[Activity]]:
+    """The same with torch's own profiler, where CUPTI is a part of torch: seconds, when it is started first."""
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True)
+    profiler.start()
+
+    def stop() -> Iterable[Activity]:
+        profiler.stop()
+        return [
+            (event.name, round(event.time_range.elapsed_us() * 1000))
+            for event in profiler.events()
+            if event.device_type == torch.autograd.DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
+        ]
+
+    return stop
 
 
 # ---- Triton's interpreter

@@ -33,7 +33,7 @@ class Standing(Enum):
     TOLERATED = "tolerated"
     """An MPS server, where it is allowed: neither ours nor in the way."""
     GONE = "gone"
-    """It has ended, and nobody knew it: a second list tells whether it is really on the device."""
+    """It has ended before anybody knew whose it was: a second list tells whether it is really on the device."""
 
 
 class _Stat(NamedTuple):
@@ -103,6 +103,8 @@ class Tenants:
             self._known[pid] = stat.start
             return Standing.OURS
         self._known.pop(pid, None)
+        if _start(pid) != stat.start:  # it ended meanwhile: what it belonged to could not be read, whatever it was
+            return Standing.GONE
         name = self._names.get(pid) or self._names.setdefault(pid, command(pid))
         return Standing.TOLERATED if self._mps_allowed and name == MPS_SERVER else Standing.FOREIGN
 

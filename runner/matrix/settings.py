@@ -19,7 +19,7 @@ TIERS: Mapping[Tier, Mapping[str, object]] = {
         "sessions": 1,
         "max_sessions": 1,
         "trials": 5,
-        "min_samples": 50,
+        "min_samples": 40,
         "max_samples": 400,
         "target_half_width": 0.005,
         "precision_s": 0.5,

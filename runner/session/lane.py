@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 
@@ -37,7 +38,7 @@ class Lane:
             if self._gpu.vendor == "cpu":
                 self._take_cells()  # what started ahead there would run on the cores that are being timed
                 return
-            with closing(Ahead(self._shared.bench, self._next_assignment)) as self._ahead:
+            with closing(Ahead(self._shared.bench, self._next_assignments)) as self._ahead:
                 self._take_cells()
         finally:
             self._shared.pending.close(self._gpu)
@@ -106,11 +107,16 @@ class Lane:
         except BuildCancelledError:
             raise CellCancelledError from None
 
-    def _next_assignment(self) -> Assignment | None:
-        """What this lane will do next; null where that cannot be told, or never comes to the device."""
+    def _next_assignments(self, count: int) -> Sequence[Assignment]:
+        """What this lane will do next, ``count`` cells at most; not what never comes to the device."""
         shared = self._shared
-        cell = shared.pending.promise(self._gpu, shared.builds.is_ready)
-        if cell is None or shared.orders.is_too_late(cell) or shared.bench.cancelled() or is_rejected(cell):
-            return None
-        assignment = self._assignment(cell)
-        return None if assignment.build is not None and assignment.build.outcome is not None else assignment
+        if shared.bench.cancelled():
+            return ()
+        promised = shared.pending.promise(self._gpu, count, shared.builds.is_ready)
+        coming = [cell for cell in promised if not shared.orders.is_too_late(cell) and not is_rejected(cell)]
+        return [next_one for next_one in map(self._assignment, coming) if _is_started(next_one)]
+
+
+def _is_started(assignment: Assignment) -> bool:
+    """Whether its processes will be: not where its build has failed."""
+    return assignment.build is None or assignment.build.outcome is None

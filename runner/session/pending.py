@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
@@ -19,8 +20,8 @@ class Pending:
         """UUID of a lane's device → the cell it runs now."""
         self._closed: set[str] = set()
         """UUIDs of devices whose lane takes nothing any more."""
-        self._promised: dict[str, Cell] = {}
-        """UUID of a lane's device → the cell that it takes next, see :meth:`promise`."""
+        self._promised: dict[str, list[Cell]] = {}
+        """UUID of a lane's device → the cells that it takes next, see :meth:`promise`."""
         self._called_off = False
         self._changed = threading.Condition()
 
@@ -36,9 +37,10 @@ class Pending:
                 mine = [cell for cell in self._cells if self._fits(cell, gpu)]
                 ready = [cell for cell in mine if is_ready(cell)]
                 if ready:
-                    cell = self._chosen(gpu, ready) or ready[0]
+                    # Where everything is promised to others, what they would come to last.
+                    cell = next(iter(self._chosen(gpu, ready)), ready[-1])
                     self._cells.remove(cell)
-                    self._promised.pop(gpu.uuid, None)
+                    self._promised[gpu.uuid] = [other for other in self._promised.get(gpu.uuid, ()) if other != cell]
                     self._running[gpu.uuid] = cell
                     return cell
                 # A cell that another lane runs comes back when that lane's GPU is quarantined.
@@ -47,16 +49,16 @@ class Pending:
                 self._changed.wait()
         return None
 
-    def promise(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> Cell | None:
-        """The cell that ``gpu`` takes next, which other lanes leave to it while they have any other.
+    def promise(self, gpu: Gpu, count: int, is_ready: Callable[[Cell], bool]) -> Sequence[Cell]:
+        """The next ``count`` cells of ``gpu``, which other lanes leave to it while they have any other.
 
-        Null where it would have to wait, or where what is left is promised to others.
+        Fewer where it would have to wait, or where they are more than its share of what is left.
         """
         with self._changed:
-            cell = self._chosen(gpu, (cell for cell in self._cells if self._fits(cell, gpu) and is_ready(cell)))
-            if cell is not None:
-                self._promised[gpu.uuid] = cell
-            return cell
+            ready = [cell for cell in self._cells if self._fits(cell, gpu) and is_ready(cell)]
+            share = math.ceil(len(ready) / max(1, self._takers(ready)))
+            self._promised[gpu.uuid] = self._chosen(gpu, ready)[: min(count, share)]
+            return tuple(self._promised[gpu.uuid])
 
     def put_down(self, gpu: Gpu) -> None:
         """The cell of this lane does not come back."""
@@ -104,12 +106,17 @@ class Pending:
         with self._changed:
             self._changed.notify_all()
 
-    def _chosen(self, gpu: Gpu, ready: Iterable[Cell]) -> Cell | None:
-        """Of ``ready``, the cell promised to ``gpu``, else the first that is promised to nobody."""
-        promised = self._promised.get(gpu.uuid)
-        others = {cell.id for uuid, cell in self._promised.items() if uuid != gpu.uuid}
+    def _chosen(self, gpu: Gpu, ready: Iterable[Cell]) -> list[Cell]:
+        """Of ``ready``, the cells promised to ``gpu``, then those that are promised to nobody."""
+        others = {cell.id for uuid, cells in self._promised.items() if uuid != gpu.uuid for cell in cells}
+        own = {cell.id for cell in self._promised.get(gpu.uuid, ())}
         free = [cell for cell in ready if cell.id not in others]
-        return promised if promised in free else next(iter(free), None)
+        return sorted(free, key=lambda cell: cell.id not in own)
+
+    def _takers(self, cells: Sequence[Cell]) -> int:
+        """How many lanes may still take one of ``cells``."""
+        lanes = (gpu for gpu in self._gpus if gpu.uuid not in self._closed)
+        return sum(any(self._fits(cell, gpu) for cell in cells) for gpu in lanes)
 
     def _fits(self, cell: Cell, gpu: Gpu) -> bool:
         return gpu in devices_matching(cell.gpu, self._gpus)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from runner.cell import Ahead, Assignment, Bench
+from runner.cell.ahead import DEPTH
 from runner.cell.prepared import Turn
 from runner.core.vocab import Role, Status
 from runner.errors import EngineError
@@ -42,7 +43,7 @@ def turn(stage):
 
 @pytest.fixture
 def ahead(bench):
-    with closing(Ahead(bench, lambda: None)) as made:
+    with closing(Ahead(bench, lambda _count: ())) as made:
         yield made
 
 
@@ -86,7 +87,7 @@ def test_the_next_session_of_a_cell_is_another_turn(ahead, turn, stage):
     assert judges(stage) == 2
 
 
-def test_at_most_one_session_is_ahead(ahead, turn, stage):
+def test_what_is_started_already_is_not_started_again(ahead, turn, stage):
     ahead.start(turn("a"))
     ahead.start(turn("a"))
     until(lambda: stage.alive == 3)
@@ -123,11 +124,36 @@ def test_what_cannot_be_started_is_told_in_its_turn(ahead, turn):
 
 def test_the_next_cell_is_asked_for_when_no_session_of_this_one_follows(bench, turn, stage):
     following = turn("next")
-    with closing(Ahead(bench, lambda: following.of)) as ahead:
+    with closing(Ahead(bench, lambda _count: [following.of])) as ahead:
         ahead.start(None)
         until(lambda: stage.alive == 3)
         assert run(ahead, following).report.status is Status.PASSED
     assert judges(stage) == 1
+
+
+@pytest.mark.parametrize("of_this_cell", [False, True])
+def test_there_are_never_more_than_so_many_ahead(of_this_cell, bench, turn, stage):
+    asked, following = [], [turn(name).of for name in ("a", "b", "c")]
+
+    def next_assignments(count):
+        asked.append(count)
+        return following[:count]
+
+    with closing(Ahead(bench, next_assignments)) as ahead:
+        ahead.start(turn("this") if of_this_cell else None)
+        until(lambda: stage.alive == 3 * DEPTH)
+        assert (asked, judges(stage)) == ([DEPTH - of_this_cell], DEPTH)
+
+
+def test_each_serves_its_turn_while_the_next_is_started(bench, turn, stage):
+    coming = [turn(name) for name in ("a", "b", "c")]
+    with closing(Ahead(bench, lambda count: [one.of for one in coming[:count]])) as ahead:
+        ahead.start(None)
+        for _ in range(3):
+            present = coming.pop(0)
+            assert run(ahead, present).report.cell_id == present.of.cell.id
+            ahead.start(None)
+        assert judges(stage) == 3
 
 
 def test_where_nothing_follows_what_was_started_is_taken_away(ahead, turn, stage):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,24 @@ def test_a_candidate_may_ask_what_the_device_is(compiled, cache: Path) -> None:
     )
     assert compiled(model(body), arch="12.0") == Ahead()
     assert len(kernels_in(cache, "")) == 1
+
+
+def test_what_calls_the_driver_is_compiled_as_well_and_needs_a_driver(compiled, cache: Path) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler")
+    compiled(model(LAUNCH))
+    (library,) = cache.rglob("cuda_utils*.so")
+    elf = library.read_bytes()
+    assert b"\0libcuda.so.1\0" in elf
+    assert b"\0cuModuleLoadData\0" in elf
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
+def test_without_a_c_compiler_only_the_kernels_are_compiled(compiler, compiled, cache: Path, monkeypatch) -> None:
+    monkeypatch.setenv("CC", compiler)
+    assert compiled(model(LAUNCH)) == Ahead()
+    assert kernels_in(cache, "")
+    assert not list(cache.rglob("*.so"))
 
 
 def test_a_compilers_error_is_raised(compiled) -> None:

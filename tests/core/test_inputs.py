@@ -28,6 +28,7 @@ from runner.core.inputs import (
     nbytes_of,
     place_model,
     place_reference,
+    seed_torch,
     set_float32_precision,
     tensors_in,
 )
@@ -287,3 +288,12 @@ def test_a_view_stays_one_in_every_mode_and_dtype(view, dtype, mode, whole):
 
 def test_what_overlaps_in_memory_is_spread_out():
     assert drawn(lambda: torch.randn(1, 5).expand(4, 5), Dtype.BF16).shape == (4, 5)
+
+
+def test_seeding_is_torchs_own_and_keeps_nothing_for_devices_that_are_not_here():
+    torch.manual_seed(2**40 + 7)
+    wanted = torch.rand(3)
+    waiting = [len(kind._queued_calls) for kind in (torch.cuda, torch.xpu, torch.mtia)]
+    seed_torch(2**40 + 7)
+    assert torch.equal(torch.rand(3), wanted)
+    assert [len(kind._queued_calls) for kind in (torch.cuda, torch.xpu, torch.mtia)] == waiting

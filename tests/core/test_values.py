@@ -2,6 +2,7 @@
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from runner.core.checks import Call, judge_call
 from runner.core.checks.values import check, compare, measure, passes
 from runner.core.inputs import PARAMETER_DTYPES
 from runner.core.reference import Expected
-from runner.core.tolerance import CAP, RTOL, Tolerance, allowance
+from runner.core.tolerance import CAP, RTOL, Allowance, Tolerance, allowance
 from runner.core.vocab import Dtype, Status
 from runner.core.wire import OutputClaim, OutputsClaim, Structure
 
@@ -451,3 +452,24 @@ def test_a_comparison_in_pieces_says_the_same_as_in_one(rows, chunk):
     assert [getattr(pieces, name) for name in places] == [getattr(whole, name) for name in places]
     for name in ("worst_error", "worst_allowed", "worst_ratio"):  # sums in another order
         assert getattr(pieces, name) == pytest.approx(getattr(whole, name), rel=1e-12, nan_ok=True)
+
+
+def test_an_allowance_is_eased_in_the_spread_of_each():
+    narrow = Allowance(1e-5, everywhere=1e-3, strays=2, astray=1e-2, spread=1.0)
+    wide = Allowance(1e-5, everywhere=1e-1, strays=7, astray=1e-1, spread=20.0)
+    assert narrow.eased(wide) == Allowance(1e-5, pytest.approx(5e-3), 7, 1e-2, 1.0)
+    assert narrow.eased(replace(wide, spread=0.5)) == Allowance(1e-5, 1e-1, 7, 1e-1, 1.0), "never by more than it was"
+    assert narrow.eased(replace(wide, spread=0.0)) == replace(narrow, strays=7)
+
+
+def test_what_is_expected_is_eased_for_each_output_and_for_what_is_written():
+    tolerance, structure = Tolerance.of(Dtype.FP32, {}), Structure.TENSOR
+    wanted = randn(64)
+    near, off = wanted.float(), wanted.float() + 1e-3
+    left = Expected(structure, (wanted,), (near,))
+    lucky = Expected(structure, (wanted,), (near,), left=left)
+    unlucky = Expected(structure, (wanted,), (off,), left=Expected(structure, (wanted,), (off,)))
+    eased = lucky.eased(unlucky, tolerance)
+    assert eased.allowances(tolerance) == unlucky.allowances(tolerance) != lucky.allowances(tolerance)
+    assert eased.left.allowances(tolerance) == unlucky.left.allowances(tolerance)
+    assert lucky.eased(left, tolerance).left is left

@@ -98,6 +98,30 @@ def ended(call, *arguments, **options):
     return raised.value.status, raised.value.evidence
 
 
+UNLUCKY = """
+y = x * 2
+if x.dtype == torch.float32 and x[0, 0] > -1:
+    y[:, ::2] += 2e-3
+return y
+"""
+"""A reference that is off by 2e-3 on five draws of six, and by nothing on the sixth."""
+
+
+def test_what_the_trusted_implementation_errs_elsewhere_excuses_where_it_was_lucky(bench):
+    table = bench("return x * 2 + 3e-3", UNLUCKY, outliers=False)
+    allowed = [trial.max_error / trial.error_ratio for trial in table.verify(trials=30).trials]
+    assert min(allowed) > 3e-3
+    assert any(table.reference.draw(Mode.STANDARD, "before", index)[0][0, 0] <= -1 for index in range(30)), (
+        "or it says nothing"
+    )
+
+
+def test_nobody_is_excused_beyond_that(bench):
+    status, evidence = ended(bench("return x * 2 + 2e-2", UNLUCKY, outliers=False).verify)
+    assert status is Status.INCORRECT_VALUES
+    assert 3e-3 < evidence.allowed < 5e-3
+
+
 def test_every_mode_and_phase_is_tried_and_told(bench):
     table = bench()
     table.verify()

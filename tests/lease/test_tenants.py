@@ -256,6 +256,15 @@ def test_a_process_that_ended_before_anybody_knew_it_is_gone(tenants, tenant):
     assert tenants.standing(end(tenant())) is Standing.GONE
 
 
+def test_a_process_that_ends_while_it_is_asked_about_is_gone(tenants, tenant, monkeypatch):
+    """Its namespace and its control group could no longer be read, and do not make it foreign."""
+    root, child = tenant(), tenant()
+    tenants.admit(root.pid)
+    whose = tenants._belongs
+    monkeypatch.setattr(tenants, "_belongs", lambda pid: whose(end(child)))
+    assert tenants.standing(child.pid) is Standing.GONE
+
+
 def test_who_is_admitted_after_his_end_admits_nobody(tenants, tenant):
     tenants.admit(end(tenant()))
     assert tenants.standing(tenant().pid) is Standing.FOREIGN

@@ -140,7 +140,7 @@ def test_every_key_arrives(load, tmp_path):
         "sessions": 1,
         "max_sessions": 1,
         "trials": 5,
-        "min_samples": 50,
+        "min_samples": 40,
         "max_samples": 400,
         "target_half_width": 0.005,
         "precision_s": 0.5,
