@@ -8,20 +8,18 @@ one CUPTI only.
 from __future__ import annotations
 
 import ctypes
-import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from runner.core.machinecode import demangled
+from runner.core.mapped import mapped_library
 
 Activity = Tuple[str, int]
 """(name, nanoseconds on the device) of one kernel, copy or fill."""
 
-_LOADED = re.compile(r"(/\S*libcupti[^/\s]*\.so\S*)$")
-"""In a line of ``/proc/self/maps``; wheels may add a hash to the name."""
-
-_MAPS = Path("/proc/self/maps")
+_LIBRARY = r"libcupti\S*\.so\S*"
+"""Its name; wheels may add a hash to it."""
 
 _MEMCPY, _MEMSET, _CONCURRENT_KERNEL = 1, 2, 10
 _KINDS = (_CONCURRENT_KERNEL, _MEMCPY, _MEMSET)
@@ -46,8 +44,7 @@ class CuptiError(RuntimeError):
 
 def loaded_library() -> Optional[Path]:
     """The CUPTI that this process has loaded; null where it has none that is a library of its own."""
-    found = (_LOADED.search(line) for line in _MAPS.read_text().splitlines())
-    return next((Path(match[1]) for match in found if match), None)
+    return mapped_library(_LIBRARY)
 
 
 @lru_cache(maxsize=None)

@@ -15,6 +15,7 @@ from typing import Dict, Optional
 
 import torch
 
+from runner.core.mapped import mapped_library
 from runner.core.messages import InsideEnvironment
 
 _SETTINGS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_INTERPRET", "CUBLAS_WORKSPACE_CONFIG", "TORCH_CUDA_ARCH_LIST")
@@ -34,7 +35,7 @@ def read_environment(device: str) -> InsideEnvironment:
         ptxas=tools["ptxas"],
         nvcc=tools["nvcc"] if cuda else None,
         cuda_driver=_driver_version() if cuda else None,
-        libcuda=_mapped("libcuda.so") if cuda else None,
+        libcuda=_path_of_libcuda() if cuda else None,
         device_name=device_name(device),
         compute_capability=f"{properties.major}.{properties.minor}" if properties is not None else None,
         l2_bytes=l2_bytes(device) or None,
@@ -115,10 +116,6 @@ def _driver_version() -> Optional[str]:
     return f"{version.value // 1000}.{version.value % 1000 // 10}" if code == 0 else None
 
 
-def _mapped(library: str) -> Optional[str]:
-    """Path of a library this process has mapped."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        path = line.split(maxsplit=5)[5:]
-        if path and library in path[0]:
-            return os.path.realpath(path[0])
-    return None
+def _path_of_libcuda() -> Optional[str]:
+    path = mapped_library(r"libcuda\.so.*")
+    return None if path is None else str(path)

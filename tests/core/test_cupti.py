@@ -140,5 +140,5 @@ def test_the_library_is_the_one_that_the_process_has_loaded(name, path, tmp_path
 def test_other_libraries_of_that_folder_are_not_it(monkeypatch, tmp_path):
     maps = tmp_path / "maps"
     maps.write_text("7f00-7f01 r-xp 00000000 08:01 12  /opt/cupti/lib/libnvperf_host.so\n7ffc-7ffd rw-p [stack]\n")
-    monkeypatch.setattr("runner.core.cupti._MAPS", maps)
+    monkeypatch.setattr("runner.core.mapped._MAPS", maps)
     assert loaded_library() is None

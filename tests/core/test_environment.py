@@ -96,13 +96,6 @@ def test_a_package_that_is_not_installed_has_no_version():
     assert environment._installed("no-package-of-this-name") is None
 
 
-def test_a_mapped_library_is_told_by_its_real_path():
-    libc = environment._mapped("libc.so")
-    assert Path(libc).is_file()
-    assert "libc" in Path(libc).name
-    assert environment._mapped("no-library-of-this-name") is None
-
-
 def test_the_driver_is_asked_only_where_there_is_one(monkeypatch):
     def absent(_name):
         raise OSError("libcuda.so.1: cannot open shared object file")
