@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Deque, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple
 
+from runner.core.failures import tells_of_memory
 from runner.core.leaving import leave
 from runner.core.messages import JudgeJob, dumps, from_json
 from runner.core.vocab import Status
@@ -66,10 +67,6 @@ MOST_IMPORTED = 40
 _NEEDED_BY = 2
 """Problems that have imported a module before it is imported for all."""
 
-_NO_MEMORY = re.compile(
-    r"an't allocate memory|annot allocate memory|MemoryError|bad_alloc|not enough memory", re.IGNORECASE
-)
-"""torch, the system, Python and C++, each in its own words."""
 _ASKED_FOR = re.compile(r"allocate (?P<bytes>\d+) bytes")
 
 
@@ -140,7 +137,7 @@ def places(text: str, folder: Path) -> List[Place]:
 
 def out_of_memory(text: str, memory_bytes: int) -> str:
     """What to say where ``text`` tells that memory was refused, in words; empty where it does not."""
-    if not _NO_MEMORY.search(text):
+    if not tells_of_memory(text):
         return ""
     asked = _ASKED_FOR.search(text)
     wanted = f", and asks for {_gib(int(asked['bytes']))} at once" if asked else ""

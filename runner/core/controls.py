@@ -16,11 +16,13 @@ import torch
 from runner.core.bits import same_bits
 from runner.core.checks.distribution import Randomness, departures
 from runner.core.checks.values import compare, passes
+from runner.core.failures import classify
 from runner.core.finding import finding
 from runner.core.inputs import EXACT_BITS, Whole, map_tensors, tensors_in
 from runner.core.reference import Expected, Reference
 from runner.core.tolerance import Allowance, Tolerance, chunks, difference, spread_of
 from runner.core.vocab import Dtype, Mode, Stage, Status
+from runner.core.wire import Failure
 
 Found = TypeVar("Found")
 
@@ -38,8 +40,10 @@ def _unless_memory_ends(control: Callable[..., Optional[Found]]) -> Callable[...
     def tried(*arguments: Any) -> Optional[Found]:
         try:
             return control(*arguments)
-        except (MemoryError, torch.OutOfMemoryError):
-            return None
+        except (MemoryError, RuntimeError) as error:  # torch's errors for the device and for the host are the latter
+            if classify(error) is Failure.MEMORY:
+                return None
+            raise
 
     return tried
 

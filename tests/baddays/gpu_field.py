@@ -63,6 +63,7 @@ class ModelNew(nn.Module):
         calls += 1
         if calls == {call}:
             pause()
+        time.sleep({call_s})
         return torch.add(x, x) + 1
 
 
@@ -92,9 +93,12 @@ class GpuField(Field):
             text += "" if found else f"{line}\n"
         path.write_text(text)
 
-    def write_pausing(self, phase: str) -> None:
-        """Make the honest candidate pause in ``phase`` (``load``, ``verify`` or ``time``) of every attempt."""
-        text = _PAUSING.format(mark=_MARK, go=_GO, call=_PAUSES[phase])
+    def write_pausing(self, phase: str, *, call_s: float = 0.0) -> None:
+        """Make the honest candidate pause in ``phase`` (``load``, ``verify`` or ``time``) of every attempt.
+
+        :param call_s: how long each of its calls takes at least, in seconds.
+        """
+        text = _PAUSING.format(mark=_MARK, go=_GO, call=_PAUSES[phase], call_s=call_s)
         (self.candidates / "honest.py").write_text(text)
 
     def await_pause(self) -> Path:

@@ -196,8 +196,8 @@ def test_a_process_that_comes_in_any_phase_spoils_that_attempt_alone(gpu_field, 
 
 
 def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
-    gpu_field.write_gpu_matrix("tiny/honest", **LONG, infra_retries=0)
-    gpu_field.write_pausing("time")
+    gpu_field.write_gpu_matrix("tiny/honest", **LONG, infra_retries=0, budget_s=30)
+    gpu_field.write_pausing("time", call_s=0.05)  # so that it is timed for long after the stranger has left
     with gpu_field.start("run", "--json", *DOCKER) as runner:
         folder = gpu_field.await_pause()
         pid = visit(gpu_field)

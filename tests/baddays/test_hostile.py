@@ -32,7 +32,7 @@ protocol.budget_s = 0.1  # the shortest cell runs last
 
 [[override]]
 match.candidate = "relu/eats_memory"
-policy.first_call_timeout_s = 60  # a machine may take seconds per GiB that it has not given to anybody yet
+policy.memory_mib = 1024  # a machine may take seconds per GiB that it has not given to anybody yet
 """
 
 EVIDENCE = {

@@ -25,6 +25,12 @@ KINDS = {
     "memory, in the runtime's words": (RuntimeError("CUDA error: out of memory"), Failure.MEMORY),
     "memory, in the driver's words": (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY"), Failure.MEMORY),
     "memory, in Triton's words": (RuntimeError("Triton Error [CUDA]: out of memory"), Failure.MEMORY),
+    "the host's memory, in torch's words": (
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+        Failure.MEMORY,
+    ),
+    "the host's memory, in the system's words": (OSError(12, "Cannot allocate memory"), Failure.MEMORY),
+    "the host's memory, in words of C++": (RuntimeError("std::bad_alloc"), Failure.MEMORY),
     "syntax": (SyntaxError("invalid"), Failure.COMPILE),
     "indentation": (IndentationError("unexpected"), Failure.COMPILE),
     "an extension": (RuntimeError("Error building extension 'x': [1/2] nvcc"), Failure.COMPILE),

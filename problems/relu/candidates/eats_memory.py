@@ -7,5 +7,6 @@ CHUNKS = 256  # 64 GiB: beyond every limit a cell is given, and yet an end
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        hoard = [bytearray(b"\x01") * CHUNK_BYTES for _ in range(CHUNKS)]
+        # Filled by many threads: where pages come slowly, time must not run out before memory does.
+        hoard = [torch.ones(CHUNK_BYTES, dtype=torch.uint8) for _ in range(CHUNKS)]
         return torch.relu(x) + len(hoard) * 0
