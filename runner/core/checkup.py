@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Deque, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple
 
-from runner.core.failures import tells_of_memory
+from runner.core.failures import tells_of_host_memory
 from runner.core.leaving import leave
 from runner.core.messages import JudgeJob, dumps, from_json
 from runner.core.vocab import Status
@@ -137,7 +137,7 @@ def places(text: str, folder: Path) -> List[Place]:
 
 def out_of_memory(text: str, memory_bytes: int) -> str:
     """What to say where ``text`` tells that memory was refused, in words; empty where it does not."""
-    if not tells_of_memory(text):
+    if not tells_of_host_memory(text):
         return ""
     asked = _ASKED_FOR.search(text)
     wanted = f", and asks for {_gib(int(asked['bytes']))} at once" if asked else ""

@@ -20,13 +20,12 @@ KERNEL_PACKAGES = frozenset(
 """Packages that kernels are written in or built on: an image without one cannot run a candidate that needs it. Any
 other name that a candidate imports in vain is taken for its own mistake."""
 
-_NO_MEMORY = re.compile(
-    r"CUDA(_ERROR| error|\]).{0,20}out.of.memory"
-    r"|can't allocate memory|cannot allocate memory|MemoryError|bad_alloc|not enough memory",
-    re.IGNORECASE,
+_DEVICE_MEMORY = re.compile(r"CUDA(_ERROR| error|\]).{0,20}out.of.memory", re.IGNORECASE)
+"""The driver's own words, as they reach code that calls it by itself or through Triton."""
+_HOST_MEMORY = re.compile(
+    r"can't allocate memory|cannot allocate memory|MemoryError|bad_alloc|not enough memory", re.IGNORECASE
 )
-"""The driver's own words, as they reach code that calls it by itself or through Triton; then those of torch for the
-host's memory, of the system, of Python and of C++."""
+"""torch, the system, Python and C++, each in its own words."""
 _NOT_FOUND = re.compile(r"ModuleNotFoundError: No module named '(?P<name>\w+)'\Z")
 
 
@@ -34,7 +33,9 @@ def classify(error: BaseException) -> Failure:
     """Which kind of failure an exception of candidate code is."""
     name = type(error).__name__
     module = type(error).__module__ or ""
-    if isinstance(error, MemoryError) or name == "OutOfMemoryError" or tells_of_memory(str(error)):
+    if isinstance(error, MemoryError) or name == "OutOfMemoryError":
+        return Failure.MEMORY
+    if _DEVICE_MEMORY.search(str(error)) or tells_of_host_memory(str(error)):
         return Failure.MEMORY
     if isinstance(error, SyntaxError) or "Error building extension" in str(error):
         return Failure.COMPILE
@@ -44,9 +45,9 @@ def classify(error: BaseException) -> Failure:
     return Failure.RUNTIME
 
 
-def tells_of_memory(text: str) -> bool:
-    """Whether ``text`` says that memory was refused, on the device or on the host."""
-    return bool(_NO_MEMORY.search(text))
+def tells_of_host_memory(text: str) -> bool:
+    """Whether ``text`` says that the host refused memory."""
+    return bool(_HOST_MEMORY.search(text))
 
 
 def missing_package(error: BaseException) -> str:

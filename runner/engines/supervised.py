@@ -19,6 +19,7 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import IO, Any
 
 from runner.core.confine import Orders
+from runner.core.failures import tells_of_host_memory
 from runner.core.vocab import Role
 from runner.engines import Exit
 from runner.engines.inside import CORE_FOLDER, LogTail
@@ -31,9 +32,6 @@ _KILL_TIMEOUT_S = 2.0
 _LAST_OUTPUT_S = 0.5
 """How long output is still read after the end, from processes that escaped and hold the pipe open."""
 _CHUNK_BYTES = 64 << 10
-
-_OUT_OF_MEMORY = ("MemoryError", "std::bad_alloc", "can't allocate memory", "Cannot allocate memory")
-"""How programs that ran into their data limit say so, in the last line they print."""
 
 
 def launcher() -> tuple[str, ...]:
@@ -191,8 +189,7 @@ class SupervisedProcess:
         """Whether a failure looks like the memory limit: the kernel killed something, or the program says so."""
         if end_signal == signal.SIGKILL:
             return _oom_kills() > self._oom_kills
-        last_line = log_tail.rstrip().rpartition("\n")[2]
-        return any(words in last_line for words in _OUT_OF_MEMORY)
+        return tells_of_host_memory(log_tail.rstrip().rpartition("\n")[2])
 
 
 def _say(process: subprocess.Popen[bytes], orders: str) -> None:
