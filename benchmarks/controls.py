@@ -10,6 +10,7 @@ inputs. Nothing is timed. The process is a local one, so only for collections th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import socket
@@ -53,7 +54,10 @@ def main() -> None:
         tasks, lost = staged(subjects, work)
         on_gpu = [replace(task, job=replace(task.job, device=arguments.device)) for task in tasks]
         started = time.monotonic()
-        tell(subjects, [*lost, *tried(on_gpu, work, arguments.jobs, arguments.limit)], time.monotonic() - started)
+        answers = list(lost)
+        with contextlib.suppress(KeyboardInterrupt):  # what is known by then is told
+            answers.extend(tried(on_gpu, work, arguments.jobs, arguments.limit))
+        tell(subjects, answers, time.monotonic() - started)
 
 
 def tried(tasks: Sequence[Task], work: Path, jobs: int, limit_s: float) -> Iterator[Tried]:
@@ -64,10 +68,12 @@ def tried(tasks: Sequence[Task], work: Path, jobs: int, limit_s: float) -> Itera
         listener.listen()
         argv = (sys.executable, "-m", "runner.core.checkup", "--work", work, "--channel", work)
         with subprocess.Popen(argv, cwd=ROOT) as process, listener.accept()[0].makefile("rb") as lines:
-            next(lines)
-            for line, _task in zip(lines, tasks, strict=False):
-                yield from_json(Tried, json.loads(line))
-            process.terminate()
+            try:
+                next(lines)
+                for line, _task in zip(lines, tasks, strict=False):
+                    yield from_json(Tried, json.loads(line))
+            finally:
+                process.terminate()
 
 
 def tell(subjects: Sequence[Subject], answers: Sequence[Tried], seconds: float) -> None:

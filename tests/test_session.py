@@ -22,6 +22,7 @@ from tests.cell.stage import AXES, FIRST, SECOND, cannot_start, hands_over, hang
 from tests.results import factory
 
 PASSED, WRONG = says(Status.PASSED), says(Status.INCORRECT_VALUES)
+ACCUSED = says(Status.TIMING_MISMATCH)
 
 
 @pytest.fixture
@@ -148,6 +149,25 @@ def test_what_the_machine_failed_is_tried_once_more_and_both_attempts_stay(stage
         Happening.CELL_STARTED,
         Happening.CELL_RETRIED,
         Happening.CELL_ENDED,
+    ]
+
+
+def test_an_accusation_counts_when_fresh_processes_repeat_it(stage, store, perform):
+    cells = [stage.cell("honest", ACCUSED, PASSED), stage.cell("liar", ACCUSED)]
+    session, told = perform(cells)
+    assert attempts(store, cells[0]) == [(1, Status.TIMING_MISMATCH), (2, Status.PASSED)]
+    assert attempts(store, cells[1]) == [(1, Status.TIMING_MISMATCH), (2, Status.TIMING_MISMATCH)]
+    assert session.counts == {Status.PASSED: 1, Status.TIMING_MISMATCH: 1}
+    assert [name for happening, name in told if happening is Happening.CELL_RETRIED] == ["honest", "liar"]
+
+
+def test_an_accusation_is_no_failure_of_the_machine(stage, store, perform):
+    cell = stage.cell("unlucky", ACCUSED, vanishes, PASSED)
+    perform([cell])
+    assert [status for _, status in attempts(store, cell)] == [
+        Status.TIMING_MISMATCH,
+        Status.CONTAINER_LOST,
+        Status.PASSED,
     ]
 
 
@@ -504,6 +524,15 @@ def test_which_recorded_cells_run_again(rerun, chosen, stage, store, perform):
     perform(cells)
     found = cells_to_run([*cells, stage.cell("new")], store, stage.survey(), rerun)
     assert {cell.candidate.id.removeprefix("p/") for cell in found} == chosen
+
+
+def test_an_accusation_that_nothing_has_repeated_yet_is_looked_at_again(stage, store, perform):
+    cell = stage.cell("liar", ACCUSED)
+    perform([cell])
+    assert cells_to_run([cell], store, stage.survey(), Rerun.NONE) == []
+    (store.records / f"{cell.id}.2.json").unlink()
+    for rerun in Rerun:
+        assert cells_to_run([cell], Store(store.root), stage.survey(), rerun) == [cell]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Inputs for timed calls: none of them exists before its call is due, and no two calls get equal ones.
 
-Drawing many gigabytes anew takes longer than most kernels. Above :data:`SMALL_BYTES` a set is therefore kept and, per
-call, a secret share of it is written anew. What is written comes from another draw of the problem, at the places it had
-there, so that it is as likely as any; and no place is written a second time before the whole set is another one. A
-candidate that knows its inputs again by a few of their values, and returns what it computed before, is wrong wherever
-it did not look.
+Drawing many gigabytes anew takes longer than most kernels. Above :data:`SMALL_BYTES` a set is therefore kept, where its
+numbers do not depend on one another, and per call a secret share of it is written anew. What is written comes from
+another draw of the problem, at the places it had there, so that it is as likely as any; and no place is written a
+second time before the whole set is another one. A candidate that knows its inputs again by a few of their values, and
+returns what it computed before, is wrong wherever it did not look.
 """
 
 from __future__ import annotations
@@ -142,9 +142,16 @@ def spans_of(tensor: torch.Tensor) -> torch.Tensor:
 def exchangeable(tensor: torch.Tensor) -> bool:
     """Whether part of ``tensor`` may be that of another draw, as far as a look at its first elements can tell.
 
-    Not where it is ordered (boundaries, row offsets) or symmetric: it would not be so any more.
+    Not where it is ordered (boundaries) or symmetric, since it would not be so any more; and no integers that may name
+    places, each of them once (a permutation, slots, pages) or as often as another tensor says.
     """
-    return _is_dense(tensor) and not _is_ordered(tensor) and not _is_symmetric(tensor)
+    is_built = _may_name_places(tensor) or _is_ordered(tensor) or _is_symmetric(tensor)
+    return _is_dense(tensor) and not is_built
+
+
+def _may_name_places(tensor: torch.Tensor) -> bool:
+    """Whether it holds integers; those of 8 bits are too narrow to name places of anything large."""
+    return not (tensor.is_floating_point() or tensor.is_complex()) and tensor.element_size() > 1
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

@@ -4,10 +4,11 @@ Every element: ``|got - expected| <= rtol * |expected| + rtol * spread + t``, wh
 of the expected output, so that a small output is not lost under an absolute constant, and ``t`` follows from what a
 trusted implementation in the same dtype errs by on the very same inputs (long reductions, narrow formats): 16 times its
 root mean square error, or twice its worst if that is less, but never more than 300 ``rtol * spread``, nor half the
-spread. Where the trusted implementation itself has elements beyond that (a rounding that fell the other way), about as
-many of the candidate's, one in a hundred at most, may be twice as far off as its worst one, and never further than the
-spread. Who is beyond that is held once more against what the trusted implementation errs by on other inputs of the same
-kind: where few elements have nearly all of the error, it may have been lucky on these.
+spread. Where the trusted implementation itself has elements of which twice the error is beyond that (a rounding that
+fell the other way), about as many of the candidate's, one in a hundred at most, may be twice as far off as its worst
+one, and never further than the spread. Who is beyond that is held once more against what the trusted implementation
+errs by on other inputs of the same kind: where few elements have nearly all of the error, it may have been lucky on
+these.
 
 A single number has no spread: it must be nearer to the reference than the answers to other inputs are to each other.
 """
@@ -186,7 +187,7 @@ def allowance(
     absolute = tolerance.atol if tolerance.atol >= 0 else tolerance.rtol * moments.spread
     cap = min(CAP * tolerance.rtol, CAP_SHARE) * moments.spread
     usual = absolute + min(TYPICAL * moments.typical_error, WORST * moments.worst_error, cap)
-    if moments.worst_error <= usual:
+    if WORST * moments.worst_error <= usual:
         return Allowance(tolerance.rtol, usual, spread=moments.spread)
     beyond = _beyond(expected, trusted, tolerance.rtol, usual)
     strays = min(2 * beyond + 2, int(moments.count * MOST_STRAYS) + 2) if beyond else 0
@@ -230,9 +231,9 @@ def _moments(count: int, numbers: List[float]) -> _Moments:
 
 
 def _beyond(expected: torch.Tensor, trusted: torch.Tensor, rtol: float, usual: float) -> int:
-    """How many elements of the trusted implementation are further off than usual."""
+    """How many elements of the trusted implementation are so far off that :data:`WORST` times as far is unusual."""
     counts = []
     for _, (wanted, same) in chunks(expected, trusted):
         error = difference(same, wanted).abs_()
-        counts.append((torch.isfinite(error) & (error > wanted.abs() * rtol + usual)).sum())
+        counts.append((torch.isfinite(error) & (WORST * error > wanted.abs() * rtol + usual)).sum())
     return int(torch.stack(counts).sum())

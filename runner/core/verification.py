@@ -21,7 +21,7 @@ from runner.core.messages import ContractSpec, Evidence, JudgeJob, Traits, Trial
 from runner.core.quality import Quality, worst_of
 from runner.core.reference import Expected, Reference, guarded
 from runner.core.side import Result, Side
-from runner.core.tolerance import CAP, Allowance, Tolerance
+from runner.core.tolerance import CAP, WORST, Allowance, Tolerance
 from runner.core.vocab import Mode, Role, Stage, Status
 from runner.core.wire import OutputsClaim
 
@@ -31,6 +31,8 @@ INSENSITIVE = "insensitive"
 """Label: the answer hardly depends on an input, so that skipping it might pass."""
 PRECISION_BLIND = "precision_blind"
 """Label: the same computation one precision lower would pass too."""
+HARD_OUTLIERS = "hard_outliers"
+"""Label: on some inputs with outliers the reference is beyond tolerance; :data:`WORST` times as far was let pass."""
 
 GLANCED = 1 << 16
 """Numbers of an output that a glance, or a spot check, looks at."""
@@ -45,6 +47,8 @@ EASINGS = 4
 """Further inputs that the trusted implementation is tried on before values that are nearly right are called wrong."""
 NEAR = 1.0 + CAP
 """Times the tolerance up to which they are nearly right: beyond, no luck of the trusted one explains it."""
+HARD = 4.0
+"""Times the tolerance up to which the reference may be off on outliers: beyond, its problem is invalid."""
 WIDE_FROM = 1
 """Trials of mode ``exact`` from this one on have wide numbers among the ones, where the answer to them is whole."""
 
@@ -111,7 +115,7 @@ class Verifier:
         self.trials: List[Trial] = []
         """Every compared call of the candidate, in order."""
         self.labels: List[str] = []
-        """What does not decide and readers must know: :data:`INSENSITIVE`, :data:`PRECISION_BLIND`."""
+        """What does not decide and readers must know: the labels above."""
 
     @property
     def traits(self) -> Traits:
@@ -135,7 +139,7 @@ class Verifier:
             self._control_distribution(self._lots, case)
         else:
             self._control_values(reference, inputs, expected)
-        failed = self._judge_baseline(case)
+        failed = self._judge_baseline(case).failed
         if failed is not None:
             raise _against_itself(failed, Mode.STANDARD)
 
@@ -282,9 +286,9 @@ class Verifier:
     def _try(self, case: _Case, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
         """One trial of the candidate; what it returned."""
         judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
+        judgement = self._beside_the_baseline(case, judgement)
         self._note(judgement, case.mode, index, phase)
         if judgement.failed is not None:
-            self._hear_the_baseline(case, judgement.failed)
             raise Finding(judgement.failed.status, Stage.VERIFY, judgement.failed.evidence).at(
                 mode=case.mode.value, trial=index
             )
@@ -300,19 +304,32 @@ class Verifier:
             raise Finding(Status.NONDETERMINISTIC if differs else judgement.failed.status, Stage.VERIFY, evidence)
         self._traits = replace(self._traits, deterministic=all(map(same_bits, before, outputs)))
 
-    def _hear_the_baseline(self, case: _Case, failed: Failed) -> None:
+    def _beside_the_baseline(self, case: _Case, judgement: Judgement) -> Judgement:
         """Before a candidate is blamed for its values: the baseline must get them right in this mode.
 
-        :raises Finding: ``invalid_problem`` when it does not.
-        """
-        if case.mode is Mode.STANDARD or failed.status not in _OF_VALUES:
-            return  # the controls have heard it on such inputs
-        baselines = self._judge_baseline(case)
-        if baselines is not None:
-            raise _against_itself(baselines, case.mode)
+        Where outliers take it a little beyond tolerance, the candidate may be :data:`WORST` times as far off: these
+        inputs are not the problem's, and it is no fault of either that they ask too much of the dtype.
 
-    def _judge_baseline(self, case: _Case) -> Optional[Failed]:
-        return self._call(self._side(Role.BASELINE), case)[0].failed
+        :raises Finding: ``invalid_problem`` when the baseline does not.
+        """
+        if case.mode is Mode.STANDARD or judgement.failed is None or judgement.failed.status not in _OF_VALUES:
+            return judgement  # the controls have heard it on such inputs
+        baselines = self._judge_baseline(case)
+        if baselines.failed is None:
+            return judgement
+        ratio, theirs = _beyond_tolerance(judgement), _beyond_tolerance(baselines)
+        if case.mode is not Mode.OUTLIER or not ratio or not theirs or theirs > HARD:
+            raise _against_itself(baselines.failed, case.mode)
+        self._label(HARD_OUTLIERS)
+        share = ratio / (WORST * theirs)
+        return replace(judgement, failed=None, error_ratio=share) if share <= 1 else judgement
+
+    def _label(self, label: str) -> None:
+        if label not in self.labels:
+            self.labels.append(label)
+
+    def _judge_baseline(self, case: _Case) -> Judgement:
+        return self._call(self._side(Role.BASELINE), case)[0]
 
     def _call(self, side: Side, case: _Case) -> Tuple[Judgement, Tuple[torch.Tensor, ...]]:
         sent = side.deliver(case.inputs, case.expected.trusted)
@@ -413,6 +430,11 @@ def _all_copied(claim: OutputsClaim) -> bool:
 def _is_nearly_right(judgement: Judgement) -> bool:
     failed, ratio = judgement.failed, judgement.error_ratio
     return failed is not None and failed.status is Status.INCORRECT_VALUES and ratio is not None and ratio <= NEAR
+
+
+def _beyond_tolerance(judgement: Judgement) -> Optional[float]:
+    """Times the tolerance that outputs are off by which are nearly right; null where something else is wrong."""
+    return judgement.error_ratio if _is_nearly_right(judgement) and (judgement.error_ratio or 0.0) > 1 else None
 
 
 def _against_itself(failed: Failed, mode: Mode) -> Finding:

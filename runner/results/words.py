@@ -14,6 +14,7 @@ DISCARDED: Final = ("discarded_samples", *(f"discarded_{cause}" for cause in CAU
 
 LABELS: Final = {
     "budget_reached": "the time for timed calls was over before the median was as precise as asked for",
+    "hard_outliers": "on inputs with outliers the reference itself is beyond tolerance; twice as far was let pass",
     "host_clock": "imported: timed by the host's clock, launches included",
     "insensitive": "the reference hardly changes with one of its inputs: a wrong answer may pass",
     "interpreted": "Triton kernels ran through the interpreter: right or wrong can be told, speed cannot",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from runner.core.vocab import Fault
+from runner.core.vocab import Fault, Status
 from runner.facts import Survey
 from runner.host import core_sha256
 from runner.plan import Cell, devices_matching
@@ -16,7 +16,7 @@ class Rerun(str, Enum):
     """Which cells that have a record run again."""
 
     NONE = "none"
-    """Only those whose last attempt was the machine's fault."""
+    """Only those whose last attempt was the machine's fault, or the first to find a ``timing_mismatch``."""
     FAILED = "failed"
     """Also those whose last attempt did not pass."""
     STALE = "stale"
@@ -41,12 +41,22 @@ def cells_left(
     return sorted(wanted, key=lambda cell: -cell.expected_s)
 
 
+def is_accused_once(statuses: Sequence[Status]) -> bool:
+    """Whether the last of the attempts at a cell, which ended so, is the only one to find its claims contradicted.
+
+    One such session says little: a process on a slow core leaves time unexplained for as long as it stays there.
+    """
+    return statuses[-1] is Status.TIMING_MISMATCH and statuses.count(Status.TIMING_MISMATCH) == 1
+
+
 def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: Survey, rerun: Rerun) -> bool:
     if rerun is Rerun.ALL or not attempts or attempts[-1].fault is Fault.INFRA:
         return False
     last = attempts[-1]
     if rerun is Rerun.FAILED:
         return last.fault is Fault.NONE
+    if is_accused_once([attempt.status for attempt in attempts]):
+        return False
     return rerun is not Rerun.STALE or not _is_stale(cell, last, survey)
 
 

@@ -53,7 +53,7 @@ class CompileLane:
         shared = self._shared
         shared.tell(Event(happening=Happening.CELL_STARTED, cell=cell, lane=self.name))
         record = self._attempt(cell)
-        while shared.is_tried_again(cell, record):
+        while shared.is_tried_again(cell):
             shared.tell(Event(happening=Happening.CELL_RETRIED, cell=cell, lane=self.name, record=record))
             record = self._attempt(cell)
         shared.end(cell, self.name, record)
@@ -66,7 +66,7 @@ class CompileLane:
             image=shared.survey.images.get(cell.toolchain.name),
             attempt=shared.store.next_attempt(cell.id),
         )
-        shared.tally.tries[cell.id] += 1
         ran = compile_only(assignment, shared.bench)
+        shared.tally.attempts[cell.id].append(ran.record.outcome.status)
         shared.store.save(ran.record, ran.trace)
         return ran.record

@@ -60,7 +60,7 @@ class Lane:
         shared = self._shared
         shared.tell(Event(happening=Happening.CELL_STARTED, cell=cell, lane=self.name))
         ran = self._attempt(cell)
-        while shared.is_tried_again(cell, ran.record):
+        while shared.is_tried_again(cell):
             retried = Event(happening=Happening.CELL_RETRIED, cell=cell, lane=self.name, record=ran.record)
             if ran.quarantine:
                 if shared.pending.hand_on(self._gpu, partial(shared.tell, retried)):
@@ -76,8 +76,8 @@ class Lane:
         """One attempt, recorded."""
         shared = self._shared
         assignment = self._assignment(cell)
-        shared.tally.tries[cell.id] += 1
         ran = run_cell(assignment, shared.bench, self._ahead)
+        shared.tally.attempts[cell.id].append(ran.record.outcome.status)
         shared.store.save(ran.record, ran.trace)
         if ran.quarantine:
             self._quarantine(cell, ran.quarantine)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runner.cell import Bench
 from runner.cell.buildpool import BuildPool
-from runner.core.vocab import Fault, Status
+from runner.core.vocab import Fault, Status, fault_of
 from runner.facts import Survey
 from runner.plan import Cell
 from runner.results.record import Record
 from runner.results.store import Store
+from runner.session.choice import is_accused_once
 from runner.session.events import Event, Happening
 from runner.session.pending import Pending
 
@@ -42,8 +43,8 @@ class Tally:
 
     counts: Counter[Status] = field(default_factory=Counter)
     """Status → cells that ended so."""
-    tries: Counter[str] = field(default_factory=Counter)
-    """Id of a cell → attempts at it in this run; only the lane that has the cell changes it."""
+    attempts: defaultdict[str, list[Status]] = field(default_factory=lambda: defaultdict(list))
+    """Id of a cell → how the attempts at it in this run ended; only the lane that has the cell changes it."""
     quarantined: dict[str, str] = field(default_factory=dict)
     """UUID → why nothing more runs on that GPU in this run, in words."""
     _noting: threading.Lock = field(default_factory=threading.Lock)
@@ -69,10 +70,17 @@ class Shared:
     stop: Callable[[], None]
     """Call everything off."""
 
-    def is_tried_again(self, cell: Cell, record: Record) -> bool:
-        """Whether the machine failed ``cell``, and has not done so too often, on whatever device."""
-        failed = record.outcome.fault is Fault.INFRA and not self.bench.cancelled()
-        return failed and self.tally.tries[cell.id] <= cell.policy.infra_retries
+    def is_tried_again(self, cell: Cell) -> bool:
+        """Whether the machine failed ``cell``, and has not done so too often, on whatever device.
+
+        Or whether its clocks contradict each other for the first time: what fresh processes repeat is no accident.
+        """
+        attempts = self.tally.attempts[cell.id]
+        if self.bench.cancelled() or not attempts:
+            return False
+        if fault_of(attempts[-1]) is Fault.INFRA:
+            return sum(fault_of(status) is Fault.INFRA for status in attempts) <= cell.policy.infra_retries
+        return is_accused_once(attempts)
 
     def skip(self, cell: Cell, lane: str) -> None:
         """Leave ``cell`` undone: the deadline is too near."""

@@ -143,6 +143,16 @@ def test_the_trusted_error_widens_the_tolerance_no_further_than_its_cap():
     assert not accepts(trusted.clone(), wanted, trusted), "what is so far off itself is no reference"
 
 
+def test_an_element_that_is_nearly_beyond_excuses_one_that_is_a_little_further_off():
+    wanted, trusted = noisy(1e-4)
+    trusted[3] = wanted[3] + 1.2e-3  # usual is 16 times the others' error, 1.6e-3
+    got = wanted.float()
+    got[7] = wanted[7] + 2e-3
+    assert accepts(got, wanted, trusted)
+    got[8:20] = wanted[8:20] + 2e-3
+    assert not accepts(got, wanted, trusted), "but one, not a dozen"
+
+
 def test_one_bad_element_of_the_trusted_implementation_excuses_a_few_and_not_all():
     wanted = randn(1000)
     trusted = wanted.float()

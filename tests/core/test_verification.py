@@ -15,7 +15,7 @@ from runner.core.finding import Finding
 from runner.core.messages import ContractSpec
 from runner.core.reference import Reference
 from runner.core.side import Side
-from runner.core.verification import INSENSITIVE, PRECISION_BLIND, Verifier
+from runner.core.verification import HARD_OUTLIERS, INSENSITIVE, PRECISION_BLIND, Verifier
 from runner.core.vocab import Dtype, Mode, Role, Stage, Status
 from tests.core.sessions import CANDIDATE, EAGER, LIBRARY, QUICK, make_job
 from tests.core.workers import TIMEOUTS, served
@@ -330,6 +330,30 @@ def test_what_the_baseline_gets_wrong_too_is_the_problems_fault(bench):
     table = bench("return x * (2 if x.abs().max() > 20 else 1)", code, inputs=INPUTS.replace("8, 40", "64, 400"))
     status, evidence = ended(table.verify)
     assert (status, evidence.mode) == (Status.INVALID_PROBLEM, "outlier")
+
+
+OVERTAXED = """
+y = x * 2
+if x.dtype == torch.float32 and x.abs().max() > 20:
+    y = y + {} * (x.abs() > 20)
+return y
+"""
+"""Off by so much at outliers, which are about 60 times what the others are: the spread of the answer is 3 or 4."""
+PLENTY = INPUTS.replace("8, 40", "64, 400")
+
+
+def test_outliers_that_ask_too_much_of_the_reference_let_a_candidate_be_as_wrong(bench):
+    code = OVERTAXED.format(8)
+    verifier = bench(code, code, inputs=PLENTY).verify()
+    assert verifier.labels == [HARD_OUTLIERS]
+    assert all(trial.passed and trial.error_ratio <= 1 for trial in verifier.trials)
+
+
+def test_they_excuse_nobody_who_is_further_off_than_twice_the_reference(bench):
+    status, evidence = ended(bench(OVERTAXED.format(24), OVERTAXED.format(8), inputs=PLENTY).verify)
+    assert (status, evidence.mode) == (Status.INCORRECT_VALUES, "outlier")
+    status, evidence = ended(bench("return x.clamp(-9, 9) * 2", OVERTAXED.format(8), inputs=PLENTY).verify)
+    assert (status, evidence.mode) == (Status.INCORRECT_VALUES, "outlier")
 
 
 def test_what_hardly_matters_is_labelled_and_does_not_decide(bench):
