@@ -5,11 +5,11 @@ and what a call took there beyond its claim (frames, flush, the device's turn fr
 for everyone who does the same at the same size. So the candidate is held against the baseline of the same session:
 what it leaves unexplained beyond what the baseline does is work that its claims keep quiet about.
 
-How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing.
-Both sides make these among the timed ones, since a process on a slower core is slower at either, and may come there and
-leave at any time. Of the candidate's own the resolution takes the share :data:`CLAIM_SHARE` of the claim, which no lie
-makes larger than the truth does, and how far its empty calls are from the baseline's, which grows as calls take a host
-more than empty ones.
+How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing. Both
+sides make these among the timed ones, each behind another one of them, since a process on a slower core is slower at
+either, and may come there and leave at any time. Of the candidate's own the resolution takes the share
+:data:`CLAIM_SHARE` of the claim, which no lie makes larger than the truth does, and how far its empty calls are from
+the baseline's, which grows as calls take a host more than empty ones.
 
 The second a candidate could feign. If three quarters of its empty calls are slow, by :data:`FAR_NS` or by as much as
 the baseline's take, up to :data:`STRETCH` times that may hide in all of its calls. Half of them, and no more, may be

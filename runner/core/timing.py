@@ -12,6 +12,7 @@ import statistics
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
 import torch
@@ -246,32 +247,28 @@ class Timer:
 
     def _block(self, name: str, deadline: float, calls: int) -> None:
         side = self._sides[name]
+        empty = 0 if side.role is Role.RIVAL else EMPTY_CALLS
+        inputs: List[Any] = []
         with self._noting(side, Regime.COLD, 1) as results:
-            results.append(self._first_call(side, deadline))
-            while len(results) < calls and time.monotonic() <= deadline:
-                results.append(self._call(side))
+            while not results or (len(results) < calls and time.monotonic() <= deadline):
+                inputs = self._supply.next()
+                results.append(self._ask(side, inputs, partial(side.call, stage=Stage.TIME)))
+                if len(results) <= empty:
+                    self._probe(side, inputs)
+            for _missing in range(len(results), empty):
+                if time.monotonic() <= deadline:
+                    self._probe(side, inputs)
             self.timing.handovers.setdefault(name, []).extend(result.handover_ns for result in results)
 
-    def _first_call(self, side: Side, deadline: float) -> Result:
-        """The call of a block that finds its process asleep, and the block's empty ones on the same inputs."""
-        inputs = self._supply.next()
-        result = self._ask(side, inputs, lambda: side.call(stage=Stage.TIME))
-        if side.role is not Role.RIVAL:
-            self._probe(side, inputs, deadline)
-        return result
+    def _probe(self, side: Side, inputs: List[Any]) -> None:
+        """A call that runs nothing, right after one that did.
 
-    def _probe(self, side: Side, inputs: List[Any], deadline: float) -> None:
-        """Calls that run nothing: among timed ones, so that both see the same states of their process and its host.
-
-        One at least, however late it is.
+        Among timed ones, so that both see the same states of their process and its host; and not after one another,
+        since a process that has just launched dozens of kernels answers more slowly than one that repeats itself.
         """
-        gaps = self.timing.probes.setdefault(side.role, [])
-        for made in range(EMPTY_CALLS):
-            if made and time.monotonic() > deadline:
-                return
-            side.deliver(inputs, self._reference.like)
-            result = side.call(probe=True, stage=Stage.TIME)
-            gaps.append(result.wall_ns - result.device_ns)
+        side.deliver(inputs, self._reference.like)
+        result = side.call(probe=True, stage=Stage.TIME)
+        self.timing.probes.setdefault(side.role, []).append(result.wall_ns - result.device_ns)
 
     def _calls_due(self, name: str, *, enough: bool) -> int:
         """How many calls the next block has: about as many as asked for; until ``enough``, no more than are missing."""
@@ -279,7 +276,7 @@ class Timer:
         return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
 
     def _call(self, side: Side) -> Result:
-        return self._ask(side, self._supply.next(), lambda: side.call(stage=Stage.TIME))
+        return self._ask(side, self._supply.next(), partial(side.call, stage=Stage.TIME))
 
     # ---- replayed calls
 

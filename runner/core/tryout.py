@@ -104,7 +104,7 @@ def _through_controls(job: JudgeJob, folder: Path, orders: Orders) -> Tuple[str,
     """
     spec = job.workloads[0]
     contestant = next(one for one in job.contestants if one.role is Role.BASELINE)
-    with _baseline(contestant, folder, orders.limit_s) as side:
+    with _baseline(contestant, folder, job.device, orders.limit_s) as side:
         side.open()
         side.start_load(dict(spec.values))
         reference: Reference = guarded(
@@ -120,21 +120,21 @@ def _through_controls(job: JudgeJob, folder: Path, orders: Orders) -> Tuple[str,
 
 
 @contextmanager
-def _baseline(contestant: ContestantSpec, folder: Path, limit_s: float) -> Iterator[Side]:
+def _baseline(contestant: ContestantSpec, folder: Path, device: str, limit_s: float) -> Iterator[Side]:
     """The reference in a worker: a fork of this process, before anything of the problem is imported."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         try:
             ours.close()
             say_where_after(limit_s + _LATER_S)
-            serve(Channel(theirs, MAX_FROM_JUDGE), folder, "cpu")
+            serve(Channel(theirs, MAX_FROM_JUDGE), folder, device)
         finally:
             os._exit(0)
     theirs.close()
     say_where_after(limit_s)
     # Nothing is given up here: the parent does that, for both.
     timeouts = JudgeTimeouts(*[2 * limit_s] * 5)
-    side = Side(contestant, Channel(ours, MAX_FROM_WORKER), "cpu", timeouts)
+    side = Side(contestant, Channel(ours, MAX_FROM_WORKER), device, timeouts)
     try:
         yield side
     finally:

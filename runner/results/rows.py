@@ -288,13 +288,18 @@ def _speedups(times: Times) -> Row:
 
 
 def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) -> Row:
-    """Achieved rates, and where they lie under the roof."""
+    """Achieved rates, and where they lie under the roof.
+
+    Quantised arithmetic has none: it runs at the rate of narrower numbers than the cell's dtype, whichever a candidate
+    takes.
+    """
     if not median_ns:
         return {}
+    quantised = bool(workload.get("traits", {}).get("quality"))
     found = roofline(
         median_ns,
         Work(flops=workload["flops"], bytes=workload["bytes"]),
-        Work(flops=inside["peak_flops_per_s"], bytes=inside["peak_bytes_per_s"]),
+        Work(flops=None if quantised else inside["peak_flops_per_s"], bytes=inside["peak_bytes_per_s"]),
     )
     return {
         "flops_per_s": found.flops_per_s,

@@ -508,18 +508,19 @@ def test_fresh_inputs_are_never_drawn_twice_and_the_record_says_so(bench):
 # --- empty calls -----------------------------------------------------------------------------------------------------
 
 
-def firsts_of(done, name):
-    """How many calls a side had made when it had made the first of each of its ``cold`` blocks."""
+def due_behind(done, name):
+    """How many calls a side had made before each empty one: one behind each call of a block, the rest at its end."""
     sizes = [len(block.device_ns) for block in done.timing.blocks if block.contestant == name]
-    return [done.timing.warmup_calls + sum(sizes[:index]) + 1 for index in range(len(sizes))]
+    before = [done.timing.warmup_calls + sum(sizes[:index]) for index in range(len(sizes))]
+    return [at + min(place + 1, size) for at, size in zip(before, sizes, strict=True) for place in range(EMPTY_CALLS)]
 
 
 @pytest.mark.parametrize("name", ["eager", "candidate"])
-def test_empty_calls_come_behind_the_first_call_of_each_block_on_the_same_inputs(name, bench):
+def test_an_empty_call_comes_behind_each_of_the_first_calls_of_a_block_on_the_same_inputs(name, bench):
     done = bench(library=constant(900)).run()
     side = done.sides[name]
     calls = [call for call, _ in side.empty]
-    assert calls == [first for first in firsts_of(done, name) for _ in range(EMPTY_CALLS)]
+    assert calls == due_behind(done, name)
     delivered = [entry for entry in done.log if entry[0] == name]
     assert [entry for _, entry in side.empty] == [delivered[call - 1] for call in calls]
     assert done.timing.probes[side.role] == [300 + call for call in calls]
@@ -540,10 +541,18 @@ def test_an_empty_call_is_no_sample(bench):
     assert done.timing.handovers == slow.timing.handovers
 
 
-def test_past_the_budget_a_block_has_one_empty_call(bench):
+def test_a_block_of_fewer_calls_makes_the_others_at_its_end(bench):
+    done = bench(protocol=replace(PROTOCOL, block_calls=1, min_samples=2, max_samples=2)).run()
+    sizes = [len(block.device_ns) for block in done.timing.blocks if block.role is CANDIDATE]
+    assert min(sizes) < EMPTY_CALLS
+    assert len(done.timing.probes[CANDIDATE]) == EMPTY_CALLS * len(sizes)
+
+
+def test_past_the_budget_there_is_one_empty_call_behind_each_other(bench):
     done = bench(candidate=constant(15 * SECOND), protocol=replace(PROTOCOL, budget_s=20.0)).run()
-    counts = [sum(call == first for call, _ in done.sides["candidate"].empty) for first in firsts_of(done, "candidate")]
-    assert counts == [EMPTY_CALLS, 1]
+    assert [len(block.device_ns) for block in done.timing.blocks if block.role is CANDIDATE] == [2, 1]
+    calls = [call - done.timing.warmup_calls for call, _ in done.sides["candidate"].empty]
+    assert calls == [1, 2, 3]
 
 
 # --- rivals ----------------------------------------------------------------------------------------------------------

@@ -311,8 +311,8 @@ TRAITS = Traits(
     sensitivity=(0.5, 0.25),
     exact=False,
     rejects_lower_precision=True,
-    quality={"cosine": 0.999, "relative_l1": 0.01, "rmse": 0.02, "snr_db": 35.0},
 )
+QUANTISED = replace(TRAITS, quality={"cosine": 0.999, "relative_l1": 0.01, "rmse": 0.02, "snr_db": 35.0})
 
 
 def every_block() -> tuple[Block, ...]:
@@ -495,3 +495,20 @@ def put(folder: Path, record: Record, **changes: Any) -> Path:
     path = folder / f"{record.stem}.json"
     path.write_text(json.dumps(record_to_json(record) | changes), encoding="utf-8")
     return path
+
+
+def as_the_first_ones_were(document: dict[str, Any]) -> dict[str, Any]:
+    """The document of a record as it was when neither telemetry nor health were in it."""
+    _strip("HostHalf", document["host"])
+    document["host"]["clock_state"] = "unlocked"
+    for one in document["sessions"]:
+        _strip("SessionReport", one)
+        for part in one["workloads"]:
+            for timed in part["blocks"]:
+                _strip("Block", timed)
+    return document
+
+
+def _strip(name: str, part: dict[str, Any]) -> None:
+    for key in ADDED_LATER[name]:
+        del part[key]

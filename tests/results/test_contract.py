@@ -22,10 +22,10 @@ from runner.results.kernels import kernel_rows
 from runner.results.record import Record
 from runner.results.rows import cell_rows, host_row
 from runner.results.run import RunInfo
-from runner.results.schema import CELLS, HOSTS, KERNELS, ORIGIN, TABLES, TELEMETRY
+from runner.results.schema import CELLS, HOSTS, KERNELS, ORIGIN, QUALITIES, TABLES, TELEMETRY
 from runner.results.trace import MAX_SAMPLES, NUMBERS, TROUBLE_CHARS, Trace, trace_of, trace_to_json
 from runner.sources import Origin
-from tests.results.factory import ADDED_LATER, full_record, make_run
+from tests.results.factory import ADDED_LATER, QUANTISED, full_record, make_record, make_run, session, workload
 
 NARROWER = {
     ("Block", "role"): {"candidate", "baseline", "rival"},  # a judge or builder is never timed
@@ -203,8 +203,18 @@ def test_a_full_record_fills_every_column_and_no_other() -> None:
     assert {name for name in row if row[name] != second[name]} == {"session"}
     assert set(row) == set(CELLS)
     assert set(host) == set(HOSTS)
-    assert [name for name, value in row.items() if value is None] == []
+    of_quantised = [f"quality_{name}" for name in QUALITIES]
+    assert [name for name, value in row.items() if value is None] == of_quantised
     assert [name for name, value in host.items() if value is None] == []
+
+
+def test_quantised_arithmetic_has_a_quality_and_no_peak() -> None:
+    whole = make_record(sessions=(session(workloads=(dataclasses.replace(workload(), traits=QUANTISED),)),))
+    document = record.record_to_json(whole)
+    (row,) = cell_rows(document, key=0, host=host_row(document), run=None)
+    assert [row[f"quality_{name}"] for name in QUALITIES] == [0.999, 0.01, 0.02, 35.0]
+    assert (row["flops_per_s"], row["flops_share_of_peak"]) == (1e10, None)
+    assert row["bytes_share_of_peak"] == row["share_of_peak"] > 0
 
 
 def test_the_kernels_of_a_full_record_fill_every_column_between_them() -> None:

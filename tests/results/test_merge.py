@@ -22,6 +22,7 @@ from runner.results import chunk as chunk_module
 from runner.results import merge as merge_module
 from runner.results.merge import MergeReport, merge
 from runner.results.reading import Reason
+from runner.results.record import record_to_json
 from runner.results.run import run_to_json
 from runner.results.schema import CELLS, CLOCKS, HOSTS, SAMPLES, TABLES, TELEMETRY_SUMMARY
 from runner.results.store import Store
@@ -32,6 +33,7 @@ from tests.results.factory import (
     CELL_KEY,
     HOST,
     MEASURED,
+    as_the_first_ones_were,
     block,
     cell_id,
     failed_record,
@@ -42,8 +44,6 @@ from tests.results.factory import (
     session,
     workload,
 )
-
-EXAMPLES = Path(__file__).parents[2] / "results" / "example-h200"
 
 
 @pytest.fixture
@@ -163,8 +163,11 @@ def test_clocks_are_counted_by_record_and_name_a_policy_that_was_not_met(results
 
 
 def test_records_from_before_there_was_telemetry_have_nulls(tmp_path: Path) -> None:
-    report = merge([EXAMPLES], tmp_path / "out")
-    assert (report.records, report.rejected, report.clocks) == (140, (), {"not_applicable": 3, "unlocked": 137})
+    old = as_the_first_ones_were(record_to_json(make_record()))
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / f"{make_record().stem}.json").write_text(json.dumps(old))
+    report = merge([tmp_path / "records"], tmp_path / "out")
+    assert (report.records, report.rejected, report.clocks) == (1, (), {"unlocked (policy lock)": 1})
     cells = table(report, "cells")
     for name in (*CLOCKS, *TELEMETRY_SUMMARY, "peak_source", "health_probe", "quarantined", "exclusive_reason"):
         assert cells[name].null_count() == cells.height, name

@@ -11,9 +11,9 @@ from runner.core.vocab import Fault, Role, Stage, Status
 from runner.results.reading import explain, is_valid, read_record
 from runner.results.record import Outcome, record_from_json, record_to_json
 from tests.results.factory import (
-    ADDED_LATER,
     BLOCKS,
     HOST,
+    as_the_first_ones_were,
     block,
     failed_record,
     make_record,
@@ -33,24 +33,8 @@ def test_a_record_comes_back_as_it_was() -> None:
         assert is_valid("record", record_to_json(record)), explain("record", record_to_json(record))
 
 
-def _as_the_first_ones_were(document: dict[str, Any]) -> dict[str, Any]:
-    _strip("HostHalf", document["host"])
-    document["host"]["clock_state"] = "unlocked"
-    for one in document["sessions"]:
-        _strip("SessionReport", one)
-        for part in one["workloads"]:
-            for timed in part["blocks"]:
-                _strip("Block", timed)
-    return document
-
-
-def _strip(name: str, part: dict[str, Any]) -> None:
-    for key in ADDED_LATER[name]:
-        del part[key]
-
-
 def test_records_from_before_there_was_telemetry_are_still_records() -> None:
-    old = _as_the_first_ones_were(record_to_json(make_record()))
+    old = as_the_first_ones_were(record_to_json(make_record()))
     assert is_valid("record", old), explain("record", old)
     record = record_from_json(old)
     assert (record.host.clocks, record.host.telemetry, record.host.health, record.host.peak) == (None, None, None, {})
@@ -60,7 +44,7 @@ def test_records_from_before_there_was_telemetry_are_still_records() -> None:
 
 def test_the_committed_examples_are_read_as_they_are() -> None:
     files = sorted(EXAMPLES.glob("*.json"))
-    assert len(files) == 140
+    assert len(files) == 582
     for file in files:
         assert record_from_json(read_record(file)).stem == file.stem
 

@@ -54,7 +54,8 @@ def test_every_label_of_a_judge_and_of_the_host_is_explained() -> None:
     labels = {
         *(messages.INTERPRETED, claims.LOW_RESOLUTION, f"{regimes.NOT_CAPTURABLE}:candidate"),
         *(steady.UNSTEADY, steady.UNKNOWN, "budget_reached", "too_few_samples"),
-        *(verification.INSENSITIVE, verification.PRECISION_BLIND, finding.rival_failed("compile")),
+        *(verification.INSENSITIVE, verification.PRECISION_BLIND, verification.HARD_OUTLIERS),
+        finding.rival_failed("compile"),
         *(readings.NO_CLOCK_PROBE, readings.NO_ANCHOR, workload.NO_TRACE, workload.NOT_REPLAYABLE),
         *(contestants.NO_LIBRARY, sanitizing.NO_SANITIZER),
         *(measured.MEAN, measured.UNTIMED, measured.HOST_CLOCK),

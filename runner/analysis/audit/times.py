@@ -69,11 +69,12 @@ def impossible(tables: Tables) -> pl.LazyFrame:
     """Medians below the least time that the work takes at the device's peak (Williams et al., CACM 52, 2009).
 
     The bound is the longest of bytes ÷ peak bytes/s, FLOPs ÷ peak FLOP/s and the record's own ``floor_ns``; peaks are
-    the record's, else the data sheet's by the device's name.
+    the record's, else the data sheet's by the device's name. Quantised arithmetic has no peak: it runs at the rate of
+    narrower numbers than the cell's dtype.
     """
     columns = ("flops", "bytes", "floor_ns", "share_of_peak", "peak_flops_per_s", "peak_bytes_per_s", "gpu_name")
-    rows = passed(tables.cells).select(*WHERE, *columns, *_NAMES)
-    flops = pl.coalesce("peak_flops_per_s", "sheet_flops_per_s")
+    rows = passed(tables.cells).select(*WHERE, *columns, *_NAMES, "quality_snr_db")
+    flops = pl.when(pl.col("quality_snr_db").is_null()).then(pl.coalesce("peak_flops_per_s", "sheet_flops_per_s"))
     bytes_ = pl.coalesce("peak_bytes_per_s", "sheet_bytes_per_s")
     least = pl.max_horizontal(
         pl.col("flops") / flops * 1e9, pl.col("bytes") / bytes_ * 1e9, pl.col("floor_ns").cast(pl.Float64)
