@@ -318,7 +318,7 @@ class Verifier:
         if baselines.failed is None:
             return judgement
         ratio, theirs = _beyond_tolerance(judgement), _beyond_tolerance(baselines)
-        if case.mode is not Mode.OUTLIER or not ratio or not theirs or theirs > HARD:
+        if case.mode is not Mode.OUTLIER or theirs > HARD:
             raise _against_itself(baselines.failed, case.mode)
         self._label(HARD_OUTLIERS)
         share = ratio / (WORST * theirs)
@@ -432,9 +432,10 @@ def _is_nearly_right(judgement: Judgement) -> bool:
     return failed is not None and failed.status is Status.INCORRECT_VALUES and ratio is not None and ratio <= NEAR
 
 
-def _beyond_tolerance(judgement: Judgement) -> Optional[float]:
-    """Times the tolerance that outputs are off by which are nearly right; null where something else is wrong."""
-    return judgement.error_ratio if _is_nearly_right(judgement) and (judgement.error_ratio or 0.0) > 1 else None
+def _beyond_tolerance(judgement: Judgement) -> float:
+    """Times the tolerance that outputs are off by which are nearly right; infinite where something else is wrong."""
+    ratio = judgement.error_ratio if _is_nearly_right(judgement) else None
+    return ratio if ratio is not None and ratio > 1 else math.inf
 
 
 def _against_itself(failed: Failed, mode: Mode) -> Finding:

@@ -290,8 +290,8 @@ def _speedups(times: Times) -> Row:
 def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) -> Row:
     """Achieved rates, and where they lie under the roof.
 
-    Quantised arithmetic has none: it runs at the rate of narrower numbers than the cell's dtype, whichever a candidate
-    takes.
+    Quantised arithmetic has no share of a peak: it runs at the rate of narrower numbers than the cell's dtype,
+    whichever a candidate takes.
     """
     if not median_ns:
         return {}
