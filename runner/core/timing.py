@@ -12,7 +12,6 @@ import statistics
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
 import torch
@@ -206,7 +205,7 @@ class Timer:
     def _warm_up_once(self) -> None:
         for side in list(self._sides.values()):
             with self._excusing(side):
-                self._call(side)
+                self._call(side, self._supply.next())
             if self._watch is not None:
                 self._watch.steady()
         self.timing.warmup_calls += 1
@@ -252,7 +251,7 @@ class Timer:
         with self._noting(side, Regime.COLD, 1) as results:
             while not results or (len(results) < calls and time.monotonic() <= deadline):
                 inputs = self._supply.next()
-                results.append(self._ask(side, inputs, partial(side.call, stage=Stage.TIME)))
+                results.append(self._call(side, inputs))
                 if len(results) <= empty:
                     self._probe(side, inputs)
             for _missing in range(len(results), empty):
@@ -275,8 +274,8 @@ class Timer:
         calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
         return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
 
-    def _call(self, side: Side) -> Result:
-        return self._ask(side, self._supply.next(), partial(side.call, stage=Stage.TIME))
+    def _call(self, side: Side, inputs: List[Any]) -> Result:
+        return self._ask(side, inputs, lambda: side.call(stage=Stage.TIME))
 
     # ---- replayed calls
 

@@ -74,9 +74,11 @@ class Shared:
         """Whether the machine failed ``cell``, and has not done so too often, on whatever device.
 
         Or whether its clocks contradict each other for the first time: what fresh processes repeat is no accident.
+
+        :param cell: one that this run has attempted.
         """
         attempts = self.tally.attempts[cell.id]
-        if self.bench.cancelled() or not attempts:
+        if self.bench.cancelled():
             return False
         if fault_of(attempts[-1]) is Fault.INFRA:
             return sum(fault_of(status) is Fault.INFRA for status in attempts) <= cell.policy.infra_retries

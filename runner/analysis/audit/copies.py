@@ -11,6 +11,7 @@ from runner.analysis.audit.times import grain
 from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Regime
+from runner.plan.selection import REFERENCE
 
 _KEY: Final = ("toolchain", "dtype", "problem", "workload", "candidate")
 _FINE: Final = 32.0
@@ -122,7 +123,7 @@ def copy_of_baseline(tables: Tables) -> pl.LazyFrame:
     cell = ("gpu", "toolchain", "dtype", "problem", "candidate")
     ours, theirs = pl.col("candidate_median_ns"), pl.col("baseline_median_ns")
     apart = (ours - theirs).abs()
-    told_so = pl.col("candidate").cast(pl.String).str.ends_with("/@reference")
+    told_so = pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}")
     rows = passed(tables.cells).filter((theirs > 0) & ~told_so).group_by(cell).agg(
         pl.len().alias("rows"),
         apart.max().alias("apart"),
