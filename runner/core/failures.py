@@ -23,9 +23,9 @@ other name that a candidate imports in vain is taken for its own mistake."""
 _DEVICE_MEMORY = re.compile(r"CUDA(_ERROR| error|\]).{0,20}out.of.memory", re.IGNORECASE)
 """The driver's own words, as they reach code that calls it by itself or through Triton."""
 _HOST_MEMORY = re.compile(
-    r"can't allocate memory|cannot allocate memory|MemoryError|bad_alloc|not enough memory", re.IGNORECASE
+    r"can't allocate memory|cannot allocate memory|(?<!OutOf)MemoryError|bad_alloc|not enough memory", re.IGNORECASE
 )
-"""torch, the system, Python and C++, each in its own words."""
+"""torch, the system, Python and C++, each in its own words. ``OutOfMemoryError`` is torch's for the device's memory."""
 _NOT_FOUND = re.compile(r"ModuleNotFoundError: No module named '(?P<name>\w+)'\Z")
 
 

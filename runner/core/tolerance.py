@@ -109,6 +109,11 @@ class Allowance:
             astray=max(self.astray, share * other.astray),
         )
 
+    def at_most(self, share: float) -> Allowance:
+        """The same, but nowhere more than this share of the spread in addition to the element's own."""
+        most = share * self.spread
+        return replace(self, everywhere=min(self.everywhere, most), astray=min(self.astray, most))
+
 
 @dataclass(frozen=True)
 class _Moments:

@@ -29,6 +29,7 @@ from runner.core.checkup import (
     places,
     say_where_after,
 )
+from runner.core.failures import classify
 from runner.core.finding import Finding
 from runner.core.inputs import set_float32_precision
 from runner.core.messages import ContestantSpec, JudgeJob, JudgeTimeouts
@@ -37,7 +38,7 @@ from runner.core.service import serve
 from runner.core.side import Side
 from runner.core.verification import Verifier
 from runner.core.vocab import Role, Stage, Status
-from runner.core.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
+from runner.core.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel, Failure
 
 CHANGES_TORCH_STATE = "changes_torch_state"
 """Label: the problem changes a setting of torch's that holds for the whole process, and leaves it so."""
@@ -93,7 +94,8 @@ def _tried(task: Task, folder: Path, orders: Orders) -> Tried:
     except Exception as error:  # noqa: BLE001  # comparing takes memory too; all else is a fault of ours
         message = f"{type(error).__name__}: {error}"
         refused = out_of_memory(message, orders.memory_bytes)
-        status = Status.PROBLEM_ERROR if refused else Status.INFRA_ERROR
+        lacking = classify(error) is Failure.MEMORY  # of the host or of the device
+        status = Status.PROBLEM_ERROR if lacking else Status.INFRA_ERROR
         return Tried(task.index, status, refused or one_line(f"the check failed: {message}"))
 
 

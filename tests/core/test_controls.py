@@ -91,10 +91,33 @@ def test_all_others_are_not(forward, tried):
     controls.check_repeatable(problem.reference, problem.inputs, problem.expected, problem.tolerance)
 
 
-def test_a_problem_that_draws_while_it_runs_does_not_agree_with_itself(tried):
-    problem = tried("return x + torch.randn_like(y)")
+RANDOM = {
+    "its size": "return x + torch.randn_like(y)",
+    "a tenth of its size": "return x + torch.randn_like(y) / 10",
+    "zeros": "return torch.nn.functional.dropout(x, 0.1)",
+}
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP32, Dtype.BF16], ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("noise", RANDOM)
+def test_a_problem_that_draws_while_it_runs_does_not_agree_with_itself(noise, dtype, tried):
+    problem = tried(RANDOM[noise], dtype)
     arguments = (problem.reference, problem.inputs, problem.expected, problem.tolerance)
     assert "differs between two runs" in refused(controls.check_repeatable, *arguments)
+
+
+ANY_ORDER = """\
+order = torch.randperm(32) if x.dtype is torch.float32 else torch.arange(32)
+        return sum((x * y + 100).T[order]) - 3200"""
+
+
+def test_a_problem_that_sums_in_no_fixed_order_agrees_with_itself(tried):
+    """As atomic additions do; its answer is so much smaller than what it sums that tight tolerances tell them apart."""
+    problem = tried(ANY_ORDER)
+    exact = replace(problem.expected, outputs=problem.expected.trusted, _allowances={})
+    again = problem.reference.answer(problem.inputs)
+    assert not controls.accepts(again, exact, problem.tolerance)
+    controls.check_repeatable(problem.reference, problem.inputs, problem.expected, problem.tolerance)
 
 
 @pytest.mark.parametrize(

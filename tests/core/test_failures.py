@@ -8,7 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from runner.core.failures import claimed_package, classify, missing_kernel_package, missing_package
+from runner.core.failures import (
+    claimed_package,
+    classify,
+    missing_kernel_package,
+    missing_package,
+    tells_of_host_memory,
+)
 from runner.core.sourcefile import import_file
 from runner.core.wire import Failure
 
@@ -48,6 +54,11 @@ KINDS = {
 def test_an_exception_is_put_into_its_kind(name):
     error, kind = KINDS[name]
     assert classify(error) is kind
+
+
+def test_the_devices_memory_is_not_told_for_the_hosts():
+    assert tells_of_host_memory("MemoryError")
+    assert not tells_of_host_memory("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB.")
 
 
 IMPORTS = {
