@@ -19,22 +19,47 @@ _CLEAR: Final = frozenset({"proven", "not_applicable"})
 
 
 def verdict_flips(tables: Tables) -> pl.LazyFrame:
-    """The same candidate, problem, image and judge on one GPU: some attempts passed and others did not."""
-    records = tables.cells.filter(pl.col("candidate_sha256").is_not_null() & pl.col("problem_sha256").is_not_null())
-    won, lost = pl.col("status") == Status.PASSED.value, pl.col("fault") == Fault.CANDIDATE.value
-    # One row per record first: an attempt with many workloads is one attempt.
-    by_record = records.filter(won | lost).group_by("record").agg(
-        pl.col(*_CODE, "problem", "candidate", "status").first(), won.first().alias("won")
-    )  # fmt: skip
-    found = by_record.group_by(_CODE).agg(
-        pl.col("problem", "candidate").first(),
-        pl.col("won").sum().alias("passed"),
-        (~pl.col("won")).sum().alias("failed"),
-        pl.col("status").filter(~pl.col("won")).cast(pl.String).unique().sort().implode().list.join(", ").alias("how"),
+    """The same candidate, problem, image and judge on one GPU: some attempts passed and others did not.
+
+    Clocks that contradicted each other in one attempt alone are not among these: see :func:`accused_once`.
+    """
+    found = _verdicts(tables).with_columns(
+        failed=pl.col("failed") + pl.when(pl.col("accused") > 1).then("accused").otherwise(0)
     )
     evidence = sentence("identical code: {} attempts passed and {} ended as {}", "passed", "failed", "how")
     both = (pl.col("passed") > 0) & (pl.col("failed") > 0)
     return told(found.filter(both), evidence, count=pl.min_horizontal("passed", "failed"))
+
+
+def accused_once(tables: Tables) -> pl.LazyFrame:
+    """One attempt ended as ``timing_mismatch``, and others of identical code passed.
+
+    A process that stays on a slow core leaves time unexplained for a whole session: a run believes what fresh processes
+    repeat.
+    """
+    found = _verdicts(tables).filter((pl.col("accused") == 1) & (pl.col("passed") > 0))
+    return told(found, sentence("{} attempts at identical code passed, one did not: {}", "passed", "accusation"))
+
+
+def _verdicts(tables: Tables) -> pl.LazyFrame:
+    """How many attempts at identical code ``passed``, ``failed`` or were ``accused`` by clocks, and how they did."""
+    records = tables.cells.filter(pl.col("candidate_sha256").is_not_null() & pl.col("problem_sha256").is_not_null())
+    won, lost = pl.col("status") == Status.PASSED.value, pl.col("fault") == Fault.CANDIDATE.value
+    accused = lost & (pl.col("status") == Status.TIMING_MISMATCH.value)
+    # One row per record first: an attempt with many workloads is one attempt.
+    by_record = records.filter(won | lost).group_by("record").agg(
+        pl.col(*_CODE, "problem", "candidate", "status", "message").first(),
+        won.first().alias("won"),
+        accused.first().alias("accused"),
+    )  # fmt: skip
+    return by_record.group_by(_CODE).agg(
+        pl.col("problem", "candidate").first(),
+        pl.col("won").sum().alias("passed"),
+        pl.col("accused").sum().alias("accused"),
+        (~pl.col("won") & ~pl.col("accused")).sum().alias("failed"),
+        pl.col("status").filter(~pl.col("won")).cast(pl.String).unique().sort().implode().list.join(", ").alias("how"),
+        pl.col("message").filter("accused").first().alias("accusation"),
+    )
 
 
 def mixed_units(tables: Tables) -> pl.LazyFrame:

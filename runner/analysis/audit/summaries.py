@@ -6,12 +6,17 @@ from typing import Final
 
 import polars as pl
 
-from runner.analysis.audit.check import ROW, WHERE, figure, named, together, told
+from runner.analysis.audit.check import ROW, WHERE, figure, micro, named, together, told
+from runner.analysis.audit.times import FEWEST
 from runner.analysis.sentences import sentence
 from runner.analysis.tables import Tables
 from runner.core.vocab import Implementation, Regime, Role
 
 _ROUNDING: Final = 1e-6
+_FAR: Final = 1.5
+"""Times so many times as long as their median, or as short, are not of the same device doing the same work."""
+_FAR_SHARE: Final = 0.2
+"""The first call of each block is often late by itself: one in eight."""
 
 
 def against_samples(tables: Tables) -> pl.LazyFrame:
@@ -19,16 +24,9 @@ def against_samples(tables: Tables) -> pl.LazyFrame:
 
     A value is a median of ``n`` calls exactly where at most ``n/2`` lie below it and at most ``n/2`` above.
     """
-    sides = [Role.CANDIDATE.value, Implementation.EAGER.value]
-    cold = (pl.col("regime") == Regime.COLD.value) & pl.col("contestant").is_in(sides) & pl.col("discarded").is_null()
-    columns = ("candidate_median_ns", "baseline_median_ns", "candidate_samples", "baseline_samples")
-    said = tables.cells.select(*ROW, *columns).unique(ROW)
-    calls = tables.samples.filter(cold).select(*ROW, "contestant", "device_ns")
-    ours = pl.col("contestant") == Role.CANDIDATE.value
-    median = pl.when(ours).then("candidate_median_ns").otherwise("baseline_median_ns")
-    number = pl.when(ours).then("candidate_samples").otherwise("baseline_samples")
+    median, number = pl.col("median"), pl.col("number")
     slack = median * _ROUNDING
-    counted = calls.join(said, on=ROW).group_by(*ROW, "contestant").agg(
+    counted = _calls(tables).group_by(*ROW, "contestant").agg(
         pl.len().alias("calls"),
         (pl.col("device_ns") < median - slack).sum().alias("below"),
         (pl.col("device_ns") > median + slack).sum().alias("above"),
@@ -49,6 +47,42 @@ def against_samples(tables: Tables) -> pl.LazyFrame:
     said_off = [pl.when(off).then(of_median), pl.when(pl.col("number") != pl.col("calls")).then(of_number)]
     evidence = pl.concat_str(said_off, separator="; ", ignore_nulls=True)
     return told(named(found, tables), evidence, count=pl.col("calls"), worst=off.cast(pl.Float64))
+
+
+def scattered(tables: Tables) -> pl.LazyFrame:
+    """Medians of calls that differ by factors, which chance decides, and the speed-ups with them.
+
+    The host was late with its launches, or the code does not always do the same.
+    """
+    time, median = pl.col("device_ns"), pl.col("median")
+    far = (time > median * _FAR) | (time * _FAR < median)
+    counted = _calls(tables).group_by(*ROW, "contestant").agg(
+        pl.len().alias("calls"),
+        far.sum().alias("far"),
+        time.min().alias("least"),
+        median.max().alias("median"),
+    )  # fmt: skip
+    share = pl.col("far") / pl.col("calls")
+    evidence = sentence(
+        f"session {{}}: {{}} of {{}} calls of {{}} are {_FAR}× off their median of {{}} or more; the least took {{}}",
+        "session", "far", "calls", "contestant", micro(pl.col("median")), micro(pl.col("least")),
+    )  # fmt: skip
+    found = counted.filter((share > _FAR_SHARE) & (pl.col("calls") >= FEWEST))
+    return told(named(found, tables), evidence, worst=share)
+
+
+def _calls(tables: Tables) -> pl.LazyFrame:
+    """Kept cold calls of the candidate and the baseline, with their row's ``median``, ns, and ``number`` of calls."""
+    sides = [Role.CANDIDATE.value, Implementation.EAGER.value]
+    cold = (pl.col("regime") == Regime.COLD.value) & pl.col("contestant").is_in(sides) & pl.col("discarded").is_null()
+    columns = ("candidate_median_ns", "baseline_median_ns", "candidate_samples", "baseline_samples")
+    said = tables.cells.select(*ROW, *columns).unique(ROW)
+    ours = pl.col("contestant") == Role.CANDIDATE.value
+    return tables.samples.filter(cold).select(*ROW, "contestant", "device_ns").join(said, on=ROW).select(
+        *ROW, "contestant", "device_ns",
+        pl.when(ours).then("candidate_median_ns").otherwise("baseline_median_ns").alias("median"),
+        pl.when(ours).then("candidate_samples").otherwise("baseline_samples").alias("number"),
+    )  # fmt: skip
 
 
 def against_rows(tables: Tables) -> pl.LazyFrame:

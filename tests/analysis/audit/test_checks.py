@@ -58,11 +58,11 @@ def copied_block():
     return rows
 
 
-def flipped():
+def flipped(status="incorrect_values", times=1):
     rows = clean()
     untimed = dict.fromkeys(("candidate_median_ns", "baseline_median_ns", "speedup"))
-    rows.append({**rows[0], **untimed, "run_id": "later", "status": "incorrect_values", "fault": "candidate"})
-    return rows
+    failed = {**rows[0], **untimed, "status": status, "fault": "candidate", "message": "12 µs are unexplained"}
+    return [*rows, *({**failed, "run_id": f"later{index}"} for index in range(times))]
 
 
 def slower(factor, where):
@@ -110,6 +110,7 @@ PLANTED = {
     ),
     "copied_times": (copied(), r"12 of 16 times .* under l40s and t4"),
     "verdict_flip": (flipped(), "1 attempts passed and 1 ended as incorrect_values"),
+    "accused_once": (flipped("timing_mismatch"), "identical code passed, one did not: 12 µs are unexplained"),
     "never_ran": (changed(first, own_kernel_share=0.0), r"none of the kernels that ran were its own \(2 sessions\)"),
     "summary_against_rows": (changed(first, speedup=9.0), "speed-up 9 is said, the medians' ratio is"),
     "time_order": (changed(first, ended_at=START - timedelta(hours=1)), "ended at .*, started at"),
@@ -167,7 +168,7 @@ def test_a_planted_fault_is_told(name):
 
 
 def test_every_check_has_a_test():
-    by_calls = {"copied_samples", "summary_against_calls", "orphan", "few_values"}
+    by_calls = {"copied_samples", "summary_against_calls", "orphan", "few_values", "scattered"}
     assert {*PLANTED, *by_calls} == set(NAMES)
 
 
@@ -199,6 +200,16 @@ def test_a_fault_in_calls_is_told(name, columns, wanted):
     found = heard(name, edited(of_first, **columns))
     assert [row["count"] for row in found] == [CALLS]
     assert wanted in found[0]["evidence"]
+
+
+def test_calls_far_from_their_median_are_told_and_late_first_calls_are_not():
+    def late(every):
+        return {"device_ns": lambda call: call["device_ns"] * (1 if call["index"] % every else 4)}
+
+    found = heard("scattered", edited(of_first, **late(4)))
+    assert [row["count"] for row in found] == [1]
+    assert "7 of 25 calls of candidate are 1.5× off their median" in found[0]["evidence"]
+    assert heard("scattered", edited(of_first, **late(8))) == []
 
 
 def test_calls_that_are_missing_are_told():
@@ -277,6 +288,15 @@ def test_failures_that_are_not_the_candidates_are_no_flip():
     rows = flipped()
     rows[-1] |= {"status": "infra_error", "fault": "infra"}
     assert heard("verdict_flip", tables_of(rows)) == []
+
+
+def test_an_accusation_by_clocks_is_a_flip_when_it_was_repeated():
+    assert heard("verdict_flip", tables_of(flipped("timing_mismatch"))) == []
+    repeated = tables_of(flipped("timing_mismatch", times=2))
+    assert heard("accused_once", repeated) == []
+    assert [row["evidence"] for row in heard("verdict_flip", repeated)] == [
+        "identical code: 1 attempts passed and 2 ended as timing_mismatch"
+    ]
 
 
 def test_a_verdict_outside_its_interval_or_of_more_sessions_is_told():
