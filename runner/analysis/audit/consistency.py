@@ -21,45 +21,43 @@ _CLEAR: Final = frozenset({"proven", "not_applicable"})
 def verdict_flips(tables: Tables) -> pl.LazyFrame:
     """The same candidate, problem, image and judge on one GPU: some attempts passed and others did not.
 
-    Clocks that contradicted each other in one attempt alone are not among these: see :func:`accused_once`.
+    Clocks that contradicted each other in one attempt of a run are not among these: see :func:`accused_once`.
     """
-    found = _verdicts(tables).with_columns(
-        failed=pl.col("failed") + pl.when(pl.col("accused") > 1).then("accused").otherwise(0)
-    )
     evidence = sentence("identical code: {} attempts passed and {} ended as {}", "passed", "failed", "how")
     both = (pl.col("passed") > 0) & (pl.col("failed") > 0)
-    return told(found.filter(both), evidence, count=pl.min_horizontal("passed", "failed"))
+    return told(_verdicts(tables).filter(both), evidence, count=pl.min_horizontal("passed", "failed"))
 
 
 def accused_once(tables: Tables) -> pl.LazyFrame:
-    """One attempt ended as ``timing_mismatch``, and others of identical code passed.
+    """An attempt ended as ``timing_mismatch``, no other of its run did, and identical code passed.
 
     A process that stays on a slow core leaves time unexplained for a whole session: a run believes what fresh processes
     repeat.
     """
-    found = _verdicts(tables).filter((pl.col("accused") == 1) & (pl.col("passed") > 0))
-    return told(found, sentence("{} attempts at identical code passed, one did not: {}", "passed", "accusation"))
+    evidence = sentence("{} attempts at identical code passed, {} did not: {}", "passed", "accused", "accusation")
+    found = _verdicts(tables).filter((pl.col("passed") > 0) & (pl.col("accused") > 0))
+    return told(found, evidence, count=pl.col("accused"))
 
 
 def _verdicts(tables: Tables) -> pl.LazyFrame:
-    """How many attempts at identical code ``passed``, ``failed`` or were ``accused`` by clocks, and how they did."""
+    """How many attempts at identical code ``passed``, ``failed``, or were ``accused`` by clocks once in their run."""
     records = tables.cells.filter(pl.col("candidate_sha256").is_not_null() & pl.col("problem_sha256").is_not_null())
     won, lost = pl.col("status") == Status.PASSED.value, pl.col("fault") == Fault.CANDIDATE.value
-    accused = lost & (pl.col("status") == Status.TIMING_MISMATCH.value)
+    mismatch = pl.col("status") == Status.TIMING_MISMATCH.value
     # One row per record first: an attempt with many workloads is one attempt.
     by_record = records.filter(won | lost).group_by("record").agg(
-        pl.col(*_CODE, "problem", "candidate", "status", "message").first(),
-        won.first().alias("won"),
-        accused.first().alias("accused"),
+        pl.col(*_CODE, "run_id", "problem", "candidate", "status", "message").first(), won.first().alias("won")
     )  # fmt: skip
-    return by_record.group_by(_CODE).agg(
+    once = mismatch & (mismatch.sum().over(*_CODE, "run_id") == 1)
+    failed = ~pl.col("won") & ~pl.col("once")
+    return by_record.with_columns(once=once).group_by(_CODE).agg(
         pl.col("problem", "candidate").first(),
         pl.col("won").sum().alias("passed"),
-        pl.col("accused").sum().alias("accused"),
-        (~pl.col("won") & ~pl.col("accused")).sum().alias("failed"),
-        pl.col("status").filter(~pl.col("won")).cast(pl.String).unique().sort().implode().list.join(", ").alias("how"),
-        pl.col("message").filter("accused").first().alias("accusation"),
-    )
+        failed.sum().alias("failed"),
+        pl.col("status").filter(failed).cast(pl.String).unique().sort().implode().list.join(", ").alias("how"),
+        pl.col("once").sum().alias("accused"),
+        pl.col("message").filter("once").sort().first().alias("accusation"),
+    )  # fmt: skip
 
 
 def mixed_units(tables: Tables) -> pl.LazyFrame:
