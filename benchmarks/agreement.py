@@ -20,10 +20,10 @@ from pathlib import Path
 
 import gpu_runs
 
-from runner.core.vocab import Verdict
-from runner.measure.intervals import log_interval
-from runner.measure.timed import CANDIDATE, Times
-from runner.measure.verdict import compare
+from kernel_matrix.measure.intervals import log_interval
+from kernel_matrix.measure.timed import CANDIDATE, WorkloadTimes
+from kernel_matrix.measure.verdict import compare
+from kernel_matrix.model.enums import Verdict
 
 COMPARISONS = 20
 """Per operator."""
@@ -73,7 +73,7 @@ def speedups(folder: Path) -> dict[str, list[tuple[float, float]]]:
             print(f"{record.outcome.status.value}: {record.outcome.evidence.message}")
         for session in record.sessions:
             for workload in session.workloads:
-                times = Times.of_report(workload)
+                times = WorkloadTimes.of_report(workload)
                 ratio, median_ns = times.speedup(), times.median_ns(CANDIDATE)
                 if ratio is not None and median_ns is not None:
                     found[workload.name].append((ratio, median_ns))

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import gpu_runs
 
-from runner.cell.buildcache import CACHE_VARIABLE
-from runner.core.vocab import Status
-from runner.results.record import Record
+from kernel_matrix.attempt.buildcache import CACHE_VARIABLE
+from kernel_matrix.model.enums import Status
+from kernel_matrix.results.record import Record
 
 MATRIX = """\
 problems = [{{ source = "folder", path = "problems" }}]

@@ -32,11 +32,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from runner.cell.checkup import Subject, staged  # noqa: E402  # as above
-from runner.core.checkup import ORDERS_NAME, SOCKET_NAME, Orders, Task, Tried  # noqa: E402
-from runner.core.messages import dumps, from_json  # noqa: E402
-from runner.core.vocab import Dtype, Status  # noqa: E402
-from runner.sources import load_source  # noqa: E402
+from kernel_matrix.attempt.problem_checks import ProblemCheckSubject, staged  # noqa: E402  # as above
+from kernel_matrix.inside.judge.problem_check_pool import (  # noqa: E402
+    ORDERS_NAME,
+    SOCKET_NAME,
+    ProblemCheckJob,
+    ProblemCheckResult,
+    ProblemCheckTask,
+)
+from kernel_matrix.model.enums import Dtype, Status  # noqa: E402
+from kernel_matrix.model.messages import dumps, from_json  # noqa: E402
+from kernel_matrix.sources import load_source  # noqa: E402
 
 ADDRESSES = 1 << 46
 """Address space that a process may take: a driver maps all of the GPU's memory and more."""
@@ -55,7 +61,7 @@ def main() -> None:
     arguments = parser.parse_args()
     loaded = load_source(arguments.source, arguments.path)
     chosen = [p for p in loaded.problems if any(fnmatch.fnmatch(p.id, glob) for glob in arguments.select)]
-    subjects = [Subject(problem=p, workload=p.workloads[0], dtype=Dtype.FP32) for p in chosen]
+    subjects = [ProblemCheckSubject(problem=p, workload=p.workloads[0], dtype=Dtype.FP32) for p in chosen]
     started = time.monotonic()
     answers = try_all([capped(one, arguments.cap) for one in subjects], arguments)
     if arguments.cap:
@@ -65,7 +71,7 @@ def main() -> None:
     tell(subjects, answers, time.monotonic() - started)
 
 
-def try_all(subjects: Sequence[Subject], arguments: argparse.Namespace) -> dict[int, Tried]:
+def try_all(subjects: Sequence[ProblemCheckSubject], arguments: argparse.Namespace) -> dict[int, ProblemCheckResult]:
     """Place among ``subjects`` → its answer, of as many as were tried before somebody interrupted."""
     with tempfile.TemporaryDirectory(prefix="km-", dir="/tmp") as name:  # a socket's path must be short
         work = Path(name)
@@ -77,7 +83,7 @@ def try_all(subjects: Sequence[Subject], arguments: argparse.Namespace) -> dict[
     return {answer.index: answer for answer in answers}
 
 
-def capped(subject: Subject, cap: int) -> Subject:
+def capped(subject: ProblemCheckSubject, cap: int) -> ProblemCheckSubject:
     """``subject`` with every whole constant of its file that is larger than ``cap`` made equal to it.
 
     Constants that the file computes from others follow.
@@ -120,23 +126,31 @@ def target_of(node: ast.Assign) -> str:
     return target.id if len(node.targets) == 1 and isinstance(target, ast.Name) else ""
 
 
-def tried(tasks: Sequence[Task], work: Path, jobs: int, limit_s: float) -> Iterator[Tried]:
+def tried(tasks: Sequence[ProblemCheckTask], work: Path, jobs: int, limit_s: float) -> Iterator[ProblemCheckResult]:
     """The answers of one process; fewer than ``tasks`` where it ends early."""
-    (work / ORDERS_NAME).write_text(dumps(Orders(tuple(tasks), jobs, limit_s, ADDRESSES)))
+    (work / ORDERS_NAME).write_text(dumps(ProblemCheckJob(tuple(tasks), jobs, limit_s, ADDRESSES)))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(work / SOCKET_NAME))
         listener.listen()
-        argv = (sys.executable, "-m", "runner.core.checkup", "--work", work, "--channel", work)
+        argv = (
+            sys.executable,
+            "-m",
+            "kernel_matrix.inside.judge.problem_check_pool",
+            "--work",
+            work,
+            "--channel",
+            work,
+        )
         with subprocess.Popen(argv, cwd=ROOT) as process, listener.accept()[0].makefile("rb") as lines:
             try:
                 next(lines)
                 for line, _task in zip(lines, tasks, strict=False):
-                    yield from_json(Tried, json.loads(line))
+                    yield from_json(ProblemCheckResult, json.loads(line))
             finally:
                 process.terminate()
 
 
-def tell(subjects: Sequence[Subject], answers: Mapping[int, Tried], seconds: float) -> None:
+def tell(subjects: Sequence[ProblemCheckSubject], answers: Mapping[int, ProblemCheckResult], seconds: float) -> None:
     """One line per problem of which there is something to say, and how many ended how."""
     for index, answer in sorted(answers.items(), key=lambda pair: subjects[pair[0]].problem.id):
         if answer.status is not Status.PASSED or answer.labels:

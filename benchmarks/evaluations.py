@@ -17,9 +17,9 @@ from pathlib import Path
 
 import gpu_runs
 
-from runner.core.messages import SessionReport
-from runner.measure.timed import CANDIDATE, Times
-from runner.results.record import Record
+from kernel_matrix.measure.timed import CANDIDATE, WorkloadTimes
+from kernel_matrix.model.messages import SessionReport
+from kernel_matrix.results.record import Record
 
 PROBLEMS = (1, 4, 23, 26, 36, 40, 47, 50, 89, 95)
 """Of level 1."""
@@ -70,7 +70,7 @@ def line(record: Record) -> str:
 
 def median_ns(session: SessionReport) -> float | None:
     """The candidate's median of one session, which has one workload if it got that far."""
-    return next((Times.of_report(workload).median_ns(CANDIDATE) for workload in session.workloads), None)
+    return next((WorkloadTimes.of_report(workload).median_ns(CANDIDATE) for workload in session.workloads), None)
 
 
 def phases(durations_s: Mapping[str, float]) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runner.results.reading import read_record
-from runner.results.record import Record, record_from_json
+from kernel_matrix.results.reading import read_record
+from kernel_matrix.results.record import Record, record_from_json
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLCHAIN = 'toolchains = [{ name = "cu130", cuda = "13.0", torch = "2.11.0", triton = "3.6.0" }]'
@@ -49,7 +49,7 @@ def working_folder(arguments: argparse.Namespace) -> Iterator[Path]:
 def command(matrix: Path, results: Path, lock: str | None) -> tuple[str | Path, ...]:
     """What runs ``matrix`` through Docker."""
     place = ("--engine", "docker", "--results", results)
-    return (sys.executable, "-m", "runner", "run", matrix, *place, *(("--lock", lock) if lock else ()))
+    return (sys.executable, "-m", "kernel_matrix", "run", matrix, *place, *(("--lock", lock) if lock else ()))
 
 
 def run(folder: Path, matrix: str, lock: str | None) -> float:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import gpu_runs
 
-from runner.core.vocab import Role, Status
-from runner.gpus import Gpu, vendor
+from kernel_matrix.model.enums import Role, Status
+from kernel_matrix.platforms import Gpu, vendor
 
 WANTED_SHARE = 0.6
 WANTED_AGREEMENT = 0.005
@@ -93,7 +93,7 @@ def run_queue(device: str, folder: Path, cells: int, lock: str | None) -> float:
     matrix = folder / "matrix.toml"
     matrix.write_text(_matrix(device))
     place = ("--engine", "docker", *(("--lock", lock) if lock else ()))
-    planned = (sys.executable, "-m", "runner", "plan", matrix, "--json", *place)
+    planned = (sys.executable, "-m", "kernel_matrix", "plan", matrix, "--json", *place)
     plan = subprocess.run(planned, cwd=gpu_runs.ROOT, check=True, capture_output=True)
     chosen = [cell["id"] for cell in json.loads(plan.stdout)["cells"] if cell["reason"] is None][:cells]
     command = (*gpu_runs.command(matrix, folder, lock), "--filter", f"id={','.join(chosen)}")

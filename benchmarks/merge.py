@@ -25,9 +25,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.core.messages import (
+from kernel_matrix.model.enums import Dtype, Fault, InputMode, Language, Role, Stage, Status, Tier
+from kernel_matrix.model.messages import (
     Block,
-    ClockProbe,
+    ClockProbeReading,
     Evidence,
     InsideEnvironment,
     SessionReport,
@@ -35,24 +36,23 @@ from runner.core.messages import (
     WorkloadReport,
     dumps,
 )
-from runner.core.vocab import Dtype, Fault, Language, Mode, Role, Stage, Status, Tier
-from runner.results.record import (
+from kernel_matrix.results.record import (
     CellKey,
-    ClocksHeld,
-    ExitSeen,
-    HealthSeen,
-    HostHalf,
-    ImageUsed,
+    ClocksInfo,
+    ExitInfo,
+    FieldSpread,
+    HealthInfo,
+    HostRecord,
+    ImageInfo,
     Outcome,
     Record,
-    Spread,
     TelemetrySummary,
 )
 
 BLOCK_CALLS = 10
 POLL_S = 0.02
 
-IMAGE = ImageUsed(
+IMAGE = ImageInfo(
     reference="pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime@sha256:" + "5" * 64,
     id="sha256:" + "7" * 64,
     repo_digest="pytorch/pytorch@sha256:" + "5" * 64,
@@ -70,7 +70,7 @@ ISOLATION = {
     "limits": ["memory_bytes", "pids", "tmpfs_bytes", "shm_bytes", "file_bytes", "open_files"],
     "notes": [],
 }
-CLOCKS = ClocksHeld(
+CLOCKS = ClocksInfo(
     requested="base",
     requested_memory="max",
     set_sm_mhz=1785,
@@ -86,10 +86,10 @@ TELEMETRY = TelemetrySummary(
     interval_s=0.05,
     longest_gap_s=0.081,
     spread={
-        "sm_clock_mhz": Spread(low=1785.0, median=1785.0, high=1785.0),
-        "mem_clock_mhz": Spread(low=3201.0, median=3201.0, high=3201.0),
-        "power_w": Spread(low=181.2, median=402.9, high=511.0),
-        "temperature_c": Spread(low=34.0, median=41.0, high=44.0),
+        "sm_clock_mhz": FieldSpread(low=1785.0, median=1785.0, high=1785.0),
+        "mem_clock_mhz": FieldSpread(low=3201.0, median=3201.0, high=3201.0),
+        "power_w": FieldSpread(low=181.2, median=402.9, high=511.0),
+        "temperature_c": FieldSpread(low=34.0, median=41.0, high=44.0),
     },
     energy_j=3781.4,
     reasons={"sw_power_cap": 0.01},
@@ -99,7 +99,7 @@ TELEMETRY = TelemetrySummary(
     joined="yes",
     trace=None,
 )
-HEALTH = HealthSeen(processes_gone=True, memory_back=True, probe="passed", reason="as before", quarantined=False)
+HEALTH = HealthInfo(processes_gone=True, memory_back=True, probe="passed", reason="as before", quarantined=False)
 DETAILS = {
     "vbios": "96.00.A0.00.01",
     "bus_width_bits": 6144,
@@ -203,7 +203,9 @@ def _session(cell_id: str, samples: int, draw: random.Random) -> SessionReport:
         workloads=(_workload(samples, draw),),
         durations_s={"import": 2.1, "connect": 0.4, "load": 0.8, "verify": 1.9, "time": 4.2, "total": 9.4},
         clock_probes=tuple(
-            ClockProbe(phase=phase, started_ns=0, ended_ns=9, sm_mhz=1784.6, low_mhz=1784.0, high_mhz=1785.0, sms=132)
+            ClockProbeReading(
+                phase=phase, started_ns=0, ended_ns=9, sm_mhz=1784.6, low_mhz=1784.0, high_mhz=1785.0, sms=132
+            )
             for phase in ("before", "after")
         ),
     )
@@ -220,7 +222,7 @@ def _workload(samples: int, draw: random.Random) -> WorkloadReport:
         reference_dtype="fp64",
         trials=tuple(
             Trial(mode=m, index=i, phase="before", passed=True, max_error=draw.random(), error_ratio=draw.random())
-            for m in Mode
+            for m in InputMode
             for i in range(5)
         ),
         blocks=tuple(_block(i, draw) for i in range(samples // BLOCK_CALLS)),
@@ -251,8 +253,8 @@ def _block(index: int, draw: random.Random) -> Block:
     )
 
 
-def _host() -> HostHalf:
-    return HostHalf(
+def _host() -> HostRecord:
+    return HostRecord(
         hostname="gpu-00",
         machine="3f9a1c22d7e0",
         platform="Linux-6.8.0-x86_64",
@@ -282,7 +284,7 @@ def _host() -> HostHalf:
         clock_reason="1980 MHz held under load",
         isolation={"judge": ISOLATION, "candidate": ISOLATION},
         exits=tuple(
-            ExitSeen(role=r, session=0, code=0, signal=None, oom_killed=False, lost=False, killed=False, log_tail="")
+            ExitInfo(role=r, session=0, code=0, signal=None, oom_killed=False, lost=False, killed=False, log_tail="")
             for r in (Role.JUDGE, Role.CANDIDATE, Role.BASELINE)
         ),
         phases_s={"build": 0.0, "lease_wait": 0.0, "start": 0.6, "inside": 9.4, "teardown": 0.2, "total": 10.2},
@@ -313,7 +315,7 @@ def measure(folder: Path, out: Path, number: int) -> Figure:
     """Merge ``folder`` into ``out`` with the real command."""
     before = os.times()
     start = time.perf_counter()
-    command = (sys.executable, "-m", "runner", "merge", str(folder), "--out", str(out), "--json")
+    command = (sys.executable, "-m", "kernel_matrix", "merge", str(folder), "--out", str(out), "--json")
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         peak = 0
         while process.poll() is None:

@@ -16,9 +16,9 @@ import subprocess
 import sys
 from contextlib import nullcontext
 
-from runner.gpus import vendor
-from runner.lease.tenants import Tenants
-from runner.lease.watch import Watch
+from kernel_matrix.lease.gpu_processes import OwnProcesses
+from kernel_matrix.lease.watch import DeviceWatch
+from kernel_matrix.platforms import vendor
 
 WANTED = 0.001
 KERNEL = """
@@ -72,7 +72,7 @@ def measure(kind: str, rounds: int, calls: int) -> None:
         assert kernel.stdin is not None
         assert kernel.stdout is not None
         kernel.stdout.readline()
-        watch = Watch(gpu, Tenants())
+        watch = DeviceWatch(gpu, OwnProcesses())
         off: list[float] = []
         on: list[float] = []
         cpu_s = 0.0

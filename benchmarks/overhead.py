@@ -43,7 +43,18 @@ def main() -> None:
 def measure(engine: str, cells: int, lock: str | None) -> list[dict[str, float]]:
     """``host.phases_s`` of ``cells`` attempts with ``engine``."""
     with tempfile.TemporaryDirectory(prefix="kernel-matrix-overhead-") as folder:
-        command = (sys.executable, "-m", "runner", "run", "matrix.toml", "--engine", engine, "--rerun", "all", *CELL)
+        command = (
+            sys.executable,
+            "-m",
+            "kernel_matrix",
+            "run",
+            "matrix.toml",
+            "--engine",
+            engine,
+            "--rerun",
+            "all",
+            *CELL,
+        )
         place = ("--results", folder, *(("--lock", lock) if lock else ()))
         for _ in range(cells):
             subprocess.run((*command, *place), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

@@ -14,11 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from runner.core.vocab import Dtype, Language
-from runner.gpus import Gpu
-from runner.matrix import CandidateSet, Exclude, GpuAxis, Match, Matrix, Override, ProblemSet, Toolchain
-from runner.plan import HostFacts, load_selection, make_plan, tally
-from runner.sources import Candidate, Loaded, Problem, Workload
+from kernel_matrix.matrix import CandidateSet, Exclude, GpuAxis, Match, Matrix, Override, ProblemSet, Toolchain
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.plan import HostInventory, load_selection, make_plan, tally
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.sources import Candidate, LoadedSource, Problem, Workload
 
 LIMIT_S = 5.0
 LIMIT_BYTES = 1 << 30
@@ -83,7 +83,7 @@ def plan_all(problems: int) -> dict[str, float]:
     }
 
 
-def synthetic(problems: int) -> tuple[Matrix, Loaded, HostFacts]:
+def synthetic(problems: int) -> tuple[Matrix, LoadedSource, HostInventory]:
     """A matrix with rules of every kind, its problems and candidates, and a host that has half of its GPUs."""
     models = [f"NVIDIA G{n}" for n in range(GPUS)]
     capabilities = ["7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "9.0", "10.0", "10.3", "12.0"]
@@ -106,7 +106,7 @@ def synthetic(problems: int) -> tuple[Matrix, Loaded, HostFacts]:
         ),
         overrides=(Override(match=Match(problem=("*0",)), protocol={"budget_s": 60.0}),),
     )
-    facts = HostFacts(
+    facts = HostInventory(
         gpus=tuple(
             Gpu(vendor="nvidia", uuid=f"GPU-{n}", name=models[n], compute_capability=capabilities[n], driver="570.26")
             for n in range(0, GPUS, 2)
@@ -118,7 +118,7 @@ def synthetic(problems: int) -> tuple[Matrix, Loaded, HostFacts]:
     return matrix, _shelf(problems), facts
 
 
-def _shelf(problems: int) -> Loaded:
+def _shelf(problems: int) -> LoadedSource:
     languages, dtypes = tuple(Language), tuple(Dtype)
     shelf = [
         Problem(
@@ -143,7 +143,7 @@ def _shelf(problems: int) -> Loaded:
         for problem in shelf
         for n in range(CANDIDATES)
     ]
-    return Loaded(problems=tuple(shelf), candidates=tuple(candidates))
+    return LoadedSource(problems=tuple(shelf), candidates=tuple(candidates))
 
 
 if __name__ == "__main__":

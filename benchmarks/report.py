@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from runner.analysis.sentences import sentence
-from runner.results.schema import TABLES
+from kernel_matrix.analysis.sentences import sentence
+from kernel_matrix.results.schema import TABLES
 
 START = datetime(2026, 3, 1, 22, tzinfo=timezone.utc)
 GPUS = ("h200", "h100", "b200", "a100", "l40s")
@@ -48,7 +48,7 @@ def report(folder: Path, kind: str, cells: int) -> dict[str, object]:
     out = folder / f"report.{kind}"
     script = (
         "import resource, sys, runpy; sys.argv[0] = 'kernel-matrix'\n"
-        "try: runpy.run_module('runner', run_name='__main__', alter_sys=True)\n"
+        "try: runpy.run_module('kernel_matrix', run_name='__main__', alter_sys=True)\n"
         "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     started = time.perf_counter()

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from runner.core.vocab import Verdict
-from runner.measure.intervals import log_interval
-from runner.measure.verdict import compare, compare_within
+from kernel_matrix.measure.intervals import log_interval
+from kernel_matrix.measure.verdict import compare, compare_within
+from kernel_matrix.model.enums import Verdict
 
 FALSE_LIMIT = 0.01
 EQUIVALENT_LIMIT = 0.90

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runner.gpus import vendor
+from kernel_matrix.platforms import vendor
 
 sys.path.insert(0, str(Path(__file__).parent))  # for tests/sim: pytest's importlib mode adds no folder by itself
 from sim.nvml import SimulatedDriver, compile_library
 
 if TYPE_CHECKING:
+    from tests.attempt.stage import PlayEngine
     from tests.baddays.field import Field
     from tests.baddays.gpu_field import GpuField
-    from tests.cell.stage import PlayEngine
-    from tests.doctor.clinic import Clinic
+    from tests.hosts.doctor.clinic import Clinic
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRE_DOCKER = "KERNEL_MATRIX_REQUIRE_DOCKER"
@@ -80,8 +80,8 @@ def driver(simulated_library: Path, tmp_path: Path) -> SimulatedDriver:
 @pytest.fixture(scope="session")
 def cpu_lock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lock whose CPU image the daemon has; where it has not, the image is built first (minutes)."""
-    from runner.errors import ImageError  # noqa: PLC0415  # most tests need no image
-    from runner.images.build import ensure_local  # noqa: PLC0415  # same
+    from kernel_matrix.errors import ImageError  # noqa: PLC0415  # most tests need no image
+    from kernel_matrix.images.image_build import ensure_local  # noqa: PLC0415  # same
 
     lock = tmp_path_factory.mktemp("cpu-lock") / "images.lock"
     shutil.copyfile(ROOT / "images" / "images.lock", lock)
@@ -116,7 +116,7 @@ def gpu_field(tmp_path: Path, cpu_lock: Path, driver: SimulatedDriver) -> Iterat
 @pytest.fixture
 def clinic(tmp_path: Path) -> Clinic:
     """A doctor's clinic on this host, without a daemon."""
-    from tests.doctor.clinic import Clinic  # noqa: PLC0415  # most tests need none
+    from tests.hosts.doctor.clinic import Clinic  # noqa: PLC0415  # most tests need none
 
     for name in ("scratch", "locks"):
         (tmp_path / name).mkdir()
@@ -126,7 +126,7 @@ def clinic(tmp_path: Path) -> Clinic:
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayEngine:
     """An engine that plays, with locks and temporary folders of its own."""
-    from tests.cell.stage import PlayEngine  # noqa: PLC0415  # most tests need none
+    from tests.attempt.stage import PlayEngine  # noqa: PLC0415  # most tests need none
 
     folders = {name: tmp_path / name for name in ("sources", "locks", "scratch", "cache")}
     for folder in folders.values():

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-import runner
+import kernel_matrix
+from kernel_matrix.sandboxes.role_environment import INSIDE_PACKAGES
 
-PACKAGE = Path(runner.__file__).parent
-CORE = sorted((PACKAGE / "core").rglob("*.py"))
-HOST = sorted(set(PACKAGE.rglob("*.py")) - set(CORE))
+PACKAGE = Path(kernel_matrix.__file__).parent
+INSIDE = sorted(path for name in INSIDE_PACKAGES for path in (PACKAGE / name).rglob("*.py"))
+HOST = sorted(set(PACKAGE.rglob("*.py")) - set(INSIDE))
 
 
 def name(path):
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", CORE, ids=name)
-def test_the_core_has_the_syntax_of_python_3_9(path):
+@pytest.mark.parametrize("path", INSIDE, ids=name)
+def test_what_runs_inside_has_the_syntax_of_python_3_9(path):
     ast.parse(path.read_text(), feature_version=(3, 9))
 
 
@@ -37,13 +38,13 @@ def python_3_9():
     return None
 
 
-def test_the_core_compiles_and_what_needs_no_torch_runs_on_a_real_python_3_9(tmp_path):
+def test_what_runs_inside_compiles_and_starts_on_python_3_9(tmp_path):
     python = python_3_9()
     if python is None:
         pytest.skip("no Python 3.9 on this machine; the syntax was checked by its grammar alone")
-    copy = shutil.copytree(PACKAGE, tmp_path / "runner", ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run((python, "-m", "compileall", "-q", copy / "core"), check=True)
-    program = "import runner.core.messages as m; print(m.dumps(m.ProtocolSpec()))"
+    copy = shutil.copytree(PACKAGE, tmp_path / "kernel_matrix", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run((python, "-m", "compileall", "-q", *(copy / name for name in INSIDE_PACKAGES)), check=True)
+    program = "import kernel_matrix.model.messages as m; print(m.dumps(m.ProtocolSpec()))"
     subprocess.run((python, "-c", program), cwd=tmp_path, check=True)
-    probe = ("-m", "runner.core.probe", "health", "--device", "cpu", "--out", tmp_path)
+    probe = ("-m", "kernel_matrix.inside.probe", "health", "--device", "cpu", "--out", tmp_path)
     subprocess.run((python, *probe), cwd=tmp_path, check=True)

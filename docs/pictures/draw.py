@@ -25,7 +25,7 @@ def main() -> None:
     """Run the command and write its picture."""
     name, *arguments = sys.argv[1:]
     environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": "150"}
-    command = (sys.executable, "-m", "runner", *arguments)
+    command = (sys.executable, "-m", "kernel_matrix", *arguments)
     printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.rstrip()
     lines = printed.splitlines()
     screen = Console(record=True, width=max(Text.from_ansi(line).cell_len for line in lines), file=io.StringIO())

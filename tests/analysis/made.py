@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from runner.analysis.tables import Tables
-from runner.results.schema import CELLS, TABLES
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.results.schema import CELLS, TABLES
 
 START = datetime(2026, 3, 1, 22, tzinfo=timezone.utc)
 STEADY = (100.0, 100.3, 99.8, 100.1, 99.9)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from runner.analysis.questions import Request
-from runner.analysis.tables import Tables
-from runner.analysis.variance import variance
+from kernel_matrix.analysis.questions import QuestionOptions
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.analysis.variance import variance
 from tests.analysis.made import over_sessions, tables
 
 CANDIDATE_NS = 1e5
@@ -20,4 +20,4 @@ def answers(rows, samples=None, **request):
     made = rows if isinstance(rows, Tables) else tables(rows)
     if samples is not None:
         made = Tables(cells=made.cells, samples=samples.lazy(), kernels=made.kernels, hosts=made.hosts)
-    return {answer.name: answer for answer in variance(made, Request(**request))}
+    return {answer.name: answer for answer in variance(made, QuestionOptions(**request))}

@@ -7,10 +7,10 @@ import pytest
 import statsmodels.api as sm
 from polars.testing import assert_frame_equal
 
-from runner.analysis import attribution as module
-from runner.analysis.attribution import ALL_TOGETHER, attribution
-from runner.analysis.questions import Request, ask
-from runner.errors import NothingSelectedError, UsageError
+from kernel_matrix.analysis import attribution as module
+from kernel_matrix.analysis.attribution import ALL_TOGETHER, attribution
+from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.made import cell, tables
 
 CATEGORIES = ("GEMM", "Norm", "Reduce")
@@ -39,7 +39,7 @@ def grid(generator, *, problems=40, methods=("m0", "m1", "m2"), gpus=("a", "b"),
 
 def told(rows, **request):
     """Answer name → factor → line; and all notes."""
-    answers = ask("attribution", tables(rows), Request(**request))
+    answers = ask("attribution", tables(rows), QuestionOptions(**request))
     lines = {answer.name: {line["factor"]: line for line in answer.table.to_dicts()} for answer in answers}
     return lines, [note for answer in answers for note in answer.notes]
 
@@ -160,8 +160,8 @@ def _dealt_line(generator, tasks=24):
     count = np.full(len(task), 4.0)
     chance = np.repeat(generator.beta(0.5, 0.5, tasks), 3)
     passed = generator.binomial(4, chance).astype(float)
-    design = module.Design(("category", "method"), codes, (3, 3))
-    data = module.Data(tasks, task, np.arange(len(task)), count, passed, passed)
+    design = module.EffectDesign(("category", "method"), codes, (3, 3))
+    data = module.TaskSums(tasks, task, np.arange(len(task)), count, passed, passed)
     response = module._Response(design, data, binary=True)
     found = {}
     for number, name in enumerate(design.names):
@@ -179,9 +179,9 @@ def simulated(generator, tasks):
     values += generator.normal(0, 0.4, len(task))
     combination = category * 3 + method
     codes = np.column_stack(np.divmod(np.arange(9), 3))
-    design = module.Design(("category", "method"), codes, (3, 3))
+    design = module.EffectDesign(("category", "method"), codes, (3, 3))
     return module._Response(
-        design, module.Data(tasks, task, combination, np.ones(len(task)), values, values**2), binary=False
+        design, module.TaskSums(tasks, task, combination, np.ones(len(task)), values, values**2), binary=False
     )
 
 
@@ -220,7 +220,9 @@ def test_the_same_tables_give_the_same_answer():
     rows = list(grid(np.random.default_rng(11), problems=12))
     generator = np.random.default_rng(1)
     mixed = [rows[place] for place in generator.permutation(len(rows))]
-    for one, other in zip(attribution(tables(rows), Request()), attribution(tables(mixed), Request()), strict=True):
+    for one, other in zip(
+        attribution(tables(rows), QuestionOptions()), attribution(tables(mixed), QuestionOptions()), strict=True
+    ):
         assert_frame_equal(one.table, other.table, rel_tol=1e-9)
 
 

@@ -4,9 +4,9 @@ import orjson
 import polars as pl
 import pytest
 
-from runner.analysis.bestknown import BASELINE, freeze, make, read, with_efficiency, write
-from runner.analysis.standings import standings
-from runner.errors import NothingSelectedError, StoreError, UsageError
+from kernel_matrix.analysis.bestknown import BASELINE, freeze, make, read, with_efficiency, write
+from kernel_matrix.analysis.standings import standings
+from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
 from tests.analysis.made import cell, cells, over_sessions
 
 ROWS = [

@@ -5,11 +5,11 @@ import polars as pl
 import pytest
 from scipy.stats import theilslopes
 
-from runner.analysis.changepoints import _best_split as best_split
-from runner.analysis.changepoints import chance_of, drift, find_changes, slopes
-from runner.analysis.differences import benjamini_hochberg
-from runner.analysis.questions import Request
-from runner.errors import NothingSelectedError
+from kernel_matrix.analysis.changepoints import _best_split as best_split
+from kernel_matrix.analysis.changepoints import chance_of, drift, find_changes, slopes
+from kernel_matrix.analysis.differences import benjamini_hochberg
+from kernel_matrix.analysis.questions import QuestionOptions
+from kernel_matrix.errors import NothingSelectedError
 from tests.analysis.made import cell, over_sessions, tables
 
 
@@ -106,7 +106,7 @@ def nightly(times, *, seed=0, **columns):
 
 
 def answers(rows, **request):
-    return {answer.name: answer for answer in drift(tables(rows), Request(**request))}
+    return {answer.name: answer for answer in drift(tables(rows), QuestionOptions(**request))}
 
 
 def test_a_step_is_told_with_its_night_and_size():

@@ -8,15 +8,15 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from runner.analysis.accepted import Acceptance, read_accepted
-from runner.analysis.compare import between, compare
-from runner.analysis.comparison import ROWS, Axis, Change, Of, Rules
-from runner.analysis.differences import Moments, benjamini_hochberg, paired, steadied, welch
-from runner.errors import NothingSelectedError, UsageError
+from kernel_matrix.analysis.accepted import Acceptance, read_accepted
+from kernel_matrix.analysis.compare import between, compare
+from kernel_matrix.analysis.comparison import ROWS, Change, ComparedQuantity, ComparisonAxis, ComparisonRules
+from kernel_matrix.analysis.differences import LogMoments, benjamini_hochberg, paired, steadied, welch
+from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.made import SLOWER, START, STEADY, cell, cells, failed, timed
 
 
-def only(base, new, how=Axis.RESULTS, **options):
+def only(base, new, how=ComparisonAxis.RESULTS, **options):
     found = compare(cells(base), cells(new), how, **options)
     assert found.rows.height == 1, found.rows
     return found.rows.row(0, named=True)
@@ -101,8 +101,9 @@ def test_sessions_of_one_run_in_turns_are_paired():
     drifting = [100.0, 104.0, 97.0, 109.0, 93.0]
     after = [value * 1.03 * (1 + 0.0004 * number) for number, value in enumerate(drifting)]
     both = [*timed(drifting, toolchain="cu124"), *timed(after, toolchain="cu130")]
-    row = only(*(frame.collect().to_dicts() for frame in between(cells(both), Axis.TOOLCHAIN, "cu124", "cu130")),
-               Axis.TOOLCHAIN, names=("cu124", "cu130"))  # fmt: skip
+    row = only(*(frame.collect().to_dicts() for frame in between(cells(both), ComparisonAxis.TOOLCHAIN, "cu124",
+    "cu130")),
+               ComparisonAxis.TOOLCHAIN, names=("cu124", "cu130"))  # fmt: skip
     assert (row["change"], row["test"], row["toolchain"]) == ("regression", "paired", "cu124 → cu130")
     assert row["p"] == pytest.approx(stats.ttest_rel(np.log(after), np.log(drifting)).pvalue)
 
@@ -110,17 +111,17 @@ def test_sessions_of_one_run_in_turns_are_paired():
 def test_sessions_of_one_run_one_after_the_other_are_not_paired():
     later = {"started_at": START.replace(hour=23), "ended_at": START.replace(hour=23, minute=1)}
     both = cells([*timed(STEADY, toolchain="cu124"), *timed(SLOWER, toolchain="cu130", **later)])
-    found = compare(*between(both, Axis.TOOLCHAIN, "cu124", "cu130"), Axis.TOOLCHAIN)
+    found = compare(*between(both, ComparisonAxis.TOOLCHAIN, "cu124", "cu130"), ComparisonAxis.TOOLCHAIN)
     assert found.rows["test"].to_list() == ["welch"]
 
 
 @pytest.mark.parametrize(
     ("axis", "column", "base", "new"),
     [
-        (Axis.GPU, "gpu", "h200", "l4"),
-        (Axis.DTYPE, "dtype", "fp32", "fp16"),
-        (Axis.DRIVER, "driver", "570", "580"),
-        (Axis.NIGHT, "night", 0, 1),
+        (ComparisonAxis.GPU, "gpu", "h200", "l4"),
+        (ComparisonAxis.DTYPE, "dtype", "fp32", "fp16"),
+        (ComparisonAxis.DRIVER, "driver", "570", "580"),
+        (ComparisonAxis.NIGHT, "night", 0, 1),
     ],
 )
 def test_two_values_of_one_column_are_compared(axis, column, base, new):
@@ -132,7 +133,7 @@ def test_two_values_of_one_column_are_compared(axis, column, base, new):
 
 def test_a_value_that_is_not_there_says_which_are():
     with pytest.raises(NothingSelectedError, match="no cell has toolchain 'cu999'") as caught:
-        between(cells(timed(STEADY)), Axis.TOOLCHAIN, "cu130", "cu999")
+        between(cells(timed(STEADY)), ComparisonAxis.TOOLCHAIN, "cu130", "cu999")
     assert "There is cu130." in str(caught.value)
 
 
@@ -152,13 +153,16 @@ def test_a_regression_must_show_in_cycles_too(clocks, change, cycles):
 
 
 def test_clocks_of_two_gpus_differ_by_nature():
-    row = only(timed(STEADY, sm_clock_mhz=1980.0), timed(SLOWER, gpu="l4", sm_clock_mhz=900.0), Axis.GPU)
+    row = only(timed(STEADY, sm_clock_mhz=1980.0), timed(SLOWER, gpu="l4", sm_clock_mhz=900.0), ComparisonAxis.GPU)
     assert row["change"] == "regression"
 
 
-@pytest.mark.parametrize(("of", "ratio"), [(Of.SPEEDUP, 1 / 1.05), (Of.TIME, 1.05), (Of.CYCLES, 1.05)])
+@pytest.mark.parametrize(
+    ("of", "ratio"),
+    [(ComparedQuantity.SPEEDUP, 1 / 1.05), (ComparedQuantity.TIME, 1.05), (ComparedQuantity.CYCLES, 1.05)],
+)
 def test_worse_is_worse_whatever_is_compared(of, ratio):
-    row = only(timed(STEADY, sm_clock_mhz=1000.0), timed(SLOWER, sm_clock_mhz=1000.0), rules=Rules(of=of))
+    row = only(timed(STEADY, sm_clock_mhz=1000.0), timed(SLOWER, sm_clock_mhz=1000.0), rules=ComparisonRules(of=of))
     assert (row["change"], row["ratio"]) == ("regression", pytest.approx(ratio))
 
 
@@ -269,7 +273,7 @@ def test_equivalence_is_that_of_statsmodels():
 
 def moments(logs):
     count = np.full(len(logs), float(logs.shape[1]))
-    return Moments(count=count, mean=logs.mean(axis=1), variance=logs.var(axis=1, ddof=1))
+    return LogMoments(count=count, mean=logs.mean(axis=1), variance=logs.var(axis=1, ddof=1))
 
 
 def test_the_common_variance_is_found_again():
@@ -360,7 +364,7 @@ def test_no_margin_is_smaller_than_what_identical_code_differs_by():
     assert "of 80 pairs" in str(found.rules)
     own = pl.col("candidate") == "softmax/triton_row"
     assert found.rows.filter(own)["change"].item() != "regression"
-    told = compare(cells(base), cells(new), rules=Rules(floor=0.0))
+    told = compare(cells(base), cells(new), rules=ComparisonRules(floor=0.0))
     assert (told.rules.floor_pairs, told.rows.filter(own)["change"].item()) == (0, "regression")
 
 

@@ -5,15 +5,9 @@ import polars as pl
 import pytest
 from scipy.stats import chi2
 
-from runner.analysis.components import (
-    difference_interval,
-    interval_degrees,
-    moments_of,
-    solve,
-    sums_of_squares,
-)
-from runner.analysis.measured import ONCE as NESTED
-from runner.analysis.measured import RECURRING
+from kernel_matrix.analysis.components import difference_interval, interval_degrees, moments_of, solve, sums_of_squares
+from kernel_matrix.analysis.timed_sessions import ONCE as NESTED
+from kernel_matrix.analysis.timed_sessions import RECURRING
 
 DEVIATIONS = np.array([0.01, 0.008, 0.006, 0.004])
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.analysis.compare import compare
-from runner.analysis.comparison import Change
-from runner.analysis.confirmation import confirmed, rounds
+from kernel_matrix.analysis.compare import compare
+from kernel_matrix.analysis.comparison import Change
+from kernel_matrix.analysis.confirmation import confirmed, rounds
 from tests.analysis.made import SLOWER, STEADY, cell, cells, failed, timed
 
 

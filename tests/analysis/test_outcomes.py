@@ -5,10 +5,10 @@ import math
 import polars as pl
 import pytest
 
-from runner.analysis.outcomes import OUTCOMES, SESSIONS, outcomes, sessions
-from runner.analysis.tables import open_tables
-from runner.errors import StoreError
-from runner.measure.intervals import log_interval
+from kernel_matrix.analysis.outcomes import OUTCOMES, SESSIONS, outcomes, sessions
+from kernel_matrix.analysis.tables import open_tables
+from kernel_matrix.errors import StoreError
+from kernel_matrix.measure.intervals import log_interval
 from tests.analysis.made import cell, cells, over_sessions, write
 
 MEDIANS = [(200.0, 100.0), (210.0, 100.0), (190.0, 98.0)]

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from runner.analysis.bestknown import make, write
-from runner.analysis.portability import portability
-from runner.analysis.questions import Request, ask
-from runner.analysis.standings import standings
-from runner.errors import NothingSelectedError, StoreError, UsageError
+from kernel_matrix.analysis.bestknown import make, write
+from kernel_matrix.analysis.portability import portability
+from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.analysis.standings import standings
+from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
 from tests.analysis.made import cell, cells, over_sessions, tables
 from tests.analysis.test_standings import EXCLUDED, FAILED, LOST
 
@@ -49,7 +49,7 @@ def on(gpu, efficiency, candidate="a", **columns):
 
 
 def answers(rows, **request):
-    return {answer.name: answer for answer in ask("portability", tables(rows), Request(**request))}
+    return {answer.name: answer for answer in ask("portability", tables(rows), QuestionOptions(**request))}
 
 
 def main(rows, **request):
@@ -291,7 +291,7 @@ def test_pairs_of_gpus_with_other_verdicts_are_counted_and_listed():
     ],
 )
 def test_poor_tables_are_answered(rows):
-    found = portability(tables(rows), Request())
+    found = portability(tables(rows), QuestionOptions())
     assert {answer.name for answer in found} == {
         *("portability", "by_method", "cascade", "spread", "architecture", "verdicts", "verdict_cells")
     }

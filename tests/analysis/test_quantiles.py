@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy.stats import t
 
-from runner.analysis.quantiles import of_sessions, t_quantile
+from kernel_matrix.analysis.quantiles import of_sessions, t_quantile
 
 
 def test_numbers_and_arrays():

@@ -3,7 +3,7 @@
 import pytest
 from polars.testing import assert_frame_equal
 
-from runner.analysis.questions import QUESTIONS, Request, ask
+from kernel_matrix.analysis.questions import QUESTIONS, QuestionOptions, ask
 from tests.analysis.made import over_sessions, tables
 
 
@@ -17,7 +17,7 @@ def test_a_name_given_twice_is_one_name(question):
     )
     by = ("category", "dtype")
     for once, twice in zip(
-        ask(question, made, Request(by=by)), ask(question, made, Request(by=(*by, *by))), strict=True
+        ask(question, made, QuestionOptions(by=by)), ask(question, made, QuestionOptions(by=(*by, *by))), strict=True
     ):
         # Variance has rows in no order where they are equally noisy.
         assert_frame_equal(once.table, twice.table, check_row_order=False)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau, t
 
-from runner.analysis.questions import Request, ask
-from runner.analysis.ranks import MOST_RIVALS
-from runner.errors import NothingSelectedError, UsageError
+from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.analysis.ranks import MOST_RIVALS
+from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.made import cell, over_sessions, tables
 from tests.analysis.test_standings import FAILED, LOST
 
@@ -21,7 +21,7 @@ def timed(gpu, times, problem="p", **columns):
 
 
 def answers(rows, **request):
-    return {answer.name: answer for answer in ask("ranks", tables(rows), Request(**request))}
+    return {answer.name: answer for answer in ask("ranks", tables(rows), QuestionOptions(**request))}
 
 
 def both(rows, **request):

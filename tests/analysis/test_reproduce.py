@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from runner.analysis.reproduce import expected_between, reproduction
-from runner.core.messages import INTERPRETED
-from runner.core.vocab import Role, Status
-from runner.errors import UsageError
-from runner.results.record import record_to_json
+from kernel_matrix.analysis.reproduce import expected_between, reproduction
+from kernel_matrix.errors import UsageError
+from kernel_matrix.model.enums import Role, Status
+from kernel_matrix.model.messages import INTERPRETED
+from kernel_matrix.results.record import record_to_json
 from tests.results.factory import block, failed_record, make_record, session, workload
 
 

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from scipy.stats import gmean
 
-from runner.analysis.questions import Request, ask
-from runner.analysis.scores import at_least_one
-from runner.errors import NothingSelectedError, UsageError
+from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.analysis.scores import at_least_one
+from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.made import cell, over_sessions, tables
 
 WRONG = {"status": "incorrect_values", "fault": "candidate", "stage": "verify"}
@@ -22,7 +22,7 @@ def timed(speedup, **columns):
 
 def told(rows, **request):
     """Answers by name."""
-    return {answer.name: answer for answer in ask("scores", tables(rows), Request(**request))}
+    return {answer.name: answer for answer in ask("scores", tables(rows), QuestionOptions(**request))}
 
 
 def only(rows, **request):
@@ -283,6 +283,8 @@ def test_a_hundred_thousand_distinct_candidates():
     many = one.cells.select(pl.all().repeat_by(number).explode()).with_columns(
         record=pl.int_range(number, dtype=pl.UInt32), candidate=pl.int_range(number).cast(pl.String)
     ).with_columns(cell_id="candidate", candidate_sha256="candidate")  # fmt: skip
-    answers = ask("scores", type(one)(cells=many, samples=one.samples, kernels=one.kernels, hosts=one.hosts), Request())
+    answers = ask(
+        "scores", type(one)(cells=many, samples=one.samples, kernels=one.kernels, hosts=one.hosts), QuestionOptions()
+    )
     assert answers[0].table["counted"].item() == number
     assert answers[1].table["tasks"].to_list() == [1] * len(answers[1].table)

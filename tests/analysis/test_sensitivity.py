@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from runner.analysis.questions import Request, ask
-from runner.errors import NothingSelectedError, UsageError
+from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.made import cell, tables
 from tests.analysis.test_standings import EXCLUDED, FAILED, LOST
 
@@ -16,7 +16,7 @@ def timed(problem, candidate, baseline=100.0, **columns):
 
 
 def answers(rows, **request):
-    return {answer.name: answer for answer in ask("sensitivity", tables(rows), Request(**request))}
+    return {answer.name: answer for answer in ask("sensitivity", tables(rows), QuestionOptions(**request))}
 
 
 RATIOS = {"p": (100.0, 50.0), "q": (80.0, 60.0), "r": (10.0, 9.0)}

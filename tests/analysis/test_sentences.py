@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from runner.analysis.sentences import sentence
+from kernel_matrix.analysis.sentences import sentence
 
 FRAME = pl.DataFrame({"name": ["a", None, "c"], "count": [1, 2, 3], "share": [0.5, 1.0, 1e-9]})
 

@@ -5,9 +5,9 @@ import math
 import polars as pl
 import pytest
 
-from runner.analysis.standings import STANDINGS, fold, one_toolchain_per_gpu, standings
-from runner.errors import NothingSelectedError
-from runner.measure.intervals import log_interval
+from kernel_matrix.analysis.standings import STANDINGS, fold, one_toolchain_per_gpu, standings
+from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.measure.intervals import log_interval
 from tests.analysis.made import cell, cells, over_sessions
 
 FAILED = {"status": "incorrect_values", "fault": "candidate", "session_status": "incorrect_values"}

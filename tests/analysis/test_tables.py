@@ -3,10 +3,10 @@
 import polars as pl
 import pytest
 
-from runner.analysis.tables import VERSION_KEY, open_tables
-from runner.errors import StoreError
-from runner.results.publishing import METADATA
-from runner.results.schema import TABLES_VERSION
+from kernel_matrix.analysis.tables import VERSION_KEY, open_tables
+from kernel_matrix.errors import StoreError
+from kernel_matrix.results.publishing import METADATA
+from kernel_matrix.results.schema import TABLES_VERSION
 from tests.analysis.made import cell, write
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from runner.analysis.units import between
+from kernel_matrix.analysis.units import between
 from tests.analysis.noisy import answers, measured
 
 

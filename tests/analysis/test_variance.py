@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runner.errors import UsageError
+from kernel_matrix.errors import UsageError
 from tests.analysis.made import cell
 from tests.analysis.noisy import answers, measured
 

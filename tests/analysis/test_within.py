@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from runner.analysis.measured import measured_in
-from runner.analysis.within import within
+from kernel_matrix.analysis.timed_sessions import measured_in
+from kernel_matrix.analysis.within import within
 from tests.analysis.made import cell, cells, frame
 
 

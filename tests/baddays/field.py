@@ -72,7 +72,7 @@ class Field:
     """Where the runner's temporary folders go."""
     lock_dir: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    program: Sequence[str] = ("-m", "runner")
+    program: Sequence[str] = ("-m", "kernel_matrix")
     """What Python is started on."""
 
     @property

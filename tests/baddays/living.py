@@ -8,11 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runner.owner import owner_alive, owner_token
+from kernel_matrix.hosts.process_token import owner_alive, owner_token
 from tests.baddays.field import Field, events
 from tests.sim.family import family
 
-MODULES = ("runner.core.judge", "runner.core.worker", "runner.core.worker")
+MODULES = (
+    "kernel_matrix.inside.judge.judge",
+    "kernel_matrix.inside.worker.worker",
+    "kernel_matrix.inside.worker.worker",
+)
 """What the processes of a session run: judge, candidate and baseline."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import docker
 
 from tests.baddays.living import until
-from tests.engines.conftest import python_tree
+from tests.sandboxes.conftest import python_tree
 
 IMAGE = "kernel-matrix/cpu:latest"
 """What ``--allow-unpinned`` takes for the CPU toolchain where there is no lock."""

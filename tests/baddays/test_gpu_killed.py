@@ -11,7 +11,7 @@ import time
 import pytest
 from sim.nvml import SetState
 
-from runner.results.reading import read_record
+from kernel_matrix.results.reading import read_record
 from tests.baddays.field import events
 from tests.baddays.gpu_field import TOOLCHAIN, UUID, go_on
 from tests.baddays.living import MODULES, await_event, until

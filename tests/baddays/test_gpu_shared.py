@@ -15,14 +15,14 @@ FIGHT = f"""
 import json, os, subprocess, sys, time
 from pathlib import Path
 import pynvml
-from runner.core.vocab import ClockPolicy
-from runner.gpus import Gpu
-from runner.lease import Terms, hold
+from kernel_matrix.model.enums import ClockPolicy
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.lease import LeaseTerms, hold
 from tests.sim.nvml import World
 
 folder, world = Path(sys.argv[1]), World.here()
 gpu = Gpu(vendor="nvidia", uuid={UUID!r}, name="NVIDIA H200", memory_bytes=1 << 37)
-terms = Terms(wait_s=120, clocks=ClockPolicy.LOCK)
+terms = LeaseTerms(wait_s=120, clocks=ClockPolicy.LOCK)
 pynvml.nvmlInit()
 
 def clock():

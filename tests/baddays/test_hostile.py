@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.core import confine
-from runner.core.vocab import Fault, Status, fault_of
-from runner.engines.process import ProcessEngine
-from runner.results.reading import read_record
+from kernel_matrix.inside import confine
+from kernel_matrix.model.enums import Fault, Status, fault_of
+from kernel_matrix.results.reading import read_record
+from kernel_matrix.sandboxes.process import ProcessSandbox
 from tests.baddays.field import HERE, ROOT, Field, events, new_field
 from tests.baddays.living import containers, processes
 
@@ -76,7 +76,7 @@ class Night:
 )
 def night(request, tmp_path_factory):
     lock = request.getfixturevalue("cpu_lock") if request.param == "docker" else None
-    if request.param == "process" and ProcessEngine().confinement.namespaces == confine.NONE:
+    if request.param == "process" and ProcessSandbox().confinement.namespaces == confine.NONE:
         pytest.skip(
             "this machine gives processes no namespaces of their own: hostile candidates need the docker engine"
         )

@@ -11,7 +11,7 @@ how it is meant to end:
 ``language``    ``torch`` unless it is named
 ``device``      ``cpu`` or ``cuda``, where it can be tried on one of them only
 ``costs-ms``    least device time that an accepted one may have
-``finding``     rule of :mod:`runner.scan` that must speak of its source
+``finding``     rule of :mod:`kernel_matrix.scan` that must speak of its source
 ``boundary``    ``yes``: isolation alone stops it, so that every engine has to show that it does
 ==============  ======================================================================================================
 """
@@ -22,7 +22,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.core.vocab import Language, Status
+from kernel_matrix.model.enums import Language, Status
 
 HERE = Path(__file__).parent
 PROBLEMS = HERE / "problems"

@@ -3,8 +3,8 @@
 Differs from the real command in that alone (:mod:`tests.cheats.preloaded`).
 """
 
-from runner.cli import main
-from runner.engines import ENGINES
+from kernel_matrix.cli import main
+from kernel_matrix.sandboxes import ENGINES
 
 ENGINES["process"] = "tests.cheats.preloaded"
 

@@ -16,8 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from runner.core.vocab import Fault, Regime, Role, Status
-from runner.gpus import vendor
+from kernel_matrix.model.enums import Fault, Regime, Role, Status
+from kernel_matrix.platforms import vendor
 from tests.cheats.collection import PROBLEMS, Cheat
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +91,7 @@ class Stand:
     settings: str = _QUICK
     """Tables at the end of the matrix; empty: what everybody gets who sets nothing."""
     lock: Path | None = None
-    program: Sequence[str] = ("-m", "runner")
+    program: Sequence[str] = ("-m", "kernel_matrix")
     """What Python is started on."""
 
 

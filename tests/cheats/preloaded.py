@@ -25,12 +25,12 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NoReturn
 
-from runner.core import confine
-from runner.engines import process
-from runner.engines.supervised import SupervisedProcess
+from kernel_matrix.inside import confine
+from kernel_matrix.sandboxes import process
+from kernel_matrix.sandboxes.supervised_process import SupervisedProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_OUT = ("runner.core.confine",)
+LEFT_OUT = ("kernel_matrix.inside.confine",)
 """Not imported ahead: what a fork runs before it is confined."""
 
 _SETTINGS = {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
@@ -39,10 +39,10 @@ _SETTINGS = {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NU
 _PID = struct.Struct("<i")
 
 
-def open_engine() -> process.ProcessEngine:
+def open_engine() -> process.ProcessSandbox:
     """The process engine of this machine, its processes forked from one that is warm."""
     process.SupervisedProcess = Fork  # in this process only, which exists for nothing else
-    return process.ProcessEngine()
+    return process.ProcessSandbox()
 
 
 class Fork(SupervisedProcess):
@@ -123,7 +123,7 @@ def _launch(orders_fd: int, output_fd: int, report_fd: int) -> NoReturn:
         for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output_fd), (2, output_fd)):
             os.dup2(source, target)
         with os.fdopen(orders_fd, encoding="utf-8") as told:
-            orders = confine.Orders.from_json(told.read())
+            orders = confine.ConfineRequest.from_json(told.read())
         os.umask(0o022)
         os.execve = _become
         # Both name what only this process knows: who forked it, and the number that the descriptor has here.
@@ -177,7 +177,7 @@ def _find_core_in(folder: str) -> None:
     """Import what is not yet imported of the core from where this process sees it; see nothing else of the project."""
     sys.path[:] = [folder, *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
     for name, package in list(sys.modules.items()):
-        if name.partition(".")[0] == "runner" and hasattr(package, "__path__"):
+        if name.partition(".")[0] == "kernel_matrix" and hasattr(package, "__path__"):
             package.__path__ = [f"{folder}/{name.replace('.', '/')}"]
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
@@ -187,9 +187,9 @@ def _find_core_in(folder: str) -> None:
 def _import_core() -> None:
     """Torch and every module of the core, but nothing that compiles: whoever has that gets longer for a first call."""
     importlib.import_module("torch")
-    import runner.core  # noqa: PLC0415  # found here, whoever imports this module
+    import kernel_matrix.inside  # noqa: PLC0415  # found here, whoever imports this module
 
-    for module in pkgutil.walk_packages(runner.core.__path__, "runner.core."):
+    for module in pkgutil.walk_packages(kernel_matrix.inside.__path__, "kernel_matrix.inside."):
         if module.name not in LEFT_OUT:
             importlib.import_module(module.name)
 

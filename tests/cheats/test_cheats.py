@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.core import confine
-from runner.core.vocab import Fault, Status
-from runner.engines.process import ProcessEngine
+from kernel_matrix.inside import confine
+from kernel_matrix.model.enums import Fault, Status
+from kernel_matrix.sandboxes.process import ProcessSandbox
 from tests.cheats.collection import CLASSES, CONTROL, GROUPS, NOT_EXPRESSED, cheats, read
 from tests.cheats.night import Ended, Stand, on_gpu, spend
 
@@ -55,7 +55,7 @@ def test_a_docstring_that_says_something_else_is_refused(line, tmp_path):
 @pytest.fixture(scope="module")
 def night():
     """All that run on a CPU, by the process engine."""
-    if ProcessEngine().confinement.namespaces == confine.NONE:
+    if ProcessSandbox().confinement.namespaces == confine.NONE:
         pytest.skip("this machine gives processes no namespaces of their own: cheats need the docker engine")
     return spend(ON_CPU, Stand(engine="process", program=(str(LAUNCH),)))
 

@@ -14,7 +14,7 @@ def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
     mine, its = pty.openpty()
     own = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "200"}
     with subprocess.Popen(
-        (sys.executable, "-m", "runner", *arguments),
+        (sys.executable, "-m", "kernel_matrix", *arguments),
         cwd=folder,
         env={**os.environ, **environment, **own},
         stdout=its,
@@ -32,7 +32,7 @@ def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
 def piped(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """``kernel-matrix`` with ``arguments``, run to its end in ``folder``."""
     return subprocess.run(
-        (sys.executable, "-m", "runner", *arguments),
+        (sys.executable, "-m", "kernel_matrix", *arguments),
         check=False,
         capture_output=True,
         text=True,

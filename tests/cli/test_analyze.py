@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from runner.analysis.questions import QUESTIONS
-from runner.cli.analyze import ABOUT
-from runner.results.store import Store
+from kernel_matrix.analysis.questions import QUESTIONS
+from kernel_matrix.cli.analyze import ABOUT
+from kernel_matrix.results.store import RecordStore
 from tests.analysis.made import cell, write
 from tests.cli.terminal import on_terminal, piped
 from tests.results.factory import CELL_KEY, cell_id, failed_record, make_record, put
@@ -150,7 +150,7 @@ def test_empty_tables_hold_nothing(lab):
 
 
 def test_result_folders_and_tables_are_read_together(lab):
-    store = Store(lab / "results" / "nightly")
+    store = RecordStore(lab / "results" / "nightly")
     store.save(make_record())
     store.save(failed_record(cell_id(1)))
     put(lab / "results" / "nightly" / "records", make_record(cell_id(5)), schema_version=2)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runner.analysis.audit import CHECKS
+from kernel_matrix.analysis.audit import CHECKS
 from tests.analysis.made import cell, write
 from tests.cli.terminal import on_terminal, piped
 

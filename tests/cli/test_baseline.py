@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from runner.analysis.accepted import read_accepted
+from kernel_matrix.analysis.accepted import read_accepted
 from tests.results.factory import cell_id, make_record, put
 
 

@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "KERNEL_MATRIX_CACHE_DIR": str(folder / "cache")}
-    line = (sys.executable, "-m", "runner", *words)
+    line = (sys.executable, "-m", "kernel_matrix", *words)
     return subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 

@@ -11,9 +11,9 @@ import pytest
 from sim.nvml import H200
 
 from tests.cli.terminal import on_terminal
-from tests.doctor.clinic import ROOT, Clinic
-from tests.doctor.daemon import INFO, answering
-from tests.doctor.nouns import install
+from tests.hosts.doctor.clinic import ROOT, Clinic
+from tests.hosts.doctor.daemon import INFO, answering
+from tests.hosts.doctor.nouns import install
 
 DOCKER = {**INFO, "DiscoveredDevices": [{"Source": "cdi", "ID": f"nvidia.com/gpu={H200['uuid']}"}]}
 
@@ -67,7 +67,7 @@ def test_json_is_a_list_of_findings(clinic):
 def test_this_host_as_it_is_can_be_examined(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
     done = subprocess.run(
-        (sys.executable, "-m", "runner", "doctor", "--json"),
+        (sys.executable, "-m", "kernel_matrix", "doctor", "--json"),
         cwd=ROOT,
         env={**environment, "TMPDIR": str(tmp_path), "KERNEL_MATRIX_LOCK_DIR": str(tmp_path)},
         capture_output=True,

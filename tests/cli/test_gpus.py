@@ -11,7 +11,7 @@ from sim.nvml import GTX_1080, H200, RTX_4090
 
 from tests.baddays.gpu_field import UUID
 from tests.cli.terminal import on_terminal
-from tests.doctor.clinic import Clinic
+from tests.hosts.doctor.clinic import Clinic
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from runner.cli import build_app
-from runner.errors import ImageError, KernelMatrixError, UsageError
-from runner.images import LockEntry, LockState
-from runner.images.lock import load_lock, save_lock
+from kernel_matrix.cli import build_app
+from kernel_matrix.errors import ImageError, KernelMatrixError, UsageError
+from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.images.lock import load_lock, save_lock
 
 D1 = "sha256:" + "1" * 64
 ENTRY = LockEntry(

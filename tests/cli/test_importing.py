@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import piped
-from tests.results.foreign.made import put, timing
+from tests.results.importing.made import put, timing
 
 
 def import_(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

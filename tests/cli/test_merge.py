@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runner.results.store import Store
-from runner.results.words import printable
+from kernel_matrix.results.descriptions import printable
+from kernel_matrix.results.store import RecordStore
 from tests.cli.terminal import piped
 from tests.results.factory import cell_id, make_record, make_run, make_trace, put, traced
 
@@ -20,7 +20,7 @@ def merge(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
-    store = Store(tmp_path / "results" / "nightly")
+    store = RecordStore(tmp_path / "results" / "nightly")
     store.save(make_record())
     store.save_run(make_run())
     return tmp_path
@@ -43,7 +43,7 @@ def test_json_is_one_document(lab: Path) -> None:
 
 
 def test_traces_are_merged_only_where_they_are_asked_for(lab: Path) -> None:
-    store = Store(lab / "results" / "nightly")
+    store = RecordStore(lab / "results" / "nightly")
     store.save(traced(make_record(cell_id(1))), make_trace(7))
     done = merge(lab, "--traces")
     assert "1 traces with 7 samples of telemetry" in done.stdout

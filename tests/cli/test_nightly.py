@@ -258,7 +258,7 @@ def test_schedules_are_printed_filled_in(field):
     assert (ran.returncode, ran.stderr) == (0, "")
     assert f"WorkingDirectory={field.root}\n" in ran.stdout
     assert "OnCalendar=*-*-* 21:05:00\n" in ran.stdout
-    assert f'ExecStart="{sys.executable}" "-m" "runner" "nightly" "matrix.toml" "--until" "6:30"' in ran.stdout
+    assert f'ExecStart="{sys.executable}" "-m" "kernel_matrix" "nightly" "matrix.toml" "--until" "6:30"' in ran.stdout
     assert '"a%%b c"' in ran.stdout
     assert '"--filter" "gpu=h200" "--filter" "dtype=fp16" "--build"\n' in ran.stdout
     assert f"\n5 21 * * * cd {field.root} && " in ran.stdout

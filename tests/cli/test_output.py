@@ -5,7 +5,7 @@ from datetime import date, datetime, timezone
 
 import pytest
 
-from runner.cli.output import duration, print_json
+from kernel_matrix.cli.output import duration, print_json
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def plan(tmp_path):
     (tmp_path / "matrix.toml").write_text(MATRIX)
 
     def ran(*args):
-        argv = (sys.executable, "-m", "runner", "plan", *args)
+        argv = (sys.executable, "-m", "kernel_matrix", "plan", *args)
         return subprocess.run(argv, cwd=tmp_path, check=False, capture_output=True, text=True)
 
     return ran

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def started(*arguments, cwd=ROOT, **environment):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **environment}
-    command = (sys.executable, "-m", "runner", *map(str, arguments))
+    command = (sys.executable, "-m", "kernel_matrix", *map(str, arguments))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, cwd=cwd, env=environment, **pipes)
 

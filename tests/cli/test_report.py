@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.results.store import Store
+from kernel_matrix.results.store import RecordStore
 from tests.analysis.made import over_sessions, write
 from tests.cli.terminal import piped
 from tests.results.factory import cell_id, make_record, make_trace, traced
@@ -85,7 +85,7 @@ def test_what_cannot_be_done_is_one_clear_error(lab: Path, arguments: tuple[str,
 
 def test_a_page_of_result_folders_has_their_telemetry(lab: Path) -> None:
     pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
-    Store(lab / "results" / "nightly").save(traced(make_record(cell_id(1))), make_trace(7))
+    RecordStore(lab / "results" / "nightly").save(traced(make_record(cell_id(1))), make_trace(7))
     done = report(lab, "results", "--out", "page.html")
     assert done.returncode == 0, done.stderr
     found = re.search(r'id="data"[^>]*>(.*?)</script>', (lab / "page.html").read_text(encoding="utf-8"), re.DOTALL)

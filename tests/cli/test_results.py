@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.vocab import Role, Status
-from runner.results.store import Store
+from kernel_matrix.model.enums import Role, Status
+from kernel_matrix.results.store import RecordStore
 from tests.cli.terminal import piped
 from tests.results.factory import (
     CELL_KEY,
@@ -27,7 +27,7 @@ from tests.results.factory import (
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
-    store = Store(tmp_path / "results" / "nightly")
+    store = RecordStore(tmp_path / "results" / "nightly")
     store.save(make_record())
     store.save(failed_record(cell_id(1), cell=replace(CELL_KEY, candidate="softmax/broken")))
     return tmp_path
@@ -92,14 +92,14 @@ def test_what_was_put_aside_is_said_on_stderr(lab: Path) -> None:
 
 def test_evidence_cannot_speak_to_the_terminal(lab: Path) -> None:
     said = outcome(Status.CRASHED, "\x1b[2Jgone [bold red]really[/bold red]\u202e")
-    Store(lab / "results" / "nightly").save(make_record(cell_id(6), outcome=said))
+    RecordStore(lab / "results" / "nightly").save(make_record(cell_id(6), outcome=said))
     done = piped(lab, "results")
     assert "\x1b" not in done.stdout
     assert "[2Jgone [bold red]really[/bold red]" in done.stdout
 
 
 def test_clocks_that_are_not_as_wanted_are_never_hidden(lab: Path) -> None:
-    store = Store(lab / "results" / "nightly")
+    store = RecordStore(lab / "results" / "nightly")
     forbidden = replace(HOST, clock_state="unlocked", clock_reason="this host forbids it")
     for number in (2, 3):
         store.save(make_record(cell_id(number), host=forbidden, cell=replace(CELL_KEY, candidate=f"softmax/u{number}")))
@@ -123,7 +123,7 @@ def test_a_gpu_that_was_not_left_as_it_was_is_told(lab: Path) -> None:
         clocks=replace(CLOCKS, reset="failed", reset_reason="no permission"),
         health=replace(HEALTH, probe="failed", quarantined=True),
     )
-    Store(lab / "results" / "nightly").save(make_record(cell_id(2), host=stuck))
+    RecordStore(lab / "results" / "nightly").save(make_record(cell_id(2), host=stuck))
     shown = piped(lab, "results").stdout
     assert "clocks not given back after 1 result: run `kernel-matrix sweep`" in shown
     assert "GPU quarantined for the rest of its run after 1 result" in shown
@@ -131,7 +131,7 @@ def test_a_gpu_that_was_not_left_as_it_was_is_told(lab: Path) -> None:
 
 def test_a_table_without_discards_has_no_column_for_them(lab: Path) -> None:
     whole = (workload(blocks=(block(Role.CANDIDATE, 0, (100,)), block(Role.BASELINE, 1, (200,)))),)
-    Store(lab / "results" / "other").save(
+    RecordStore(lab / "results" / "other").save(
         make_record(cell_id(2), sessions=(session(workloads=whole, cell_id=cell_id(2)),))
     )
     assert "discarded" not in piped(lab, "results", "results/other").stdout

@@ -116,8 +116,8 @@ def test_a_dry_run_shows_the_settings_of_every_process_and_runs_nothing(field):
     assert [cell["candidate"] for cell in cells] == ["tiny/honest", "tiny/wrong"]
     orders = {role: process["orders"] for role, process in cells[0]["processes"].items()}
     assert orders.keys() == {"judge", "candidate", "eager"}
-    assert "runner.core.judge" in orders["judge"]["argv"]
-    assert "runner.core.worker" in orders["candidate"]["argv"]
+    assert "kernel_matrix.inside.judge.judge" in orders["judge"]["argv"]
+    assert "kernel_matrix.inside.worker.worker" in orders["candidate"]["argv"]
     assert orders["candidate"]["tmpfs_bytes"] == 64 << 20
     assert not field.results.exists()
     assert field.leftovers() == []
@@ -131,7 +131,10 @@ def test_a_dry_run_on_docker_shows_the_create_requests(tmp_path, cpu_lock):
         (cell,) = json.loads(ran.stdout)
         assert not field.results.exists()
     pinned = json.loads(cpu_lock.read_text())["images"]["cpu"]
-    for role, module in (("judge", "runner.core.judge"), ("candidate", "runner.core.worker")):
+    for role, module in (
+        ("judge", "kernel_matrix.inside.judge.judge"),
+        ("candidate", "kernel_matrix.inside.worker.worker"),
+    ):
         request = cell["processes"][role]["create"]
         assert request["Image"] in (pinned["config_digest"], pinned["digest"])
         assert module in request["Entrypoint"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sim.nvml import H200, SetState
 
-from tests.doctor.clinic import Clinic
+from tests.hosts.doctor.clinic import Clinic
 from tests.lease.settings import killed_while_holding
 
 UUID = H200["uuid"]

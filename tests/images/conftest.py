@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from runner.images import Resolved
-from runner.images.archive import SOURCE_DATE_EPOCH, Archive, write_archive
-from runner.images.build import ensure_local
-from runner.images.daemon import connect
-from runner.images.layer import write_layer
+from kernel_matrix.images import ResolvedImage
+from kernel_matrix.images.archive import SOURCE_DATE_EPOCH, ImageArchive, write_archive
+from kernel_matrix.images.image_build import ensure_local
+from kernel_matrix.images.image_store import connect
+from kernel_matrix.images.layer import write_layer
 
 sys.path.insert(0, str(Path(__file__).parent))  # for tiny_images: pytest's importlib mode adds no folder by itself
 from tiny_images import Handler, MakeImage, Registry, forget, tar_of
@@ -34,7 +34,9 @@ def client() -> Iterator[DockerClient]:
 def make_image(tmp_path: Path) -> MakeImage:
     """Writes a tiny image: one layer with the given files."""
 
-    def make(files: dict[str, bytes], *, repository: str = "kernel-matrix-test/tiny", mode: int = 0o644) -> Archive:
+    def make(
+        files: dict[str, bytes], *, repository: str = "kernel-matrix-test/tiny", mode: int = 0o644
+    ) -> ImageArchive:
         folder = tmp_path / f"image-{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         tree = tar_of(folder / "tree.tar", files, mode=mode)
@@ -52,11 +54,11 @@ def make_image(tmp_path: Path) -> MakeImage:
 
 
 @pytest.fixture
-def load(client: DockerClient) -> Iterator[Callable[[Archive], str]]:
+def load(client: DockerClient) -> Iterator[Callable[[ImageArchive], str]]:
     """Loads an archive into the daemon and takes the image away afterwards; returns its id."""
     loaded: list[str] = []
 
-    def load_one(archive: Archive) -> str:
+    def load_one(archive: ImageArchive) -> str:
         with archive.path.open("rb") as file:
             client.images.load(file)
         loaded.append(archive.reference)
@@ -81,7 +83,7 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.fixture(scope="session")
-def cpu_image(tmp_path_factory: pytest.TempPathFactory) -> Resolved:
+def cpu_image(tmp_path_factory: pytest.TempPathFactory) -> ResolvedImage:
     """The real CPU image: the daemon's own where it is the locked one, else built (minutes)."""
     lock = tmp_path_factory.mktemp("lock") / "images.lock"
     shutil.copyfile(ROOT / "images" / "images.lock", lock)

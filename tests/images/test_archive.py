@@ -9,11 +9,11 @@ import pytest
 from docker import DockerClient
 from tiny_images import MakeImage
 
-from runner.images.archive import Archive
-from runner.images.daemon import store_of
+from kernel_matrix.images.archive import ImageArchive
+from kernel_matrix.images.image_store import store_of
 
 
-def parts(archive: Archive) -> dict[str, bytes]:
+def parts(archive: ImageArchive) -> dict[str, bytes]:
     with tarfile.open(archive.path) as tar:
         return {member.name: content.read() for member in tar if (content := tar.extractfile(member))}
 
@@ -49,7 +49,7 @@ def test_both_forms_lead_to_the_same_parts(make_image: MakeImage) -> None:
 
 @pytest.mark.docker
 def test_the_daemon_finds_what_was_foretold(
-    make_image: MakeImage, load: Callable[[Archive], str], client: DockerClient
+    make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
 ) -> None:
     archive = make_image({"etc/greeting": b"hello"})
     foretold = archive.manifest_digest if store_of(client).containerd else archive.config_digest

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import ImageError
-from runner.images.debian import MIRROR_VARIABLE, bootstrap, check_debootstrap, host_mirror
-from runner.images.recipe import Debian
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images.debian import MIRROR_VARIABLE, bootstrap, check_debootstrap, host_mirror
+from kernel_matrix.images.recipe import DebianBase
 
 
 def fake(folder: Path, name: str, script: str) -> None:
@@ -61,7 +61,7 @@ def test_a_failing_debootstrap_shows_the_end_of_its_log(tmp_path: Path, monkeypa
     monkeypatch.setenv(MIRROR_VARIABLE, "http://mirror/")
     fake(tmp_path / "bin", "unshare", 'echo "asked: $*"; echo "E: no such mirror" >&2; exit 3')
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    debian = Debian(suite="bookworm", variant="minbase", include=("python3",))
+    debian = DebianBase(suite="bookworm", variant="minbase", include=("python3",))
     with pytest.raises(ImageError, match="E: no such mirror") as caught:
         bootstrap(debian, tmp_path, tmp_path / "debs")
     assert "exit code 3" in caught.value.what
@@ -73,6 +73,6 @@ def test_a_failing_debootstrap_shows_the_end_of_its_log(tmp_path: Path, monkeypa
 @pytest.mark.skipif(shutil.which("debootstrap") is None or os.geteuid() != 0, reason="needs debootstrap and root")
 def test_a_mirror_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MIRROR_VARIABLE, "http://127.0.0.1:9/debian")
-    debian = Debian(suite="bookworm", variant="minbase", include=())
+    debian = DebianBase(suite="bookworm", variant="minbase", include=())
     with pytest.raises(ImageError, match="failed with exit code"):
         bootstrap(debian, tmp_path, tmp_path / "debs")

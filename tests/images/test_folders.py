@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.images import LockState
-from runner.images.audit import folder_complaints
-from runner.images.lock import load_lock
-from runner.images.recipe import read_recipe
-from runner.images.wheels import read_requirements
+from kernel_matrix.images import LockState
+from kernel_matrix.images.lock import load_lock
+from kernel_matrix.images.lock_check import folder_complaints
+from kernel_matrix.images.recipe import read_recipe
+from kernel_matrix.images.wheels import read_requirements
 
 IMAGES = Path(__file__).parents[2] / "images"
 LOCK = load_lock(IMAGES / "images.lock")

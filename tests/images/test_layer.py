@@ -5,7 +5,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.images.layer import write_layer
+from kernel_matrix.images.layer import write_layer
 
 NEWEST = 1767225600
 Item = tuple[str, str, bytes, int]

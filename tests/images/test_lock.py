@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import ImageError
-from runner.images import LockEntry, LockState
-from runner.images.lock import load_lock, save_lock
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.images.lock import load_lock, save_lock
 
 DIGEST = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import ImageError
-from runner.images.recipe import Debian, read_recipe
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images.recipe import DebianBase, read_recipe
 
 PINNED = "FROM debian:12@sha256:" + "0" * 64 + "\n"
 
@@ -27,7 +27,7 @@ def test_a_registry_base(tmp_path: Path) -> None:
 def test_a_debootstrap_base(tmp_path: Path) -> None:
     toml = 'python = "3.11"\n[debootstrap]\nsuite = "bookworm"\ninclude = ["python3"]\n'
     write(tmp_path / "cpu", dockerfile="ARG BASE\nFROM ${BASE}\n", toml=toml)
-    assert read_recipe(tmp_path, "cpu").debian == Debian(suite="bookworm", variant="minbase", include=("python3",))
+    assert read_recipe(tmp_path, "cpu").debian == DebianBase(suite="bookworm", variant="minbase", include=("python3",))
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "requirements.lock", "image.toml"])

@@ -7,23 +7,23 @@ import pytest
 from docker import DockerClient
 from tiny_images import MakeImage, Registry, forget, shell_files
 
-from runner.errors import ImageError
-from runner.images import LockEntry, LockState
-from runner.images.archive import Archive
-from runner.images.daemon import machine_of, store_of
-from runner.images.reference import Reference
-from runner.images.registry import accept_change, adopt_image, lock_tag, pull_image
-from runner.images.resolve import resolve_image
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.images.archive import ImageArchive
+from kernel_matrix.images.image_reference import ImageReference
+from kernel_matrix.images.image_store import machine_of, store_of
+from kernel_matrix.images.registry import accept_change, adopt_image, lock_tag, pull_image
+from kernel_matrix.images.resolve import resolve_image
 
 pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def pushed(make_image: MakeImage, registry: Registry, client: DockerClient) -> Iterator[Archive]:
+def pushed(make_image: MakeImage, registry: Registry, client: DockerClient) -> Iterator[ImageArchive]:
     archive = make_image({"a": b"pulled"})
     reference = registry.push(archive, "lab/tiny", "1")
     yield replace(archive, reference=reference)
-    forget(client, Reference.parse(reference).by_digest)
+    forget(client, ImageReference.parse(reference).by_digest)
 
 
 def declared(reference: str) -> LockEntry:
@@ -31,13 +31,13 @@ def declared(reference: str) -> LockEntry:
         toolchain="cu1",
         reference=reference,
         state=LockState.DECLARED,
-        digest=Reference.parse(reference).digest,
+        digest=ImageReference.parse(reference).digest,
         config_digest=None,
         source="some repository",
     )
 
 
-def test_the_first_pull_confirms_a_declared_digest(pushed: Archive, client: DockerClient) -> None:
+def test_the_first_pull_confirms_a_declared_digest(pushed: ImageArchive, client: DockerClient) -> None:
     entry = declared(pushed.reference)
     pulled = pull_image(entry, client, lambda _line: None).entry
     assert pulled.state is LockState.LOCKED
@@ -45,10 +45,10 @@ def test_the_first_pull_confirms_a_declared_digest(pushed: Archive, client: Dock
     if not store_of(client).containerd:
         assert pulled.config_digest == pushed.config_digest
     resolved = resolve_image(pulled, "cu1", client=client)
-    assert resolved.repo_digest == Reference.parse(pushed.reference).by_digest
+    assert resolved.repo_digest == ImageReference.parse(pushed.reference).by_digest
 
 
-def test_a_digest_the_registry_does_not_have_is_refused(pushed: Archive, client: DockerClient) -> None:
+def test_a_digest_the_registry_does_not_have_is_refused(pushed: ImageArchive, client: DockerClient) -> None:
     invented = pushed.reference.partition("@")[0] + "@sha256:" + "0" * 64
     with pytest.raises(ImageError, match=r"The declared digest .found in some repository.*does not have it") as caught:
         pull_image(declared(invented), client, lambda _line: None)
@@ -56,7 +56,7 @@ def test_a_digest_the_registry_does_not_have_is_refused(pushed: Archive, client:
 
 
 def test_a_registry_that_serves_other_content_is_refused(
-    pushed: Archive, registry: Registry, client: DockerClient
+    pushed: ImageArchive, registry: Registry, client: DockerClient
 ) -> None:
     registry.blobs[pushed.manifest_digest] += b" "
     with pytest.raises(ImageError, match="was not pulled"):
@@ -75,7 +75,7 @@ def test_a_local_image_is_not_pulled(client: DockerClient) -> None:
         pull_image(entry, client, lambda _line: None)
 
 
-def test_a_tag_is_resolved_to_its_digest(pushed: Archive, client: DockerClient) -> None:
+def test_a_tag_is_resolved_to_its_digest(pushed: ImageArchive, client: DockerClient) -> None:
     tag = pushed.reference.partition("@")[0]
     fresh = lock_tag("cu1", None, tag, client)
     assert (fresh.state, fresh.reference, fresh.digest) == (LockState.LOCKED, pushed.reference, pushed.manifest_digest)
@@ -88,7 +88,7 @@ def test_a_tag_is_resolved_to_its_digest(pushed: Archive, client: DockerClient) 
 
 
 def test_a_tag_that_moved_is_said_before_it_is_taken(
-    pushed: Archive, make_image: MakeImage, registry: Registry, client: DockerClient
+    pushed: ImageArchive, make_image: MakeImage, registry: Registry, client: DockerClient
 ) -> None:
     before = replace(declared(pushed.reference), state=LockState.LOCKED)
     registry.push(make_image({"a": b"newer"}), "lab/tiny", "1")
@@ -100,7 +100,7 @@ def test_a_tag_that_moved_is_said_before_it_is_taken(
 
 
 def test_an_image_the_daemon_has_is_adopted_and_kept(
-    make_image: MakeImage, load: Callable[[Archive], str], client: DockerClient
+    make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
 ) -> None:
     archive = make_image(shell_files('{"py:torch": "2.11"}'), mode=0o755)
     image_id = load(archive)
@@ -115,7 +115,9 @@ def test_an_image_the_daemon_has_is_adopted_and_kept(
         forget(client, entry.reference)
 
 
-def test_what_cannot_be_adopted(make_image: MakeImage, load: Callable[[Archive], str], client: DockerClient) -> None:
+def test_what_cannot_be_adopted(
+    make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
+) -> None:
     with pytest.raises(ImageError, match="has no image 'no-such-image' to adopt"):
         adopt_image("cu1", "no-such-image", client)
     mute = make_image(shell_files("not JSON"), mode=0o755)

@@ -10,16 +10,16 @@ from docker import DockerClient
 from docker.errors import ImageNotFound
 from tiny_images import MakeImage, forget
 
-from runner.errors import ImageError
-from runner.images import LockEntry, LockState
-from runner.images.archive import Archive
-from runner.images.daemon import store_of
-from runner.images.resolve import Presence, resolve_image, standing_of
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.images.archive import ImageArchive
+from kernel_matrix.images.image_store import store_of
+from kernel_matrix.images.resolve import ImagePresence, resolve_image, standing_of
 
 D1, D2, D3 = ("sha256:" + digit * 64 for digit in "123")
 
 
-def local(archive: Archive) -> LockEntry:
+def local(archive: ImageArchive) -> LockEntry:
     return LockEntry(
         toolchain="tiny",
         reference=archive.reference,
@@ -32,7 +32,7 @@ def local(archive: Archive) -> LockEntry:
 
 @pytest.mark.docker
 def test_the_pinned_image_is_what_runs(
-    make_image: MakeImage, load: Callable[[Archive], str], client: DockerClient
+    make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
 ) -> None:
     archive = make_image({"a": b"1"})
     image_id = load(archive)
@@ -50,7 +50,7 @@ def test_an_image_that_is_not_there_says_how_to_get_it(make_image: MakeImage, cl
 
 @pytest.mark.docker
 def test_a_name_that_means_another_image_is_refused_unless_unpinned_is_allowed(
-    make_image: MakeImage, load: Callable[[Archive], str], client: DockerClient
+    make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
 ) -> None:
     locked, other = make_image({"a": b"locked"}), make_image({"a": b"other"})
     other_id = load(other)
@@ -67,7 +67,7 @@ def test_a_name_that_means_another_image_is_refused_unless_unpinned_is_allowed(
 
 @pytest.mark.docker
 def test_a_toolchain_without_an_entry_runs_only_unpinned(
-    make_image: MakeImage, load: Callable[[Archive], str], client: DockerClient
+    make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
 ) -> None:
     with pytest.raises(ImageError, match="no entry in the image lock"):
         resolve_image(None, "no-such-toolchain", client=client, allow_unpinned=True)
@@ -105,9 +105,11 @@ PULLED = LockEntry(toolchain="cu1", reference=f"a/b:1@{D1}", state=LockState.LOC
 
 
 @pytest.mark.parametrize(("containerd", "image_id"), [(False, D2), (True, D1)])
-def test_a_local_image_is_known_by_the_digest_its_store_shows(containerd: bool, image_id: str) -> None:  # noqa: FBT001  # a parameter of the test
-    assert standing(LOCAL, daemon({image_id: {"Id": image_id}}, containerd=containerd)).presence is Presence.PRESENT
-    assert standing(LOCAL, daemon({D3: {"Id": D3}}, containerd=containerd)).presence is Presence.ABSENT
+def test_a_local_image_is_known_by_its_stores_digest(containerd: bool, image_id: str) -> None:  # noqa: FBT001
+    assert (
+        standing(LOCAL, daemon({image_id: {"Id": image_id}}, containerd=containerd)).presence is ImagePresence.PRESENT
+    )
+    assert standing(LOCAL, daemon({D3: {"Id": D3}}, containerd=containerd)).presence is ImagePresence.ABSENT
 
 
 @pytest.mark.parametrize(("containerd", "image_id"), [(False, D2), (True, D1)])
@@ -120,14 +122,14 @@ def test_a_pulled_image_resolves_in_both_stores(containerd: bool, image_id: str)
 
 def test_a_config_digest_that_differs_is_refused() -> None:
     found = standing(PULLED, daemon({f"a/b@{D1}": {"Id": D3}}, containerd=False))
-    assert found.presence is Presence.DIFFERENT
+    assert found.presence is ImagePresence.DIFFERENT
     assert D3 in found.text
 
 
 def test_an_image_pinned_on_another_kind_of_store_says_so() -> None:
     entry = replace(LOCAL, digest=None)
     found = standing(entry, daemon({"kernel-matrix/cpu:2": {"Id": D1}}, containerd=True))
-    assert found.presence is Presence.DIFFERENT
+    assert found.presence is ImagePresence.DIFFERENT
     assert "another kind of image store" in found.text
 
 

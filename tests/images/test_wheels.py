@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tiny_images import make_wheel
 
-from runner.errors import ImageError
-from runner.images.wheels import cache_root, fetch_wheels, place, read_requirements
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images.wheels import cache_root, fetch_wheels, place, read_requirements
 
 
 @pytest.fixture

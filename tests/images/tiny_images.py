@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 from docker import DockerClient
 from docker.errors import APIError
 
-from runner.images.archive import Archive
+from kernel_matrix.images.archive import ImageArchive
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-MakeImage = Callable[..., Archive]
+MakeImage = Callable[..., ImageArchive]
 
 
 def tar_of(path: Path, files: dict[str, bytes], **more: Any) -> Path:
@@ -61,7 +61,7 @@ class Registry:
     blobs: dict[str, bytes] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
-    def push(self, archive: Archive, name: str, tag: str) -> str:
+    def push(self, archive: ImageArchive, name: str, tag: str) -> str:
         """Offer ``archive`` as ``name:tag``; returns ``host:port/name:tag@digest``."""
         with tarfile.open(archive.path) as tar:
             for member in tar.getmembers():

@@ -14,10 +14,10 @@ import json, sys, threading, time
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from runner.core.vocab import ClockPolicy
-from runner.errors import KernelMatrixError
-from runner.gpus import Gpu
-from runner.lease import Terms, aftermath, hold, watch
+from kernel_matrix.model.enums import ClockPolicy
+from kernel_matrix.errors import KernelMatrixError
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.lease import LeaseTerms, aftermath, hold, watch
 
 settings = json.loads(sys.stdin.readline())
 aftermath._LIMIT_S, watch._HUNG_S = settings["patience_s"], settings["patience_s"]
@@ -63,7 +63,8 @@ def tell(lease):
 
 lease = None
 try:
-    with hold(Gpu(**settings["gpu"]), Terms(**terms), lock_dir=Path(settings["locks"]), cancelled=waiting) as lease:
+    with hold(Gpu(**settings["gpu"]), LeaseTerms(**terms), lock_dir=Path(settings["locks"]), cancelled=waiting) as
+    lease:
         say("held")
         with session:
             for line in sys.stdin:
@@ -83,7 +84,7 @@ class Holder:
     """A process that asks for the simulated H200, holds it, and does what it is told.
 
     :param patience_s: how long it waits for a driver that does not clear up, or does not answer.
-    :param terms: as :class:`runner.lease.Terms`; ``wait_s`` is 0 unless given.
+    :param terms: as :class:`kernel_matrix.lease.Terms`; ``wait_s`` is 0 unless given.
     """
 
     def __init__(

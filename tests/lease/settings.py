@@ -11,18 +11,18 @@ from sim.nvml import H200, SimulatedDriver
 _PROGRAM = """
 import dataclasses, json, os, signal, sys
 from pathlib import Path
-from runner.core.vocab import ClockPolicy
-from runner.errors import InfrastructureError
-from runner.gpus import Gpu
-from runner.lease.clocks import clocks_held
-from runner.lease.hard import refusing_others
-from runner.lease.repair import repair, sweep_gpus
-from runner.lease.terms import Terms
+from kernel_matrix.model.enums import ClockPolicy
+from kernel_matrix.errors import InfrastructureError
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.lease.clock_lock import clocks_held
+from kernel_matrix.lease.exclusive_mode import refusing_others
+from kernel_matrix.lease.repair import repair, sweep_gpus
+from kernel_matrix.lease.terms import LeaseTerms
 
 verb, job = sys.argv[1], json.loads(sys.argv[2])
 gpu = Gpu(vendor=job["vendor"], uuid=job["uuid"], name=job["name"])
 folder = Path(job["folder"])
-terms = Terms(wait_s=0, run_id="run-7", cell_id="cell-9", **{**job["terms"], "clocks": ClockPolicy(job["policy"])})
+terms = LeaseTerms(wait_s=0, run_id="run-7", cell_id="cell-9", **{**job["terms"], "clocks": ClockPolicy(job["policy"])})
 
 def die_at(event, args):
     if event == "ctypes.dlsym" and job["die_at"] in args:  # the function is about to be called for the first time

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 from sim.nvml import H200
 
-from runner.gpus import Gpu
-from runner.lease import Terms, hold
+from kernel_matrix.lease import LeaseTerms, hold
+from kernel_matrix.platforms import Gpu
 from tests.lease.conftest import end
 from tests.lease.holding import Holder
 
@@ -18,7 +18,7 @@ CPU = {"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}
 
 
 def cpu_hold(folder, **terms):
-    return hold(Gpu(**CPU), Terms(wait_s=0, **terms), lock_dir=folder)
+    return hold(Gpu(**CPU), LeaseTerms(wait_s=0, **terms), lock_dir=folder)
 
 
 # A CPU.
@@ -51,7 +51,7 @@ def test_what_dead_runners_left_is_reaped_under_the_lock_and_told(tmp_path):
         found.append((tmp_path / "cpu.lock").read_text())
         return ["container km-1 of a runner that is gone"]
 
-    with hold(Gpu(**CPU), Terms(wait_s=0), reap=reap, lock_dir=tmp_path) as lease:
+    with hold(Gpu(**CPU), LeaseTerms(wait_s=0), reap=reap, lock_dir=tmp_path) as lease:
         assert lease.warnings == ("container km-1 of a runner that is gone",)
     assert json.loads(found[0])["pid"] == os.getpid()
 
@@ -123,12 +123,12 @@ def test_two_runners_are_never_both_on_the_gpu_in_200_rounds(driver, tmp_path):
 FIGHT = f"""
 import os, sys
 from pathlib import Path
-from runner.gpus import Gpu
-from runner.lease import Terms, hold
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.lease import LeaseTerms, hold
 gpu, folder = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name=""), Path("LOCKS")
 sys.stdin.readline()
 for _ in range(100):
-    with hold(gpu, Terms(wait_s=100), lock_dir=folder) as lease:
+    with hold(gpu, LeaseTerms(wait_s=100), lock_dir=folder) as lease:
         os.close(os.open(folder / "inside", os.O_CREAT | os.O_EXCL))  # fails when the other one is inside
         os.unlink(folder / "inside")
     assert lease.exclusive == "proven", lease.reason
@@ -231,9 +231,9 @@ def test_clocks_are_given_back_whatever_happens_inside(driver, tmp_path, stop):
 
 INTERRUPTED = f"""
 import json, os, signal, threading, traceback
-from runner.core.vocab import ClockPolicy
-from runner.gpus import Gpu
-from runner.lease import Terms, hold
+from kernel_matrix.model.enums import ClockPolicy
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.lease import LeaseTerms, hold
 
 def interrupt(number, frame):
     # Asked again and again, until the wait that the test is about has begun.
@@ -244,7 +244,8 @@ def interrupt(number, frame):
 
 signal.signal(signal.SIGALRM, interrupt)
 try:
-    with hold(Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name=""), Terms(wait_s=0, clocks=ClockPolicy.LOCK)) as lease:
+    gpu = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name="")
+    with hold(gpu, LeaseTerms(wait_s=0, clocks=ClockPolicy.LOCK)) as lease:
         print("held", flush=True)
         input()
         signal.setitimer(signal.ITIMER_REAL, 0.005)

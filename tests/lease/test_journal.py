@@ -6,9 +6,9 @@ import stat
 
 import pytest
 
-from runner.errors import GpuSettingError
-from runner.gpus import ComputeMode, Gpu
-from runner.lease.journal import (
+from kernel_matrix.errors import GpuSettingError
+from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.lease.journal import (
     COMPUTE_MODE,
     MEMORY,
     SM,
@@ -21,11 +21,11 @@ from runner.lease.journal import (
     note,
     read_journal,
 )
-from runner.lease.terms import Terms
-from runner.owner import owner_token
+from kernel_matrix.lease.terms import LeaseTerms
+from kernel_matrix.platforms import ComputeMode, Gpu
 
 GPU = Gpu(vendor="nvidia", uuid="GPU-1/../2", name="NVIDIA H200")
-TERMS = Terms(wait_s=0, run_id="run", cell_id="cell")
+TERMS = LeaseTerms(wait_s=0, run_id="run", cell_id="cell")
 NOTED = ClockNote(target_mhz=1500, before_mhz=1980)
 
 

@@ -10,17 +10,17 @@ import threading
 
 import pytest
 
-from runner.errors import GpuBusyError, InfrastructureError
-from runner.lease import locks
-from runner.lease.locks import Wait, WaitCancelledError, lock_file, lock_folder, locked
+from kernel_matrix.errors import GpuBusyError, InfrastructureError
+from kernel_matrix.lease import locks
+from kernel_matrix.lease.locks import LeaseWait, WaitCancelledError, lock_file, lock_folder, locked
 
 PREAMBLE = """
 import os, subprocess, sys, time
 from pathlib import Path
-from runner.lease.locks import Wait, lock_file, locked
+from kernel_matrix.lease.locks import LeaseWait, lock_file, locked
 folder = Path(sys.argv[1])
 def lock(wait_s):
-    return locked(lock_file(folder, "GPU-1"), Wait("a device", limit_s=wait_s))
+    return locked(lock_file(folder, "GPU-1"), LeaseWait("a device", limit_s=wait_s))
 """
 
 HOLD_UNTIL_TOLD = """
@@ -62,7 +62,7 @@ def start(program, *args):
 
 
 def lock(folder, *, wait_s=0.0, cancelled=lambda: False, uuid="GPU-1"):
-    return locked(lock_file(folder, uuid), Wait("GPU-1 (a GPU)", limit_s=wait_s, cancelled=cancelled))
+    return locked(lock_file(folder, uuid), LeaseWait("GPU-1 (a GPU)", limit_s=wait_s, cancelled=cancelled))
 
 
 def test_two_processes_are_never_both_inside_in_200_rounds(tmp_path):

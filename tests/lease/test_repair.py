@@ -6,9 +6,9 @@ import os
 import pytest
 from sim.nvml import A100, GTX_1080, H200, RTX_4090, SetState
 
-from runner.lease.journal import journal_file
-from runner.lease.locks import Wait, lock_file, locked
-from runner.lease.repair import sweep_gpus
+from kernel_matrix.lease.journal import journal_file
+from kernel_matrix.lease.locks import LeaseWait, lock_file, locked
+from kernel_matrix.lease.repair import sweep_gpus
 from tests.lease.settings import Program, calls, killed_while_holding
 
 UUID = H200["uuid"]
@@ -187,13 +187,13 @@ def test_an_owner_that_lives_but_holds_the_gpu_no_longer_is_told_apart(driver, t
 TWO_CELLS = """
 import json, sys
 from pathlib import Path
-from runner.core.vocab import ClockPolicy
-from runner.gpus import Gpu
-from runner.lease.clocks import clocks_held
-from runner.lease.repair import repair
-from runner.lease.terms import Terms
+from kernel_matrix.model.enums import ClockPolicy
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.lease.clock_lock import clocks_held
+from kernel_matrix.lease.repair import repair
+from kernel_matrix.lease.terms import LeaseTerms
 folder, gpu = Path(sys.stdin.readline().strip()), Gpu(vendor="nvidia", uuid=sys.stdin.readline().strip(), name="one")
-with clocks_held(gpu, Terms(wait_s=0, cell_id="first", clocks=ClockPolicy.LOCK), folder) as held:
+with clocks_held(gpu, LeaseTerms(wait_s=0, cell_id="first", clocks=ClockPolicy.LOCK), folder) as held:
     pass
 print(held.reset.value, flush=True)
 sys.stdin.readline()
@@ -270,7 +270,7 @@ def test_a_sweep_repairs_each_gpu_that_nobody_holds_and_hides_no_failure(driver,
         killed_while_holding(driver, tmp_path, gpu=gpu, clock_target=target)
     driver.change(A100["uuid"], reset="!999")
     (tmp_path / "GPU-gone.settings.json").write_text("{}")
-    with locked(lock_file(tmp_path, RTX_4090["uuid"]), Wait("", limit_s=0)):
+    with locked(lock_file(tmp_path, RTX_4090["uuid"]), LeaseWait("", limit_s=0)):
         lines = swept(driver, tmp_path)
     repaired_line, failed, unknown = sorted(lines)
     assert repaired_line.startswith(f"clocks of {UUID}")
@@ -287,7 +287,7 @@ def test_a_sweep_removes_what_a_killed_writer_left_unless_somebody_holds_the_gpu
     held, free = (journal_file(tmp_path, uuid).with_suffix(".new") for uuid in ("GPU-held", "GPU-free"))
     for aside in (held, free):
         aside.write_text("half")
-    with locked(lock_file(tmp_path, "GPU-held"), Wait("held", limit_s=0)):
+    with locked(lock_file(tmp_path, "GPU-held"), LeaseWait("held", limit_s=0)):
         assert sweep_gpus(tmp_path) == []
         assert (held.exists(), free.exists()) == (True, False)
     assert sweep_gpus(tmp_path) == []

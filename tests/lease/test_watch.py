@@ -11,9 +11,9 @@ from tests.lease.holding import Holder
 
 PREAMBLE = f"""
 import json, threading, time
-from runner.gpus import Gpu, vendor
-from runner.lease.tenants import Tenants
-from runner.lease.watch import Watch
+from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.lease.gpu_processes import OwnProcesses
+from kernel_matrix.lease.watch import DeviceWatch
 from tests.sim.nvml import World
 gpu = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name="")
 library = vendor("nvidia").opened()

@@ -6,9 +6,9 @@ from textwrap import dedent
 
 import pytest
 
-from runner.errors import MatrixError
-from runner.matrix import Matrix
-from runner.matrix.load import load_matrix
+from kernel_matrix.errors import MatrixError
+from kernel_matrix.matrix import Matrix
+from kernel_matrix.matrix.load import load_matrix
 
 MINIMAL = """\
 name = "m"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.matrix.globs import is_plain, is_within, matches, one_or_many
+from kernel_matrix.matrix.globs import is_plain, is_within, matches, one_or_many
 
 GLOBS = st.lists(st.text(alphabet="ab*?[]!", max_size=4), max_size=2)
 

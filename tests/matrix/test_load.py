@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.core.messages import ProtocolSpec
-from runner.core.vocab import ClockPolicy, Dtype, Language, Mode, Tier
-from runner.errors import MatrixError
-from runner.matrix import (
+from kernel_matrix.errors import MatrixError
+from kernel_matrix.matrix import (
     CandidateSet,
     Exclude,
     GpuAxis,
@@ -27,7 +25,9 @@ from runner.matrix import (
     Protocol,
     Toolchain,
 )
-from runner.matrix.load import load_matrix, position_of
+from kernel_matrix.matrix.load import load_matrix, position_of
+from kernel_matrix.model.enums import ClockPolicy, Dtype, InputMode, Language, Tier
+from kernel_matrix.model.messages import ProtocolSpec
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -130,7 +130,7 @@ def test_every_key_arrives(load, tmp_path):
         target_half_width=0.0025,
         precision_s=20.0,
         budget_s=90.0,
-        modes=(Mode.OUTLIER,),
+        modes=(InputMode.OUTLIER,),
     )
     assert matrix.protocol == Protocol(tier=Tier.PUBLISH, sessions=7, max_sessions=10, seed=3, spec=spec)
     assert matrix.policy == Policy(clocks=ClockPolicy.LOCK, pids=64)
@@ -148,7 +148,7 @@ def test_every_key_arrives(load, tmp_path):
     assert matrix.overrides == (
         Override(
             match=Match(category=("norm",)),
-            protocol={**screen, "tier": Tier.SCREEN, "modes": (Mode.STANDARD,), "budget_s": 5.0},
+            protocol={**screen, "tier": Tier.SCREEN, "modes": (InputMode.STANDARD,), "budget_s": 5.0},
             policy={"call_timeout_s": 2.0},
             workloads=("smoke", "large"),
         ),
@@ -209,7 +209,7 @@ def test_a_parser_that_nests_deeper_than_the_checks_changes_nothing(faults, monk
     nested = []
     for _ in range(5000):
         nested = [nested]
-    monkeypatch.setattr("runner.matrix.load._parse", lambda *_: {"x": nested})
+    monkeypatch.setattr("kernel_matrix.matrix.load._parse", lambda *_: {"x": nested})
     (fault,) = faults()
     assert fault == "matrix.toml:1:1 is nested too deeply to be a matrix"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner import matrix
-from runner.contracts import load_schema
-from runner.core.messages import ProtocolSpec, to_json
-from runner.core.vocab import Dtype, Language, Mode, Tier
-from runner.gpus import VENDORS
-from runner.matrix import shape
-from runner.sources import source_names
+from kernel_matrix import matrix
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.matrix import shape
+from kernel_matrix.model.enums import Dtype, InputMode, Language, Tier
+from kernel_matrix.model.messages import ProtocolSpec, to_json
+from kernel_matrix.platforms import VENDORS
+from kernel_matrix.sources import source_names
 
 SCHEMA = load_schema("matrix")
 DEFS = SCHEMA["$defs"]
@@ -99,7 +99,7 @@ def test_required_keys_and_defaults_are_those_of_the_dataclass(schema, kind):
     [
         (DEFS["dtypes"]["items"], [dtype.value for dtype in Dtype]),
         (DEFS["protocol"]["properties"]["tier"], [tier.value for tier in Tier]),
-        (DEFS["protocol"]["properties"]["modes"]["items"], [mode.value for mode in Mode]),
+        (DEFS["protocol"]["properties"]["modes"]["items"], [mode.value for mode in InputMode]),
         (DEFS["gpu"]["properties"]["vendor"], list(VENDORS)),
         (DEFS["problemSet"]["properties"]["source"], list(source_names())),
         (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.measure.drift import code_drift, machine_drift
+from kernel_matrix.measure.drift import code_drift, machine_drift
 
 
 def test_the_worse_of_both_anchors_tells_the_machines_drift():

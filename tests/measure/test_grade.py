@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from runner.core.vocab import Grade
-from runner.measure.grade import grade, spread_between, spread_within
+from kernel_matrix.measure.grade import grade, spread_between, spread_within
+from kernel_matrix.model.enums import Grade
 
 GOOD = {"sessions": 5, "within": 0.004, "between": 0.002, "drift": 0.01, "clocks_locked": True}
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from runner.measure.intervals import log_interval
+from kernel_matrix.measure.intervals import log_interval
 
 
 def test_the_interval_is_students_on_logarithms():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.measure.roofline import Work, roofline
+from kernel_matrix.measure.roofline import Work, roofline
 
 PEAK = Work(flops=100e12, bytes=4e12)  # 25 FLOPs per byte where both take equally long
 

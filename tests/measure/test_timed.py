@@ -4,15 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from runner.core.messages import to_json
-from runner.core.vocab import Regime, Role
-from runner.measure.timed import CANDIDATE, EAGER, Times, contestant_of, grain_ns
+from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes, contestant_of, grain_ns
+from kernel_matrix.model.enums import Regime, Role
+from kernel_matrix.model.messages import to_json
 from tests.results.factory import block, every_block, workload
 
 GONE = ((0, "throttled: hw_thermal"),)
 
 
-@pytest.mark.parametrize("read", [Times.of_report, lambda one: Times.of_document(to_json(one))], ids=["report", "json"])
+@pytest.mark.parametrize(
+    "read", [WorkloadTimes.of_report, lambda one: WorkloadTimes.of_document(to_json(one))], ids=["report", "json"]
+)
 def test_report_and_document_say_the_same(read):
     times = read(workload(blocks=every_block()))
     assert times.device_ns(CANDIDATE) == [100, 101, 99, 100, 100]
@@ -25,12 +27,12 @@ def test_report_and_document_say_the_same(read):
 
 def test_speedups_are_of_cold_calls_only():
     warm = replace(block(Role.CANDIDATE, 0, (10,)), regime=Regime.WARM)
-    assert Times.of_report(workload(blocks=(warm, block(Role.BASELINE, 1, (100,))))).speedup() is None
+    assert WorkloadTimes.of_report(workload(blocks=(warm, block(Role.BASELINE, 1, (100,))))).speedup() is None
 
 
 def test_a_time_of_nothing_has_no_speedup():
     blocks = (block(Role.CANDIDATE, 0, (0,)), block(Role.BASELINE, 1, (100,)))
-    times = Times.of_report(workload(blocks=blocks))
+    times = WorkloadTimes.of_report(workload(blocks=blocks))
     assert (times.speedup(), times.paired_speedups()) == (None, [])
 
 
@@ -41,7 +43,7 @@ def test_neighbours_stay_pairs_where_one_block_does_not_count():
         block(Role.CANDIDATE, 2, (50,)),
         block(Role.BASELINE, 3, (150,)),
     )
-    assert Times.of_report(workload(blocks=blocks)).paired_speedups() == [3.0]
+    assert WorkloadTimes.of_report(workload(blocks=blocks)).paired_speedups() == [3.0]
 
 
 @pytest.mark.parametrize(("role", "name"), [("candidate", "candidate"), ("baseline", "eager")])

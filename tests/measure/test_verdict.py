@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from runner.core.vocab import Role, Verdict
-from runner.measure.timed import Times
-from runner.measure.verdict import compare, compare_sessions, compare_within
+from kernel_matrix.measure.timed import WorkloadTimes
+from kernel_matrix.measure.verdict import compare, compare_sessions, compare_within
+from kernel_matrix.model.enums import Role, Verdict
 from tests.results.factory import block, workload
 
 
@@ -83,10 +83,10 @@ def test_one_session_tells_only_what_no_noise_explains():
     assert (found.estimate, found.low, found.high, found.sessions) == (2.0, 0.0, math.inf, 1)
 
 
-def times(candidate: int, eager: int) -> Times:
+def times(candidate: int, eager: int) -> WorkloadTimes:
     blocks = [block(Role.CANDIDATE, 0, (candidate,) * 5), block(Role.BASELINE, 1, (eager,) * 5)]
     blocks += [replace(one, index=one.index + 2) for one in blocks]
-    return Times.of_report(workload(blocks=tuple(blocks)))
+    return WorkloadTimes.of_report(workload(blocks=tuple(blocks)))
 
 
 def test_sessions_of_blocks_are_compared_with_the_grain_of_their_clock():
@@ -100,6 +100,6 @@ def test_sessions_of_blocks_are_compared_with_the_grain_of_their_clock():
 
 
 def test_what_was_not_timed_cannot_be_compared():
-    alone = Times.of_report(workload(blocks=(block(Role.CANDIDATE, 0, (100,)),)))
+    alone = WorkloadTimes.of_report(workload(blocks=(block(Role.CANDIDATE, 0, (100,)),)))
     assert compare_sessions([alone, alone]) is None
     assert compare_sessions([]) is None

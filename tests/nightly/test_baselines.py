@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runner.errors import NothingSelectedError, StoreError, UsageError
-from runner.nightly.baselines import names, night_folder, set_baseline, verified_tables
-from runner.results.merge import merge
+from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
+from kernel_matrix.nightly.baselines import names, night_folder, set_baseline, verified_tables
+from kernel_matrix.results.merge import merge
 from tests.results.factory import cell_id, make_record, put
 
 AT = "2026-03-01T06:00:00+00:00"

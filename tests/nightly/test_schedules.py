@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import UsageError
-from runner.nightly.schedules import Schedule, cron, systemd
+from kernel_matrix.errors import UsageError
+from kernel_matrix.nightly.schedules import Schedule, cron, systemd
 
 COMMAND = ("/bin/echo", "it's", 'a "word"', "100 % $HOME", "back\\slash", "@FOLDER@")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from runner.errors import StoreError
-from runner.nightly.state import NightState, read_state, write_state
+from kernel_matrix.errors import StoreError
+from kernel_matrix.nightly.state import NightState, read_state, write_state
 
 STATE = NightState(night="2026-03-01.2", began_at="2026-03-01T22:00:00+00:00", planned=7)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE, selected
 
-from runner.core.vocab import Dtype
-from runner.matrix import CandidateSet, Matrix, ProblemSet
-from runner.plan import HostFacts, Plan, Selected, Selection, make_plan
+from kernel_matrix.matrix import CandidateSet, Matrix, ProblemSet
+from kernel_matrix.model.enums import Dtype
+from kernel_matrix.plan import HostInventory, Plan, SelectedProblem, Selection, make_plan
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def matrix(tmp_path: Path) -> Matrix:
 
 
 @pytest.fixture
-def facts() -> HostFacts:
+def facts() -> HostInventory:
     """A host that has everything."""
-    return HostFacts(
+    return HostInventory(
         gpus=(CPU_DEVICE, H200_DEVICE),
         engine="docker",
         uses_images=True,
@@ -41,10 +41,10 @@ def facts() -> HostFacts:
 
 
 @pytest.fixture
-def plan(matrix: Matrix, facts: HostFacts) -> Callable[..., Plan]:
+def plan(matrix: Matrix, facts: HostInventory) -> Callable[..., Plan]:
     """Plans the small matrix with what the test changes of it."""
 
-    def made(*items: Selected, facts: HostFacts = facts, **changes: Any) -> Plan:
+    def made(*items: SelectedProblem, facts: HostInventory = facts, **changes: Any) -> Plan:
         return make_plan(replace(matrix, **changes), Selection(problems=items or (selected(),)), facts)
 
     return made

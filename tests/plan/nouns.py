@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from runner.core.vocab import Language
-from runner.gpus import Gpu
-from runner.matrix import GpuAxis, Toolchain
-from runner.plan import Selected
-from runner.sources import Candidate, Problem, Workload
+from kernel_matrix.matrix import GpuAxis, Toolchain
+from kernel_matrix.model.enums import Language
+from kernel_matrix.plan import SelectedProblem
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.sources import Candidate, Problem, Workload
 
 CPU = GpuAxis(name="cpu", vendor="cpu")
 H200 = GpuAxis(name="h200", model="NVIDIA H200*", compute_capability="9.0")
@@ -51,6 +51,6 @@ def candidate(name: str = "softmax/good", **values: Any) -> Candidate:
     return Candidate(**{**given, **values})
 
 
-def selected(of: Problem | None = None, *candidates: Candidate) -> Selected:
+def selected(of: Problem | None = None, *candidates: Candidate) -> SelectedProblem:
     of = of or problem()
-    return Selected(problem=of, workloads=of.workloads, candidates=candidates or (candidate(f"{of.id}/good"),))
+    return SelectedProblem(problem=of, workloads=of.workloads, candidates=candidates or (candidate(f"{of.id}/good"),))

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, candidate, problem, selected
 
-from runner.core.vocab import Dtype, Language
-from runner.matrix import Exclude, GpuAxis, Match, Matrix, Override, Policy
-from runner.plan import Cell, HostFacts, Hurdle, Selection, make_plan
-from runner.plan.cost import expected_compile_seconds
+from kernel_matrix.matrix import Exclude, GpuAxis, Match, Matrix, Override, Policy
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.plan import Cell, HostInventory, Selection, SkipReason, make_plan
+from kernel_matrix.plan.cost import expected_compile_seconds
 
 T4 = GpuAxis(name="t4", compute_capability="7.5")
 UNKNOWN = GpuAxis(name="some", model="NVIDIA *")
@@ -27,10 +27,10 @@ Cells = Callable[..., dict[tuple[str, str, str], Cell]]
 
 
 @pytest.fixture
-def compiled(matrix: Matrix, facts: HostFacts) -> Cells:
+def compiled(matrix: Matrix, facts: HostInventory) -> Cells:
     """(gpu, toolchain, candidate) → cell, of a plan that compiles everything; in one dtype unless told otherwise."""
 
-    def planned(facts: HostFacts = facts, *, compile_only: bool = True, **changes: object) -> dict:
+    def planned(facts: HostInventory = facts, *, compile_only: bool = True, **changes: object) -> dict:
         changed = replace(matrix, **{"gpus": (CPU, H200, T4), "dtypes": (Dtype.FP32,), **changes})
         cells = make_plan(changed, Selection(problems=(CANDIDATES,)), facts, compile_only=compile_only).cells()
         return {(c.gpu.name, c.toolchain.name, c.candidate.id.split("/")[1]): c for c in cells}
@@ -72,22 +72,22 @@ def test_a_dtype_that_the_gpu_lacks_is_compiled_all_the_same(compiled: Cells) ->
 def test_what_is_excluded_is_not_compiled(compiled: Cells) -> None:
     rule = Exclude(match=Match(gpu=("t4",)), reason="nobody has one")
     reasons = {cell.reason.hurdle for (gpu, *_), cell in compiled(exclude=(rule,)).items() if gpu == "t4"}
-    assert reasons == {Hurdle.EXCLUDED}
+    assert reasons == {SkipReason.EXCLUDED}
 
 
-def test_an_image_is_needed(compiled: Cells, facts: HostFacts) -> None:
+def test_an_image_is_needed(compiled: Cells, facts: HostInventory) -> None:
     cell = compiled(replace(facts, images={"cpu": ""}))["t4", "cu128", "cuda"]
     assert cell.reason is not None
-    assert cell.reason.hurdle is Hurdle.IMAGE_MISSING
+    assert cell.reason.hurdle is SkipReason.IMAGE_MISSING
 
 
-NO_IMAGES = HostFacts(gpus=(CPU_DEVICE,), local_torch="2.13.0+cpu", local_triton="3.7.1")
+NO_IMAGES = HostInventory(gpus=(CPU_DEVICE,), local_torch="2.13.0+cpu", local_triton="3.7.1")
 
 
 def test_without_images_triton_compiles_with_what_is_installed(compiled: Cells) -> None:
     cells = compiled(NO_IMAGES)
     assert set(_runnable(cells)) == {("h200", "cpu", "triton"), ("t4", "cpu", "triton")}
-    assert cells["t4", "cu128", "cuda"].reason.hurdle is Hurdle.NO_ENGINE
+    assert cells["t4", "cu128", "cuda"].reason.hurdle is SkipReason.NO_ENGINE
     assert "beside the runner is torch 2.13.0+cpu" in cells["t4", "cu128", "triton"].reason.text
 
 
@@ -106,7 +106,7 @@ def test_the_policy_compiles_for_gpus_that_are_not_here(compiled: Cells) -> None
         ("t4", "cu128", "cuda"),
     }
     assert not cells["h200", "cu128", "cuda"].compile_only
-    assert cells["t4", "cu128", "torch"].reason.hurdle is Hurdle.NO_SUCH_GPU
+    assert cells["t4", "cu128", "torch"].reason.hurdle is SkipReason.NO_SUCH_GPU
     assert ("cpu", "cpu", "torch") in cells
 
 

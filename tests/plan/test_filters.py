@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from plan.nouns import candidate, problem, selected
 
-from runner.core.vocab import Language
-from runner.errors import UsageError
-from runner.plan import parse_filter, parse_shard, shard
+from kernel_matrix.errors import UsageError
+from kernel_matrix.model.enums import Language
+from kernel_matrix.plan import parse_filter, parse_shard, shard
 
 
 @pytest.fixture

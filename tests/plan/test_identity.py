@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from plan.nouns import CU128, H200, candidate, problem, selected
 
-from runner.core.messages import ProtocolSpec
-from runner.core.vocab import ClockPolicy, Dtype, Implementation, Mode, Regime, Tier
-from runner.matrix import Match, Override, Policy, Protocol
-from runner.plan import identity
-from runner.sources import Workload
+from kernel_matrix.matrix import Match, Override, Policy, Protocol
+from kernel_matrix.model.enums import ClockPolicy, Dtype, Implementation, InputMode, Regime, Tier
+from kernel_matrix.model.messages import ProtocolSpec
+from kernel_matrix.plan import identity
+from kernel_matrix.sources import Workload
 
 BASE = {"gpus": (H200,), "toolchains": (CU128,), "dtypes": (Dtype.FP32,)}
 
@@ -37,7 +37,7 @@ def test_an_id_has_32_hex_digits(id_of):
 
 SPEC_CHANGES = {
     "trials": 6,
-    "modes": (Mode.STANDARD,),
+    "modes": (InputMode.STANDARD,),
     "warmup_calls": 11,
     "min_samples": 51,
     "max_samples": 401,

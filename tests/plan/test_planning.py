@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from plan.nouns import CPU, CPU_DEVICE, CPU_TOOLCHAIN, CU128, H200, H200_DEVICE, candidate, problem, selected
 
-from runner.core.vocab import Dtype, Language, Tier
-from runner.matrix import Exclude, Include, Match, Override, Policy, Protocol
-from runner.plan import Hurdle
-from runner.sources import Workload
+from kernel_matrix.matrix import Exclude, Include, Match, Override, Policy, Protocol
+from kernel_matrix.model.enums import Dtype, Language, Tier
+from kernel_matrix.plan import SkipReason
+from kernel_matrix.sources import Workload
 
 
 def places(cells):
@@ -55,7 +55,7 @@ def test_cells_can_be_iterated_again(plan):
 def test_exclude_wins_over_every_other_reason(plan):
     rule = Exclude(match=Match(gpu=("c*",), dtype=("bf16",)), reason="half precision is slow here")
     found = {place: cell.reason for place, cell in zip(*_placed(plan(exclude=(rule,))), strict=True)}
-    assert found["cpu", "cpu", "bf16"].hurdle is Hurdle.EXCLUDED
+    assert found["cpu", "cpu", "bf16"].hurdle is SkipReason.EXCLUDED
     assert found["cpu", "cpu", "bf16"].text == "excluded because half precision is slow here"
     assert found["cpu", "cpu", "fp32"] is None
 
@@ -85,7 +85,7 @@ def test_a_rule_matches_on_every_axis(plan, match):
 @pytest.mark.parametrize("key", ["problem", "candidate", "category", "language", "gpu", "toolchain", "dtype"])
 def test_a_rule_that_misses_on_one_axis_does_not_match(plan, key):
     rule = Exclude(match=replace(Match(gpu=("*",)), **{key: ("elsewhere",)}), reason="x")
-    assert Hurdle.EXCLUDED not in hurdles(plan(exclude=(rule,)).cells())
+    assert SkipReason.EXCLUDED not in hurdles(plan(exclude=(rule,)).cells())
 
 
 def test_include_adds_dtypes_for_matching_cells_only(plan):
@@ -136,14 +136,14 @@ def test_a_dtype_must_be_offered_by_problem_and_candidate(plan):
         "the problem does not offer bf16, only fp32",
     ]
     reasons = [cell.reason for cell in by_candidate.cells()]
-    assert (reasons[0], reasons[1].hurdle) == (None, Hurdle.DTYPE_NOT_OFFERED)
+    assert (reasons[0], reasons[1].hurdle) == (None, SkipReason.DTYPE_NOT_OFFERED)
     assert reasons[1].text == "the candidate does not offer bf16, only fp32, fp16"
 
 
 def test_what_no_host_can_run_is_told_before_what_this_host_lacks(plan, facts):
     bare = replace(facts, gpus=(CPU_DEVICE,))
     cells = plan(selected(problem(dtypes=(Dtype.FP32,))), gpus=(H200,), facts=bare).cells()
-    assert [cell.reason.hurdle for cell in cells] == [Hurdle.NO_SUCH_GPU, Hurdle.DTYPE_NOT_OFFERED]
+    assert [cell.reason.hurdle for cell in cells] == [SkipReason.NO_SUCH_GPU, SkipReason.DTYPE_NOT_OFFERED]
 
 
 def test_an_axis_value_that_is_several_kinds_of_device_is_told(plan, facts):
@@ -151,7 +151,7 @@ def test_an_axis_value_that_is_several_kinds_of_device_is_told(plan, facts):
     loose = replace(H200, compute_capability=None)
     found = plan(gpus=(CPU, loose), facts=replace(facts, gpus=(CPU_DEVICE, H200_DEVICE, older)))
     assert any("gpu h200 matches different devices here" in warning for warning in found.warnings)
-    assert Hurdle.LANGUAGE_NOT_SUPPORTED in hurdles(found.cells())  # judged by the older one
+    assert SkipReason.LANGUAGE_NOT_SUPPORTED in hurdles(found.cells())  # judged by the older one
 
 
 def test_unknown_versions_are_a_warning_and_no_reason(plan):

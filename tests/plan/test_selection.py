@@ -7,11 +7,11 @@ from textwrap import dedent
 import pytest
 from plan.nouns import candidate, problem
 
-from runner.core.vocab import Dtype
-from runner.errors import MatrixError, UsageError
-from runner.matrix.load import load_matrix
-from runner.plan import load_selection, make_plan
-from runner.sources import Loaded, Origin, Unreadable, Workload
+from kernel_matrix.errors import MatrixError, UsageError
+from kernel_matrix.matrix.load import load_matrix
+from kernel_matrix.model.enums import Dtype
+from kernel_matrix.plan import load_selection, make_plan
+from kernel_matrix.sources import LoadedSource, Origin, UnreadableItem, Workload
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +27,7 @@ torch = "2.13.0"
 triton = "3.7.1"
 """
 
-SHELF = Loaded(
+SHELF = LoadedSource(
     problems=(
         problem("softmax", level=1, tags=("row",)),
         problem("relu", category="activation", level=2, workloads=(Workload(name="default"), Workload(name="large"))),
@@ -51,7 +51,7 @@ def select(tmp_path):
             (tmp_path / folder).mkdir(exist_ok=True)
         path = tmp_path / "matrix.toml"
         path.write_text(AXES + dedent(problems) + "\n" + dedent(text))
-        shelves = shelf if isinstance(shelf, dict) else {"problems": shelf, "more": Loaded()}
+        shelves = shelf if isinstance(shelf, dict) else {"problems": shelf, "more": LoadedSource()}
         return load_selection(
             load_matrix(path),
             load=lambda _source, folder: shelves[folder.name],
@@ -127,7 +127,7 @@ def test_candidates_may_be_kept_apart(select):
 
 
 def test_unreadable_files_are_carried_along(select):
-    bad = Unreadable(path=Path("problems/bad"), reason="no reference.py")
+    bad = UnreadableItem(path=Path("problems/bad"), reason="no reference.py")
     selection = select(shelf=replace(SHELF, unreadable=(bad,)))
     assert selection.unreadable == (bad,)
     assert len(selection.problems) == 3

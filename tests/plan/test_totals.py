@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from plan.nouns import CPU_DEVICE, candidate, problem, selected
 
-from runner.core.messages import ProtocolSpec
-from runner.core.vocab import Dtype, Implementation, Language, Regime
-from runner.matrix import Protocol
-from runner.plan import Hurdle, expected_seconds, tally
+from kernel_matrix.matrix import Protocol
+from kernel_matrix.model.enums import Dtype, Implementation, Language, Regime
+from kernel_matrix.model.messages import ProtocolSpec
+from kernel_matrix.plan import SkipReason, expected_seconds, tally
 
 
 @pytest.fixture
@@ -23,7 +23,11 @@ def totals(plan, facts):
 def test_all_cells_are_counted(totals):
     # On the CPU: three in fp32, softmax/b in bf16. Not: softmax/a in bf16 (interpreter), relu in bf16, all on the H200.
     assert (totals.all.cells, totals.all.runnable) == (12, 4)
-    assert totals.all.hurdles == {Hurdle.DTYPE_NOT_SUPPORTED: 1, Hurdle.DTYPE_NOT_OFFERED: 2, Hurdle.NO_SUCH_GPU: 5}
+    assert totals.all.hurdles == {
+        SkipReason.DTYPE_NOT_SUPPORTED: 1,
+        SkipReason.DTYPE_NOT_OFFERED: 2,
+        SkipReason.NO_SUCH_GPU: 5,
+    }
 
 
 @pytest.mark.parametrize(
@@ -44,9 +48,9 @@ def test_each_axis_adds_up(totals, axis, counts):
 
 def test_distinct_reasons_come_with_their_count_most_frequent_first(totals):
     assert [(reason.hurdle, count) for reason, count in totals.reasons.items()] == [
-        (Hurdle.NO_SUCH_GPU, 5),
-        (Hurdle.DTYPE_NOT_OFFERED, 2),
-        (Hurdle.DTYPE_NOT_SUPPORTED, 1),
+        (SkipReason.NO_SUCH_GPU, 5),
+        (SkipReason.DTYPE_NOT_OFFERED, 2),
+        (SkipReason.DTYPE_NOT_SUPPORTED, 1),
     ]
 
 

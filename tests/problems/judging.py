@@ -11,19 +11,19 @@ from pathlib import Path
 
 import torch
 
-from runner.core.checks import Call, judge_call
-from runner.core.checks.distribution import Randomness
-from runner.core.controls import accepts, check_varying, is_finite, is_whole
-from runner.core.inputs import WHOLE_DTYPES, Whole, map_tensors, place_model, tensors_in
-from runner.core.memory import dtype_name
-from runner.core.messages import ContractSpec
-from runner.core.reference import Reference
-from runner.core.sourcefile import MODULE_SEED, import_file
-from runner.core.tolerance import Tolerance
-from runner.core.vocab import Dtype, Mode
-from runner.core.wire import OutputClaim, OutputsClaim, Structure
+from kernel_matrix.inside.input_generation import WHOLE_DTYPES, IntegerRange, map_tensors, place_model, tensors_in
+from kernel_matrix.inside.judge.checks import CheckedCall, judge_call
+from kernel_matrix.inside.judge.checks.distribution import RandomOutputs
+from kernel_matrix.inside.judge.controls import accepts, check_varying, is_finite, is_whole
+from kernel_matrix.inside.judge.reference import ReferenceModel
+from kernel_matrix.inside.judge.tolerance import Tolerance
+from kernel_matrix.inside.memory import dtype_name
+from kernel_matrix.inside.source_module import MODULE_SEED, import_file
+from kernel_matrix.inside.wire import OutputClaim, OutputsClaim, Structure
+from kernel_matrix.model.enums import Dtype, InputMode
+from kernel_matrix.model.messages import ContractSpec
 
-__all__ = ["WHOLE_DTYPES", "Reference", "Tolerance", "accepts", "judge", "lots", "modes_of"]
+__all__ = ["WHOLE_DTYPES", "ReferenceModel", "Tolerance", "accepts", "judge", "lots", "modes_of"]
 
 SECRET = "0" * 32
 SEEDS = itertools.count()
@@ -32,13 +32,13 @@ SEEDS = itertools.count()
 
 def modes_of(dtype, *, outliers, random=False):
     """The modes that a verification has."""
-    modes = tuple(Mode) if outliers and dtype not in WHOLE_DTYPES else (Mode.STANDARD,)
-    return tuple(mode for mode in modes if not random or mode is not Mode.EXACT)
+    modes = tuple(InputMode) if outliers and dtype not in WHOLE_DTYPES else (InputMode.STANDARD,)
+    return tuple(mode for mode in modes if not random or mode is not InputMode.EXACT)
 
 
 def lots(reference, inputs, expected, earlier):
     """What one call with random outputs is judged with; ``earlier`` is the same for all calls of a candidate."""
-    return Randomness(
+    return RandomOutputs(
         again=lambda: reference.answer(inputs),
         varies=check_varying(reference, inputs, expected),
         seed=str(next(SEEDS)),
@@ -50,12 +50,12 @@ def lots(reference, inputs, expected, earlier):
 def judge(request):
     """The status that one candidate earns."""
     candidate, problem, values, dtype, contract, outliers, random = request
-    reference = Reference(Path(problem), values, "cpu", Dtype(dtype), SECRET)
+    reference = ReferenceModel(Path(problem), values, "cpu", Dtype(dtype), SECRET)
     model = _construct(candidate, reference)
     spec = None if contract is None else ContractSpec(**contract)
     earlier = {} if random else None
     for mode in modes_of(Dtype(dtype), outliers=outliers, random=random):
-        for trial in range(len(Whole)):
+        for trial in range(len(IntegerRange)):
             failed = _try(model, reference, mode, trial, (spec, earlier))
             if failed is not None:
                 return failed.status.value
@@ -72,11 +72,11 @@ def _construct(candidate, reference):
 
 def _try(model, reference, mode, trial, terms):
     contract, earlier = terms
-    numbers = tuple(Whole)[trial]
+    numbers = tuple(IntegerRange)[trial]
     inputs = reference.draw(mode, trial, whole=numbers)
     expected = reference.expect(inputs)
-    whole = mode is Mode.EXACT and is_whole(expected, reference.dtype)
-    if mode is Mode.EXACT and not (whole or (is_finite(expected) and numbers is Whole.ONES)):
+    whole = mode is InputMode.EXACT and is_whole(expected, reference.dtype)
+    if mode is InputMode.EXACT and not (whole or (is_finite(expected) and numbers is IntegerRange.ONES)):
         return None
     given = map_tensors(inputs, torch.clone)
     with torch.no_grad():
@@ -84,7 +84,7 @@ def _try(model, reference, mode, trial, terms):
     outputs = (returned,) if isinstance(returned, torch.Tensor) else tuple(returned)
     structure = Structure.TENSOR if isinstance(returned, torch.Tensor) else Structure.TUPLE
     claims = (OutputClaim(dtype_name(t.dtype), tuple(t.shape), same_device=True, copied=True) for t in outputs)
-    call = Call(
+    call = CheckedCall(
         claim=OutputsClaim(structure, tuple(claims)),
         outputs=outputs,
         expected=expected,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.messages import to_json
-from runner.core.vocab import Dtype, Language, Mode
-from runner.sources import load_source
+from kernel_matrix.model.enums import Dtype, InputMode, Language
+from kernel_matrix.model.messages import to_json
+from kernel_matrix.sources import load_source
 
 torch = pytest.importorskip("torch")
 judging = importlib.import_module("tests.problems.judging")  # needs torch, so not before the line above
-controls = importlib.import_module("runner.core.controls")
-LOWER_BITS = importlib.import_module("runner.core.inputs").LOWER_BITS
+controls = importlib.import_module("kernel_matrix.inside.judge.controls")
+LOWER_BITS = importlib.import_module("kernel_matrix.inside.input_generation").LOWER_BITS
 
 pytestmark = pytest.mark.torch
 
@@ -55,7 +55,7 @@ def test_the_reference_passes_and_empty_answers_do_not(problem, dtype):
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
     for mode in judging.modes_of(dtype, outliers=problem.outliers):
         expected = reference.expect(reference.draw(mode, "test"))
-        assert controls.is_finite(expected) or mode is Mode.EXACT
+        assert controls.is_finite(expected) or mode is InputMode.EXACT
         if not controls.is_finite(expected):
             continue
         assert judging.accepts(expected.trusted, expected, tolerance)
@@ -65,7 +65,7 @@ def test_the_reference_passes_and_empty_answers_do_not(problem, dtype):
 @pytest.mark.parametrize(("problem", "dtype"), CASES, ids=[f"{p.id}-{d.value}" for p, d in CASES])
 def test_every_output_depends_on_every_input_and_on_the_precision(problem, dtype):
     reference = judging.Reference(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
-    inputs = reference.draw(Mode.STANDARD, 1)
+    inputs = reference.draw(InputMode.STANDARD, 1)
     expected = reference.expect(inputs)
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
     assert all(change > 0.01 for change in controls.sensitivity(reference, inputs, expected))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.vocab import Dtype, Language, Status
-from runner.sources import load_source
-from runner.sources.module import read_reference
+from kernel_matrix.model.enums import Dtype, Language, Status
+from kernel_matrix.sources import load_source
+from kernel_matrix.sources.reference_module import read_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADED = load_source("folder", ROOT / "problems")

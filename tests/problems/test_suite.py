@@ -3,9 +3,9 @@
 from collections import Counter
 from pathlib import Path
 
-from runner.core.vocab import Language, Status
-from runner.matrix.load import load_matrix
-from runner.plan.selection import load_selection
+from kernel_matrix.matrix.load import load_matrix
+from kernel_matrix.model.enums import Language, Status
+from kernel_matrix.plan.selection import load_selection
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = load_selection(load_matrix(ROOT / "problems" / "suite.toml"))

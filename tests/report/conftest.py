@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.tables import Tables
-from runner.report.gathering import Contents, gather
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.report.contents import ReportContents, gather
 
 MADE_AT = datetime(2026, 3, 2, 8, tzinfo=timezone.utc)
 
@@ -31,10 +31,10 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def gathered() -> Callable[..., Contents]:
+def gathered() -> Callable[..., ReportContents]:
     """Gathers the contents of tables under a title."""
 
-    def gathered_of(tables: Tables, title: str = "made", **further: Any) -> Contents:
+    def gathered_of(tables: Tables, title: str = "made", **further: Any) -> ReportContents:
         contents, _ = gather(tables, title=title, made_at=MADE_AT, folders=["tables"], **further)
         return contents
 
@@ -45,7 +45,7 @@ def gathered() -> Callable[..., Contents]:
 def write_page(tmp_path: Path) -> Callable[..., Path]:
     """Writes the page of tables, as the command does."""
     pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
-    from runner.report.page import page  # noqa: PLC0415  # needs the extra
+    from kernel_matrix.report.page import page  # noqa: PLC0415  # needs the extra
 
     def write(tables: Tables, title: str = "made", **further: Any) -> Path:
         contents, found = gather(tables, title=title, made_at=MADE_AT, folders=["tables"], **further)

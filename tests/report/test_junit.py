@@ -4,8 +4,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from runner.analysis.compare import compare
-from runner.report.junit import comparison_junit
+from kernel_matrix.analysis.compare import compare
+from kernel_matrix.report.junit import comparison_junit
 from tests.analysis.made import SLOWER, STEADY, cells, failed, timed
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runner.analysis.compare import compare
-from runner.report.markdown import comparison_markdown
+from kernel_matrix.analysis.compare import compare
+from kernel_matrix.report.markdown import comparison_markdown
 from tests.analysis.made import SLOWER, STEADY, cells, failed, timed
 
 

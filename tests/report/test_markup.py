@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.report.markup import element, joined, raw
+from kernel_matrix.report.markup import element, joined, raw
 
 
 def test_text_and_attributes_are_escaped_and_markup_is_not_escaped_twice():

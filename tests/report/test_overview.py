@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from runner.analysis.outcomes import outcomes
-from runner.analysis.questions import Request, ask
-from runner.report.overview import THRESHOLDS, overview, portability, scores
+from kernel_matrix.analysis.outcomes import outcomes
+from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.report.overview import THRESHOLDS, overview, portability, scores
 from tests.analysis.made import cell, over_sessions, tables
 
 
@@ -63,7 +63,7 @@ def test_the_row_for_all_is_what_scoring_all_at_once_gives():
     rows += [failed(gpu="a", candidate="x"), cell(gpu="b", candidate="y", status="gpu_busy", fault="infra")]
     rows += [failed(gpu="c", candidate="only", status="compile_error")]
     made = tables(rows)
-    wanted = ask("scores", made, Request(thresholds=THRESHOLDS))[0].table
+    wanted = ask("scores", made, QuestionOptions(thresholds=THRESHOLDS))[0].table
     found = scores(made).row(-1, named=True)
     for name in ("cells", "counted", "timed", "compile_rate", "correct_rate", "fast_1.5", "speedup", "share_slower"):
         assert found[name] == pytest.approx(wanted[name].item()), name

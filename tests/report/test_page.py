@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from runner.errors import UsageError
-from runner.report.page import chart_library, own_script
+from kernel_matrix.errors import UsageError
+from kernel_matrix.report.page import chart_library, own_script
 from tests.analysis.made import cell, over_sessions, tables
 
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.analysis.compare import compare
-from runner.errors import UsageError
-from runner.report.formats import FORMATS, render
+from kernel_matrix.analysis.compare import compare
+from kernel_matrix.errors import UsageError
+from kernel_matrix.report.formats import FORMATS, render
 from tests.analysis.made import cell, over_sessions, tables
 
 ROWS = [

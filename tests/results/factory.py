@@ -7,41 +7,52 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runner.core.messages import (
-    Anchor,
+from kernel_matrix.model.enums import (
+    Dtype,
+    Implementation,
+    InputMode,
+    Language,
+    Regime,
+    Role,
+    Stage,
+    Status,
+    Tier,
+    fault_of,
+)
+from kernel_matrix.model.messages import (
+    AnchorTimes,
     Block,
-    ClockProbe,
+    ClockProbeReading,
     Evidence,
-    HealthFound,
+    HealthReport,
     InsideEnvironment,
-    KernelSeen,
     SessionReport,
+    TracedKernel,
     Traits,
     Trial,
     TwoClocks,
     WorkloadReport,
 )
-from runner.core.vocab import Dtype, Implementation, Language, Mode, Regime, Role, Stage, Status, Tier, fault_of
-from runner.gpus import EventReason, Sample
-from runner.results.record import (
-    BuildSeen,
+from kernel_matrix.platforms import EventReason, TelemetrySample
+from kernel_matrix.results.record import (
+    BuildInfo,
     CellKey,
-    ClocksHeld,
-    ExitSeen,
-    HealthSeen,
-    HostHalf,
-    ImageUsed,
-    KernelBuilt,
+    ClocksInfo,
+    CompiledKernelInfo,
+    ExitInfo,
+    FieldSpread,
+    HealthInfo,
+    HostRecord,
+    ImageInfo,
     Outcome,
     Record,
     SourceFinding,
-    Spread,
     TelemetrySummary,
     record_to_json,
 )
-from runner.results.run import RunHost, RunInfo
-from runner.results.schema import INSIDE_PHASES
-from runner.results.trace import Trace, read_trace_document, trace_name, trace_of
+from kernel_matrix.results.run_info import RunHost, RunInfo
+from kernel_matrix.results.schema import INSIDE_PHASES
+from kernel_matrix.results.trace import TelemetryTrace, read_trace_document, trace_name, trace_of
 
 ADDED_LATER = {
     "Block": {
@@ -101,7 +112,7 @@ CELL_KEY = CellKey(
     expect=Status.PASSED,
 )
 
-CLOCKS = ClocksHeld(
+CLOCKS = ClocksInfo(
     requested="base",
     requested_memory="max",
     set_sm_mhz=1785,
@@ -118,10 +129,10 @@ TELEMETRY = TelemetrySummary(
     interval_s=0.05,
     longest_gap_s=0.08,
     spread={
-        "sm_clock_mhz": Spread(low=1780.0, median=1785.0, high=1785.0),
-        "mem_clock_mhz": Spread(low=3201.0, median=3201.0, high=3201.0),
-        "power_w": Spread(low=180.0, median=250.5, high=300.0),
-        "temperature_c": Spread(low=34.0, median=40.0, high=43.0),
+        "sm_clock_mhz": FieldSpread(low=1780.0, median=1785.0, high=1785.0),
+        "mem_clock_mhz": FieldSpread(low=3201.0, median=3201.0, high=3201.0),
+        "power_w": FieldSpread(low=180.0, median=250.5, high=300.0),
+        "temperature_c": FieldSpread(low=34.0, median=40.0, high=43.0),
     },
     energy_j=2250.5,
     reasons={"sw_power_cap": 0.25},
@@ -133,16 +144,16 @@ TELEMETRY = TelemetrySummary(
 )
 """Without a trace: a record that names one is saved together with it, see :func:`traced`."""
 
-HEALTH = HealthSeen(processes_gone=True, memory_back=True, probe="passed", reason="as it was before", quarantined=False)
+HEALTH = HealthInfo(processes_gone=True, memory_back=True, probe="passed", reason="as it was before", quarantined=False)
 
-BUILD = BuildSeen(
+BUILD = BuildInfo(
     seconds=29.5,
     cached=False,
     key="1" * 64,
     arch="9.0a",
     artifact_sha256="2" * 64,
     kernels=(
-        KernelBuilt(
+        CompiledKernelInfo(
             name="online_softmax",
             arch=90,
             registers=40,
@@ -154,7 +165,7 @@ BUILD = BuildSeen(
             launchable=True,
             reason="",
         ),
-        KernelBuilt(
+        CompiledKernelInfo(
             name="online_softmax_wide",
             arch=90,
             registers=255,
@@ -170,7 +181,7 @@ BUILD = BuildSeen(
     log_tail="ptxas info : Used 40 registers",
 )
 
-HOST = HostHalf(
+HOST = HostRecord(
     hostname="lab-1",
     machine="3f9a1c22",
     platform="Linux-6.8",
@@ -181,7 +192,7 @@ HOST = HostHalf(
     engine="docker",
     engine_version="28.3.3",
     engine_details={"storage_driver": "overlay2", "security": ["seccomp"], "gpu_access": {"cdi": True}},
-    image=ImageUsed(
+    image=ImageInfo(
         reference="r@sha256:1", id="sha256:" + "7" * 64, repo_digest="r@sha256:1", store="overlay2", state="locked"
     ),
     device={
@@ -204,7 +215,7 @@ HOST = HostHalf(
     clock_reason="held under load",
     isolation={"candidate": ISOLATION, "judge": ISOLATION},
     exits=(
-        ExitSeen(
+        ExitInfo(
             role=Role.JUDGE, session=0, code=0, signal=None, oom_killed=False, lost=False, killed=False, log_tail=""
         ),
     ),
@@ -287,19 +298,23 @@ MEASURED = tuple(
 """The same blocks joined to telemetry."""
 
 PROBES = (
-    ClockProbe(phase="before", started_ns=0, ended_ns=9, sm_mhz=1784.6, low_mhz=1784.0, high_mhz=1785.0, sms=132),
-    ClockProbe(phase="after", started_ns=9000, ended_ns=9009, sm_mhz=1784.5, low_mhz=1784.0, high_mhz=1785.0, sms=132),
+    ClockProbeReading(
+        phase="before", started_ns=0, ended_ns=9, sm_mhz=1784.6, low_mhz=1784.0, high_mhz=1785.0, sms=132
+    ),
+    ClockProbeReading(
+        phase="after", started_ns=9000, ended_ns=9009, sm_mhz=1784.5, low_mhz=1784.0, high_mhz=1785.0, sms=132
+    ),
 )
 
 
 ANCHORS = (
-    Anchor(phase="before", started_ns=0, compute_ns=50_000, memory_ns=31_000),
-    Anchor(phase="after", started_ns=9_100, compute_ns=50_100, memory_ns=31_000),
+    AnchorTimes(phase="before", started_ns=0, compute_ns=50_000, memory_ns=31_000),
+    AnchorTimes(phase="after", started_ns=9_100, compute_ns=50_100, memory_ns=31_000),
 )
 
 KERNELS = (
-    KernelSeen(name="online_softmax", launches=1, device_ns=75, own=True),
-    KernelSeen(name="vectorized_elementwise_kernel", launches=2, device_ns=25, own=False),
+    TracedKernel(name="online_softmax", launches=1, device_ns=75, own=True),
+    TracedKernel(name="vectorized_elementwise_kernel", launches=2, device_ns=25, own=False),
 )
 
 TWO_CLOCKS = TwoClocks(
@@ -341,8 +356,8 @@ def workload(
         tolerance={"rtol": 1e-3},
         reference_dtype="fp64",
         trials=(
-            Trial(mode=Mode.STANDARD, index=0, phase="before", passed=True, max_error=0.1, error_ratio=0.2),
-            Trial(mode=Mode.OUTLIER, index=0, phase="after", passed=True, max_error=None, error_ratio=0.5),
+            Trial(mode=InputMode.STANDARD, index=0, phase="before", passed=True, max_error=0.1, error_ratio=0.2),
+            Trial(mode=InputMode.OUTLIER, index=0, phase="after", passed=True, max_error=None, error_ratio=0.5),
         ),
         blocks=blocks,
         warmup_calls=12,
@@ -360,7 +375,7 @@ def session(
     status: Status = Status.PASSED,
     workloads: Any = None,
     cell_id: str = CELL,
-    probes: tuple[ClockProbe, ...] = (),
+    probes: tuple[ClockProbeReading, ...] = (),
 ) -> SessionReport:
     return SessionReport(
         cell_id=cell_id,
@@ -378,7 +393,7 @@ def session(
         clock_probes=probes,
         anchors=ANCHORS,
         kernels=KERNELS,
-        health=HealthFound(passed=True, reason="the answer was right"),
+        health=HealthReport(passed=True, reason="the answer was right"),
     )
 
 
@@ -429,9 +444,9 @@ def failed_record(
     return make_record(cell_id, attempt, **{"outcome": said, "sessions": (), **changes})
 
 
-def sample(number: int, **changes: Any) -> Sample:
+def sample(number: int, **changes: Any) -> TelemetrySample:
     """The GPU after ``number`` twentieths of a second."""
-    seen = Sample(
+    seen = TelemetrySample(
         at_ns=number * 50_000_000,
         sm_clock_mhz=1785,
         mem_clock_mhz=3201,
@@ -448,16 +463,16 @@ def sample(number: int, **changes: Any) -> Sample:
     return replace(seen, **changes)
 
 
-def make_trace(samples: int = 3) -> Trace:
+def make_trace(samples: int = 3) -> TelemetryTrace:
     """A trace of ``samples`` samples, the last of which nobody could take."""
     whole = [(sample(number), (9, 10), (), "") for number in range(samples - 1)]
-    return trace_of([*whole, (Sample(at_ns=samples * 50_000_000), (), (4242,), "the driver did not answer")])
+    return trace_of([*whole, (TelemetrySample(at_ns=samples * 50_000_000), (), (4242,), "the driver did not answer")])
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path) -> TelemetryTrace:
     """The trace in the file ``path``, checked."""
     document = read_trace_document(path)
-    return Trace(columns=document["columns"], reason_ns=document["reason_ns"])
+    return TelemetryTrace(columns=document["columns"], reason_ns=document["reason_ns"])
 
 
 def traced(record: Record) -> Record:

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 import polars as pl
 import pytest
 
-from runner.results.attempts import latest_attempts
+from kernel_matrix.results.attempts import latest_attempts
 
 EARLY, LATE = (datetime(2026, 3, day, tzinfo=timezone.utc) for day in (1, 2))
 

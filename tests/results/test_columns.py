@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from runner.results.columns import frame
+from kernel_matrix.results.columns import frame
 
 
 @pytest.mark.parametrize(

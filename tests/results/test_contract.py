@@ -13,18 +13,18 @@ import jsonschema
 import polars as pl
 import pytest
 
-from runner.contracts import load_schema
-from runner.core import messages, vocab
-from runner.engines import Isolation
-from runner.gpus import EventReason, Sample
-from runner.results import record, run
-from runner.results.kernels import kernel_rows
-from runner.results.record import Record
-from runner.results.rows import cell_rows, host_row
-from runner.results.run import RunInfo
-from runner.results.schema import CELLS, HOSTS, KERNELS, ORIGIN, QUALITIES, TABLES, TELEMETRY
-from runner.results.trace import MAX_SAMPLES, NUMBERS, TROUBLE_CHARS, Trace, trace_of, trace_to_json
-from runner.sources import Origin
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.model import enums, messages
+from kernel_matrix.platforms import EventReason, TelemetrySample
+from kernel_matrix.results import record, run_info
+from kernel_matrix.results.kernel_rows import kernel_rows
+from kernel_matrix.results.record import Record
+from kernel_matrix.results.rows import cell_rows, host_row
+from kernel_matrix.results.run_info import RunInfo
+from kernel_matrix.results.schema import CELLS, HOSTS, KERNELS, ORIGIN, QUALITIES, TABLES, TELEMETRY
+from kernel_matrix.results.trace import MAX_SAMPLES, NUMBERS, TROUBLE_CHARS, TelemetryTrace, trace_of, trace_to_json
+from kernel_matrix.sandboxes import Isolation
+from kernel_matrix.sources import Origin
 from tests.results.factory import ADDED_LATER, QUANTISED, full_record, make_record, make_run, session, workload
 
 NARROWER = {
@@ -102,7 +102,7 @@ def _check_dataclass(kind: type, schema: dict[str, Any], root: dict[str, Any]) -
     assert sorted(schema["properties"]) == sorted(names), kind.__name__
     assert sorted(schema["required"]) == sorted(set(names) - later), kind.__name__
     assert later <= {f.name for f in dataclasses.fields(kind) if _has_default(f)}, kind.__name__
-    spaces = {**vars(typing), **vars(vocab), **vars(messages), **vars(record), **vars(run)}
+    spaces = {**vars(typing), **vars(enums), **vars(messages), **vars(record), **vars(run_info)}
     hints = typing.get_type_hints(kind, globalns=spaces)
     for name in names:
         _check_type(f"{kind.__name__}.{name}", hints[name], schema["properties"][name], root)
@@ -126,7 +126,7 @@ def test_faults_in_the_schema_are_those_of_the_vocabulary() -> None:
         for rule in rules
         for status in rule["if"]["properties"]["status"]["enum"]
     }
-    assert said == {status.value: vocab.fault_of(status).value for status in vocab.Status}
+    assert said == {status.value: enums.fault_of(status).value for status in enums.Status}
 
 
 def test_every_status_can_be_counted_in_a_run() -> None:
@@ -135,8 +135,8 @@ def test_every_status_can_be_counted_in_a_run() -> None:
 
 def test_words_about_clocks_are_those_of_the_vocabulary() -> None:
     host = load_schema("record")["$defs"]["host"]["properties"]
-    assert set(host["clock_policy"]["enum"]) == {policy.value for policy in vocab.ClockPolicy}
-    assert set(host["clock_state"]["enum"]) == {state.value for state in vocab.ClockState}
+    assert set(host["clock_policy"]["enum"]) == {policy.value for policy in enums.ClockPolicy}
+    assert set(host["clock_state"]["enum"]) == {state.value for state in enums.ClockState}
     for name in ("record", "trace"):
         assert load_schema(name)["$defs"]["event_reason"]["enum"] == [reason.value for reason in EventReason]
 
@@ -147,8 +147,8 @@ def test_a_trace_has_a_column_for_everything_a_sample_has() -> None:
     columns = schema["properties"]["columns"]
     assert list(trace_of([]).columns) == list(columns["properties"]) == columns["required"]
     assert sorted(schema["required"]) == sorted(schema["properties"])
-    assert set(trace_to_json(Trace(columns={}), run_id="", cell_id="", attempt=1)) == set(schema["properties"])
-    sample = {f.name for f in dataclasses.fields(Sample)}
+    assert set(trace_to_json(TelemetryTrace(columns={}), run_id="", cell_id="", attempt=1)) == set(schema["properties"])
+    sample = {f.name for f in dataclasses.fields(TelemetrySample)}
     assert sample - {"reasons", "reason_ns", "pids"} == set(NUMBERS)
     for name, column in columns["properties"].items():
         resolved = _resolve(column, schema)
@@ -175,31 +175,31 @@ def test_maps_of_a_known_form_agree_with_their_dataclass() -> None:
 
 def test_enum_columns_hold_exactly_the_words_of_the_vocabulary() -> None:
     for column, kind in (
-        ("status", vocab.Status),
-        ("expect", vocab.Status),
-        ("session_status", vocab.Status),
-        ("workload_status", vocab.Status),
-        ("stage", vocab.Stage),
-        ("session_stage", vocab.Stage),
-        ("fault", vocab.Fault),
-        ("dtype", vocab.Dtype),
-        ("language", vocab.Language),
-        ("tier", vocab.Tier),
+        ("status", enums.Status),
+        ("expect", enums.Status),
+        ("session_status", enums.Status),
+        ("workload_status", enums.Status),
+        ("stage", enums.Stage),
+        ("session_stage", enums.Stage),
+        ("fault", enums.Fault),
+        ("dtype", enums.Dtype),
+        ("language", enums.Language),
+        ("tier", enums.Tier),
     ):
         assert CELLS[column] == pl.Enum([m.value for m in kind])
-    for column, kind in (("verdict", vocab.Verdict), ("grade", vocab.Grade)):
+    for column, kind in (("verdict", enums.Verdict), ("grade", enums.Grade)):
         assert CELLS[column] == pl.Enum([m.value for m in kind])
     contestants = load_schema("record")["$defs"]["contestant"]["enum"]
     assert TABLES["samples"]["contestant"] == pl.Enum(contestants[1:])
-    assert contestants == ["", "candidate", *(one.value for one in vocab.Implementation)]
-    assert TABLES["samples"]["regime"] == pl.Enum([m.value for m in vocab.Regime])
-    assert TABLES["samples"]["role"] == pl.Enum([m.value for m in vocab.Role])
+    assert contestants == ["", "candidate", *(one.value for one in enums.Implementation)]
+    assert TABLES["samples"]["regime"] == pl.Enum([m.value for m in enums.Regime])
+    assert TABLES["samples"]["role"] == pl.Enum([m.value for m in enums.Role])
 
 
 def test_a_full_record_fills_every_column_and_no_other() -> None:
     document = record.record_to_json(full_record())
     host = host_row(document)
-    row, second = cell_rows(document, key=0, host=host, run=run.run_to_json(make_run()))
+    row, second = cell_rows(document, key=0, host=host, run=run_info.run_to_json(make_run()))
     assert {name for name in row if row[name] != second[name]} == {"session"}
     assert set(row) == set(CELLS)
     assert set(host) == set(HOSTS)
@@ -220,8 +220,8 @@ def test_quantised_arithmetic_has_a_quality_and_no_peak() -> None:
 def test_the_kernels_of_a_full_record_fill_every_column_between_them() -> None:
     rows = list(kernel_rows(record.record_to_json(full_record()), key=0))
     assert {name for row in rows for name in row} == set(KERNELS)
-    built = {f.name for f in dataclasses.fields(record.KernelBuilt)}
-    seen = {f.name for f in dataclasses.fields(messages.KernelSeen)}
+    built = {f.name for f in dataclasses.fields(record.CompiledKernelInfo)}
+    seen = {f.name for f in dataclasses.fields(messages.TracedKernel)}
     assert {frozenset(row) for row in rows} == {
         frozenset({"record", "origin"} | built),
         frozenset({"record", "session", "origin"} | seen),

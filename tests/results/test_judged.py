@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from runner.core.messages import Anchor, KernelSeen
-from runner.core.vocab import Grade, Implementation, Role, Status, Verdict
-from runner.results.judged import judge, times_of
-from runner.results.kernels import kernel_rows
-from runner.results.record import Record, record_to_json
-from runner.results.rows import Row, cell_rows, host_row
+from kernel_matrix.model.enums import Grade, Implementation, Role, Status, Verdict
+from kernel_matrix.model.messages import AnchorTimes, TracedKernel
+from kernel_matrix.results.judged import judge, times_of
+from kernel_matrix.results.kernel_rows import kernel_rows
+from kernel_matrix.results.record import Record, record_to_json
+from kernel_matrix.results.rows import Row, cell_rows, host_row
 from tests.results.factory import (
     ANCHORS,
     BUILD,
@@ -83,7 +83,7 @@ def test_clocks_that_nothing_held_cost_the_best_grade() -> None:
 
 
 def test_a_machine_that_drifts_costs_a_grade_and_is_told_from_code_that_does() -> None:
-    slower = (Anchor(phase="before", started_ns=0, compute_ns=60_060, memory_ns=31_000),)
+    slower = (AnchorTimes(phase="before", started_ns=0, compute_ns=60_060, memory_ns=31_000),)
     found = judged(record(timed(0, 10_000, 20_000), timed(1, 12_000, 24_000, anchors=slower)))["default"]
     assert found.machine_drift == pytest.approx(0.2012)
     assert found.code_drift == pytest.approx(0, abs=1e-3)
@@ -160,8 +160,8 @@ def test_equal_machine_code_is_equal_whatever_its_kernels_are_called() -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
-def kernel(name: str, launches: int, device_ns: int, *, own: bool) -> KernelSeen:
-    return KernelSeen(name=name, launches=launches, device_ns=device_ns, own=own)
+def kernel(name: str, launches: int, device_ns: int, *, own: bool) -> TracedKernel:
+    return TracedKernel(name=name, launches=launches, device_ns=device_ns, own=own)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def kernel(name: str, launches: int, device_ns: int, *, own: bool) -> KernelSeen
     ],
     ids=["by time", "by launches", "none", "nothing ran"],
 )
-def test_the_share_of_own_kernels(kernels: tuple[KernelSeen, ...], share: float | None) -> None:
+def test_the_share_of_own_kernels(kernels: tuple[TracedKernel, ...], share: float | None) -> None:
     (row,) = rows(make_record(sessions=(replace(session(), kernels=kernels),)))
     assert (row["own_kernel_share"], row["kernels_seen"]) == (share, len(kernels))
 

@@ -16,16 +16,16 @@ import duckdb
 import polars as pl
 import pytest
 
-from runner.core.vocab import Role, Status
-from runner.errors import NothingSelectedError, StoreError, UsageError
-from runner.results import chunk as chunk_module
-from runner.results import merge as merge_module
-from runner.results.merge import MergeReport, merge
-from runner.results.reading import Reason
-from runner.results.record import record_to_json
-from runner.results.run import run_to_json
-from runner.results.schema import CELLS, CLOCKS, HOSTS, SAMPLES, TABLES, TELEMETRY_SUMMARY
-from runner.results.store import Store
+from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
+from kernel_matrix.model.enums import Role, Status
+from kernel_matrix.results import chunk as chunk_module
+from kernel_matrix.results import merge as merge_module
+from kernel_matrix.results.merge import MergeReport, merge
+from kernel_matrix.results.reading import RejectionReason
+from kernel_matrix.results.record import record_to_json
+from kernel_matrix.results.run_info import run_to_json
+from kernel_matrix.results.schema import CELLS, CLOCKS, HOSTS, SAMPLES, TABLES, TELEMETRY_SUMMARY
+from kernel_matrix.results.store import RecordStore
 from tests.results.factory import (
     BLOCKS,
     BUILD,
@@ -49,7 +49,7 @@ from tests.results.factory import (
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """A result folder with a record that passed twice over, one that failed, and their run."""
-    store = Store(tmp_path / "results" / "nightly")
+    store = RecordStore(tmp_path / "results" / "nightly")
     store.save_run(make_run())
     two = (workload(), workload("large"))
     store.save(make_record(sessions=(session(0, workloads=two), session(1, workloads=two))))
@@ -226,7 +226,7 @@ def test_integers_written_as_floats_stay_what_they_are(tmp_path: Path) -> None:
 
 def test_hosts_are_counted_over_all_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_module, "_NAMES", 2)
-    store = Store(tmp_path)
+    store = RecordStore(tmp_path)
     for number in range(5):
         host = {"hostname": f"lab-{number % 2}", "started_at": f"2026-01-0{number + 1}T00:00:00Z"}
         store.save(make_record(cell_id(number), host=replace(HOST, **host)))
@@ -274,7 +274,7 @@ def test_merging_again_or_in_another_order_changes_not_one_byte(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(results / "nightly" / "records", make_record(cell_id(9)), schema_version=2)
-    other = Store(tmp_path / "other")
+    other = RecordStore(tmp_path / "other")
     for number in range(30, 37):
         other.save(make_record(cell_id(number)))
     out = tmp_path / "out"
@@ -306,7 +306,7 @@ def test_the_same_attempt_with_different_content_is_put_aside_on_both_sides(resu
     put(tmp_path / "other" / "records", make_record(outcome=outcome(Status.CRASHED)))
     for folders in ([results, tmp_path / "other"], [tmp_path / "other", results]):
         report = merge(folders, tmp_path / "out")
-        assert [r.reason for r in report.rejected] == [Reason.CONFLICTING] * 2
+        assert [r.reason for r in report.rejected] == [RejectionReason.CONFLICTING] * 2
         assert {Path(r.path).parents[1].name for r in report.rejected} == {"nightly", "other"}
         assert table(report, "cells")["cell_id"].to_list() == [cell_id(1)]
 
@@ -400,7 +400,7 @@ def test_progress_is_told_of_every_file(results: Path, tmp_path: Path, monkeypat
 _HOLD = """
 import sys, time
 from pathlib import Path
-from runner.results import merge as merge_module, chunk
+from kernel_matrix.results import merge as merge_module, chunk
 if __name__ == "__main__":
     chunk._NAMES = 1
     def hold(*_):
@@ -466,7 +466,7 @@ def test_the_documented_queries_run_and_find_equal_machine_code(
     queries = re.findall(r"```sql\n(.*?)```", text.partition("## Traces")[0], re.DOTALL)
     other = replace(BUILD, kernels=tuple(replace(kernel, sha256="5" * 64) for kernel in BUILD.kernels))
     builds = {"cu124": other, "cu128": BUILD, "cu130": BUILD}
-    store = Store(tmp_path / "nightly")
+    store = RecordStore(tmp_path / "nightly")
     for number, (toolchain, build) in enumerate(builds.items()):
         host, key = replace(HOST, build=build), replace(CELL_KEY, toolchain=toolchain)
         store.save(make_record(cell_id(number), host=host, cell=key))

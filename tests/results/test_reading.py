@@ -10,19 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.results.columns import Rows, SampleColumns
-from runner.results.reading import MAX_BYTES, Reason, RefusedError, Rejection, read_record, read_run, try_record
-from runner.results.record import record_to_json
-from runner.results.rows import cell_rows, host_row
-from runner.results.run import run_to_json
-from runner.results.schema import CELLS
+from kernel_matrix.results.columns import SampleColumns, TableRows
+from kernel_matrix.results.reading import (
+    MAX_BYTES,
+    RecordRefusedError,
+    Rejection,
+    RejectionReason,
+    read_record,
+    read_run,
+    try_record,
+)
+from kernel_matrix.results.record import record_to_json
+from kernel_matrix.results.rows import cell_rows, host_row
+from kernel_matrix.results.run_info import run_to_json
+from kernel_matrix.results.schema import CELLS
 from tests.results.factory import CELL, make_record, make_run, put, session
 
 NAME = f"{CELL}.1.json"
 
 
-def refusal(path: Path) -> RefusedError:
-    with pytest.raises(RefusedError) as caught:
+def refusal(path: Path) -> RecordRefusedError:
+    with pytest.raises(RecordRefusedError) as caught:
         read_record(path)
     return caught.value
 
@@ -55,14 +63,14 @@ def test_a_valid_record_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_truncated(tmp_path: Path, share: float) -> None:
     text = json.dumps(document())
-    assert refusal(write(tmp_path, text[: int(len(text) * share)])).reason is Reason.NOT_JSON
+    assert refusal(write(tmp_path, text[: int(len(text) * share)])).reason is RejectionReason.NOT_JSON
 
 
 def test_enormous(tmp_path: Path) -> None:
     path = put(tmp_path, make_record())
     os.truncate(path, MAX_BYTES + (1 << 20))  # sparse: takes no space
     error = refusal(path)
-    assert error.reason is Reason.TOO_LARGE
+    assert error.reason is RejectionReason.TOO_LARGE
     assert str(MAX_BYTES) in error.detail
 
 
@@ -70,24 +78,24 @@ def test_a_link_is_not_followed_even_to_a_valid_record(tmp_path: Path) -> None:
     real = put(tmp_path / "elsewhere", make_record())
     link = tmp_path / NAME
     link.symlink_to(real)
-    assert refusal(link).reason is Reason.NOT_A_FILE
+    assert refusal(link).reason is RejectionReason.NOT_A_FILE
 
 
 def test_a_pipe_does_not_block_and_a_folder_or_socket_is_no_record(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    assert refusal(tmp_path / "pipe").reason is Reason.NOT_A_FILE
-    assert refusal(tmp_path / "folder").reason is Reason.NOT_A_FILE
+    assert refusal(tmp_path / "pipe").reason is RejectionReason.NOT_A_FILE
+    assert refusal(tmp_path / "folder").reason is RejectionReason.NOT_A_FILE
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "s"))
-        assert refusal(tmp_path / "s").reason is Reason.UNREADABLE
-    assert refusal(tmp_path / "absent").reason is Reason.UNREADABLE
+        assert refusal(tmp_path / "s").reason is RejectionReason.UNREADABLE
+    assert refusal(tmp_path / "absent").reason is RejectionReason.UNREADABLE
 
 
 @pytest.mark.parametrize("version", [2, "1", True, 1.0, None, [1]])
 def test_another_version_is_said_before_anything_else(tmp_path: Path, version: Any) -> None:
     path = write(tmp_path, json.dumps({"schema_version": version, "unknown": 1}))
-    assert refusal(path).reason is Reason.OTHER_VERSION
+    assert refusal(path).reason is RejectionReason.OTHER_VERSION
 
 
 @pytest.mark.parametrize(
@@ -110,7 +118,7 @@ def test_another_version_is_said_before_anything_else(tmp_path: Path, version: A
     ],
 )
 def test_what_is_not_strict_json(tmp_path: Path, text: bytes) -> None:
-    assert refusal(write(tmp_path, text)).reason is Reason.NOT_JSON
+    assert refusal(write(tmp_path, text)).reason is RejectionReason.NOT_JSON
 
 
 DEEP: Any = []
@@ -140,15 +148,15 @@ def test_what_breaks_the_schema_is_refused_with_the_place(tmp_path: Path, keys: 
     made = changed(*keys, to=value)
     reason = refusal(write(tmp_path, json.dumps(made)))
     # a number too large for a double is not even strict JSON
-    assert reason.reason is (Reason.NOT_JSON if keys[-1] == "flops" else Reason.SCHEMA)
-    assert said in reason.detail or reason.reason is Reason.NOT_JSON
+    assert reason.reason is (RejectionReason.NOT_JSON if keys[-1] == "flops" else RejectionReason.SCHEMA)
+    assert said in reason.detail or reason.reason is RejectionReason.NOT_JSON
     assert len(reason.detail) <= 300
 
 
 def test_a_large_invalid_record_is_explained_without_quoting_it(tmp_path: Path) -> None:
     made = changed("sessions", 0, "workloads", 0, "blocks", 0, "device_ns", to=["x"] * 300_000)
     error = refusal(write(tmp_path, json.dumps(made)))
-    assert error.reason is Reason.SCHEMA
+    assert error.reason is RejectionReason.SCHEMA
     assert error.detail == "sessions.0.workloads.0.blocks.0.device_ns: the value has more than 100000 items"
 
 
@@ -178,7 +186,7 @@ def test_a_large_invalid_record_is_explained_without_quoting_it(tmp_path: Path) 
 )
 def test_what_contradicts_itself_is_refused(tmp_path: Path, keys: Any, value: Any) -> None:
     path = write(tmp_path, json.dumps(changed(*keys, to=value)))
-    assert refusal(path).reason is Reason.INCONSISTENT
+    assert refusal(path).reason is RejectionReason.INCONSISTENT
 
 
 @pytest.mark.parametrize(
@@ -212,17 +220,17 @@ def test_nothing_passes_unlocked_where_the_policy_requires_locked_clocks(tmp_pat
 
 def test_a_session_or_workload_that_appears_twice_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path, make_record(sessions=(session(), session())))
-    assert refusal(path).reason is Reason.INCONSISTENT
+    assert refusal(path).reason is RejectionReason.INCONSISTENT
     made = document()
     made["sessions"][0]["workloads"] *= 2
-    assert refusal(write(tmp_path, json.dumps(made))).reason is Reason.INCONSISTENT
+    assert refusal(write(tmp_path, json.dumps(made))).reason is RejectionReason.INCONSISTENT
 
 
 def test_the_file_name_must_be_the_contents_own(tmp_path: Path) -> None:
     path = put(tmp_path, make_record(attempt=2))
     moved = path.rename(tmp_path / NAME)
     error = refusal(moved)
-    assert (error.reason, f"{CELL}.2" in error.detail) == (Reason.MISNAMED, True)
+    assert (error.reason, f"{CELL}.2" in error.detail) == (RejectionReason.MISNAMED, True)
 
 
 def test_a_run_is_read_as_strictly(tmp_path: Path) -> None:
@@ -231,7 +239,7 @@ def test_a_run_is_read_as_strictly(tmp_path: Path) -> None:
     assert read_run(path)["matrix"] == "nightly"
     for wrong in ({"counts": {"excellent": 1}}, {"schema_version": 3}, {"run_id": "run-2"}, {"started_at": "2026"}):
         path.write_text(json.dumps(run_to_json(make_run()) | wrong))
-        with pytest.raises(RefusedError):
+        with pytest.raises(RecordRefusedError):
             read_run(path)
 
 
@@ -264,7 +272,7 @@ def test_whatever_stands_in_a_record_it_is_refused_or_becomes_rows(
     if isinstance(read, Rejection):
         assert read.detail
         return
-    rows, samples = Rows(CELLS), SampleColumns()
+    rows, samples = TableRows(CELLS), SampleColumns()
     for row in cell_rows(read, key=0, host=host_row(read), run=None):
         rows.append(row)
     samples.add(read, key=0)

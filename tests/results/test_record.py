@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runner.contracts import load_schema
-from runner.core.vocab import Fault, Role, Stage, Status
-from runner.results.reading import explain, is_valid, read_record
-from runner.results.record import Outcome, record_from_json, record_to_json
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.model.enums import Fault, Role, Stage, Status
+from kernel_matrix.results.reading import explain, is_valid, read_record
+from kernel_matrix.results.record import Outcome, record_from_json, record_to_json
 from tests.results.factory import (
     BLOCKS,
     HOST,

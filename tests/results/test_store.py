@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from runner.core.messages import Evidence
-from runner.core.vocab import Fault, Status
-from runner.errors import StoreError
-from runner.results import store as store_module
-from runner.results.reading import Reason, Rejection, read_run
-from runner.results.record import Record
-from runner.results.store import AttemptSummary, Store
-from runner.results.trace import Trace
+from kernel_matrix.errors import StoreError
+from kernel_matrix.model.enums import Fault, Status
+from kernel_matrix.model.messages import Evidence
+from kernel_matrix.results import store as store_module
+from kernel_matrix.results.reading import Rejection, RejectionReason, read_run
+from kernel_matrix.results.record import Record
+from kernel_matrix.results.store import AttemptSummary, RecordStore
+from kernel_matrix.results.trace import TelemetryTrace
 from tests.results.factory import (
     CELL,
     HOST,
@@ -41,22 +41,22 @@ from tests.results.factory import (
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "nightly")
+def store(tmp_path: Path) -> RecordStore:
+    return RecordStore(tmp_path / "nightly")
 
 
-def files(store: Store) -> list[str]:
+def files(store: RecordStore) -> list[str]:
     return sorted(p.relative_to(store.root).as_posix() for p in store.root.rglob("*") if p.is_file())
 
 
-def test_a_record_is_saved_and_loaded(store: Store) -> None:
+def test_a_record_is_saved_and_loaded(store: RecordStore) -> None:
     record = make_record()
     path = store.save(record)
     assert files(store) == [f"records/{CELL}.1.json"]
     assert store.load(path) == record
 
 
-def test_a_trace_is_saved_beside_the_record_that_names_it(store: Store) -> None:
+def test_a_trace_is_saved_beside_the_record_that_names_it(store: RecordStore) -> None:
     record = traced(make_record())
     path = store.save(record, make_trace())
     assert files(store) == [f"records/{CELL}.1.json", f"traces/{CELL}.1.json.gz"]
@@ -72,12 +72,12 @@ def test_a_trace_is_saved_beside_the_record_that_names_it(store: Store) -> None:
         (make_record(), make_trace(), "does not name the trace"),
         (failed_record(host=replace(HOST, telemetry=None)), make_trace(), "does not name the trace"),
         (traced(make_record()), None, "names a trace and has none"),
-        (traced(make_record()), Trace(columns={"at_ns": [1]}), "columns"),
+        (traced(make_record()), TelemetryTrace(columns={"at_ns": [1]}), "columns"),
         (traced(make_record()), replace(make_trace(), reason_ns={"idle": [1]}), "3 samples, 1 of them with idle"),
     ],
 )
 def test_a_record_and_its_trace_come_together_or_not_at_all(
-    store: Store, record: Record, trace: Trace | None, said: str
+    store: RecordStore, record: Record, trace: TelemetryTrace | None, said: str
 ) -> None:
     with pytest.raises(StoreError, match=said):
         store.save(record, trace)
@@ -94,7 +94,7 @@ def publish_by(link: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(store_module.os, "link", either)
 
 
-def test_a_trace_whose_record_cannot_be_written_goes_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_whose_record_cannot_be_written_goes_again(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = os.link
 
     def only_traces(aside: Path, path: Path) -> None:
@@ -108,11 +108,11 @@ def test_a_trace_whose_record_cannot_be_written_goes_again(store: Store, monkeyp
     assert files(store) == []
 
 
-def test_a_trace_is_never_overwritten_and_one_without_a_record_takes_no_number_twice(store: Store) -> None:
+def test_a_trace_is_never_overwritten_and_one_without_a_record_takes_no_number_twice(store: RecordStore) -> None:
     path = store.save(traced(make_record()), make_trace())
     before = (store.traces / f"{CELL}.1.json.gz").read_bytes()
     path.unlink()  # as if the writer had been killed between the two
-    again = Store(store.root)
+    again = RecordStore(store.root)
     with pytest.raises(StoreError, match="exists already"):
         again.save(traced(make_record(run_id="run-2")), make_trace(9))
     assert (store.traces / f"{CELL}.1.json.gz").read_bytes() == before
@@ -122,20 +122,19 @@ def test_a_trace_is_never_overwritten_and_one_without_a_record_takes_no_number_t
 
 
 def test_a_running_cell_need_not_load_polars() -> None:
-    code = (
-        "import sys, runner.results.store, runner.results.trace; print(sorted({'polars', 'pynvml'} & set(sys.modules)))"
-    )
+    imports = "import sys, kernel_matrix.results.store, kernel_matrix.results.trace"
+    code = f"{imports}; print(sorted({{'polars', 'pynvml'}} & set(sys.modules)))"
     printed = subprocess.run((sys.executable, "-c", code), check=True, capture_output=True, text=True).stdout
     assert printed == "[]\n"
 
 
-def test_text_that_candidates_choose_never_costs_the_record(store: Store) -> None:
+def test_text_that_candidates_choose_never_costs_the_record(store: RecordStore) -> None:
     said = replace(outcome(Status.CRASHED), evidence=Evidence(message="\ud800 \0 \x1b[2J é 🙂 \u2028"))
     loaded = store.load(store.save(make_record(outcome=said)))
     assert loaded.outcome.evidence.message == "? \0 \x1b[2J é 🙂 \u2028"
 
 
-def test_a_record_is_never_overwritten(store: Store) -> None:
+def test_a_record_is_never_overwritten(store: RecordStore) -> None:
     path = store.save(make_record())
     before = path.read_bytes()
     with pytest.raises(StoreError, match="exists already"):
@@ -144,7 +143,9 @@ def test_a_record_is_never_overwritten(store: Store) -> None:
     assert files(store) == [f"records/{CELL}.1.json"]
 
 
-def test_without_hard_links_a_record_is_still_never_overwritten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hard_links_a_record_is_still_never_overwritten(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_paths: object, **_naming: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
@@ -165,14 +166,14 @@ def test_without_hard_links_a_record_is_still_never_overwritten(store: Store, mo
         (make_record(sessions=(session(cell_id="f" * 32),)), "session 0 is of cell"),
     ],
 )
-def test_a_record_that_breaks_its_contract_is_not_written(store: Store, record: Record, said: str) -> None:
+def test_a_record_that_breaks_its_contract_is_not_written(store: RecordStore, record: Record, said: str) -> None:
     with pytest.raises(StoreError, match=said) as caught:
         store.save(record)
     assert "report" in caught.value.next_step
     assert files(store) == []
 
 
-def test_a_run_is_written_again_as_it_goes_on(store: Store) -> None:
+def test_a_run_is_written_again_as_it_goes_on(store: RecordStore) -> None:
     store.save_run(make_run())
     path = store.save_run(make_run(ended_at="2026-01-02T04:00:00Z", interrupted=True))
     assert files(store) == ["runs/run-1.json"]
@@ -184,13 +185,13 @@ def test_a_run_is_written_again_as_it_goes_on(store: Store) -> None:
         store.save_run(make_run(planned=-1))
 
 
-def test_loading_says_why_not(store: Store) -> None:
+def test_loading_says_why_not(store: RecordStore) -> None:
     path = put(store.records, make_record(), schema_version=9)
     with pytest.raises(StoreError, match=r"other_version: schema version 9"):
         store.load(path)
 
 
-def test_attempts_tell_what_resuming_needs_and_put_bad_files_aside(store: Store) -> None:
+def test_attempts_tell_what_resuming_needs_and_put_bad_files_aside(store: RecordStore) -> None:
     store.save(failed_record(attempt=1, status=Status.GPU_BUSY))
     store.save(make_record(attempt=2))
     store.save(failed_record(cell_id(7), host=replace(HOST, image=None, device={})))
@@ -214,26 +215,26 @@ def test_attempts_tell_what_resuming_needs_and_put_bad_files_aside(store: Store)
             driver=None,
         )
     ]
-    assert [r.reason for r in bad] == [Reason.NOT_JSON]
+    assert [r.reason for r in bad] == [RejectionReason.NOT_JSON]
     assert store.attempts() == attempts
 
 
-def test_attempts_are_in_numeric_order(store: Store) -> None:
+def test_attempts_are_in_numeric_order(store: RecordStore) -> None:
     for attempt in (10, 2, 1):
         store.save(make_record(attempt=attempt))
     assert [a.attempt for a in store.attempts()[CELL]] == [1, 2, 10]
 
 
-def test_the_next_attempt_counts_what_is_there_readable_or_not(store: Store) -> None:
+def test_the_next_attempt_counts_what_is_there_readable_or_not(store: RecordStore) -> None:
     assert store.next_attempt(CELL) == 1
     store.save(make_record())
     assert store.next_attempt(CELL) == 2
     (store.records / f"{CELL}.12.json").write_text("{")
-    assert Store(store.root).next_attempt(CELL) == 13
-    assert Store(store.root).next_attempt(cell_id(1)) == 1
+    assert RecordStore(store.root).next_attempt(CELL) == 13
+    assert RecordStore(store.root).next_attempt(cell_id(1)) == 1
 
 
-def test_threads_that_save_the_same_attempt_leave_exactly_one(store: Store) -> None:
+def test_threads_that_save_the_same_attempt_leave_exactly_one(store: RecordStore) -> None:
     def save(number: int) -> bool:
         try:
             store.save(make_record(run_id=f"run-{number}"))
@@ -250,10 +251,10 @@ def test_threads_that_save_the_same_attempt_leave_exactly_one(store: Store) -> N
 
 def _save_many(root: Path, first: int) -> None:
     for number in range(first, first + 20):
-        Store(root).save(make_record(cell_id(number)))
+        RecordStore(root).save(make_record(cell_id(number)))
 
 
-def test_processes_save_side_by_side(store: Store) -> None:
+def test_processes_save_side_by_side(store: RecordStore) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_save_many, args=(store.root, first)) for first in (0, 20)]
     for process in processes:
@@ -279,7 +280,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_leaves_nothing_partial_and_says_what_to_do(tiny_disk: Path) -> None:
-    store = Store(tiny_disk / "nightly")
+    store = RecordStore(tiny_disk / "nightly")
     saved = store.save(make_record())
     filler = tiny_disk / "filler"
     with pytest.raises(OSError, match="No space"):
@@ -298,10 +299,10 @@ def test_a_full_disk_leaves_nothing_partial_and_says_what_to_do(tiny_disk: Path)
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "nightly").write_text("a file in the way")
     with pytest.raises(StoreError, match="cannot be written"):
-        Store(tmp_path / "nightly").save(make_record())
+        RecordStore(tmp_path / "nightly").save(make_record())
 
 
-def test_what_a_killed_writer_left_is_no_record(store: Store) -> None:
+def test_what_a_killed_writer_left_is_no_record(store: RecordStore) -> None:
     store.save(make_record())
     (store.records / f".{cell_id(3)}.1.json.0011.tmp").write_text(json.dumps({"half": 1})[:5])
     bad: list[Rejection] = []
@@ -309,7 +310,7 @@ def test_what_a_killed_writer_left_is_no_record(store: Store) -> None:
     assert bad == []
 
 
-def test_a_failure_while_publishing_removes_the_file_aside(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_while_publishing_removes_the_file_aside(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_paths: object) -> None:
         raise KeyboardInterrupt
 
@@ -322,7 +323,7 @@ def test_a_failure_while_publishing_removes_the_file_aside(store: Store, monkeyp
 KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from runner.results import store
+from kernel_matrix.results import store
 os.fsync = lambda _descriptor: os.kill(os.getpid(), signal.SIGKILL)
 store._write(Path(sys.argv[1]), b"half", publish=store._publish_new)
 """
@@ -337,7 +338,7 @@ def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.EISDIR])
 def test_where_no_file_is_nameless_it_is_written_aside(
-    store: Store, monkeypatch: pytest.MonkeyPatch, refusal: int
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch, refusal: int
 ) -> None:
     def refuse(_path: Path, _data: bytes) -> None:
         raise OSError(refusal, os.strerror(refusal))

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.gpus import EventReason, Sample
-from runner.results import trace as trace_module
-from runner.results.reading import Reason, RefusedError, is_valid
-from runner.results.trace import (
+from kernel_matrix.platforms import EventReason, TelemetrySample
+from kernel_matrix.results import trace as trace_module
+from kernel_matrix.results.reading import RecordRefusedError, RejectionReason, is_valid
+from kernel_matrix.results.trace import (
     NUMBERS,
     TROUBLE_CHARS,
-    Trace,
+    TelemetryTrace,
     pack,
     read_trace_document,
     trace_name,
@@ -29,7 +29,7 @@ from tests.results.factory import CELL, make_trace, read_trace, sample
 NAME = trace_name(f"{CELL}.1")
 
 
-def document(trace: Trace | None = None, **changes: Any) -> dict[str, Any]:
+def document(trace: TelemetryTrace | None = None, **changes: Any) -> dict[str, Any]:
     return trace_to_json(make_trace() if trace is None else trace, run_id="run-1", cell_id=CELL, attempt=1) | changes
 
 
@@ -39,8 +39,8 @@ def write(folder: Path, content: Any, name: str = NAME) -> Path:
     return path
 
 
-def refusal(path: Path) -> RefusedError:
-    with pytest.raises(RefusedError) as caught:
+def refusal(path: Path) -> RecordRefusedError:
+    with pytest.raises(RecordRefusedError) as caught:
         read_trace(path)
     return caught.value
 
@@ -84,7 +84,7 @@ def test_a_longer_trace_than_fits_keeps_every_nth_sample(monkeypatch: pytest.Mon
 
 
 def test_what_the_driver_says_at_length_is_cut() -> None:
-    trace = trace_of([(Sample(at_ns=1), (), (), "x" * 10_000)])
+    trace = trace_of([(TelemetrySample(at_ns=1), (), (), "x" * 10_000)])
     assert trace.columns["trouble"] == ["x" * TROUBLE_CHARS]
     assert is_valid("trace", document(trace))
 
@@ -100,7 +100,7 @@ def test_what_is_no_gzip_is_refused(tmp_path: Path) -> None:
     whole = write(tmp_path, document()).read_bytes()
     for data in (b"", b"{}", whole[:-9], whole[: len(whole) // 2], whole + b"x", whole[:-8] + bytes(8), whole + whole):
         (tmp_path / NAME).write_bytes(data)
-        assert refusal(tmp_path / NAME).reason is Reason.NOT_GZIP, data[:20]
+        assert refusal(tmp_path / NAME).reason is RejectionReason.NOT_GZIP, data[:20]
 
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
@@ -109,7 +109,7 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
     monkeypatch.setattr(trace_module, "MAX_UNPACKED_BYTES", 1 << 20)
     path = write(tmp_path, b" " * ((1 << 20) + 1))
     assert path.stat().st_size < 4096
-    assert refusal(path).reason is Reason.TOO_LARGE
+    assert refusal(path).reason is RejectionReason.TOO_LARGE
     text = json.dumps(document()).encode()
     assert read_trace(write(tmp_path, text + b" " * ((1 << 20) - len(text)))) == make_trace()
 
@@ -117,24 +117,24 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"{", Reason.NOT_JSON),
-        (b"[]", Reason.NOT_JSON),
-        (document(schema_version=2), Reason.OTHER_VERSION),
-        (document(colour=1), Reason.SCHEMA),
-        (document(run_id=".."), Reason.SCHEMA),
-        (document(columns=dict(make_trace().columns) | {"mood": []}), Reason.SCHEMA),
-        (document(columns={"at_ns": []}), Reason.SCHEMA),
-        (document(columns=dict(make_trace().columns) | {"power_w": [-1, 1, 1]}), Reason.SCHEMA),
-        (document(columns=dict(make_trace().columns) | {"reasons": [["bored"], [], []]}), Reason.SCHEMA),
-        (document(reason_ns={"bored": [1, 2, 3]}), Reason.SCHEMA),
-        (document(reason_ns={"idle": [1, 2]}), Reason.INCONSISTENT),
-        (document(columns=dict(make_trace().columns) | {"power_w": [1.0]}), Reason.INCONSISTENT),
-        (document(columns=dict(make_trace().columns) | {"at_ns": [1, 3, 2]}), Reason.INCONSISTENT),
-        (document(attempt=2), Reason.MISNAMED),
-        (document(cell_id="f" * 32), Reason.MISNAMED),
+        (b"{", RejectionReason.NOT_JSON),
+        (b"[]", RejectionReason.NOT_JSON),
+        (document(schema_version=2), RejectionReason.OTHER_VERSION),
+        (document(colour=1), RejectionReason.SCHEMA),
+        (document(run_id=".."), RejectionReason.SCHEMA),
+        (document(columns=dict(make_trace().columns) | {"mood": []}), RejectionReason.SCHEMA),
+        (document(columns={"at_ns": []}), RejectionReason.SCHEMA),
+        (document(columns=dict(make_trace().columns) | {"power_w": [-1, 1, 1]}), RejectionReason.SCHEMA),
+        (document(columns=dict(make_trace().columns) | {"reasons": [["bored"], [], []]}), RejectionReason.SCHEMA),
+        (document(reason_ns={"bored": [1, 2, 3]}), RejectionReason.SCHEMA),
+        (document(reason_ns={"idle": [1, 2]}), RejectionReason.INCONSISTENT),
+        (document(columns=dict(make_trace().columns) | {"power_w": [1.0]}), RejectionReason.INCONSISTENT),
+        (document(columns=dict(make_trace().columns) | {"at_ns": [1, 3, 2]}), RejectionReason.INCONSISTENT),
+        (document(attempt=2), RejectionReason.MISNAMED),
+        (document(cell_id="f" * 32), RejectionReason.MISNAMED),
     ],
 )
-def test_what_is_no_trace_is_refused_with_its_reason(tmp_path: Path, content: Any, reason: Reason) -> None:
+def test_what_is_no_trace_is_refused_with_its_reason(tmp_path: Path, content: Any, reason: RejectionReason) -> None:
     error = refusal(write(tmp_path, content))
     assert (error.reason, bool(error.detail)) == (reason, True)
 
@@ -142,11 +142,11 @@ def test_what_is_no_trace_is_refused_with_its_reason(tmp_path: Path, content: An
 def test_a_link_is_not_followed_and_an_absent_file_is_said(tmp_path: Path) -> None:
     real = write(tmp_path, document(), "elsewhere")
     (tmp_path / NAME).symlink_to(real)
-    assert refusal(tmp_path / NAME).reason is Reason.NOT_A_FILE
+    assert refusal(tmp_path / NAME).reason is RejectionReason.NOT_A_FILE
     (tmp_path / NAME).unlink()
-    assert refusal(tmp_path / NAME).reason is Reason.UNREADABLE
+    assert refusal(tmp_path / NAME).reason is RejectionReason.UNREADABLE
     os.mkfifo(tmp_path / NAME)
-    assert refusal(tmp_path / NAME).reason is Reason.NOT_A_FILE
+    assert refusal(tmp_path / NAME).reason is RejectionReason.NOT_A_FILE
 
 
 @settings(max_examples=200, deadline=None)
@@ -159,6 +159,6 @@ def test_one_wrong_byte_is_found_or_harmless(tmp_path_factory: pytest.TempPathFa
     (folder / NAME).write_bytes(data)
     try:
         assert read_trace(folder / NAME) == make_trace(), "the checksum lets nothing else pass"
-    except RefusedError as error:
-        if error.reason is not Reason.NOT_GZIP:
+    except RecordRefusedError as error:
+        if error.reason is not RejectionReason.NOT_GZIP:
             raise

@@ -9,11 +9,11 @@ from textwrap import dedent
 
 import pytest
 
-from runner.contracts import load_schema
-from runner.core.vocab import Dtype, Language
-from runner.scan import MOST_FINDINGS, RULES, Scan, scan_files, scan_text
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.scan import MOST_FINDINGS, RULES, SourceScan, scan_files, scan_text
 
-Scanner = Callable[..., Scan]
+Scanner = Callable[..., SourceScan]
 
 HEAD = """
 import torch
@@ -45,13 +45,13 @@ class ModelNew(nn.Module):
 def scan(tmp_path: Path) -> Scanner:
     """Reads a source that is written for it."""
 
-    def scanned(*parts: str, language: Language = Language.TRITON, dtype: Dtype = Dtype.FP32) -> Scan:
+    def scanned(*parts: str, language: Language = Language.TRITON, dtype: Dtype = Dtype.FP32) -> SourceScan:
         return scan_text("\n".join(dedent(part) for part in parts), language, dtype)
 
     return scanned
 
 
-def rules(scan: Scan) -> list[str]:
+def rules(scan: SourceScan) -> list[str]:
     return [finding.rule for finding in scan.findings]
 
 
@@ -62,7 +62,7 @@ def test_an_honest_kernel_has_no_findings(scan: Scanner) -> None:
 
 
 def test_a_source_that_does_not_parse_is_left_to_the_compiler(scan: Scanner) -> None:
-    assert scan("class ModelNew(:") == Scan(own_kernels=(), findings=())
+    assert scan("class ModelNew(:") == SourceScan(own_kernels=(), findings=())
 
 
 def test_a_finding_shows_its_line(scan: Scanner) -> None:
@@ -271,7 +271,7 @@ def relu(x, inplace=False):
 """
 
 
-def scan_function(*parts: str) -> Scan:
+def scan_function(*parts: str) -> SourceScan:
     return scan_text("\n".join(dedent(part) for part in parts), Language.TRITON, Dtype.FP32, entry="relu")
 
 
@@ -449,10 +449,10 @@ def test_of_several_files_the_one_that_defines_the_entry_is_looked_at() -> None:
         "kernel.cu": b"// __global__ void gone(\n__global__ void scale(float* x) {}\n",
     }
     scan = scan_files(files, Language.TRITON, Dtype.FP32, entry="run")
-    assert scan == Scan(own_kernels=("inner", "scale"), findings=())
+    assert scan == SourceScan(own_kernels=("inner", "scale"), findings=())
     assert {found.rule for found in scan_files(files, Language.TRITON, Dtype.FP32, entry="go").findings} == {"entry"}
 
 
 def test_without_python_there_are_kernels_and_no_findings() -> None:
     files = {"kernel.cu": b'extern "C" __global__ void scale(float* x) {}\n'}
-    assert scan_files(files, Language.CUDA, Dtype.FP32, entry="run") == Scan(own_kernels=("scale",), findings=())
+    assert scan_files(files, Language.CUDA, Dtype.FP32, entry="run") == SourceScan(own_kernels=("scale",), findings=())

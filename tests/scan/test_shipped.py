@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.vocab import Dtype, Language
-from runner.scan import scan_text
-from runner.sources import Candidate, load_source
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.scan import scan_text
+from kernel_matrix.sources import Candidate, load_source
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
 SHIPPED = load_source("folder", PROBLEMS).candidates

@@ -16,11 +16,11 @@ from typing import Any
 
 import pynvml
 
-from runner.cell.folders import JOB_FILE
-from runner.core.judge import REPORT_NAME
-from runner.core.vocab import Role
-from runner.engines import Exit, Isolation, RoleSpec, Running
-from runner.engines.docker import DockerEngine
+from kernel_matrix.attempt.folders import JOB_FILE
+from kernel_matrix.inside.judge.judge import REPORT_NAME
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess
+from kernel_matrix.sandboxes.docker import DockerSandbox
 from tests.sim.family import family
 from tests.sim.nvml import World
 
@@ -32,7 +32,7 @@ def open_engine() -> GpulessDocker:
     return GpulessDocker()
 
 
-class GpulessDocker(DockerEngine):
+class GpulessDocker(DockerSandbox):
     """Docker, with roles that are shown no GPU."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class GpulessDocker(DockerEngine):
         return super().describe(replace(spec, gpu=None))
 
     @contextmanager
-    def launch(self, spec: RoleSpec) -> Iterator[Running]:
+    def launch(self, spec: RoleSpec) -> Iterator[RunningProcess]:
         on_cpu = ("--device", "cpu") if spec.role is Role.PROBE and "--device" not in spec.args else ()
         with super().launch(replace(spec, gpu=None, args=(*spec.args, *on_cpu))) as running:
             yield running if spec.gpu is None else _OnGpu(running, spec, self._world)
@@ -58,7 +58,7 @@ class _OnGpu:
     Those of a session open the device once their judge has its job, and not when they are started.
     """
 
-    def __init__(self, running: Running, spec: RoleSpec, world: World) -> None:
+    def __init__(self, running: RunningProcess, spec: RoleSpec, world: World) -> None:
         self._running = running
         self._spec = spec
         self._world = world
@@ -72,7 +72,7 @@ class _OnGpu:
     def kill(self) -> None:
         self._running.kill()
 
-    def wait(self, timeout_s: float) -> Exit | None:
+    def wait(self, timeout_s: float) -> ProcessExit | None:
         if not self._ended and time.monotonic() >= self._next_look and _may_open(self._spec):
             self._next_look = time.monotonic() + _LOOK_S
             self._occupy()

@@ -4,9 +4,9 @@ Differs from the real command in two places, and in this process only: torch is 
 shows containers no GPU (:mod:`tests.sim.gpuless`).
 """
 
-from runner.cli import main
-from runner.engines import ENGINES
-from runner.gpus import Gpu
+from kernel_matrix.cli import main
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.sandboxes import ENGINES
 
 Gpu.torch_device = property(lambda gpu: "cpu")  # type: ignore[assignment, method-assign]  # for this process only
 ENGINES["docker"] = "tests.sim.gpuless"

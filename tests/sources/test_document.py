@@ -2,10 +2,10 @@ from dataclasses import fields
 
 import pytest
 
-from runner.contracts import load_schema
-from runner.core.vocab import Dtype, Language, Status
-from runner.sources import Origin
-from runner.sources.document import MAX_BYTES, UnreadableError, line_of, read_bytes, read_document
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.model.enums import Dtype, Language, Status
+from kernel_matrix.sources import Origin
+from kernel_matrix.sources.document import MAX_BYTES, UnreadableFileError, line_of, read_bytes, read_document
 from tests.sources.examples import PROBLEM, write
 
 
@@ -28,7 +28,7 @@ def test_a_document_that_fits_its_schema_is_read(tmp_path):
 )
 def test_a_fault_is_named_with_its_line(tmp_path, change, line, words):
     path = write(tmp_path / "problem.toml", PROBLEM.replace(*change))
-    with pytest.raises(UnreadableError, match=words) as refused:
+    with pytest.raises(UnreadableFileError, match=words) as refused:
         read_document(path, "problem")
     assert refused.value.unreadable.line == line
     assert str(refused.value).startswith(f"{path}:{line}: ")
@@ -37,7 +37,7 @@ def test_a_fault_is_named_with_its_line(tmp_path, change, line, words):
 def test_text_in_another_encoding_is_refused_with_its_line(tmp_path):
     path = tmp_path / "problem.toml"
     path.write_bytes(b'category = "Math"\ndescription = "\xe9"\n')
-    with pytest.raises(UnreadableError, match=":2: is not UTF-8 text"):
+    with pytest.raises(UnreadableFileError, match=":2: is not UTF-8 text"):
         read_document(path, "problem")
 
 
@@ -53,14 +53,14 @@ def test_lines_are_found_for_dotted_and_quoted_keys():
 
 
 def test_only_regular_files_of_a_sane_size_are_read(tmp_path):
-    with pytest.raises(UnreadableError, match="no such file"):
+    with pytest.raises(UnreadableFileError, match="no such file"):
         read_bytes(tmp_path / "absent.py")
-    with pytest.raises(UnreadableError, match="no regular file"):
+    with pytest.raises(UnreadableFileError, match="no regular file"):
         read_bytes(tmp_path)
     large = tmp_path / "large.py"
     with large.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
-    with pytest.raises(UnreadableError, match="is larger than 4 MiB"):
+    with pytest.raises(UnreadableFileError, match="is larger than 4 MiB"):
         read_bytes(large)
 
 

@@ -9,14 +9,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from runner.core.inputs import Whole, tensors_in
-from runner.core.messages import WorkloadSpec
-from runner.core.reference import Reference
-from runner.core.vocab import Dtype, Mode, Status
-from runner.core.wire import Structure
-from runner.sources import load_candidates, load_source
-from tests.core.conftest import SessionProcesses
-from tests.core.sessions import QUICK, make_job
+from kernel_matrix.inside.input_generation import IntegerRange, tensors_in
+from kernel_matrix.inside.judge.reference import ReferenceModel
+from kernel_matrix.inside.wire import Structure
+from kernel_matrix.model.enums import Dtype, InputMode, Status
+from kernel_matrix.model.messages import WorkloadSpec
+from kernel_matrix.sources import load_candidates, load_source
+from tests.inside.conftest import SessionProcesses
+from tests.inside.sessions import QUICK, make_job
 from tests.sources.flashinfer_set import (
     DEFINITION,
     INTO_OUTPUTS,
@@ -53,7 +53,7 @@ def reference(tmp_path, monkeypatch):
         (problem,) = loaded.problems
         path = stage(problem.code, tmp_path / "staged", "problem.py")
         shutil.rmtree(root)  # what was staged is all there is
-        return Reference(path, problem.workloads[place].values, "cpu", problem.dtypes[0], SECRET)
+        return ReferenceModel(path, problem.workloads[place].values, "cpu", problem.dtypes[0], SECRET)
 
     return make
 
@@ -71,10 +71,10 @@ def simple(dtypes, outputs, body, shape=("M", "H")):
     return definition, {"axes": {"M": 5}, "inputs": {name: {"type": "random"} for name in names}}
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", list(InputMode))
 def test_inputs_keep_their_dtypes_through_the_judge(reference, mode):
     made = reference()
-    x, weight, bias, rows, scale = made.draw(mode, "a", whole=Whole.SIGNED)
+    x, weight, bias, rows, scale = made.draw(mode, "a", whole=IntegerRange.SIGNED)
     assert (x.dtype, tuple(x.shape)) == (torch.bfloat16, (7, 32))
     assert (weight.dtype, tuple(weight.shape)) == (torch.int8, (64, 32))
     assert (bias.dtype, tuple(bias.shape)) == (torch.int32, (7, 64))
@@ -84,7 +84,7 @@ def test_inputs_keep_their_dtypes_through_the_judge(reference, mode):
 
 def test_the_reference_gets_what_the_definition_says(reference):
     made = reference()
-    inputs = made.draw(Mode.STANDARD, "a")
+    inputs = made.draw(InputMode.STANDARD, "a")
     expected = made.expect(inputs)
     x, weight, bias, rows, _ = inputs
     weight, bias = weight.view(torch.float8_e4m3fn), bias.view(torch.float32)
@@ -99,20 +99,20 @@ def test_the_reference_gets_what_the_definition_says(reference):
 
 def test_two_draws_differ_but_for_what_a_file_holds(reference):
     made = reference()
-    first, second = (tensors_in(made.draw(Mode.STANDARD, "a", i)) for i in range(2))
+    first, second = (tensors_in(made.draw(InputMode.STANDARD, "a", i)) for i in range(2))
     assert [torch.equal(a, b) for a, b in zip(first, second, strict=True)] == [False, False, False, True]
 
 
 def test_what_a_file_holds_cannot_be_changed_by_a_call(reference):
     made = reference()
-    made.draw(Mode.STANDARD, "a")[3].zero_()
-    assert made.draw(Mode.STANDARD, "a")[3].tolist() == list(ROWS)
+    made.draw(InputMode.STANDARD, "a")[3].zero_()
+    assert made.draw(InputMode.STANDARD, "a")[3].tolist() == list(ROWS)
 
 
 def test_every_kind_of_number_can_be_drawn(reference):
     dtypes = ["float16", "float64", "int64", "int16", "uint8", "bool", "float8_e5m2", "bfloat16"]
     made = reference(*simple(dtypes, ["float16"], "return a * f"))
-    drawn = made.draw(Mode.STANDARD, "a")
+    drawn = made.draw(InputMode.STANDARD, "a")
     assert [tensor.dtype for tensor in drawn] == [
         torch.float16,
         torch.int64,
@@ -129,7 +129,7 @@ def test_every_kind_of_number_can_be_drawn(reference):
 
 def test_a_higher_precision_is_used_where_the_reference_allows_it(reference):
     made = reference(*simple(["bfloat16", "bfloat16"], ["bfloat16"], "return torch.tanh(a) * b"))
-    inputs = made.draw(Mode.STANDARD, "a")
+    inputs = made.draw(InputMode.STANDARD, "a")
     expected = made.expect(inputs)
     assert made.precision == "float64"
     assert expected.outputs[0].dtype is torch.float64
@@ -139,7 +139,7 @@ def test_a_higher_precision_is_used_where_the_reference_allows_it(reference):
 
 def test_outputs_get_the_dtypes_of_the_definition(reference):
     made = reference(*simple(["float16"], ["float32", "float16"], "return [a, a.float()]"))
-    expected = made.expect(made.draw(Mode.STANDARD, "a"))
+    expected = made.expect(made.draw(InputMode.STANDARD, "a"))
     assert [tensor.dtype for tensor in expected.trusted] == [torch.float32, torch.float16]
 
 
@@ -159,7 +159,7 @@ def test_a_reference_that_returns_something_else_is_told(reference, body, messag
 def test_a_plain_number_becomes_a_tensor(reference):
     definition, workload = simple(["float32"], ["float32"], "return float(a.sum())")
     made = reference(changed(definition, "outputs.y0.shape", None), workload)
-    (answer,) = made.expect(made.draw(Mode.STANDARD, "a")).trusted
+    (answer,) = made.expect(made.draw(InputMode.STANDARD, "a")).trusted
     assert (answer.dim(), answer.dtype) == (0, torch.float32)
 
 
@@ -173,7 +173,7 @@ def made_by_the_definition(returns):
 
 def test_inputs_made_by_the_definition_are_checked_and_carried(reference):
     good = "{'b': torch.rand(m, h, device=device), 'a': torch.rand(m, h, device=device).bfloat16()}"
-    a, b = reference(*made_by_the_definition(good)).draw(Mode.STANDARD, "a")
+    a, b = reference(*made_by_the_definition(good)).draw(InputMode.STANDARD, "a")
     assert (a.dtype, b.dtype) == (torch.bfloat16, torch.int32)
     assert 0 <= b.view(torch.float32).min() <= b.view(torch.float32).max() <= 1
 
@@ -190,7 +190,7 @@ def test_a_file_that_became_shorter_is_told(reference, tmp_path):
     blob.write_bytes(blob.read_bytes()[:-1])
     made._module._read.clear()
     with pytest.raises(ValueError, match="ends before"):
-        made.draw(Mode.STANDARD, "a")
+        made.draw(InputMode.STANDARD, "a")
 
 
 # ---- solutions
@@ -226,7 +226,7 @@ def into_outputs(content=INTO_OUTPUTS):
 @pytest.mark.parametrize("solution", [SOLUTION, into_outputs()], ids=["returns", "writes"])
 def test_a_solution_computes_what_the_reference_does(reference, candidate, solution):
     made, model = reference(), candidate(solution)
-    inputs = made.draw(Mode.STANDARD, "a")
+    inputs = made.draw(InputMode.STANDARD, "a")
     returned = model(*inputs)
     for got, want in zip(returned, made.expect(inputs).trusted, strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)

@@ -3,11 +3,11 @@ import json
 
 import pytest
 
-from runner.core.messages import ContractSpec
-from runner.core.vocab import Dtype, Language, Status
-from runner.errors import UsageError
-from runner.sources import Origin, load_source
-from runner.sources.folder import load_candidates
+from kernel_matrix.errors import UsageError
+from kernel_matrix.model.enums import Dtype, Language, Status
+from kernel_matrix.model.messages import ContractSpec
+from kernel_matrix.sources import Origin, load_source
+from kernel_matrix.sources.folder import load_candidates
 from tests.sources.examples import PROBLEM, REFERENCE, write
 
 SIDE = """

@@ -1,6 +1,6 @@
 import pytest
 
-from runner.sources.formula import FormulaError, evaluate
+from kernel_matrix.sources.formula import FormulaError, evaluate
 
 NAMES = {"M": 3, "N": 5, "RATE": 0.5, "itemsize": 4}
 

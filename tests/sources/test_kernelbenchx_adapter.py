@@ -8,14 +8,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from runner.core.arguments import decode_arguments, encode_arguments
-from runner.core.controls import accepts, check_repeatable, check_worthless
-from runner.core.reference import Reference
-from runner.core.sourcefile import import_file
-from runner.core.tolerance import Tolerance
-from runner.core.vocab import Mode
-from runner.core.wire import Structure
-from runner.sources import load_candidates, load_source
+from kernel_matrix.inside.arguments import decode_arguments, encode_arguments
+from kernel_matrix.inside.judge.controls import accepts, check_repeatable, check_worthless
+from kernel_matrix.inside.judge.reference import ReferenceModel
+from kernel_matrix.inside.judge.tolerance import Tolerance
+from kernel_matrix.inside.source_module import import_file
+from kernel_matrix.inside.wire import Structure
+from kernel_matrix.model.enums import InputMode
+from kernel_matrix.sources import load_candidates, load_source
 from tests.sources.kernelbenchx_set import checkout, stage, task
 
 pytestmark = pytest.mark.torch
@@ -30,7 +30,7 @@ def problems(tmp_path):
 
 def reference(problem, folder, case=None, device="cpu"):
     values = dict(problem.workloads[0].values) if case is None else {"CASE": case}
-    return Reference(stage(problem.code, folder / "judge"), values, device, problem.dtypes[0], SECRET)
+    return ReferenceModel(stage(problem.code, folder / "judge"), values, device, problem.dtypes[0], SECRET)
 
 
 def crossed(arguments):
@@ -51,7 +51,7 @@ def test_every_workload_of_every_problem_passes_its_controls(problems, tmp_path)
     for problem in problems.values():
         for workload in problem.workloads:
             judged = reference(problem, tmp_path / workload.name, workload.values["CASE"])
-            inputs = judged.draw(Mode.STANDARD, "before", 0)
+            inputs = judged.draw(InputMode.STANDARD, "before", 0)
             expected, tolerance = judged.expect(inputs), Tolerance.of(judged.dtype, {})
             check_repeatable(judged, inputs, expected, tolerance)
             check_worthless(expected, tolerance)
@@ -59,7 +59,7 @@ def test_every_workload_of_every_problem_passes_its_controls(problems, tmp_path)
 
 def test_tensors_are_arguments_and_all_else_is_the_constructors(problems, tmp_path):
     judged = reference(problems["Fusion/scaled_sum"], tmp_path)
-    x, y = judged.draw(Mode.STANDARD, "before", 0)
+    x, y = judged.draw(InputMode.STANDARD, "before", 0)
     assert x.shape == y.shape == (16, 32)
     (recipe,) = judged.init_arguments
     assert recipe == {
@@ -76,7 +76,7 @@ def test_tensors_are_arguments_and_all_else_is_the_constructors(problems, tmp_pa
 
 def test_inputs_follow_the_seed_alone_whatever_the_test_seeds(problems, tmp_path):
     judged = reference(problems["Fusion/scaled_sum"], tmp_path)
-    first, again, other = (judged.draw(Mode.STANDARD, *purpose) for purpose in (["a"], ["a"], ["b"]))
+    first, again, other = (judged.draw(InputMode.STANDARD, *purpose) for purpose in (["a"], ["a"], ["b"]))
     assert all(map(torch.equal, first, again))
     assert not any(map(torch.equal, first, other))
 
@@ -131,7 +131,7 @@ def test_a_generator_is_made_anew_where_the_function_runs(tmp_path):
     problem = work(tmp_path / "set", function, "work(64, generator=torch.Generator(device='cuda').manual_seed(1))")
     judged = reference(problem, tmp_path)
     assert problem.random
-    assert judged.draw(Mode.STANDARD, "a") == []
+    assert judged.draw(InputMode.STANDARD, "a") == []
     assert not torch.equal(*(judged.answer([])[0] for _ in range(2)))
 
 
@@ -152,20 +152,20 @@ def test_numbers_that_are_drawn_are_told(tmp_path):
 def test_earlier_calls_return_what_the_test_goes_on_with(tmp_path):
     test = "a, b = work(torch.randn(3))\nwork(a - b)"
     problem = work(tmp_path / "set", "def work(x):\n    return x + 1, x", test)
-    (given,) = reference(problem, tmp_path, case=1).draw(Mode.STANDARD, "a")
+    (given,) = reference(problem, tmp_path, case=1).draw(InputMode.STANDARD, "a")
     torch.testing.assert_close(given, torch.ones(3))
 
 
 def test_a_test_that_catches_everything_is_stopped_all_the_same(tmp_path):
     test = "try:\n    work(torch.zeros(3))\nexcept:\n    pass\nwork(torch.ones(4))"
     problem = work(tmp_path / "set", "def work(x):\n    return x", test)
-    (given,) = reference(problem, tmp_path, case=0).draw(Mode.STANDARD, "a")
+    (given,) = reference(problem, tmp_path, case=0).draw(InputMode.STANDARD, "a")
     assert torch.equal(given, torch.zeros(3))
 
 
 def test_a_test_may_import_the_function_by_its_file(tmp_path):
     problem = work(tmp_path / "set", "def work(x):\n    return x", "from work import work\nwork(torch.ones(3))")
-    assert torch.equal(reference(problem, tmp_path).draw(Mode.STANDARD, "a")[0], torch.ones(3))
+    assert torch.equal(reference(problem, tmp_path).draw(InputMode.STANDARD, "a")[0], torch.ones(3))
 
 
 def test_outliers_of_the_helper_are_few_and_far(problems, tmp_path):
@@ -205,7 +205,7 @@ def test_an_answer_is_a_candidate(problems, tmp_path, name):
     judged = reference(problems["Fusion/scaled_sum"], tmp_path)
     module = import_file(stage(candidate.code, tmp_path / "candidate"), f"candidate_{right}", {})
     model = getattr(module, candidate.entry)(*crossed(judged.init_arguments))
-    inputs = judged.draw(Mode.STANDARD, "before", 0)
+    inputs = judged.draw(InputMode.STANDARD, "before", 0)
     outputs = model(*copy.deepcopy(inputs))
     expected = judged.expect(inputs)
     assert isinstance(outputs, tuple)

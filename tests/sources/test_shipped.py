@@ -5,14 +5,14 @@ import itertools
 
 import pytest
 
-from runner.core.vocab import Dtype, Mode
-from runner.sources import load_source
+from kernel_matrix.model.enums import Dtype, InputMode
+from kernel_matrix.sources import load_source
 
 torch = pytest.importorskip("torch")
 judging = importlib.import_module("tests.problems.judging")  # needs torch, so not before the line above
-controls = importlib.import_module("runner.core.controls")
-LOWER_BITS = importlib.import_module("runner.core.inputs").LOWER_BITS
-import_file = importlib.import_module("runner.core.sourcefile").import_file
+controls = importlib.import_module("kernel_matrix.inside.judge.controls")
+LOWER_BITS = importlib.import_module("kernel_matrix.inside.input_generation").LOWER_BITS
+import_file = importlib.import_module("kernel_matrix.inside.source_module").import_file
 CublasByColumns = importlib.import_module("tests.sources.cublas_by_columns").CublasByColumns
 
 pytestmark = pytest.mark.torch
@@ -54,7 +54,7 @@ def test_the_reference_passes_and_empty_answers_do_not(problem, dtype):
     for mode in judging.modes_of(dtype, outliers=problem.outliers):
         inputs = reference.draw(mode, "test")
         expected = reference.expect(inputs)
-        assert controls.is_finite(expected) or mode is Mode.EXACT
+        assert controls.is_finite(expected) or mode is InputMode.EXACT
         if not controls.is_finite(expected):
             continue
         tolerance = held_to(problem, reference, expected)
@@ -66,7 +66,7 @@ def test_the_reference_passes_and_empty_answers_do_not(problem, dtype):
 @each(CASES)
 def test_every_output_depends_on_every_input_and_on_the_precision(problem, dtype):
     reference = referenced(problem, dtype)
-    inputs = reference.draw(Mode.STANDARD, 1)
+    inputs = reference.draw(InputMode.STANDARD, 1)
     expected = reference.expect(inputs)
     assert all(change > 0.01 for change in controls.sensitivity(reference, inputs, expected))
     told = controls.is_precision_told(reference, inputs, expected, held_to(problem, reference, expected))
@@ -79,7 +79,7 @@ def test_every_output_depends_on_every_input_and_on_the_precision(problem, dtype
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_problem_says_so_when_it_writes_into_its_inputs(problem):
     reference = referenced(problem, problem.dtypes[0])
-    inputs = reference.draw(Mode.STANDARD, 1)
+    inputs = reference.draw(InputMode.STANDARD, 1)
     given = judging.map_tensors(inputs, torch.clone)
     reference._run(reference._model, given)
     kept = map(torch.equal, judging.tensors_in(inputs), judging.tensors_in(given))
@@ -107,7 +107,7 @@ def test_cublas_is_called_as_its_manual_has_it(problem, dtype, monkeypatch):
     monkeypatch.setattr(library, "CUBLAS", cublas)
     monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: 1)
     reference = referenced(problem, dtype)
-    inputs = reference.draw(Mode.STANDARD, "library")
+    inputs = reference.draw(InputMode.STANDARD, "library")
     expected = reference.expect(inputs)
     outputs = getattr(library, routine)(*judging.map_tensors(inputs, torch.clone))
     assert_right(outputs, expected, held_to(problem, reference, expected))
@@ -132,7 +132,7 @@ def test_no_element_to_be_quantised_is_near_the_middle_of_two_steps(op, dtype):
     problem = PROBLEMS[f"vllm/{op}"]
     values = {**smoke(problem), "TOKENS": 200, "HIDDEN": 3000}
     reference = judging.Reference(problem.path, values, "cpu", dtype, judging.SECRET)
-    x, *others = reference.draw(Mode.STANDARD, "middle")
+    x, *others = reference.draw(InputMode.STANDARD, "middle")
     quantised = reference.answer([x, *others])[0]
     for factor in (1 - 2e-5, 1 + 2e-5):
         if "int8" in op and "token" in op:

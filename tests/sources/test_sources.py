@@ -2,13 +2,12 @@
 
 import pytest
 
-from runner.contracts import load_schema
-from runner.core.vocab import Language
-from runner.errors import UsageError
-from runner.matrix import meaning
-from runner.sources import (
-    _AT_HOME,
-    Unreadable,
+from kernel_matrix.bundled import BUNDLED_PROBLEMS
+from kernel_matrix.errors import UsageError
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.model.enums import Language
+from kernel_matrix.sources import (
+    UnreadableItem,
     candidate_source_names,
     load_candidates,
     load_source,
@@ -32,15 +31,15 @@ def test_a_reference_is_a_candidate_of_its_own(root):
 
 
 def test_what_is_unreadable_says_where(tmp_path):
-    assert str(Unreadable(path=tmp_path, reason="no", line=3)) == f"{tmp_path}:3: no"
-    assert str(Unreadable(path=tmp_path, reason="no")) == f"{tmp_path}: no"
+    assert str(UnreadableItem(path=tmp_path, reason="no", line=3)) == f"{tmp_path}:3: no"
+    assert str(UnreadableItem(path=tmp_path, reason="no")) == f"{tmp_path}: no"
 
 
 def test_a_matrix_may_name_every_source():
     definitions = load_schema("matrix")["$defs"]
     assert tuple(definitions["problemSet"]["properties"]["source"]["enum"]) == source_names()
     assert tuple(definitions["candidateSet"]["properties"]["source"]["enum"]) == candidate_source_names()
-    assert set(_AT_HOME) == meaning._AT_HOME
+    assert set(BUNDLED_PROBLEMS) <= set(source_names())
 
 
 @pytest.mark.parametrize("name", ["aten", "vllm", "cublas"])

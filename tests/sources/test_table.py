@@ -9,10 +9,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from runner.core.vocab import Dtype, Language
-from runner.errors import UsageError
-from runner.sources import load_candidates, load_source
-from runner.sources import table as tables
+from kernel_matrix.errors import UsageError
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.sources import load_candidates, load_source
+from kernel_matrix.sources import table as tables
 from tests.sources.examples import REFERENCE
 
 KERNEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x * 0.5\n"
@@ -176,8 +176,8 @@ def test_the_digest_is_of_the_text(tmp_path):
 
 def test_polars_is_imported_only_for_parquet():
     program = (
-        "import sys; from pathlib import Path; from runner.sources import load_source; import runner.sources.table;"
-        "assert 'polars' not in sys.modules"
+        "import sys; from pathlib import Path; from kernel_matrix.sources import load_source;"
+        "import kernel_matrix.sources.table; assert 'polars' not in sys.modules"
     )
     subprocess.run((sys.executable, "-c", program), check=True, cwd=Path(__file__).resolve().parents[2])
 

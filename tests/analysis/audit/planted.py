@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from runner.analysis.audit import chosen
-from runner.analysis.tables import Tables
+from kernel_matrix.analysis.audit import chosen
+from kernel_matrix.analysis.tables import Tables
 from tests.analysis.made import cell, cells, frame
 
 GPUS = {"h200": "NVIDIA H200", "a100-80gb": "NVIDIA A100-SXM4-80GB", "l40s": "NVIDIA L40S", "t4": "Tesla T4"}

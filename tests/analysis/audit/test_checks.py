@@ -7,9 +7,9 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from runner.analysis.audit import CHECKS, FINDINGS, Severity, audit, chosen
-from runner.analysis.tables import open_tables
-from runner.errors import NothingSelectedError, UsageError
+from kernel_matrix.analysis.audit import CHECKS, FINDINGS, Severity, audit, chosen
+from kernel_matrix.analysis.tables import open_tables
+from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.audit.planted import CALLS, clean, heard, tables_of, with_samples
 from tests.analysis.made import cell, cells, frame, tables, write
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.analysis.audit import Severity, audit, chosen
-from runner.analysis.audit.boards import stands_for
-from runner.analysis.tables import open_tables
-from runner.results.merge import merge
+from kernel_matrix.analysis.audit import Severity, audit, chosen
+from kernel_matrix.analysis.audit.boards import stands_for
+from kernel_matrix.analysis.tables import open_tables
+from kernel_matrix.results.merge import merge
 from tests.analysis.audit.planted import heard
 from tests.analysis.made import cell, tables
 
@@ -120,7 +120,7 @@ def test_in_the_published_times_a_gpu_that_is_odd_in_one_cell_is_told(kernelbenc
 
 
 def test_published_times_say_the_same_through_the_import(tmp_path):
-    foreign = pytest.importorskip("runner.results.foreign")
+    foreign = pytest.importorskip("kernel_matrix.results.importing")
     if not TIMING.is_dir():
         pytest.skip(f"{TIMING} is not here")
     foreign.import_results([TIMING], tmp_path)

@@ -12,7 +12,7 @@ import time
 import torch
 from torch import nn
 
-from runner.core.wire import Channel, Kind
+from kernel_matrix.inside.wire import Channel, FrameKind
 
 owed = []
 send = Channel.send
@@ -20,7 +20,7 @@ send = Channel.send
 
 def send_and_work(self, kind, *arguments, **options):
     send(self, kind, *arguments, **options)
-    while kind is Kind.DONE and owed:
+    while kind is FrameKind.DONE and owed:
         out, x = owed.pop()
         time.sleep(0.05)
         out.copy_(torch.relu(x))

@@ -29,7 +29,7 @@ def pretended_type(thing):
 
 
 for name in list(sys.modules):
-    if name == "__main__" or name.startswith("runner.core."):
+    if name == "__main__" or name.startswith("kernel_matrix.inside."):
         sys.modules[name].type = pretended_type
 
 

@@ -11,7 +11,7 @@ finding: timing
 import torch
 from torch import nn
 
-from runner.core import wire
+from kernel_matrix.inside import wire
 
 
 def claims_nine_tenths(device_ns):

@@ -12,7 +12,7 @@ import time
 import torch
 from torch import nn
 
-from runner.core import wire
+from kernel_matrix.inside import wire
 
 
 def claims_a_microsecond(device_ns):

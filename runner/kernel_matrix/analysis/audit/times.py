@@ -1,0 +1,192 @@
+"""Times that cannot be, and times that say less than they seem to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.analysis.audit.check import ROW, WHERE, few_bits, micro, named, passed, percent, together, told
+from kernel_matrix.analysis.sentences import sentence
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.measure.grade import LIMITS
+from kernel_matrix.model.enums import Dtype, Grade, Regime
+from kernel_matrix.platforms.data_sheets import DataSheet, all_sheets
+from kernel_matrix.results.schema import CELLS
+
+BEYOND: Final = 1.05
+"""Shares of the peak above this are impossible: vendors round their figures, and boards clock a little higher."""
+FEWEST: Final = 10
+"""Fewer calls than this in a session give a median that one odd call can move."""
+GRAINS: Final = (1024, 1000, 512, 500)
+"""Steps, nanoseconds, that coarse timers and rounded files are known to have."""
+_GRAIN_SHARE: Final = 0.7
+"""Share of times on a step from which the step is the timer's: by chance a time is on it once in hundreds."""
+_GRAIN_TIMES: Final = 10
+_COARSE: Final = 0.01
+_ROUNDING: Final = 1e-4
+"""Of a step: files give times as decimal fractions."""
+_FEW_VALUES: Final = 3
+_CALLS: Final = 20
+
+_TIMES: Final = tuple(name for name in CELLS if name.endswith("_median_ns"))
+_NAMES: Final = ("candidate_median_ns", "baseline_median_ns")
+_CALL_KEY: Final = (*ROW, "contestant", "regime")
+
+
+def with_sheets(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """``rows`` with ``sheet_flops_per_s`` and ``sheet_bytes_per_s`` of their board's data sheet, null where not known.
+
+    For fp32 the larger of fp32 and tf32 counts: what was allowed inside is not always known.
+    """
+    flops = pl.LazyFrame(
+        [
+            (name, dtype.value, _rate(sheet, dtype))
+            for sheet in all_sheets()
+            for name in sheet.product.names
+            for dtype in Dtype
+        ],
+        schema={"gpu_name": pl.String(), "dtype": CELLS["dtype"], "sheet_flops_per_s": pl.Float64()},
+        orient="row",
+    )
+    bandwidth = pl.LazyFrame(
+        [(name, sheet.bytes_per_s) for sheet in all_sheets() for name in sheet.product.names],
+        schema={"gpu_name": pl.String(), "sheet_bytes_per_s": pl.Float64()},
+        orient="row",
+    )
+    # Bandwidth needs no dtype, which what others measured may not tell.
+    return rows.join(flops, on=["gpu_name", "dtype"], how="left").join(bandwidth, on="gpu_name", how="left")
+
+
+def _rate(sheet: DataSheet, dtype: Dtype) -> float | None:
+    rates = sheet.ops_per_s
+    if dtype is Dtype.FP32:
+        return max((rate for rate in (rates["fp32"], rates["tf32"]) if rate), default=None)
+    return rates.get("fp8" if dtype in {Dtype.FP8_E4M3, Dtype.FP8_E5M2} else dtype.value)
+
+
+def impossible(tables: Tables) -> pl.LazyFrame:
+    """Medians below the least time that the work takes at the device's peak (Williams et al., CACM 52, 2009).
+
+    The bound is the longest of bytes ÷ peak bytes/s, FLOPs ÷ peak FLOP/s and the record's own ``floor_ns``; peaks are
+    the record's, else the data sheet's by the device's name. Quantised arithmetic has no peak: it runs at the rate of
+    narrower numbers than the cell's dtype.
+    """
+    columns = ("flops", "bytes", "floor_ns", "share_of_peak", "peak_flops_per_s", "peak_bytes_per_s", "gpu_name")
+    rows = passed(tables.cells).select(*WHERE, *columns, *_NAMES, "quality_snr_db")
+    flops = pl.when(pl.col("quality_snr_db").is_null()).then(pl.coalesce("peak_flops_per_s", "sheet_flops_per_s"))
+    bytes_ = pl.coalesce("peak_bytes_per_s", "sheet_bytes_per_s")
+    least = pl.max_horizontal(
+        pl.col("flops") / flops * 1e9, pl.col("bytes") / bytes_ * 1e9, pl.col("floor_ns").cast(pl.Float64)
+    )
+    bounded = with_sheets(rows).with_columns(least=least)
+    found = []
+    for column in _NAMES:
+        time = pl.col(column)
+        share = pl.col("least") / time
+        if column == "candidate_median_ns":
+            share = pl.max_horizontal(share, "share_of_peak")
+        whose = column.removesuffix("_median_ns")
+        above = bounded.with_columns(share=share).filter(
+            (time > 0) & (pl.col("share") > BEYOND) & pl.col("share").is_finite()
+        )
+        evidence = sentence(
+            f"the {whose} took {{}}; {{}} is the least for its work at peak rate ({{}} of peak)",
+            micro(time), micro(pl.col("least")), percent(pl.col("share")),
+        )  # fmt: skip
+        found.append(told(above, evidence, worst=pl.col("share")))
+    return together(found)
+
+
+def no_bound(tables: Tables) -> pl.LazyFrame:
+    """Devices of which no peak is known, so that no time of theirs could be called impossible."""
+    rows = with_sheets(passed(tables.cells).select("gpu", "gpu_name", "dtype", "peak_bytes_per_s"))
+    lacking = rows.filter(pl.coalesce("peak_bytes_per_s", "sheet_bytes_per_s").is_null())
+    unknown = lacking.group_by("gpu", "gpu_name").agg(pl.len().alias("rows"))
+    name = pl.col("gpu_name").fill_null("a device without a name")
+    evidence = sentence("{} has no peak in its records or in a data sheet: {} times have no bound", name, "rows")
+    return told(unknown, evidence, count=pl.col("rows"))
+
+
+def no_numbers(tables: Tables) -> pl.LazyFrame:
+    """Times and speed-ups that are NaN, infinite, zero or negative."""
+    columns = (*_TIMES, "speedup")
+    wrong = {name: ~pl.col(name).is_finite() | (pl.col(name) <= 0) for name in columns}
+    said = [pl.when(bad).then(sentence(f"{name} is {{}}", pl.col(name))) for name, bad in wrong.items()]
+    rows = tables.cells.filter(pl.any_horizontal(bad.fill_null(value=False) for bad in wrong.values()))
+    in_cells = told(rows, pl.concat_str(said, separator=", ", ignore_nulls=True))
+    calls = tables.samples.filter((pl.col("device_ns") <= 0) & pl.col("discarded").is_null())
+    by_row = calls.group_by(ROW).agg(pl.len().alias("calls"), pl.col("device_ns").min().alias("least"))
+    evidence = sentence("{} timed calls took no time; the least says {} ns", "calls", "least")
+    return together([in_cells, told(named(by_row, tables), evidence, count=pl.col("calls"))])
+
+
+def few_samples(tables: Tables) -> pl.LazyFrame:
+    """Medians of fewer than ten calls."""
+    fewest = pl.min_horizontal("candidate_samples", "baseline_samples")
+    rows = passed(tables.cells).with_columns(fewest=fewest).filter(pl.col("fewest") < FEWEST)
+    by_cell = rows.group_by(WHERE).agg(pl.col("fewest").min(), pl.len().alias("sessions"))
+    evidence = sentence("as few as {} timed calls in {} sessions; {} are wanted", "fewest", "sessions", pl.lit(FEWEST))
+    return told(by_cell, evidence, count=pl.col("sessions"), worst=-pl.col("fewest"))
+
+
+def coarse_timer(tables: Tables) -> pl.LazyFrame:
+    """GPUs whose times are whole multiples of a step that is more than 1 % of many of them."""
+    time, step = pl.col("candidate_median_ns"), pl.col("step")
+    rows = passed(tables.cells).filter(time > 0).with_columns(grain=grain(time)).select("gpu", "grain", time)
+    # A multiple of 1000 is one of 500 too. The largest step that enough of a GPU's times are on is told.
+    on = pl.LazyFrame(
+        [(grain, step) for grain in GRAINS for step in GRAINS if grain % step == 0], ("grain", "step"), orient="row"
+    )
+    totals = rows.group_by("gpu").agg(pl.len().alias("times"), time.min().alias("least"))
+    on_step = rows.join(on.cast(pl.Int32), on="grain").group_by("gpu", "step").agg(
+        pl.len().alias("number"), (time * _COARSE < step).sum().alias("coarse")
+    )  # fmt: skip
+    found = on_step.join(totals, on="gpu").with_columns(share=pl.col("number") / pl.col("times"))
+    enough = found.filter(
+        (pl.col("share") >= _GRAIN_SHARE) & (pl.col("times") >= _GRAIN_TIMES) & (pl.col("coarse") > 0)
+    )
+    largest = enough.sort("step", descending=True).unique("gpu", keep="first", maintain_order=True)
+    evidence = sentence(
+        "{} of {} times are whole multiples of {} ns; for {} that is more than 1 % of the time, the least is {}",
+        percent(pl.col("share")), "times", "step", "coarse", micro(pl.col("least")),
+    )  # fmt: skip
+    return told(largest, evidence, count=pl.col("coarse"))
+
+
+def grain(time: pl.Expr) -> pl.Expr:
+    """The largest of :data:`GRAINS` that a time in nanoseconds is a multiple of, within rounding; null: none."""
+    on = [((time / step) - (time / step).round()).abs() < _ROUNDING for step in GRAINS]
+    return pl.coalesce(pl.when(is_on).then(pl.lit(step, pl.Int32)) for step, is_on in zip(GRAINS, on, strict=True))
+
+
+def few_values(tables: Tables) -> pl.LazyFrame:
+    """Sessions in which many calls have at most three different times: a timer's steps, or made up."""
+    calls = tables.samples.filter(pl.col("discarded").is_null() & (pl.col("regime") == Regime.COLD.value))
+    time = pl.col("device_ns")
+    rough = calls.group_by(_CALL_KEY).agg(pl.len().alias("calls"), few_bits(time).alias("bits"))
+    likely = rough.filter((pl.col("calls") >= _CALLS) & (pl.col("bits").bitwise_count_ones() <= _FEW_VALUES))
+    exact = calls.join(likely.select(_CALL_KEY), on=_CALL_KEY, how="semi").group_by(_CALL_KEY)
+    found = exact.agg(
+        pl.len().alias("calls"), time.n_unique().alias("values"), time.min().alias("least"), time.max().alias("most")
+    )
+    few = named(found.filter(pl.col("values") <= _FEW_VALUES), tables)
+    evidence = sentence(
+        "{} calls of {} have {} different times, from {} to {} ns", "calls", "contestant", "values", "least", "most"
+    )
+    return told(few, evidence, count=pl.col("calls"), worst=-pl.col("values").cast(pl.Int64))
+
+
+def drift(tables: Tables) -> pl.LazyFrame:
+    """Cells during which the machine or the code changed by more than grade B allows."""
+    limit = LIMITS[Grade.B]
+    kinds = ("machine_drift", "code_drift", "anchor_drift")
+    largest = pl.max_horizontal(pl.col(kind).abs() for kind in kinds)
+    rows = passed(tables.cells).with_columns(largest=largest).filter(pl.col("largest") > limit)
+    by_cell = rows.group_by(WHERE).agg(
+        pl.col("largest").max(), *(pl.col(kind).abs().max() for kind in kinds), pl.len().alias("rows")
+    )
+    said = [pl.when(pl.col(kind) > limit).then(sentence(f"{kind} {{}}", percent(pl.col(kind)))) for kind in kinds]
+    text = pl.concat_str(said, separator=", ", ignore_nulls=True)
+    evidence = sentence(f"{{}}; {100 * limit:g} % is the limit of grade B", text)
+    return told(by_cell, evidence, count=pl.col("rows"), worst=pl.col("largest"))

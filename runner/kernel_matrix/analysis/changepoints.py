@@ -1,0 +1,544 @@
+"""What moves from night to night: steps, slow drift, and changes of the environment, which are not findings.
+
+A *series* is one cell on one unit, night after night: the median over a night's sessions of the log of the speed-up,
+the candidate's time and the baseline's. It is cut into *stretches* where driver, image or source changed; another unit
+is another series. Steps and slopes are looked for within stretches only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import fdtrc, ndtr, ndtri  # type: ignore[import-untyped]  # no types
+
+from kernel_matrix.analysis.differences import benjamini_hochberg
+from kernel_matrix.analysis.outcomes import CELL_KEY, sessions
+from kernel_matrix.analysis.quantiles import t_quantile
+from kernel_matrix.analysis.questions import Answer, QuestionOptions
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.analysis.timed_sessions import log_of
+from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.measure.intervals import LEVEL
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+ERROR: Final = 0.01
+"""False discovery rate of steps and slopes over all series (Benjamini and Hochberg, J. R. Stat. Soc. B 57, 1995)."""
+FEWEST_NIGHTS: Final = 10
+"""Nights of a stretch in which a step is looked for; fewer have too few orders for permutations to tell."""
+FEWEST_FOR_SLOPE: Final = 8
+TOGETHER: Final = 0.3
+"""Share of series that step the same way in one night beyond which it is the environment's doing."""
+
+_SIDE: Final = 3
+"""Fewest nights on either side of a step, so that no single odd night is one."""
+_FEWEST_PAIRS: Final = 500
+"""Neighbouring nights, over all series, from which correlation can be told."""
+_PERMUTATIONS: Final = 299
+_SEED: Final = 20260301
+_AT_ONCE: Final = 8_000_000
+"""Numbers in memory at once while permuting or comparing pairs."""
+_OF: Final = {"speedup": "speedup", "candidate": "candidate_median_ns", "baseline": "baseline_median_ns"}
+"""What is followed → its column."""
+_ENVIRONMENT: Final = {
+    "driver": "driver",
+    "image": "image_id",
+    "unit": "gpu_uuid",
+    "candidate's source": "candidate_sha256",
+    "problem's source": "problem_sha256",
+}
+"""What changed → its column."""
+_CUTS: Final = tuple(column for column in _ENVIRONMENT.values() if column != "gpu_uuid")
+"""Columns that cut a series; another unit is another series."""
+
+
+def drift(tables: Tables, request: QuestionOptions) -> list[Answer]:
+    """Steps and slow drift over nights, changes of the environment, and the series themselves.
+
+    :raises NothingSelectedError: where no session passed and was timed.
+    """
+    nights = _nights(tables.cells)
+    values = _values(nights)
+    stretches = _stretches(values)
+    found = find_changes(
+        values["value"].to_numpy(), stretches["start"].to_numpy(), stretches["nights"].to_numpy(), seed=_SEED
+    )
+    steps = _steps(values, stretches, found, request.margin)
+    names = nights.select("series", *CELL_KEY, "gpu_uuid").unique("series")
+    return [
+        _steps_answer(steps, names, values, stretches, found),
+        _slopes(names, values, stretches, found),
+        _environment(nights),
+        _series(nights),
+    ]
+
+
+# --- series ----------------------------------------------------------------------------------------------------------
+
+
+def _nights(cells: pl.LazyFrame) -> pl.DataFrame:
+    """One row per series, night and environment, in order; ``stretch`` counts what they are cut into."""
+    where = [*CELL_KEY, "gpu_uuid", "host_id"]
+    medians = [log_of(pl.col(name)).median().alias(f"log_{of}") for of, name in _OF.items()]
+    found = (
+        sessions(cells)
+        .group_by(*where, "night", *_CUTS)
+        .agg(*medians, pl.len().cast(pl.Int32).alias("sessions"), pl.col("started_at").min())
+        .filter(pl.col("log_candidate").is_not_null() & pl.col("night").is_not_null())
+        .sort(*where, "night", "started_at", nulls_last=True)
+        .collect()
+    )
+    if found.is_empty():
+        raise NothingSelectedError(
+            "no session passed and was timed on a known night, so that nothing can have moved",
+            next_step="Run `kernel-matrix nightly` for some nights, merge, and ask again.",
+        )
+    numbered = found.select(where).unique(maintain_order=True).with_row_index("series")
+    found = found.join(numbered, on=where, nulls_equal=True, maintain_order="left")
+    cut = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in _CUTS)
+    begins = (pl.col("series") != pl.col("series").shift()).fill_null(value=True) | cut
+    return found.with_columns(begins.cum_sum().alias("stretch"))
+
+
+def _values(nights: pl.DataFrame) -> pl.DataFrame:
+    """All series of all three measures below each other: ``of``, ``series``, ``stretch``, ``night``, ``value``."""
+    parts = [
+        nights.select(pl.lit(of).alias("of"), "series", "stretch", "night", pl.col(f"log_{of}").alias("value"))
+        for of in _OF
+    ]
+    return pl.concat(parts).drop_nulls("value")
+
+
+def _stretches(values: pl.DataFrame) -> pl.DataFrame:
+    """Where each stretch lies in ``values``: ``start``, and how many ``nights`` it has."""
+    return (
+        values.with_row_index("row")
+        .group_by("of", "series", "stretch", maintain_order=True)
+        .agg(pl.col("row").min().cast(pl.Int64).alias("start"), pl.len().cast(pl.Int64).alias("nights"))
+    )
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePoints:
+    """Steps that were found, and what was tested for them."""
+
+    stretches: Places
+    """Number of the stretch of each step."""
+    places: Places
+    """Place in the values of the first night after it."""
+    p: Array
+    """Probability that noise alone shows such a step anywhere in the piece it was found in."""
+    q: Array
+    """The same, adjusted for all pieces that were tested in its round."""
+    tested: int
+    """Stretches that were long enough."""
+    correlation: float
+    """Of neighbouring nights, over all series; 0 where none is told from chance."""
+
+    @property
+    def inflation(self) -> float:
+        """By how much neighbours' correlation raises the variance of means of many nights."""
+        return _inflation(self.correlation)
+
+
+def _inflation(correlation: float) -> float:
+    return (1 + correlation) / (1 - correlation)
+
+
+def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int) -> ChangePoints:
+    """Steps in the mean of each stretch, by binary segmentation (Vostrikova, Soviet Mathematics Doklady 24, 1981).
+
+    A piece is split where the two sides differ most, by Student's t; how often noise does as much anywhere is bounded
+    as in :func:`chance_of`, and permutations of the nights have to agree, since noise need not be normal. What a
+    straight line explains better is slow drift and no step. A few nights up and down again amid a long piece are seen
+    only where they are far off, since no single split shows them. A step counts where its q is at most :data:`ERROR`
+    over all pieces of its round: first all stretches, then both sides of every step
+    (Yekutieli, *Hierarchical false discovery rate*, J. Am. Stat. Assoc. 103, 2008).
+
+    :param values: logarithms, one stretch after the other.
+    :param starts: where in ``values`` each stretch begins.
+    :param lengths: nights of each.
+    """
+    enough = np.flatnonzero(lengths >= FEWEST_NIGHTS)
+    rng = np.random.default_rng(seed)
+    correlation = _correlation(values, starts[enough], lengths[enough])
+    stretch, begin, size = enough, starts[enough], lengths[enough]
+    kept: list[tuple[Places, Places, Array, Array]] = []
+    while len(stretch):
+        split, p = _test(values, begin, size, _inflation(correlation), rng=rng)
+        q = benjamini_hochberg(p)
+        found = q <= ERROR
+        stretch, begin, size, split = stretch[found], begin[found], size[found], split[found]
+        kept.append((stretch, begin + split, p[found], q[found]))
+        stretch = np.tile(stretch, 2)
+        begin, size = np.concatenate([begin, begin + split]), np.concatenate([split, size - split])
+        long = size >= FEWEST_NIGHTS
+        stretch, begin, size = stretch[long], begin[long], size[long]
+    none = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+    which, places, chances, rates = (np.concatenate(each) for each in zip(none, *kept, strict=True))
+    return ChangePoints(stretches=which, places=places, p=chances, q=rates, tested=len(enough), correlation=correlation)
+
+
+def _test(
+    values: Array, begin: Places, size: Places, inflation: float, *, rng: np.random.Generator
+) -> tuple[Places, Array]:
+    """Of each piece the nights before its best split, and how often chance does as well."""
+    split, chance = np.zeros(len(begin), dtype=np.int64), np.ones(len(begin))
+    for nights in np.unique(size):
+        rows = np.flatnonzero(size == nights)
+        order = np.argsort(rng.random((_PERMUTATIONS, nights)), axis=1)
+        for some in np.array_split(rows, 1 + len(rows) * nights * 4 // _AT_ONCE):
+            pieces = values[begin[some, None] + np.arange(nights)]
+            pieces = pieces - pieces.mean(axis=1, keepdims=True)
+            split[some], explained = _best_split(pieces)
+            chance[some] = chance_of(explained, int(nights), inflation)
+        likely = rows[chance[rows] <= ERROR]
+        for some in np.array_split(likely, 1 + len(likely) * _PERMUTATIONS * nights // _AT_ONCE):
+            pieces = values[begin[some, None] + np.arange(nights)]
+            pieces = pieces - pieces.mean(axis=1, keepdims=True)
+            seen = _best_split(pieces)[1]
+            shuffled = _best_split(pieces[:, order])[1]
+            as_well = 1 + (shuffled >= seen[:, None] * (1 - 1e-12)).sum(axis=1)
+            real = (as_well / (_PERMUTATIONS + 1) <= ERROR) & (_line_explains(pieces) < seen)
+            chance[some] = np.where(real, chance[some], 1.0)
+    return split, chance
+
+
+def _line_explains(pieces: Array) -> Array:
+    """The share of ``pieces``, each around 0, that a straight line explains."""
+    time = np.arange(pieces.shape[1]) - (pieces.shape[1] - 1) / 2
+    total = (pieces**2).sum(axis=1)
+    return np.asarray((pieces @ time) ** 2 / (time @ time) / np.where(total > 1e-20, total, np.inf))
+
+
+def _best_split(pieces: Array) -> tuple[Places, Array]:
+    """Where two means explain the most of ``pieces`` (..., nights), each around 0, and the share that they explain."""
+    nights = pieces.shape[-1]
+    before = np.arange(_SIDE, nights - _SIDE + 1)
+    sums = np.cumsum(pieces, axis=-1)[..., _SIDE - 1 : nights - _SIDE]
+    explained = sums**2 * (nights / (before * (nights - before)))
+    best = explained.argmax(axis=-1)
+    most = np.take_along_axis(explained, best[..., None], axis=-1)[..., 0]
+    total = (pieces**2).sum(axis=-1)
+    return before[best], np.minimum(most / np.where(total > 1e-20, total, np.inf), 1.0)
+
+
+def chance_of(explained: Array, nights: int, inflation: float = 1.0) -> Array:
+    """How often noise explains as much of itself by the best of all splits: an upper bound, and a close one.
+
+    Centred normal noise is a direction at random on a sphere, and each split a point on it; the split explains more
+    than a share w² where the direction is within a cap around the point or its opposite. One cap's probability is that
+    of F; each further split adds at most its cap, or the strip on the way to it: arc / π · (1 − w²)^((nights − 3) / 2)
+    (Naiman, Annals of Statistics 14, 1986, after Hotelling 1939).
+
+    :param inflation: of the variance of means, by correlation of neighbours.
+    """
+    with np.errstate(divide="ignore"):
+        f = explained / (1 - explained) * (nights - 2) / inflation
+    cap = fdtrc(1, nights - 2, np.minimum(f, 1e300))
+    strip = (1 / (1 + f / (nights - 2))) ** ((nights - 3) / 2) / np.pi
+    further = np.minimum(cap[:, None], strip[:, None] * _arcs(nights)).sum(axis=1)
+    return np.asarray(np.minimum(cap + further, 1.0))
+
+
+@lru_cache(maxsize=1024)
+def _arcs(nights: int) -> Array:
+    """The angle between each split and the next."""
+    k = np.arange(_SIDE, nights - _SIDE, dtype=np.float64)
+    cosine = np.sqrt(k * (nights - k - 1) / ((k + 1) * (nights - k)))
+    return np.asarray(np.arccos(np.minimum(cosine, 1.0)))
+
+
+def _correlation(values: Array, starts: Places, lengths: Places) -> float:
+    """Of neighbouring nights; 0 where it is within chance.
+
+    Of first-order noise the differences between nights two apart have 1 + r times the variance of those between
+    neighbours. Medians of their sizes, in units of each stretch's own and not across its best split, are what steps
+    hardly touch.
+    """
+    near, far = [], []
+    for nights in np.unique(lengths):
+        rows = np.flatnonzero(lengths == nights)
+        for some in np.array_split(rows, 1 + len(rows) * nights * 4 // _AT_ONCE):
+            pieces = values[starts[some, None] + np.arange(nights)]
+            one, two = np.abs(pieces[:, 1:] - pieces[:, :-1]), np.abs(pieces[:, 2:] - pieces[:, :-2])
+            split = _best_split(pieces - pieces.mean(axis=1, keepdims=True))[0][:, None]
+            scale = np.median(one, axis=1, keepdims=True)
+            within = (np.arange(1, nights) != split) & (scale > 1e-12)
+            within_two = (np.abs(np.arange(2, nights) - split - 0.5) > 1) & (scale > 1e-12)
+            scale = np.where(scale > 1e-12, scale, 1.0)
+            near.append((one / scale)[within])
+            far.append((two / scale)[within_two])
+    count = sum(len(each) for each in near)
+    if count < _FEWEST_PAIRS:
+        return 0.0
+    found = float((np.median(np.concatenate(far)) / np.median(np.concatenate(near))) ** 2 - 1)
+    return min(found, 0.9) if found > 5 / np.sqrt(count) else 0.0
+
+
+_STEPS: Final[dict[str, pl.DataType]] = {
+    "of": pl.String(),
+    "series": pl.UInt32(),
+    "night": pl.Date(),
+    "night_before": pl.Date(),
+    "shift_percent": pl.Float64(),
+    "low_percent": pl.Float64(),
+    "high_percent": pl.Float64(),
+    "nights_before": pl.Int64(),
+    "nights_after": pl.Int64(),
+    "p": pl.Float64(),
+    "q": pl.Float64(),
+    "matters": pl.Boolean(),
+}
+
+
+def _pieces(stretches: pl.DataFrame, found: ChangePoints) -> tuple[Places, Places, Places]:
+    """The stretches cut at steps, as they lie in the values: where each piece starts, its nights, and its stretch."""
+    stretch = np.concatenate([np.arange(stretches.height), found.stretches])
+    begin = np.concatenate([stretches["start"].to_numpy(), found.places])
+    order = np.argsort(begin)
+    # Stretches lie one after the other without a gap, so that a piece ends where the next one starts.
+    size = np.diff(begin[order], append=int(stretches["nights"].sum()))
+    return begin[order], size, stretch[order]
+
+
+def _steps(values: pl.DataFrame, stretches: pl.DataFrame, found: ChangePoints, margin: float) -> pl.DataFrame:
+    """One row per step: between which nights, how large, and how sure."""
+    begin, size, _stretch = _pieces(stretches, found)
+    series = values["value"].to_numpy()
+    centred = series - series.mean()
+    sums = np.concatenate([[0.0], np.cumsum(centred)])
+    mean = (sums[begin + size] - sums[begin]) / size
+    squares = np.add.reduceat((centred - np.repeat(mean, size)) ** 2, begin)
+    after = np.searchsorted(begin, found.places)
+    before = after - 1
+    degrees = size[after] + size[before] - 2
+    error = np.sqrt(
+        (squares[after] + squares[before]) / degrees * (1 / size[after] + 1 / size[before]) * found.inflation
+    )
+    shift, reach = mean[after] - mean[before], t_quantile(degrees) * error
+    columns: dict[str, Any] = {
+        "of": stretches["of"].gather(found.stretches),
+        "series": stretches["series"].gather(found.stretches),
+        "night": values["night"].gather(found.places),
+        "night_before": values["night"].gather(found.places - 1),
+        "shift_percent": 100 * np.expm1(shift),
+        "low_percent": 100 * np.expm1(shift - reach),
+        "high_percent": 100 * np.expm1(shift + reach),
+        "nights_before": size[before],
+        "nights_after": size[after],
+        "p": found.p,
+        "q": found.q,
+        "matters": np.abs(shift) > np.log1p(margin),
+    }
+    return pl.DataFrame({name: pl.Series(columns[name]).cast(kind) for name, kind in _STEPS.items()})
+
+
+def _steps_answer(
+    steps: pl.DataFrame, names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, found: ChangePoints
+) -> Answer:
+    short = stretches.height - found.tested
+    looked = f"{found.tested} of {stretches.height} stretches of a measure were looked at"
+    notes = [f"{looked}; {short} have fewer than {FEWEST_NIGHTS} nights with one driver, image, unit and source."]
+    if found.correlation:
+        notes.append(f"Neighbouring nights are correlated ({found.correlation:.2f}), which the tests allow for.")
+    return Answer(
+        name="steps",
+        title="Steps from one night to the next",
+        table=_named(steps, names).sort("q", "series", "of", "night"),
+        meanings={
+            "of": "Speed-up, the candidate's time, or the baseline's.",
+            "night": "First night after the step.",
+            "night_before": "Last night before it.",
+            "shift_percent": "Mean after against mean before, up to the next step; 95 % t bounds beside it.",
+            "p": "How often noise alone shows as much somewhere in the piece (see chance_of).",
+            "q": f"Adjusted over all pieces tested (Benjamini and Hochberg); steps up to {ERROR:g} are shown.",
+            "matters": "Whether it is larger than the margin.",
+        },
+        notes=[*notes, *_moved_together(steps, values)],
+    )
+
+
+def _moved_together(steps: pl.DataFrame, values: pl.DataFrame) -> list[str]:
+    """Nights in which so many series step the same way that the environment is to blame."""
+    if steps.is_empty():
+        return []
+    there = values.group_by("of", "night").agg(pl.col("series").n_unique().alias("there"))
+    up = (pl.col("shift_percent") > 0).alias("up")
+    moved = steps.group_by("of", "night", up).agg(pl.col("series").n_unique().alias("moved"))
+    many = moved.join(there, on=["of", "night"]).filter(
+        (pl.col("moved") > TOGETHER * pl.col("there")) & (pl.col("there") >= 5)
+    )
+    return [
+        f"On {row['night']} {row['moved']} of {row['there']} series of the {row['of']} step "
+        f"{'up' if row['up'] else 'down'} together: an event of the environment, not of the code."
+        for row in many.sort("night", "of").to_dicts()
+    ]
+
+
+def _named(found: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """``found`` with the cell and unit of its series in front."""
+    return names.join(found, on="series")
+
+
+# --- slow drift ------------------------------------------------------------------------------------------------------
+
+
+def slopes(values: Array, days: Array) -> tuple[Array, Array, Array, Array]:
+    """Theil's and Sen's slope of each row, its 95 % bounds, and Mann and Kendall's p (two-sided).
+
+    The median of the slopes between all pairs of nights; bounds are the slopes of rank (N ∓ z · √V) / 2 of N pairs,
+    with V the variance of Kendall's S (Sen, J. Am. Stat. Assoc. 63, 1968).
+
+    :param values: shape (m, nights).
+    :param days: the same shape, rising along each row.
+    """
+    nights = values.shape[1]
+    first, second = np.triu_indices(nights, 1)
+    rise, run = values[:, second] - values[:, first], days[:, second] - days[:, first]
+    pairs = rise.shape[1]
+    each = np.sort(rise / run, axis=1)
+    variance = nights * (nights - 1) * (2 * nights + 5) / 18
+    reach = ndtri((1 + LEVEL) / 2) * np.sqrt(variance)
+    lowest = max(round((pairs - reach) / 2) - 1, 0)
+    highest = min(round((pairs + reach) / 2), pairs - 1)
+    score = np.sign(rise).sum(axis=1)
+    z = np.maximum(np.abs(score) - 1, 0) / np.sqrt(variance)
+    return np.median(each, axis=1), each[:, lowest], each[:, highest], np.asarray(2 * ndtr(-z))
+
+
+_MONTH: Final = 30
+
+
+def _slopes(names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, found: ChangePoints) -> Answer:
+    """Slow drift of each piece between steps and changes of the environment that has nights enough."""
+    begin, size, stretch = _pieces(stretches, found)
+    night = values["night"]
+    days = night.to_physical().cast(pl.Float64).to_numpy()
+    series = values["value"].to_numpy()
+    again = np.append(False, days[1:] <= days[:-1])  # one night twice has no time in between
+    kept = np.flatnonzero(size >= FEWEST_FOR_SLOPE)
+    doubles = np.concatenate([[0], np.cumsum(again)])
+    kept = kept[doubles[begin[kept] + size[kept]] == doubles[begin[kept] + 1]]
+    results = np.full((4, len(kept)), np.nan)
+    for nights in np.unique(size[kept]):
+        rows = np.flatnonzero(size[kept] == nights)
+        for some in np.array_split(rows, 1 + len(rows) * nights * nights // _AT_ONCE):
+            places = begin[kept[some], None] + np.arange(nights)
+            results[:, some] = slopes(series[places], days[places])
+    slope, low, high, p = results
+    factor = np.sqrt(found.inflation)
+    if factor > 1:  # correlated nights are worth fewer
+        low, high = slope - (slope - low) * factor, slope + (high - slope) * factor
+        p = _deflated(p, factor)
+    q = benjamini_hochberg(p)
+    table = pl.DataFrame(
+        {
+            "of": stretches["of"].gather(stretch[kept]),
+            "series": stretches["series"].gather(stretch[kept]),
+            "first_night": night.gather(begin[kept]),
+            "last_night": night.gather(begin[kept] + size[kept] - 1),
+            "nights": size[kept],
+            "month_percent": 100 * np.expm1(slope * _MONTH),
+            "low_percent": 100 * np.expm1(low * _MONTH),
+            "high_percent": 100 * np.expm1(high * _MONTH),
+            "p": p,
+            "q": q,
+        }
+    )
+    drifting = table.filter(pl.col("q") <= ERROR)
+    return Answer(
+        name="slopes",
+        title="Slow drift",
+        table=_named(drifting, names).sort("q", "series", "of", "first_night"),
+        meanings={
+            "month_percent": "Change in 30 days: the median slope between all pairs of nights (Theil and Sen).",
+            "low_percent": "95 % bounds (Sen 1968).",
+            "p": "Mann and Kendall's test of no trend.",
+            "q": f"Adjusted over all pieces (Benjamini and Hochberg); drift up to {ERROR:g} is shown.",
+        },
+        notes=[f"{len(kept)} of {len(begin)} pieces have {FEWEST_FOR_SLOPE} nights or more; {drifting.height} drift."],
+    )
+
+
+def _deflated(p: Array, factor: float) -> Array:
+    return np.asarray(2 * ndtr(ndtri(np.maximum(p, 1e-300) / 2) / factor))
+
+
+# --- environment -----------------------------------------------------------------------------------------------------
+
+
+def _environment(nights: pl.DataFrame) -> Answer:
+    """What changed around the cells, night by night: from what, to what, for how many, and what the times did."""
+    seen = {name: pl.col(column).drop_nulls().unique().sort().str.join(", ") for name, column in _ENVIRONMENT.items()}
+    means = {f"log_{of}": pl.col(f"log_{of}").mean() for of in ("speedup", "candidate")}
+    by_night = nights.group_by(*CELL_KEY, "night").agg(
+        *(value.alias(name) for name, value in seen.items()), *(value.alias(of) for of, value in means.items())
+    )
+    ordered = by_night.sort(*CELL_KEY, "night")
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift()) for name in CELL_KEY)
+    before = ordered.with_columns(
+        *(pl.when(same).then(pl.col(name).shift()).alias(f"{name} before") for name in (*seen, *means)),
+        pl.when(same).then(pl.col("night").shift()).alias("night before"),
+    ).filter(pl.col("night before").is_not_null())
+    parts = []
+    for name in _ENVIRONMENT:
+        changed = before.filter(pl.col(name).ne_missing(pl.col(f"{name} before")))
+        parts.append(
+            changed.group_by(
+                "night",
+                pl.lit(name).alias("what"),
+                pl.col(f"{name} before").alias("before"),
+                pl.col(name).alias("after"),
+            ).agg(
+                pl.len().alias("cells"),
+                *(
+                    (100 * ((pl.col(of) - pl.col(f"{of} before")).median().exp() - 1)).alias(f"{shown}_shift_percent")
+                    for of, shown in (("log_speedup", "speedup"), ("log_candidate", "time"))
+                ),
+            )
+        )
+    table = pl.concat(parts).sort(
+        "night", "what", "cells", "before", "after", descending=[False, False, True, False, False]
+    )
+    return Answer(
+        name="environment",
+        title="Changes of the environment",
+        table=table,
+        meanings={
+            "night": "First night with what came after.",
+            "what": "What changed. Series are cut there: a shift across it is not a finding about the code.",
+            "cells": "Cells that it changed for.",
+            "time_shift_percent": "Median over these cells of the change of their times from the night before.",
+            "speedup_shift_percent": "The same of their speed-ups.",
+        },
+    )
+
+
+def _series(nights: pl.DataFrame) -> Answer:
+    several = nights.filter(pl.len().over("series") > 1)
+    ones = nights.height - several.height
+    shown = [*CELL_KEY, "gpu_uuid", "night", "stretch", "sessions", "driver", "image_id"]
+    back = {"speedup": pl.col("log_speedup").exp()} | {
+        f"{of}_ns": pl.col(f"log_{of}").exp() for of in ("candidate", "baseline")
+    }
+    return Answer(
+        name="nights",
+        title="Every series, night by night",
+        table=several.select("series", *shown, *(value.alias(name) for name, value in back.items())),
+        meanings={
+            "series": "Number of a cell on one unit.",
+            "stretch": "Number of a run of nights with one driver, image and source.",
+            "speedup": "Median over the night's sessions; so are the times, in nanoseconds.",
+        },
+        notes=[f"{ones} series have one night, and are not shown."] if ones else [],
+    )

@@ -1,0 +1,139 @@
+"""Identical code under several names: how far apart it is measured, which is the margin below which nothing counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.analysis.outcomes import outcomes
+from kernel_matrix.analysis.questions import Answer
+from kernel_matrix.analysis.timed_sessions import log_of
+from kernel_matrix.model.enums import Status
+from kernel_matrix.plan.selection import REFERENCE
+
+_AT: Final = ("gpu", "host_id", "gpu_uuid", "toolchain", "dtype", "problem", "problem_sha256", "workload")
+NEEDED: Final = (*_AT, "candidate", "candidate_sha256", "code_sha256", "candidate_ns", "speedup")
+"""Columns of ``OUTCOMES`` that this is told from."""
+_KINDS: Final = {
+    "reference": "the reference as a candidate, against the baseline of the same sessions",
+    "source": "one source under several names, candidate against candidate",
+    "machine code": "equal machine code under several names, candidate against candidate",
+}
+_FLOOR: Final = 0.95
+FEWEST_PAIRS: Final = 20
+"""Pairs that a noise floor takes: the quantile of fewer would be their extreme."""
+_FEWEST: Final = {_FLOOR: FEWEST_PAIRS, 0.99: 100}
+"""Share → pairs below which that quantile is null."""
+
+
+def noise_floor(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
+    """What identical code is seen to differ by: the margin below which nothing should be claimed.
+
+    :param passed: outcomes that passed: :data:`NEEDED` and ``labels``, the columns of the slice.
+    """
+    pairs = _pairs(passed, labels)
+    table = _differences(pl.concat([pairs, pairs.with_columns(kind=pl.lit("all"))]), labels)
+    return Answer(
+        name="noise_floor",
+        title="Identical code: how far apart it is measured",
+        table=table,
+        meanings={
+            "kind": "Why the code is identical; all: every pair.",
+            "pairs": "Outcomes on one unit; of k names for one code k − 1 pairs are made, neighbours by name.",
+            "p95_percent": "95 % of identical pairs differ by less: claim nothing below it.",
+            "p99_percent": "99 % of identical pairs differ by less.",
+            "bias_percent": "Mean signed difference; away from 0 where one side has an advantage.",
+        },
+        notes=_notes(table),
+    )
+
+
+def differences(cells: pl.LazyFrame) -> pl.Series:
+    """Logarithm of the ratio of times, per pair of identical code in the latest attempts of ``cells``; in no order."""
+    passed = outcomes(cells).filter(pl.col("status") == Status.PASSED.value)
+    return _pairs(passed.select(NEEDED).collect(), ())["log_ratio"]
+
+
+def floor_of(log_ratios: pl.Series) -> float | None:
+    """The share that 95 % of identical pairs differ by less than; null for fewer pairs than that takes."""
+    if len(log_ratios) < FEWEST_PAIRS:
+        return None
+    return math.expm1(float(log_ratios.abs().quantile(_FLOOR, interpolation="linear") or 0.0))
+
+
+def _pairs(passed: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
+    timed = passed.filter((pl.col("candidate_ns") > 0) & pl.col("candidate_ns").is_finite())
+    return pl.concat(
+        [
+            _references(timed, labels),
+            _twins(_several_names(timed, "candidate_sha256"), labels, "candidate_sha256", "source"),
+            _twins(_distinct_sources(_several_names(timed, "code_sha256")), labels, "code_sha256", "machine code"),
+        ]
+    )
+
+
+def _differences(pairs: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
+    """How far pairs are apart, by kind."""
+    size = pl.col("log_ratio").abs()
+    quantiles = {
+        f"p{100 * share:.0f}_percent": pl.when(pl.len() >= fewest).then(
+            _as_percent(size.quantile(share, interpolation="linear"))
+        )
+        for share, fewest in _FEWEST.items()
+    }
+    found = pairs.group_by(*labels, "kind").agg(
+        pairs=pl.len(),
+        median_percent=_as_percent(size.median()),
+        **quantiles,
+        max_percent=_as_percent(size.max()),
+        bias_percent=_as_percent(pl.col("log_ratio").mean()),
+    )
+    return found.sort(*labels, "kind", nulls_last=True)
+
+
+def _notes(table: pl.DataFrame) -> list[str]:
+    if table.is_empty():
+        return ["No two cells have identical code. Add `*/@reference` to the candidates to have a noise floor."]
+    kinds = table["kind"].to_list()
+    notes = [f"{kind!r}: {meaning}." for kind, meaning in _KINDS.items() if kind in kinds]
+    if (table["pairs"] < FEWEST_PAIRS).any():
+        notes.append("A quantile is null where there are too few pairs for it: 20 for 95 %, 100 for 99 %.")
+    if "machine code" in kinds:
+        notes.append("Equal machine code may still be launched differently; such pairs may differ for a reason.")
+    return notes
+
+
+def _as_percent(log_ratio: pl.Expr) -> pl.Expr:
+    return 100 * (log_ratio.exp() - 1)
+
+
+def _references(found: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
+    own = found.filter(pl.col("candidate").str.ends_with(REFERENCE))
+    logs = own.select(*labels, pl.lit("reference").alias("kind"), log_of(pl.col("speedup")).alias("log_ratio"))
+    return logs.drop_nulls("log_ratio")
+
+
+def _several_names(found: pl.DataFrame, same: str) -> pl.DataFrame:
+    """All outcomes of sources that agree in ``same`` with one of another name: few, so that only these are sorted."""
+    names = found.select(same, "candidate").drop_nulls(same).unique()
+    shared = names.filter(pl.col(same).is_duplicated()).select(same).unique()
+    sources = found.join(shared, on=same, how="semi").select("candidate_sha256").unique()
+    return found.join(sources, on="candidate_sha256", how="semi", nulls_equal=True)
+
+
+def _twins(found: pl.DataFrame, labels: Sequence[str], same: str, kind: str) -> pl.DataFrame:
+    """Neighbours by name among outcomes of one place that agree in ``same``."""
+    place = [*_AT, same]
+    ordered = found.drop_nulls(same).sort(*place, "candidate")
+    previous = (pl.col("candidate_ns").log().diff()).over(place)
+    other = (pl.col("candidate") != pl.col("candidate").shift()).over(place)
+    pairs = ordered.with_columns(previous.alias("log_ratio"), other.alias("_other")).filter(pl.col("_other"))
+    return pairs.select(*labels, pl.lit(kind).alias("kind"), "log_ratio").drop_nulls("log_ratio")
+
+
+def _distinct_sources(found: pl.DataFrame) -> pl.DataFrame:
+    """One name per source, so that no pair is counted both by its source and by its machine code."""
+    return found.sort("candidate").unique([*_AT, "candidate_sha256"], keep="first", maintain_order=True)

@@ -1,0 +1,129 @@
+"""How much each level adds: sums of squares of every cell, solved for the variance of each level.
+
+Sessions are values, medians of their samples; what blocks and samples explain of these is taken off the sessions' part.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from kernel_matrix.analysis.components import (
+    Array,
+    NestedLevels,
+    SumsOfSquares,
+    difference_interval,
+    moments_of,
+    numbers,
+    solve,
+    sums_of_squares,
+)
+from kernel_matrix.analysis.timed_sessions import OF, ONCE, RECURRING, TimedSessions, squares_around
+from kernel_matrix.analysis.within import WITHIN
+
+LEVELS: Final = ("night", "host", "unit", "session", "block", "sample")
+"""Coarsest first."""
+MEDIAN_COSTS: Final = math.pi / 2
+"""Variance of the median of normal samples as a multiple of their mean's."""
+_PLACES: Final = {RECURRING: ("host", "unit", "night", "session"), ONCE: ("night", "host", "unit", "session")}
+"""Chain → which level each of its four is."""
+_MEMBERS: Final = ("night", "host", "unit")
+
+
+def sums_of_cells(measured: TimedSessions, within: pl.DataFrame) -> pl.DataFrame:
+    """All sums of squares of a cell, one row per cell and of what."""
+    groups = measured.values.group_by("cell", "host", "unit", "night").agg(
+        *(pl.col(f"log_{of}").count().alias(f"n_{of}") for of in OF),
+        *(pl.col(f"log_{of}").mean().alias(f"mean_{of}") for of in OF),
+        *(squares_around(pl.col(f"log_{of}")).alias(f"within_{of}") for of in OF),
+    )
+    found = [_sums_of_one(groups, of, measured.chain) for of in OF]
+    return pl.concat(found).join(within, on=["cell", "of"], how="left")
+
+
+def _sums_of_one(groups: pl.DataFrame, of: str, chain: NestedLevels) -> pl.DataFrame:
+    own = groups.filter(pl.col(f"n_{of}") > 0).select(
+        *("cell", "host", "unit", "night"),
+        *(pl.col(f"{name}_{of}").alias(name) for name in ("n", "mean", "within")),
+    )
+    counted = own.group_by("cell").agg(values=pl.col("n").sum().cast(pl.Int32))
+    several = own.filter(pl.col("cell").is_duplicated())  # most cells have one group: one night, host and unit
+    members = several.group_by("cell").agg(pl.col(name).n_unique().alias(f"{name}s") for name in _MEMBERS)
+    return (
+        counted.join(members, on="cell", how="left")
+        .with_columns(pl.col(f"{name}s").fill_null(1).cast(pl.Int32) for name in _MEMBERS)
+        .join(sums_of_squares(own, ["cell"], chain), on="cell")
+        .with_columns(of=pl.lit(of))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelEstimates:
+    """Per level an array over rows; NaN where it cannot be told."""
+
+    raw: dict[str, Array]
+    low: dict[str, Array]
+    high: dict[str, Array]
+    degrees: dict[str, Array]
+
+    def told(self, level: str) -> tuple[Array, Array, Array]:
+        """Estimate and bounds of ``level``; all NaN where it cannot be told."""
+        raw = self.raw[level]
+        unknown = ~np.isfinite(raw)
+        low, high = (np.where(unknown, np.nan, each[level]) for each in (self.low, self.high))
+        return raw, low, high
+
+
+def estimates(table: pl.DataFrame, chain: NestedLevels, degrees: Array) -> LevelEstimates:
+    """Solve the sums of ``table``; what samples and blocks explain is taken off the sessions."""
+    columns = {name: numbers(table, name) for name in WITHIN}
+    upper, lower = solve(moments_of(table), degrees), solve(_moments_within(columns))
+    raw, low, high = (
+        {name: each[:, i] for i, name in enumerate(_PLACES[chain])} for each in (upper.raw, upper.low, upper.high)
+    )
+    df = {name: degrees[:, i] for i, name in enumerate(_PLACES[chain])}
+    for i, name in enumerate(("block", "sample")):
+        raw[name], low[name], high[name] = lower.raw[:, i], lower.low[:, i], lower.high[:, i]
+        df[name] = columns[f"{name}_degrees"]
+    inside, inside_degrees = _explained(raw, columns)
+    known = np.flatnonzero(np.isfinite(raw["session"]))
+    low["session"][known], high["session"][known] = difference_interval(
+        raw["session"][known], df["session"][known], inside[known], inside_degrees[known]
+    )
+    raw["session"] -= inside
+    return LevelEstimates(raw=raw, low=low, high=high, degrees=df)
+
+
+def _moments_within(columns: dict[str, Array]) -> SumsOfSquares:
+    """Of blocks, then of samples."""
+    levels = ("block", "sample")
+    expected = np.zeros((len(columns["blocks"]), 2, 2))
+    expected[:, 0, 0], expected[:, 0, 1] = columns["block_factor"], columns["block_degrees"]
+    expected[:, 1, 1] = columns["sample_degrees"]
+    return SumsOfSquares(
+        squares=np.stack([columns[f"{level}_squares"] for level in levels], axis=1),
+        degrees=np.stack([columns[f"{level}_degrees"] for level in levels], axis=1),
+        expected=expected,
+    )
+
+
+def _explained(raw: dict[str, Array], columns: dict[str, Array]) -> tuple[Array, Array]:
+    """The variance of a session's median that its blocks and samples explain, and its degrees of freedom.
+
+    σ²_block / blocks + π/2 · σ²_sample / samples; 0 where no samples are kept.
+    """
+    sessions_ = np.maximum(columns["sessions"], 1.0)
+    of_blocks = np.maximum(np.nan_to_num(raw["block"]), 0.0) * columns["inverse_blocks"] / sessions_
+    of_samples = MEDIAN_COSTS * np.maximum(np.nan_to_num(raw["sample"]), 0.0) * columns["inverse_samples"] / sessions_
+    degrees = np.where(of_blocks > 0, columns["block_degrees"], columns["sample_degrees"])
+    return of_blocks + of_samples, np.maximum(degrees, 1.0)
+
+
+def percent(variances: Array) -> pl.Series:
+    """Standard deviation in percent; null where there is none."""
+    with np.errstate(invalid="ignore"):
+        return pl.Series(100 * np.sqrt(np.maximum(variances, 0.0)), nan_to_null=True)

@@ -1,0 +1,438 @@
+"""Whether the order of candidates on one GPU holds on another, and what it costs to take a winner along.
+
+Candidates are compared within one problem, dtype, workload and toolchain (toolchains together where each GPU has only
+one), by their times. Two are *tied* on a GPU where the 95 % intervals of their times overlap; where one of them has too
+few sessions for an interval, where they differ by no more than the margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from kernel_matrix.analysis.questions import Answer, QuestionOptions
+from kernel_matrix.analysis.standings import (
+    Floats,
+    FoldedTable,
+    Places,
+    Standing,
+    Truths,
+    chosen_gpus,
+    fold,
+    one_toolchain_per_gpu,
+    slice_columns,
+    standings,
+)
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.errors import UsageError
+
+MOST_RIVALS: Final = 50
+"""Candidates of one group whose pairs are ordered; of more, so many by the hash of their names."""
+
+_GROUP: Final = ("problem", "dtype", "workload")
+_SEED: Final = 20_160_907
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """Candidates × GPUs, sorted so that each group is one stretch of rows."""
+
+    wide: FoldedTable
+    """With the keys group and candidate."""
+    start: Places
+    """Per group: its first row."""
+    group: Places
+    """Per row: its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The candidates on one GPU, or in one half of its sessions."""
+
+    log_ns: Floats
+    """NaN where nothing passed and was timed."""
+    reach: Floats
+    """Half-width of the 95 % interval of ``log_ns``; NaN where there is none."""
+    failed: Truths
+
+
+def ranks(tables: Tables, request: QuestionOptions) -> list[Answer]:
+    """Answers ``ranks``, one row per two GPUs, and ``regret``, one per GPU whose winners are taken to another.
+
+    :param request: ``platforms`` chooses GPUs; ``margin`` is for ties without intervals; ``by`` slices both tables.
+    :raises NothingSelectedError: when no cell is on one of the platforms.
+    :raises UsageError: for a slice by GPU, or one that tells candidates of a problem apart.
+    """
+    by = _slices(request)
+    found = standings(tables.cells)
+    gpus, nameless = chosen_gpus(found.table, request.platforms)
+    here = found.table.filter(pl.col("gpu").is_in(gpus))
+    group = _GROUP if one_toolchain_per_gpu(here) else (*_GROUP, "toolchain")
+    rivals = here.filter(pl.col("candidate").n_unique().over(group) > 1)
+    field, facts = _field(rivals, gpus, group), _facts(rivals, group, by)
+    pairs, too_large = _pairs(field)
+    notes = [*found.notes, *nameless, *_notes(field, facts, gpus, request), *_left_out(too_large)]
+    platforms = _platforms(field, pairs, request.margin)
+    rows, costs = _compared(field, facts, pairs, platforms, list(_slice_members(facts, by)))
+    label_schema = {name: facts.schema[name] for name in by}
+    return [
+        Answer(
+            name="ranks",
+            title="Whether GPUs order candidates alike",
+            table=pl.DataFrame(rows, schema={**label_schema, **_RANKS}),
+            meanings=_RANKS_MEANINGS,
+            notes=notes,
+        ),
+        Answer(
+            name="regret",
+            title="What it costs to take the fastest candidate of one GPU to another",
+            table=pl.DataFrame(costs, schema={**label_schema, **_REGRET}),
+            meanings=_REGRET_MEANINGS,
+        ),
+    ]
+
+
+def _slices(request: QuestionOptions) -> list[str]:
+    columns = slice_columns(request.by, "ranks")
+    wrong = {"gpu", "candidate", "language", "origin_method", "origin_model", "origin_round"} & set(columns)
+    if wrong:
+        name = next(name for name, column in zip(request.by, columns, strict=True) if column in wrong)
+        raise UsageError(
+            f"ranks compares candidates and GPUs and cannot be sliced by {name!r}",
+            next_step="Slice by category, level, source, problem, dtype or workload.",
+        )
+    return columns
+
+
+def _field(table: pl.DataFrame, gpus: Sequence[str], group: Sequence[str]) -> _Field:
+    wide = fold(table, "gpu", gpus, [*group, "candidate"])
+    new = wide.keys.select(pl.struct(group).rle_id()).to_series().to_numpy().astype(np.intp)
+    return _Field(wide, np.flatnonzero(np.diff(new, prepend=-1)), new)
+
+
+def _facts(table: pl.DataFrame, group: Sequence[str], by: Sequence[str]) -> pl.DataFrame:
+    """One row per group, in the order of a field's groups: its keys and its slices."""
+    further = [name for name in by if name not in group]
+    return table.group_by(group).agg(pl.col(name).first() for name in further).sort(group)
+
+
+def _slice_members(facts: pl.DataFrame, by: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], Places]]:
+    """Per slice: its values, and which groups it has."""
+    if not by:
+        yield {}, np.arange(facts.height)
+        return
+    numbered = facts.with_row_index("_group").sort([*by, "_group"])
+    for values, part in numbered.group_by(by, maintain_order=True):
+        yield dict(zip(by, values, strict=True)), part["_group"].to_numpy().astype(np.intp)
+
+
+def _sides(wide: FoldedTable) -> list[_Side]:
+    """One per GPU."""
+    log_ns, reach = np.log(wide.of(wide.table["candidate_ns"])), wide.of(wide.table["log_reach"])
+    failed = wide.stands(Standing.FAILED)
+    return [_Side(log_ns[:, place], reach[:, place], failed[:, place]) for place in range(len(wide.names))]
+
+
+def _halves(wide: FoldedTable) -> list[tuple[_Side, _Side]]:
+    """Per GPU, every other session against those between; with the spread that all of them have together."""
+    sessions = wide.table["sessions"].to_numpy()
+    total = int(sessions.sum())
+    logs = wide.table["logs"].explode().drop_nulls().to_numpy()
+    cell = np.repeat(np.arange(len(sessions)), sessions)
+    number = np.arange(total) - np.repeat(np.cumsum(sessions) - sessions, sessions)
+    nobody = np.zeros(wide.keys.height, dtype=np.bool_)
+    found = []
+    for remainder in (0, 1):
+        mine = number % 2 == remainder
+        count = np.bincount(cell[mine], minlength=len(sessions))
+        whole = pl.DataFrame(
+            {
+                "sum": np.bincount(cell[mine], weights=logs[mine], minlength=len(sessions)),
+                "count": count,
+                "widened": np.sqrt(sessions / np.maximum(count, 1)),
+                "reach": wide.table["log_reach"],
+                "enough": sessions > 1,
+            }
+        )
+        mean = whole.select(pl.when("enough").then(pl.col("sum") / pl.col("count"))).to_series()
+        reach = whole.select(pl.when("enough").then(pl.col("reach") * pl.col("widened"))).to_series()
+        found.append((wide.of(mean), wide.of(reach)))
+    (one, reach_one), (two, reach_two) = found
+    return [
+        (_Side(one[:, place], reach_one[:, place], nobody), _Side(two[:, place], reach_two[:, place], nobody))
+        for place in range(len(wide.names))
+    ]
+
+
+def _pairs(field: _Field) -> tuple[tuple[Places, Places], int]:
+    """Rows of the two candidates of each pair in a group, sorted by group, and how many groups were too large."""
+    size = np.diff(field.start, append=len(field.group))
+    shuffled = np.random.default_rng(_SEED).random(len(field.group))
+    order = np.lexsort((shuffled, field.group))
+    large = int((size > MOST_RIVALS).sum())
+    size = np.minimum(size, MOST_RIVALS)
+    first, second = [], []
+    for count in np.unique(size):
+        one, two = np.triu_indices(count, 1)
+        starts = field.start[size == count, None]
+        first.append(order[(starts + one).ravel()])
+        second.append(order[(starts + two).ravel()])
+    if not first:
+        return (np.empty(0, np.intp), np.empty(0, np.intp)), 0
+    return (np.concatenate(first), np.concatenate(second)), large
+
+
+def _signs(side: _Side, pairs: tuple[Places, Places], margin: float) -> Floats:
+    """Per pair: −1 where the first is faster, 1 where it is slower, 0 where they are tied, NaN where one is missing."""
+    first, second = pairs
+    difference = side.log_ns[first] - side.log_ns[second]
+    reach = side.reach[first] + side.reach[second]
+    tied = np.abs(difference) <= np.where(np.isnan(reach), np.log1p(margin), reach)
+    signs: Floats = np.where(tied, 0.0, np.sign(difference))
+    return signs
+
+
+@dataclass(frozen=True, slots=True)
+class _Taus:
+    """Per group: its tau-b (NaN where one side ties everything), and what that is made of."""
+
+    tau: Floats
+    agreeing: Floats
+    decided: Floats
+    decided_other: Floats
+    pairs: Floats
+
+    def summary(self, groups: Places) -> dict[str, Any]:
+        """Tau over ``groups``, in the columns of :data:`_RANKS`."""
+        scale = float(np.sqrt(self.decided[groups].sum() * self.decided_other[groups].sum()))
+        return {
+            "groups": int((self.pairs[groups] > 0).sum()),
+            "with_tau": int((~np.isnan(self.tau[groups])).sum()),
+            "tau": _mean(self.tau[groups]),
+            "pairs": int(self.pairs[groups].sum()),
+            "tied": int((self.pairs - self.decided)[groups].sum()),
+            "tied_other": int((self.pairs - self.decided_other)[groups].sum()),
+            "tau_of_pairs": float(self.agreeing[groups].sum()) / scale if scale else None,
+        }
+
+
+def _taus(field: _Field, pairs: tuple[Places, Places], one: Floats, two: Floats) -> _Taus:
+    """Kendall's tau-b per group: Σ aᵢⱼbᵢⱼ ÷ √(Σ aᵢⱼ² Σ bᵢⱼ²) over pairs i < j, with a and b in −1, 0, 1.
+
+    Kendall, *The treatment of ties in ranking problems*, Biometrika 33, 1945; in this form (Daniels, Biometrika 33,
+    1944) it needs no ranks, so that ties by overlap need not be transitive.
+    """
+    groups, both = len(field.start), ~(np.isnan(one) | np.isnan(two))
+    where, a, b = field.group[pairs[0]][both], one[both], two[both]
+
+    def total(values: Floats) -> Floats:
+        return np.bincount(where, weights=values, minlength=groups).astype(np.float64)
+
+    agreeing, decided, decided_other = total(a * b), total(a * a), total(b * b)
+    scale = np.sqrt(decided * decided_other)
+    tau = np.divide(agreeing, scale, out=np.full(groups, np.nan), where=scale > 0)
+    return _Taus(tau, agreeing, decided, decided_other, total(np.ones(len(where))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Per group: what becomes of one side's winner on the other."""
+
+    same: Floats
+    """1 where it is the winner there too, 0 where it is not; NaN where there is no winner on both sides."""
+    regret: Floats
+    """Its time there ÷ that of the winner there; NaN where it has none."""
+    fails: Truths
+    """It fails there by its own fault."""
+
+    def agreement(self, groups: Places) -> dict[str, Any]:
+        return {"winners": int((~np.isnan(self.same[groups])).sum()), "top1": _mean(self.same[groups])}
+
+
+def _moved(field: _Field, origin: _Side, target: _Side) -> _Moved:
+    """Take the fastest candidate of ``origin`` to ``target``, among those with an answer from both."""
+    answered = ~np.isnan(target.log_ns) | target.failed
+    compared = ~np.isnan(origin.log_ns) | origin.failed
+    winner, has_winner = _fastest(field, np.where(answered, origin.log_ns, np.nan))
+    other, has_other = _fastest(field, np.where(compared, target.log_ns, np.nan))
+    both = has_winner & has_other
+    regret = np.where(both, np.exp(target.log_ns[winner] - target.log_ns[other]), np.nan)
+    return _Moved(np.where(both, winner == other, np.nan), regret, has_winner & target.failed[winner])
+
+
+def _fastest(field: _Field, log_ns: Floats) -> tuple[Places, Truths]:
+    """Per group: the row of its least time, the first among equals, and whether there is one."""
+    if not len(field.start):
+        return np.empty(0, np.intp), np.empty(0, np.bool_)
+    times = np.where(np.isnan(log_ns), np.inf, log_ns)
+    least = np.minimum.reduceat(times, field.start)
+    hits = np.flatnonzero(times == least[field.group])
+    _, first = np.unique(field.group[hits], return_index=True)
+    return hits[first], np.isfinite(least)
+
+
+@dataclass(frozen=True, slots=True)
+class _Platform:
+    """The candidates on one GPU, and how far the halves of its sessions agree."""
+
+    name: str
+    side: _Side
+    signs: Floats
+    """Per pair, as :func:`_signs` says."""
+    taus_again: _Taus
+    moved_again: _Moved
+
+    def ceilings(self, groups: Places, suffix: str = "") -> dict[str, Any]:
+        """What noise leaves of perfect agreement over ``groups``, in the columns of :data:`_RANKS`."""
+        return {
+            f"ceiling{suffix}": _mean(self.taus_again.tau[groups]),
+            f"top1_ceiling{suffix}": _mean(self.moved_again.same[groups]),
+        }
+
+
+def _platforms(field: _Field, pairs: tuple[Places, Places], margin: float) -> list[_Platform]:
+    return [
+        _Platform(
+            name=name,
+            side=side,
+            signs=_signs(side, pairs, margin),
+            taus_again=_taus(field, pairs, *(_signs(half, pairs, margin) for half in halves)),
+            moved_again=_moved(field, *halves),
+        )
+        for name, side, halves in zip(field.wide.names, _sides(field.wide), _halves(field.wide), strict=True)
+    ]
+
+
+def _compared(
+    field: _Field,
+    facts: pl.DataFrame,
+    pairs: tuple[Places, Places],
+    platforms: Sequence[_Platform],
+    slices: Sequence[tuple[Mapping[str, Any], Places]],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of ``ranks`` and of ``regret``: every two GPUs in every slice."""
+    rows, costs = [], []
+    for one, other in combinations(platforms, 2):
+        tau = _taus(field, pairs, one.signs, other.signs)
+        there, back = _moved(field, one.side, other.side), _moved(field, other.side, one.side)
+        for label, groups in slices:
+            ceilings = {**one.ceilings(groups), **other.ceilings(groups, "_other")}
+            names = {**label, "gpu": one.name, "other": other.name}
+            rows.append({**names, **tau.summary(groups), **there.agreement(groups), **ceilings})
+            for origin, target, moved in ((one, other, there), (other, one, back)):
+                ends = {**label, "winner_of": origin.name, "run_on": target.name}
+                costs.append({**ends, **_regret(moved, groups, facts)})
+    return rows, costs
+
+
+def _regret(moved: _Moved, groups: Places, facts: pl.DataFrame) -> dict[str, Any]:
+    regret = moved.regret[groups]
+    known = groups[~np.isnan(regret)]
+    values = moved.regret[known]
+    summary: dict[str, Any] = {"groups": len(known), "fails": int(moved.fails[groups].sum())}
+    if not len(known):
+        return summary
+    worst = int(known[np.argmax(values)])
+    median, high = np.quantile(values, [0.5, 0.95])
+    where = facts.row(worst, named=True)
+    return {
+        **summary,
+        "median": float(median),
+        "p95": float(high),
+        "worst": float(moved.regret[worst]),
+        **{f"worst_{name}": where[name] for name in _GROUP},
+    }
+
+
+def _mean(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _left_out(too_large: int) -> list[str]:
+    if not too_large:
+        return []
+    line = (
+        f"{too_large} groups have more than {MOST_RIVALS} candidates: tau is over the pairs of {MOST_RIVALS} of them, "
+        "chosen without regard to their times; winners are looked for among all."
+    )
+    return [line]
+
+
+def _notes(field: _Field, facts: pl.DataFrame, gpus: Sequence[str], request: QuestionOptions) -> list[str]:
+    notes = []
+    absent = sorted(set(request.platforms) - set(gpus))
+    if absent:
+        notes.append(f"No cell ran on {', '.join(absent)}.")
+    if len(gpus) == 1:
+        notes.append("There is one GPU, so that no order can be compared.")
+    if not facts.height:
+        notes.append("No problem has two candidates, so that there is nothing to order.")
+        return notes
+    single = int((field.wide.table["sessions"] == 1).sum())
+    if single:
+        notes.append(
+            f"{single} cells have one session: they are tied with what differs by up to {100 * request.margin:g} %, "
+            "and they are in no ceiling."
+        )
+    notes.append(
+        "The ceiling is tau between halves of the sessions of one GPU: the agreement that noise alone allows. "
+        "Halves are noisier than all sessions, so that the true ceiling lies somewhat higher."
+    )
+    return notes
+
+
+_RANKS: Final[Mapping[str, Any]] = {
+    "gpu": pl.String(),
+    "other": pl.String(),
+    "groups": pl.Int64(),
+    "with_tau": pl.Int64(),
+    "tau": pl.Float64(),
+    "ceiling": pl.Float64(),
+    "ceiling_other": pl.Float64(),
+    "pairs": pl.Int64(),
+    "tied": pl.Int64(),
+    "tied_other": pl.Int64(),
+    "tau_of_pairs": pl.Float64(),
+    "winners": pl.Int64(),
+    "top1": pl.Float64(),
+    "top1_ceiling": pl.Float64(),
+    "top1_ceiling_other": pl.Float64(),
+}
+_RANKS_MEANINGS: Final[Mapping[str, str]] = {
+    "groups": "problem × dtype × workload (× toolchain) with two candidates timed on both GPUs",
+    "with_tau": "of them, those with a tau: neither GPU ties all of their candidates",
+    "tau": "mean over them of Kendall's tau-b (Biometrika 33, 1945), ties where 95 % intervals overlap",
+    "ceiling": "the same between two halves of the sessions of `gpu`: what noise leaves of perfect agreement",
+    "ceiling_other": "the same of `other`",
+    "pairs": "pairs of candidates timed on both GPUs",
+    "tied": "of them, tied on `gpu`",
+    "tied_other": "of them, tied on `other`",
+    "tau_of_pairs": "tau-b over all pairs of all groups at once",
+    "winners": "groups with a fastest candidate on both",
+    "top1": "share of them in which it is the same",
+    "top1_ceiling": "the same between halves of the sessions of `gpu`",
+    "top1_ceiling_other": "the same of `other`",
+}
+_REGRET: Final[Mapping[str, Any]] = {
+    "winner_of": pl.String(),
+    "run_on": pl.String(),
+    "groups": pl.Int64(),
+    "fails": pl.Int64(),
+    "median": pl.Float64(),
+    "p95": pl.Float64(),
+    "worst": pl.Float64(),
+    **{f"worst_{name}": pl.String() for name in _GROUP},
+}
+_REGRET_MEANINGS: Final[Mapping[str, str]] = {
+    "groups": "groups in which the winner of `winner_of` is timed on `run_on`",
+    "fails": "further groups in which it fails there by its own fault",
+    "median": "median of its time there ÷ that of the fastest there, among candidates with an answer from both",
+    "p95": "95 % quantile of the same",
+    "worst": "the greatest of them, and below whose it is",
+}

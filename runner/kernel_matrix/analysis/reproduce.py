@@ -1,0 +1,321 @@
+"""``reproduce``: a record against another of the same cell; whether the second says what the first said.
+
+Both are checked documents (:mod:`kernel_matrix.results.reading`). Nothing is pooled over sessions: a session is the
+unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kernel_matrix.errors import UsageError
+from kernel_matrix.measure.intervals import LEVEL, exp, log_interval
+from kernel_matrix.measure.timed import CANDIDATE, WorkloadTimes, grain_ns
+from kernel_matrix.measure.verdict import MARGIN, ONE_SESSION_FLOOR
+from kernel_matrix.model.enums import Fault, Status, Verdict
+from kernel_matrix.model.messages import INTERPRETED
+from kernel_matrix.results.judged import Sessions, judge, times_of
+from kernel_matrix.results.reading import Document
+
+_CELL: Final = {
+    "gpu": "GPU",
+    "toolchain": "toolchain",
+    "dtype": "dtype",
+    "problem": "problem",
+    "problem_sha256": "content of the problem",
+    "candidate": "candidate",
+    "candidate_sha256": "content of the candidate",
+    "workloads": "workloads",
+    "tier": "tier",
+}
+"""Keys of a record's cell that name what was asked, and how a person calls them."""
+_SAME_CLOCK: Final = 0.001
+"""Clocks that differ by a smaller share are the same."""
+_CLOCK_ROW: Final = "SM clock, MHz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimePair:
+    """One workload's candidate time in both records, nanoseconds: geometric mean of the session medians."""
+
+    workload: str
+    was_ns: float | None
+    """Null where the record has no time of it."""
+    is_ns: float | None
+    low_ns: float | None
+    """Between these two a repetition is expected; null where either side has no time."""
+    high_ns: float | None
+    rests_on: str
+    """What the two bounds are made of, in words."""
+    was_verdict: str | None
+    """Against eager; null where nothing was compared."""
+    is_verdict: str | None
+
+    @property
+    def within(self) -> bool:
+        """Whether the repetition lies where it is expected; true as well where neither side has a time."""
+        if self.is_ns is None or self.low_ns is None or self.high_ns is None:
+            return self.was_ns is None and self.is_ns is None
+        return self.low_ns <= self.is_ns <= self.high_ns
+
+    @property
+    def same_verdict(self) -> bool:
+        """False where both are conclusive and contradict each other: an inconclusive one says nothing."""
+        said = {self.was_verdict, self.is_verdict} - {None, Verdict.INCONCLUSIVE.value}
+        return len(said) < 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentPair:
+    """One thing about the environment, on both sides; empty where a record does not say."""
+
+    name: str
+    was: str
+    now: str
+
+    @property
+    def same(self) -> bool:
+        """Whether it is the same, as far as both say; clocks may differ by 0.1 %."""
+        if self.name == _CLOCK_ROW and self.was and self.now:
+            was, now = float(self.was), float(self.now)
+            return abs(now - was) <= _SAME_CLOCK * abs(was)
+        return self.was == self.now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """What came of the second record."""
+
+    cell_id: str
+    was_status: str
+    is_status: str
+    times: Sequence[TimePair]
+    environment: Sequence[EnvironmentPair]
+    differences: Sequence[str]
+    """What does not say the same, in whole sentences; none: reproduced."""
+    notes: Sequence[str]
+    """What could not be compared, and what to be careful with."""
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether nothing that was said before is contradicted. The environment alone contradicts nothing."""
+        return not self.differences
+
+
+def reproduction(record: Document, again: Document) -> Reproduction:
+    """Compare ``again`` with ``record``: the status, each workload's time and verdict, and the environment beside them.
+
+    :raises UsageError: when they are not of the same cell, naming what differs, or the record tells only of a machine
+        that failed.
+    """
+    check_same_cell(record, again)
+    check_tells(record)
+    check_tells(again)
+    times = tuple(_times(record, again))
+    return Reproduction(
+        cell_id=record["cell_id"],
+        was_status=record["outcome"]["status"],
+        is_status=again["outcome"]["status"],
+        times=times,
+        environment=tuple(_environment(record, again)),
+        differences=tuple(_differences(record, again, times)),
+        notes=tuple(_notes(record, again)),
+    )
+
+
+def check_tells(record: Document) -> None:
+    """Check that ``record`` tells of its cell.
+
+    :raises UsageError: when it tells only of a machine that failed.
+    """
+    status, fault = record["outcome"]["status"], record["outcome"]["fault"]
+    if fault == Fault.INFRA.value:
+        raise UsageError(
+            f"record {record['cell_id']}.{record['attempt']} says {status}: the machine failed, nothing was found",
+            next_step="Name a record of an attempt that came to an end; `kernel-matrix run` makes one.",
+        )
+
+
+def check_same_cell(record: Document, again: Document) -> None:
+    """Check that both are of one cell, which is a digest of everything that determines the answer.
+
+    :raises UsageError: when they are not, naming what differs.
+    """
+    if record["cell_id"] == again["cell_id"]:
+        return
+    named = [
+        f"{said} ({record['cell'][key]}, {again['cell'][key]})"
+        for key, said in _CELL.items()
+        if record["cell"][key] != again["cell"][key]
+    ]
+    what = ", ".join(named) or "the protocol, the policy or the versions of the toolchain, which records do not hold"
+    raise UsageError(
+        f"the records are of two cells; what differs: {what}",
+        next_step="Compare records of one cell; two sets of results are compared by `kernel-matrix compare`.",
+    )
+
+
+def expected_between(
+    medians: Sequence[float], repeats: int, *, level: float, grain: float = 0.0
+) -> tuple[float, float]:
+    """Where the geometric mean of ``repeats`` further sessions is expected, nanoseconds.
+
+    The prediction interval for the mean of m future values, on logarithms: x̄ ± t(n-1) · s · sqrt(1/n + 1/m) (Hahn,
+    *Factors for calculating two-sided prediction intervals*, J. Am. Stat. Assoc. 64, 1969). The t interval of the
+    mean itself is too narrow for this: a repetition has noise of its own. It is never narrower than
+    :data:`~kernel_matrix.measure.verdict.MARGIN` or a tick of the clock; one session has no spread, and stands for
+    :data:`~kernel_matrix.measure.verdict.ONE_SESSION_FLOOR`, as does a repetition of one session.
+
+    :param medians: of the record's sessions, all > 0.
+    :param repeats: sessions of the repetition.
+    :param level: share of faithful repetitions that lie inside.
+    :param grain: tick of the device's clock as a share of the time.
+    """
+    found = log_interval(medians, level)
+    floor = math.log1p(max(MARGIN if min(len(medians), repeats) > 1 else ONE_SESSION_FLOOR, grain))
+    reach = floor
+    if len(medians) > 1:
+        bounded = found.low > 0 and found.high < math.inf
+        mean = (math.log(found.high) - math.log(found.low)) / 2 if bounded else math.inf
+        reach = max(floor, mean * math.sqrt(1 + len(medians) / repeats))
+    high = exp(reach)
+    return found.estimate / high, found.estimate * high
+
+
+def _times(record: Document, again: Document) -> Iterator[TimePair]:
+    read = [(one, times_of(one)) for one in (record, again)]
+    said = [{name: found.comparison for name, found in judge(one, times).items()} for one, times in read]
+    timed, timed_again = (_timed(one, times) for one, times in read)
+    was, now = _medians(timed), _medians(timed_again)
+    names = list(dict.fromkeys((*was, *now)))
+    # All of a record's workloads together hold the level, not each of them (Bonferroni).
+    level = 1 - (1 - LEVEL) / max(1, len(names))
+    for name in names:
+        mine, its = was.get(name, ()), now.get(name, ())
+        low, high = None, None
+        if mine and its:
+            low, high = expected_between(mine, len(its), level=level, grain=_grain(timed, name))
+        verdicts = [compared.verdict.value if (compared := one.get(name)) else None for one in said]
+        yield TimePair(
+            workload=name,
+            was_ns=log_interval(mine).estimate if mine else None,
+            is_ns=log_interval(its).estimate if its else None,
+            low_ns=low,
+            high_ns=high,
+            rests_on=_rests_on(len(mine), len(its)),
+            was_verdict=verdicts[0],
+            is_verdict=verdicts[1],
+        )
+
+
+def _rests_on(sessions: int, repeats: int) -> str:
+    if not sessions or not repeats:
+        return "no time on one side"
+    if min(sessions, repeats) > 1:
+        return f"{sessions} sessions, prediction interval"
+    at_least = f"at least ± {100 * ONE_SESSION_FLOOR:g} %"
+    return f"one session, ± {100 * ONE_SESSION_FLOOR:g} %" if sessions == 1 else f"{sessions} sessions, {at_least}"
+
+
+def _medians(timed: Sequence[tuple[str, WorkloadTimes]]) -> dict[str, tuple[float, ...]]:
+    """Workload → its median in every session that timed it."""
+    found: dict[str, list[float]] = {}
+    for name, times in timed:
+        middle = times.median_ns(CANDIDATE)
+        if middle:
+            found.setdefault(name, []).append(middle)
+    return {name: tuple(medians) for name, medians in found.items()}
+
+
+def _timed(record: Document, read: Sessions) -> list[tuple[str, WorkloadTimes]]:
+    """The workload and times of everything that ``record`` timed; none where the speed says nothing.
+
+    :param read: what :func:`~kernel_matrix.results.judged.times_of` said of ``record``.
+    """
+    passed = record["outcome"]["status"] == Status.PASSED.value  # the speed of a wrong answer says nothing
+    telling = {s["session"] for s in record["sessions"] if passed and INTERPRETED not in s["labels"]}
+    return [(name, times) for (session, name), times in read.items() if session in telling]
+
+
+def _grain(timed: Sequence[tuple[str, WorkloadTimes]], workload: str) -> float:
+    samples = [ns for name, times in timed if name == workload for ns in times.device_ns(CANDIDATE)]
+    middle = sorted(samples)[len(samples) // 2] if samples else 0
+    return grain_ns(samples) / middle if middle else 0.0
+
+
+def _differences(record: Document, again: Document, times: Sequence[TimePair]) -> Iterator[str]:
+    was, now = record["outcome"]["status"], again["outcome"]["status"]
+    if was != now:
+        message = again["outcome"]["evidence"]["message"]
+        yield f"the status was {was} and is {now}{f': {message}' if message else ''}"
+        return  # times and verdicts of one side alone add nothing
+    for one in times:
+        if not one.within:
+            yield f"{one.workload}: {_time_said(one)}"
+        if not one.same_verdict:
+            yield f"{one.workload}: the verdict was {one.was_verdict} and is {one.is_verdict}"
+
+
+def _time_said(one: TimePair) -> str:
+    if one.was_ns is None or one.is_ns is None or one.low_ns is None or one.high_ns is None:
+        return f"timed only {'in the record' if one.is_ns is None else 'now'}"
+    change = 100 * (one.is_ns / one.was_ns - 1)
+    return (
+        f"{one.was_ns / 1e3:.4g} µs then, {one.is_ns / 1e3:.4g} µs now ({change:+.1f} %), expected"
+        f" {one.low_ns / 1e3:.4g} to {one.high_ns / 1e3:.4g} µs ({one.rests_on})"
+    )
+
+
+def _environment(record: Document, again: Document) -> Iterator[EnvironmentPair]:
+    was, now = _facts(record), _facts(again)
+    for name, value in was.items():
+        if value or now[name]:
+            yield EnvironmentPair(name=name, was=value, now=now[name])
+
+
+def _facts(record: Document) -> dict[str, str]:
+    host, inside = record["host"], _inside(record)
+    device, image, clocks = host["device"], host["image"] or {}, host.get("clocks") or {}
+    facts = {
+        "GPU model": device.get("name"),
+        "GPU unit": device.get("uuid"),
+        "driver": device.get("driver"),
+        "CUDA driver": device.get("cuda_driver"),
+        "clocks": host["clock_state"],
+        _CLOCK_ROW: clocks.get("driver_sm_mhz") or None,
+        "exclusive": host["exclusive"],
+        "engine": host["engine"],
+        "image": image.get("repo_digest") or image.get("id"),
+        "torch": inside.get("torch"),
+        "triton": inside.get("triton"),
+        "CUDA": inside.get("cuda"),
+        "Python": inside.get("python"),
+        "artefact": (host.get("build") or {}).get("artifact_sha256"),
+        "core_sha256": host["core_sha256"],
+        "kernel-matrix": host["version"],
+        "host": host["hostname"],
+        "CPU": host["cpu"],
+    }
+    return {name: "" if value is None else str(value) for name, value in facts.items()}
+
+
+def _inside(record: Document) -> Mapping[str, Any]:
+    """What the first session that came so far saw inside."""
+    return next((s["environment"] for s in record["sessions"] if s["environment"] is not None), {})
+
+
+def _notes(record: Document, again: Document) -> Iterator[str]:
+    both = [*record["sessions"], *again["sessions"]]
+    if any(INTERPRETED in session["labels"] for session in both):
+        yield "Triton ran through its interpreter: times were not compared."
+    counts = [len(one["sessions"]) for one in (record, again)]
+    if counts[0] != counts[1]:
+        yield f"The record has {counts[0]} sessions, the repetition {counts[1]}."
+    seeds = [{session["seed_sha256"] for session in one["sessions"]} for one in (record, again)]
+    if seeds[0] and seeds[1]:
+        yield "The seed was the same." if seeds[0] == seeds[1] else "The secret seed was drawn anew, so inputs differ."
+    if record == again:
+        yield "Both files hold the very same attempt: nothing was repeated."

@@ -1,0 +1,164 @@
+"""What another dtype or another toolchain does to times and verdicts, all else being the same cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from kernel_matrix.analysis.outcomes import CELL_KEY
+from kernel_matrix.analysis.questions import Answer, QuestionOptions
+from kernel_matrix.analysis.standings import FACTS, Standing, chosen_gpus, fold, slice_columns, standings
+from kernel_matrix.analysis.tables import Tables
+
+_AXES: Final = ("dtype", "toolchain")
+_QUANTITIES: Final = {"candidate": "candidate_ns", "baseline": "baseline_ns", "speedup": "speedup"}
+_PASSED: Final = Standing.PASSED.value
+_FAILED: Final = Standing.FAILED.value
+
+
+def sensitivity(tables: Tables, request: QuestionOptions) -> list[Answer]:
+    """Answers ``dtype``, ``toolchain`` (one row per pair and slice) and ``flips``, the cells whose verdict differs.
+
+    :param request: ``platforms`` chooses GPUs; ``by`` slices, but for the axis itself.
+    :raises NothingSelectedError: when no cell is on one of the platforms.
+    :raises UsageError: for a slice that tells hosts of one cell apart.
+    """
+    by = slice_columns(request.by, "sensitivity")
+    found = standings(tables.cells)
+    table, notes = found.table, list(found.notes)
+    if request.platforms:
+        gpus, _ = chosen_gpus(table, request.platforms)
+        table = table.filter(pl.col("gpu").is_in(gpus))
+    pairs = {axis: _pairs(table, axis) for axis in _AXES}
+    answers = [_answer(axis, pairs[axis], by, [*notes, *_unsaid(table, axis)]) for axis in _AXES]
+    flips = pl.concat([_flips(axis, pairs[axis]) for axis in _AXES])
+    return [
+        *answers,
+        Answer(
+            name="flips",
+            title="Cells whose verdict differs with the dtype or toolchain",
+            table=flips.sort(flips.columns),
+            meanings={
+                "axis": "what differs: dtype or toolchain",
+                "passes_at": "its value with which the candidate passes",
+                "fails_at": "its value with which the candidate fails, by its own fault",
+                "status": "how",
+            },
+        ),
+    ]
+
+
+def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
+    """One row per cell and two values of ``axis``, ``first`` and ``second``, that both have an answer."""
+    keys = [name for name in CELL_KEY if name != axis]
+    names = table[axis].cast(pl.String).drop_nulls().unique().sort().to_list()
+    answered = table.filter(pl.col("standing").is_in([_PASSED, _FAILED]))
+    shared = answered.filter(pl.len().over(keys) > 1)
+    wide = fold(shared, axis, names, keys)
+    values = {name: wide.of(wide.table[column]) for name, column in _QUANTITIES.items()}
+    stands = {"passed": wide.stands(Standing.PASSED), "failed": wide.stands(Standing.FAILED)}
+    facts = wide.keys.join(
+        shared.group_by(keys).agg(pl.col(name).first() for name in FACTS),
+        on=keys, how="left", nulls_equal=True, maintain_order="left",
+    )  # fmt: skip
+    parts = []
+    for first, second in zip(*np.triu_indices(len(names), 1), strict=True):
+        known = stands["passed"] | stands["failed"]
+        both = known[:, first] & known[:, second]
+        ratios = {
+            f"{name}_ratio": pl.Series(matrix[both, second] / matrix[both, first]).fill_nan(None)
+            for name, matrix in values.items()
+        }
+        parts.append(
+            facts.filter(pl.Series(both)).with_columns(
+                first=pl.lit(names[first]),
+                second=pl.lit(names[second]),
+                first_passes=pl.Series(stands["passed"][both, first]),
+                second_passes=pl.Series(stands["passed"][both, second]),
+                **ratios,
+            )
+        )
+    columns = {name: pl.String() for name in ("first", "second")}
+    flags = {name: pl.Boolean() for name in ("first_passes", "second_passes")}
+    numbers = {f"{name}_ratio": pl.Float64() for name in _QUANTITIES}
+    empty = pl.DataFrame(schema={**facts.schema, **columns, **flags, **numbers})
+    statuses = shared.select(*keys, pl.col(axis).cast(pl.String).alias("_value"), pl.col("status").cast(pl.String))
+    joined = pl.concat([empty, *(part.select(empty.columns) for part in parts)])
+    failing = pl.when(pl.col("first_passes") & ~pl.col("second_passes")).then("second").otherwise("first")
+    return joined.with_columns(_value=failing).join(
+        statuses, on=[*keys, "_value"], how="left", nulls_equal=True, maintain_order="left"
+    )
+
+
+def _unsaid(table: pl.DataFrame, axis: str) -> list[str]:
+    count = table[axis].null_count()
+    return [f"{count} cells do not say their {axis}, and are in no pair."] if count else []
+
+
+def _answer(axis: str, pairs: pl.DataFrame, by: Sequence[str], notes: Sequence[str]) -> Answer:
+    slices = [name for name in by if name != axis]
+    group = [*slices, "first", "second"]
+    passes, other = pl.col("first_passes"), pl.col("second_passes")
+    log = {name: pl.col(f"{name}_ratio").log() for name in _QUANTITIES}
+    table = (
+        pairs.group_by(group)
+        .agg(
+            pl.len().cast(pl.Int64).alias("cells"),
+            log["candidate"].count().cast(pl.Int64).alias("timed"),
+            log["candidate"].mean().exp().alias("candidate_ratio"),
+            log["candidate"].std().alias("sd_log_candidate"),
+            log["baseline"].count().cast(pl.Int64).alias("baselines"),
+            log["baseline"].mean().exp().alias("baseline_ratio"),
+            log["baseline"].std().alias("sd_log_baseline"),
+            log["speedup"].mean().exp().alias("speedup_ratio"),
+            log["speedup"].std().alias("sd_log_speedup"),
+            (passes & ~other).sum().cast(pl.Int64).alias("passes_fails"),
+            (~passes & other).sum().cast(pl.Int64).alias("fails_passes"),
+            (~passes & ~other).sum().cast(pl.Int64).alias("both_fail"),
+        )
+        .sort(group)
+    )
+    untimed = pairs.filter(passes & other & pl.col("candidate_ratio").is_null()).height
+    told = list(notes)
+    if pairs.is_empty():
+        told.append(f"No cell has an answer with two values of {axis}, so that there is nothing to compare.")
+    if untimed:
+        told.append(f"{untimed} pairs pass on both sides and lack a time; they are in `cells` alone.")
+    if axis in by:
+        told.append(f"This is about the {axis} and is not sliced by it.")
+    return Answer(
+        name=axis,
+        title=f"Sensitivity to the {axis}",
+        table=table,
+        meanings={
+            "cells": f"cells with an answer with both values of {axis}, all else the same",
+            "timed": "of them, those that pass and are timed with both",
+            "candidate_ratio": "geometric mean of the candidate's time with `second` ÷ with `first`; below 1: faster",
+            "sd_log_candidate": "sample standard deviation of the logarithm of that ratio, between cells",
+            "baselines": "cells of which the baseline is timed with both, beside a candidate that passes",
+            "baseline_ratio": "the same of the baseline's time, which may move too",
+            "sd_log_baseline": "its standard deviation",
+            "speedup_ratio": "geometric mean of the speed-up with `second` ÷ with `first`",
+            "sd_log_speedup": "its standard deviation",
+            "passes_fails": "cells that pass with `first` and fail with `second`",
+            "fails_passes": "the other way round",
+            "both_fail": "that fail with both",
+        },
+        notes=told,
+    )
+
+
+def _flips(axis: str, pairs: pl.DataFrame) -> pl.DataFrame:
+    keys = [name for name in CELL_KEY if name != axis]
+    first = pl.col("first_passes")
+    flipped = pairs.filter(first != pl.col("second_passes"))
+    return flipped.select(
+        pl.lit(axis).alias("axis"),
+        *(pl.col(name).cast(pl.String) if name in keys else pl.lit(None, pl.String).alias(name) for name in CELL_KEY),
+        pl.when(first).then("first").otherwise("second").alias("passes_at"),
+        pl.when(first).then("second").otherwise("first").alias("fails_at"),
+        pl.col("status"),
+    )

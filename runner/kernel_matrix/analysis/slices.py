@@ -1,0 +1,40 @@
+"""The columns that outcomes may be sliced by, under the names a person types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kernel_matrix.errors import UsageError
+
+SLICES: Final = {
+    "gpu": "gpu",
+    "toolchain": "toolchain",
+    "dtype": "dtype",
+    "category": "category",
+    "level": "level",
+    "source": "source",
+    "language": "language",
+    "problem": "problem",
+    "workload": "workload",
+    "candidate": "candidate",
+    "method": "origin_method",
+    "model": "origin_model",
+    "round": "origin_round",
+    "matrix": "matrix",
+    "driver": "driver",
+    "unit": "gpu_uuid",
+    "host": "hostname",
+}
+"""Name → column of ``OUTCOMES``."""
+
+
+def columns_of(names: Sequence[str]) -> list[str]:
+    """The columns behind ``names``.
+
+    :raises UsageError: for a name that is none.
+    """
+    unknown = [name for name in names if name not in SLICES]
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is nothing to slice by", next_step=f"Use one of {', '.join(SLICES)}.")
+    return [SLICES[name] for name in names]

@@ -1,0 +1,177 @@
+"""Components of variance as answers: pooled over the cells of a slice, and of each cell alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from kernel_matrix.analysis.components import (
+    DEGREES,
+    EXPECTED,
+    SQUARES,
+    Array,
+    NestedLevels,
+    interval_degrees,
+    numbers,
+    stacked,
+)
+from kernel_matrix.analysis.levels import LEVELS, LevelEstimates, estimates, percent
+from kernel_matrix.analysis.questions import Answer
+from kernel_matrix.analysis.timed_sessions import RECURRING, SLICE, TimedSessions
+from kernel_matrix.analysis.within import WITHIN
+
+
+def of_slices(measured: TimedSessions, sums: pl.DataFrame, by: Sequence[str]) -> Answer:
+    """Components pooled over the cells of each slice: their sums of squares are added."""
+    labels = [*by] or [SLICE]
+    added = [*SQUARES, *DEGREES, *EXPECTED, *WITHIN, "values"]
+    pooled = (
+        measured.with_labels(sums.select("cell", "of", *added), by)
+        .group_by(*labels, "of")
+        .agg(pl.len().alias("cells"), *(pl.col(name).sum() for name in added))
+        .join(_members(measured, by), on=labels, nulls_equal=True)
+        .sort(*labels, "of", nulls_last=True)
+    )
+    return Answer(
+        name="components",
+        title="Components of variance, pooled over cells",
+        table=_by_level(pooled, estimates(pooled, measured.chain, _shared_degrees(pooled)), labels),
+        meanings={
+            "of": "Whose variance: the candidate's time, the baseline's, or the speed-up's, from session medians.",
+            "varies": "What differs: nights, hosts, units (boards) of a model, sessions, blocks in one, calls in one.",
+            "sd_percent": "Standard deviation of the log that this level alone adds, percent, by moments.",
+            "low_percent": "95 % bounds: modified large-sample (Ting et al. 1990); degrees count each unit, host and "
+            "night once, however many cells saw it.",
+            "share": "Of the sum of all levels' variances, for one call.",
+            "degrees": "Degrees of freedom of the interval.",
+            "clipped": "The estimate was negative and is given as 0.",
+        },
+        notes=[*measured.notes, *_order_notes(measured.chain), *_sample_notes(pooled)],
+    )
+
+
+def _by_level(pooled: pl.DataFrame, found: LevelEstimates, labels: Sequence[str]) -> pl.DataFrame:
+    """One row per slice, of what, and level."""
+    whole = sum(np.nan_to_num(np.maximum(found.raw[level], 0.0)) for level in LEVELS)
+    whole = np.where(whole > 0, whole, np.nan)
+    parts = []
+    for place, level in enumerate(LEVELS):
+        raw, low, high = found.told(level)
+        degrees = np.where(np.isfinite(raw), found.degrees[level], np.nan)
+        parts.append(
+            pooled.select(*labels, "of", "cells").with_columns(
+                pl.lit(level).alias("varies"),
+                pl.lit(place).alias("_place"),
+                percent(raw).alias("sd_percent"),
+                percent(low).alias("low_percent"),
+                percent(high).alias("high_percent"),
+                pl.Series("share", np.maximum(raw, 0.0) / whole, nan_to_null=True),
+                pl.Series("degrees", degrees, nan_to_null=True),
+                pl.Series("clipped", raw < 0),
+                pl.Series("note", _remarks(level, raw, pooled)),
+            )
+        )
+    return pl.concat(parts).sort(*labels, "of", "_place", nulls_last=True).drop("_place")
+
+
+def _shared_degrees(pooled: pl.DataFrame) -> Array:
+    """Degrees of freedom when cells that share a host, unit, night or session are not counted apart."""
+    degrees = stacked(pooled, DEGREES)
+    shared = stacked(pooled, [f"shared_{i}" for i in range(3)])
+    degrees[:, :3] = np.minimum(degrees[:, :3], shared)
+    degrees[:, 3] *= numbers(pooled, "distinct_sessions")
+    return degrees
+
+
+def _members(measured: TimedSessions, by: Sequence[str]) -> pl.DataFrame:
+    """How many groups a slice has when cells that share a host, unit or night are not counted apart."""
+    chain, labels = measured.chain, [*by] or [SLICE]
+    values = measured.values.select("cell", "record", "session", "host", "unit", "night", _gpu="gpu")
+    joined = measured.with_labels(values, by)
+    one, two = ["_gpu", *chain.top], ["_gpu", *chain.top, *chain.middle]
+    groups = {
+        "_gpus": ["_gpu"],
+        "_top": one,
+        "_middle": two,
+        "_low": [*two, *chain.low],
+        "_middle_effects": ["_gpu", *chain.middle_effect],
+        "_low_effects": ["_gpu", *chain.low_effect],
+        "_sessions": ["record", "session"],
+    }
+    result = joined.group_by(*labels).agg(pl.len().alias("_rows"))
+    for name, columns in groups.items():
+        distinct = joined.select(*labels, *columns).unique()
+        counted = distinct.group_by(*labels).agg(pl.len().cast(pl.Float64).alias(name))
+        result = result.join(counted, on=labels, nulls_equal=True)
+    number = {name: pl.col(name) for name in groups}
+    return result.select(
+        *labels,
+        shared_0=number["_top"] - number["_gpus"],
+        shared_1=pl.min_horizontal(number["_middle"] - number["_top"], number["_middle_effects"] - number["_gpus"]),
+        shared_2=pl.min_horizontal(number["_low"] - number["_middle"], number["_low_effects"] - number["_gpus"]),
+        distinct_sessions=number["_sessions"] / pl.col("_rows"),
+    )
+
+
+def _remarks(level: str, raw: Array, pooled: pl.DataFrame) -> list[str]:
+    sampled = numbers(pooled, "sessions") > 0
+    return [
+        ""
+        if np.isfinite(value)
+        else f"no {level}s: no samples are kept"
+        if level in ("block", "sample") and not kept
+        else f"each cell has one {level} at most within the level above; what {level}s add is in that level"
+        for value, kept in zip(raw, sampled, strict=True)
+    ]
+
+
+def _order_notes(chain: NestedLevels) -> list[str]:
+    if chain is RECURRING:
+        recurring = "Units come back on several nights, so that nights are looked at within units"
+        return [f"{recurring}; a night's effect that all units share is told from theirs."]
+    return ["No unit measured a cell on several nights, so that units are looked at within nights and hosts."]
+
+
+def _sample_notes(pooled: pl.DataFrame) -> list[str]:
+    without = pooled.filter(pl.col("of") == "candidate")["sessions"].sum() == 0
+    if without:
+        return ["The tables hold no samples of these sessions: blocks and samples are null, and in the sessions' part."]
+    explained = "What samples and blocks explain of a session's median (σ²_block / blocks + π/2 · σ²_sample / samples)"
+    return [f"{explained} is taken off the sessions' part, but for the speed-up, whose sides share the session."]
+
+
+def of_cells(measured: TimedSessions, sums: pl.DataFrame) -> Answer:
+    """Components of every cell, one row per cell and of what, where any can be told."""
+    several = pl.any_horizontal(pl.col(*DEGREES, "block_degrees", "sample_degrees").fill_null(0) > 0)
+    kept = sums.filter(several)
+    found = estimates(kept, measured.chain, interval_degrees(kept))
+    columns = [
+        percent(each).alias(f"{level}{bound}_percent")
+        for level in LEVELS
+        for bound, each in zip(("", "_low", "_high"), found.told(level), strict=True)
+    ]
+    negative = pl.Series("clipped", np.sum([found.raw[level] < 0 for level in LEVELS], axis=0), dtype=pl.Int32)
+    counts = kept.select("of", pl.col("values").alias("sessions"), "nights", "hosts", "units", *columns, negative)
+    clipped = int((negative > 0).sum())
+    return Answer(
+        name="components_by_cell",
+        title="Components of variance of each cell",
+        table=measured.cells.drop("cell")[kept["cell"]].hstack(counts),
+        meanings={
+            "<level>_percent": "Standard deviation that the level adds, percent; null where the cell has one member.",
+            "<level>_low_percent": "95 % bounds; with two or three members they are wide, and rightly so.",
+            "clipped": "How many of the levels had a negative estimate, given as 0.",
+        },
+        notes=[
+            f"{clipped} of {kept.height} rows have a level whose estimate was negative and is given as 0.",
+            *_untold(sums.height - kept.height, sums.height),
+        ],
+    )
+
+
+def _untold(rows: int, total: int) -> list[str]:
+    if not rows:
+        return []
+    return [f"{rows} of {total} rows are not shown: one session and no samples of it, so that no level can be told."]

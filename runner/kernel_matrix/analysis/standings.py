@@ -1,0 +1,325 @@
+"""Where each cell stands: its outcomes on all hosts and units put together, one row per :data:`CELL_KEY`.
+
+What compares cells with each other (portability, ranks, sensitivity) starts here, so that all of it has the same idea
+of what passes, what fails, and what is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from kernel_matrix.analysis.outcomes import CELL_KEY, OUTCOMES, outcomes, sessions
+from kernel_matrix.analysis.quantiles import of_sessions
+from kernel_matrix.analysis.slices import columns_of
+from kernel_matrix.analysis.timed_sessions import log_of
+from kernel_matrix.errors import NothingSelectedError, UsageError
+from kernel_matrix.model.enums import Fault, Status
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+Truths = NDArray[np.bool_]
+
+
+class Standing(str, Enum):
+    """What is known about a candidate on one GPU, from the least to what outweighs all others.
+
+    Where several hosts or units tried the same cell, the weightiest of what they said holds: a kernel that fails on one
+    of two units does not run on that GPU.
+    """
+
+    EXCLUDED = "excluded"
+    """It cannot run there, for a reason known beforehand: that GPU is not in the platform set."""
+    UNKNOWN = "unknown"
+    """Nothing about the candidate: the machine failed, the problem failed its own controls, or it was only built."""
+    PASSED = "passed"
+    """Verified."""
+    FAILED = "failed"
+    """By its own fault: not built, not launched, wrong, or too late."""
+
+
+_WEIGHTS: Final = {standing: weight for weight, standing in enumerate(Standing)}
+
+FACTS: Final = (
+    *("problem_sha256", "candidate_sha256", "category", "level", "source", "language"),
+    *("origin_method", "origin_model", "origin_round"),
+)
+"""Columns of outcomes that a standing takes over; the same in all its outcomes."""
+
+_SHARES: Final = ("flops_share_of_peak", "bytes_share_of_peak", "share_of_peak")
+
+STANDINGS: Final[dict[str, pl.DataType]] = {
+    **{name: OUTCOMES[name] for name in (*CELL_KEY, *FACTS)},
+    "standing": pl.Enum([standing.value for standing in Standing]),
+    "status": OUTCOMES["status"],
+    "logs": pl.List(pl.Float64()),
+    "sessions": pl.UInt32(),
+    "candidate_ns": pl.Float64(),
+    "log_reach": pl.Float64(),
+    "baseline_ns": pl.Float64(),
+    "baseline_sessions": pl.UInt32(),
+    "speedup": pl.Float64(),
+    **{name: OUTCOMES[name] for name in _SHARES},
+}
+"""``status``: of the outcome that decided. ``logs``: natural logarithms of the candidate's medians in nanoseconds, one
+per session, all units together, in order. ``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over
+sessions; null where no time is positive and finite. ``log_reach``: half-width of the 95 % t interval of the mean of
+``logs``, null with fewer than two sessions. Shares are medians. What did not pass has none of these, even where one
+unit timed it before another failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """The table with the columns of :data:`STANDINGS`, and what was left out of it, in sentences."""
+
+    table: pl.DataFrame
+    notes: tuple[str, ...]
+
+
+def standings(cells: pl.LazyFrame) -> Standings:
+    """Where every cell of the table ``cells`` stands; collected, since every question asks it several times.
+
+    A cell that got to no workload stands for all workloads that its problem has elsewhere in the tables.
+
+    :raises NothingSelectedError: without cells.
+    """
+    latest = outcomes(cells).select(
+        *("record", *CELL_KEY, *FACTS, "status", "started_at"), *_SHARES, _weight().alias("_weight")
+    )
+    # in the order of records, so that sums of the same tables are the same to the last digit
+    found = _newest_content(_each_workload(latest.collect()).sort("record", "workload"))
+    if found.table.is_empty():
+        raise NothingSelectedError("the tables hold no cells", next_step="Run a matrix, or import results, and merge.")
+    passed = pl.col("_weight") == _WEIGHTS[Standing.PASSED]
+    failed = pl.col("_weight") == _WEIGHTS[Standing.FAILED]
+    timed = passed & ~failed.any()
+    table = (
+        found.table.lazy()
+        .join(_times(cells), on=["record", "workload"], how="left", maintain_order="left")
+        .group_by(CELL_KEY, maintain_order=True)
+        .agg(
+            *(pl.col(name).first() for name in FACTS),
+            pl.col("status").get(pl.col("_weight").arg_max()),
+            pl.col("_weight").max(),
+            (passed.any() & failed.any()).alias("_contradicted"),
+            pl.col("logs").filter(timed).explode().drop_nulls().alias("logs"),
+            *(pl.col(name).filter(timed).sum() for name in ("_base", "baseline_sessions", "_gain", "_gains")),
+            *(pl.col(name).filter(timed).median() for name in _SHARES),
+        )
+        .with_columns(_decided())
+        .collect()
+    )
+    return Standings(table.select(*STANDINGS), (*found.notes, *_notes(table), *_unusable(cells)))
+
+
+def _weight() -> pl.Expr:
+    """The weight of an outcome's :class:`Standing`."""
+    return (
+        pl.when(pl.col("passed"))
+        .then(_WEIGHTS[Standing.PASSED])
+        .when(pl.col("counted"))
+        .then(_WEIGHTS[Standing.FAILED])
+        .when(pl.col("fault") == Fault.UNSUPPORTED.value)
+        .then(_WEIGHTS[Standing.EXCLUDED])
+        .otherwise(_WEIGHTS[Standing.UNKNOWN])
+        .cast(pl.Int8)
+    )
+
+
+def _each_workload(latest: pl.DataFrame) -> pl.DataFrame:
+    """``latest`` with each row that got to no workload once per workload of its problem, of its dtype where known."""
+    whole = latest.filter(pl.col("workload").is_null()).drop("workload")
+    if whole.is_empty():
+        return latest
+    known = latest.select("problem", "dtype", "workload").drop_nulls("workload").unique()
+    near = whole.join(known, on=["problem", "dtype"], how="left")
+    far = (
+        near.filter(pl.col("workload").is_null())
+        .drop("workload")
+        .join(known.select("problem", "workload").unique(), on="problem", how="left")
+    )
+    parts = (latest.drop_nulls("workload"), near.drop_nulls("workload"), far)
+    return pl.concat([part.select(latest.columns) for part in parts])
+
+
+def _newest_content(latest: pl.DataFrame) -> Standings:
+    """Without outcomes of a problem's or candidate's content that a newer outcome of the same cell replaces."""
+    content = ("problem_sha256", "candidate_sha256")
+    changed = (
+        latest.lazy()
+        .group_by(CELL_KEY)
+        .agg(
+            pl.any_horizontal(pl.col(name).min() != pl.col(name).max() for name in content).alias("_changed"),
+            *(pl.col(name).get(pl.col("started_at").arg_max()).alias(f"_{name}") for name in content),
+        )
+        .filter(pl.col("_changed"))
+        .collect()
+    )
+    if changed.is_empty():
+        return Standings(latest, ())
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(f"_{name}")) for name in content)
+    kept = (
+        latest.join(changed, on=CELL_KEY, how="left", nulls_equal=True, maintain_order="left")
+        .filter(pl.col("_changed").is_null() | same)
+        .select(latest.columns)
+    )
+    note = (
+        f"{changed.height} cells were run with several contents of the problem or candidate; the newest counts, "
+        f"and {latest.height - kept.height} older outcomes are left out."
+    )
+    return Standings(kept, (note,))
+
+
+def _times(cells: pl.LazyFrame) -> pl.LazyFrame:
+    """One row per record and workload: logarithms of its sessions' medians; times that are none are left out."""
+    candidate = pl.col("candidate_median_ns")
+    baseline, gain = (log_of(pl.col(name)).drop_nulls() for name in ("baseline_median_ns", "speedup"))
+    return (
+        sessions(cells)
+        .filter(log_of(candidate).is_not_null())
+        .group_by("record", "workload")
+        .agg(
+            candidate.log().alias("logs"),
+            baseline.sum().alias("_base"),
+            baseline.len().alias("baseline_sessions"),
+            gain.sum().alias("_gain"),
+            gain.len().alias("_gains"),
+        )
+    )
+
+
+def _decided() -> list[pl.Expr]:
+    count = pl.col("logs").list.len()
+    reach = pl.col("logs").list.std() / count.cast(pl.Float64).sqrt() * of_sessions(count)
+    words = {weight: standing.value for standing, weight in _WEIGHTS.items()}
+    return [
+        pl.col("_weight").replace_strict(words, return_dtype=STANDINGS["standing"]).alias("standing"),
+        count.alias("sessions"),
+        pl.col("logs").list.mean().exp().alias("candidate_ns"),
+        reach.alias("log_reach"),
+        _mean("_base", "baseline_sessions").alias("baseline_ns"),
+        _mean("_gain", "_gains").alias("speedup"),
+    ]
+
+
+def _mean(total: str, count: str) -> pl.Expr:
+    return pl.when(pl.col(count) > 0).then((pl.col(total) / pl.col(count)).exp())
+
+
+def _notes(table: pl.DataFrame) -> list[str]:
+    contradicted = int(table["_contradicted"].sum())
+    untimed = table.filter((pl.col("standing") == Standing.PASSED.value) & pl.col("candidate_ns").is_null()).height
+    notes = []
+    if contradicted:
+        notes.append(f"{contradicted} cells pass on one unit or host and fail on another; they count as failed.")
+    if untimed:
+        notes.append(f"{untimed} cells passed without any time that is positive and finite; they have no efficiency.")
+    return notes
+
+
+def _unusable(cells: pl.LazyFrame) -> list[str]:
+    """What is to be said of times that are none."""
+    time = pl.col("candidate_median_ns")
+    passed = (pl.col("status") == Status.PASSED.value) & (pl.col("session_status") == Status.PASSED.value)
+    count = cells.filter(passed & ((time <= 0) | ~time.is_finite())).select(pl.len()).collect().item()
+    return [f"{count} sessions have a time that is zero, negative or not finite; they are left out."] if count else []
+
+
+def gpus_in(table: pl.DataFrame) -> tuple[list[str], list[str]]:
+    """The GPUs that cells name, in order, and what is to be said of cells that name none, as some imported ones.
+
+    :raises NothingSelectedError: when no cell names one.
+    """
+    named = table["gpu"].drop_nulls().unique().sort().to_list()
+    if not named:
+        raise NothingSelectedError(
+            "no cell says on which GPU it ran", next_step="Import results that name their device, or run a matrix."
+        )
+    nameless = table["gpu"].null_count()
+    return named, [f"{nameless} cells do not say on which GPU they ran, and are left out."] if nameless else []
+
+
+def chosen_gpus(table: pl.DataFrame, platforms: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of ``platforms`` that cells name, all that they name if it is empty, in order; and what is to be said.
+
+    :raises NothingSelectedError: when no cell names one of them.
+    """
+    seen, nameless = gpus_in(table)
+    gpus = [gpu for gpu in seen if gpu in (platforms or seen)]
+    if not gpus:
+        raise NothingSelectedError(
+            f"no cell ran on any of {', '.join(platforms)}",
+            next_step=f"Declare platforms among {', '.join(seen)}.",
+        )
+    return gpus, nameless
+
+
+def one_toolchain_per_gpu(table: pl.DataFrame) -> bool:
+    """Whether the GPU says which toolchain it was, so that toolchains need not be kept apart."""
+    return table.select("gpu", "toolchain").unique().height == table["gpu"].n_unique()
+
+
+def slice_columns(names: Sequence[str], question: str) -> list[str]:
+    """The columns of standings behind ``names``.
+
+    :raises UsageError: for a name that is no slice, or one that may differ between the units of a cell.
+    """
+    columns = columns_of(names)
+    for name, column in zip(names, columns, strict=True):
+        if column not in STANDINGS:
+            raise UsageError(
+                f"{question} cannot be sliced by {name!r}, which may differ between the hosts of one cell",
+                next_step="Filter the tables by it instead.",
+            )
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedTable:
+    """A table folded along one of its columns: one row per key, one column per value of the axis."""
+
+    keys: pl.DataFrame
+    """One row per key, sorted."""
+    names: tuple[str, ...]
+    """The values of the axis."""
+    table: pl.DataFrame
+    """The rows that were folded."""
+    row: Places
+    """Per row of ``table``: its row of ``keys``."""
+    column: Places
+    """Per row of ``table``: its place in ``names``."""
+
+    def of(self, values: pl.Series) -> Floats:
+        """``values``, aligned with ``table``, as keys × names; NaN where there is none."""
+        folded = np.full((self.keys.height, len(self.names)), np.nan)
+        folded[self.row, self.column] = values.cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return folded
+
+    def stands(self, standing: Standing) -> Truths:
+        """Which of keys × names stand so."""
+        found: Truths = self.of(self.table["standing"] == standing.value) == 1
+        return found
+
+
+def fold(table: pl.DataFrame, axis: str, names: Sequence[str], keys: Sequence[str]) -> FoldedTable:
+    """Fold ``table`` along ``axis``; rows with another value than ``names`` there are left out.
+
+    :param keys: columns that, with ``axis``, name each row once.
+    """
+    kept = table.filter(pl.col(axis).cast(pl.String).is_in(list(names)))
+    found = kept.select(keys).unique().sort(keys)
+    rows = kept.lazy().join(
+        found.lazy().with_row_index("_row"), on=list(keys), how="left", nulls_equal=True, maintain_order="left"
+    )
+    places = {name: place for place, name in enumerate(names)}
+    where = rows.select(
+        pl.col("_row").cast(pl.Int64),
+        pl.col(axis).cast(pl.String).replace_strict(places, return_dtype=pl.Int64).alias("_column"),
+    ).collect()
+    return FoldedTable(found, tuple(names), kept, where["_row"].to_numpy(), where["_column"].to_numpy())

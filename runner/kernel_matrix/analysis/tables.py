@@ -1,0 +1,78 @@
+"""Merged tables, opened lazily: what ``merge`` and ``import`` wrote, from one folder or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.errors import StoreError
+from kernel_matrix.results.schema import TABLES, TABLES_VERSION, TELEMETRY, TELEMETRY_FILE, VERSION_KEY
+
+_JOINED: Final = ("cells", "samples", "kernels")
+"""Tables whose rows name a record by its number, which is one of their own folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The tables of :mod:`kernel_matrix.results.schema`, with their exact columns; read lazily."""
+
+    cells: pl.LazyFrame
+    samples: pl.LazyFrame
+    kernels: pl.LazyFrame
+    hosts: pl.LazyFrame
+    telemetry: pl.LazyFrame | None = None
+    """Null where none of the folders has it: ``merge`` writes it when asked to."""
+
+
+def open_tables(folders: Sequence[Path]) -> Tables:
+    """The tables of all ``folders`` together; records keep apart.
+
+    :raises StoreError: when a table is missing, damaged, or was written by a version with another schema.
+    """
+    parts: dict[str, list[pl.LazyFrame]] = {name: [] for name in TABLES}
+    offset = 0
+    for folder in folders:
+        found = {name: _scan(folder / f"{name}.parquet", columns) for name, columns in TABLES.items()}
+        for name, frame in found.items():
+            parts[name].append(_shifted(frame, offset) if name in _JOINED and offset else frame)
+        if len(folders) > 1:
+            offset += _records(found["cells"])
+    return Tables(**{name: pl.concat(frames) for name, frames in parts.items()}, telemetry=_telemetry(folders))
+
+
+def _telemetry(folders: Sequence[Path]) -> pl.LazyFrame | None:
+    """Numbers of records in it are those of its own folder: it is joined by what a trace knows of its record."""
+    files = [folder / TELEMETRY_FILE for folder in folders]
+    frames = [_scan(file, TELEMETRY) for file in files if file.is_file()]
+    return pl.concat(frames) if frames else None
+
+
+def _scan(path: Path, columns: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+    again = f"Run `kernel-matrix merge` again, with --out {path.parent}."
+    if not path.is_file():
+        raise StoreError(f"{path} does not exist", next_step=f"{path.parent} is to hold merged tables. {again}")
+    try:
+        frame = pl.scan_parquet(path)
+        schema = dict(frame.collect_schema())
+        version = pl.read_parquet_metadata(path).get(VERSION_KEY, str(TABLES_VERSION))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise StoreError(f"{path} cannot be read: {error}", next_step=again) from None
+    if schema != columns:
+        raise StoreError(f"{path} has another schema than this version writes", next_step=again)
+    if version != str(TABLES_VERSION):
+        raise StoreError(f"{path} is of version {version}; this program reads {TABLES_VERSION}", next_step=again)
+    return frame
+
+
+def _shifted(frame: pl.LazyFrame, offset: int) -> pl.LazyFrame:
+    return frame.with_columns(pl.col("record") + pl.lit(offset, pl.UInt32))
+
+
+def _records(cells: pl.LazyFrame) -> int:
+    """One more than the highest record number."""
+    highest = cells.select(pl.col("record").max()).collect().item()
+    return 0 if highest is None else int(highest) + 1

@@ -1,0 +1,116 @@
+"""Every timed session by cell: the logarithms that all about noise starts from, and how units and nights nest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.analysis.components import NestedLevels
+from kernel_matrix.analysis.outcomes import CELL_KEY, SESSIONS, sessions
+from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.model.enums import Fault
+
+OF: Final = ("candidate", "baseline", "speedup")
+"""What varies: the candidate's time, the baseline's, and the speed-up."""
+RECURRING: Final = NestedLevels(
+    top=("host",), middle=("unit",), low=("night",), middle_effect=("host", "unit"), low_effect=("night",)
+)
+ONCE: Final = NestedLevels(
+    top=("night",), middle=("host",), low=("unit",), middle_effect=("host",), low_effect=("host", "unit")
+)
+SLICE: Final = "slice"
+ALL: Final = "all"
+"""Column and value where nothing is asked for to slice by."""
+_CONTENT: Final = ("candidate_sha256", "problem_sha256")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedSessions:
+    """Every timed session, by cell."""
+
+    values: pl.DataFrame
+    """``cell``, ``record``, ``session``, ``workload``, ``host``, ``unit``, ``night``, and logarithms ``log_<of>``."""
+    cells: pl.DataFrame
+    """``cell``, which is the row's number, and what makes it one: :data:`CELL_KEY`, content and slices."""
+    chain: NestedLevels
+    notes: tuple[str, ...] = field(default=())
+
+    def with_labels(self, rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+        """``rows`` and the slice that the ``cell`` of each is in: columns ``by``, or one slice for all."""
+        if not by:
+            return rows.with_columns(pl.lit(ALL).alias(SLICE))
+        return rows.hstack(self.cells.select(by)[rows["cell"]])
+
+
+def measured_in(cells: pl.LazyFrame, by: Sequence[str]) -> TimedSessions:
+    """Every session that passed and was timed, with its cell.
+
+    :param by: columns by which cells are told apart further.
+    :raises NothingSelectedError: where there is none.
+    """
+    keys = [*CELL_KEY, *_CONTENT, *(name for name in by if name not in CELL_KEY)]
+    timed = _timed(cells, by, keys)
+    total, infra = cells.select(pl.len(), infra=(pl.col("fault") == Fault.INFRA.value).sum()).collect().row(0)
+    if timed.is_empty():
+        raise NothingSelectedError(
+            f"none of {total} rows of cells is a session that passed and was timed",
+            next_step="Run `kernel-matrix run` until cells pass, then merge and ask again.",
+        )
+    numbered = timed.with_row_index("_row").group_by(keys).agg("_row").with_row_index("cell")
+    cell_of = numbered.select("cell", "_row").explode("_row").sort("_row")["cell"]
+    values, known = timed.with_columns(cell_of), numbered.drop("_row")
+    notes = (*_left_out(total - timed.height, total, infra), *_mixed(values, known.height))
+    return TimedSessions(values=values, cells=known, chain=_chain(values), notes=notes)
+
+
+def _timed(cells: pl.LazyFrame, by: Sequence[str], keys: Sequence[str]) -> pl.DataFrame:
+    found = sessions(cells)
+    missing = [name for name in by if name not in SESSIONS]
+    if missing:
+        found = found.join(cells.select("record", *missing).unique("record"), on="record")
+    rows = found.select(
+        *dict.fromkeys([*keys, "gpu_name", "driver", "image_id", "record", "session", "workload", "night"]),
+        host=pl.col("host_id"),
+        unit=pl.col("gpu_uuid"),
+        log_candidate=log_of(pl.col("candidate_median_ns")),
+        log_baseline=log_of(pl.col("baseline_median_ns")),
+        log_speedup=log_of(pl.col("speedup")),
+    )
+    return rows.filter(pl.col("log_candidate").is_not_null()).collect()
+
+
+def _left_out(rows: int, total: int, infra: int) -> list[str]:
+    if not rows:
+        return []
+    machines = f"{infra} failed through the machine, not the candidate"
+    return [f"{rows} of {total} rows of cells are left out: they did not pass or hold no usable time ({machines})."]
+
+
+def _mixed(values: pl.DataFrame, cells: int) -> list[str]:
+    """What is said of cells that were measured with several drivers or images."""
+    ran_with = values.select("cell", "driver", "image_id").unique().group_by("cell").agg(pl.len())
+    several = int((ran_with["len"] > 1).sum())
+    if not several:
+        return []
+    counts = "what these do counts as difference between nights, or between hosts"
+    return [f"{several} of {cells} cells were measured with more than one driver or image; {counts}."]
+
+
+def log_of(value: pl.Expr) -> pl.Expr:
+    """The logarithm; null for what is no positive, finite number."""
+    return pl.when((value > 0) & value.is_finite()).then(value.log())
+
+
+def squares_around(value: pl.Expr) -> pl.Expr:
+    """The sum of squares around the mean; 0 for a single value."""
+    return ((value.count().cast(pl.Float64) - 1) * value.var()).fill_null(0.0)
+
+
+def _chain(values: pl.DataFrame) -> NestedLevels:
+    """Nights within units where any unit measured a cell on several nights, units within nights where none did."""
+    counted = values.select("cell", "host", "unit", "night").unique()
+    recur = counted.height > counted.select("cell", "host", "unit").unique().height
+    return RECURRING if recur else ONCE

@@ -1,0 +1,251 @@
+"""Boards of one model against each other, on the cells that they share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from kernel_matrix.analysis.components import Array
+from kernel_matrix.analysis.quantiles import t_quantile
+from kernel_matrix.analysis.questions import Answer
+from kernel_matrix.analysis.timed_sessions import TimedSessions, squares_around
+from kernel_matrix.measure.intervals import LEVEL
+
+_MODELS: Final[dict[str, pl.DataType]] = {
+    "gpu_name": pl.String(),
+    "of": pl.String(),
+    "units": pl.Int64(),
+    "cells": pl.Int64(),
+    "sd_cells_percent": pl.Float64(),
+    "i_squared": pl.Float64(),
+    "tau_percent": pl.Float64(),
+    "tau_low_percent": pl.Float64(),
+    "tau_high_percent": pl.Float64(),
+    "new_unit_percent": pl.Float64(),
+    "worst_unit": pl.String(),
+    "worst_percent": pl.Float64(),
+}
+_COMPARED: Final = {"candidate": "time", "speedup": "speedup"}
+"""What boards are compared by → its name in the answer."""
+_MODELS_MEAN: Final = {
+    "of": "Compared by the candidates' times, or by their speed-ups, in which most of it cancels.",
+    "cells": "Cells that two units or more measured.",
+    "sd_cells_percent": "Median over cells of the standard deviation of log means between units, percent.",
+    "i_squared": "Share of what is between units that is not chance, 0 to 1 (Higgins and Thompson 2002).",
+    "tau_percent": "Standard deviation between units (DerSimonian and Laird 1986), percent.",
+    "tau_low_percent": "95 % bounds by Q profile (Viechtbauer 2007).",
+    "new_unit_percent": "What another unit of the model is expected to stay within, ± percent, 95 %.",
+    "worst_unit": "The unit with the longest times, or the lowest speed-ups.",
+}
+_UNITS_MEAN: Final = {
+    "effect_percent": "Times (or speed-ups) against the mean of the model's units, on cells they share: "
+    "least squares of log = cell + unit.",
+    "low_percent": "95 % bounds, from how much cells disagree about it.",
+}
+_UNITS: Final[dict[str, pl.DataType]] = {
+    "gpu_name": pl.String(),
+    "of": pl.String(),
+    "unit": pl.String(),
+    "cells": pl.Int64(),
+    "effect_percent": pl.Float64(),
+    "low_percent": pl.Float64(),
+    "high_percent": pl.Float64(),
+}
+
+
+def between_units(measured: TimedSessions) -> list[Answer]:
+    """How much boards of one model differ on the cells that they share."""
+    models, boards = [], []
+    for (model,), rows in _means(measured.values).group_by(["gpu_name"]):
+        for of, name in _COMPARED.items():
+            columns = [pl.col(f"{column}_{of}").alias(column) for column in ("y", "n", "ss")]
+            shared = rows.select("cell", "unit", *columns).drop_nulls("y").filter(pl.len().over("cell") > 1)
+            if shared.is_empty():
+                continue
+            compared = _compare_units(shared)
+            models.append({"gpu_name": model, "of": name, **compared.summary(slowest=of == "candidate")})
+            boards += [{"gpu_name": model, "of": name, **row} for row in compared.rows()]
+    notes = [] if models else ["No cell was measured on two units of one model, so that units cannot be compared."]
+    order = ["gpu_name", "of"]
+    return [
+        Answer(
+            name="heterogeneity",
+            title="Boards of one model against each other",
+            table=pl.DataFrame(models, schema=_MODELS).sort(order),
+            meanings=_MODELS_MEAN,
+            notes=notes,
+        ),
+        Answer(
+            name="units",
+            title="Each board against the others of its model",
+            table=pl.DataFrame(boards, schema=_UNITS).sort([*order, "unit"]),
+            meanings=_UNITS_MEAN,
+            notes=notes,
+        ),
+    ]
+
+
+def _means(values: pl.DataFrame) -> pl.DataFrame:
+    """Per model, cell and unit the means of its sessions, where a cell was measured on several units."""
+    known = values.filter(pl.col("unit").is_not_null() & pl.col("gpu_name").is_not_null())
+    where = known.select("gpu_name", "cell", "unit").unique().select("gpu_name", "cell")
+    shared = where.filter(where.is_duplicated()).unique()  # few, so that only these are grouped
+    logs = {of: pl.col(f"log_{of}") for of in _COMPARED}
+    return (
+        known.join(shared, on=["gpu_name", "cell"], how="semi")
+        .group_by("gpu_name", "cell", "unit")
+        .agg(
+            *(log.mean().alias(f"y_{of}") for of, log in logs.items()),
+            *(log.count().alias(f"n_{of}") for of, log in logs.items()),
+            *(squares_around(log).alias(f"ss_{of}") for of, log in logs.items()),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """Effects of units on the logarithm, and how sure they are."""
+
+    names: list[str]
+    effects: Array
+    variances: Array
+    """Of each effect, from chance alone; NaN where it is not known."""
+    degrees: float
+    cells_of: Array
+    cells: int
+    spread: float
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per unit."""
+        reach = t_quantile(self.degrees) * np.sqrt(self.variances)
+        return [
+            {
+                "unit": name,
+                "cells": int(count),
+                "effect_percent": _shift(effect),
+                "low_percent": _shift(effect - half),
+                "high_percent": _shift(effect + half),
+            }
+            for name, count, effect, half in zip(self.names, self.cells_of, self.effects, reach, strict=True)
+        ]
+
+    def summary(self, *, slowest: bool) -> dict[str, Any]:
+        """The model's row."""
+        worst = int(np.argmax(self.effects if slowest else -self.effects))
+        tau, low, high, share = between(self.effects, self.variances, self.degrees)
+        count = len(self.names)
+        expected = None
+        if tau is not None and count > 2:
+            error = float(np.mean(self.variances)) / count
+            expected = _shift(t_quantile(count - 2) * math.sqrt(tau + tau / count + error))
+        return {
+            "units": count,
+            "cells": self.cells,
+            "sd_cells_percent": 100 * self.spread,
+            "i_squared": share,
+            "tau_percent": _root(tau),
+            "tau_low_percent": _root(low),
+            "tau_high_percent": _root(high),
+            "new_unit_percent": expected,
+            "worst_unit": self.names[worst],
+            "worst_percent": _shift(self.effects[worst]),
+        }
+
+
+def _compare_units(shared: pl.DataFrame) -> _Compared:
+    """Least squares of ``y`` = cell + unit, the cells eliminated.
+
+    :param shared: ``cell``, ``unit``, ``y`` and per row ``n`` sessions with ``ss`` around their mean.
+    """
+    names = sorted(shared["unit"].unique().to_list())
+    coded = shared.with_columns(
+        pl.col("unit").replace_strict(names, range(len(names)), return_dtype=pl.Int64).alias("u"),
+        (pl.col("y") - pl.col("y").mean().over("cell")).alias("d"),
+        pl.len().over("cell").cast(pl.Float64).alias("g"),
+    )
+    size = len(names)
+    met = coded.select("cell", "u", "g").join(coded.select("cell", pl.col("u").alias("v")), on="cell")
+    met = met.group_by("u", "v").agg((1 / pl.col("g")).sum().alias("w"))
+    per_unit = coded.group_by("u").agg(pl.len().alias("k"), pl.col("d").sum()).sort("u")
+    cells_of = per_unit["k"].cast(pl.Float64).to_numpy()
+    normal = np.diag(cells_of)
+    np.subtract.at(normal, (met["u"].to_numpy(), met["v"].to_numpy()), met["w"].to_numpy())
+    effects = np.linalg.lstsq(normal, per_unit["d"].to_numpy(), rcond=1e-9)[0]
+    effects -= effects.mean()
+    rest = float((coded["d"] ** 2).sum() - effects @ per_unit["d"].to_numpy())
+    cells = coded["cell"].n_unique()
+    degrees = float(coded.height - cells - np.linalg.matrix_rank(normal, tol=1e-9 * size))
+    if degrees > 0:
+        variance_ = max(rest, 0.0) / degrees
+    else:  # one cell says nothing of how cells disagree, so that its sessions have to
+        degrees = float((coded["n"] - 1).sum())
+        variance_ = float(coded["ss"].sum()) / degrees * float((1 / coded["n"]).mean()) if degrees > 0 else math.nan  # type: ignore[arg-type]  # a mean of numbers
+    spread = shared.group_by("cell").agg(pl.col("y").std())["y"].median()
+    return _Compared(
+        names=names,
+        effects=effects,
+        variances=variance_ / cells_of,
+        degrees=degrees,
+        cells_of=cells_of,
+        cells=cells,
+        spread=float(spread),  # type: ignore[arg-type]  # a median of numbers
+    )
+
+
+def between(
+    effects: Array, variances: Array, degrees: float
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """Variance between units, its 95 % bounds, and I².
+
+    τ² = max(0, (Q − E[Q]) / (Σw − Σw²/Σw)) with w = 1 / variance (DerSimonian and Laird, Controlled Clinical Trials 7,
+    1986); E[Q] = (units − 1) · d / (d − 2), since the variances are estimated with d degrees of freedom. Bounds are the
+    τ² at which Q has its 97.5 % and 2.5 % quantile (Q profile: Viechtbauer, Statistics in Medicine 26, 2007), with
+    those of F where d is finite.
+
+    :return: null all four where chance is not known.
+    """
+    from scipy.special import fdtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
+
+    apart = len(effects) - 1
+    if apart < 1 or not (np.isfinite(variances).all() and (variances > 0).all()) or degrees < 1:
+        return None, None, None, None
+    weights = 1 / variances
+    excess = degrees / (degrees - 2) if degrees > 2 else 1.0
+    q = _q(effects, variances, 0.0)
+    scale = weights.sum() - (weights**2).sum() / weights.sum()
+    tau = max(0.0, float((q - apart * excess) / scale))
+    low, high = (
+        _where_q_is(effects, variances, apart * float(fdtri(apart, degrees, level)))
+        for level in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)
+    )
+    return tau, low, high, max(0.0, (q - apart * excess) / q) if q > 0 else 0.0
+
+
+def _q(effects: Array, variances: Array, tau: float) -> float:
+    weights = 1 / (variances + tau)
+    return float((weights * (effects - (weights * effects).sum() / weights.sum()) ** 2).sum())
+
+
+def _where_q_is(effects: Array, variances: Array, wanted: float) -> float:
+    """The τ² at which Q, which falls with it, is ``wanted``; 0 where it is below it from the start."""
+    if _q(effects, variances, 0.0) <= wanted:
+        return 0.0
+    low, high = 0.0, float(np.ptp(effects) ** 2 * len(effects) / wanted)
+    while _q(effects, variances, high) > wanted:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _q(effects, variances, middle) > wanted else (low, middle)
+    return (low + high) / 2
+
+
+def _shift(log_ratio: float) -> float | None:
+    return 100 * math.expm1(min(log_ratio, 700.0)) if math.isfinite(log_ratio) else None
+
+
+def _root(variance_: float | None) -> float | None:
+    return None if variance_ is None else 100 * math.sqrt(variance_)

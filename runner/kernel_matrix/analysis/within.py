@@ -1,0 +1,135 @@
+"""What blocks and samples add up to within the sessions of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.analysis.timed_sessions import TimedSessions
+from kernel_matrix.measure.timed import CANDIDATE
+from kernel_matrix.model.enums import Implementation, Regime
+
+WITHIN: Final = (
+    *("samples", "blocks", "block_squares", "block_degrees", "block_factor", "sample_squares"),
+    *("sample_degrees", "inverse_blocks", "inverse_samples", "sessions", "call_ns"),
+)
+"""Columns of :func:`within`, all of which may be added over cells."""
+
+_ADDED: Final = ("samples", "blocks", "block_squares", "block_factor", "sample_squares")
+_AT_ONCE: Final = 125_000
+"""Records whose blocks are held at the same time: few enough that grouping stays quick and small."""
+_PASSES: Final = 8
+"""At most so many readings of the samples, however many records there are."""
+_SIDES: Final = ("candidate", "baseline")
+"""Whose times these are; a side is a place here."""
+
+
+def within(samples: pl.LazyFrame, measured: TimedSessions) -> pl.DataFrame:
+    """Per ``cell`` and ``of`` (candidate or baseline): what blocks and samples within its sessions add up to.
+
+    Cold samples that count, of the candidate and of eager. The samples are read in ranges of records, and reduced to
+    blocks and then to sessions before anything is joined, so that they are never held.
+    """
+    numbers = _Numbers.of(samples, measured.values)
+    in_sessions = pl.concat([numbers.sums(part) for part in numbers.ranges(_counted(samples))])
+    visits = measured.values.select("cell", numbers.visit())
+    side = pl.col("visit") % len(_SIDES)
+    return (
+        in_sessions.select(
+            pl.all().exclude("visit"),
+            visit=pl.col("visit") // len(_SIDES),
+            of=pl.when(side == 0).then(pl.lit(_SIDES[0])).otherwise(pl.lit(_SIDES[1])),
+        )
+        .join(visits, on="visit")
+        .group_by("cell", "of")
+        .agg(
+            *(pl.col(name).sum() for name in _ADDED),
+            block_degrees=(pl.col("blocks") - 1).sum(),
+            sample_degrees=(pl.col("samples") - pl.col("blocks")).sum(),
+            inverse_blocks=(1 / pl.col("blocks")).sum(),
+            inverse_samples=(1 / pl.col("samples")).sum(),
+            sessions=pl.len().cast(pl.Float64),
+            call_ns=pl.col("lasted").sum(),
+        )
+    )
+
+
+def _counted(samples: pl.LazyFrame) -> pl.LazyFrame:
+    """Samples that count."""
+    return samples.filter(
+        pl.col("contestant").is_in([CANDIDATE, Implementation.EAGER.value])
+        & (pl.col("regime") == Regime.COLD.value)
+        & pl.col("discarded").is_null()
+        & (pl.col("device_ns") > 0)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbers:
+    """How a session's workload, its side and a block become one number: groups of one integer are found the fastest."""
+
+    records: int
+    """One more than the highest record; the others likewise."""
+    sessions: int
+    blocks: int
+    workloads: pl.Enum
+
+    @property
+    def kind(self) -> pl.DataType:
+        """An integer that holds the highest number."""
+        total = self.records * self.sessions * len(self.workloads.categories) * len(_SIDES) * self.blocks
+        return pl.UInt64() if total < 2**64 else pl.Int128()
+
+    @classmethod
+    def of(cls, samples: pl.LazyFrame, values: pl.DataFrame) -> _Numbers:
+        highest = samples.select(pl.col("block").max()).collect(engine="streaming").item()
+        records, sessions = values.select(pl.col("record").max(), pl.col("session").max()).row(0)
+        return cls(
+            records=records + 1,
+            sessions=(sessions or 0) + 1,
+            blocks=2 + (-1 if highest is None else highest),
+            workloads=pl.Enum(values["workload"].unique().drop_nulls().sort()),
+        )
+
+    def ranges(self, samples: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
+        """``samples`` of the sessions that are numbered, by ranges of records."""
+        known = pl.col("session").is_between(0, self.sessions - 1) & self._workload().is_not_null()
+        step = max(_AT_ONCE, -(-self.records // _PASSES))
+        for first in range(0, self.records, step):
+            last = min(first + step, self.records) - 1
+            yield samples.filter(pl.col("record").is_between(first, last) & known)
+
+    def sums(self, samples: pl.LazyFrame) -> pl.DataFrame:
+        """Per ``visit`` (with its side): what its blocks and samples add up to."""
+        value = pl.col("device_ns").cast(pl.Float64).log()
+        side = (pl.col("contestant") != CANDIDATE).cast(self.kind)
+        block = (pl.col("block").fill_null(-1).cast(pl.Int64) + 1).cast(self.kind)
+        place = (self.visit() * len(_SIDES) + side) * self.blocks + block
+        blocks = samples.group_by(place.alias("place")).agg(
+            n=pl.len().cast(pl.Float64),
+            mean=value.mean(),
+            var=value.var(),
+            lasted=(pl.col("block_ended_ns") - pl.col("block_started_ns")).max().cast(pl.Float64),
+        )
+        n, mean = pl.col("n"), pl.col("mean")
+        found = blocks.group_by((pl.col("place") // self.blocks).alias("visit")).agg(
+            samples=n.sum(),
+            blocks=pl.len().cast(pl.Float64),
+            block_squares=((n * mean**2).sum() - (n * mean).sum() ** 2 / n.sum()).clip(lower_bound=0),
+            block_factor=n.sum() - (n**2).sum() / n.sum(),
+            sample_squares=((n - 1) * pl.col("var")).sum(),
+            lasted=pl.col("lasted").sum(),
+        )
+        return found.collect(engine="streaming")
+
+    def visit(self) -> pl.Expr:
+        """The number of a session's workload among those of all records."""
+        session = pl.col("record").cast(self.kind) * self.sessions + pl.col("session").cast(self.kind)
+        workload = self._workload().to_physical().cast(self.kind)
+        return (session * len(self.workloads.categories) + workload).alias("visit")
+
+    def _workload(self) -> pl.Expr:
+        return pl.col("workload").cast(self.workloads, strict=False)

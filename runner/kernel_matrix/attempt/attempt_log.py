@@ -1,0 +1,83 @@
+"""How an attempt goes, gathered on the way: the record tells it, whatever becomes of the cell."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from kernel_matrix.attempt.telemetry_join import ObservedSession
+from kernel_matrix.model.messages import SessionReport
+from kernel_matrix.results.record import ExitInfo
+from kernel_matrix.sandboxes import ProcessExit
+from kernel_matrix.scan import SourceScan
+
+_NOTHING_READ = SourceScan(own_kernels=(), findings=())
+
+
+def utc_now() -> str:
+    """The present instant as records write it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+@dataclass(slots=True)
+class AttemptLog:
+    """What the host has seen of an attempt so far; it began when this was made."""
+
+    started_at: str = field(default_factory=utc_now)
+    scan: SourceScan = _NOTHING_READ
+    """What reading the candidate's source found."""
+    seen: list[ObservedSession] = field(default_factory=list)
+    exits: list[ExitInfo] = field(default_factory=list)
+    isolation: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Role → how confined it was."""
+    phases: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds spent so far, by phase."""
+    _began: float = field(default_factory=time.monotonic)
+
+    @property
+    def reports(self) -> tuple[SessionReport, ...]:
+        """What judges said, in the order of their sessions."""
+        return tuple(session.report for session in self.seen if session.report is not None)
+
+    def label_last(self, label: str) -> None:
+        """Add a label to the last session's report, if it left one: something that its judge could not know."""
+        last = self.seen[-1]
+        if last.report is not None:
+            report = replace(last.report, labels=(*last.report.labels, label))
+            self.seen[-1] = replace(last, report=report)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Count what happens inside as ``phase``."""
+        started = time.monotonic()
+        yield
+        self.phases[phase] += time.monotonic() - started
+
+    def saw_ends(self, exits: Sequence[ProcessExit], session: int) -> None:
+        """Note how the processes of one session ended."""
+        self.exits += [
+            ExitInfo(
+                role=e.role,
+                session=session,
+                code=e.code,
+                signal=e.signal,
+                oom_killed=e.oom_killed,
+                lost=e.lost,
+                killed=e.killed,
+                log_tail=e.log_tail,
+            )
+            for e in exits
+        ]
+
+    def phases_s(self) -> dict[str, float]:
+        """Seconds per phase until now; ``overhead`` is what neither the inside nor a wait explains."""
+        total = time.monotonic() - self._began
+        inside = sum(report.durations_s.get("total", 0.0) for report in self.reports)
+        overhead = max(0.0, total - inside - self.phases.get("lease_wait", 0.0))
+        phases = {**self.phases, "inside": inside, "total": total, "overhead": overhead}
+        return {name: round(seconds, 6) for name, seconds in phases.items()}

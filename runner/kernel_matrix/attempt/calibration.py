@@ -1,0 +1,81 @@
+"""How fast one GPU is: measured by a process of ours while nobody else is on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.attempt.assignment import RunContext
+from kernel_matrix.attempt.folders import judge_uid
+from kernel_matrix.attempt.probe_process import asked, last_words
+from kernel_matrix.attempt.sessions import admit
+from kernel_matrix.errors import GpuBusyError, SandboxError
+from kernel_matrix.images import ResolvedImage
+from kernel_matrix.lease import Lease, LeaseTerms, hold
+from kernel_matrix.model.enums import Role
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.results.reading import RecordRefusedError, parse, read_bytes
+from kernel_matrix.sandboxes import Mount, ProcessExit, ProcessLabels, RoleSpec
+
+_LIMIT_S = 300.0
+
+
+def calibrate(gpu: Gpu, image: ResolvedImage | None, bench: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
+    """What :mod:`kernel_matrix.inside.probe` measured on ``gpu``.
+
+    :param image: with torch for this GPU; null for an engine without images.
+    :raises GpuBusyError: when it was not free in time, or somebody else came onto it meanwhile.
+    :raises EngineError: when nothing could be measured.
+    """
+    with hold(gpu, terms, reap=bench.engine.sweep, cancelled=bench.cancelled) as lease:
+        document = _measured(lease, image, bench, terms)
+    if lease.foreign_pids:
+        what = f"the calibration of {gpu.uuid} does not count: {lease.reason}"
+        raise GpuBusyError(what, next_step="run it again when nobody else is on the GPU")
+    return document
+
+
+def calibration_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabels, out: Mount) -> RoleSpec:
+    """The probe that measures: trusted, sees the GPU and the folder for its answer."""
+    return RoleSpec(
+        role=Role.PROBE,
+        labels=labels,
+        image=image.id if image is not None else None,
+        module="kernel_matrix.inside.probe",
+        args=("calibrate", "--out", out.target, "--device", gpu.torch_device),
+        mounts=(out,),
+        gpu=None if gpu.vendor == "cpu" else gpu,
+        uid=judge_uid(),
+    )
+
+
+def _measured(lease: Lease, image: ResolvedImage | None, bench: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
+    gpu = lease.gpu
+    labels = ProcessLabels(run_id=bench.run_id, cell_id=terms.cell_id, session=0, gpu_uuid=gpu.uuid, owner=bench.owner)
+    probe = asked(
+        bench.engine,
+        lambda out: calibration_spec(gpu, image, labels, out),
+        scratch=bench.scratch,
+        started=lambda running: admit(lease, running),
+        called_off=bench.cancelled,
+        limit_s=_LIMIT_S,
+    )
+    with probe as (answer, ended):
+        return _read(answer, ended)
+
+
+def _read(path: Path, ended: ProcessExit | None) -> Mapping[str, Any]:
+    try:
+        return parse(read_bytes(path))
+    except RecordRefusedError as error:
+        what = f"the calibration left no answer: {_how_it_ended(ended)}"
+        raise SandboxError(what, next_step="kernel-matrix doctor looks for the cause") from error
+
+
+def _how_it_ended(ended: ProcessExit | None) -> str:
+    if ended is None or ended.killed:
+        return f"it did not end within {_LIMIT_S:.0f} s"
+    if ended.lost:
+        return "the engine lost sight of it"
+    return f"it ended with code {ended.code}, signal {ended.signal}: {last_words(ended)}"

@@ -1,0 +1,143 @@
+"""From a cell to its build: what determines the artefact, whether it is at hand already, and compiling it if not."""
+
+from __future__ import annotations
+
+import functools
+import json
+import platform
+import sys
+from dataclasses import asdict, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from kernel_matrix.attempt.assignment import RunContext
+from kernel_matrix.attempt.buildcache import BuildCache, BuildKey, CachedArtifact, file_sha256
+from kernel_matrix.attempt.building import BuildResult, run_build
+from kernel_matrix.attempt.contestants import NEEDS_BUILD
+from kernel_matrix.attempt.role_specs import CellPlacement, arch_list, builder_spec
+from kernel_matrix.hosts.identity import core_sha256
+from kernel_matrix.inside.build.nvcc_wrapper import find_nvcc
+from kernel_matrix.inside.wire import KernelCode
+from kernel_matrix.model.enums import Language
+from kernel_matrix.plan import Cell
+from kernel_matrix.plan.block_limits import launch_obstacle, limits_of
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.results.record import BuildInfo, CompiledKernelInfo
+
+
+def is_built(cell: Cell, gpu: Gpu) -> bool:
+    """Whether anything of ``cell`` is compiled before a device is leased for it.
+
+    Triton would compile at its first call, while the device waits; on a CPU it compiles nothing. It does so, too, where
+    the problem reads files: whoever compiles ahead is told the problem's module alone.
+    """
+    language = cell.candidate.language
+    return language in NEEDS_BUILD or (language is Language.TRITON and gpu.vendor != "cpu" and not cell.problem.beside)
+
+
+def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> BuildResult:
+    """What compiling the cell's candidate for the place's device comes to, from ``cache`` where it is known there.
+
+    :raises BuildCancelledError: when the run was called off.
+    :raises kernel_matrix.errors.InfrastructureError: when the builder could not be started.
+    :raises OSError: when the source cannot be read, or a file cannot be written.
+    """
+    recipe = _recipe(place)
+    kept = cache.recall(recipe.key, bench.scratch)
+    if kept is not None:
+        return _from_cache(kept, recipe)
+    build = _compile(place, bench, recipe)
+    seen = _seen(recipe, build.kernels, build.log_tail)
+    if build.artifact is not None:
+        cache.keep(recipe.key, build.artifact, build.kernels, build.log_tail)
+        seen = replace(seen, artifact_sha256=file_sha256(build.artifact))
+    return replace(build, seen=replace(seen, seconds=build.seconds))
+
+
+def _recipe(place: CellPlacement) -> BuildKey:
+    cell = place.cell
+    return BuildKey(
+        source=cell.candidate.code.module(),
+        beside=cell.candidate.code.contents(),
+        arch=arch_list(place.gpu),
+        toolchain=place.image_id or _local_toolchain(),
+        core=core_sha256(),
+        order=_order(place) if cell.candidate.language is Language.TRITON else b"",
+    )
+
+
+def _order(place: CellPlacement) -> bytes:
+    """For what calls and for what device kernels are compiled ahead; see :mod:`kernel_matrix.inside.build.builder`."""
+    cell = place.cell
+    order = {
+        "problem": cell.problem.code.module().decode(),
+        "workloads": [dict(workload.values) for workload in cell.workloads],
+        "dtype": cell.dtype.value,
+        "entry": cell.candidate.entry,
+        "target": _target(place.gpu),
+    }
+    return json.dumps(order, sort_keys=True).encode()
+
+
+def _target(gpu: Gpu) -> dict[str, str | int]:
+    """What to compile for, and what a candidate is told that asks the device what it has."""
+    limits = limits_of(gpu.compute_capability or "")
+    known = {} if limits is None else {"shared_bytes": limits.shared_bytes, "multiprocessors": limits.multiprocessors}
+    return {"arch": arch_list(gpu), **known}
+
+
+@functools.cache
+def _local_toolchain() -> str:
+    """What tells the compilers beside this program apart from others, and from themselves after an update."""
+    nvcc = find_nvcc()
+    compiler = (str(Path(nvcc).resolve()), Path(nvcc).stat().st_mtime_ns) if nvcc else None
+    return json.dumps([sys.prefix, platform.python_version(), _installed("torch"), _installed("triton"), compiler])
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _compile(place: CellPlacement, bench: RunContext, recipe: BuildKey) -> BuildResult:
+    policy = place.cell.policy
+    return run_build(
+        bench.engine,
+        functools.partial(builder_spec, place),
+        recipe.source,
+        order=recipe.order,
+        beside=recipe.beside,
+        keep_in=bench.scratch,
+        timeout_s=policy.build_timeout_s,
+        max_bytes=policy.tmpfs_mib << 20,
+        cancelled=bench.cancelled,
+    )
+
+
+def _from_cache(kept: CachedArtifact, recipe: BuildKey) -> BuildResult:
+    seen = _seen(recipe, kept.kernels, kept.log_tail)
+    return BuildResult(
+        artifact=kept.artifact,
+        kernels=kept.kernels,
+        log_tail=kept.log_tail,
+        seen=replace(seen, cached=True, artifact_sha256=kept.artifact_sha256),
+    )
+
+
+def _seen(recipe: BuildKey, kernels: tuple[KernelCode, ...], log_tail: str) -> BuildInfo:
+    return BuildInfo(
+        seconds=0.0,
+        cached=False,
+        key=recipe.key,
+        arch=recipe.arch,
+        artifact_sha256=None,
+        kernels=tuple(_kernel(kernel) for kernel in kernels),
+        log_tail=log_tail,
+    )
+
+
+def _kernel(kernel: KernelCode) -> CompiledKernelInfo:
+    why = launch_obstacle(arch=kernel.arch, registers=kernel.registers, shared_bytes=kernel.shared_bytes)
+    return CompiledKernelInfo(**asdict(kernel), launchable=not why, reason=why)

@@ -1,0 +1,114 @@
+"""Whether the clocks were what was asked for: the driver's word is believed only when two readings under load agree.
+
+One reading is the driver's own, taken by the host while calls were timed; the other comes from inside a kernel of the
+judge. Both have to be within one per cent of what was locked, in every session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kernel_matrix.attempt.telemetry_join import YES, JoinedReports, names_of
+from kernel_matrix.lease import ClocksSet
+from kernel_matrix.model.enums import ClockState
+from kernel_matrix.model.messages import ClockProbeReading
+from kernel_matrix.results.record import ClocksInfo, FieldSpread
+
+_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ClockVerdict:
+    """What a record says of the clocks, and why."""
+
+    state: ClockState
+    reason: str
+
+
+def clock_verdict(clocks: ClocksSet, joined: JoinedReports) -> ClockVerdict:
+    """What the clocks were during all sessions of a cell on a GPU."""
+    if joined.throttled:
+        names = ", ".join(names_of(joined.throttled))
+        return ClockVerdict(ClockState.THROTTLED, f"too many samples of a workload were taken under {names}")
+    if not clocks.locked:
+        return ClockVerdict(ClockState.UNLOCKED, clocks.reason)
+    doubt = next(_doubts(clocks, joined), "")
+    if doubt:
+        return ClockVerdict(ClockState.UNLOCKED, f"{_by_word(clocks)}, but {doubt}")
+    return ClockVerdict(ClockState.LOCKED, f"{clocks.reason}; verified under load by the driver and inside a kernel")
+
+
+def clocks_told(clocks: ClocksSet, joined: JoinedReports) -> ClocksInfo:
+    """The clocks' part of a record; what became of the reset is known once the lease has ended."""
+    driver = joined.summary.spread.get("sm_clock_mhz") if any(joined.under_load) else None
+    inside = [probe.sm_mhz for report in joined.reports for probe in report.clock_probes]
+    return ClocksInfo(
+        requested=clocks.requested,
+        requested_memory=clocks.requested_memory,
+        set_sm_mhz=clocks.set_sm_mhz,
+        set_memory_mhz=clocks.set_memory_mhz,
+        set_reason=clocks.reason,
+        driver_sm_mhz=driver.median if driver is not None else None,
+        kernel_sm_mhz=median(inside) if inside else None,
+        reset=clocks.reset.value,
+        reset_reason=clocks.reset_reason,
+    )
+
+
+def _by_word(clocks: ClocksSet) -> str:
+    wanted = f"{clocks.set_sm_mhz} MHz" if clocks.set_sm_mhz is not None else clocks.requested
+    return f"locked to {wanted} by the driver's word"
+
+
+def _doubts(clocks: ClocksSet, joined: JoinedReports) -> Iterator[str]:
+    """Every reason not to believe that the clocks were held, session after session."""
+    if joined.summary.joined != YES:
+        yield f"not verified: {joined.summary.joined}"
+        return
+    timed = [
+        (spreads, report.clock_probes)
+        for report, spreads in zip(joined.reports, joined.under_load, strict=True)
+        if any(workload.blocks for workload in report.workloads)
+    ]
+    if not timed:
+        yield "not verified: nothing was timed"
+    for spreads, probes in timed:
+        yield from _doubts_of_session(clocks, spreads.get("sm_clock_mhz"), probes)
+        yield from _doubts_of_memory(clocks, spreads.get("mem_clock_mhz"))
+
+
+def _doubts_of_session(
+    clocks: ClocksSet, driver: FieldSpread | None, probes: Sequence[ClockProbeReading]
+) -> Iterator[str]:
+    if driver is None:
+        yield "not verified by the driver: it told no clock while calls were timed"
+        return
+    if not probes:
+        yield "not verified inside a kernel"
+        return
+    inside = [probe.sm_mhz for probe in probes]
+    if clocks.set_sm_mhz is not None:
+        for measured in (driver.median, *inside):
+            if not _close(measured, clocks.set_sm_mhz):
+                yield f"{measured:.0f} MHz were measured under load"
+    elif not all(_close(measured, driver.median) for measured in inside):
+        yield f"{driver.median:.0f} MHz by the driver are {_apart(inside, driver.median):.0f} MHz inside a kernel"
+    elif not (_close(driver.low, driver.median) and _close(driver.high, driver.median)):
+        yield f"under load it moved between {driver.low:.0f} and {driver.high:.0f} MHz"
+
+
+def _doubts_of_memory(clocks: ClocksSet, driver: FieldSpread | None) -> Iterator[str]:
+    wanted = clocks.set_memory_mhz
+    if wanted is not None and driver is not None and not _close(driver.median, wanted):
+        yield f"the memory clock, locked to {wanted} MHz, was {driver.median:.0f} MHz under load"
+
+
+def _close(measured: float, wanted: float) -> bool:
+    return abs(measured - wanted) <= _TOLERANCE * wanted
+
+
+def _apart(measured: Sequence[float], wanted: float) -> float:
+    """The one that is furthest from ``wanted``."""
+    return max(measured, key=lambda one: abs(one - wanted))

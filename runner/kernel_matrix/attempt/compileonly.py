@@ -1,0 +1,118 @@
+"""A cell that is only compiled, for a GPU that this host need not have: what comes out, and could it be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kernel_matrix.attempt.assignment import Assignment, AttemptResult, CellCancelledError, RunContext
+from kernel_matrix.attempt.attempt_log import AttemptLog
+from kernel_matrix.attempt.buildcache import BuildCache, default_cache
+from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
+from kernel_matrix.attempt.candidate_build import build_for
+from kernel_matrix.attempt.host_record import DeviceRecord, cell_key, host_half
+from kernel_matrix.attempt.outcome import machine_failed, outcome_of
+from kernel_matrix.attempt.role_specs import CellPlacement
+from kernel_matrix.attempt.source_findings import rejected, scan_of
+from kernel_matrix.compatibility import compatibility
+from kernel_matrix.errors import InfrastructureError
+from kernel_matrix.matrix import GpuAxis
+from kernel_matrix.model.enums import Stage, Status
+from kernel_matrix.model.messages import Evidence
+from kernel_matrix.plan import Cell
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.results.record import BuildInfo, CompiledKernelInfo, Outcome, Record
+from kernel_matrix.sandboxes import ProcessLabels
+
+_LONGEST = 500
+"""Longest message, characters."""
+_ONLY_WHERE_IT_RUNS = "what the source compiles is only known once it runs on a device"
+
+
+def absent_gpu(axis: GpuAxis) -> Gpu:
+    """What stands for a GPU that need not be here: its kind, and nothing to run on."""
+    return Gpu(
+        vendor=axis.vendor,
+        uuid=f"absent:{axis.name}",
+        name=axis.model or axis.name,
+        compute_capability=axis.compute_capability,
+    )
+
+
+def compile_only(assignment: Assignment, bench: RunContext, cache: BuildCache | None = None) -> AttemptResult:
+    """Build the candidate and say what came of it; neither lease nor device is involved.
+
+    :param assignment: its device names what to compile for, see :func:`absent_gpu`; its build is made here.
+    :param cache: null: this user's.
+    :raises CellCancelledError: when the bench's run was called off meanwhile.
+    """
+    course, cell = AttemptLog(), assignment.cell
+    try:
+        course.scan = scan_of(cell)
+        outcome = rejected(cell, course.scan)
+        if outcome is None:
+            build = _build(assignment, bench, cache or default_cache())
+            assignment = replace(assignment, build=build)
+            course.phases["build"] = build.seconds
+            course.saw_ends(build.exits, 0)
+            outcome = build.outcome or _outcome(build)
+    except (InfrastructureError, OSError) as error:
+        outcome = machine_failed(error, Stage.BUILD)
+    record = Record(
+        run_id=bench.run_id,
+        cell_id=cell.id,
+        attempt=assignment.attempt,
+        cell=cell_key(cell),
+        outcome=outcome,
+        host=host_half(assignment, bench, DeviceRecord(), course),
+        sessions=(),
+    )
+    return AttemptResult(record=record, trace=None)
+
+
+def _build(assignment: Assignment, bench: RunContext, cache: BuildCache) -> BuildResult:
+    cell = assignment.cell
+    labels = ProcessLabels(run_id=bench.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=bench.owner)
+    place = CellPlacement(cell=cell, gpu=assignment.gpu, image=assignment.image, labels=labels)
+    try:
+        build = build_for(place, bench, cache)
+    except BuildCancelledError:
+        raise CellCancelledError from None
+    return build if build.seen is None else replace(build, seen=_for_dtype(build.seen, cell))
+
+
+def _outcome(build: BuildResult) -> Outcome:
+    kernels = build.seen.kernels if build.seen is not None else ()
+    if not kernels:
+        message = f"no kernel was compiled: {_last_line(build.log_tail) or _ONLY_WHERE_IT_RUNS}"
+        return outcome_of(Status.UNSUPPORTED, Stage.BUILD, Evidence(message=message[:_LONGEST], log=build.log_tail))
+    message = "; ".join((_counted(kernels), *_obstacles(kernels)))
+    return outcome_of(Status.COMPILED, Stage.BUILD, Evidence(message=message[:_LONGEST], log=build.log_tail))
+
+
+def _last_line(log: str) -> str:
+    return next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+
+
+def _counted(kernels: Sequence[CompiledKernelInfo]) -> str:
+    refused = sum(not kernel.launchable for kernel in kernels)
+    made = f"{len(kernels)} kernel{'s' * (len(kernels) != 1)} compiled"
+    return f"{made}, {refused} of them could not be launched" if refused else made
+
+
+def _obstacles(kernels: Sequence[CompiledKernelInfo]) -> list[str]:
+    return list(dict.fromkeys(f"{kernel.name}: {kernel.reason}" for kernel in kernels if not kernel.launchable))
+
+
+def _for_dtype(seen: BuildInfo, cell: Cell) -> BuildInfo:
+    """``seen``, with every kernel refused where the architecture cannot compute in the cell's dtype."""
+    why = compatibility().dtype_obstacle(
+        dtype=cell.dtype,
+        language=cell.candidate.language,
+        vendor=cell.gpu.vendor,
+        compute_capability=cell.gpu.compute_capability,
+    )
+    if not why:
+        return seen
+    kernels = (replace(k, launchable=False, reason=why) if k.launchable else k for k in seen.kernels)
+    return replace(seen, kernels=tuple(kernels))

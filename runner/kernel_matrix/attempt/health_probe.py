@@ -1,0 +1,119 @@
+"""How a cell left its GPU: a computation with a known answer, and what the lease saw when all processes were gone.
+
+A GPU that is not well is quarantined: whatever ran on it next would be measured on a sick device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_matrix.attempt.probe_process import MAX_REASON, asked, last_words
+from kernel_matrix.attempt.telemetry_join import ObservedSession
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.lease import Lease, ResetState
+from kernel_matrix.results.reading import RecordRefusedError, parse, read_bytes
+from kernel_matrix.results.record import HealthInfo
+from kernel_matrix.sandboxes import Mount, ProcessExit, RoleSpec, RunningProcess, Sandbox
+
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not_run"
+
+_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class HealthProbeResult:
+    """What became of a health probe."""
+
+    result: str
+    """:data:`PASSED`, :data:`FAILED` or :data:`NOT_RUN`."""
+    reason: str
+    """In words."""
+
+
+def asked_by_judges(sessions: Sequence[ObservedSession]) -> HealthProbeResult | None:
+    """The judges' own word, where each has asked the GPU at the end of its session and all was well; else null."""
+    if sessions and all(_was_well(session) for session in sessions):
+        return HealthProbeResult(PASSED, "asked by the judge at the end of each session")
+    return None
+
+
+def _was_well(session: ObservedSession) -> bool:
+    health = session.report.health if session.report is not None else None
+    return health is not None and health.passed is True
+
+
+def probe_health(
+    engine: Sandbox,
+    make_spec: Callable[[Mount], RoleSpec],
+    *,
+    scratch: Path,
+    started: Callable[[RunningProcess], None],
+    called_off: Callable[[], bool],
+) -> HealthProbeResult:
+    """Have the GPU compute something whose answer is known, for a minute at most.
+
+    :param make_spec: folder for the answer → what to start.
+    :param started: told of the process as soon as it runs.
+    """
+    probe = asked(engine, make_spec, scratch=scratch, started=started, called_off=called_off, limit_s=_LIMIT_S)
+    try:
+        with probe as (answer, ended):
+            if called_off():
+                return HealthProbeResult(NOT_RUN, "the run was called off before the health probe answered")
+            return _judged(answer, ended)
+    except SandboxError as error:
+        return HealthProbeResult(NOT_RUN, f"the health probe could not be started: {error.what}")
+
+
+def _judged(answer: Path, ended: ProcessExit | None) -> HealthProbeResult:
+    if ended is None or ended.killed:
+        return HealthProbeResult(FAILED, f"the GPU did not answer the health probe within {_LIMIT_S:.0f} s")
+    try:
+        said = parse(read_bytes(answer))
+    except RecordRefusedError:
+        return _silent(ended)
+    reason = str(said.get("reason"))[:MAX_REASON]
+    if said.get("passed") is True:
+        return HealthProbeResult(PASSED, "")
+    if said.get("passed", False) is None:
+        return HealthProbeResult(NOT_RUN, f"the health probe could not ask: {reason}")
+    return HealthProbeResult(FAILED, f"the health probe failed: {reason}")
+
+
+def _silent(ended: ProcessExit) -> HealthProbeResult:
+    """A probe that left no answer: only one that died by a signal was brought down by the GPU or its driver."""
+    if ended.signal is not None and not ended.oom_killed:
+        return HealthProbeResult(FAILED, f"the health probe was killed by signal {ended.signal}: {last_words(ended)}")
+    how = "was lost by the engine" if ended.lost else f"ended with code {ended.code} and no answer: {last_words(ended)}"
+    return HealthProbeResult(NOT_RUN, f"the health probe {how}")
+
+
+def health_seen(lease: Lease, probed: HealthProbeResult) -> HealthInfo:
+    """How the GPU was left, once its lease has ended, and whether anything more may run on it."""
+    quarantined = "; ".join(_ailments(lease, probed))
+    reason = quarantined or "; ".join(filter(None, (lease.aftermath.reason, probed.reason)))
+    return HealthInfo(
+        processes_gone=lease.aftermath.processes_gone,
+        memory_back=lease.aftermath.memory_back,
+        probe=probed.result,
+        reason=reason,
+        quarantined=bool(quarantined),
+    )
+
+
+def never_held(why: str) -> HealthInfo:
+    """Of a GPU that could not even be taken, because of ``why``."""
+    return HealthInfo(processes_gone=None, memory_back=None, probe=NOT_RUN, reason=why, quarantined=True)
+
+
+def _ailments(lease: Lease, probed: HealthProbeResult) -> Iterator[str]:
+    if lease.lost:
+        yield f"the GPU is lost: {lease.lost}"
+    if probed.result == FAILED:
+        yield probed.reason
+    if lease.aftermath.processes_gone is False or lease.aftermath.memory_back is False:
+        yield lease.aftermath.reason
+    if lease.clocks.reset is ResetState.FAILED:
+        yield f"its clocks could not be given back: {lease.clocks.reset_reason}"

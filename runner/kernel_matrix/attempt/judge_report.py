@@ -1,0 +1,39 @@
+"""Reading the report that a judge left, which may be anything where an engine isolates little."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import jsonschema_rs
+
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.model.messages import SessionReport, from_json
+from kernel_matrix.results.reading import RecordRefusedError, parse, read_bytes
+from kernel_matrix.sandboxes import ProcessLabels
+
+
+def read_report(path: Path, labels: ProcessLabels) -> tuple[SessionReport | None, str]:
+    """The judge's report, or why it cannot be used.
+
+    Where an engine can isolate little, a candidate may have written it: no link is followed, no pipe waited for, and
+    nothing of it believed that its schema does not allow.
+    """
+    try:
+        document = parse(read_bytes(path))
+        _report_schema().validate(document)
+        report = from_json(SessionReport, document)
+    except RecordRefusedError as error:
+        return None, f"the judge's report: {error.detail}"
+    except (jsonschema_rs.ValidationError, ValueError) as error:
+        return None, f"the judge's report is malformed: {str(error).splitlines()[0]}"
+    if (report.cell_id, report.session) != (labels.cell_id, labels.session):
+        return None, "the judge's report is about another cell"
+    return report, ""
+
+
+@cache
+def _report_schema() -> jsonschema_rs.Draft202012Validator:
+    definitions = load_schema("record")["$defs"]
+    # The mask keeps whole values out of its messages.
+    return jsonschema_rs.Draft202012Validator({"$ref": "#/$defs/session", "$defs": definitions}, mask="the value")

@@ -1,0 +1,128 @@
+"""A session whose folders are made and whose processes are started, and that waits for its job."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.attempt.assignment import Assignment, RunContext
+from kernel_matrix.attempt.contestants import Contestant, contestants_of
+from kernel_matrix.attempt.folders import SessionFolders, session_folders
+from kernel_matrix.attempt.role_specs import CellPlacement, candidate_spec, contestant_spec, judge_job, judge_spec
+from kernel_matrix.attempt.session_processes import SessionProcesses, SessionSpecs, started
+from kernel_matrix.model.enums import Role
+from kernel_matrix.model.messages import JudgeJob
+from kernel_matrix.plan import Cell
+from kernel_matrix.sandboxes import ProcessLabels, RoleSpec, RunningProcess
+from kernel_matrix.scan import SourceScan
+
+_SANITIZER_LINGERING_S = 30.0
+"""How long a candidate may go on after its judge ended when a tool still has to sum up what it found."""
+
+
+TurnKey = tuple[str, str, int, str, Path | None]
+"""What the processes of a turn depend on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """One session of one assignment."""
+
+    of: Assignment
+    session: int
+    sanitizer: str = ""
+    """Tool of compute-sanitizer that the candidate runs under; empty: none."""
+
+    @property
+    def key(self) -> TurnKey:
+        """What its processes depend on: with an equal one, those that were started for one turn serve another."""
+        return self.of.cell.id, self.of.gpu.uuid, self.session, self.sanitizer, self.artifact
+
+    @property
+    def artifact(self) -> Path | None:
+        """What the builder made of the candidate; null where nothing was built ahead."""
+        return self.of.build.artifact if self.of.build is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedSession:
+    """One session, ready to begin. Made by :func:`prepared`."""
+
+    place: CellPlacement
+    contestants: tuple[Contestant, ...]
+    isolation: Mapping[str, Mapping[str, Any]]
+    """Role → how confined it is."""
+    processes: SessionProcesses
+    folders: SessionFolders
+
+    def begin(self, scan: SourceScan, admit: Callable[[RunningProcess], None]) -> None:
+        """Let it run: only now may anybody open the device.
+
+        :param admit: told of each process first.
+        :raises kernel_matrix.errors.InfrastructureError: when one of them could not be started.
+        :raises OSError: when the job cannot be written.
+        """
+        self.processes.admit(admit)
+        self.folders.write_job(self._job(scan))
+
+    def _job(self, scan: SourceScan) -> JudgeJob:
+        seed = session_seed(self.place.cell, self.place.labels.session)
+        own = {role for role, isolation in self.isolation.items() if isolation["user"] == "own"}
+        told = [contestant.told(own_user=contestant.role.value in own) for contestant in self.contestants]
+        return judge_job(self.place, seed, told, scan)
+
+
+@contextmanager
+def prepared(turn: SessionRequest, bench: RunContext) -> Iterator[PreparedSession]:
+    """Make the folders of a session and start its processes, which are not waited for; all of it is gone in the end.
+
+    :raises kernel_matrix.errors.EngineError: when the engine does not answer.
+    :raises OSError: when a source cannot be read, or the disk is full.
+    """
+    cell, place = turn.of.cell, place_of(turn.of, bench, turn.session, turn.sanitizer)
+    contestants = contestants_of(cell, built=turn.artifact is not None)
+    with session_folders(bench.scratch, cell, contestants, turn.of.build) as folders:
+        lineup = _lineup(bench, place, contestants, folders)
+        specs = (lineup.judge, *lineup.contestants)
+        isolation = {spec.role.value: asdict(bench.engine.isolation(spec)) for spec in specs}
+        with started(lineup) as processes:
+            yield PreparedSession(
+                place=place, contestants=contestants, isolation=isolation, processes=processes, folders=folders
+            )
+
+
+def _lineup(
+    bench: RunContext, place: CellPlacement, contestants: tuple[Contestant, ...], folders: SessionFolders
+) -> SessionSpecs:
+    made = SessionSpecs(
+        engine=bench.engine,
+        judge=judge_spec(place, folders),
+        contestants=tuple(spec_of(place, folders, contestant) for contestant in contestants),
+        report=folders.report,
+    )
+    return replace(made, lingering_s=_SANITIZER_LINGERING_S) if place.sanitizer else made
+
+
+def spec_of(place: CellPlacement, folders: SessionFolders, contestant: Contestant) -> RoleSpec:
+    """What is started for a contestant."""
+    make = candidate_spec if contestant.role is Role.CANDIDATE else contestant_spec
+    return make(place, folders, contestant)
+
+
+def place_of(of: Assignment, bench: RunContext, session: int, sanitizer: str = "") -> CellPlacement:
+    """Where the processes of one session run, and whose they are."""
+    labels = ProcessLabels(
+        run_id=bench.run_id, cell_id=of.cell.id, session=session, gpu_uuid=of.gpu.uuid, owner=bench.owner
+    )
+    return CellPlacement(cell=of.cell, gpu=of.gpu, image=of.image, labels=labels, sanitizer=sanitizer)
+
+
+def session_seed(cell: Cell, session: int) -> str:
+    """The judge's secret: 32 hex digits, drawn anew unless the protocol fixes a seed (for debugging)."""
+    if cell.protocol.seed is None:
+        return secrets.token_hex(16)
+    return f"{cell.protocol.seed & (2**64 - 1):016x}{session:016x}"

@@ -1,0 +1,314 @@
+"""Tries problems without a candidate, in processes without a GPU.
+
+See :mod:`kernel_matrix.inside.judge.problem_check_pool` for what is tried.
+
+A problem is somebody else's code, so all of it runs as confined as a baseline does, and what is said of it is checked
+for form. A problem that takes its whole process down costs the others nothing but time: they are tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernel_matrix.attempt.assignment import RunContext
+from kernel_matrix.attempt.contestants import BASELINE_UID, CANDIDATE, PROBLEM_FILE
+from kernel_matrix.attempt.outcome import how_it_ended
+from kernel_matrix.attempt.probe_process import MAX_REASON as MAX_LAST_WORDS
+from kernel_matrix.attempt.probe_process import last_words
+from kernel_matrix.attempt.shared_paths import folders_for_all, listening_for_all, make_for_all, write_for_all
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.images import ResolvedImage
+from kernel_matrix.inside.judge.problem_check_pool import (
+    MAX_LINE,
+    MAX_REASON,
+    ORDERS_NAME,
+    READY,
+    SOCKET_NAME,
+    ProblemCheckJob,
+    ProblemCheckResult,
+    ProblemCheckTask,
+)
+from kernel_matrix.model.enums import Dtype, Implementation, Role, Status
+from kernel_matrix.model.messages import (
+    ContestantSpec,
+    JudgeJob,
+    JudgeTimeouts,
+    ProtocolSpec,
+    WorkloadSpec,
+    dumps,
+    from_json,
+)
+from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec, RunningProcess
+from kernel_matrix.sources import Problem, Workload
+
+_WORK, _CHANNEL = "/checkup", "/channel"
+"""Where folders are seen inside."""
+
+_START_S = 180.0
+"""How long importing torch may take: from a cold disk it takes a minute."""
+_SILENCE_S = 30.0
+"""How long after a problem's limit its answer may still be waited for."""
+_POLL_S = 0.1
+_LAST_MOMENTS_S = 10.0
+
+_OWN_BYTES = 4 << 30
+"""Memory of the process that has torch, beside that of the problems."""
+_OWN_PIDS, _PIDS_EACH = 64, 128
+
+_POSSIBLE = frozenset(
+    {Status.PASSED, Status.INVALID_PROBLEM, Status.PROBLEM_ERROR, Status.UNSUPPORTED, Status.INFRA_ERROR}
+)
+"""What can come of trying a problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemCheckSubject:
+    """A problem, and what it is tried on."""
+
+    problem: Problem
+    workload: Workload
+    dtype: Dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemCheckLimits:
+    """What trying may use."""
+
+    jobs: int
+    """Problems at the same time."""
+    limit_s: float
+    """Seconds per problem."""
+    memory_bytes: int
+    """Address space per process of a problem, beyond what torch takes."""
+
+
+def try_problems(
+    subjects: Sequence[ProblemCheckSubject],
+    image: ResolvedImage | None,
+    bench: RunContext,
+    allowance: ProblemCheckLimits,
+) -> Generator[tuple[ProblemCheckSubject, ProblemCheckResult], None, None]:
+    """Try each of ``subjects`` once: what came of it, in the order in which they end.
+
+    ``file`` of an answer is the path of the author's own file, or a name where that is none.
+
+    :param image: with torch; null for an engine without images.
+    :raises EngineError: when nothing could be started, or torch not imported.
+    """
+    with folders_for_all(bench.scratch, "checkup-", "work", "channel") as (work, channel):
+        tasks, lost = staged(subjects, work)
+        yield from ((subjects[tried.index], tried) for tried in lost)
+        checkup = _Checkup(work, channel, image, bench, allowance)
+        for tried in checkup.run(tasks):
+            subject = subjects[tried.index]
+            yield subject, replace(tried, file=_shown_path(subject.problem, tried.file))
+
+
+def checkup_spec(
+    image: ResolvedImage | None, labels: ProcessLabels, work: Mount, channel: Mount, allowance: ProblemCheckLimits
+) -> RoleSpec:
+    """The process that tries problems: as confined as a baseline, without a GPU; nothing it can write to is kept."""
+    return RoleSpec(
+        role=Role.BASELINE,
+        labels=labels,
+        image=image.id if image is not None else None,
+        module="kernel_matrix.inside.judge.problem_check_pool",
+        args=("--work", work.target, "--channel", channel.target),
+        mounts=(work, channel),
+        # One core each: they are tried side by side, and a fork must not find threads.
+        env={"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        limits=ResourceLimits(
+            memory_bytes=_OWN_BYTES + allowance.jobs * allowance.memory_bytes,
+            pids=_OWN_PIDS + allowance.jobs * _PIDS_EACH,
+        ),
+        uid=BASELINE_UID,
+        contestant="checkup",
+    )
+
+
+class _Checkup:
+    """Tries tasks, in as many processes one after the other as it takes."""
+
+    def __init__(
+        self, work: Path, channel: Path, image: ResolvedImage | None, bench: RunContext, allowance: ProblemCheckLimits
+    ) -> None:
+        self._work = work
+        self._channel = channel
+        self._image = image
+        self._bench = bench
+        self._allowance = allowance
+        self._started = 0
+        self._last_end = ""
+
+    def run(self, tasks: Sequence[ProblemCheckTask]) -> Iterator[ProblemCheckResult]:
+        """Each task's answer. Where the process ends early, those it was at are tried alone, each in one of its own."""
+        left = {task.index: task for task in tasks}
+        while left:
+            for tried in self._together(list(left.values()), self._allowance.jobs):
+                del left[tried.index]
+                yield tried
+            # They are begun in order, so the one that ended the process is among the first that have no answer.
+            for task in list(left.values())[: self._allowance.jobs]:
+                del left[task.index]
+                yield self._alone(task)
+
+    def _alone(self, task: ProblemCheckTask) -> ProblemCheckResult:
+        answers = list(self._together([task], 1))
+        if answers:
+            return answers[0]
+        return ProblemCheckResult(
+            task.index, Status.PROBLEM_ERROR, f"it took the process down that tries it: {self._last_end}"
+        )
+
+    def _together(self, tasks: Sequence[ProblemCheckTask], jobs: int) -> Iterator[ProblemCheckResult]:
+        """The answers of one process, as far as it comes.
+
+        :raises EngineError: when it does not come as far as the first task.
+        """
+        orders = ProblemCheckJob(tuple(tasks), jobs, self._allowance.limit_s, self._allowance.memory_bytes)
+        (self._work / ORDERS_NAME).write_text(dumps(orders), encoding="utf-8")
+        expected = {task.index for task in tasks}
+        path = self._channel / SOCKET_NAME
+        with listening_for_all(path) as listener, self._bench.engine.launch(self._spec()) as running:
+            connection = self._accepted(listener, running)
+            lines = self._lines(connection, running) if connection is not None else iter(())
+            if next(lines, b"") != READY.strip():
+                raise self._never_ready(running)
+            for line in lines:
+                tried = _read(line, expected)
+                if tried is None:
+                    running.kill()
+                    break
+                expected.discard(tried.index)
+                yield tried
+                if not expected:
+                    break
+            self._last_end = _ending(running)
+
+    def _spec(self) -> RoleSpec:
+        bench, number = self._bench, self._started
+        self._started += 1
+        labels = ProcessLabels(
+            run_id=bench.run_id, cell_id="checkup", session=number, gpu_uuid="cpu", owner=bench.owner
+        )
+        work, channel = Mount(source=self._work, target=_WORK), Mount(source=self._channel, target=_CHANNEL)
+        return checkup_spec(self._image, labels, work, channel, self._allowance)
+
+    def _accepted(self, listener: socket.socket, running: RunningProcess) -> socket.socket | None:
+        """Its connection; null when there will be none."""
+        deadline = time.monotonic() + _START_S
+        listener.settimeout(_POLL_S)
+        while True:
+            # Looked at before: it may have connected and ended by the time we listen.
+            over = running.wait(0) is not None or time.monotonic() > deadline
+            with suppress(TimeoutError):
+                return listener.accept()[0]
+            if over:
+                return None
+
+    def _lines(self, connection: socket.socket, running: RunningProcess) -> Iterator[bytes]:
+        """What it says, line by line, until it ends, or is killed for saying nothing for too long."""
+        patience_s = _START_S
+        with connection:
+            connection.settimeout(_POLL_S)
+            pending, heard = b"", time.monotonic()
+            while len(pending) <= MAX_LINE:
+                try:
+                    piece = connection.recv(64 << 10)
+                except TimeoutError:
+                    if time.monotonic() - heard > patience_s:
+                        break
+                    continue
+                except ConnectionResetError:
+                    return
+                if not piece:
+                    return
+                *lines, pending = (pending + piece).split(b"\n")
+                yield from lines
+                patience_s, heard = self._allowance.limit_s + _SILENCE_S, time.monotonic()
+        running.kill()
+
+    def _never_ready(self, running: RunningProcess) -> SandboxError:
+        what = f"no problem could be tried: {_ending(running)}"
+        return SandboxError(what, next_step="kernel-matrix doctor looks for the cause")
+
+
+def _ending(running: RunningProcess) -> str:
+    """How it ended, in words; it is given a moment to."""
+    ended = running.wait(_LAST_MOMENTS_S)
+    if ended is None:
+        running.kill()
+        return "it did not end, and was killed"
+    if ended.lost:
+        return "the engine lost sight of it"
+    if ended.oom_killed:
+        return "it used more memory than there is for it"
+    words = last_words(ended)[:MAX_LAST_WORDS]
+    return f"{how_it_ended(ended)}{f': {words}' if words else ''}"
+
+
+def _read(line: bytes, expected: set[int]) -> ProblemCheckResult | None:
+    """The answer on ``line``; null where it is none, or to nothing that was asked."""
+    try:
+        tried = from_json(ProblemCheckResult, json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    fits = tried.status in _POSSIBLE and len(tried.reason) <= MAX_REASON and 0 <= tried.seconds < float("inf")
+    return tried if fits and tried.index in expected else None
+
+
+def staged(
+    subjects: Sequence[ProblemCheckSubject], work: Path
+) -> tuple[list[ProblemCheckTask], list[ProblemCheckResult]]:
+    """A folder for each, with its files; and what is to be said of those whose files cannot be read."""
+    tasks, lost = [], []
+    for index, subject in enumerate(subjects):
+        try:
+            code = subject.problem.code
+            files = {PROBLEM_FILE: code.module(), **code.contents()}
+        except OSError as error:
+            lost.append(ProblemCheckResult(index, Status.PROBLEM_ERROR, f"cannot be read: {error}"[:MAX_REASON]))
+            continue
+        make_for_all(work / str(index))
+        write_for_all(files, work / str(index))
+        tasks.append(ProblemCheckTask(index, _job(subject)))
+    return tasks, lost
+
+
+def _job(subject: ProblemCheckSubject) -> JudgeJob:
+    """What a judge would be told, of a cell in which the reference is its own candidate."""
+    problem, workload = subject.problem, subject.workload
+    spec = ContestantSpec(Implementation.EAGER.value, Role.BASELINE, PROBLEM_FILE, "Model")
+    return JudgeJob(
+        cell_id="checkup",
+        session=0,
+        device="cpu",
+        dtype=subject.dtype,
+        # No secret: nobody competes here, and what is found is to be found again.
+        seed=hashlib.sha256(problem.digest.encode()).hexdigest()[:32],
+        workloads=(WorkloadSpec(workload.name, dict(workload.values)),),
+        protocol=ProtocolSpec(),
+        timeouts=JudgeTimeouts(),
+        contestants=(replace(spec, name=CANDIDATE, role=Role.CANDIDATE), spec),
+        problem_file=PROBLEM_FILE,
+        tolerance=dict(problem.tolerance),
+        outliers=problem.outliers,
+        mutates_inputs=problem.mutates_inputs,
+        contract=problem.contract,
+        random=problem.random,
+    )
+
+
+def _shown_path(problem: Problem, file: str) -> str:
+    """Where people find what is staged as ``file``; its staged name where it is made from something else."""
+    if file == PROBLEM_FILE and not problem.adapter:
+        return str(problem.path)
+    beside = problem.beside.get(file)
+    return str(beside) if isinstance(beside, Path) else file

@@ -1,0 +1,235 @@
+"""What is asked of an engine for each role of a cell, and what the judge is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kernel_matrix.attempt.building import ARTIFACT_NAME
+from kernel_matrix.attempt.contestants import CANDIDATE_FILE, CANDIDATE_UID, PROBLEM_FILE, Contestant, labels_of
+from kernel_matrix.attempt.folders import JOB_FILE, SessionFolders, judge_uid
+from kernel_matrix.attempt.sanitizing import NO_SANITIZER, tools_for
+from kernel_matrix.images import ResolvedImage
+from kernel_matrix.matrix import Policy
+from kernel_matrix.model.enums import Dtype, Language, Role
+from kernel_matrix.model.messages import INTERPRETED, ContestantSpec, JudgeJob, JudgeTimeouts, PeakSpec, WorkloadSpec
+from kernel_matrix.plan import Cell
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.peaks import TABLE, peak_of
+from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec
+from kernel_matrix.scan import SourceScan
+
+HAS_KERNELS = frozenset({Language.TRITON, Language.CUDA})
+"""Languages whose candidates bring kernels of their own."""
+
+JUDGE, CHANNEL, OUT, CODE, ARTIFACT = "/judge", "/channel", "/out", "/candidate", "/artifact"
+"""Where folders are seen inside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellPlacement:
+    """A cell, the device it runs on, the image it runs in, and whose it is."""
+
+    cell: Cell
+    gpu: Gpu
+    image: ResolvedImage | None
+    labels: ProcessLabels
+    sanitizer: str = ""
+    """Tool of compute-sanitizer that the candidate runs under; empty: none."""
+
+    @property
+    def image_id(self) -> str | None:
+        """What the engine is to start."""
+        return self.image.id if self.image is not None else None
+
+    @property
+    def visible_gpu(self) -> Gpu | None:
+        """The device to show inside; a CPU needs no showing."""
+        return None if self.gpu.vendor == "cpu" else self.gpu
+
+
+def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
+    """The judge: waits for its job, reads it and the problem, owns the channels, writes the report."""
+    return RoleSpec(
+        role=Role.JUDGE,
+        labels=place.labels,
+        image=place.image_id,
+        module="kernel_matrix.inside.judge.judge",
+        args=("--job", f"{JUDGE}/{JOB_FILE}", "--channel", CHANNEL, "--out", OUT),
+        mounts=(
+            Mount(source=folders.judge, target=JUDGE),
+            Mount(source=folders.channel, target=CHANNEL, writable=True),
+            Mount(source=folders.out, target=OUT, writable=True),
+        ),
+        env=_settings(place),
+        gpu=place.visible_gpu,
+        limits=_limits(place.cell.policy, memory_factor=2),
+        uid=judge_uid(),
+    )
+
+
+def contestant_spec(place: CellPlacement, folders: SessionFolders, contestant: Contestant) -> RoleSpec:
+    """A contestant: its source, the judge's socket for it, and nothing else. All are confined alike."""
+    return RoleSpec(
+        role=contestant.role,
+        labels=place.labels,
+        image=place.image_id,
+        module="kernel_matrix.inside.worker.worker",
+        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.torch_device, *_preloads(contestant)),
+        mounts=(
+            Mount(source=folders.code(contestant.name), target=CODE),
+            Mount(source=folders.channel_to(contestant.name), target=CHANNEL),
+        ),
+        env=_settings(place),
+        gpu=place.visible_gpu,
+        limits=_limits(place.cell.policy),
+        uid=contestant.uid,
+        contestant=contestant.name,
+    )
+
+
+def _preloads(contestant: Contestant) -> Iterator[str]:
+    """What it will import in any case, and can import before the device is there for it."""
+    for module in contestant.preloads:
+        yield from ("--preload", module)
+
+
+def candidate_spec(place: CellPlacement, folders: SessionFolders, candidate: Contestant) -> RoleSpec:
+    """The candidate: a contestant that also has what the builder made of its source."""
+    spec = contestant_spec(place, folders, candidate)
+    artifact = ("--artifact", f"{ARTIFACT}/{ARTIFACT_NAME}") if folders.has_artifact else ()
+    args = (*spec.args, *artifact)
+    return replace(
+        spec,
+        module="kernel_matrix.inside.worker.sanitized" if place.sanitizer else spec.module,
+        args=("--tool", place.sanitizer, "--", *args) if place.sanitizer else args,
+        mounts=(*spec.mounts, Mount(source=folders.artifact, target=ARTIFACT)),
+        env={**spec.env, **_interpreter(place)},
+    )
+
+
+def builder_spec(place: CellPlacement, code: Mount, channel: Mount) -> RoleSpec:
+    """The builder: the same source and settings as the candidate, and no GPU."""
+    # What Triton compiles depends on the calls, of which the builder has to be told first.
+    ahead = ("--ahead",) if place.cell.candidate.language is Language.TRITON else ()
+    return RoleSpec(
+        role=Role.BUILDER,
+        labels=place.labels,
+        image=place.image_id,
+        module="kernel_matrix.inside.build.builder",
+        args=("--channel", channel.target, "--code", code.target, "--file", CANDIDATE_FILE, *ahead),
+        mounts=(code, channel),
+        env=_settings(place),
+        limits=_limits(place.cell.policy),
+        uid=CANDIDATE_UID,
+    )
+
+
+def probe_spec(place: CellPlacement, out: Mount) -> RoleSpec:
+    """The health probe: trusted, sees the GPU and the folder for its answer, and no candidate."""
+    return RoleSpec(
+        role=Role.PROBE,
+        labels=place.labels,
+        image=place.image_id,
+        module="kernel_matrix.inside.probe",
+        args=("health", "--out", out.target),
+        mounts=(out,),
+        env=_settings(place),
+        gpu=place.visible_gpu,
+        limits=_limits(place.cell.policy, memory_factor=2),
+        uid=judge_uid(),
+    )
+
+
+def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantSpec], scan: SourceScan) -> JudgeJob:
+    """What the judge of one session is told.
+
+    :param seed: its secret.
+    :param scan: what reading the candidate's source found.
+    """
+    cell, policy = place.cell, place.cell.policy
+    return JudgeJob(
+        cell_id=cell.id,
+        session=place.labels.session,
+        device=place.gpu.torch_device,
+        dtype=cell.dtype,
+        seed=seed,
+        workloads=tuple(WorkloadSpec(w.name, dict(w.values), w.flops, w.bytes.get(cell.dtype)) for w in cell.workloads),
+        protocol=cell.protocol.spec,
+        timeouts=_timeouts(policy),
+        contestants=tuple(contestants),
+        problem_file=PROBLEM_FILE,
+        tolerance=dict(cell.problem.tolerance),
+        outliers=cell.problem.outliers,
+        mutates_inputs=cell.problem.mutates_inputs,
+        labels=tuple(_labels(place)),
+        gpu_uuid="" if place.visible_gpu is None else place.visible_gpu.uuid,
+        peak=_peak(place),
+        contract=cell.problem.contract,
+        random=cell.problem.random,
+        own_kernels=scan.own_kernels,
+        require_own_kernel=policy.require_own_kernel and cell.candidate.language in HAS_KERNELS,
+        check_health=policy.health_probe and place.visible_gpu is not None,
+        sanitize=tuple(filter(None, (place.sanitizer,))),
+    )
+
+
+def _timeouts(policy: Policy) -> JudgeTimeouts:
+    return JudgeTimeouts(
+        load_s=policy.load_timeout_s,
+        first_call_s=policy.first_call_timeout_s,
+        call_s=policy.call_timeout_s,
+        session_s=policy.session_timeout_s,
+    )
+
+
+def _labels(place: CellPlacement) -> Iterator[str]:
+    if _interpreter(place):
+        yield INTERPRETED
+    yield from labels_of(place.cell)
+    if place.cell.policy.sanitize and not tools_for(place.cell, place.gpu):
+        yield NO_SANITIZER
+
+
+def _peak(place: CellPlacement) -> PeakSpec:
+    """What no honest call can beat: by a data sheet only, since a calibration may have measured too little."""
+    peak = peak_of(place.gpu)
+    if peak.source != TABLE:
+        return PeakSpec()
+    if place.cell.problem.contract is not None:  # quantised products run at the rates of narrower numbers
+        return PeakSpec(bytes_per_s=peak.bytes_per_s)
+    rates = peak.flops_per_s
+    flops_per_s = rates.get(place.cell.dtype.value)
+    if place.cell.dtype is Dtype.FP32 and flops_per_s is not None:
+        # Three products in TF32 make one in single precision.
+        flops_per_s = max(flops_per_s, rates.get(Dtype.TF32.value, 0.0) / 3)
+    return PeakSpec(bytes_per_s=peak.bytes_per_s, flops_per_s=flops_per_s)
+
+
+def arch_list(gpu: Gpu) -> str:
+    """What ``load_inline`` compiles for: exactly this device, from Hopper on with its architecture's own features."""
+    capability = gpu.compute_capability or ""
+    return f"{capability}a" if capability and int(capability.split(".")[0]) >= 9 else capability
+
+
+def _settings(place: CellPlacement) -> dict[str, str]:
+    # Judge, baseline and candidate take turns on the same cores: nobody may spin while another is timed.
+    settings = {"TRITON_DEFAULT_FP_FUSION": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    if place.gpu.compute_capability:
+        settings["TORCH_CUDA_ARCH_LIST"] = arch_list(place.gpu)
+    return settings
+
+
+def _interpreter(place: CellPlacement) -> dict[str, str]:
+    """Triton has no CPU back end; without a GPU its interpreter runs the kernels."""
+    interpreted = place.gpu.vendor == "cpu" and place.cell.candidate.language is Language.TRITON
+    return {"TRITON_INTERPRET": "1"} if interpreted else {}
+
+
+def _limits(policy: Policy, memory_factor: int = 1) -> ResourceLimits:
+    return ResourceLimits(
+        memory_bytes=policy.memory_mib * memory_factor << 20,
+        pids=policy.pids,
+        tmpfs_bytes=policy.tmpfs_mib << 20,
+        file_bytes=policy.file_mib << 20,
+    )

@@ -1,0 +1,182 @@
+"""The processes of one session, side by side: started before or in its turn, begun with a job, ended together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_matrix.attempt.judge_report import read_report
+from kernel_matrix.errors import InfrastructureError
+from kernel_matrix.model.enums import Role
+from kernel_matrix.model.messages import SessionReport
+from kernel_matrix.sandboxes import ProcessExit, RoleSpec, RunningProcess, Sandbox
+
+_POLL_S = 0.05
+_ORPHANED_JUDGE_S = 20.0
+"""How long a judge may go on after its candidate or baseline ended: it only has to notice and report."""
+_LINGERING_S = 0.5
+"""How long contestants may go on after their judge ended: honest workers leave at once."""
+_LAST_MOMENTS_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpecs:
+    """The processes of one session, to be started."""
+
+    engine: Sandbox
+    judge: RoleSpec
+    contestants: tuple[RoleSpec, ...]
+    report: Path
+    """Where the judge will leave its report."""
+    lingering_s: float = _LINGERING_S
+    """How long contestants may go on after their judge ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionResult:
+    """What a session left: the judge's report, if there is one, and how its processes ended, the judge's first."""
+
+    report: SessionReport | None
+    exits: tuple[ProcessExit, ...]
+    called_off: bool = False
+    trouble: str = ""
+    """Why there is no usable report, in words."""
+    phases_s: dict[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def started(lineup: SessionSpecs) -> Iterator[SessionProcesses]:
+    """Start all processes at once, without waiting for them; on leaving they are gone, whatever became of them."""
+    specs = (lineup.judge, *lineup.contestants)
+    # The threads live as long as the processes: one whose parent thread ends is killed (PR_SET_PDEATHSIG).
+    with ThreadPoolExecutor(len(specs), thread_name_prefix="start") as threads:
+        processes = SessionProcesses(lineup, [_Launch(lineup.engine, spec, threads) for spec in specs])
+        try:
+            yield processes
+        finally:
+            processes.leave()
+
+
+class SessionProcesses:
+    """The processes of one session. Made by :func:`started`."""
+
+    def __init__(self, lineup: SessionSpecs, launches: list[_Launch]) -> None:
+        self._lineup = lineup
+        self._launches = launches
+        self._left = False
+
+    def are_waiting(self) -> bool:
+        """Whether all have been started, which is waited for, and none has ended yet."""
+        try:
+            return all(launch.running().wait(0) is None for launch in self._launches)
+        except (InfrastructureError, OSError):
+            return False
+
+    def admit(self, admit: Callable[[RunningProcess], None]) -> None:
+        """Tell ``admit`` of each process, the judge first, once all have been started; none is on the device yet.
+
+        :raises kernel_matrix.errors.InfrastructureError: when one of them could not be started.
+        """
+        for running in [launch.running() for launch in self._launches]:
+            admit(running)
+
+    def finish(self, deadline_s: float, called_off: Callable[[], bool]) -> SessionResult:
+        """Wait for the judge, take everybody away, read the report.
+
+        :param deadline_s: seconds from now after which the judge is waited for no longer.
+        :param called_off: asked meanwhile; true takes everybody away at once.
+        """
+        judge_exit, is_called_off = self._until_judge_ends(deadline_s, called_off)
+        if judge_exit is not None:
+            self._let_contestants_leave()
+        ending = time.monotonic()
+        exits = self._end_all()
+        self.leave()
+        phases = {"teardown": time.monotonic() - ending}
+        if is_called_off:
+            return SessionResult(report=None, exits=exits, called_off=True, phases_s=phases)
+        report, trouble = read_report(self._lineup.report, self._lineup.judge.labels)
+        return SessionResult(report=report, exits=exits, trouble=trouble, phases_s=phases)
+
+    def leave(self) -> None:
+        """Take away what was started, all at once."""
+        if not self._left:
+            self._left = True
+            leaving = [launch.leave() for launch in self._launches]
+            for left in leaving:
+                left.result()
+
+    def _until_judge_ends(self, deadline_s: float, called_off: Callable[[], bool]) -> tuple[ProcessExit | None, bool]:
+        """Wait for the judge's end; null when it was called off, is too late, or has nobody left to judge."""
+        judge = self._launches[0].running()
+        deadline = time.monotonic() + deadline_s
+        orphaned_since: float | None = None
+        while True:
+            now = time.monotonic()
+            ended = judge.wait(_POLL_S)
+            if ended is not None:
+                return ended, False
+            if called_off():
+                return None, True
+            gone = self._indispensable_gone()
+            if any(exit_.lost for exit_ in gone):
+                return None, False  # whatever the judge would say of them now, it is not their doing
+            if orphaned_since is None and gone:
+                orphaned_since = now
+            if now > deadline or (orphaned_since is not None and now - orphaned_since > _ORPHANED_JUDGE_S):
+                return None, False
+
+    def _indispensable_gone(self) -> list[ProcessExit]:
+        """How those ended without whom there is nothing to judge; a session goes on without a rival."""
+        needed = [launch for launch in self._launches if launch.role in (Role.CANDIDATE, Role.BASELINE)]
+        return [ended for launch in needed if (ended := launch.running().wait(0)) is not None]
+
+    def _let_contestants_leave(self) -> None:
+        until = time.monotonic() + self._lineup.lingering_s
+        for launch in self._launches[1:]:
+            launch.running().wait(max(0.0, until - time.monotonic()))
+
+    def _end_all(self) -> tuple[ProcessExit, ...]:
+        """Kill who is still there; how each ended, as far as that can be seen."""
+        for launch in self._launches:
+            if launch.running().wait(0) is None:
+                launch.running().kill()
+        ends = [launch.running().wait(_LAST_MOMENTS_S) for launch in self._launches]
+        return tuple(end for end in ends if end is not None)
+
+
+class _Launch:
+    """One process, which a thread of its own starts and takes away."""
+
+    def __init__(self, engine: Sandbox, spec: RoleSpec, threads: ThreadPoolExecutor) -> None:
+        self.role = spec.role
+        self._context = engine.launch(spec)
+        self._threads = threads
+        self._undo = ExitStack()
+        self._entered: Future[RunningProcess] = threads.submit(self._enter)
+
+    def running(self) -> RunningProcess:
+        """The started process, waited for.
+
+        :raises kernel_matrix.errors.InfrastructureError: when it could not be started.
+        """
+        return self._entered.result()
+
+    def leave(self) -> Future[None]:
+        """Take the process away, once it has been started."""
+        return self._threads.submit(self._exit)
+
+    def _enter(self) -> RunningProcess:
+        with ExitStack() as undo:
+            running = undo.enter_context(self._context)
+            running.root_pid()  # some engines have to ask for it, and remember: nobody need wait for that later
+            self._undo = undo.pop_all()
+        return running
+
+    def _exit(self) -> None:
+        wait((self._entered,))
+        self._undo.close()

@@ -1,0 +1,327 @@
+"""What the host saw of a GPU, joined to the blocks that a judge timed.
+
+Judge and host read the same clock, ``CLOCK_MONOTONIC``, so a look and a block need no translation. Where a report's
+blocks do not lie within what the host itself timed of that session, the two clocks are not one (or the report is not
+honest): nothing is joined then, and the summary says why.
+
+Two neighbouring looks bound an interval. It is *throttled* when either look shows a reason to slow down or a reason's
+counter grew between them, and *contended* when either look shows a foreign process. An interval belongs to every block
+that it overlaps, and a block is discarded as a whole: when in a block each call began is not known to the host.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean, median
+
+from kernel_matrix.lease import DeviceSnapshot
+from kernel_matrix.model.enums import Regime, Status
+from kernel_matrix.model.messages import Block, SessionReport, WorkloadReport
+from kernel_matrix.platforms import AILING, THROTTLING, EventReason, TelemetrySample
+from kernel_matrix.results.record import FieldSpread, TelemetrySummary
+
+_LONGEST_GAP_NS = 1_000_000_000
+"""A block with a longer stretch between two looks is not known."""
+_NEAREST_NS = 100_000_000
+"""How far from a block that no look falls into the nearest one may lie."""
+_NAMED_PIDS = 8
+
+YES = "yes"
+"""What a summary says of looks that were joined."""
+
+_KINDS = (AILING, THROTTLING - AILING)
+"""Reasons that are weighed together, the graver first."""
+_FIELDS = (
+    "sm_clock_mhz",
+    "mem_clock_mhz",
+    "power_w",
+    "power_average_w",
+    "temperature_c",
+    "utilization_percent",
+    "memory_used_bytes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedSession:
+    """A session as the host timed it, and what its judge reported, if anything."""
+
+    report: SessionReport | None
+    started_ns: int
+    """``time.monotonic_ns()`` before it was begun: none of its processes was on the device yet."""
+    ended_ns: int
+    """The same after the last one was gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedReports:
+    """The reports with what the host saw in their blocks, and what it means."""
+
+    reports: tuple[SessionReport, ...]
+    summary: TelemetrySummary
+    under_load: tuple[Mapping[str, FieldSpread], ...] = ()
+    """Per report, field → spread over its timed blocks; empty where nothing is known of them."""
+    throttled: frozenset[EventReason] = frozenset()
+    """Why too many samples of some workload were taken while the GPU slowed itself down; empty: they were not."""
+
+
+def join(
+    looks: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession], *, exclusive: bool, trace: str | None
+) -> JoinedReports:
+    """Join what was seen from the first to the last session to the blocks of their reports.
+
+    :param exclusive: false: samples taken beside foreign processes stay.
+    :param trace: file name of the whole trace.
+    """
+    usable = [look for look in looks if not look.trouble]
+    reports = tuple(session.report for session in seen if session.report is not None)
+    why_not = _why_not(usable, seen)
+    if why_not:
+        summary = _summary(usable, seen, [], {}, joined=why_not, trace=trace)
+        return JoinedReports(reports=reports, summary=summary, under_load=tuple({} for _ in reports))
+    joiner = _Joiner(usable, exclusive=exclusive)
+    pairs = [joiner.session(report) for report in reports]
+    timed = [sample for _, samples in pairs for sample in samples]
+    return JoinedReports(
+        reports=tuple(report for report, _ in pairs),
+        summary=_summary(usable, seen, timed, joiner.discarded, joined=YES, trace=trace),
+        under_load=tuple(_spreads(samples) for _, samples in pairs),
+        throttled=frozenset(joiner.throttled),
+    )
+
+
+def _why_not(looks: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession]) -> str:
+    """Why looks and blocks cannot be joined; empty where they can."""
+    if not looks:
+        return "the driver never answered"
+    for session in seen:
+        for block in _blocks(session.report):
+            if not session.started_ns <= block.started_ns <= block.ended_ns <= session.ended_ns:
+                return f"block {block.index} of a session lies outside that session by this host's clock"
+    return ""
+
+
+def _blocks(report: SessionReport | None) -> Iterable[Block]:
+    return (block for workload in report.workloads for block in workload.blocks) if report is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the looks say of one block."""
+
+    samples: tuple[TelemetrySample, ...]
+    """Those that fall into it, or the nearest; none where it is not known."""
+    throttling: frozenset[EventReason]
+    foreign: tuple[int, ...]
+
+
+class _Joiner:
+    """Joins block after block, and counts what it discards."""
+
+    def __init__(self, looks: Sequence[DeviceSnapshot], *, exclusive: bool) -> None:
+        self._looks = looks
+        self._times = [look.sample.at_ns for look in looks]
+        self._exclusive = exclusive
+        self.discarded: Counter[str] = Counter()
+        self.throttled: set[EventReason] = set()
+
+    def session(self, report: SessionReport) -> tuple[SessionReport, list[TelemetrySample]]:
+        """``report`` with what was seen in its blocks, and all samples that were in cold ones, each once."""
+        seen = [[self._seen(block) for block in workload.blocks] for workload in report.workloads]
+        pairs = list(zip(report.workloads, seen, strict=True))
+        joined = replace(report, workloads=tuple(self._workload(workload, found) for workload, found in pairs))
+        samples = {sample.at_ns: sample for pair in pairs for sample in _cold_samples(*pair)}
+        return joined, list(samples.values())
+
+    def _workload(self, workload: WorkloadReport, seen: Sequence[_Seen]) -> WorkloadReport:
+        causes, throttled = _causes(workload.blocks, seen, exclusive=self._exclusive)
+        self.throttled |= throttled
+        for block, cause in zip(workload.blocks, causes, strict=True):
+            if cause:
+                self.discarded[cause] += len(block.device_ns)
+        triples = zip(workload.blocks, seen, causes, strict=True)
+        return replace(workload, blocks=tuple(_told(block, found, cause) for block, found, cause in triples))
+
+    def _seen(self, block: Block) -> _Seen:
+        around = self._around(block)
+        return _Seen(
+            samples=() if _longest_stretch(block, around) > _LONGEST_GAP_NS else _within(block, around),
+            throttling=_throttling(around),
+            foreign=tuple(sorted({pid for look in around for pid in look.foreign})),
+        )
+
+    def _around(self, block: Block) -> Sequence[DeviceSnapshot]:
+        """From the last look before ``block`` to the first after it: the ends of every interval that overlaps it."""
+        first = bisect_right(self._times, block.started_ns) - 1
+        last = bisect_left(self._times, block.ended_ns)
+        return self._looks[max(first, 0) : last + 1]
+
+
+def _longest_stretch(block: Block, around: Sequence[DeviceSnapshot]) -> int:
+    """Nanoseconds between two looks around ``block``, or between one and an end of it that no look lies beyond."""
+    times = [look.sample.at_ns for look in around]
+    points = [min(block.started_ns, *times), *times, max(block.ended_ns, *times)]
+    return max(after - before for before, after in pairwise(points))
+
+
+def _within(block: Block, around: Sequence[DeviceSnapshot]) -> tuple[TelemetrySample, ...]:
+    """The samples taken while ``block`` ran; where there is none the nearest, if it is near."""
+    samples = [look.sample for look in around]
+    inside = tuple(sample for sample in samples if block.started_ns <= sample.at_ns <= block.ended_ns)
+    if inside:
+        return inside
+
+    def distance(sample: TelemetrySample) -> int:
+        return max(block.started_ns - sample.at_ns, sample.at_ns - block.ended_ns)
+
+    nearest = min(samples, key=distance)
+    return (nearest,) if distance(nearest) <= _NEAREST_NS else ()
+
+
+def _throttling(around: Sequence[DeviceSnapshot]) -> frozenset[EventReason]:
+    shown = {reason for look in around for reason in look.sample.reasons or ()}
+    first, last = around[0].sample.reason_ns, around[-1].sample.reason_ns
+    counted = {reason for reason, spent in last.items() if spent > first.get(reason, spent)}
+    return THROTTLING & (shown | counted)
+
+
+def _cold_samples(workload: WorkloadReport, seen: Sequence[_Seen]) -> Iterable[TelemetrySample]:
+    """What was seen in cold blocks: a record's clock and power are those of the calls that its speed-ups are of."""
+    for block, found in zip(workload.blocks, seen, strict=True):
+        if block.regime is Regime.COLD:
+            yield from found.samples
+
+
+def _causes(blocks: Sequence[Block], seen: Sequence[_Seen], *, exclusive: bool) -> tuple[list[str], set[EventReason]]:
+    """Why each of one workload's blocks does not count, empty where it does; and why the workload is throttled.
+
+    Contended blocks never count. Throttled cold ones do not as long as half of each contestant's uncontended samples
+    remain; where more would go, all of them count, and the workload is throttled instead. In the other regimes what
+    the device does under such a load is part of what is measured.
+    """
+    cold = [block.regime is Regime.COLD for block in blocks]
+    causes = [_contended(found) if exclusive else "" for found in seen]
+    uncontended = _samples(blocks, [not cause for cause in causes])
+    throttled: set[EventReason] = set()
+    for kind in _KINDS:
+        triples = zip(cold, causes, seen, strict=True)
+        hit = [is_cold and not cause and bool(kind & found.throttling) for is_cold, cause, found in triples]
+        remaining = _samples(blocks, [not cause and not bad for cause, bad in zip(causes, hit, strict=True)])
+        if all(2 * remaining[name] >= uncontended[name] for name in uncontended):
+            told = zip(causes, hit, seen, strict=True)
+            causes = [_slowed(kind & found.throttling) if bad else cause for cause, bad, found in told]
+        else:
+            throttled |= {
+                reason for bad, found in zip(hit, seen, strict=True) if bad for reason in kind & found.throttling
+            }
+    return causes, throttled
+
+
+def _contended(found: _Seen) -> str:
+    return f"{Status.CONTENDED.value}: pid {_listed(found.foreign)}" if found.foreign else ""
+
+
+def _listed(pids: Sequence[int]) -> str:
+    more = len(pids) - _NAMED_PIDS
+    return ",".join(map(str, pids[:_NAMED_PIDS])) + (f" and {more} more" if more > 0 else "")
+
+
+def _slowed(reasons: Iterable[EventReason]) -> str:
+    return f"{Status.THROTTLED.value}: {','.join(names_of(reasons))}"
+
+
+def names_of(reasons: Iterable[EventReason]) -> list[str]:
+    """``reasons`` by name, in the order they are defined in."""
+    named = set(reasons)
+    return [reason.value for reason in EventReason if reason in named]
+
+
+def _samples(blocks: Sequence[Block], counts: Sequence[bool]) -> Counter[str]:
+    """Samples per contestant in those cold blocks that count."""
+    found: Counter[str] = Counter()
+    for block, does in zip(blocks, counts, strict=True):
+        if block.regime is Regime.COLD:
+            found[block.contestant or block.role.value] += len(block.device_ns) if does else 0
+    return found
+
+
+def _told(block: Block, found: _Seen, cause: str) -> Block:
+    return replace(
+        block,
+        discarded=tuple((index, cause) for index in range(len(block.device_ns))) if cause else (),
+        sm_clock_mhz=_mean(found.samples, "sm_clock_mhz"),
+        mem_clock_mhz=_mean(found.samples, "mem_clock_mhz"),
+        power_w=_mean(found.samples, "power_w"),
+        temperature_c=_mean(found.samples, "temperature_c"),
+    )
+
+
+def _values(samples: Iterable[TelemetrySample], field: str) -> list[float]:
+    return [value for sample in samples if (value := getattr(sample, field)) is not None]
+
+
+def _mean(samples: Sequence[TelemetrySample], field: str) -> float | None:
+    values = _values(samples, field)
+    return fmean(values) if values else None
+
+
+def _spreads(samples: Sequence[TelemetrySample]) -> dict[str, FieldSpread]:
+    answered = {field: _values(samples, field) for field in _FIELDS}
+    return {
+        field: FieldSpread(low=min(values), median=median(values), high=max(values))
+        for field, values in answered.items()
+        if values
+    }
+
+
+def _summary(
+    looks: Sequence[DeviceSnapshot],
+    seen: Sequence[ObservedSession],
+    timed: Sequence[TelemetrySample],
+    discarded: Mapping[str, int],
+    *,
+    joined: str,
+    trace: str | None,
+) -> TelemetrySummary:
+    chosen = [look for look in looks if not seen or seen[0].started_ns <= look.sample.at_ns <= seen[-1].ended_ns]
+    samples = [look.sample for look in chosen]
+    times = [sample.at_ns for sample in samples]
+    gaps = [(after - before) / 1e9 for before, after in pairwise(times)]
+    return TelemetrySummary(
+        samples=len(samples),
+        interval_s=median(gaps) if gaps else None,
+        longest_gap_s=max(gaps) if gaps else None,
+        spread=_spreads(timed or samples),
+        energy_j=_energy_j(samples),
+        reasons=_shares(samples),
+        reason_s=_counted_s(samples),
+        own_pids=tuple(sorted({pid for look in chosen for pid in look.own})),
+        discarded=dict(discarded),
+        joined=joined,
+        trace=trace,
+    )
+
+
+def _energy_j(samples: Sequence[TelemetrySample]) -> float | None:
+    """From the first to the last sample; null where the counter is not there, or began anew with the driver."""
+    read = [sample.energy_mj for sample in samples if sample.energy_mj is not None]
+    return (read[-1] - read[0]) / 1000 if len(read) > 1 and read[-1] >= read[0] else None
+
+
+def _shares(samples: Sequence[TelemetrySample]) -> dict[str, float]:
+    answered = [sample.reasons for sample in samples if sample.reasons is not None]
+    counts = Counter(reason for reasons in answered for reason in reasons)
+    return {reason.value: counts[reason] / len(answered) for reason in EventReason if reason in counts}
+
+
+def _counted_s(samples: Sequence[TelemetrySample]) -> dict[str, float]:
+    counted = [sample.reason_ns for sample in samples if sample.reason_ns]
+    if not counted:
+        return {}
+    first, last = counted[0], counted[-1]
+    both = first.keys() & last.keys()
+    return {reason.value: max(0, last[reason] - first[reason]) / 1e9 for reason in EventReason if reason in both}

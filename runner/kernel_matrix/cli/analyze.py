@@ -1,0 +1,237 @@
+"""``kernel-matrix analyze``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import typer
+
+from kernel_matrix.cli.opened_tables import merged
+from kernel_matrix.cli.options import Folders, Json
+from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.errors import UsageError
+from kernel_matrix.results.descriptions import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from kernel_matrix.analysis.questions import Answer, QuestionOptions
+    from kernel_matrix.analysis.tables import Tables
+
+ABOUT: Final = {
+    "scores": "how often candidates are right, and how fast: rates, fast_p, pass@k, fast_p@N, costs",
+    "portability": "how much of a GPU's best each candidate reaches on every GPU of a set, and what passes on one only",
+    "ranks": "whether the best candidate on one GPU is the best on another, and what it costs if not",
+    "sensitivity": "what another dtype or toolchain does to times and verdicts",
+    "variance": "where a time's noise comes from, and how many sessions a wanted precision needs",
+    "attribution": "how much of correctness and speed-up category, method, GPU, toolchain and dtype explain",
+    "drift": "when times changed over many nights, and what changed with them",
+}
+"""Question → what it answers, in one line."""
+
+_USED_BY: Final = {
+    "by": ("--by", tuple(question for question in ABOUT if question != "drift")),
+    "platforms": ("--platforms", ("portability", "ranks", "sensitivity")),
+    "thresholds": ("--p", ("scores",)),
+    "draws": ("--k", ("scores",)),
+    "margin": ("--margin", ("ranks", "drift")),
+    "best_known": ("--best-known", ("portability",)),
+}
+"""Part of a request → its option, and the questions that look at it."""
+
+_ROWS: Final = 50
+"""Rows of a table that are printed; all of them are in ``--json``."""
+_CELL: Final = 44
+"""Characters of a text that are printed."""
+_GAP: Final = 2
+"""Between columns."""
+_Value = TypeVar("_Value")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+
+    @app.command()
+    def analyze(  # noqa: PLR0917  # typer passes options by name
+        question: str = typer.Argument("", help=f"One of {', '.join(ABOUT)}.", show_default=False),
+        folders: Folders = None,
+        by: list[str] = typer.Option(None, metavar="A,B", help="Slice by these: gpu,dtype,method,…"),
+        platforms: list[str] = typer.Option(None, metavar="A,B", help="GPUs that portability is over; default: all."),
+        p: list[str] = typer.Option(None, metavar="A,B", help="The p of fast_p."),
+        k: list[str] = typer.Option(None, metavar="A,B", help="The k of pass@k."),
+        margin: float = typer.Option(None, help="Differences up to this share are none.", show_default=False),
+        best_known: Path | None = typer.Option(
+            None, metavar="FILE", help="Frozen table of best-known times, for portability.", show_default=False
+        ),
+        freeze: Path | None = typer.Option(
+            None,
+            "--freeze-best-known",
+            metavar="FILE",
+            help="First write the best times of these tables to FILE, and use them; for portability.",
+            show_default=False,
+        ),
+        explain: bool = typer.Option(False, "--explain", help="Also say what each column means."),
+        as_json: Json = False,
+    ) -> None:
+        """Answer a question from all results together: scores, portability, ranks, variance and more."""
+        if question not in ABOUT:
+            raise UsageError(
+                f"{question!r} is no question" if question else "no question was asked",
+                next_step="Ask one of\n" + "\n".join(f"      {name:<12} {line}" for name, line in ABOUT.items()),
+            )
+        if best_known is not None and freeze is not None:
+            raise UsageError("--best-known and --freeze-best-known exclude each other", next_step="Leave one out.")
+        from kernel_matrix.analysis.questions import QuestionOptions, ask  # noqa: PLC0415  # loads polars
+        from kernel_matrix.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
+
+        given: dict[str, Any] = {
+            "by": _listed(by, str, "--by"),
+            "platforms": _listed(platforms, str, "--platforms"),
+            "thresholds": _listed(p, float, "--p"),
+            "draws": _listed(k, int, "--k"),
+            "margin": margin,
+            "best_known": best_known if freeze is None else freeze,
+        }
+        given = {name: value for name, value in given.items() if value not in (None, ())}
+        _check(question, given)
+        request = QuestionOptions(**given)
+        with merged(folders or [Path("results")]) as found:
+            tables = open_tables(found)
+            if freeze is not None:
+                _freeze(tables, freeze)
+            answers = ask(question, tables, request)
+        if as_json:
+            print_json(_document(question, request, answers))
+        else:
+            _print(answers, explain=explain)
+
+
+def _check(question: str, given: Mapping[str, Any]) -> None:
+    """Refuse what the question would not look at: who gives it would believe that it was.
+
+    :raises UsageError: for such an option, and for a margin that is no share.
+    """
+    for name, (option, questions) in _USED_BY.items():
+        if name in given and question not in questions:
+            raise UsageError(
+                f"{question} does not look at {option}", next_step=f"Leave it out, or ask {' or '.join(questions)}."
+            )
+    if not 0 <= given.get("margin", 0.0) < 1:
+        raise UsageError(
+            f"--margin {given['margin']:g} is no share from 0 to below 1", next_step="Give for example 0.02."
+        )
+
+
+def _freeze(tables: Tables, path: Path) -> None:
+    """Write the best-known times of ``tables``, and tell so on stderr."""
+    from kernel_matrix.analysis.bestknown import freeze  # noqa: PLC0415  # loads polars
+
+    best = freeze(tables.cells, path)
+    said = f"{path}: {best.table.height} best-known times, content hash {best.sha256}"
+    console(stderr=True).print(printable(said), markup=False)
+
+
+def _listed(texts: Sequence[str] | None, kind: Callable[[str], _Value], option: str) -> tuple[_Value, ...]:
+    """The parts between commas of an option that may be given several times.
+
+    :raises UsageError: where one is no ``kind``.
+    """
+    text = ",".join(texts or ())
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tuple(kind(part) for part in parts)
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is no list of numbers", next_step="Give for example 1,2,5.") from None
+
+
+def _document(question: str, request: QuestionOptions, answers: Sequence[Answer]) -> dict[str, Any]:
+    return {
+        "question": question,
+        "by": list(request.by),
+        "answers": [
+            {
+                "name": answer.name,
+                "title": answer.title,
+                "rows": answer.table.to_dicts(),
+                "meanings": dict(answer.meanings),
+                "notes": list(answer.notes),
+            }
+            for answer in answers
+        ],
+    }
+
+
+def _print(answers: Sequence[Answer], *, explain: bool) -> None:
+    out = console()
+    for number, answer in enumerate(answers):
+        if number:
+            out.print()
+        out.print(printable(answer.title), style="bold", markup=False)
+        left_out = _print_table(out, answer)
+        if explain:
+            for name in answer.table.columns:
+                if name in answer.meanings:
+                    out.print(printable(f"{name}: {answer.meanings[name]}"), markup=False)
+        for note in (*answer.notes, *left_out):
+            out.print(f"- {printable(note)}", markup=False)
+
+
+def _print_table(out: Console, answer: Answer) -> list[str]:
+    """Print as much of a table as there is room for, and return what was left out."""
+    frame = answer.table
+    if frame.is_empty():
+        return [] if answer.notes else ["There is nothing to show."]
+    shown = frame.head(_ROWS)
+    columns = {name: [_said(value) for value in shown[name].to_list()] for name in shown.columns}
+    fitting = list(_fitting(columns, out.width))
+    out.print(_table(shown, {name: columns[name] for name in fitting}))
+    notes = []
+    if frame.height > len(shown):
+        notes.append(f"{frame.height - len(shown)} more rows are in --json.")
+    if len(fitting) < len(columns):
+        rest = ", ".join(name for name in columns if name not in fitting)
+        notes.append(f"There was no room for the columns {rest}; all are in --json.")
+    return notes
+
+
+def _table(shown: Any, columns: dict[str, list[str]]) -> Table:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.text import Text  # noqa: PLC0415  # see above
+
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name in columns:
+        table.add_column(
+            Text(printable(name)), justify="right" if shown.schema[name].is_numeric() else "left", no_wrap=True
+        )
+    for texts in zip(*columns.values(), strict=True):
+        table.add_row(*(Text(text) for text in texts))
+    return table
+
+
+def _fitting(columns: dict[str, list[str]], width: int) -> Iterator[str]:
+    """The first columns that fit into ``width`` together, one at least."""
+    from rich.cells import cell_len  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    used = 0
+    for name, texts in columns.items():
+        used += max(cell_len(text) for text in (name, *texts)) + _GAP
+        if used > width + _GAP and name != next(iter(columns)):
+            return
+        yield name
+
+
+def _said(value: Any) -> str:
+    """A value as a person reads it: ``–`` where it is unknown."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        value = ", ".join(_said(one) for one in value)
+    text = printable(str(value))
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"

@@ -1,0 +1,146 @@
+"""``kernel-matrix baseline``: what nights are compared with, and which changes are accepted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernel_matrix.cli.options import Json
+from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.errors import StoreError, UsageError
+from kernel_matrix.results.descriptions import printable
+
+if TYPE_CHECKING:
+    from kernel_matrix.nightly.baselines import Baseline
+
+_HOLDS = timedelta(days=90)
+"""How long an accepted change holds unless a day is given: what is accepted for ever is forgotten."""
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="What the baseline is called.")]
+_Folder = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Merged tables, or a result folder.")]
+_Night = Annotated[str, typer.Option("--night", metavar="DATE", help="Instead of FOLDER: a night, as 2026-12-31.")]
+_Of = Annotated[str, typer.Option("--matrix", metavar="NAME", help="Whose night, where several matrices had one.")]
+_Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="The folder that all results are in.")]
+_Force = Annotated[bool, typer.Option("--force", help="Replace the baseline that has this name.")]
+_Glob = Annotated[str, typer.Argument(metavar="PROBLEM/CANDIDATE", help="Glob on candidate ids: 'softmax/triton_*'")]
+_Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it is accepted.")]
+_Until = Annotated[str, typer.Option("--until", metavar="DATE", help="The last day on which it holds; 90 days.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to ``app``."""
+    verbs = typer.Typer(help="What nights are compared with, and which changes are accepted.", no_args_is_help=True)
+    app.add_typer(verbs, name="baseline")
+
+    @verbs.command(name="set")
+    def set_(
+        name: _Name,
+        folder: _Folder = None,
+        *,
+        night: _Night = "",
+        matrix: _Of = "",
+        results: _Results = Path("results"),
+        force: _Force = False,
+        json: Json = False,
+    ) -> None:
+        """Freeze a copy of merged tables under NAME."""
+        from kernel_matrix.nightly.baselines import night_folder, set_baseline  # noqa: PLC0415  # loads polars
+
+        if (folder is None) == (not night):
+            raise UsageError("give either FOLDER or --night", next_step=f"baseline set {name} --night 2026-12-31")
+        source = folder if folder is not None else night_folder(results, night, matrix)
+        made_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        _tell(set_baseline(results, name, source, made_at=made_at, force=force), as_json=json)
+
+    @verbs.command(name="list")
+    def list_(*, results: _Results = Path("results"), json: Json = False) -> None:
+        """List all baselines; `baseline show` also looks at every byte of one."""
+        from kernel_matrix.nightly.baselines import names, read_baseline  # noqa: PLC0415  # loads polars
+
+        found: list[Baseline] = []
+        damaged: dict[str, str] = {}
+        for name in names(results):
+            try:
+                found.append(read_baseline(results, name))
+            except StoreError as error:  # noqa: PERF203  # there are few
+                damaged[name] = error.what
+        if json:
+            print_json({"baselines": [asdict(one) for one in found], "damaged": damaged})
+        else:
+            _print_list(found, damaged)
+
+    @verbs.command()
+    def show(name: _Name, *, results: _Results = Path("results"), json: Json = False) -> None:
+        """Show where a baseline came from, and check that its tables are what was frozen."""
+        from kernel_matrix.nightly.baselines import verified_tables  # noqa: PLC0415  # loads polars
+
+        _tell(verified_tables(results, name)[0], as_json=json)
+
+    @verbs.command()
+    def accept(
+        glob: _Glob,
+        *,
+        reason: _Reason,
+        until: _Until = "",
+        results: _Results = Path("results"),
+        json: Json = False,
+    ) -> None:
+        """Accept regressions of matching candidates, with a reason and until a day."""
+        from kernel_matrix.nightly.accept_changes import accept as add  # noqa: PLC0415  # loads polars
+        from kernel_matrix.nightly.paths import accepted_file  # noqa: PLC0415  # as above
+
+        file = accepted_file(results)
+        added = add(file, glob, reason=reason, until=_day(until))
+        if json:
+            said = {"candidate": added.globs["candidate"], "until": added.until.isoformat(), "reason": added.reason}
+            print_json({"file": str(file), **said})
+        else:
+            text = f"{added} is accepted until {added.until}: {added.reason} ({file})"
+            console().print(printable(text), markup=False)
+
+
+def _day(text: str) -> date:
+    today = datetime.now().astimezone().date()
+    if not text:
+        return today + _HOLDS
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007  # a day, local by intention
+    except ValueError:
+        raise UsageError(f"--until {text}: give a day as YYYY-MM-DD, e.g. {today + _HOLDS}") from None
+    if day < today:
+        raise UsageError(f"--until {text} is over already", next_step=f"e.g. --until {today + _HOLDS}")
+    return day
+
+
+def _tell(found: Baseline, *, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(found))
+        return
+    out = console()
+    out.print(printable(f"baseline {found.name}: {found.records} records of {found.cells} cells"), markup=False)
+    out.print(printable(f"of {', '.join(found.matrices)} on {', '.join(found.gpus)}"), markup=False)
+    out.print(printable(f"frozen {found.made_at} from {found.made_from}"), markup=False)
+    out.print(f"content {found.content_sha256}", markup=False)
+
+
+def _print_list(found: list[Baseline], damaged: dict[str, str]) -> None:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.text import Text  # noqa: PLC0415  # as above
+
+    out = console()
+    if found:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in ("baseline", "cells", "frozen", "content", "from"):
+            table.add_column(name, justify="right" if name == "cells" else "left", no_wrap=True)
+        for one in found:
+            texts = (one.name, str(one.cells), one.made_at, one.content_sha256[:12], one.made_from)
+            table.add_row(*(Text(printable(text)) for text in texts))
+        out.print(table)
+    for why in damaged.values():
+        out.print(printable(why), markup=False)
+    if not found and not damaged:
+        out.print("there is no baseline; `kernel-matrix baseline set NAME FOLDER` makes one", markup=False)

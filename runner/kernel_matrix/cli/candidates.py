@@ -1,0 +1,106 @@
+"""``kernel-matrix candidates``: the kernels there are, where they come from and whether they can be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from kernel_matrix.cli.collection import (
+    GLOB,
+    JSON,
+    PATH,
+    SOURCE,
+    candidate_document,
+    load_collection,
+    matching,
+    plain,
+    refuse_unreadable,
+    the_one,
+    unreadable_documents,
+    warn_of_unreadable,
+)
+
+if TYPE_CHECKING:
+    from kernel_matrix.sources import Candidate, LoadedSource
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+    group = typer.Typer(help="List, show and check candidates; nothing of theirs is run.", no_args_is_help=True)
+    app.add_typer(group, name="candidates")
+
+    @group.command("list")
+    def list_(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+        """List candidates."""
+        loaded = load_collection(source, path)
+        candidates = matching(loaded.candidates, glob)
+        warn_of_unreadable(loaded)
+        _print_list(candidates, as_json=as_json)
+
+    @group.command()
+    def show(
+        id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
+    ) -> None:
+        """Show one candidate and its source."""
+        _print_one(the_one(load_collection(source, path).candidates, id_, "candidate"), as_json=as_json)
+
+    @group.command()
+    def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+        """Check every file without running any; exit code 2 when one cannot be used."""
+        _check(load_collection(source, path), as_json=as_json)
+
+
+def _print_list(candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # as above
+
+    if as_json:
+        print_json([candidate_document(candidate) for candidate in candidates])
+        return
+    table = Table("candidate", "language", "dtypes", "expected to end as", "description", box=None)
+    for c in candidates:
+        dtypes = " ".join(dtype.value for dtype in c.dtypes) or "all"
+        table.add_row(c.id, c.language.value, dtypes, c.expect.value if c.expect else "", plain(c.description))
+    console().print(table)
+
+
+def _print_one(candidate: Candidate, *, as_json: bool) -> None:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # as above
+
+    document = candidate_document(candidate)
+    if as_json:
+        print_json(document)
+        return
+    document |= {"dtypes": " ".join(document["dtypes"]) or "all that the problem offers", **document.pop("origin")}
+    table = Table(box=None, show_header=False)
+    for key, value in document.items():
+        if value not in (None, ""):
+            table.add_row(key, plain(str(value)))
+    screen = console()
+    screen.print(table)
+    screen.print(plain(candidate.path.read_text(encoding="utf-8", errors="replace")))
+
+
+def _check(loaded: LoadedSource, *, as_json: bool) -> None:
+    """Say how many candidates there are, by language.
+
+    :raises kernel_matrix.errors.UsageError: naming every file that cannot be used, problems included: without them
+        their candidates are not even looked at.
+    """
+    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    languages = Counter(candidate.language.value for candidate in loaded.candidates)
+    count = len(loaded.candidates)
+    if as_json:
+        document = {"candidates": count, "languages": dict(languages), "unreadable": unreadable_documents(loaded)}
+        print_json(document)
+    else:
+        parts = ", ".join(f"{number} {language}" for language, number in languages.most_common())
+        console().print(f"{count} candidates can be used{f': {parts}' if parts else ''}")
+    refuse_unreadable(loaded)

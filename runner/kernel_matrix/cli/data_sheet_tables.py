@@ -1,0 +1,195 @@
+"""How ``kernel-matrix gpus show`` prints data sheets: a table of all, one for a person, a block for a prompt, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.platforms.data_sheets import (
+    DTYPES,
+    FEATURES,
+    SHARED_BYTES_UNASKED,
+    THREADS_PER_BLOCK,
+    THREADS_PER_WARP,
+    DataSheet,
+    all_sheets,
+    sheets_of,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+UNKNOWN = "unknown"
+
+_LACKS = "–"
+"""Of a dtype that the tensor cores do not compute in."""
+
+_WORDS = {
+    "structured_sparsity": "2:4 structured sparsity",
+    "cp_async": "cp.async",
+    "clusters": "thread block clusters",
+    "tma": "TMA",
+    "wgmma": "wgmma (sm_90a)",
+    "tcgen05": "tcgen05 (sm_100a)",
+}
+"""Features whose word for people is another; some need code for exactly one architecture (PTX ISA)."""
+
+_BALANCED = ("bf16", "fp16", "fp32")
+"""Dtypes whose rate is set against the bandwidth: the first that is known."""
+
+
+def show_sheets(model: str | None, *, as_json: bool, as_prompt: bool) -> None:
+    """Print the sheets that ``model`` means; without one, a table of all.
+
+    :raises kernel_matrix.errors.UsageError: when there is no such sheet.
+    """
+    sheets = all_sheets() if model is None else sheets_of(model)
+    if as_json:
+        print_json({"gpus": [sheet.document() for sheet in sheets]})
+    elif as_prompt:
+        console().print("\n\n".join(prompt(sheet) for sheet in sheets), markup=False)
+    elif model is None:
+        console().print(_overview(sheets))
+    else:
+        for number, sheet in enumerate(sheets):
+            console().print(*([""] if number else []), _sheet_table(sheet), sep="\n")
+
+
+def prompt(sheet: DataSheet) -> str:
+    """A sheet as plain text of few lines, for a language model that is to write a kernel for the GPU."""
+    rows = _rows(sheet)
+    facts = (
+        *("SMs", "per SM", "resident per SM", "per block", "L2 cache", "memory", "dense peaks", "balance"),
+        *("tensor cores", "has", "has not", "board power", "NVLink", "MIG", "numbers"),
+    )
+    heading = f"{sheet.name}: NVIDIA {rows['architecture']}, compute capability {rows['compute capability']}"
+    return "\n".join([heading, *(f"- {fact}: {rows[fact]}" for fact in facts)])
+
+
+def _overview(sheets: Iterable[DataSheet]) -> Table:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when a table is printed
+
+    columns = ("architecture", "compute", "SMs", "memory", "bandwidth", "fp32", "bf16", "fp8", "L2", "power", "numbers")
+    table = Table("GPU", *columns, box=None, pad_edge=False)
+    for sheet in sheets:
+        product = sheet.product
+        table.add_row(
+            sheet.name,
+            sheet.architecture.architecture,
+            product.compute_capability,
+            _count(product.sms),
+            _memory(sheet),
+            _bandwidth(sheet.bytes_per_s),
+            *(_LACKS if _lacks(sheet, dtype) else _rate(sheet.ops_per_s[dtype]) for dtype in ("fp32", "bf16", "fp8")),
+            _bytes(product.l2_bytes),
+            _with_unit(product.board_power_w, "W"),
+            product.confidence,
+        )
+    table.caption = f"fp32, bf16, fp8: dense TFLOP/s; {_LACKS}: not there. `gpus show MODEL` has the rest"
+    table.caption_justify = "left"
+    return table
+
+
+def _sheet_table(sheet: DataSheet) -> Table:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when a table is printed
+    from rich.text import Text  # noqa: PLC0415  # same
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in {"GPU": sheet.name, **_rows(sheet)}.items():
+        table.add_row(Text(key), Text(value))
+    for number, source in enumerate(sheet.sources):
+        table.add_row(Text("" if number else "sources"), Text(source))
+    return table
+
+
+def _rows(sheet: DataSheet) -> dict[str, str]:
+    """What a sheet says, in words, each fact under its name."""
+    a, p = sheet.architecture, sheet.product
+    warps = a.threads_per_sm // THREADS_PER_WARP
+    return {
+        "architecture": a.architecture,
+        "compute capability": p.compute_capability,
+        "SMs": _count(p.sms),
+        "per SM": f"{a.fp32_cores_per_sm} CUDA cores, {a.registers_per_sm} 32-bit registers, "
+        f"{_bytes(a.shared_bytes_per_sm)} shared memory",
+        "resident per SM": f"at most {a.threads_per_sm} threads ({warps} warps); blocks at most: "
+        f"{_count(a.blocks_per_sm)}",
+        "per block": f"at most {THREADS_PER_BLOCK} threads, {_bytes(a.shared_bytes_per_block)} shared memory "
+        f"({_bytes(SHARED_BYTES_UNASKED)} without opting in)",
+        "L2 cache": _bytes(p.l2_bytes),
+        "memory": f"{_memory(sheet)}, bandwidth {_bandwidth(sheet.bytes_per_s)}",
+        "dense peaks": f"{', '.join(_peaks(sheet))}; TFLOP/s, of int8 TOP/s",
+        "balance": _balance(sheet),
+        "tensor cores": f"generation {a.tensor_cores}",
+        "has": _features(f for f in FEATURES if f in a.features),
+        "has not": _features(f for f in FEATURES if f not in a.features),
+        "board power": _with_unit(p.board_power_w, "W"),
+        "NVLink": _nvlink(p.nvlink_bytes_per_s),
+        "MIG": UNKNOWN if p.mig is None else "yes" if p.mig else "no",
+        "numbers": _confidence(sheet),
+    }
+
+
+def _peaks(sheet: DataSheet) -> Iterator[str]:
+    for dtype in DTYPES:
+        if not _lacks(sheet, dtype):
+            yield f"{dtype} {_rate(sheet.ops_per_s[dtype])}"
+
+
+def _lacks(sheet: DataSheet, dtype: str) -> bool:
+    """Whether the tensor cores do not compute in ``dtype``, so that there is no rate to know."""
+    return dtype in FEATURES and dtype not in sheet.architecture.features
+
+
+def _features(names: Iterable[str]) -> str:
+    return ", ".join(_WORDS.get(name, name) for name in names) or "none of them"
+
+
+def _balance(sheet: DataSheet) -> str:
+    """Below how many operations per byte the memory is what limits: the corner of the roofline."""
+    known = ((dtype, rate) for dtype in _BALANCED if (rate := sheet.ops_per_s[dtype]) is not None)
+    dtype, rate = next(known, ("", 0.0))
+    if not rate or not sheet.bytes_per_s:
+        return UNKNOWN
+    return f"in {dtype}, memory limits what does less than {rate / sheet.bytes_per_s:.0f} FLOP per byte"
+
+
+def _confidence(sheet: DataSheet) -> str:
+    recalled = ", ".join(sheet.product.recalled)
+    but = f", but recalled: {recalled}" if recalled else ""
+    return f"{sheet.product.confidence}{but}; at boost clock, with the narrower accumulator where two differ"
+
+
+def _count(number: int | None) -> str:
+    return UNKNOWN if number is None else str(number)
+
+
+def _with_unit(number: float | None, unit: str) -> str:
+    return UNKNOWN if number is None else f"{number:g} {unit}"
+
+
+def _bytes(number: int | None) -> str:
+    if number is None:
+        return UNKNOWN
+    return f"{number / (1 << 20):.4g} MiB" if number >= 1 << 20 else f"{number / (1 << 10):.4g} KiB"
+
+
+def _memory(sheet: DataSheet) -> str:
+    return f"{_with_unit(sheet.product.memory_gb, 'GB')} {sheet.product.memory_kind or 'of unknown kind'}"
+
+
+def _bandwidth(bytes_per_s: float | None) -> str:
+    if bytes_per_s is None:
+        return UNKNOWN
+    return f"{bytes_per_s / 1e12:.4g} TB/s" if bytes_per_s >= 1e12 else f"{bytes_per_s / 1e9:.4g} GB/s"
+
+
+def _rate(ops_per_s: float | None) -> str:
+    return UNKNOWN if ops_per_s is None else f"{ops_per_s / 1e12:.5g}"
+
+
+def _nvlink(bytes_per_s: float | None) -> str:
+    if bytes_per_s is None:
+        return UNKNOWN
+    return f"{bytes_per_s / 1e9:.4g} GB/s, both directions together" if bytes_per_s else "no"

@@ -1,0 +1,122 @@
+"""``kernel-matrix gpus watch``: telemetry of GPUs as it comes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from datetime import datetime, timezone
+from itertools import count as count_from
+from typing import Any
+
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from kernel_matrix.cli.gpus import process_documents
+from kernel_matrix.cli.output import console, print_json_line
+from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.lease.gpu_processes import named
+from kernel_matrix.platforms import Gpu, TelemetrySample, vendor
+
+_GIB = 1 << 30
+
+Samples = Mapping[Gpu, TelemetrySample]
+
+
+def watch_gpus(gpus: Sequence[Gpu], *, every_s: float, count: int | None, as_json: bool) -> None:
+    """Show samples of ``gpus`` until ``count`` of each were shown, or for ever.
+
+    :param every_s: seconds from one sample to the next.
+    :raises kernel_matrix.errors.GpuLostError: when one no longer answers.
+    """
+    with ExitStack() as stack:
+        samplers = {gpu: stack.enter_context(_sampler(gpu)) for gpu in gpus}
+        show = stack.enter_context(_screen(as_json=as_json))
+        for _ in _ticks(every_s, count):
+            show({gpu: sample() for gpu, sample in samplers.items()})
+
+
+@contextmanager
+def _sampler(gpu: Gpu) -> Iterator[Callable[[], TelemetrySample]]:
+    asked = vendor(gpu.vendor)
+    with asked.opened():
+        sampler = asked.sampler(gpu)
+        if sampler is None:
+            raise NothingSelectedError(f"there is nothing to watch on {gpu.name}")
+        yield sampler
+
+
+def _ticks(every_s: float, count: int | None) -> Iterator[int]:
+    """Numbers at their time; a time that has passed already is left out."""
+    began = time.monotonic()
+    for number in count_from() if count is None else range(count):
+        yield number
+        if count is None or number + 1 < count:
+            elapsed = time.monotonic() - began
+            time.sleep(every_s - elapsed % every_s)
+
+
+@contextmanager
+def _screen(*, as_json: bool) -> Iterator[Callable[[Samples], None]]:
+    """What shows one sample of each GPU: a table that changes on a terminal, lines elsewhere."""
+    if as_json:
+        yield _print_documents
+    elif sys.stdout.isatty():
+        with Live(console=console(), auto_refresh=False) as live:
+            yield lambda samples: live.update(_table(samples), refresh=True)
+    else:
+        yield _print_lines
+
+
+def _print_documents(samples: Samples) -> None:
+    for gpu, sample in samples.items():
+        print_json_line(_document(gpu, sample))
+
+
+def _document(gpu: Gpu, sample: TelemetrySample) -> dict[str, Any]:
+    told = asdict(sample)
+    processes = process_documents(told.pop("pids"))
+    return {"index": gpu.index, "uuid": gpu.uuid, "at": _now(), **told, "processes": processes}
+
+
+def _print_lines(samples: Samples) -> None:
+    at = _now()
+    for gpu, sample in samples.items():
+        words = "  ".join(f"{heading} {text}" for heading, text in _fields(sample).items() if text)
+        sys.stdout.write(f"{at}  GPU {gpu.index}  {words}\n")
+    sys.stdout.flush()
+
+
+def _table(samples: Samples) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("GPU", "name", *_fields(next(iter(samples.values())))):
+        table.add_column(heading)
+    for gpu, sample in samples.items():
+        table.add_row(str(gpu.index), Text(gpu.name), *map(Text, _fields(sample).values()))
+    return table
+
+
+def _fields(sample: TelemetrySample) -> dict[str, str]:
+    """Heading → what to show; empty where the driver does not say."""
+    memory = sample.memory_used_bytes
+    return {
+        "SM": _with_unit(sample.sm_clock_mhz, "MHz"),
+        "memory clock": _with_unit(sample.mem_clock_mhz, "MHz"),
+        "power": _with_unit(sample.power_w, "W"),
+        "temperature": _with_unit(sample.temperature_c, "°C"),
+        "busy": _with_unit(sample.utilization_percent, "%"),
+        "memory used": "" if memory is None else f"{memory / _GIB:.1f} GiB",
+        "clock because of": ", ".join(reason.value for reason in sample.reasons or ()),
+        "processes": named(sample.pids) or "nobody",
+    }
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{value:.0f} {unit}"
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -1,0 +1,290 @@
+"""``kernel-matrix plan``: what would run here, what would not and why, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kernel_matrix.cli.output import console, duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from kernel_matrix.plan import Cell, CellCounts, Plan, PlanTotals
+
+_MOST_LINES = 40
+"""Lines of a listing without ``--all``."""
+_MOST_REASONS = 20
+_MOST_VALUES = 30
+"""Values per axis in the table of totals."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+
+    @app.command()
+    def plan(
+        matrix: Path = typer.Argument(Path("matrix.toml"), help="The matrix file."),
+        *,
+        filter_: list[str] = typer.Option(
+            [], "--filter", metavar="KEY=GLOB[,GLOB]", help="Keep matching cells; != drops them. Repeat to narrow."
+        ),
+        all_: bool = typer.Option(False, "--all", help="List every cell with its reason, not only what runs here."),
+        compile_only: bool = typer.Option(False, "--compile-only", help="What `run --compile-only` would build."),
+        as_json: bool = typer.Option(False, "--json", help="One JSON document with every cell."),
+        engine: str = typer.Option("auto", help="Plan for this engine: auto, docker or process."),
+        lock: Path | None = typer.Option(None, metavar="FILE", help="Images lock; images/images.lock."),
+    ) -> None:
+        """Show which cells run here, which do not and why, and how long it takes."""
+        made, cells = _planned_cells(matrix, filter_, engine, lock, compile_only=compile_only)
+        if as_json:
+            _write_json(made, cells)
+        elif all_:
+            _print_all(made, cells)
+        else:
+            _print_overview(made, cells)
+
+
+def _planned_cells(
+    path: Path, terms: list[str], engine: str, lock: Path | None, *, compile_only: bool
+) -> tuple[Plan, Iterator[Cell]]:
+    """The plan, and its cells that pass the filter.
+
+    :raises kernel_matrix.errors.NothingSelectedError: when there are none.
+    """
+    from kernel_matrix.errors import NothingSelectedError  # noqa: PLC0415  # only this verb needs planning, --help does not
+    from kernel_matrix.hosts.survey import host_facts  # noqa: PLC0415  # as above
+    from kernel_matrix.matrix.load import load_matrix  # noqa: PLC0415  # as above
+    from kernel_matrix.plan import load_selection, make_plan, parse_filter  # noqa: PLC0415  # as above
+
+    keeps = parse_filter(terms)
+    matrix = load_matrix(path)
+    facts = host_facts(matrix, engine=engine, lock_path=lock)
+    made = make_plan(matrix, load_selection(matrix), facts, compile_only=compile_only)
+    cells = filter(keeps, made.cells()) if terms else made.cells()
+    first = next(cells, None)
+    if first is None:
+        what = f"no cell of {path} passes --filter {keeps}" if terms else f"{path} makes no cell"
+        raise NothingSelectedError(what, next_step="kernel-matrix plan --all without --filter lists every cell")
+    return made, chain((first,), cells)
+
+
+# ---- JSON
+
+
+def _write_json(plan: Plan, cells: Iterable[Cell]) -> None:
+    """One document, written cell by cell: a plan may have millions."""
+    from kernel_matrix.model.messages import SCHEMA_VERSION  # noqa: PLC0415  # loaded by now; named here only to start fast
+    from kernel_matrix.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
+
+    out = sys.stdout
+    out.write('{"cells": [')
+    totals = tally(_written(cells))
+    out.write("\n],\n")
+    rest = {
+        "schema_version": SCHEMA_VERSION,
+        "matrix": plan.matrix.name,
+        "engine": plan.facts.engine,
+        "devices": [gpu.name for gpu in plan.facts.gpus],
+        "totals": _totals_document(totals),
+        "unreadable": [{"path": str(item.path), "reason": item.reason} for item in plan.selection.unreadable],
+        "warnings": list(plan.warnings),
+    }
+    out.write(json.dumps(rest, allow_nan=False, indent=2, sort_keys=True)[len("{\n") :] + "\n")
+
+
+def _written(cells: Iterable[Cell]) -> Iterator[Cell]:
+    separator = "\n"
+    for cell in cells:
+        line = json.dumps(_cell_document(cell), allow_nan=False, separators=(",", ":"), sort_keys=True)
+        sys.stdout.write(separator + line)
+        separator = ",\n"
+        yield cell
+
+
+def _cell_document(cell: Cell) -> dict[str, Any]:
+    return {
+        "id": cell.id,
+        "gpu": cell.gpu.name,
+        "toolchain": cell.toolchain.name,
+        "dtype": cell.dtype.value,
+        "problem": cell.problem.id,
+        "category": cell.problem.category,
+        "level": cell.problem.level,
+        "candidate": cell.candidate.id,
+        "language": cell.candidate.language.value,
+        "workloads": [workload.name for workload in cell.workloads],
+        "tier": cell.protocol.tier.value,
+        "sessions": cell.protocol.sessions,
+        "compile_only": cell.compile_only,
+        "reason": None if cell.reason is None else _reason_document(cell.reason.hurdle.value, cell.reason.text),
+        "expected_s": cell.expected_s,
+    }
+
+
+def _reason_document(hurdle: str, text: str) -> dict[str, str]:
+    return {"hurdle": hurdle, "text": text}
+
+
+def _totals_document(totals: PlanTotals) -> dict[str, Any]:
+    return {
+        "all": _tally_document(totals.all),
+        "axes": {
+            axis: {value: _tally_document(tally) for value, tally in tallies.items()}
+            for axis, tallies in totals.axes.items()
+        },
+        "reasons": [
+            {**_reason_document(reason.hurdle.value, reason.text), "cells": count}
+            for reason, count in totals.reasons.items()
+        ],
+    }
+
+
+def _tally_document(tally: CellCounts) -> dict[str, Any]:
+    return {
+        "cells": tally.cells,
+        "runnable": tally.runnable,
+        "expected_s": tally.expected_s,
+        "hurdles": {hurdle.value: count for hurdle, count in tally.hurdles.items()},
+    }
+
+
+# ---- for people
+
+
+@dataclass(slots=True)
+class _Group:
+    """The runnable cells of one candidate."""
+
+    cells: int = 0
+    expected_s: float = 0.0
+    gpus: dict[str, None] = field(default_factory=dict)
+    toolchains: dict[str, None] = field(default_factory=dict)
+    dtypes: dict[str, None] = field(default_factory=dict)
+
+    def add(self, cell: Cell) -> None:
+        self.cells += 1
+        self.expected_s += cell.expected_s
+        self.gpus[cell.gpu.name] = None
+        self.toolchains[cell.toolchain.name] = None
+        self.dtypes[cell.dtype.value] = None
+
+
+def _print_overview(plan: Plan, cells: Iterable[Cell]) -> None:
+    from kernel_matrix.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
+
+    groups: dict[str, _Group] = {}
+    totals = tally(_grouped(cells, groups))
+    screen = console()
+    _print_groups(screen, groups)
+    _print_summary(screen, plan, totals)
+
+
+def _grouped(cells: Iterable[Cell], groups: dict[str, _Group]) -> Iterator[Cell]:
+    """``cells``, with the runnable ones noted in ``groups`` on the way."""
+    for cell in cells:
+        if cell.reason is None:
+            groups.setdefault(cell.candidate.id, _Group()).add(cell)
+        yield cell
+
+
+def _print_groups(screen: Console, groups: dict[str, _Group]) -> None:
+    if not groups:
+        return
+    table = _table("candidate", "cells>", "expected>", "gpu", "toolchain", "dtype", title="Runs here")
+    for name, group in [*groups.items()][:_MOST_LINES]:
+        places = (", ".join(names) for names in (group.gpus, group.toolchains, group.dtypes))
+        _row(table, name, f"{group.cells:,}", duration(group.expected_s), *places)
+    screen.print(table)
+    _print_more(screen, len(groups) - _MOST_LINES)
+
+
+def _print_all(plan: Plan, cells: Iterable[Cell]) -> None:
+    from kernel_matrix.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
+
+    totals = tally(_listed(cells))
+    _print_summary(console(), plan, totals)
+
+
+def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
+    """``cells``, each written as a plain line on the way: a table would need all of them first."""
+    for cell in cells:
+        reason = cell.reason
+        verb = "compiled here" if cell.compile_only else "runs here"
+        here = f"{verb}, {duration(cell.expected_s)}"
+        outcome = here if reason is None else f"{reason.hurdle.value}: {reason.text}"
+        place = f"{cell.gpu.name} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}"
+        sys.stdout.write(f"{cell.id}  {place}  {outcome}\n")
+        yield cell
+    sys.stdout.flush()
+
+
+def _print_summary(screen: Console, plan: Plan, totals: PlanTotals) -> None:
+    """Totals per axis, distinct reasons, what was found odd, and one sentence that says it all."""
+    _print_totals(screen, totals)
+    _print_reasons(screen, totals)
+    for item in plan.selection.unreadable:
+        screen.print(f"cannot be read: {item}", markup=False)
+    for warning in plan.warnings:
+        screen.print(f"note: {warning}", markup=False)
+    whole = totals.all
+    devices = ", ".join(gpu.name for gpu in plan.facts.gpus) or "no device"
+    screen.print(f"This host: {devices}; engine {plan.facts.engine}", markup=False)
+    if plan.facts.clocks_reason and any(gpu.vendor != "cpu" for gpu in plan.facts.gpus):
+        screen.print(f"GPU clocks cannot be locked here: {plan.facts.clocks_reason}", markup=False)
+    counts = f"{whole.cells:,} cells, {whole.runnable:,} run here, {whole.cells - whole.runnable:,} do not"
+    time = f"about {duration(whole.expected_s)} one after the other"
+    screen.print(f"{plan.matrix.name}: {counts}; {time}", markup=False)
+
+
+def _print_totals(screen: Console, totals: PlanTotals) -> None:
+    table = _table("axis", "value", "cells>", "run here>", "expected>", "not here, by hurdle", title="Totals")
+    for axis, tallies in totals.axes.items():
+        for value, tally in [*tallies.items()][:_MOST_VALUES]:
+            hurdles = ", ".join(f"{hurdle.value} {count:,}" for hurdle, count in tally.hurdles.most_common())
+            _row(table, axis, value, f"{tally.cells:,}", f"{tally.runnable:,}", duration(tally.expected_s), hurdles)
+        if len(tallies) > _MOST_VALUES:
+            _row(table, axis, f"… and {len(tallies) - _MOST_VALUES} more (--json)")
+        table.add_section()
+    screen.print(table)
+
+
+def _print_reasons(screen: Console, totals: PlanTotals) -> None:
+    if not totals.reasons:
+        return
+    table = _table("cells>", "hurdle", "why they do not run here", title="Reasons")
+    for reason, count in [*totals.reasons.items()][:_MOST_REASONS]:
+        _row(table, f"{count:,}", reason.hurdle.value, reason.text)
+    screen.print(table)
+    _print_more(screen, len(totals.reasons) - _MOST_REASONS)
+
+
+def _print_more(screen: Console, more: int) -> None:
+    if more > 0:
+        screen.print(f"… and {more} more (--all)")
+
+
+def _table(*columns: str, title: str) -> Table:
+    """An empty table; a column whose name ends in ``>`` is right-aligned."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.table import Table  # noqa: PLC0415  # as above
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
+    return table
+
+
+def _row(table: Table, *texts: str) -> None:
+    """Add a row of plain texts: ids and reasons may hold brackets, which are no markup."""
+    from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    table.add_row(*map(Text, texts))

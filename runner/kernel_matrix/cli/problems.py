@@ -1,0 +1,183 @@
+"""``kernel-matrix problems``: what there is to run, whether it can be read, and whether it is any good."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from kernel_matrix.cli.collection import (
+    GLOB,
+    JSON,
+    PATH,
+    SOURCE,
+    candidate_document,
+    load_collection,
+    matching,
+    plain,
+    problem_document,
+    refuse_unreadable,
+    the_one,
+    unreadable_documents,
+    warn_of_unreadable,
+)
+
+if TYPE_CHECKING:
+    from kernel_matrix.sources import LoadedSource, Problem
+
+_WORKLOAD = typer.Option("", metavar="NAME", help="Which shapes; smoke where a problem has it, else its first.")
+_DTYPE = typer.Option("", metavar="NAME", help="Which dtype; each problem's first.")
+_JOBS = typer.Option(0, metavar="N", min=0, help="How many at the same time; as many as there are cores.")
+_LIMIT = typer.Option(20.0, metavar="SECONDS", min=0.1, help="When a problem is given up.")
+_MEMORY = typer.Option(8.0, metavar="GIB", min=0.1, help="What each process of a problem may take.")
+_ENGINE = typer.Option("auto", "--engine", help="auto, docker or process.")
+_TOOLCHAIN = typer.Option("", metavar="NAME", help="In whose image; ./matrix.toml's for the CPU, else the first here.")
+_LOCK = typer.Option(None, "--lock", metavar="FILE", help="Images lock; images/images.lock.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+    group = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
+    app.add_typer(group, name="problems")
+
+    @group.command("list")
+    def list_(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+        """List problems."""
+        loaded = load_collection(source, path)
+        problems = matching(loaded.problems, glob)
+        warn_of_unreadable(loaded)
+        _print_list(problems, loaded, as_json=as_json)
+
+    @group.command()
+    def show(
+        id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
+    ) -> None:
+        """Show one problem with its workloads and candidates."""
+        loaded = load_collection(source, path)
+        _print_one(the_one(loaded.problems, id_, "problem"), loaded, as_json=as_json)
+
+    @group.command()
+    def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+        """Check every file without running any; exit code 2 when one cannot be used."""
+        _check(load_collection(source, path), as_json=as_json)
+
+    @group.command("try")
+    def try_(
+        glob: str = GLOB,
+        *,
+        source: str = SOURCE,
+        path: Path | None = PATH,
+        workload: str = _WORKLOAD,
+        dtype: str = _DTYPE,
+        jobs: int = _JOBS,
+        limit: float = _LIMIT,
+        memory: float = _MEMORY,
+        engine: str = _ENGINE,
+        toolchain: str = _TOOLCHAIN,
+        lock: Path | None = _LOCK,
+        as_json: bool = JSON,
+    ) -> None:
+        """Run each reference on the CPU, confined, through what a judge asks of it; exit code 2 when one fails."""
+        from kernel_matrix.cli.problem_check import ProblemCheckOptions, try_collection  # noqa: PLC0415  # --help must not wait for it
+
+        request = ProblemCheckOptions(
+            workload=workload,
+            dtype=dtype,
+            jobs=jobs,
+            limit_s=limit,
+            memory_gib=memory,
+            engine=engine,
+            toolchain=toolchain,
+            lock=lock,
+            json=as_json,
+        )
+        loaded = load_collection(source, path)
+        try_collection(loaded, matching(loaded.problems, glob), request)
+
+
+def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, *, as_json: bool) -> None:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # as above
+
+    if as_json:
+        print_json([problem_document(problem) for problem in problems])
+        return
+    counts = Counter(candidate.problem_id for candidate in loaded.candidates)
+    table = Table("problem", "category", "level", "dtypes", "workloads", "candidates", "description", box=None)
+    for p in problems:
+        dtypes, workloads = " ".join(d.value for d in p.dtypes), " ".join(w.name for w in p.workloads)
+        table.add_row(p.id, p.category, str(p.level or ""), dtypes, workloads, str(counts[p.id]), plain(p.description))
+    console().print(table)
+
+
+def _print_one(problem: Problem, loaded: LoadedSource, *, as_json: bool) -> None:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # as above
+
+    candidates = [c for c in loaded.candidates if c.problem_id == problem.id]
+    if as_json:
+        print_json({**problem_document(problem), "candidates": [candidate_document(c) for c in candidates]})
+        return
+    facts = Table(box=None, show_header=False)
+    for key, value in _facts(problem).items():
+        facts.add_row(key, plain(value))
+    screen = console()
+    screen.print(facts)
+    screen.print(_workload_table(problem))
+    if candidates:
+        table = Table("candidate", "language", "expected to end as", "description", box=None)
+        for c in candidates:
+            table.add_row(c.id, c.language.value, c.expect.value if c.expect else "", plain(c.description))
+        screen.print(table)
+
+
+def _facts(problem: Problem) -> dict[str, str]:
+    level = "" if problem.level is None else f", level {problem.level}"
+    notes = {
+        "no outlier inputs": not problem.outliers,
+        "writes into its inputs": problem.mutates_inputs,
+        "random outputs": problem.random,
+    }
+    tolerance = [f"{name} {value:g}" for name, value in problem.tolerance.items()]
+    facts = {
+        "problem": problem.id,
+        "what": problem.description,
+        "category": f"{problem.category}{level}",
+        "tags": " ".join(problem.tags),
+        "dtypes": " ".join(dtype.value for dtype in problem.dtypes),
+        "reference": str(problem.path),
+        "notes": ", ".join([*(note for note, holds in notes.items() if holds), *tolerance]),
+        "digest": problem.digest,
+    }
+    return {key: value for key, value in facts.items() if value}
+
+
+def _workload_table(problem: Problem) -> object:
+    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    table = Table("workload", "constants", "GFLOP", *(f"MB {d.value}" for d in problem.dtypes), box=None)
+    for workload in problem.workloads:
+        constants = " ".join(f"{name}={value}" for name, value in workload.values.items())
+        flops = "" if workload.flops is None else f"{workload.flops / 1e9:,.4g}"
+        sizes = [f"{workload.bytes[d] / 1e6:,.4g}" if d in workload.bytes else "" for d in problem.dtypes]
+        table.add_row(workload.name, plain(constants), flops, *sizes)
+    return table
+
+
+def _check(loaded: LoadedSource, *, as_json: bool) -> None:
+    """Say what is there.
+
+    :raises kernel_matrix.errors.UsageError: naming every file that cannot be used.
+    """
+    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    counts = {"problems": len(loaded.problems), "candidates": len(loaded.candidates)}
+    if as_json:
+        print_json({**counts, "unreadable": unreadable_documents(loaded)})
+    else:
+        console().print(f"{counts['problems']} problems and {counts['candidates']} candidates can be used")
+    refuse_unreadable(loaded)

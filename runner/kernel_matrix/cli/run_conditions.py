@@ -1,0 +1,109 @@
+"""Under which conditions cells ran on their devices, in words: clocks, company, and GPUs that were given up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kernel_matrix.executors.local import EventKind, Run, RunEvent
+from kernel_matrix.lease import ResetState
+from kernel_matrix.model.enums import ClockState
+from kernel_matrix.model.messages import INTERPRETED
+from kernel_matrix.results.descriptions import clocks_as_wanted, clocks_said, label_said
+from kernel_matrix.results.record import Record
+
+_UNPROVEN = "unproven"
+_MOST_REASONS = 5
+
+
+def conditions_line(record: Record) -> str:
+    """``[locked]``, ``[unlocked (policy lock), not proven alone: …, low_resolution]``; empty for what was not timed."""
+    if not _was_timed(record):
+        return ""
+    host, words = record.host, []
+    if host.clock_state != ClockState.NOT_APPLICABLE.value:
+        words.append(clocks_said(host.clock_state, host.clock_policy))
+    if host.exclusive == _UNPROVEN:
+        words.append(f"not proven alone: {host.exclusive_reason or 'the record does not say why'}")
+    words += _labels(record)
+    return f" [{', '.join(words)}]" if words else ""
+
+
+def conditions_document(record: Record) -> dict[str, object]:
+    """The same for scripts."""
+    host = record.host
+    return {
+        "clock_state": host.clock_state,
+        "clock_reset": host.clocks.reset if host.clocks is not None else None,
+        "exclusive": host.exclusive,
+        "quarantined": host.health is not None and host.health.quarantined,
+    }
+
+
+def complaints(event: RunEvent) -> Iterator[str]:
+    """What nobody may miss of ``event``: a GPU that is given up, and clocks that were not given back."""
+    if event.happening is EventKind.GPU_QUARANTINED:
+        yield f"QUARANTINED {event.lane}, nothing more runs on it in this run: {event.text}"
+    if event.record is None or event.record.host.clocks is None:
+        return
+    clocks, gpu = event.record.host.clocks, event.record.host.device.get("uuid", "the GPU")
+    if clocks.reset == ResetState.FAILED.value:
+        yield f"the clocks of {gpu} were NOT given back: {clocks.reset_reason}; kernel-matrix sweep tries again"
+    elif clocks.reset == ResetState.UNCONFIRMED.value:
+        yield f"nobody could read whether the clocks of {gpu} were given back: {clocks.reset_reason}"
+
+
+@dataclass(slots=True)
+class RunConditions:
+    """What the timed cells of a run had, counted as they end; of the others it says nothing."""
+
+    labels: Counter[str] = field(default_factory=Counter)
+    """Label → cells that have it."""
+
+    clocks: Counter[str] = field(default_factory=Counter)
+    """Clock state → cells."""
+    not_locked: Counter[str] = field(default_factory=Counter)
+    """Why clocks were not held although the policy wants them locked → cells."""
+    unproven: int = 0
+    """Cells on a GPU that was not proven to be theirs alone."""
+
+    def note(self, record: Record) -> None:
+        """Count one ended cell, if it was timed."""
+        if not _was_timed(record):
+            return
+        self.labels.update(_labels(record))
+        host = record.host
+        self.unproven += host.exclusive == _UNPROVEN
+        if host.clock_state == ClockState.NOT_APPLICABLE.value:
+            return
+        self.clocks[host.clock_state] += 1
+        if not clocks_as_wanted(host.clock_state, host.clock_policy):
+            self.not_locked[host.clock_reason] += 1
+
+    def lines(self, session: Run) -> Iterator[str]:
+        """What a reader of the results has to know of this run."""
+        for label, number in sorted(self.labels.items()):
+            yield f"{label}, {number} cells: {label_said(label)}"
+        if self.clocks:
+            yield f"clocks of timed cells: {', '.join(f'{number} {state}' for state, number in self.clocks.items())}"
+        for reason, number in self.not_locked.most_common(_MOST_REASONS):
+            yield f"  {number} wanted locked, and not: {reason}"
+        if self.unproven:
+            yield f"{self.unproven} cells ran on a GPU that was not proven to be theirs alone"
+        for uuid, why in session.quarantined.items():
+            yield f"quarantined: {uuid}: {why}"
+        if session.quarantined and session.left:
+            yield f"{session.left} cells are left, for want of a GPU to run them on: look at it, then run again"
+        elif session.left:
+            yield f"{session.left} cells are left; run again to go on"
+
+
+def _labels(record: Record) -> list[str]:
+    """What its sessions say of its times beside the verdict, as far as that can be explained; each once."""
+    labels = dict.fromkeys(label for session in record.sessions for label in session.labels)
+    return [label for label in labels if label_said(label) and label != INTERPRETED]
+
+
+def _was_timed(record: Record) -> bool:
+    return any(workload.blocks for session in record.sessions for workload in session.workloads)

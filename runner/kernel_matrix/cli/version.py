@@ -1,0 +1,20 @@
+"""``kernel-matrix version``."""
+
+from __future__ import annotations
+
+import typer
+
+from kernel_matrix import __version__
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to ``app``."""
+
+    @app.command()
+    def version() -> None:
+        """Print the version."""
+        typer.echo(__version__)
+
+    @app.callback()
+    def _verbs_only() -> None:
+        """Keep verbs as verbs even while there is one."""

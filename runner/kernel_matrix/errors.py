@@ -1,0 +1,109 @@
+"""The error tree: one class per exit code, and every message says what to do next.
+
+::
+
+    KernelMatrixError                    exit 4
+    ├── UsageError                       exit 2   what was asked cannot be understood
+    │   └── MatrixError                  exit 2   matrix.toml: every problem of the file at once
+    ├── NothingSelectedError             exit 3   the selection is empty
+    ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
+    │   ├── EngineError                  exit 4   a container or process could not be started or was lost
+    │   ├── ImageError                   exit 4   an image is missing, not pinned, or not what the lock says
+    │   ├── GpuSettingError              exit 4   a GPU's setting was not, or may not be, changed
+    │   ├── GpuLostError                 exit 4   a GPU no longer answers
+    │   ├── GpuRefusedError              exit 4   a GPU cannot be proven to be ours alone, and the policy wants that
+    │   └── StoreError                   exit 4   a record could not be written or read
+    ├── RegressionError                  exit 5   a comparison found a regression
+    └── GpuBusyError                     exit 75  the GPU stayed in use past the wait limit
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class KernelMatrixError(Exception):
+    """Root of all errors this program raises on purpose.
+
+    :param what: one sentence: what is wrong, where, and what is allowed.
+    :param next_step: one sentence: what the reader should do now.
+    """
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, what: str, *, next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  → {self.next_step}" if self.next_step else self.what
+
+
+class UsageError(KernelMatrixError):
+    """The command line or a configuration file cannot be understood."""
+
+    exit_code = 2
+
+
+class MatrixError(UsageError):
+    """``matrix.toml`` is not usable; carries every problem found, not only the first."""
+
+    def __init__(self, problems: list[str], *, next_step: str = "") -> None:
+        super().__init__("\n".join(problems), next_step=next_step)
+        self.problems = problems
+
+
+class NothingSelectedError(KernelMatrixError):
+    """The matrix and the filters together select no cell."""
+
+    exit_code = 3
+
+
+class InfrastructureError(KernelMatrixError):
+    """The machine failed, not a candidate; what was lost can be run again."""
+
+
+class SandboxError(InfrastructureError):
+    """A container or process could not be started, or vanished."""
+
+
+class ImageError(InfrastructureError):
+    """An image is missing, not pinned, or not what the lock says."""
+
+
+class GpuSettingError(InfrastructureError):
+    """A setting of a GPU was not changed.
+
+    :param permitted: false when this host or the driver does not let this user change it; true when it failed.
+    :param supported: false when the device does not offer the setting at all, so that nobody can have changed it.
+    """
+
+    def __init__(self, what: str, *, next_step: str = "", permitted: bool = True, supported: bool = True) -> None:
+        super().__init__(what, next_step=next_step)
+        self.permitted = permitted
+        self.supported = supported
+
+
+class GpuLostError(InfrastructureError):
+    """A GPU no longer answers: fallen off the bus, or in need of a reset."""
+
+
+class GpuRefusedError(InfrastructureError):
+    """A GPU is in a mode (MIG, MPS), or this runner in a namespace, in which nobody can prove to be alone on it."""
+
+
+class StoreError(InfrastructureError):
+    """A record could not be written or read."""
+
+
+class RegressionError(KernelMatrixError):
+    """A comparison found a regression beyond its margin."""
+
+    exit_code = 5
+
+
+class GpuBusyError(KernelMatrixError):
+    """A GPU stayed in use by somebody else past the wait limit."""
+
+    exit_code = 75

@@ -1,0 +1,1 @@
+"""Who runs which cells where. ``local`` runs them on this host."""

@@ -1,0 +1,122 @@
+"""The cells of one device, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+
+from kernel_matrix.attempt import Assignment, AttemptResult, CellCancelledError, SessionPrefetch, run_cell
+from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
+from kernel_matrix.attempt.source_findings import is_rejected
+from kernel_matrix.executors.local.events import EventKind, RunEvent
+from kernel_matrix.executors.local.run_state import RunState
+from kernel_matrix.plan import Cell
+from kernel_matrix.platforms import Gpu
+
+
+class DeviceLane:
+    """Takes cells for ``gpu`` until there are none, or it is quarantined."""
+
+    def __init__(self, gpu: Gpu, shared: RunState) -> None:
+        self._gpu = gpu
+        self._shared = shared
+        self._ahead: SessionPrefetch | None = None
+
+    @property
+    def name(self) -> str:
+        """How events and threads call it."""
+        return self._gpu.uuid
+
+    def run(self) -> None:
+        """The lane's whole life; its own thread's.
+
+        :raises CellCancelledError: when the run was called off meanwhile.
+        :raises StoreError: when a record could not be written.
+        """
+        try:
+            if self._gpu.vendor == "cpu":
+                self._take_cells()  # what started ahead there would run on the cores that are being timed
+                return
+            with closing(SessionPrefetch(self._shared.bench, self._next_assignments)) as self._ahead:
+                self._take_cells()
+        finally:
+            self._shared.pending.close(self._gpu)
+
+    def _take_cells(self) -> None:
+        shared = self._shared
+        while not shared.bench.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
+            cell = shared.pending.take(self._gpu, shared.builds.is_ready)
+            if cell is None:
+                return
+            if shared.orders.is_too_late(cell):
+                shared.skip(cell, self.name)
+                shared.pending.put_down(self._gpu)
+            else:
+                self._run_one(cell)
+
+    def _run_one(self, cell: Cell) -> None:
+        """One cell, with its retries, each attempt recorded."""
+        shared = self._shared
+        shared.tell(RunEvent(happening=EventKind.CELL_STARTED, cell=cell, lane=self.name))
+        ran = self._attempt(cell)
+        while shared.is_tried_again(cell):
+            retried = RunEvent(happening=EventKind.CELL_RETRIED, cell=cell, lane=self.name, record=ran.record)
+            if ran.quarantine:
+                if shared.pending.hand_on(self._gpu, partial(shared.tell, retried)):
+                    return
+                break
+            shared.tell(retried)
+            shared.builds.retry_if_lost(cell)
+            ran = self._attempt(cell)
+        shared.pending.put_down(self._gpu)
+        shared.end(cell, self.name, ran.record)
+
+    def _attempt(self, cell: Cell) -> AttemptResult:
+        """One attempt, recorded."""
+        shared = self._shared
+        assignment = self._assignment(cell)
+        ran = run_cell(assignment, shared.bench, self._ahead)
+        shared.tally.attempts[cell.id].append(ran.record.outcome.status)
+        shared.store.save(ran.record, ran.trace)
+        if ran.quarantine:
+            self._quarantine(cell, ran.quarantine)
+        return ran
+
+    def _quarantine(self, cell: Cell, why: str) -> None:
+        self._shared.tally.quarantined[self._gpu.uuid] = why
+        self._shared.pending.bar(self._gpu)
+        self._shared.tell(RunEvent(happening=EventKind.GPU_QUARANTINED, cell=cell, lane=self.name, text=why))
+
+    def _assignment(self, cell: Cell) -> Assignment:
+        """``cell`` on this lane's device.
+
+        :raises CellCancelledError: when its build was called off.
+        """
+        return Assignment(
+            cell=cell,
+            gpu=self._gpu,
+            image=self._shared.survey.images.get(cell.toolchain.name),
+            build=self._build_of(cell),
+            attempt=self._shared.store.next_attempt(cell.id),
+        )
+
+    def _build_of(self, cell: Cell) -> BuildResult | None:
+        try:
+            return self._shared.builds.result(cell)
+        except BuildCancelledError:
+            raise CellCancelledError from None
+
+    def _next_assignments(self, count: int) -> Sequence[Assignment]:
+        """What this lane will do next, ``count`` cells at most; not what never comes to the device."""
+        shared = self._shared
+        if shared.bench.cancelled():
+            return ()
+        promised = shared.pending.promise(self._gpu, count, shared.builds.is_ready)
+        coming = [cell for cell in promised if not shared.orders.is_too_late(cell) and not is_rejected(cell)]
+        return [next_one for next_one in map(self._assignment, coming) if _is_started(next_one)]
+
+
+def _is_started(assignment: Assignment) -> bool:
+    """Whether its processes will be: not where its build has failed."""
+    return assignment.build is None or assignment.build.outcome is None

@@ -1,0 +1,147 @@
+"""One run over some cells: its lanes, its build pool, and the events that it tells."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+from kernel_matrix.attempt import CellCancelledError, RunContext
+from kernel_matrix.attempt.building import BuildResult
+from kernel_matrix.attempt.buildpool import BuildListener, BuildPool, build_pool, builds_at_once
+from kernel_matrix.attempt.scratch import scratch_folder
+from kernel_matrix.attempt.source_findings import is_rejected
+from kernel_matrix.executors.local.cell_queue import CellQueue
+from kernel_matrix.executors.local.compile_lane import CompileLane, compile_lanes
+from kernel_matrix.executors.local.events import EventKind, RunEvent
+from kernel_matrix.executors.local.lane import DeviceLane
+from kernel_matrix.executors.local.run_state import RunPolicy, RunState, RunTally
+from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.hosts.survey import HostSurvey
+from kernel_matrix.model.enums import Status
+from kernel_matrix.plan import Cell
+from kernel_matrix.results.store import RecordStore
+
+
+class Run:
+    """One run over some cells. Use as ``with session.running() as events: for event in events: …``."""
+
+    def __init__(self, cells: Sequence[Cell], survey: HostSurvey, store: RecordStore, orders: RunPolicy) -> None:
+        self._cells = tuple(cells)
+        self._on_devices = tuple(cell for cell in cells if not cell.compile_only)
+        self._survey = survey
+        self._store = store
+        self._orders = orders
+        self._pending = CellQueue(self._on_devices, survey.facts.gpus)
+        self._events: queue.SimpleQueue[RunEvent | BaseException | None] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._tally = RunTally()
+        self.planned = len(cells)
+
+    @property
+    def counts(self) -> Counter[Status]:
+        """Status → cells that ended so."""
+        return self._tally.counts
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """UUID → why nothing more runs on that GPU in this run, in words."""
+        return self._tally.quarantined
+
+    @property
+    def left(self) -> int:
+        """Cells that this run did not bring to an end."""
+        return self.planned - sum(self.counts.values())
+
+    def stop(self) -> None:
+        """Call everything off; lanes end as soon as they have taken their containers away."""
+        self._stop.set()
+        self._pending.call_off()
+
+    @contextmanager
+    def running(self) -> Iterator[Iterator[RunEvent]]:
+        """Run in the background; yields the events. On leaving, everything is stopped and taken away.
+
+        :raises StoreError: from the iterator, when a record could not be written.
+        """
+        with ExitStack() as undo:
+            bench = self._bench(undo.enter_context(scratch_folder()))
+            builds = undo.enter_context(self._build_pool(bench))
+            shared = self._shared(bench, builds)
+            lanes: list[DeviceLane | CompileLane] = [DeviceLane(gpu, shared) for gpu in self._pending.devices()]
+            lanes += compile_lanes(self._cells, shared)
+            threads = [threading.Thread(target=self._follow, args=(lane,), name=lane.name) for lane in lanes]
+            undo.callback(_join, threads)
+            undo.callback(self.stop)
+            builds.submit([cell for cell in self._on_devices if not is_rejected(cell)])
+            for thread in threads:
+                thread.start()
+            yield self._drain(len(threads))
+
+    def _bench(self, scratch: Path) -> RunContext:
+        return RunContext(
+            run_id=self._orders.run_id,
+            engine=self._survey.engine,
+            engine_status=self._survey.status,
+            owner=owner_token(),
+            scratch=scratch,
+            cancelled=self._stop.is_set,
+        )
+
+    def _shared(self, bench: RunContext, builds: BuildPool) -> RunState:
+        return RunState(
+            survey=self._survey,
+            store=self._store,
+            orders=self._orders,
+            bench=bench,
+            builds=builds,
+            pending=self._pending,
+            tally=self._tally,
+            tell=self._events.put,
+            stop=self.stop,
+        )
+
+    def _follow(self, lane: DeviceLane | CompileLane) -> None:
+        """Run a lane to its end; its own failure ends the run."""
+        try:
+            lane.run()
+        except CellCancelledError:
+            pass
+        except BaseException as error:  # noqa: BLE001  # told to the main thread, which decides
+            self._events.put(error)
+        finally:
+            self._events.put(None)
+
+    def _drain(self, running: int) -> Iterator[RunEvent]:
+        """Events until so many lanes have ended."""
+        while running:
+            event = self._events.get()
+            if event is None:
+                running -= 1
+            elif isinstance(event, BaseException):
+                raise event
+            else:
+                yield event
+
+    def _build_pool(self, bench: RunContext) -> AbstractContextManager[BuildPool]:
+        listener = BuildListener(
+            started=self._tell_build_started, ended=self._tell_build_ended, ready=self._pending.wake
+        )
+        survey, workers = self._survey, self._orders.build_workers or builds_at_once(self._pending.devices())
+        return build_pool(bench, survey.images, survey.facts.gpus, workers=workers, listener=listener)
+
+    def _tell_build_started(self, cell: Cell) -> None:
+        self._events.put(RunEvent(happening=EventKind.BUILD_STARTED, cell=cell))
+
+    def _tell_build_ended(self, cell: Cell, build: BuildResult) -> None:
+        text = f"{build.seconds:.1f} s" + (f": {build.outcome.evidence.message}" if build.outcome else "")
+        self._events.put(RunEvent(happening=EventKind.BUILD_ENDED, cell=cell, text=text))
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join()

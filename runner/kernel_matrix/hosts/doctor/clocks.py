@@ -1,0 +1,47 @@
+"""The right to lock clocks. It is never tried here: trying would change what somebody may be measuring on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, ok
+from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.model.enums import ClockPolicy
+from kernel_matrix.platforms.permission import SETTINGS_VARIABLE, host_file, why_forbidden, why_not_root
+
+_SUBJECT = "right to lock clocks"
+_VERDICTS = {
+    ClockPolicy.OBSERVE: CheckVerdict.OK,
+    ClockPolicy.LOCK: CheckVerdict.WARN,
+    ClockPolicy.REQUIRE: CheckVerdict.FAIL,
+}
+
+
+def check(host: Host) -> Iterator[CheckResult]:
+    """Clocks may be locked on this host by this user, as far as the matrix wants that."""
+    if not host.gpus:
+        return
+    forbidden, unprivileged = why_forbidden(), why_not_root()
+    if not forbidden and not unprivileged:
+        yield ok(_SUBJECT, f"this is root, and neither {SETTINGS_VARIABLE} nor {host_file()} forbids it; not tried")
+        return
+    policy = _strictest(host)
+    why = f"forbidden on this host: {forbidden}" if forbidden else unprivileged
+    meaning, advice = _consequences(policy, forbidden=bool(forbidden))
+    yield CheckResult(subject=_SUBJECT, verdict=_VERDICTS[policy], found=f"{why}; {meaning}", advice=advice)
+
+
+def _strictest(host: Host) -> ClockPolicy:
+    """The most that any cell of the matrix may want."""
+    wanted = {policy.clocks for policy in host.policies}
+    return next(policy for policy in reversed(ClockPolicy) if policy in wanted)
+
+
+def _consequences(policy: ClockPolicy, *, forbidden: bool) -> tuple[str, str]:
+    """What comes of it under ``policy``, and what to do."""
+    if policy is ClockPolicy.OBSERVE:
+        return "policy observe needs no such right", ""
+    who = "ask whoever set this host up" if forbidden else "run as root"
+    if policy is ClockPolicy.LOCK:
+        return "policy lock records `unlocked`", f'{who}, or say clocks = "observe"'
+    return "cells with policy require do not run", f'{who}, or say clocks = "lock"'

@@ -1,0 +1,80 @@
+"""The Docker daemon: whether one answers, and what it is able to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_matrix.compatibility import parse_version
+from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, fail, ok, warn
+from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.sandboxes.docker_request import DaemonInfo
+
+_API_OF_GPUS = (1, 40)
+"""The first API that can ask for devices by name."""
+
+_STORES = {
+    "containerd": "images go by the digest of their manifest",
+    "graphdriver": "images go by the digest of their configuration",
+}
+
+
+def check(host: Host) -> Iterator[CheckResult]:
+    """A daemon for Linux containers answers, speaks a version that can ask for GPUs, and can limit what runs."""
+    if not host.uses_docker:
+        yield ok("Docker daemon", f"not asked: cells shall run on the engine {host.engine}")
+        return
+    daemon = host.docker.daemon
+    if daemon is None:
+        yield _absent(host)
+        return
+    yield _answering(daemon)
+    yield _api(daemon)
+    yield _store(daemon)
+    yield _cgroup(daemon)
+
+
+def _absent(host: Host) -> CheckResult:
+    permission = "Permission denied" in host.docker.trouble
+    advice = (
+        "add this user to the group `docker` and log in again"
+        if permission
+        else "start it (`systemctl start docker`) or correct DOCKER_HOST"
+    )
+    needed = host.engine == "docker" or bool(host.gpus)
+    without = "" if needed else "; without it cells run as local processes, less confined, and on the CPU only"
+    verdict = CheckVerdict.FAIL if needed else CheckVerdict.WARN
+    found = f"none answers: {host.docker.trouble}"
+    return CheckResult(subject="Docker daemon", verdict=verdict, found=found, advice=advice + without)
+
+
+def _answering(daemon: DaemonInfo) -> CheckResult:
+    system = daemon.info.get("OSType", "linux")
+    found = f"{daemon.info.get('ServerVersion', 'of unknown version')} for {system} containers"
+    if system != "linux":
+        return fail("Docker daemon", found, "switch it to Linux containers")
+    return ok("Docker daemon", found)
+
+
+def _api(daemon: DaemonInfo) -> CheckResult:
+    if (parse_version(daemon.api_version) or ()) >= _API_OF_GPUS:
+        return ok("Docker API", daemon.api_version)
+    oldest = ".".join(map(str, _API_OF_GPUS))
+    found = f"{daemon.api_version}, which cannot ask for GPUs"
+    return warn("Docker API", found, f"update Docker to one with API {oldest} (19.03) or newer")
+
+
+def _store(daemon: DaemonInfo) -> CheckResult:
+    meaning = _STORES[daemon.image_store]
+    found = f"{daemon.image_store} ({daemon.info.get('Driver', 'unknown driver')}): {meaning}"
+    return ok("image store", f"{found}; a local image pinned in another kind of store has to be built anew")
+
+
+def _cgroup(daemon: DaemonInfo) -> CheckResult:
+    version = str(daemon.info.get("CgroupVersion", "1"))
+    found = f"version {version}, driver {daemon.info.get('CgroupDriver', 'unknown')}"
+    abilities = {"MemoryLimit": "memory", "PidsLimit": "the number of processes"}
+    missing = [what for ability, what in abilities.items() if not daemon.info.get(ability, True)]
+    if missing:
+        limits = " and ".join(missing)
+        return warn("cgroup", f"{found}: the daemon cannot limit {limits}", "boot with cgroup version 2")
+    return ok("cgroup", found + (" (newer versions of Docker and systemd drop it)" if version == "1" else ""))

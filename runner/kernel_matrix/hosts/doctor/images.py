@@ -1,0 +1,54 @@
+"""The pinned image of each toolchain that could run here: those for GPUs only where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, fail, ok, warn
+from kernel_matrix.hosts.doctor.host import SUBPROCESS_TIMEOUT_S, Host
+from kernel_matrix.images import LockEntry
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+    from kernel_matrix.images.image_store import ImageStore
+
+
+def check(host: Host) -> Iterator[CheckResult]:
+    """Each toolchain has an entry in the lock, and the daemon has exactly that image."""
+    if host.matrix is None or host.daemon is None:
+        return
+    import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import
+
+    from kernel_matrix.images.image_store import store_of  # noqa: PLC0415  # only where there is a matrix
+    from kernel_matrix.images.lock import load_lock  # noqa: PLC0415  # same
+
+    path = host.lock_path or host.matrix.lock_path
+    entries: Mapping[str, LockEntry] = load_lock(path) if path.exists() else {}
+    client = docker.from_env(timeout=SUBPROCESS_TIMEOUT_S)
+    try:
+        store = cache(partial(store_of, client))  # asked once, and only where an image is pinned
+        for toolchain in host.matrix.toolchains:
+            if toolchain.cuda is None or host.gpus:
+                yield _one(toolchain.name, entries.get(toolchain.name), path, client, store)
+    finally:
+        client.close()
+
+
+def _one(
+    toolchain: str, entry: LockEntry | None, lock: Path, client: DockerClient, store: Callable[[], ImageStore]
+) -> CheckResult:
+    from kernel_matrix.images.resolve import ImagePresence, next_step, standing_of  # noqa: PLC0415  # see check
+
+    subject, advice = f"image {toolchain}", next_step(entry, toolchain)
+    if entry is None:
+        return warn(subject, f"not pinned: no entry in {lock}, so its cells do not run here", advice)
+    standing = standing_of(entry, client, store())
+    if standing.presence is ImagePresence.PRESENT:
+        return ok(subject, f"{entry.reference} ({entry.state.value}) is here")
+    if standing.presence is ImagePresence.DIFFERENT:
+        return fail(subject, f"{entry.reference}: {standing.text}", advice)
+    return warn(subject, f"{entry.reference} is not here, so its cells do not run", advice)

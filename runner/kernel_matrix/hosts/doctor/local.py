@@ -1,0 +1,38 @@
+"""Cells as processes of this machine: what runs them where no container does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, ok, warn
+from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.hosts.survey import installed
+from kernel_matrix.inside import confine
+from kernel_matrix.sandboxes import SandboxStatus, open_engine
+
+_SUBJECT = "local processes"
+
+
+def check(host: Host) -> Iterator[CheckResult]:
+    """Torch is beside the runner, and the kernel lets it confine what it starts."""
+    if host.engine == "docker":
+        return
+    status = open_engine("process").status()
+    if status.available:
+        yield _confined(status)
+        return
+    if host.daemon is None:
+        advice = "pip install 'kernel-matrix[local]'" + ("" if host.engine == "process" else ", or start Docker")
+        yield CheckResult(subject=_SUBJECT, verdict=CheckVerdict.FAIL, found=status.reason, advice=advice)
+    else:
+        yield ok(_SUBJECT, "no torch beside the runner, and none needed: cells run in containers")
+
+
+def _confined(status: SandboxStatus) -> CheckResult:
+    namespaces = status.details["namespaces"]
+    torch = installed("torch") or "of unknown version"
+    found = f"torch {torch}, confined by {'namespaces' if namespaces != confine.NONE else 'limits only'}"
+    if namespaces != confine.NONE:
+        return ok(_SUBJECT, found)
+    refused = "; ".join(status.details["refused"])
+    return warn(_SUBJECT, f"{found} ({refused})", "run candidates you do not trust in containers only")

@@ -1,0 +1,26 @@
+"""The PID namespace of the runner: the driver names processes by the host's PIDs, whatever namespace asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, ok
+from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.lease.gpu_processes import pids_mean_something
+
+_SUBJECT = "PID namespace"
+
+
+def check(host: Host) -> Iterator[CheckResult]:
+    """The runner can tell whose the processes on a GPU are."""
+    if not host.gpus:
+        return
+    if pids_mean_something():
+        yield ok(_SUBJECT, "the host's own, the one the driver counts in")
+        return
+    refused = any(policy.exclusive for policy in host.policies)
+    meaning = "GPUs are refused" if refused else "records say `unproven`"
+    found = f"not the host's: the PIDs that the driver names mean nothing here, so {meaning}"
+    advice = "run it on the host, or in a container with the host's PID namespace (--pid host)"
+    verdict = CheckVerdict.FAIL if refused else CheckVerdict.WARN
+    yield CheckResult(subject=_SUBJECT, verdict=verdict, found=found, advice=advice)

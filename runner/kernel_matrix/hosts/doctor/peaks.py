@@ -1,0 +1,20 @@
+"""How fast each GPU can be at most: from the table of known models, or measured on this very GPU."""
+
+from __future__ import annotations
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
+from kernel_matrix.hosts.doctor.host import Host, per_gpu
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.peaks import UNKNOWN, peak_of
+
+_SUBJECT = "peak rates"
+
+
+@per_gpu(_SUBJECT)
+def check(gpu: Gpu, _host: Host) -> CheckResult:
+    """Tables can say what share of the peak a kernel reached."""
+    peak = peak_of(gpu)
+    if peak.source == UNKNOWN:
+        found = f"no table knows {gpu.name}: shares of its peak stay empty"
+        return warn(_SUBJECT, found, f"kernel-matrix gpus calibrate --gpu {gpu.uuid}")
+    return ok(_SUBJECT, f"{peak.source}: {peak.reference}")

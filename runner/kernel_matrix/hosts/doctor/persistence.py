@@ -1,0 +1,21 @@
+"""Persistence mode: whether the driver keeps a GPU initialised, with its settings, while nobody uses it."""
+
+from __future__ import annotations
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
+from kernel_matrix.hosts.doctor.host import Host, per_gpu
+from kernel_matrix.platforms import Gpu, vendor
+
+_SUBJECT = "persistence mode"
+
+
+@per_gpu(_SUBJECT)
+def check(gpu: Gpu, _host: Host) -> CheckResult:
+    """It is on; off, each cell waits for the GPU to be initialised, and clocks and temperature begin elsewhere."""
+    on = vendor(gpu.vendor).modes(gpu).persistence
+    if on is None:
+        return ok(_SUBJECT, "the driver does not say")
+    if on:
+        return ok(_SUBJECT, "on")
+    found = "off: the driver lets go of the GPU, and of its settings, whenever nobody uses it"
+    return warn(_SUBJECT, found, "run nvidia-persistenced (or nvidia-smi -pm 1)")

@@ -1,0 +1,35 @@
+"""The matrix: whether it can be read, and which of its GPUs are here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, fail, ok, warn
+from kernel_matrix.hosts.doctor.host import Host, named
+from kernel_matrix.plan import devices_matching
+from kernel_matrix.platforms import Gpu, vendor
+
+_SUBJECT = "matrix"
+
+
+def check(host: Host) -> Iterator[CheckResult]:
+    """A matrix is there and wants something that this host has."""
+    if host.matrix is None:
+        skipped = "toolchains, images and policies are not looked at"
+        yield warn(_SUBJECT, f"{host.matrix_reason}: {skipped}", "name one: kernel-matrix doctor --matrix FILE")
+        return
+    devices = (*vendor("cpu").inventory().gpus, *host.gpus)
+    here = {axis.name: found for axis in host.matrix.gpus if (found := devices_matching(axis, devices))}
+    absent = [axis.name for axis in host.matrix.gpus if axis.name not in here]
+    rest = f"; not here: {', '.join(absent)}" if absent else ""
+    if not here:
+        yield fail(_SUBJECT, f"{host.matrix.path}: nothing it names is here{rest}", "kernel-matrix plan --all says why")
+        return
+    present = "; ".join(f"{name} is {_devices(gpus)}" for name, gpus in here.items())
+    unnamed = [gpu for gpu in host.gpus if not any(gpu in gpus for gpus in here.values())]
+    rest += f"; not named by it: {named(unnamed)}" if unnamed else ""
+    yield ok(_SUBJECT, f"{host.matrix.path}: {present}{rest}")
+
+
+def _devices(gpus: tuple[Gpu, ...]) -> str:
+    return "the CPU" if gpus[0].vendor == "cpu" else named(gpus)

@@ -1,0 +1,86 @@
+"""Which machine and which code a record comes from."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_matrix import __version__
+from kernel_matrix.platforms.cpu import model_name
+
+_MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostIdentity:
+    """A host, as records name it."""
+
+    hostname: str
+    machine: str
+    """First 16 hex digits of the SHA-256 of the machine id (of the host name where there is none)."""
+    platform: str
+    """Kernel, architecture and distribution."""
+    cpu: str
+    """Model name."""
+    cores: int
+    """Logical CPUs this process may use."""
+    python: str
+    version: str
+    """kernel-matrix version."""
+
+
+@functools.cache
+def host_identity() -> HostIdentity:
+    """The host this process runs on."""
+    hostname = socket.gethostname()
+    return HostIdentity(
+        hostname=hostname,
+        machine=hashlib.sha256((_machine_id() or hostname).encode()).hexdigest()[:16],
+        platform=f"{platform.system()} {platform.release()} {platform.machine()}, {_distribution()}",
+        cpu=model_name(),
+        cores=len(os.sched_getaffinity(0)),
+        python=platform.python_version(),
+        version=__version__,
+    )
+
+
+@functools.cache
+def core_sha256() -> str:
+    """SHA-256 of the code that runs inside: every module of ``model`` and ``inside``, by relative path and content."""
+    package = Path(__file__).resolve().parents[1]
+    digests = "".join(folder_sha256(package / name) for name in ("model", "inside"))
+    return hashlib.sha256(digests.encode()).hexdigest()
+
+
+def folder_sha256(folder: Path) -> str:
+    """SHA-256 over the Python files below ``folder``: the same wherever it lies, another for any byte or name."""
+    digest = hashlib.sha256()
+    for name in sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.py")):
+        content = (folder / name).read_bytes()
+        # Names and lengths are part of it, so that no two folders join to the same bytes.
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _machine_id() -> str:
+    return next((text for text in map(_text, _MACHINE_IDS) if text), "")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _distribution() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return "unknown distribution"

@@ -1,0 +1,144 @@
+"""What this host has, surveyed once: devices, the engine to use, and the pinned images that are really here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from kernel_matrix.errors import ImageError, InfrastructureError, UsageError
+from kernel_matrix.images import ResolvedImage
+from kernel_matrix.matrix import Matrix
+from kernel_matrix.plan import HostInventory, devices_matching
+from kernel_matrix.platforms import host_inventory
+from kernel_matrix.platforms.permission import why_forbidden, why_not_root
+from kernel_matrix.sandboxes import ENGINES, Sandbox, SandboxStatus, open_engine
+
+AUTO = "auto"
+"""Docker where it answers and has an image this matrix can run here, else local processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSurvey:
+    """What cells can run with on this host."""
+
+    engine: Sandbox
+    status: SandboxStatus
+    facts: HostInventory
+    images: Mapping[str, ResolvedImage]
+    """Toolchain → the image to start; only those that are here."""
+
+
+def check_engine(name: str) -> None:
+    """Refuse what is neither ``auto`` nor the registry key of an engine.
+
+    :raises UsageError: for an engine nobody knows.
+    """
+    if name not in (AUTO, *ENGINES):
+        raise UsageError(f"unknown engine {name!r}; allowed: {', '.join((AUTO, *ENGINES))}")
+
+
+def host_facts(matrix: Matrix, *, engine: str = AUTO, lock_path: Path | None = None) -> HostInventory:
+    """The survey's facts alone, for planning."""
+    return survey(matrix, engine=engine, lock_path=lock_path).facts
+
+
+def survey(
+    matrix: Matrix, *, engine: str = AUTO, lock_path: Path | None = None, allow_unpinned: bool = False
+) -> HostSurvey:
+    """Ask the host what it has.
+
+    :param engine: ``auto``, or the registry key of an engine.
+    :raises UsageError: for an engine nobody knows.
+    :raises InfrastructureError: when the engine asked for cannot be used here.
+    """
+    check_engine(engine)
+    lock_path = lock_path or matrix.lock_path
+    if engine != AUTO:
+        return _asked_for(_with_engine(matrix, engine, lock_path, allow_unpinned=allow_unpinned, why=""))
+    tried: list[HostSurvey] = []
+    for name in ENGINES:
+        why = "; ".join(_why_not(matrix, found) for found in tried)
+        tried.append(_with_engine(matrix, name, lock_path, allow_unpinned=allow_unpinned, why=why))
+        if tried[-1].status.available and _can_run_something(matrix, tried[-1]):
+            return tried[-1]
+    # Nothing of this matrix can run here; a plan for other machines is still a plan.
+    return next((found for found in tried if found.status.available), tried[-1])
+
+
+def _asked_for(found: HostSurvey) -> HostSurvey:
+    if not found.status.available:
+        next_step = "start it, or let the runner choose: --engine auto"
+        raise InfrastructureError(
+            f"engine {found.engine.name} cannot be used: {found.status.reason}", next_step=next_step
+        )
+    return found
+
+
+def _with_engine(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: bool, why: str) -> HostSurvey:
+    engine = open_engine(name)
+    status = engine.status()
+    images: Mapping[str, ResolvedImage | str] = {}
+    if engine.uses_images and status.available:
+        images = _images(matrix, lock_path, allow_unpinned=allow_unpinned)
+    inventories = host_inventory()
+    facts = HostInventory(
+        gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
+        gpu_reason="; ".join(inventory.reason for inventory in inventories.values() if inventory.reason),
+        engine=name,
+        uses_images=engine.uses_images,
+        engine_reason=why,
+        local_torch=installed("torch"),
+        local_triton=installed("triton"),
+        images={name: image if isinstance(image, str) else "" for name, image in images.items()},
+        clocks_reason=why_forbidden() or why_not_root(),
+    )
+    here = {name: image for name, image in images.items() if isinstance(image, ResolvedImage)}
+    return HostSurvey(engine=engine, status=status, facts=facts, images=here)
+
+
+def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[str, ResolvedImage | str]:
+    """Toolchain → its image, or why it cannot be used."""
+    # The docker SDK is loaded only when a daemon is to be asked.
+    from kernel_matrix.images.image_store import connect  # noqa: PLC0415
+    from kernel_matrix.images.lock import load_lock  # noqa: PLC0415
+    from kernel_matrix.images.resolve import resolve_image  # noqa: PLC0415
+
+    entries = load_lock(lock_path) if lock_path.exists() else {}
+    found: dict[str, ResolvedImage | str] = {}
+    with connect() as client:
+        for toolchain in matrix.toolchains:
+            name = toolchain.name
+            try:
+                found[name] = resolve_image(entries.get(name), name, client=client, allow_unpinned=allow_unpinned)
+            except ImageError as error:
+                found[name] = " ".join(str(error).split())
+    return found
+
+
+def _can_run_something(matrix: Matrix, found: HostSurvey) -> bool:
+    """Whether a toolchain that can run here meets a device that is here."""
+    vendors = {axis.vendor for axis in matrix.gpus if devices_matching(axis, found.facts.gpus)}
+    runnable = {
+        "cpu" if toolchain.cuda is None else "nvidia"
+        for toolchain in matrix.toolchains
+        if not found.engine.uses_images or toolchain.name in found.images
+    }
+    return bool(vendors & runnable)
+
+
+def _why_not(matrix: Matrix, found: HostSurvey) -> str:
+    """Why this engine is not used, in words."""
+    if not found.status.available:
+        return found.status.reason
+    missing = ", ".join(toolchain.name for toolchain in matrix.toolchains if toolchain.name not in found.images)
+    return f"{found.engine.name} answers, but has none of the pinned images that could run here ({missing})"
+
+
+def installed(package: str) -> str | None:
+    """The version of ``package`` beside the runner; null where there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,272 @@
+"""Building a toolchain's image so that a second build gives the same digest, and settling the result in the lock."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images import LockEntry, LockState, ResolvedImage
+from kernel_matrix.images.archive import SOURCE_DATE_EPOCH, ImageArchive, write_archive
+from kernel_matrix.images.debian import bootstrap, check_debootstrap
+from kernel_matrix.images.image_reference import ImageReference
+from kernel_matrix.images.image_store import connect, find, machine_of, store_of
+from kernel_matrix.images.layer import write_layer
+from kernel_matrix.images.lock import load_lock, save_lock
+from kernel_matrix.images.packages import read_packages
+from kernel_matrix.images.recipe import ImageRecipe, read_recipe
+from kernel_matrix.images.registry import accept_change
+from kernel_matrix.images.resolve import ImagePresence, resolve_image, standing_of
+from kernel_matrix.images.wheels import cache_root, fetch_wheels, place
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.images import Image
+
+Say = Callable[[str], None]
+
+_SETTINGS = ("Env", "Cmd", "Entrypoint", "WorkingDir", "User", "Labels")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_STEP_IMAGE = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageBuildResult:
+    """A finished build."""
+
+    entry: LockEntry
+    """What the lock says now."""
+    reproduced: bool
+    """The lock already said so: this build gave the same image."""
+    differences: tuple[str, ...]
+    """What differs from the entry that was replaced; empty when reproduced or new."""
+    size_bytes: int
+    seconds: float
+
+
+def build_image(name: str, *, images_dir: Path, lock_path: Path, relock: bool, say: Say) -> ImageBuildResult:
+    """Build toolchain ``name`` from ``images_dir/name``, load it into the daemon and compare it with the lock.
+
+    An entry of another machine is replaced, and the differences are said; one of this machine only with ``relock``.
+
+    :param say: takes one line of progress at a time.
+    :raises ImageError: it cannot be built here, or it differs from what this machine built before.
+    """
+    started = time.monotonic()
+    recipe = read_recipe(images_dir, name)
+    before = load_lock(lock_path).get(name)
+    _refuse_registry_entry(name, before, relock=relock)
+    if recipe.debian:
+        check_debootstrap()
+    with connect() as client:
+        entry, size_bytes = _make(recipe, client, say)
+        try:
+            found = accept_change(before, entry, relock=relock)
+        except ImageError:
+            _forget(client, entry.reference)
+            raise
+    reproduced = before is not None and not found
+    kept = before if before and reproduced and before.inputs_sha256 == entry.inputs_sha256 else entry
+    if kept is entry:
+        save_lock(lock_path, load_lock(lock_path) | {name: entry})
+    return ImageBuildResult(
+        entry=kept,
+        reproduced=reproduced,
+        differences=found,
+        size_bytes=size_bytes,
+        seconds=time.monotonic() - started,
+    )
+
+
+def ensure_local(toolchain: str, *, images_dir: Path, lock_path: Path, say: Say) -> ResolvedImage:
+    """The pinned image of ``toolchain``, built first where it is one that is built here and the daemon lacks it.
+
+    :raises ImageError: it cannot be built here, or it must be pulled or adopted.
+    """
+    entry = load_lock(lock_path).get(toolchain)
+    if entry is None or (entry.state is LockState.LOCAL and entry.inputs_sha256):
+        with connect() as client:
+            present = entry and standing_of(entry, client, store_of(client)).presence is ImagePresence.PRESENT
+        if not present:
+            say(f"{toolchain}: the daemon lacks its image; building it")
+            result = build_image(toolchain, images_dir=images_dir, lock_path=lock_path, relock=False, say=say)
+            entry = result.entry
+    with connect() as client:
+        return resolve_image(entry, toolchain, client=client)
+
+
+def _refuse_registry_entry(name: str, before: LockEntry | None, *, relock: bool) -> None:
+    if before and before.state is not LockState.LOCAL and not relock:
+        raise ImageError(
+            f"{name} is locked to a registry image ({before.reference}).",
+            next_step=f"`kernel-matrix images pull {name}`, or build it for this machine alone with --relock.",
+        )
+
+
+def _make(recipe: ImageRecipe, client: DockerClient, say: Say) -> tuple[LockEntry, int]:
+    """Build, bring into one form, load. Returns the new lock entry and the image's size in bytes."""
+    name = recipe.toolchain
+    wheels = _wheels(recipe, say)
+    with _scratch() as folder, _base(recipe, client, folder, say) as base:
+        say(f"{name}: building its Dockerfile on {base.id}")
+        context = _context(recipe, wheels, folder)
+        with _built(client, context, base) as image:
+            say(f"{name}: normalising the file tree")
+            tree = _exported(client, image, folder)
+            config = {key: value for key, value in image.attrs["Config"].items() if key in _SETTINGS and value}
+        archive = _archived(tree, folder, f"kernel-matrix/{name}", config, base.newest_s)
+        say(f"{name}: loading {archive.reference}")
+        size_bytes = _loaded(client, archive)
+    say(f"{name}: reading its packages")
+    entry = LockEntry(
+        toolchain=name,
+        reference=archive.reference,
+        state=LockState.LOCAL,
+        digest=archive.manifest_digest,
+        config_digest=archive.config_digest,
+        inputs_sha256=recipe.inputs_sha256,
+        built_on=machine_of(client),
+        packages=read_packages(client, archive.reference),
+        source=base.source,
+    )
+    return entry, size_bytes
+
+
+def _wheels(recipe: ImageRecipe, say: Say) -> tuple[Path, ...]:
+    say(f"{recipe.toolchain}: wheels of {recipe.folder / 'requirements.lock'}")
+    return fetch_wheels(recipe.folder / "requirements.lock", recipe.python, cache_root() / "wheels")
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    root = cache_root() / "build"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            yield Path(folder)
+    except OSError as error:
+        if error.errno is None:  # the SDK's own errors are OSErrors too, and are not the disk's
+            raise
+        raise ImageError(
+            f"The image could not be put together under {root}: {error}.",
+            next_step="Free some disk space, or set XDG_CACHE_HOME to a larger disk.",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    id: str
+    newest_s: int
+    """Files of the final image are not younger than this, seconds since 1970."""
+    source: str
+
+
+@contextmanager
+def _base(recipe: ImageRecipe, client: DockerClient, folder: Path, say: Say) -> Iterator[_Base]:
+    if recipe.debian is None:
+        yield _registry_base(recipe, client, say)
+        return
+    debian = recipe.debian
+    say(f"{recipe.toolchain}: debootstrap {debian.suite}")
+    tree = bootstrap(debian, folder, cache_root() / "debs")
+    archive = _archived(tree, folder, f"kernel-matrix/{recipe.toolchain}-base", {}, SOURCE_DATE_EPOCH)
+    try:
+        _loaded(client, archive)
+        image_id = client.images.get(archive.reference).id
+        source = f"debootstrap {debian.suite} {debian.variant}, base {archive.config_digest}"
+        yield _Base(str(image_id), SOURCE_DATE_EPOCH, source)
+    finally:
+        _forget(client, archive.reference)
+
+
+def _registry_base(recipe: ImageRecipe, client: DockerClient, say: Say) -> _Base:
+    name = ImageReference.parse(recipe.base).by_digest
+    if find(client, name) is None:
+        say(f"{recipe.toolchain}: pulling {recipe.base}")
+        client.images.pull(name)
+    created = client.images.get(name).attrs["Created"]
+    # The base's own bytecode is valid only while its sources keep their times.
+    return _Base(name, int(datetime.fromisoformat(created[:19] + "+00:00").timestamp()), f"built on {recipe.base}")
+
+
+def _context(recipe: ImageRecipe, wheels: tuple[Path, ...], folder: Path) -> Path:
+    context = folder / "context"
+    context.mkdir()
+    for name in ("Dockerfile", "requirements.lock"):
+        shutil.copyfile(recipe.folder / name, context / name)
+    place(wheels, context / "wheels")
+    return context
+
+
+@contextmanager
+def _built(client: DockerClient, context: Path, base: _Base) -> Iterator[Image]:
+    from docker.errors import BuildError  # noqa: PLC0415  # the SDK is loaded when a daemon is needed
+
+    try:
+        image, _log = client.images.build(
+            path=str(context), buildargs={"BASE": base.id}, rm=True, forcerm=True, network_mode="none"
+        )
+    except BuildError as error:
+        log = _COLOUR.sub("", "".join(str(line.get("stream", "")) for line in error.build_log))
+        if steps := _STEP_IMAGE.findall(log):
+            _forget(client, steps[-1])
+        raise ImageError(
+            "The Dockerfile did not build:\n"
+            + "\n".join(f"    {line}" for line in (*log.splitlines()[-8:], error.msg)),
+            next_step="Correct the Dockerfile or requirements.lock.",
+        ) from error
+    try:
+        yield image
+    finally:
+        _forget(client, str(image.id))
+
+
+def _exported(client: DockerClient, image: Image, folder: Path) -> Path:
+    tree = folder / "tree.tar"
+    container = client.containers.create(image, command=["true"], network_mode="none")
+    try:
+        with tree.open("wb") as file:
+            for chunk in container.export(chunk_size=1 << 20):
+                file.write(cast("bytes", chunk))
+    finally:
+        container.remove(v=True, force=True)
+    return tree
+
+
+def _archived(tree: Path, folder: Path, repository: str, config: Mapping[str, Any], newest_s: int) -> ImageArchive:
+    content = folder / "layer.tar"
+    layer = write_layer(tree, content, newest_s=newest_s)
+    tree.unlink()
+    target = folder / "image.tar"
+    archive = write_archive(target, layer, content, repository=repository, config=config, created_s=newest_s)
+    content.unlink()
+    return archive
+
+
+def _loaded(client: DockerClient, archive: ImageArchive) -> int:
+    with archive.path.open("rb") as file:
+        client.images.load(file)
+    archive.path.unlink()
+    held = find(client, archive.reference)
+    if held is None or held.id not in (archive.config_digest, archive.manifest_digest):
+        raise ImageError(
+            f"The daemon made {held.id if held else 'nothing'} of an image that is {archive.config_digest}.",
+            next_step="Report this together with `docker version` and `docker info`.",
+        )
+    return held.size_bytes
+
+
+def _forget(client: DockerClient, name: str) -> None:
+    from docker.errors import APIError  # noqa: PLC0415  # see _built
+
+    # Another build may be using the same base; whoever is last takes it away.
+    with suppress(APIError):
+        client.images.remove(name, force=False)

@@ -1,0 +1,115 @@
+"""``images.lock``: which image each toolchain is, one JSON object per toolchain, in an order that diffs well."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images import LockEntry, LockState
+
+SCHEMA = 1
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_RESTORE = "Restore it from version control, or write it anew with `kernel-matrix images lock`."
+
+
+def load_lock(path: Path) -> dict[str, LockEntry]:
+    """Read the lock: toolchain → entry, in the order of names. A lock that is not there holds nothing.
+
+    :raises ImageError: the file cannot be read, or an entry of it is not what it must be.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ImageError(f"{path} cannot be read: {error}.", next_step=_RESTORE) from error
+    if (
+        not isinstance(document, dict)
+        or document.get("schema") != SCHEMA
+        or not isinstance(document.get("images"), dict)
+    ):
+        raise ImageError(f'{path} is not a lock: it must hold "schema": {SCHEMA} and "images".', next_step=_RESTORE)
+    return {name: _entry(path, name, raw) for name, raw in sorted(document["images"].items())}
+
+
+def save_lock(path: Path, entries: Mapping[str, LockEntry]) -> None:
+    """Write the lock beside itself, then rename: a reader sees the old one or the new one.
+
+    :raises ImageError: the folder cannot be written.
+    """
+    images = {name: _raw(entry) for name, entry in entries.items()}
+    text = json.dumps({"schema": SCHEMA, "images": images}, indent=2, sort_keys=True) + "\n"
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise ImageError(
+            f"{path} cannot be written: {error}.", next_step="Make its folder writable, or name another with --lock."
+        ) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _raw(entry: LockEntry) -> dict[str, Any]:
+    raw = asdict(entry)
+    del raw["toolchain"]
+    return raw | {"state": entry.state.value, "packages": dict(entry.packages)}
+
+
+def _entry(path: Path, name: str, raw: Any) -> LockEntry:
+    complaint = _complaint(raw)
+    if complaint:
+        raise ImageError(f"{path}: images.{name}: {complaint}.", next_step=_RESTORE)
+    return LockEntry(**{**raw, "toolchain": name, "state": LockState(raw["state"])})
+
+
+def _complaint(raw: Any) -> str:
+    if not isinstance(raw, dict):
+        return "must be an object"
+    known = {field.name for field in fields(LockEntry)} - {"toolchain"}
+    if unknown := sorted(raw.keys() - known):
+        return f"unknown key {unknown[0]!r}, allowed are {', '.join(sorted(known))}"
+    if missing := [key for key in ("reference", "state", "digest", "config_digest") if key not in raw]:
+        return f"{missing[0]!r} is missing"
+    if raw["state"] not in [state.value for state in LockState]:
+        return f"state {raw['state']!r} must be one of {', '.join(state.value for state in LockState)}"
+    return _mistyped(raw) or _unpinned(raw)
+
+
+def _mistyped(raw: Mapping[str, Any]) -> str:
+    for key in ("digest", "config_digest"):
+        if raw[key] is not None and not (isinstance(raw[key], str) and _DIGEST.fullmatch(raw[key])):
+            return f"{key} must be null or sha256: and 64 hex digits, not {raw[key]!r}"
+    for key in raw.keys() - {"digest", "config_digest", "packages"}:
+        if not isinstance(raw[key], str):
+            return f"{key} must be text, not {raw[key]!r}"
+    packages = raw.get("packages", {})
+    if not isinstance(packages, dict) or not all(isinstance(version, str) for version in packages.values()):
+        return "packages must map names to versions"
+    return ""
+
+
+def _unpinned(raw: Mapping[str, Any]) -> str:
+    if raw["state"] == LockState.LOCAL.value:
+        return "" if raw["digest"] or raw["config_digest"] else "a local image needs its digest or config_digest"
+    if raw["digest"] is None or not raw["reference"].endswith(f"@{raw['digest']}"):
+        return "the reference of a registry image must end in @ and its digest"
+    return ""

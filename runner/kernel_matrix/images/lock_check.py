@@ -1,0 +1,65 @@
+"""Every entry of a lock compared with what a daemon has and with the folder it was built from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.images.image_reference import ImageReference
+from kernel_matrix.images.image_store import store_of
+from kernel_matrix.images.recipe import read_recipe
+from kernel_matrix.images.resolve import ImagePresence, next_step, standing_of
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockCheck:
+    """One entry after comparison."""
+
+    entry: LockEntry
+    presence: ImagePresence
+    size_bytes: int | None
+    """Size in the daemon; null where it is absent."""
+    complaints: tuple[str, ...]
+    """What is not as the lock says; absence alone is none."""
+    next_step: str = ""
+
+
+def audit(entries: Iterable[LockEntry], images_dir: Path, client: DockerClient) -> tuple[LockCheck, ...]:
+    """Compare ``entries`` with ``client``'s daemon and with the folders under ``images_dir``."""
+    store = store_of(client)
+    findings = []
+    for entry in entries:
+        standing = standing_of(entry, client, store)
+        wrong = (standing.text,) if standing.presence is ImagePresence.DIFFERENT else ()
+        complaints = (*wrong, *folder_complaints(entry, images_dir))
+        fine = standing.presence is ImagePresence.PRESENT and not complaints
+        findings.append(
+            LockCheck(
+                entry=entry,
+                presence=standing.presence,
+                size_bytes=standing.held.size_bytes if standing.held else None,
+                complaints=complaints,
+                next_step="" if fine else next_step(entry, entry.toolchain),
+            )
+        )
+    return tuple(findings)
+
+
+def folder_complaints(entry: LockEntry, images_dir: Path) -> tuple[str, ...]:
+    """What the folder of ``entry`` says otherwise than the lock; nothing where there is no folder."""
+    folder = images_dir / entry.toolchain
+    if not folder.is_dir():
+        return ()
+    recipe = read_recipe(images_dir, entry.toolchain)
+    if entry.state is LockState.LOCAL:
+        changed = entry.inputs_sha256 and entry.inputs_sha256 != recipe.inputs_sha256
+        return (f"{folder} was changed after the image was built",) if changed else ()
+    if ImageReference.parse(recipe.base).digest != entry.digest:
+        return (f"the Dockerfile's base is {recipe.base}, the lock says {entry.reference}",)
+    return ()

@@ -1,0 +1,38 @@
+"""Which packages an image holds: asked of the image itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from kernel_matrix.errors import ImageError
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_ASK = """
+import json, subprocess
+from importlib.metadata import distributions
+found = {"py:" + d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
+listed = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}\\\\n"], capture_output=True, text=True).stdout
+found.update(("deb:" + name, version) for name, version in (line.split(" ") for line in listed.splitlines()))
+print(json.dumps(found))
+"""
+
+
+def read_packages(client: DockerClient, image: str) -> dict[str, str]:
+    """``deb:<name>`` and ``py:<name>`` → version.
+
+    :raises ImageError: the image has no working ``python3``.
+    """
+    from docker.errors import ContainerError  # noqa: PLC0415  # the SDK is loaded when a daemon is needed
+
+    try:
+        output: bytes = client.containers.run(
+            image, entrypoint=["python3", "-c", _ASK], command=[], network_mode="none", remove=True, user="65534:65534"
+        )
+        return dict(sorted(json.loads(output).items()))
+    except (ContainerError, ValueError) as error:
+        raise ImageError(
+            f"The packages of {image} cannot be read: {error}.", next_step="See that python3 runs in the image."
+        ) from error

@@ -1,0 +1,133 @@
+"""What ``images/<toolchain>/`` says about how an image is made."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images.image_reference import ImageReference
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_FROM = re.compile(r"^FROM\s+(\S+)", re.MULTILINE | re.IGNORECASE)
+_PYTHON = re.compile(r"3\.\d+")
+_FILES = ("Dockerfile", "requirements.lock", "image.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebianBase:
+    """A base made by debootstrap."""
+
+    suite: str
+    variant: str
+    include: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRecipe:
+    """One toolchain's folder, read and checked."""
+
+    toolchain: str
+    folder: Path
+    python: str
+    """Version the wheels are fetched for, ``3.11``."""
+    debian: DebianBase | None
+    """Null: the Dockerfile's ``FROM`` names a registry image by digest."""
+    base: str
+    """What ``FROM`` says."""
+    inputs_sha256: str
+
+
+def read_recipe(images_dir: Path, toolchain: str) -> ImageRecipe:
+    """Read ``images_dir/toolchain``.
+
+    :raises ImageError: a file is missing or says something it may not.
+    """
+    folder = images_dir / toolchain
+    absent = [name for name in _FILES if not (folder / name).is_file()]
+    if absent:
+        raise ImageError(
+            f"{folder} lacks {', '.join(absent)}; it holds how toolchain {toolchain!r} is built.",
+            next_step=f"{images_dir} (see --images) holds {', '.join(toolchains(images_dir)) or 'no toolchain'}.",
+        )
+    debian, python = _read_toml(folder / "image.toml")
+    return ImageRecipe(
+        toolchain=toolchain,
+        folder=folder,
+        python=python,
+        debian=debian,
+        base=_base(folder / "Dockerfile", pinned=debian is None),
+        inputs_sha256=inputs_digest(folder),
+    )
+
+
+def toolchains(images_dir: Path) -> tuple[str, ...]:
+    """Toolchains that have a folder under ``images_dir``."""
+    return tuple(sorted(path.parent.name for path in images_dir.glob("*/Dockerfile")))
+
+
+def inputs_digest(folder: Path) -> str:
+    """SHA-256 over the names and contents of the files that make an image."""
+    digest = hashlib.sha256()
+    for name in sorted(_FILES):
+        content = (folder / name).read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _read_toml(path: Path) -> tuple[DebianBase | None, str]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ImageError(f"{path} cannot be read: {error}.", next_step="Correct it as TOML.") from error
+    _known(path, "", document, {"python", "debootstrap"})
+    python = document.get("python")
+    if not isinstance(python, str) or not _PYTHON.fullmatch(python):
+        raise ImageError(f'{path}: python must be a version such as "3.11", not {python!r}.', next_step="Correct it.")
+    table = document.get("debootstrap")
+    return (_debian(path, table) if table is not None else None), python
+
+
+def _debian(path: Path, table: Any) -> DebianBase:
+    if not isinstance(table, dict):
+        raise ImageError(f"{path}: debootstrap must be a table.", next_step="Write [debootstrap].")
+    _known(path, "debootstrap.", table, {"suite", "variant", "include"})
+    suite, variant, include = table.get("suite"), table.get("variant", "minbase"), table.get("include", [])
+    words = [suite, variant, *include] if isinstance(include, list) else [None]
+    if not all(isinstance(word, str) and re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) for word in words):
+        raise ImageError(
+            f"{path}: debootstrap needs suite, variant (names) and include (a list of package names).",
+            next_step='For example suite = "bookworm", variant = "minbase", include = ["python3"].',
+        )
+    return DebianBase(suite=str(suite), variant=str(variant), include=tuple(include))
+
+
+def _known(path: Path, where: str, table: Mapping[str, Any], allowed: set[str]) -> None:
+    if unknown := sorted(table.keys() - allowed):
+        raise ImageError(
+            f"{path}: unknown key {where}{unknown[0]}.", next_step=f"Allowed are {', '.join(sorted(allowed))}."
+        )
+
+
+def _base(dockerfile: Path, *, pinned: bool) -> str:
+    found = _FROM.findall(dockerfile.read_text(encoding="utf-8"))
+    base = str(found[0]) if found else ""
+    if pinned and not ImageReference.parse(base).digest:
+        raise ImageError(
+            f"{dockerfile}: its base {base!r} is not named by digest.", next_step="Write FROM repository:tag@sha256:…"
+        )
+    if not pinned and base != "${BASE}":
+        raise ImageError(
+            f"{dockerfile}: with [debootstrap] in image.toml its base must be ${{BASE}}, not {base!r}.",
+            next_step="Write ARG BASE and FROM ${BASE}.",
+        )
+    return base

@@ -1,0 +1,161 @@
+"""Lock entries against registries and daemons: pulling by digest, resolving a tag, adopting an image that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.images.image_reference import ImageReference
+from kernel_matrix.images.image_store import StoredImage, digests, find, machine_of, store_of
+from kernel_matrix.images.lock_diff import differences
+from kernel_matrix.images.packages import read_packages
+from kernel_matrix.images.resolve import ImagePresence, next_step, standing_of
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+Say = Callable[[str], None]
+
+_UNKNOWN = ("manifest unknown", "not found", "name unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class PulledImage:
+    """A pulled image, and what the lock should say of it now."""
+
+    entry: LockEntry
+    held: StoredImage
+
+
+def pull_image(entry: LockEntry, client: DockerClient, say: Say) -> PulledImage:
+    """Pull ``entry`` by its digest; a declared digest is confirmed by that.
+
+    :raises ImageError: the entry is a local image, or the registry refuses the digest or does not answer.
+    """
+    if entry.state is LockState.LOCAL:
+        raise ImageError(
+            f"{entry.toolchain} is a local image ({entry.reference}); no registry has it.",
+            next_step=next_step(entry, entry.toolchain),
+        )
+    _pull(entry, client, say)
+    store = store_of(client)
+    standing = standing_of(entry, client, store)
+    if standing.held is None or standing.presence is not ImagePresence.PRESENT:
+        raise ImageError(
+            f"{entry.reference} was pulled, yet {standing.text}.",
+            next_step=f"Find out why, then `kernel-matrix images lock {entry.toolchain} --relock`.",
+        )
+    seen = digests(store, standing.held, entry.digest)["config_digest"]
+    confirmed = replace(entry, state=LockState.LOCKED, config_digest=entry.config_digest or seen)
+    return PulledImage(confirmed, standing.held)
+
+
+def _pull(entry: LockEntry, client: DockerClient, say: Say) -> None:
+    from docker.errors import APIError  # noqa: PLC0415  # the SDK is loaded when a daemon is needed
+
+    wanted = ImageReference.parse(entry.reference)
+    try:
+        for event in client.api.pull(wanted.repository, tag=wanted.digest, stream=True, decode=True):
+            if "error" in event:
+                raise _refused(entry, event["error"])
+            if event.get("status") in ("Already exists", "Pull complete"):
+                say(f"{entry.toolchain}: layer {event.get('id', '')} {event['status'].lower()}")
+    except APIError as error:
+        raise _refused(entry, str(error.explanation or error)) from error
+
+
+def _refused(entry: LockEntry, reason: str) -> ImageError:
+    unknown = any(word in reason.lower() for word in _UNKNOWN)
+    verdict = "the registry does not have it" if unknown else "the registry could not be asked"
+    digest = f"The declared digest (found in {entry.source})" if entry.state is LockState.DECLARED else "The digest"
+    return ImageError(
+        f"{digest} of {entry.toolchain}, {entry.reference}, was not pulled: {verdict}: {reason}.",
+        next_step=f"`kernel-matrix images lock {entry.toolchain} --relock` takes what its tag means today."
+        if unknown
+        else f"Check the network; without a registry: `kernel-matrix images lock {entry.toolchain} --adopt IMAGE`.",
+    )
+
+
+def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, client: DockerClient) -> LockEntry:
+    """Ask the registry what a tag means and pin that.
+
+    :param reference: ``repository:tag``; null: that of ``before``.
+    :raises ImageError: there is no tag to ask for, or the registry does not answer.
+    """
+    from docker.errors import APIError  # noqa: PLC0415  # see _pull
+
+    named = reference or (before.reference if before and before.state is not LockState.LOCAL else None)
+    if named is None:
+        raise ImageError(
+            f"Toolchain {toolchain!r} names no registry image that could be resolved.",
+            next_step="Give one with --reference REPOSITORY:TAG, or `--adopt IMAGE` for one the daemon has.",
+        )
+    wanted = ImageReference.parse(named)
+    try:
+        digest = str(client.images.get_registry_data(wanted.by_tag).id)
+    except APIError as error:
+        raise ImageError(
+            f"The registry did not resolve {wanted.by_tag}: {error.explanation or error}.",
+            next_step=f"Check the network and the tag; without a registry: `kernel-matrix images lock {toolchain} "
+            "--adopt IMAGE`.",
+        ) from error
+    same = before is not None and before.digest == digest
+    return LockEntry(
+        toolchain=toolchain,
+        reference=wanted.pinned(digest),
+        state=LockState.LOCKED,
+        digest=digest,
+        config_digest=before.config_digest if before and same else None,
+        source=before.source if before and same else f"resolved from {wanted.by_tag}",
+    )
+
+
+def adopt_image(toolchain: str, image: str, client: DockerClient) -> LockEntry:
+    """Pin an image that the daemon already has as this machine's own for ``toolchain``.
+
+    :param image: any name or id the daemon knows it by.
+    :raises ImageError: the daemon does not know it, or it has no working ``python3``.
+    """
+    held = find(client, image)
+    if held is None:
+        raise ImageError(f"The daemon has no image {image!r} to adopt.", next_step="`docker images` lists what it has.")
+    packages = read_packages(client, held.id)
+    tag = held.id.partition(":")[2][:12]
+    # A name of our own keeps it from being pruned when its first name moves on.
+    client.images.get(held.id).tag(f"kernel-matrix/{toolchain}", tag=tag)
+    pins = digests(store_of(client), held, None)
+    return LockEntry(
+        toolchain=toolchain,
+        reference=f"kernel-matrix/{toolchain}:{tag}",
+        state=LockState.LOCAL,
+        digest=pins["digest"],
+        config_digest=pins["config_digest"],
+        built_on=machine_of(client),
+        packages=packages,
+        source=f"adopted from {image}",
+    )
+
+
+def accept_change(before: LockEntry | None, after: LockEntry, *, relock: bool) -> tuple[str, ...]:
+    """What changes for a toolchain when ``after`` takes the place of ``before``; empty when the image is the same.
+
+    A declared digest, and an image of another machine, give way; anything else only with ``relock``.
+
+    :raises ImageError: ``before`` may not be replaced; the message says what differs.
+    """
+    found = differences(before, after) if before else ()
+    if before and found and not relock and _binding(before, after):
+        lines = "\n".join(f"    {line}" for line in found)
+        raise ImageError(
+            f"{after.toolchain} would be another image than the lock says:\n{lines}",
+            next_step="The same command with --relock takes it; records of the two are not comparable.",
+        )
+    return found
+
+
+def _binding(before: LockEntry, after: LockEntry) -> bool:
+    foreign = before.state is LockState.LOCAL and before.built_on != after.built_on
+    return before.state is not LockState.DECLARED and not foreign

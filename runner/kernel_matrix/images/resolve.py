@@ -1,0 +1,126 @@
+"""From a lock entry to the image a daemon really has, or the reason why it may not be run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kernel_matrix.errors import ImageError
+from kernel_matrix.images import LockEntry, LockState, ResolvedImage
+from kernel_matrix.images.image_reference import ImageReference
+from kernel_matrix.images.image_store import ImageStore, StoredImage, find, store_of
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+UNPINNED = "unpinned"
+
+
+class ImagePresence(str, Enum):
+    """How what a daemon has compares with a lock entry."""
+
+    PRESENT = "present"
+    """The daemon has exactly this image."""
+    ABSENT = "absent"
+    """The daemon has no image under this digest or name."""
+    DIFFERENT = "different"
+    """The daemon has another image than the lock says."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageStatus:
+    """One entry, compared with one daemon."""
+
+    presence: ImagePresence
+    held: StoredImage | None
+    """What the daemon has, right or wrong; null when absent."""
+    text: str = ""
+    """What differs, in words."""
+
+
+def resolve_image(
+    entry: LockEntry | None, toolchain: str, *, client: DockerClient, allow_unpinned: bool = False
+) -> ResolvedImage:
+    """The image to run for ``toolchain``: the one its lock entry names, and no other.
+
+    :param allow_unpinned: take what the daemon has under the entry's name (``kernel-matrix/<toolchain>`` without an
+        entry) when the pinned image is not there; the result's state then says ``unpinned``.
+    :raises ImageError: the toolchain is not in the lock, or the daemon does not have exactly that image.
+    """
+    store = store_of(client)
+    standing = standing_of(entry, client, store) if entry else None
+    if entry and standing and standing.held and standing.presence is ImagePresence.PRESENT:
+        return _resolved(toolchain, entry.reference, entry.state.value, standing.held, store)
+    name = ImageReference.parse(entry.reference).by_tag if entry else f"kernel-matrix/{toolchain}"
+    held = find(client, name) if allow_unpinned else None
+    if held:
+        return _resolved(toolchain, name, UNPINNED, held, store)
+    raise _refusal(entry, standing, toolchain)
+
+
+def standing_of(entry: LockEntry, client: DockerClient, store: ImageStore) -> ImageStatus:
+    """Compare ``entry`` with what the daemon has."""
+    pin = _pin(entry, store)
+    held = find(client, pin) if pin else None
+    if held is None:
+        return _without_pin(entry, client, pin)
+    if not store.containerd and entry.config_digest not in (None, held.id):
+        return ImageStatus(
+            ImagePresence.DIFFERENT, held, f"its config digest is {held.id}, the lock says {entry.config_digest}"
+        )
+    return ImageStatus(ImagePresence.PRESENT, held)
+
+
+def _pin(entry: LockEntry, store: ImageStore) -> str | None:
+    """The name under which this store can have nothing but the locked image."""
+    if entry.state is not LockState.LOCAL:
+        return ImageReference.parse(entry.reference).by_digest
+    return entry.digest if store.containerd else entry.config_digest
+
+
+def _without_pin(entry: LockEntry, client: DockerClient, pin: str | None) -> ImageStatus:
+    name = ImageReference.parse(entry.reference).by_tag
+    named = find(client, name)
+    if named is None:
+        return ImageStatus(ImagePresence.ABSENT, None, "the daemon does not have it")
+    if pin is None:
+        return ImageStatus(
+            ImagePresence.DIFFERENT, named, f"{name} was pinned on a daemon with another kind of image store"
+        )
+    return ImageStatus(ImagePresence.DIFFERENT, named, f"the daemon's {name} is {named.id}, the lock says {pin}")
+
+
+def next_step(entry: LockEntry | None, toolchain: str) -> str:
+    """What to do about an image that is not there or not right."""
+    if entry is None:
+        return f"`kernel-matrix images build {toolchain}`, or `kernel-matrix images lock {toolchain}`."
+    if entry.state is not LockState.LOCAL:
+        return f"`kernel-matrix images pull {toolchain}`."
+    if entry.inputs_sha256:
+        return f"`kernel-matrix images build {toolchain}`."
+    return f"It was adopted on another daemon: `kernel-matrix images lock {toolchain} --adopt IMAGE --relock`."
+
+
+def _refusal(entry: LockEntry | None, standing: ImageStatus | None, toolchain: str) -> ImageError:
+    if entry is None or standing is None:
+        return ImageError(
+            f"Toolchain {toolchain!r} has no entry in the image lock.", next_step=next_step(None, toolchain)
+        )
+    return ImageError(
+        f"Image of toolchain {toolchain!r} ({entry.reference}): {standing.text}.", next_step=next_step(entry, toolchain)
+    )
+
+
+def _resolved(toolchain: str, reference: str, state: str, held: StoredImage, store: ImageStore) -> ResolvedImage:
+    repository = ImageReference.parse(reference).repository
+    mine = [digest for digest in held.repo_digests if digest.startswith(f"{repository}@")]
+    wanted = ImageReference.parse(reference).by_digest
+    return ResolvedImage(
+        toolchain=toolchain,
+        reference=reference,
+        id=held.id,
+        repo_digest=wanted if wanted in mine else next(iter(mine), None),
+        store=store.name,
+        state=state,
+    )

@@ -1,0 +1,1 @@
+"""The process that compiles a candidate, without a GPU."""

@@ -1,0 +1,225 @@
+"""The builder: compiles a candidate in a container without a GPU and hands the artefact to the host.
+
+``python -m kernel_matrix.inside.build.builder --channel DIR --code DIR``. Importing the source compiles it
+(``load_inline``). With
+``--ahead`` its Triton kernels are compiled too, for the architecture and the inputs that the host's first frame names,
+and none is launched. What the compilers then have in their folders is the artefact, sent as a tar in bounded frames,
+and after it what they made of each kernel. The host never looks into the artefact: only the candidate's own container
+unpacks it.
+
+The problem that the inputs are of is never in the hands of the candidate's code: a child process takes it from the
+channel, answers with shapes alone, and has ended before the candidate is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import multiprocessing
+import os
+import socket
+import tempfile
+import traceback
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence
+
+from kernel_matrix.inside.artifact import PLACES, folders, pack
+from kernel_matrix.inside.build.machine_code import kernels_in
+from kernel_matrix.inside.build.nvcc_wrapper import LOG, stand_in
+from kernel_matrix.inside.error_excerpt import useful_part
+from kernel_matrix.inside.exception_kinds import classify
+from kernel_matrix.inside.hard_exit import leave
+from kernel_matrix.inside.source_module import import_file
+from kernel_matrix.inside.wire import (
+    MAX_CHUNK,
+    MAX_FROM_JUDGE,
+    MAX_KERNELS,
+    MAX_TEXT,
+    CallFailure,
+    Channel,
+    FrameKind,
+    KernelCode,
+    pack_code,
+    pack_failed,
+)
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from kernel_matrix.inside.build.triton_aot import CallForm
+
+SOCKET_NAME = "build.sock"
+"""Name of the host's socket in the channel folder."""
+
+MAX_LOG = 8 << 10
+"""Longest compiler's log that is handed over, bytes: its end."""
+
+_NICE = 10
+"""How far compilers step back behind the processes that are being timed beside them."""
+
+NEEDS_A_GPU = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA-capable device")
+"""Texts of torch when a source asks for the device while it is imported: it can only be built beside one."""
+
+
+class FrameWriter(io.RawIOBase):
+    """A file whose bytes leave as ``CHUNK`` frames."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: object) -> int:
+        """Send ``data``, at most :data:`~kernel_matrix.inside.wire.MAX_CHUNK` bytes a frame."""
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]  # io declares the argument as object
+        for start in range(0, len(view), MAX_CHUNK):
+            self._channel.send(FrameKind.CHUNK, 0, bytes(view[start : start + MAX_CHUNK]))
+        return len(view)
+
+
+def build(channel: Channel, source: Path, *, ahead: bool = False) -> None:
+    """Compile ``source``, send what came of it; every failure is sent as one.
+
+    :param ahead: the host's first frame says for what calls and for what device to compile Triton's kernels.
+    """
+    log = io.StringIO()
+    try:
+        _compile(channel, source, log, ahead=ahead)
+    except Exception as error:  # noqa: BLE001  # whatever candidate code raises is its own failure, told in full
+        if any(text in str(error) for text in NEEDS_A_GPU):
+            channel.send(FrameKind.DONE)  # nothing to hand over: it will be compiled where it runs
+            return
+        kind = classify(error)
+        failure = CallFailure.LOAD if kind is CallFailure.RUNTIME else kind
+        channel.send(FrameKind.FAILED, 0, pack_failed(failure, useful_part(traceback.format_exc(), MAX_TEXT)))
+        return
+    _hand_over(channel, log.getvalue())
+
+
+def _compile(channel: Channel, source: Path, log: io.StringIO, *, ahead: bool) -> None:
+    """Leave in the compilers' folders what they make of ``source``, and what they say of it in ``log``."""
+    with tempfile.TemporaryDirectory() as folder:
+        remarks = Path(folder) / "ptxas.log"
+        remarks.touch()
+        os.environ.update({**stand_in(), LOG: str(remarks), "TRITON_DUMP_PTXAS_LOG": "1"})
+        try:
+            if ahead:
+                _compile_ahead(channel, source, log)
+            else:
+                import_file(source, "candidate", {})
+        finally:
+            log.write(remarks.read_text(encoding="utf-8", errors="replace"))
+
+
+def _compile_ahead(channel: Channel, source: Path, log: io.StringIO) -> None:
+    from kernel_matrix.inside.build.triton_aot import CompileTarget, compile_ahead  # noqa: PLC0415  # brings torch
+    from kernel_matrix.model.enums import Dtype  # noqa: PLC0415  # as above
+
+    order = _order_and_forms(channel)
+    log.write(order["trouble"])
+    with redirect_stdout(log):  # where Triton says what ptxas said
+        done = compile_ahead(
+            source, order["entry"], order["forms"], Dtype(order["dtype"]), CompileTarget(**order["target"])
+        )
+    log.write(done.stopped)
+
+
+# ---- the problem, and the child that alone sees it
+
+
+def _order_and_forms(channel: Channel) -> Any:
+    """The host's order, with the forms of the calls in place of the problem they are of."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    # Forked, so that torch is imported once; nothing but this code has run so far.
+    child = multiprocessing.get_context("fork").Process(target=_read_order, args=(channel, theirs))
+    child.start()
+    theirs.close()
+    try:
+        order = json.loads(ours.recv_bytes())
+    finally:
+        child.join()
+    order["forms"] = [_form_from_json(form) for form in order["forms"]]
+    return order
+
+
+def _read_order(channel: Channel, answer: Connection) -> None:
+    """In the child: take the order from the channel and answer with all of it but the problem."""
+    from kernel_matrix.inside.build.triton_aot import call_form  # noqa: PLC0415  # brings torch
+    from kernel_matrix.model.enums import Dtype  # noqa: PLC0415  # as above
+
+    order = {**json.loads(channel.receive()[2]), "forms": [], "trouble": ""}
+    source, workloads = order.pop("problem"), order.pop("workloads")
+    with tempfile.TemporaryDirectory() as folder:
+        _leave_nothing_outside(folder)
+        problem = Path(folder) / "problem.py"
+        problem.write_text(source, encoding="utf-8")
+        try:
+            forms = [call_form(problem, values, Dtype(order["dtype"])) for values in workloads]
+            order["forms"] = [asdict(form) for form in forms]
+        except Exception as error:  # noqa: BLE001  # a problem may raise anything where values are missing
+            order["trouble"] = _where_it_stopped(error, problem)
+    answer.send_bytes(json.dumps(order).encode())
+    answer.close()
+
+
+def _leave_nothing_outside(folder: str) -> None:
+    """Let ``folder``, which goes with this process, be where it writes to and what its compilers keep their work in."""
+    tempfile.tempdir = folder
+    for setting in ("TMPDIR", "HOME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", *PLACES.values()):
+        os.environ[setting] = folder
+
+
+def _where_it_stopped(error: Exception, problem: Path) -> str:
+    """In words that the candidate may read: no text of the problem's, which tracebacks and messages repeat."""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(problem)]
+    where = f" at line {lines[-1]} of the problem" if lines else ""
+    return f"the inputs could not be made without values: {type(error).__name__}{where}\n"
+
+
+def _form_from_json(form: Any) -> CallForm:
+    from kernel_matrix.inside.build.triton_aot import CallForm, TensorShape  # noqa: PLC0415  # brings torch
+
+    shapes = tuple(TensorShape(t["dtype"], tuple(t["size"]), tuple(t["stride"])) for t in form["tensors"])
+    return CallForm(tuple(form["init"]), tuple(form["inputs"]), shapes)
+
+
+# ---- handing over
+
+
+def _hand_over(channel: Channel, log: str) -> None:
+    kernels: List[KernelCode] = []
+    for _, folder in folders():
+        kernels += kernels_in(folder, log)
+    writer = io.BufferedWriter(FrameWriter(channel), buffer_size=MAX_CHUNK)
+    pack(writer)
+    writer.flush()
+    if kernels:
+        channel.send(FrameKind.CODE, 0, pack_code(kernels[:MAX_KERNELS]))
+    channel.send(FrameKind.DONE, 0, log.encode()[-MAX_LOG:])
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Build one candidate; the exit code means nothing to the host."""
+    parser = argparse.ArgumentParser(prog="build")
+    parser.add_argument("--channel", type=Path, required=True)
+    parser.add_argument("--code", type=Path, required=True)
+    parser.add_argument("--file", default="candidate.py")
+    parser.add_argument("--ahead", action="store_true")
+    arguments = parser.parse_args(argv)
+    os.nice(_NICE)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect(str(arguments.channel / SOCKET_NAME))
+    channel = Channel(connection, MAX_FROM_JUDGE)
+    build(channel, arguments.code / arguments.file, ahead=arguments.ahead)
+    channel.close()
+    return 0
+
+
+if __name__ == "__main__":
+    leave(main())

@@ -1,0 +1,121 @@
+"""What is installed and found inside the container: read, never assumed."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from typing import Dict, Optional
+
+import torch
+
+from kernel_matrix.inside.loaded_libraries import mapped_library
+from kernel_matrix.model.messages import InsideEnvironment
+
+_SETTINGS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_INTERPRET", "CUBLAS_WORKSPACE_CONFIG", "TORCH_CUDA_ARCH_LIST")
+
+
+def read_environment(device: str) -> InsideEnvironment:
+    """Versions and settings as found; null where something is absent."""
+    cuda = device == "cuda"
+    tools = read_tools()
+    properties = torch.cuda.get_device_properties(0) if cuda else None
+    return InsideEnvironment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        cuda=torch.version.cuda,
+        cudnn=_cudnn_version() if cuda else None,
+        triton=_installed("triton"),
+        ptxas=tools["ptxas"],
+        nvcc=tools["nvcc"] if cuda else None,
+        cuda_driver=_driver_version() if cuda else None,
+        libcuda=_path_of_libcuda() if cuda else None,
+        device_name=device_name(device),
+        compute_capability=f"{properties.major}.{properties.minor}" if properties is not None else None,
+        l2_bytes=l2_bytes(device) or None,
+        platform=platform.platform(),
+        libc="-".join(platform.libc_ver()),
+        threads=torch.get_num_threads(),
+        settings=_settings(),
+    )
+
+
+@lru_cache(maxsize=None)
+def read_tools() -> Dict[str, Optional[str]]:
+    """Versions of the compilers, null where they are absent; asked once, since each starts a process."""
+    found = {"ptxas": _bundled_ptxas() or shutil.which("ptxas"), "nvcc": shutil.which("nvcc")}
+    return {name: _tool_version(path) for name, path in found.items()}
+
+
+def device_name(device: str) -> str:
+    """What the device is called: a GPU by its driver, a CPU by the system."""
+    if device == "cuda":
+        return str(torch.cuda.get_device_name(0))
+    return platform.processor() or platform.machine()
+
+
+def l2_bytes(device: str) -> int:
+    """Size of the device's L2 cache in bytes; 0 for a CPU, whose caches nobody flushes here."""
+    if device != "cuda":
+        return 0
+    return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or (64 << 20)
+
+
+def _settings() -> Dict[str, str]:
+    found = {name: os.environ[name] for name in _SETTINGS if name in os.environ}
+    found["matmul_allow_tf32"] = str(torch.backends.cuda.matmul.allow_tf32).lower()
+    found["cudnn_allow_tf32"] = str(torch.backends.cudnn.allow_tf32).lower()
+    return found
+
+
+def _cudnn_version() -> Optional[str]:
+    version = torch.backends.cudnn.version()
+    return None if version is None else str(version)
+
+
+def _installed(package: str) -> Optional[str]:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _bundled_ptxas() -> Optional[str]:
+    """The ``ptxas`` that Triton carries: the one that compiles its kernels, whatever the image's toolkit has."""
+    try:
+        files = importlib.metadata.files("triton") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = [file.locate() for file in files if file.name == "ptxas"]
+    return str(paths[0]) if paths and Path(str(paths[0])).exists() else None
+
+
+def _tool_version(tool: Optional[str]) -> Optional[str]:
+    if tool is None:
+        return None
+    try:
+        done = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
+    return found.group(1) if found else None
+
+
+def _driver_version() -> Optional[str]:
+    version = ctypes.c_int()
+    try:
+        code = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except OSError:
+        return None
+    return f"{version.value // 1000}.{version.value % 1000 // 10}" if code == 0 else None
+
+
+def _path_of_libcuda() -> Optional[str]:
+    path = mapped_library(r"libcuda\.so.*")
+    return None if path is None else str(path)

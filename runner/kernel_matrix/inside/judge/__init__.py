@@ -1,0 +1,1 @@
+"""The trusted process of a session: inputs, references, checks, the clock, the report."""

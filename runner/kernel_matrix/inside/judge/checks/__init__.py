@@ -1,0 +1,160 @@
+"""What one call is checked for.
+
+A check is one file with ``check(call) -> Optional[Failed]`` and one line in :func:`checks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from kernel_matrix.inside.judge.reference import ExpectedOutput
+from kernel_matrix.inside.judge.tolerance import Tolerance
+from kernel_matrix.inside.wire import OutputsClaim
+from kernel_matrix.model.enums import Status
+from kernel_matrix.model.messages import ContractSpec, Evidence
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.checks.distribution import Departure, RandomOutputs
+    from kernel_matrix.inside.judge.checks.values import ValueComparison
+    from kernel_matrix.inside.judge.quality import Quality
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """One finished call, as the judge sees it: everything in here is the judge's own copy but the claim."""
+
+    claim: OutputsClaim
+    outputs: Tuple[torch.Tensor, ...]
+    """Copied out of the output buffer; only those the claim says were copied in."""
+    expected: ExpectedOutput
+    tolerance: Tolerance
+    inputs_sent: Tuple[torch.Tensor, ...]
+    inputs_now: Tuple[torch.Tensor, ...]
+    mutates_inputs: bool
+    exact: bool = False
+    """True: floating outputs must be equal too."""
+    contract: Optional[ContractSpec] = None
+    """What a quantised problem's floating outputs are held to, in place of the tolerance."""
+    random: Optional[RandomOutputs] = None
+    """What a problem's random outputs are judged with; null where none is random."""
+    damage: str = ""
+    """Which memory around the lent buffers was written to, in words; empty: none."""
+
+    @cached_property
+    def comparisons(self) -> Sequence[ValueComparison]:
+        """Each output against the reference; made once, since it reads every element of every output.
+
+        Random ones are not looked at: nothing of them is found wrong here.
+        """
+        from kernel_matrix.inside.judge.checks.distribution import UNCOMPARED  # noqa: PLC0415  # they import Call from here
+        from kernel_matrix.inside.judge.checks.values import compare  # noqa: PLC0415
+
+        varies = (False,) * len(self.outputs) if self.random is None else self.random.varies
+        if all(varies):
+            return [UNCOMPARED] * len(self.outputs)
+        allowances = self.expected.allowances(self.tolerance)
+        rows = zip(self.outputs, self.expected.outputs, self.expected.trusted, allowances, varies)
+        return [
+            UNCOMPARED if random else compare(got, want, same, allowed, exact=self.exact)
+            for got, want, same, allowed, random in rows
+        ]
+
+    @cached_property
+    def departures(self) -> Sequence[Optional[Departure]]:
+        """How far each random output is from the reference's distribution; null for all others."""
+        from kernel_matrix.inside.judge.checks.distribution import departures  # noqa: PLC0415  # only few problems need it
+
+        if self.random is None:
+            return [None] * len(self.outputs)
+        return departures(self.outputs, self.random, self.tolerance.rtol)
+
+    @cached_property
+    def quality(self) -> Sequence[Optional[Quality]]:
+        """How near each output comes as a whole; null for integers and booleans, and without a contract."""
+        from kernel_matrix.inside.judge.quality import measure_quality  # noqa: PLC0415  # only quantised problems need it
+
+        if self.contract is None:
+            return [None] * len(self.outputs)
+        pairs = zip(self.outputs, self.expected.outputs)
+        return [measure_quality(got, want) if got.is_floating_point() else None for got, want in pairs]
+
+
+@dataclass(frozen=True)
+class CheckFailure:
+    """Why a call does not pass."""
+
+    status: Status
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class CallJudgement:
+    """The result of all checks on one call."""
+
+    failed: Optional[CheckFailure]
+    max_error: Optional[float]
+    error_ratio: Optional[float]
+    quality: Tuple[Quality, ...] = ()
+    """Of each floating output of a quantised problem."""
+
+
+Check = Callable[[CheckedCall], Optional[CheckFailure]]
+
+
+def checks() -> Dict[str, Check]:
+    """Every check, in the order they run."""
+    from kernel_matrix.inside.judge.checks import (  # noqa: PLC0415  # they need what stands above
+        aliasing,
+        contract,
+        distribution,
+        inputs,
+        mutated_inputs,
+        redzones,
+        structure,
+        values,
+    )
+
+    return {
+        "structure": structure.check,
+        "aliasing": aliasing.check,
+        "redzones": redzones.check,
+        "inputs": inputs.check,
+        "values": values.check,
+        "left": mutated_inputs.check,
+        "contract": contract.check,
+        "distribution": distribution.check,
+    }
+
+
+def judge_call(call: CheckedCall) -> CallJudgement:
+    """Run every check in order; the first failure decides."""
+    failures: List[CheckFailure] = []
+    for check in checks().values():
+        failed = check(call)
+        if failed is not None:
+            failures.append(failed)
+            break
+    comparable = not failures or failures[0].status not in _INCOMPARABLE
+    max_error, ratio = _measured(call) if comparable else (None, None)
+    quality = tuple(found for found in call.quality if found is not None) if comparable else ()
+    return CallJudgement(failures[0] if failures else None, max_error, ratio, quality)
+
+
+def _measured(call: CheckedCall) -> Tuple[Optional[float], Optional[float]]:
+    """Largest absolute error, null where all outputs are random, and largest share used of what is allowed."""
+    from kernel_matrix.inside.judge.checks.values import measure  # noqa: PLC0415  # it imports Call from here
+
+    error, ratio = measure(call)
+    shares = [departure.ratio for departure in call.departures if departure is not None]
+    if ratio is None or not shares:
+        return error, ratio
+    return (None if len(shares) == len(call.outputs) else error), max(ratio, *shares)
+
+
+_INCOMPARABLE = frozenset(
+    {Status.INCORRECT_STRUCTURE, Status.INCORRECT_SHAPE, Status.INCORRECT_DTYPE, Status.INCORRECT_DEVICE}
+)

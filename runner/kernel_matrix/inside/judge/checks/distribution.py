@@ -1,0 +1,417 @@
+"""Random outputs: distributed as the reference's on the same inputs, place by place, and new with every call.
+
+Each number is ranked among what the reference returns at the same place in :data:`DRAWS` further runs on the same
+inputs; equal ones are put in order by chance. Where the two are distributed alike, ranks are uniform, whatever the
+distribution is and however it differs from place to place (Talts et al. 2018, "Validating Bayesian inference algorithms
+with simulation-based calibration"). All bounds hold for every count of numbers, not only for large ones: that of
+Kolmogorov and Smirnov's distance by Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), those of sums by
+Bernstein's inequality (Boucheron, Lugosi and Massart 2013, theorem 2.10).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from kernel_matrix.inside.input_generation import derive_seed
+from kernel_matrix.inside.judge.bits import all_bits_set
+from kernel_matrix.inside.judge.checks import CheckedCall, CheckFailure
+from kernel_matrix.inside.judge.checks.values import ValueComparison
+from kernel_matrix.inside.judge.tolerance import chunks, floats
+from kernel_matrix.model.enums import Status
+from kernel_matrix.model.messages import Evidence
+
+DRAWS = 16
+"""Runs of the reference that each number is ranked among: with more, a shift would show little better."""
+SAMPLED = 1 << 20
+"""Numbers of an output that are looked at: half of them side by side, half scattered over all others."""
+ALARM = 1e-9
+"""Largest probability that an honest output of one call is refused."""
+STATISTICS = 16
+"""No more than so many are looked at per output; each gets its share of :data:`ALARM`."""
+PART = 256
+"""Least numbers of a part that is looked at by itself."""
+PARTS = 256
+"""Most such parts of an output."""
+FEWEST = 16
+"""Fewer numbers than this say nothing about any other."""
+MARGIN = 4.0
+"""How much more the numbers of a bunch may hang together than one run of the reference shows."""
+DOUBT = 1e-3
+"""Probability that independent numbers of the reference are taken to hang together, which costs some sharpness only."""
+CLIPPED = 3.0
+"""Most standard deviations that an element's mean is taken to lie from the others'."""
+
+UNCOMPARED = ValueComparison(0, 0, 0, 0, 0.0, 0.0, 0.0)
+"""What an output that is not compared element by element counts as."""
+
+Outputs = Tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class RandomOutputs:
+    """What one call of a problem with random outputs is judged with."""
+
+    again: Callable[[], Outputs]
+    """The reference once more, on the same inputs."""
+    varies: Tuple[bool, ...]
+    """Which outputs are random; all others are compared element by element."""
+    seed: str
+    """Of the places looked at, and of the order of what is equal; nobody else knows it."""
+    start: float
+    """Where the numbers looked at side by side begin, as a share of the output: the same in all calls of a session."""
+    earlier: Dict[int, torch.Tensor]
+    """Sum of the ranks of all earlier calls of the same contestant, by output; this call's are added."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """The statistic by which an output departs most from the reference's distribution."""
+
+    words: str
+    value: float
+    allowed: float
+    numbers: int
+    """So many were looked at."""
+
+    @property
+    def ratio(self) -> float:
+        """Share used of what is allowed."""
+        return self.value / self.allowed
+
+
+class _Sample(NamedTuple):
+    """Numbers of one output at the places looked at, float32 or float64; the first ``side_by_side`` are neighbours."""
+
+    got: torch.Tensor
+    """Of the call, (numbers,)."""
+    control: torch.Tensor
+    """Of a run of the reference that is judged like the call, (numbers,)."""
+    draws: torch.Tensor
+    """Of the runs that both are ranked among, (:data:`DRAWS`, numbers)."""
+    side_by_side: int
+    near: float
+    """What rounding may move a number by: relative to its size, and to the spread of all."""
+    spread: float
+    """Standard deviation of the control."""
+
+
+def check(call: CheckedCall) -> Optional[CheckFailure]:
+    """First random output that is not finite, or not distributed as the reference's."""
+    for index, departure in enumerate(call.departures):
+        if departure is None:
+            continue
+        got = call.outputs[index]
+        if _broken(got) and not _broken(call.expected.trusted[index]):
+            return CheckFailure(Status.NONFINITE, Evidence(message=_told_broken(got, index), output=index))
+        if departure.ratio > 1:
+            evidence = Evidence(
+                message=f"output {index} is not random as the reference's is: {departure.words}",
+                output=index,
+                error=departure.value,
+                allowed=departure.allowed,
+                elements=departure.numbers,
+            )
+            return CheckFailure(Status.INCORRECT_VALUES, evidence)
+    return None
+
+
+def departures(outputs: Sequence[torch.Tensor], randomness: RandomOutputs, rtol: float) -> List[Optional[Departure]]:
+    """How far each random output is from the reference's distribution; null for all others.
+
+    :param rtol: what rounding may move a floating number by, as in :mod:`kernel_matrix.inside.judge.tolerance`.
+    """
+    chosen = [index for index, varies in enumerate(randomness.varies) if varies]
+    samples = _samples({index: outputs[index] for index in chosen}, randomness, rtol)
+    found: List[Optional[Departure]] = [None] * len(outputs)
+    for index, sample in samples.items():
+        found[index] = _departure(sample, randomness, index)
+    return found
+
+
+# ---- the numbers
+
+
+def _samples(outputs: Dict[int, torch.Tensor], randomness: RandomOutputs, rtol: float) -> Dict[int, _Sample]:
+    places = {index: _places(floats(output), randomness, index) for index, output in outputs.items()}
+    runs: Dict[int, List[torch.Tensor]] = {index: [] for index in outputs}
+    for _ in range(DRAWS + 1):
+        answers = randomness.again()
+        for index in outputs:
+            runs[index].append(_numbers(answers[index], places[index][0]))
+    samples = {}
+    for index, output in outputs.items():
+        at, side_by_side = places[index]
+        control, draws = runs[index][0], torch.stack(runs[index][1:])
+        finite = control[torch.isfinite(control)].double()
+        spread = float(finite.std(correction=0)) if finite.numel() else 0.0
+        rounds = output.is_floating_point() or output.is_complex()
+        near = rtol if rounds else 0.0
+        samples[index] = _Sample(_numbers(output, at), control, draws, side_by_side, near, spread)
+    return samples
+
+
+def _places(flat: torch.Tensor, randomness: RandomOutputs, index: int) -> Tuple[torch.Tensor, int]:
+    """Which numbers to look at, none of them twice, and how many at their beginning are side by side."""
+    count = flat.numel()
+    if count <= SAMPLED:
+        return torch.arange(count, device=flat.device), count
+    side_by_side = SAMPLED // 2
+    first = int(randomness.start * (count - side_by_side))
+    others = count - side_by_side
+    # One of each of as many parts of equal size, so that none is missed and none comes twice.
+    edges = torch.arange(SAMPLED - side_by_side + 1, device=flat.device) * others // (SAMPLED - side_by_side)
+    dice = _dice(flat, randomness, index)
+    share = torch.rand(SAMPLED - side_by_side, dtype=torch.float64, device=flat.device, generator=dice)
+    scattered = edges[:-1] + (share * (edges[1:] - edges[:-1])).long()
+    scattered += side_by_side * (scattered >= first)
+    return torch.cat([torch.arange(first, first + side_by_side, device=flat.device), scattered]), side_by_side
+
+
+def _dice(like: torch.Tensor, randomness: RandomOutputs, *purpose: int) -> torch.Generator:
+    return torch.Generator(like.device).manual_seed(derive_seed(randomness.seed, *purpose))
+
+
+def _numbers(output: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Numbers of ``output``; what is no number counts as infinite, and is equal to what is none either."""
+    numbers = floats(output)[places]
+    narrow = numbers.is_floating_point() and numbers.element_size() <= 4
+    numbers = numbers.to(torch.float32 if narrow else torch.float64)
+    return torch.where(torch.isnan(numbers), math.inf, numbers)
+
+
+# ---- what is made of them
+
+
+def _departure(sample: _Sample, randomness: RandomOutputs, index: int) -> Departure:
+    count = sample.got.numel()
+    if count < FEWEST:
+        return Departure("", 0.0, 1.0, count)
+    dice = _dice(sample.got, randomness, index, 1)
+    near, usual = (_near(numbers, sample) for numbers in (sample.got, sample.control))
+    mine, control = (_ranks(*one, sample.draws, dice) for one in ((sample.got, near), (sample.control, usual)))
+    weights = _weights(sample.control, sample)
+    bunch = _Bunches.of(*(signal[: sample.side_by_side] for signal in (control, _squared(control), control * weights)))
+    slack = _moved_by_rounding(usual, sample)
+    before = randomness.earlier.get(index)
+    signal = mine[: sample.side_by_side]
+    found = [
+        _by_distance(mine, bunch, slack),
+        *_by_moments(mine, bunch, slack),
+        _by_means(mine, _weights(sample.got, sample), bunch, slack),
+        _by_tails(sample, bunch),
+        _by_strangers(~near.any(0), ~usual.any(0), bunch, slack),
+        _by_neighbours(signal, bunch),
+    ]
+    if before is not None:
+        found.append(_by_repetition(signal, before, bunch))
+    randomness.earlier[index] = signal if before is None else before + signal
+    return max(found, key=lambda departure: departure.ratio)
+
+
+def _near(numbers: torch.Tensor, sample: _Sample) -> torch.Tensor:
+    """Which draws may be the same as each of ``numbers`` but for rounding, (:data:`DRAWS`, numbers)."""
+    equal = sample.draws == numbers
+    if not sample.near:
+        return equal
+    reach = sample.draws.abs().add_(sample.spread).mul_(sample.near)
+    return equal | ((sample.draws - numbers).abs_() <= reach)
+
+
+def _ranks(numbers: torch.Tensor, near: torch.Tensor, draws: torch.Tensor, dice: torch.Generator) -> torch.Tensor:
+    """The rank of each number among the draws, brought to mean 0 and variance 1; the order of near ones is drawn."""
+    below = ((draws < numbers) & ~near).sum(0)
+    chance = torch.rand(numbers.shape, device=numbers.device, generator=dice)
+    rank = (below + chance * (near.sum(0) + 1)) / (len(draws) + 1)
+    return math.sqrt(12) * (rank - 0.5)
+
+
+def _moved_by_rounding(near: torch.Tensor, sample: _Sample) -> float:
+    """What rounding, always up or always down, may change of the average share of draws that lie below a number.
+
+    Half of the share that is near and not equal: that lies on either side.
+    """
+    return float((near & (sample.control != sample.draws)).double().mean()) / 2 if sample.near else 0.0
+
+
+class _Bunches(NamedTuple):
+    """How the reference's own numbers hang together."""
+
+    products: torch.Tensor
+    """Sums of products of ranks with those 1, 2, … places on."""
+    size: float
+    """What the variance of a sum is multiplied by: 1 for independent numbers, that of a group for equal ones."""
+
+    @staticmethod
+    def of(*signals: torch.Tensor) -> _Bunches:
+        """Learn it from numbers side by side of a run of the reference: their ranks, and what else is summed."""
+        count = signals[0].numel()
+        products = [_products(signal, signal)[1:count] for signal in signals]
+        return _Bunches(products[0], max(1.0, *(1.0 + 2.0 * MARGIN * _reach(sums) / count for sums in products)))
+
+
+def _reach(products: torch.Tensor) -> float:
+    """Sum of ``products`` as far as the last one that is beyond a normal deviate's tail of :data:`DOUBT`."""
+    count = products.numel() + 1
+    telling = (products > math.sqrt(2 * count * math.log(2 * count / DOUBT))).nonzero()
+    return float(products[: int(telling[-1]) + 1].sum()) if telling.numel() else 0.0
+
+
+def _by_distance(ranks: torch.Tensor, bunch: _Bunches, slack: float) -> Departure:
+    """Kolmogorov and Smirnov's distance of ranks from the uniform distribution."""
+    count = ranks.numel()
+    ordered = (ranks.double() / math.sqrt(12) + 0.5).sort().values
+    steps = torch.arange(count + 1, dtype=torch.float64, device=ranks.device) / count
+    distance = float(torch.maximum(steps[1:] - ordered, ordered - steps[:-1]).max())
+    allowed = math.sqrt(_evidence() * bunch.size / (2 * count)) + 2 * slack
+    return Departure("its numbers follow another distribution", distance, allowed, count)
+
+
+def _by_moments(ranks: torch.Tensor, bunch: _Bunches, slack: float) -> Iterator[Departure]:
+    """Means of the first two Legendre polynomials of ranks, of all and of each part (Neyman 1937).
+
+    What rounding moves is taken at the polynomials' average slope.
+    """
+    wide = ranks.double()
+    rows = max(1, min(PARTS, ranks.numel() // PART))
+    moments = (
+        (wide, math.sqrt(3), math.sqrt(12), ("low", "high")),
+        (_squared(wide), math.sqrt(5), 3 * math.sqrt(5), ("near to each other", "far apart")),
+    )
+    for values, largest, steep, words in moments:
+        for parts in sorted({1, rows}):
+            size = values.numel() // parts
+            sums = values[: parts * size].view(parts, size).sum(1)
+            place = int(sums.abs().argmax())
+            where = "" if parts == 1 else f" in part {place + 1} of {parts}"
+            told = f"its numbers lie too {words[int(sums[place] > 0)]}{where}"
+            allowed = _most(size, largest, tests=parts, bunch=bunch) / size + slack * steep
+            yield Departure(told, abs(float(sums[place])) / size, allowed, values.numel())
+
+
+def _squared(ranks: torch.Tensor) -> torch.Tensor:
+    """The second Legendre polynomial of ranks, brought to mean 0 and variance 1."""
+    return math.sqrt(5) / 2 * (ranks.square() - 1)
+
+
+def _weights(numbers: torch.Tensor, sample: _Sample) -> torch.Tensor:
+    """How far the mean of each place lies from that of the others, in their standard deviations.
+
+    Of ``numbers`` and the draws together: it says nothing of which of them is which, so that ranks of honest numbers
+    are independent of it.
+    """
+    means = (sample.draws.sum(0, dtype=torch.float64) + numbers) / (len(sample.draws) + 1)
+    finite = torch.isfinite(means)
+    means = torch.where(finite, means, means[finite].mean())
+    spread = float(means.std(correction=0))
+    return ((means - means.mean()) / spread).clamp_(-CLIPPED, CLIPPED) if spread > 0 else torch.zeros_like(means)
+
+
+def _by_means(ranks: torch.Tensor, weights: torch.Tensor, bunch: _Bunches, slack: float) -> Departure:
+    """Whether ranks go with the means of their places: then numbers depend on what these do too much, or too little."""
+    count = ranks.numel()
+    sum_, squares = (float(s) for s in ((ranks * weights).sum(), weights.square().sum()))
+    allowed = _most(max(squares, 1.0), CLIPPED * math.sqrt(3), bunch=bunch) / count + slack * math.sqrt(12)
+    word = "closely" if sum_ > 0 else "little"
+    return Departure(f"its numbers follow the means of their places too {word}", abs(sum_) / count, allowed, count)
+
+
+def _by_tails(sample: _Sample, bunch: _Bunches) -> Departure:
+    """How many numbers lie beyond the control's quantiles of one half, a quarter, an eighth, … on either side."""
+    count, runs = sample.got.numel(), len(sample.draws)
+    ordered = sample.control.sort().values
+    ranks = [count >> halvings for halvings in range(1, count.bit_length())]
+    places = torch.tensor([*ranks, *(count - 1 - rank for rank in ranks)], device=ordered.device)
+    limits = ordered[places].unique()
+    reach = sample.near * (limits.abs() + sample.spread)
+    due = _beyond(sample.draws.reshape(-1), limits).double() / runs
+    fewest, most = (_beyond(sample.got, limits + sign * reach).double() for sign in (1, -1))
+    rare = torch.minimum(due, count - due) + 2
+    excess = torch.maximum(fewest - due, due - most)
+    tests = 2 * count.bit_length()
+    allowed = torch.tensor([_most(each * (1 + 1 / runs), 1.0, tests=tests, bunch=bunch) for each in rare.tolist()])
+    place = int((excess.cpu() / allowed).argmax())
+    many = "many" if float(fewest[place]) > float(due[place]) else "few"
+    told = f"too {many} of its numbers are larger than {float(limits[place]):.6g}"
+    return Departure(told, max(0.0, float(excess[place])) / count, float(allowed[place]) / count, count)
+
+
+def _by_strangers(strange: torch.Tensor, usual: torch.Tensor, bunch: _Bunches, slack: float) -> Departure:
+    """Whether more of the call's numbers than of the control's are near none of the draws (McNemar 1947)."""
+    count = strange.numel()
+    mine, its = (float((one & ~other).sum()) for one, other in ((strange, usual), (usual, strange)))
+    allowed = _most(max(mine + its, 1.0), 1.0, bunch=bunch) + 2 * DRAWS * slack * count
+    told = "too many of its numbers are none that the reference returns at their places"
+    return Departure(told, max(0.0, mine - its) / count, allowed / count, count)
+
+
+def _by_neighbours(ranks: torch.Tensor, bunch: _Bunches) -> Departure:
+    """The largest correlation of ranks with those 1, 2, … places on, beyond the reference's own."""
+    count = ranks.numel()
+    excess = _products(ranks, ranks)[1:count] - bunch.products
+    allowed = math.sqrt(2) * _most(count, 3.0, tests=count, bunch=bunch)
+    lag = int(excess.abs().argmax())
+    told = f"its numbers go with those {lag + 1} places on"
+    return Departure(told, abs(float(excess[lag])) / count, allowed / count, count)
+
+
+def _by_repetition(ranks: torch.Tensor, before: torch.Tensor, bunch: _Bunches) -> Departure:
+    """The largest correlation of ranks with those of all earlier calls together, wherever they have been moved to."""
+    count = ranks.numel()
+    products = _products(before, ranks).abs()
+    largest = math.sqrt(3) * float(before.abs().max())
+    squares = float(before.double().square().sum())
+    allowed = _most(squares, largest, tests=2 * count, bunch=bunch)
+    told = "its numbers go with those of an earlier call, as if they had been kept"
+    return Departure(told, float(products.max()) / count, allowed / count, count)
+
+
+# ---- arithmetic
+
+
+def _evidence(tests: int = 1) -> float:
+    """Natural logarithm of how unlikely chance has to be, either way, where so many statistics are looked at as one."""
+    return math.log(2 * STATISTICS * tests / ALARM)
+
+
+def _most(variance: float, largest: float, *, tests: int = 1, bunch: Optional[_Bunches] = None) -> float:
+    """What the sum of numbers of mean zero does not exceed but by a rare chance: Bernstein's inequality.
+
+    :param variance: of the sum, if they were independent.
+    :param largest: what none of them exceeds.
+    """
+    size = 1.0 if bunch is None else bunch.size
+    evidence = _evidence(tests)
+    linear = largest * size * evidence / 3
+    return linear + math.sqrt(linear**2 + 2 * variance * size * evidence)
+
+
+def _products(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Sums of products of ``one`` and ``other`` moved by 0, 1, … places; by negative ones from the end."""
+    size = 1 << (2 * one.numel() - 1).bit_length()
+    left, right = (torch.fft.rfft(numbers.float(), n=size) for numbers in (one, other))
+    return torch.fft.irfft(left.conj() * right, n=size)
+
+
+def _beyond(numbers: torch.Tensor, limits: torch.Tensor) -> torch.Tensor:
+    """How many numbers are larger than each of ``limits``, which ascend."""
+    # So many limits lie below a number; so it counts for all of these.
+    below = torch.bincount(torch.bucketize(numbers, limits.contiguous()), minlength=limits.numel() + 1)
+    return below.flip(0).cumsum(0).flip(0)[1:]
+
+
+def _broken(output: torch.Tensor) -> bool:
+    """Whether any number is not finite."""
+    if not (output.is_floating_point() or output.is_complex()):
+        return False
+    return any(not bool(torch.isfinite(piece).all()) for _, (piece,) in chunks(output))
+
+
+def _told_broken(output: torch.Tensor, index: int) -> str:
+    message = f"output {index}: there are numbers that are not finite"
+    if bool(all_bits_set(output).any()):
+        message += "; some still hold the pattern the buffer was filled with: they were never written"
+    return message

@@ -1,0 +1,249 @@
+"""A problem's own controls: what must not pass, how far its answer depends on its inputs, and on its precision.
+
+Nothing in here asks a contestant; the reference alone is tried.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from dataclasses import replace
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
+
+import torch
+
+from kernel_matrix.inside.exception_kinds import classify
+from kernel_matrix.inside.input_generation import EXACT_BITS, IntegerRange, map_tensors, tensors_in
+from kernel_matrix.inside.judge.bits import same_bits
+from kernel_matrix.inside.judge.checks.distribution import RandomOutputs, departures
+from kernel_matrix.inside.judge.checks.values import compare, passes
+from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel
+from kernel_matrix.inside.judge.session_ended import finding
+from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, chunks, difference, spread_of
+from kernel_matrix.inside.wire import CallFailure
+from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
+
+Found = TypeVar("Found")
+
+OTHER_INPUTS = 2
+"""Further sets of inputs that tell how much a single number varies."""
+
+MOST_NOISE = 0.01
+"""Share of an output's spread that two runs on equal inputs may differ by at any element for no other reason than the
+order of their sums, which atomic additions leave open: rounding differs by far less, random numbers by far more."""
+
+INSENSITIVE_BELOW = 1e-3
+"""Least change of the output, as a share of its spread, that drawing an input anew must make."""
+
+
+def _unless_memory_ends(control: Callable[..., Optional[Found]]) -> Callable[..., Optional[Found]]:
+    """Null where the control needs more memory than there is; only for those on which no verdict depends."""
+
+    @functools.wraps(control)
+    def tried(*arguments: Any) -> Optional[Found]:
+        try:
+            return control(*arguments)
+        except (MemoryError, RuntimeError) as error:  # torch's errors for the device and for the host are the latter
+            if classify(error) is CallFailure.MEMORY:
+                return None
+            raise
+
+    return tried
+
+
+def accepts(outputs: Sequence[torch.Tensor], expected: ExpectedOutput, tolerance: Tolerance) -> bool:
+    """Whether these outputs would pass for the expected ones."""
+    rows = zip(outputs, expected.outputs, expected.trusted, expected.allowances(tolerance))
+    return all(passes(got, want, same, allowed) for got, want, same, allowed in rows)
+
+
+@_unless_memory_ends
+def eased(
+    reference: ReferenceModel, expected: ExpectedOutput, tolerance: Tolerance, mode: InputMode, index: int
+) -> Optional[ExpectedOutput]:
+    """``expected`` with what the trusted implementation errs by on other inputs of this mode, where that is more."""
+    return expected.eased(reference.expect(reference.draw(mode, "eased", index)), tolerance)
+
+
+def check_repeatable(
+    reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput, tolerance: Tolerance
+) -> None:
+    """The reference must agree with itself, but for what it errs by anyway where that is rounding.
+
+    :raises Finding: ``invalid_problem``.
+    """
+    again = reference.answer(inputs)
+    if all(map(same_bits, again, expected.trusted)):
+        return
+    itself = replace(expected, outputs=expected.trusted, _allowances={})
+    pairs = zip(itself.allowances(tolerance), expected.allowances(tolerance))
+    allowed = [exact.eased(usual.at_most(MOST_NOISE)) for exact, usual in pairs]
+    if not all(map(passes, again, expected.trusted, expected.trusted, allowed)):
+        message = "the reference differs between two runs on equal inputs"
+        raise _invalid(f"{message}; where outputs are random numbers, problem.toml says so: random = true")
+
+
+def check_varying(reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> Tuple[bool, ...]:
+    """Which outputs are random: those that differ between two runs of the reference on equal inputs.
+
+    :raises Finding: ``invalid_problem`` where none does.
+    """
+    varies = tuple(not same_bits(*pair) for pair in zip(reference.answer(inputs), expected.trusted))
+    if not any(varies):
+        raise _invalid("its outputs are said to be random, but the reference returns the same in two runs")
+    return varies
+
+
+def check_distribution(expected: ExpectedOutput, randomness: Callable[[], RandomOutputs], rtol: float) -> None:
+    """Of each random output: the reference's own must pass, and neither zeros nor a constant may.
+
+    :param randomness: what one call is judged with; made anew for each.
+    :raises Finding: ``invalid_problem``.
+    """
+    for index, departure in enumerate(departures(expected.trusted, randomness(), rtol)):
+        if departure is not None and departure.ratio > 1:
+            raise _invalid(f"output {index} of the reference is not told for its own: {departure.words}")
+    for what, empty in (("zeros", torch.zeros_like), ("a constant", _constant)):
+        found = departures([empty(tensor) for tensor in expected.trusted], randomness(), rtol)
+        if any(departure is not None and departure.ratio <= 1 for departure in found):
+            raise _invalid(f"{what} would pass for random numbers: there are too few, or they hardly vary")
+
+
+def reduction_length(reference: ReferenceModel, inputs: List[Any]) -> float:
+    """How many numbers go into one, as far as shapes tell: the longest dimension, or inputs per output if more."""
+    floating = [t for t in (*tensors_in(inputs), *reference.state.values()) if t.is_floating_point() and t.numel()]
+    smallest = min((like.numel() for like in reference.like if like.numel()), default=1)
+    return max((max(*t.shape, t.numel() / smallest) for t in floating if t.dim()), default=1.0)
+
+
+def variations(reference: ReferenceModel, expected: ExpectedOutput) -> Tuple[float, ...]:
+    """How much each output that is a single number varies between inputs; infinite for all others.
+
+    The standard deviation over a few sets of inputs: it says how near an answer must come to say anything.
+    """
+    if not any(_is_number(tensor) for tensor in expected.trusted):
+        return ()
+    others = (reference.draw(InputMode.STANDARD, "another", index) for index in range(OTHER_INPUTS))
+    answers = [expected.outputs, *(reference.expect(inputs).outputs for inputs in others)]
+    return tuple(
+        float(torch.stack([answer[place].double().reshape(()) for answer in answers]).std())
+        if _is_number(tensor)
+        else math.inf
+        for place, tensor in enumerate(expected.trusted)
+    )
+
+
+def check_worthless(expected: ExpectedOutput, tolerance: Tolerance) -> None:
+    """Neither zeros nor a constant may pass, nor may single numbers be the same whatever the inputs are.
+
+    :raises Finding: ``invalid_problem``.
+    """
+    if accepts([torch.zeros_like(tensor) for tensor in expected.trusted], expected, tolerance):
+        raise _invalid("zeros would pass: the output says nothing about the computation")
+    if any(tensor.numel() > 1 for tensor in expected.trusted):
+        if accepts([_constant(tensor) for tensor in expected.trusted], expected, tolerance):
+            raise _invalid("a constant would pass: the output says nothing about the computation")
+    elif not any(tolerance.variations):
+        raise _invalid("the answer to another input would pass: the output does not depend on it")
+
+
+@_unless_memory_ends
+def sensitivity(reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> Optional[Tuple[float, ...]]:
+    """Per floating input: root mean square change of the answer when it is drawn anew, as a share of the spread.
+
+    Of several outputs the one that changes most counts.
+    """
+    others = tensors_in(reference.draw(InputMode.STANDARD, "another", 0))
+    ours = tensors_in(inputs)
+    spreads = [spread_of(tensor) if tensor.is_floating_point() else 0.0 for tensor in expected.trusted]
+    found = []
+    for place, tensor in enumerate(ours):
+        if tensor.is_floating_point() and others[place].shape == tensor.shape:
+            answer = reference.answer(_with_one_other(inputs, place, others[place]))
+            found.append(max(map(_change, expected.trusted, answer, spreads)))
+    return tuple(found)
+
+
+@_unless_memory_ends
+def is_precision_told(
+    reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput, tolerance: Tolerance
+) -> Optional[bool]:
+    """Whether the same computation one precision lower fails; null where there is none."""
+    lower = reference.answer_one_precision_lower(inputs)
+    if lower is None or not any(tensor.is_floating_point() for tensor in lower):
+        return None
+    return not accepts(lower, expected, tolerance)
+
+
+@_unless_memory_ends
+def is_precision_told_exactly(reference: ReferenceModel) -> Optional[bool]:
+    """Whether the same computation one precision lower misses a whole answer that the trusted implementation hits."""
+    inputs = reference.draw(InputMode.EXACT, "precision", whole=IntegerRange.WIDE)
+    expected = reference.expect(inputs)
+    lower = reference.answer_one_precision_lower(inputs) if is_whole(expected, reference.dtype) else None
+    if lower is None:
+        return False
+    rows = zip(lower, expected.outputs, expected.trusted)
+    return any(compare(got, want, same, AllowedError(0.0, 0.0), exact=True).mismatched for got, want, same in rows)
+
+
+def is_whole(expected: ExpectedOutput, dtype: Dtype) -> bool:
+    """Whether the answer is whole numbers that the trusted implementation hits exactly, so that all others must."""
+    floating = [pair for pair in zip(expected.outputs, expected.trusted) if pair[1].is_floating_point()]
+    largest = 2.0 ** EXACT_BITS.get(dtype, 0)
+    return bool(floating) and all(_all_whole(wanted, same, largest) for wanted, same in floating)
+
+
+def is_finite(expected: ExpectedOutput) -> bool:
+    """Whether the answer has neither NaN nor infinities, in either precision."""
+    tensors = (*expected.outputs, *expected.trusted)
+    return _holds(torch.isfinite(piece).all() for tensor in tensors for _, (piece,) in chunks(tensor))
+
+
+def _all_whole(wanted: torch.Tensor, same: torch.Tensor, largest: float) -> bool:
+    pieces = (pair for _, pair in chunks(wanted, same))
+    return _holds(((want == same) & (want == want.round()) & (want.abs() <= largest)).all() for want, same in pieces)
+
+
+def _holds(found: Iterable[torch.Tensor]) -> bool:
+    """Whether all of these are true; read once, since a GPU waits for the host each time."""
+    flags = list(found)
+    return not flags or bool(torch.stack(flags).all())
+
+
+def _is_number(tensor: torch.Tensor) -> bool:
+    return tensor.numel() == 1 and not tensor.is_complex()
+
+
+def _with_one_other(inputs: List[Any], place: int, other: torch.Tensor) -> Any:
+    places: Iterator[int] = itertools.count()
+    return map_tensors(inputs, lambda tensor: other if next(places) == place else tensor)
+
+
+def _change(before: torch.Tensor, after: torch.Tensor, spread: float) -> float:
+    if before.shape != after.shape:
+        return 1.0
+    if not before.is_floating_point():
+        return float((before != after).double().mean()) if before.numel() else 0.0
+    norms = [
+        torch.linalg.vector_norm(difference(new, old).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0), dtype=torch.float64)
+        for _, (old, new) in chunks(before, after)
+    ]
+    change = float(torch.stack(norms).norm()) / math.sqrt(before.numel()) if norms else 0.0
+    return change / spread if spread else float(change > 0)
+
+
+def _constant(like: torch.Tensor) -> torch.Tensor:
+    """The output's own mean everywhere: what a constant could do at best."""
+    if not like.is_floating_point():
+        return torch.full_like(like, like.reshape(-1)[0].item()) if like.numel() else like
+    mean = like.mean(dtype=torch.float64)
+    if not torch.isfinite(mean):
+        finite = like[torch.isfinite(like)]
+        mean = finite.mean(dtype=torch.float64) if finite.numel() else torch.zeros(())
+    return torch.full_like(like, float(mean))
+
+
+def _invalid(message: str) -> Exception:
+    return finding(Status.INVALID_PROBLEM, Stage.VERIFY, message)

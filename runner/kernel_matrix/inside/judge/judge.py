@@ -1,0 +1,321 @@
+"""The trusted side of a session: references, seeds, tolerances, verdict, report.
+
+``python -m kernel_matrix.inside.judge.judge --job FILE --channel DIR --out DIR [--patience SECONDS]``. Listens in every
+contestant's
+folder, imports what it needs, and waits for its job with the device untouched; then verifies, times, verifies again,
+and leaves ``report.json``. All code of candidates and problems but the reference runs in the contestants' processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import signal
+import socket
+import struct
+import time
+import traceback
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.inside.hard_exit import leave
+from kernel_matrix.inside.judge.device_health import check_cpu, check_gpu
+from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
+from kernel_matrix.inside.phases import Phases
+from kernel_matrix.inside.wire import AWAKE_S, MAX_FROM_WORKER, Channel, short_name
+from kernel_matrix.inside.worker.worker import SOCKET_NAME
+from kernel_matrix.model.enums import Role, Stage, Status
+from kernel_matrix.model.messages import (
+    ContestantSpec,
+    Evidence,
+    HealthReport,
+    InsideEnvironment,
+    JudgeJob,
+    SessionReport,
+    WorkloadReport,
+    dumps,
+    from_json,
+)
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.worker_client import WorkerClient
+    from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
+
+REPORT_NAME = "report.json"
+"""Name of the report in the output folder."""
+
+PATIENCE_S = 900.0
+"""How long a judge that was started ahead waits for its job unless told."""
+
+_LOOK_S = 0.01
+"""A job that arrives is found after so many seconds at the latest."""
+_HEALTH_WINDOW_S = 0.03
+_FAREWELL_S = 1.0
+"""How long a contestant's process may take to end before the device is asked for its health without it."""
+
+
+class SessionExpired(BaseException):
+    """The session's own deadline passed; not an Exception, so that no handler on the way swallows it."""
+
+
+class JudgeSession:
+    """One session of one cell, from the job to the report."""
+
+    def __init__(self, job: JudgeJob, folder: Path, doors: Mapping[str, socket.socket], phases: Phases) -> None:
+        self._job = job
+        self._folder = folder
+        self._doors = doors
+        self._phases = phases
+        self._reports: List[WorkloadReport] = []
+        self._labels: List[str] = list(job.labels)
+        self._environment: Optional[InsideEnvironment] = None
+        self._peer: Mapping[str, int] = {}
+        self._admitted: List[WorkerClient] = []
+        self._sides: Dict[str, WorkerClient] = {}
+        """Those still in the session: a rival that fails leaves it."""
+        self._desk: Optional[WorkloadRunner] = None
+        self._health: Optional[HealthReport] = None
+        self._stage = Stage.START
+
+    def run(self) -> SessionReport:
+        """Everything; never raises for what a candidate or a problem does."""
+        started = time.monotonic()
+        status, stage, evidence = Status.PASSED, Stage.DONE, Evidence()
+        try:
+            with ExitStack() as undo:
+                try:
+                    with _alarm(self._job.timeouts.session_s):
+                        self._everything(undo)
+                finally:
+                    self._farewell()  # ends by itself, and must not put another verdict in place of what was found
+        except SessionEnded as ended:
+            status, stage, evidence = ended.status, ended.stage, ended.evidence
+        except SessionExpired:
+            status, stage, evidence = self._expired()
+        except Exception as error:  # noqa: BLE001  # a fault of the judge is told as one, not lost with the process
+            message = f"the judge failed: {type(error).__name__}: {error}"[:500]
+            status, stage = Status.INFRA_ERROR, self._stage
+            evidence = Evidence(message=message, log=traceback.format_exc()[-8192:])
+        durations = {**self._phases.ended(), "total": round(time.monotonic() - started, 6)}
+        return self._report(status, stage, evidence, durations)
+
+    def _everything(self, undo: ExitStack) -> None:
+        # It imports torch, which is done only once the sockets are open.
+        from kernel_matrix.inside.judge.workload_runner import WorkloadRunner  # noqa: PLC0415
+
+        self._phases.enter("connect")
+        for contestant in self._job.contestants:
+            with self._excused(contestant):
+                self._admit(contestant, undo)
+        self._phases.enter("open")
+        self._open()
+        desk = self._desk = undo.enter_context(
+            WorkloadRunner(self._job, self._folder, self._sides, self._phases).open()
+        )
+        for spec in self._job.workloads:
+            self._stage = Stage.VERIFY
+            report, ended = desk.run(spec)
+            self._reports.append(report)
+            if ended is not None:
+                raise ended
+        desk.trace()
+
+    def _admit(self, contestant: ContestantSpec, undo: ExitStack) -> None:
+        """Take the contestant's connection, and only one of the expected uid."""
+        from kernel_matrix.inside.judge.worker_client import WorkerClient  # noqa: PLC0415  # torch comes with it
+
+        if contestant.name not in self._doors:
+            message = f"there is no folder for the contestant {contestant.name!r} in the channel's"
+            raise finding(Status.INFRA_ERROR, Stage.START, message)
+        connection, peer = _accepted(self._doors[contestant.name], contestant, self._job.timeouts.connect_s)
+        if contestant.role is Role.CANDIDATE:
+            self._peer = peer
+        channel = Channel(connection, MAX_FROM_WORKER)
+        if self._job.device == "cuda":
+            channel.stay_awake(AWAKE_S)
+        undo.callback(channel.close)
+        side = WorkerClient(contestant, channel, self._job.device, self._job.timeouts)
+        self._admitted.append(side)
+        self._sides[contestant.name] = side
+
+    def _open(self) -> None:
+        """Everybody opens the device at the same time."""
+        from kernel_matrix.inside.environment import read_environment  # noqa: PLC0415  # torch comes with it
+        from kernel_matrix.inside.worker.service import open_device  # noqa: PLC0415
+
+        for side in list(self._sides.values()):
+            with self._excused(side.contestant):
+                side.start_open()
+        open_device(self._job.device)
+        self._environment = read_environment(self._job.device)
+        for side in list(self._sides.values()):
+            with self._excused(side.contestant):
+                side.finish_open()
+
+    def _excused(self, contestant: ContestantSpec) -> ContextManager[None]:
+        return excused(contestant, self._sides, self._labels)
+
+    def _farewell(self) -> None:
+        """Send everybody away; once all are gone, ask the device how it is."""
+        for side in self._admitted:
+            side.close()
+        if not self._job.check_health or not self._admitted:
+            return
+        self._phases.enter("health")
+        deadline = time.monotonic() + _FAREWELL_S
+        if all(side.gone(max(0.001, deadline - time.monotonic())) for side in self._admitted):
+            found = check_gpu(_HEALTH_WINDOW_S) if self._job.device == "cuda" else check_cpu()
+            self._health = HealthReport(found.passed, found.reason)
+
+    def _expired(self) -> Tuple[Status, Stage, Evidence]:
+        """A candidate that was being waited for has not answered in time; all else is this machine's fault."""
+        message = f"the session did not end within {self._job.timeouts.session_s:g} s"
+        awaited = [side for side in self._admitted if side.awaited]
+        if any(side.role is Role.CANDIDATE for side in awaited):
+            message = f"{message}, and it was the candidate that was waited for"
+            return Status.TIMEOUT, self._stage, Evidence(message=message)
+        return Status.INFRA_ERROR, self._stage, Evidence(message=message)
+
+    def _report(
+        self, status: Status, stage: Stage, evidence: Evidence, durations: Mapping[str, float]
+    ) -> SessionReport:
+        from kernel_matrix.inside.memory import transport_name  # noqa: PLC0415  # torch, imported by now or not to be had
+
+        desk = self._desk
+        readings = desk.readings if desk is not None else None
+        labels = [*self._labels, *(desk.labels if desk else ()), *(readings.labels if readings else ())]
+        return SessionReport(
+            cell_id=self._job.cell_id,
+            session=self._job.session,
+            status=status,
+            stage=stage,
+            evidence=evidence,
+            environment=self._environment,
+            seed_sha256=hashlib.sha256(self._job.seed.encode()).hexdigest(),
+            transport=transport_name(self._job.device),
+            candidate_peer=self._peer,
+            workloads=tuple(self._reports),
+            durations_s=durations,
+            labels=tuple(dict.fromkeys(labels)),
+            clock_probes=readings.clock_probes if readings else (),
+            anchors=readings.anchors if readings else (),
+            kernels=desk.kernels if desk else (),
+            health=self._health,
+        )
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise :class:`SessionExpired` in the main thread after ``seconds``: the judge ends even if its host is gone."""
+
+    def expire(_signum: int, _frame: Any) -> NoReturn:
+        raise SessionExpired
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _listening(channel: Path) -> Iterator[Dict[str, socket.socket]]:
+    """A listening socket in each folder of ``channel``, by the folder's name."""
+    with ExitStack() as undo:
+        folders = sorted(path for path in channel.iterdir() if path.is_dir())
+        yield {folder.name: undo.enter_context(_door(folder / SOCKET_NAME)) for folder in folders}
+
+
+def _door(path: Path) -> socket.socket:
+    """A listening socket file that another uid may connect to."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Bound under another name and then renamed: whoever sees the name can already connect.
+    aside = path.with_suffix(".new")
+    with short_name(aside) as name:
+        listener.bind(name)
+    aside.chmod(0o666)
+    listener.listen(4)
+    aside.rename(path)
+    return listener
+
+
+def _accepted(
+    door: socket.socket, contestant: ContestantSpec, patience_s: float
+) -> Tuple[socket.socket, Mapping[str, int]]:
+    """A connection of the expected uid, and who made it as the kernel says.
+
+    :raises Finding: when there is none within ``patience_s``.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        door.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            connection, _ = door.accept()
+        except socket.timeout:
+            message = f"the worker of {contestant.name} did not connect within {patience_s:g} s"
+            raise finding(Status.INFRA_ERROR, Stage.START, message) from None
+        pid, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if contestant.uid in (None, uid):
+            door.close()
+            return connection, {"pid": pid, "uid": uid, "gid": gid}
+        connection.close()
+
+
+def _import_ahead() -> None:
+    """Import and read all that needs no device, while there is no job."""
+    from kernel_matrix.inside.environment import read_tools  # noqa: PLC0415
+    from kernel_matrix.inside.judge import workload_runner  # noqa: F401, PLC0415  # it is the importing that takes time
+
+    read_tools()
+
+
+def _arrived(path: Path, patience_s: float) -> bool:
+    """Wait until the job is there; it appears whole."""
+    deadline = time.monotonic() + patience_s
+    while not path.exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run one session. The exit code is 0 whenever a report was written, whatever it says."""
+    parser = argparse.ArgumentParser(prog="judge")
+    parser.add_argument("--job", type=Path, required=True)
+    parser.add_argument("--channel", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--patience", type=float, default=PATIENCE_S)
+    arguments = parser.parse_args(argv)
+    phases = Phases()
+    phases.enter("import")
+    with _listening(arguments.channel) as doors:
+        _import_ahead()
+        phases.enter("wait")
+        if not _arrived(arguments.job, arguments.patience):
+            return 1
+        job = from_json(JudgeJob, json.loads(arguments.job.read_text(encoding="utf-8")))
+        report = JudgeSession(job, arguments.job.parent, doors, phases).run()
+    write_whole(arguments.out / REPORT_NAME, dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    leave(main())

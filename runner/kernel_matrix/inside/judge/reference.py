@@ -1,0 +1,270 @@
+"""The problem's reference, three times over: in higher precision, in the cell's dtype, and as what it is made of.
+
+Only the judge's process ever holds one. ``expected`` comes from the same parameters and the same (already rounded)
+inputs computed in float64; ``trusted`` is the reference in the cell's own dtype, whose error says what an honest
+implementation of that precision may differ by.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from kernel_matrix.inside.exception_kinds import missing_package
+from kernel_matrix.inside.input_generation import (
+    LOWER_BITS,
+    PARAMETER_DTYPES,
+    TORCH_DTYPES,
+    WHOLE_DTYPES,
+    IntegerRange,
+    cast,
+    derive_seed,
+    draw_inputs,
+    map_tensors,
+    nbytes_of,
+    place_reference,
+    seed_torch,
+    set_float32_precision,
+    tensors_in,
+)
+from kernel_matrix.inside.judge.bits import same_bits
+from kernel_matrix.inside.judge.session_ended import finding
+from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, allowance
+from kernel_matrix.inside.memory import dtype_name
+from kernel_matrix.inside.source_module import MODULE_SEED, import_file
+from kernel_matrix.inside.wire import Structure
+from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
+
+_IDLE_SHARE = 4
+"""The judge keeps at most one part in so many of the device's memory for later."""
+
+
+@dataclass(frozen=True)
+class ExpectedOutput:
+    """What a call must return."""
+
+    structure: Structure
+    outputs: Tuple[torch.Tensor, ...]
+    """In the reference's precision (``float64`` as a rule); integers and booleans as they are."""
+    trusted: Tuple[torch.Tensor, ...]
+    """The same from the reference in the cell's dtype."""
+    views: Tuple[bool, ...] = ()
+    """Which outputs of the reference share memory with its inputs, its state or one another; none if left out."""
+    written: Tuple[int, ...] = ()
+    """Which of the inputs' tensors the reference writes into."""
+    left: Optional[ExpectedOutput] = None
+    """What these must hold afterwards; null where there are none."""
+    _allowances: Dict[Tolerance, Tuple[AllowedError, ...]] = field(default_factory=dict, compare=False, repr=False)
+
+    def allowances(self, tolerance: Tolerance) -> Tuple[AllowedError, ...]:
+        """What each output may be off by; found once, since it reads every element."""
+        if tolerance not in self._allowances:
+            pairs = enumerate(zip(self.outputs, self.trusted))
+            variations = dict(enumerate(tolerance.variations))
+            self._allowances[tolerance] = tuple(
+                allowance(wanted, same, tolerance, variations.get(index, math.inf)) for index, (wanted, same) in pairs
+            )
+        return self._allowances[tolerance]
+
+    def eased(self, other: ExpectedOutput, tolerance: Tolerance) -> ExpectedOutput:
+        """The same, with what ``other``, which is due on other inputs, may be off by, where that is more."""
+        pairs = zip(self.allowances(tolerance), other.allowances(tolerance))
+        left = self.left if self.left is None or other.left is None else self.left.eased(other.left, tolerance)
+        return replace(self, left=left, _allowances={tolerance: tuple(mine.eased(theirs) for mine, theirs in pairs)})
+
+
+class _Answer(NamedTuple):
+    """What a call of the reference came to."""
+
+    structure: Structure
+    outputs: Tuple[torch.Tensor, ...]
+    left: Tuple[torch.Tensor, ...]
+    """The inputs that it writes into, afterwards."""
+
+
+class ReferenceModel:
+    """One workload's reference on one device."""
+
+    def __init__(self, path: Path, values: Mapping[str, Any], device: str, dtype: Dtype, secret: str) -> None:
+        set_float32_precision(dtype)
+        self.device = device
+        self.dtype = dtype
+        self._secret = secret
+        self._module = import_file(path, "kernel_matrix_problem", values)
+        seed_torch(MODULE_SEED)
+        with torch.device(device):
+            init = self._module.get_init_inputs() if hasattr(self._module, "get_init_inputs") else []
+        self.init_arguments: List[Any] = [cast(value, device, dtype) for value in init]
+        seed_torch(MODULE_SEED)
+        model = self._module.Model(*map_tensors(self.init_arguments, torch.clone))
+        self._model = place_reference(model, device, dtype)
+        self.state: Dict[str, torch.Tensor] = dict(self._model.state_dict())
+        self._writes = True
+        self._written: Tuple[int, ...] = ()
+        self._views: Tuple[bool, ...] = ()
+        self.like: Tuple[torch.Tensor, ...] = ()
+        """Shape, dtype and strides of each output, without its memory."""
+        probe = self.draw(InputMode.STANDARD, "probe")
+        self._look_at_one_call(probe)
+        self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])
+        """Of the inputs and outputs of one call."""
+        self._oracle, self.precision = self._higher_precision(probe)
+        _give_back_memory(device)
+
+    def draw(self, mode: InputMode, *purpose: object, whole: IntegerRange = IntegerRange.ONES) -> List[Any]:
+        """Inputs that exist for the first time now, under a seed derived for ``purpose``; see :func:`draw_inputs`."""
+        seed = derive_seed(self._secret, mode.value, *purpose)
+        return draw_inputs(self._module, self.device, self.dtype, mode, seed, whole=whole)
+
+    def expect(self, inputs: List[Any]) -> ExpectedOutput:
+        """What a call with ``inputs`` must return; ``inputs`` are not touched.
+
+        :raises Finding: ``problem_error`` when the reference returns anything but tensors.
+        """
+        precise = self._answer_precisely(inputs)
+        trusted = self._run(self._model, self._spared(inputs))
+        _give_back_memory(self.device)
+        wanted = trusted if precise is None else precise
+        left = ExpectedOutput(Structure.TUPLE, wanted.left, trusted.left) if self._written else None
+        return ExpectedOutput(trusted.structure, wanted.outputs, trusted.outputs, self._views, self._written, left)
+
+    def answer(self, inputs: List[Any]) -> Tuple[torch.Tensor, ...]:
+        """What the reference returns in the cell's own dtype."""
+        return self._run(self._model, self._spared(inputs)).outputs
+
+    def answer_one_precision_lower(self, inputs: List[Any]) -> Optional[Tuple[torch.Tensor, ...]]:
+        """What it returns when inputs and parameters have the mantissa of the next lower precision.
+
+        Null where there is no lower precision, and where no number in it could be rounded.
+        """
+        bits = LOWER_BITS.get(self.dtype)
+        if bits is None or not any(t.is_floating_point() for t in [*tensors_in(inputs), *self.state.values()]):
+            return None
+        model = copy.deepcopy(self._model if self._oracle is None else self._oracle)
+        with torch.no_grad():
+            for number in model.state_dict().values():
+                if number.is_floating_point():
+                    number.copy_(round_mantissa(number, bits))
+        rounded = self._run_precisely(model, inputs, self.precision, lambda tensor: round_mantissa(tensor, bits))
+        return tuple(tensor.to(like.dtype) for tensor, like in zip(rounded.outputs, self.like))
+
+    def _answer_precisely(self, inputs: List[Any]) -> Optional[_Answer]:
+        if self._oracle is None:
+            return None
+        return self._run_precisely(self._oracle, inputs, self.precision, _unchanged)
+
+    def _run(self, model: Any, inputs: List[Any]) -> _Answer:
+        with torch.no_grad(), torch.device(self.device):
+            structure, outputs = _flatten(model(*inputs))
+        tensors = list(tensors_in(inputs)) if self._written else []
+        return _Answer(structure, outputs, tuple(tensors[index] for index in self._written))
+
+    def _run_precisely(
+        self, model: Any, inputs: List[Any], precise: str, change: Callable[[torch.Tensor], torch.Tensor]
+    ) -> _Answer:
+        def raised(tensor: torch.Tensor) -> torch.Tensor:
+            wide = getattr(torch, precise)
+            return change(tensor.to(wide, copy=True)) if tensor.is_floating_point() else tensor.clone()
+
+        return self._run(model, map_tensors(inputs, raised))
+
+    def _spared(self, inputs: List[Any]) -> List[Any]:
+        """What to give the reference so that ``inputs`` stay as they are."""
+        spared: List[Any] = map_tensors(inputs, torch.clone) if self._writes else inputs
+        return spared
+
+    def _look_at_one_call(self, inputs: List[Any]) -> None:
+        """Learn what the reference returns, what of that is its own memory, and whether it writes into its inputs."""
+        given = self._spared(inputs)
+        returned = self._run(self._model, given).outputs
+        pairs = enumerate(zip(tensors_in(inputs), tensors_in(given)))
+        self._written = tuple(index for index, (before, after) in pairs if not same_bits(before, after))
+        self._writes = bool(self._written)
+        self._views = _shared(returned, [*tensors_in(given), *self.state.values()])
+        self.like = tuple(torch.empty_like(tensor, device="meta") for tensor in returned)
+
+    def _higher_precision(self, probe: List[Any]) -> Tuple[Any, str]:
+        """The reference in the widest dtype it can be computed in, and that; null where this is the cell's own."""
+        if self.dtype in WHOLE_DTYPES:
+            return None, dtype_name(TORCH_DTYPES[self.dtype])
+        own = dtype_name(PARAMETER_DTYPES[self.dtype])
+        for precise, widen in (("float64", torch.nn.Module.double), ("float32", torch.nn.Module.float)):
+            if precise == own:
+                break
+            oracle = widen(copy.deepcopy(self._model))
+            try:
+                self._run_precisely(oracle, probe, precise, _unchanged)
+            except Exception:  # noqa: BLE001, S112  # a reference may raise anything for a dtype it was not written for
+                # An operator without such a form, too little memory, a reference that wants tensors of a fixed dtype.
+                continue
+            return oracle, precise
+        return None, own
+
+
+def round_mantissa(tensor: torch.Tensor, bits: int) -> torch.Tensor:
+    """``tensor`` with so many explicit mantissa bits, ties away from zero; range and dtype stay what they are."""
+    wide = tensor.to(torch.float64, copy=True)
+    dropped = 52 - bits
+    # In place, on the bits: a carry out of the mantissa raises the exponent, as it should.
+    wide.view(torch.int64).add_(1 << (dropped - 1)).bitwise_and_(-(1 << dropped))
+    return wide.to(tensor.dtype)
+
+
+def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _shared(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Tuple[bool, ...]:
+    """Which outputs lie in memory of ``others`` or of one another."""
+    taken = Counter(_address(tensor) for tensor in [*outputs, *others] if tensor.numel())
+    return tuple(bool(tensor.numel()) and taken[_address(tensor)] > 1 for tensor in outputs)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _flatten(returned: Any) -> Tuple[Structure, Tuple[torch.Tensor, ...]]:
+    if isinstance(returned, torch.Tensor):
+        return Structure.TENSOR, (returned,)
+    if isinstance(returned, (tuple, list)) and returned and all(isinstance(r, torch.Tensor) for r in returned):
+        return (Structure.TUPLE if isinstance(returned, tuple) else Structure.LIST), tuple(returned)
+    kind = type(returned).__name__
+    raise finding(Status.PROBLEM_ERROR, Stage.LOAD, f"the reference returns {kind}, not tensors")
+
+
+def _give_back_memory(device: str) -> None:
+    """Leave the device's memory to the workers when torch keeps much of it that the judge does not use now."""
+    if device != "cuda":
+        return
+    idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    if idle > torch.cuda.get_device_properties(0).total_memory / _IDLE_SHARE:
+        torch.cuda.empty_cache()
+
+
+def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:
+    """Run code of the problem; whatever it raises is the problem's fault, but for a package that is not here.
+
+    :raises Finding: ``unsupported`` where it needs such a package, else ``problem_error``; with the traceback.
+    """
+    import traceback  # noqa: PLC0415  # only on the way out
+
+    from kernel_matrix.inside.judge.session_ended import SessionEnded  # noqa: PLC0415
+
+    try:
+        return function()
+    except SessionEnded:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a problem may raise anything
+        package = missing_package(error)
+        if package:
+            message = f"{what} needs the package {package!r}, which is not installed here"
+            raise finding(Status.UNSUPPORTED, stage, message, traceback.format_exc()) from None
+        message = f"{what} raised {type(error).__name__}: {error}"
+        raise finding(Status.PROBLEM_ERROR, stage, message[:500], traceback.format_exc()) from None

@@ -1,0 +1,420 @@
+"""Timed calls: interleaved blocks, fresh inputs, random counts, every sample kept.
+
+Warm-up, timed and checked calls are the same protocol with the same frames: fresh inputs arrive, outputs are poisoned,
+one call runs, outputs are taken. How many of each there will be is drawn from the judge's secret.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
+
+import torch
+
+from kernel_matrix.inside.input_generation import nbytes_of
+from kernel_matrix.inside.judge.claims import EMPTY_CALLS
+from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
+from kernel_matrix.inside.judge.replay_modes import NOT_CAPTURABLE, BlockPlan, plan_of
+from kernel_matrix.inside.judge.session_ended import excused
+from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
+from kernel_matrix.model.enums import Regime, Role, Stage
+from kernel_matrix.model.messages import Block, ProtocolSpec
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel
+    from kernel_matrix.inside.judge.worker_client import CallResult, WorkerClient
+
+WARM_S = 0.3
+"""Warm-up calls that took this long, seconds, are enough however few they were: long kernels warm a device in few."""
+FEWEST_WARM = 3
+"""But so many rounds of them."""
+CHECK_S = 0.02
+"""Comparing one call's outputs may take this long, seconds; where it takes longer, fewer calls are compared."""
+SPOT_SHARE = 0.25
+"""Of the candidate's other timed calls so many, drawn at random, are compared at some places."""
+FEWEST_CHECKS = 2
+"""But so many of each side, on average, whatever it takes."""
+MOVED_BYTES = 1 << 30
+"""Inputs and outputs of a call up to so many bytes lie elsewhere in each round of blocks: where they lie decides which
+parts of a GPU's cache they share, by which identical code was seen to differ by up to 5 %."""
+
+FEWEST_ROUNDS = 3
+"""Fewer rounds say nothing about how much they differ."""
+_T_QUANTILES = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+"""Degrees of freedom → Student's t at 97.5 %; from ten on 1.96 + 2.5 ÷ degrees is within 1 %."""
+
+
+class CallChecks(Protocol):
+    """What looks at the outputs of timed calls; raises a finding when they are wrong."""
+
+    def judge_timed(
+        self, side: WorkerClient, expected: ExpectedOutput, call: Tuple[CallResult, Tuple[torch.Tensor, ...]]
+    ) -> object:
+        """Compare all that the side's output buffer holds now."""
+
+    def spot(self, side: WorkerClient, reference: ReferenceModel, inputs: List[Any]) -> object:
+        """Compare some of it, at places that nobody can foresee, with what the reference returns for ``inputs``."""
+
+    def glance(self, side: WorkerClient) -> object:
+        """See that what it holds was written at all, at places that nobody can foresee."""
+
+
+@dataclass
+class TimedPhase:
+    """What a workload's timed phase left."""
+
+    blocks: List[Block] = field(default_factory=list)
+    handovers: Dict[str, List[int]] = field(default_factory=dict)
+    """What handing over the outputs of each ``cold`` timed call took, nanoseconds, by contestant."""
+    probes: Dict[Role, List[int]] = field(default_factory=dict)
+    """What the baseline's and the candidate's calls that run nothing took beyond their claims, nanoseconds."""
+    output_bytes: int = 0
+    """Of one call."""
+    inputs: str = FRESH
+    """Where inputs came from, as :attr:`InputSupply.kind` says."""
+    warmup_calls: int = 0
+    checked_calls: int = 0
+    labels: List[str] = field(default_factory=list)
+
+    def add(self, later: TimedPhase) -> None:
+        """Take in what was timed later."""
+        self.blocks += later.blocks
+        for name, handovers in later.handovers.items():
+            self.handovers.setdefault(name, []).extend(handovers)
+        for role, gaps in later.probes.items():
+            self.probes.setdefault(role, []).extend(gaps)
+        self.checked_calls += later.checked_calls
+        self.labels += [label for label in later.labels if label not in self.labels]
+
+
+class CheckShare:
+    """Which calls are compared in full: a share drawn at random, smaller where comparing takes long."""
+
+    def __init__(self, protocol: ProtocolSpec, dice: random.Random) -> None:
+        self._asked = protocol.check_share
+        self._least = min(self._asked, FEWEST_CHECKS / protocol.min_samples)
+        self._dice = dice
+        self._slowest_s = CHECK_S
+
+    def due(self) -> bool:
+        """Whether the next call is one of them."""
+        share = max(self._least, self._asked * CHECK_S / self._slowest_s)
+        return self._dice.random() < share
+
+    def took(self, seconds: float) -> None:
+        """Learn what one comparison took, the reference's own run included."""
+        self._slowest_s = max(self._slowest_s, seconds)
+
+
+class Timer:
+    """Runs the timed phase of one workload over all contestants."""
+
+    def __init__(
+        self,
+        reference: ReferenceModel,
+        sides: Dict[str, WorkerClient],
+        protocol: ProtocolSpec,
+        dice: random.Random,
+        verifier: CallChecks,
+        *,
+        watch: Optional[SensorWatch] = None,
+        warmed_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Without a ``watch`` the device is warm after the calls asked for; then ``warmed_up`` is called.
+
+        :param sides: contestants by name; a rival that fails is taken out.
+        """
+        self._protocol = protocol
+        self._sides = sides
+        self._main = [name for name, side in sides.items() if side.role is not Role.RIVAL]
+        self._dice = dice
+        self._verifier = verifier
+        self._watch = watch
+        self._warmed_up = warmed_up
+        self._reference = reference
+        self._supply = InputSupply(reference, protocol, dice)
+        self._checks = CheckShare(protocol, dice)
+        # Drawn, so that no count of calls says which one is the last.
+        self._fewest = protocol.min_samples + dice.randrange(max(1, protocol.min_samples // 10))
+        self._blocks_begun = 0
+        self.timing = TimedPhase()
+
+    def run(self) -> TimedPhase:
+        """Warm up, then ``cold`` blocks, then those of the other regimes.
+
+        :raises Finding: when a checked call is wrong or the candidate's or the baseline's side fails; what was timed
+            until then is in :attr:`timing`.
+        """
+        self.timing.inputs = self._supply.kind
+        self.timing.output_bytes = nbytes_of(self._reference.like)
+        self._warm_up()
+        self._warmed_up()
+        self._time_regimes()
+        return self.timing
+
+    def run_again(self) -> TimedPhase:
+        """As :meth:`run`, without warming up: what was timed now, which is added to :attr:`timing` too.
+
+        For a claim that looks false: on a busy host chance can make it look so once.
+
+        :raises Finding: as :meth:`run` does.
+        """
+        before, self.timing = self.timing, TimedPhase(output_bytes=self.timing.output_bytes, inputs=self.timing.inputs)
+        again = self.timing
+        try:
+            self._time_regimes()
+        finally:
+            self.timing = before
+            self.timing.add(again)
+            self._forget_dismissed()
+        return again
+
+    def _time_regimes(self) -> None:
+        self._time_cold(time.monotonic() + self._protocol.budget_s)
+        for regime in self._protocol.regimes:
+            if regime is not Regime.COLD:
+                self._time_replays(regime)
+
+    # ---- warming up
+
+    def _warm_up(self) -> None:
+        """The calls asked for, and further ones until the device is steady."""
+        self._warm_up_once()  # rivals may compile in their first call; that is nobody's budget
+        deadline = time.monotonic() + self._protocol.budget_s
+        if self._watch is not None:
+            self._watch.start()
+        warm_at = time.monotonic() + WARM_S
+        for done in range(self._protocol.warmup_calls - 1 + self._dice.randrange(4)):
+            now = time.monotonic()
+            if now > deadline or (now > warm_at and done >= FEWEST_WARM):
+                break
+            self._warm_up_once()
+        if self._watch is not None:
+            self._steady(self._watch, min(deadline, time.monotonic() + self._protocol.steady_cap_s))
+
+    def _steady(self, watch: SensorWatch, deadline: float) -> None:
+        while not watch.steady():
+            if watch.blind or time.monotonic() > deadline:
+                self.timing.labels.append(UNKNOWN if watch.blind else UNSTEADY)
+                return
+            self._warm_up_once()
+
+    def _warm_up_once(self) -> None:
+        for side in list(self._sides.values()):
+            with self._excusing(side):
+                self._call(side, self._supply.next())
+            if self._watch is not None:
+                self._watch.steady()
+        self.timing.warmup_calls += 1
+
+    # ---- single calls
+
+    def _time_cold(self, deadline: float) -> None:
+        """Rounds of blocks until precise enough, or the time for that, or the whole budget, is spent.
+
+        Past the budget each block still gets one call, so that slow candidates are timed too, evenly interleaved.
+        """
+        enough = False
+        while True:
+            self._move()
+            for name in self._round():
+                self._block(name, deadline, self._calls_due(name, enough=enough))
+            if not enough and self._samples() >= self._fewest:
+                enough = True
+                deadline = min(deadline, time.monotonic() + self._protocol.precision_s)
+            if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
+                return
+            if time.monotonic() > deadline:
+                self.timing.labels.append("budget_reached" if enough else "too_few_samples")
+                return
+
+    def _move(self) -> None:
+        """Other memory for everybody; the call that finds it is a timed one like any other."""
+        if self._reference.device == "cuda" and self._reference.call_bytes <= MOVED_BYTES:
+            for side in self._sides.values():
+                side.lend_elsewhere()
+
+    def _round(self) -> List[str]:
+        """A B B A over candidate and baseline, then each rival once."""
+        first, second = self._dice.sample(self._main, 2)
+        rivals = [name for name in self._sides if name not in self._main]
+        self._dice.shuffle(rivals)
+        return [first, second, second, first, *rivals]
+
+    def _block(self, name: str, deadline: float, calls: int) -> None:
+        side = self._sides[name]
+        empty = 0 if side.role is Role.RIVAL else EMPTY_CALLS
+        inputs: List[Any] = []
+        with self._noting(side, Regime.COLD, 1) as results:
+            while not results or (len(results) < calls and time.monotonic() <= deadline):
+                inputs = self._supply.next()
+                results.append(self._call(side, inputs))
+                if len(results) <= empty:
+                    self._probe(side, inputs)
+            for _missing in range(len(results), empty):
+                if time.monotonic() <= deadline:
+                    self._probe(side, inputs)
+            self.timing.handovers.setdefault(name, []).extend(result.handover_ns for result in results)
+
+    def _probe(self, side: WorkerClient, inputs: List[Any]) -> None:
+        """A call that runs nothing, right after one that did.
+
+        Among timed ones, so that both see the same states of their process and its host; and not after one another,
+        since a process that has just launched dozens of kernels answers more slowly than one that repeats itself.
+        """
+        side.deliver(inputs, self._reference.like)
+        result = side.call(probe=True, stage=Stage.TIME)
+        self.timing.probes.setdefault(side.role, []).append(result.wall_ns - result.device_ns)
+
+    def _calls_due(self, name: str, *, enough: bool) -> int:
+        """How many calls the next block has: about as many as asked for; until ``enough``, no more than are missing."""
+        calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
+        return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
+
+    def _call(self, side: WorkerClient, inputs: List[Any]) -> CallResult:
+        return self._ask(side, inputs, lambda: side.call(stage=Stage.TIME))
+
+    # ---- replayed calls
+
+    def _time_replays(self, regime: Regime) -> None:
+        """One round of blocks whose samples are the mean of calls replayed back to back."""
+        plans = {name: plan_of(regime, self._call_ns(name)) for name in self._sides}
+        for name, plan in plans.items():
+            side = self._sides[name]
+            with self._excusing(side):
+                self._replay(side, plan)  # untimed: the first one on these buffers captures
+        for name in self._round():
+            self._replay_block(name, plans[name])
+
+    def _replay_block(self, name: str, plan: BlockPlan) -> None:
+        side = self._sides[name]
+        with self._noting(side, plan.regime, plan.calls) as results:
+            self._keep_busy(side, plan)
+            results.extend(self._replay(side, plan) for _ in range(plan.samples))
+
+    def _keep_busy(self, side: WorkerClient, plan: BlockPlan) -> None:
+        """Replay on the inputs that are there until the plan's lead is over."""
+        left_ns = plan.lead_s * 1e9
+        while left_ns > 0:
+            left_ns -= max(1, side.replay(plan.calls, Stage.TIME).wall_ns)
+
+    def _replay(self, side: WorkerClient, plan: BlockPlan) -> CallResult:
+        def replay() -> CallResult:
+            time.sleep(plan.rest_s)
+            return side.replay(plan.calls, Stage.TIME)
+
+        result = self._ask(side, self._supply.next(), replay)
+        label = f"{NOT_CAPTURABLE}:{side.name}"
+        if self._reference.device == "cuda" and not result.claim.captured and label not in self.timing.labels:
+            self.timing.labels.append(label)
+        return result
+
+    def _call_ns(self, name: str) -> float:
+        return statistics.median(samples_of(self.timing.blocks, name))
+
+    # ---- both
+
+    def _ask(self, side: WorkerClient, inputs: List[Any], ask: Callable[[], CallResult]) -> CallResult:
+        """Deliver ``inputs``, which are fresh, have ``ask`` ask for the call, and look at the outputs."""
+        # The baseline was held against the reference in the controls; nothing of it is hostile.
+        check = side.role is not Role.BASELINE and self._checks.due()
+        started = time.monotonic()
+        expected = self._reference.expect(inputs) if check else None
+        spent_s = time.monotonic() - started
+        sent = side.deliver(inputs, self._reference.like)
+        result = ask()
+        if expected is None:
+            if side.role is not Role.BASELINE and self._dice.random() < SPOT_SHARE:
+                self._verifier.spot(side, self._reference, inputs)
+            else:
+                self._verifier.glance(side)
+            return result
+        started = time.monotonic()
+        self._verifier.judge_timed(side, expected, (result, sent))
+        self._checks.took(spent_s + time.monotonic() - started)
+        self.timing.checked_calls += side.role is Role.CANDIDATE
+        return result
+
+    @contextmanager
+    def _noting(self, side: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallResult]]:
+        """A block of the results that are put into the list inside; none of a rival that fails."""
+        results: List[CallResult] = []
+        started = time.monotonic_ns()
+        with self._excusing(side):
+            yield results
+            block = Block(
+                role=side.role,
+                contestant=side.name,
+                regime=regime,
+                calls_per_sample=calls,
+                index=self._blocks_begun,
+                started_ns=started,
+                ended_ns=time.monotonic_ns(),
+                device_ns=tuple(round(r.device_ns / calls) for r in results),
+                wall_ns=tuple(round(r.wall_ns / calls) for r in results),
+            )
+            self.timing.blocks.append(block)
+        self._blocks_begun += 1
+
+    @contextmanager
+    def _excusing(self, side: WorkerClient) -> Iterator[None]:
+        """What a rival does wrong costs it its place, and its times; nobody else anything."""
+        with excused(side.contestant, self._sides, self.timing.labels):
+            yield
+        if side.name not in self._sides:
+            self._forget_dismissed()
+
+    def _forget_dismissed(self) -> None:
+        self.timing.blocks[:] = [block for block in self.timing.blocks if block.contestant in self._sides]
+
+    def _samples(self) -> int:
+        return min(len(samples_of(self.timing.blocks, name)) for name in self._main)
+
+    def _precise(self) -> bool:
+        blocks = self.timing.blocks
+        by_call = (relative_half_width(samples_of(blocks, name)) for name in self._main)
+        by_round = (round_half_width(blocks, name) for name in self._main)
+        return max(*by_call, *by_round) <= self._protocol.target_half_width
+
+
+def samples_of(blocks: Sequence[Block], contestant: str) -> List[int]:
+    """All device times of a contestant's ``cold`` calls, nanoseconds, in order."""
+    chosen = [block for block in blocks if block.contestant == contestant and block.regime is Regime.COLD]
+    return [sample for block in chosen for sample in block.device_ns]
+
+
+def round_half_width(blocks: Sequence[Block], contestant: str) -> float:
+    """Half the width of the 95 % t interval of a contestant's mean over rounds of ``cold`` blocks, as a share of it.
+
+    Calls of one round share the place of their buffers, by which a time may differ more than from call to call. 0 with
+    fewer than :data:`FEWEST_ROUNDS`: a protocol that asks for so few calls is taken at its word.
+    """
+    chosen = [block for block in blocks if block.contestant == contestant and block.regime is Regime.COLD]
+    medians = [statistics.median(block.device_ns) for block in chosen]
+    rounds = [(first + second) / 2 for first, second in zip(medians[::2], medians[1::2])]
+    if len(rounds) < FEWEST_ROUNDS:
+        return 0.0
+    middle, degrees = statistics.fmean(rounds), len(rounds) - 1
+    quantile = _T_QUANTILES.get(degrees, 1.96 + 2.5 / degrees)
+    return quantile * statistics.stdev(rounds) / math.sqrt(len(rounds)) / middle if middle else 0.0
+
+
+def relative_half_width(samples: Sequence[int]) -> float:
+    """Half the width of the median's distribution-free 95 % interval, as a share of the median.
+
+    The interval is between the order statistics around ``n/2 ± 0.98 √n`` (binomial, normal approximation), rounded
+    outwards; it covers the noise within this session only.
+    """
+    if len(samples) < 8:
+        return float("inf")
+    ordered = sorted(samples)
+    reach = 0.98 * len(ordered) ** 0.5
+    low = max(0, math.floor(len(ordered) / 2 - reach) - 1)
+    high = len(ordered) - 1 - low
+    middle = statistics.median(ordered)
+    return (ordered[high] - ordered[low]) / 2 / middle if middle else 0.0

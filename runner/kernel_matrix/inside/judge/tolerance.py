@@ -1,0 +1,244 @@
+"""How far an output may be from the reference.
+
+Every element: ``|got - expected| <= rtol * |expected| + rtol * spread + t``, where ``spread`` is the standard deviation
+of the expected output, so that a small output is not lost under an absolute constant, and ``t`` follows from what a
+trusted implementation in the same dtype errs by on the very same inputs (long reductions, narrow formats): 16 times its
+root mean square error, or twice its worst if that is less, but never more than 300 ``rtol * spread``, nor half the
+spread. Where the trusted implementation itself has elements of which twice the error is beyond that (a rounding that
+fell the other way), about as many of the candidate's, one in a hundred at most, may be twice as far off as its worst
+one, and never further than the spread. Who is beyond that is held once more against what the trusted implementation
+errs by on other inputs of the same kind: where few elements have nearly all of the error, it may have been lucky on
+these.
+
+A single number has no spread: it must be nearer to the reference than the answers to other inputs are to each other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Iterator, List, Mapping, Tuple
+
+import torch
+
+from kernel_matrix.model.enums import Dtype
+
+RTOL = {
+    Dtype.FP64: 1e-11,
+    Dtype.FP32: 1e-5,
+    Dtype.TF32: 2e-3,
+    Dtype.FP16: 2e-3,
+    Dtype.BF16: 1.6e-2,
+    Dtype.FP8_E4M3: 1.6e-2,
+    Dtype.FP8_E5M2: 1.6e-2,
+    Dtype.INT8: 1e-5,
+    Dtype.INT32: 1e-5,
+    Dtype.BOOL: 1e-5,
+}
+"""A few units in the last place for narrow dtypes, what fast functions of single precision err by for that; whole
+numbers are compared exactly."""
+
+LONGEST = 1 << 20
+"""Sums of more numbers than this are made of partial sums by everybody."""
+
+TYPICAL = 16
+"""An honest implementation's error at any element, as a multiple of the trusted one's root mean square error."""
+WORST = 2
+"""And at its worst element, as a multiple of the trusted one's worst."""
+CAP = 300
+"""Most that the trusted implementation's error can add at every element, as a multiple of ``rtol * spread``."""
+CAP_SHARE = 0.5
+"""The same as a share of the spread, where that is less."""
+MOST_STRAYS = 0.01
+"""Largest share of the elements that may be further off than usual, however many of the trusted one's are."""
+FINEST = 1 / 16
+"""Least share of ``rtol`` that a single number is allowed, however little it depends on the inputs."""
+
+CHUNK = 1 << 24
+"""Elements compared at once: so few that what is made on the way takes little memory, and so many that no GPU is kept
+waiting for the next piece (measured on an H200: a third faster than four times as many pieces)."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What a cell's outputs are held to, before any of them is known."""
+
+    rtol: float
+    atol: float = -1.0
+    """Absolute tolerance in place of the one scaled to the spread; negative: not given."""
+    variations: Tuple[float, ...] = ()
+    """How much each output varies between inputs, if it is a single number; infinite, or left out, for all others."""
+
+    @staticmethod
+    def of(dtype: Dtype, overrides: Mapping[str, float], length: float = 1) -> Tolerance:
+        """The dtype's default for sums of ``length`` numbers, with a problem's overrides.
+
+        Rounding errors of a plain sum add up like a random walk, in the precision that sums are kept in:
+        ``eps * sqrt(length - 1) / 4`` relative to a sum of numbers of one sign (Higham 2002, section 4.2).
+        """
+        kept = torch.finfo(torch.float64 if dtype is Dtype.FP64 else torch.float32)
+        walk = kept.eps * math.sqrt(min(length, LONGEST) - 1) / 4
+        return Tolerance(rtol=overrides.get("rtol", RTOL[dtype] + walk), atol=overrides.get("atol", -1.0))
+
+    def to_json(self) -> Mapping[str, float]:
+        """For the record."""
+        return {"rtol": self.rtol} if self.atol < 0 else {"rtol": self.rtol, "atol": self.atol}
+
+
+@dataclass(frozen=True)
+class AllowedError:
+    """What one output on one set of inputs may be off by."""
+
+    rtol: float
+    """Share of the element's own expected value."""
+    everywhere: float
+    """In addition, at every element."""
+    strays: int = 0
+    """So many elements, and no more, may use ``astray`` in place of ``everywhere``."""
+    astray: float = 0.0
+    spread: float = 0.0
+    """Standard deviation of what was expected."""
+
+    def eased(self, other: AllowedError) -> AllowedError:
+        """The same, or as much as ``other``, found on other inputs, allows: measured in the spread of each."""
+        share = min(1.0, self.spread / other.spread) if other.spread > 0 else 0.0
+        return replace(
+            self,
+            everywhere=max(self.everywhere, share * other.everywhere),
+            strays=max(self.strays, other.strays),
+            astray=max(self.astray, share * other.astray),
+        )
+
+    def at_most(self, share: float) -> AllowedError:
+        """The same, but nowhere more than this share of the spread in addition to the element's own."""
+        most = share * self.spread
+        return replace(self, everywhere=min(self.everywhere, most), astray=min(self.astray, most))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Count, mean and sum of squared deviations of expected values; root mean square and worst error of the trusted."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    error_squares: float = 0.0
+    worst_error: float = 0.0
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation; of values that are all the same, their size."""
+        return math.sqrt(self.squares / self.count) if self.squares > 0 else abs(self.mean)
+
+    @property
+    def typical_error(self) -> float:
+        return math.sqrt(self.error_squares / self.count) if self.count else 0.0
+
+    def joined(self, other: _Moments) -> _Moments:
+        """Moments of both together (Chan, Golub and LeVeque 1979)."""
+        count = self.count + other.count
+        if not count:
+            return self
+        apart = other.mean - self.mean
+        return _Moments(
+            count=count,
+            mean=self.mean + apart * other.count / count,
+            squares=self.squares + other.squares + apart * apart * self.count * other.count / count,
+            error_squares=self.error_squares + other.error_squares,
+            worst_error=max(self.worst_error, other.worst_error),
+        )
+
+
+def floats(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` flat; complex numbers as pairs."""
+    flat = tensor.contiguous().reshape(-1)
+    return torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+
+
+def chunks(*tensors: torch.Tensor) -> Iterator[Tuple[int, Tuple[torch.Tensor, ...]]]:
+    """(offset, pieces) of tensors of equal size, ``CHUNK`` numbers at a time."""
+    flat = [floats(t) for t in tensors]
+    for start in range(0, flat[0].numel(), CHUNK):
+        yield start, tuple(f[start : start + CHUNK] for f in flat)
+
+
+def difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """``one - other``, taken in the wider dtype; kept in float32 unless ``one`` itself is wider."""
+    kept = torch.float64 if one.dtype is torch.float64 else torch.float32
+    # Kept narrow because large outputs are bound by memory; 24 bits of an error are more than anyone reads.
+    return torch.sub(one, other, out=torch.empty(one.shape, dtype=kept, device=one.device))
+
+
+def largest(numbers: torch.Tensor) -> torch.Tensor:
+    """The largest absolute value; NaN where any number is."""
+    return torch.linalg.vector_norm(numbers, math.inf)
+
+
+def spread_of(tensor: torch.Tensor) -> float:
+    """Standard deviation of all finite numbers of ``tensor``, or their size where they are all the same."""
+    return _moments_of(tensor, tensor).spread
+
+
+def allowance(
+    expected: torch.Tensor, trusted: torch.Tensor, tolerance: Tolerance, variation: float = math.inf
+) -> AllowedError:
+    """What an output may be off by where ``expected`` is due and a trusted implementation returns ``trusted``."""
+    if not (trusted.is_floating_point() or trusted.is_complex()):
+        return AllowedError(0.0, 0.0)
+    moments = _moments_of(expected, trusted)
+    if trusted.numel() == 1 and not trusted.is_complex() and tolerance.atol < 0:
+        allowed = _of_one_number(moments, tolerance.rtol, torch.finfo(trusted.dtype).eps, variation)
+        return AllowedError(0.0, allowed, spread=moments.spread)
+    absolute = tolerance.atol if tolerance.atol >= 0 else tolerance.rtol * moments.spread
+    cap = min(CAP * tolerance.rtol, CAP_SHARE) * moments.spread
+    usual = absolute + min(TYPICAL * moments.typical_error, WORST * moments.worst_error, cap)
+    if WORST * moments.worst_error <= usual:
+        return AllowedError(tolerance.rtol, usual, spread=moments.spread)
+    beyond = _beyond(expected, trusted, tolerance.rtol, usual)
+    strays = min(2 * beyond + 2, int(moments.count * MOST_STRAYS) + 2) if beyond else 0
+    astray = absolute + min(WORST * moments.worst_error, moments.spread)
+    return AllowedError(tolerance.rtol, usual, strays, max(astray, usual), moments.spread)
+
+
+def _of_one_number(moments: _Moments, rtol: float, eps: float, variation: float) -> float:
+    size = abs(moments.mean)
+    finest = max(FINEST * rtol, eps) * size
+    return min(2 * rtol * size, max(variation / 4, finest)) + min(WORST * moments.worst_error, size)
+
+
+def _moments_of(expected: torch.Tensor, trusted: torch.Tensor) -> _Moments:
+    pieces = [piece for _, piece in chunks(expected, trusted)]
+    if not pieces:
+        return _Moments()
+    total = _Moments()
+    # Read once, when all has been worked out: waiting for each piece would take longer than the piece.
+    for (wanted, same), numbers in zip(pieces, torch.stack([_numbers(*piece) for piece in pieces]).tolist()):
+        found = _moments(wanted.numel(), numbers)
+        if not math.isfinite(found.squares + found.error_squares):
+            finite = torch.isfinite(wanted) & torch.isfinite(same)
+            wanted, same = wanted[finite], same[finite]  # noqa: PLW2901  # what is left of the piece
+            found = _moments(wanted.numel(), _numbers(wanted, same).tolist()) if wanted.numel() else _Moments()
+        total = total.joined(found)
+    return total
+
+
+def _numbers(wanted: torch.Tensor, same: torch.Tensor) -> torch.Tensor:
+    """Variance and mean of ``wanted``; norm and largest of the errors of ``same``."""
+    variance, mean = torch.var_mean(wanted.double(), correction=0)
+    error = difference(same, wanted)
+    norm = torch.linalg.vector_norm(error, dtype=torch.float64)
+    return torch.stack([variance, mean, norm, largest(error).double()])
+
+
+def _moments(count: int, numbers: List[float]) -> _Moments:
+    variance, mean, norm, worst = numbers
+    return _Moments(count, mean, variance * count, norm**2, worst)
+
+
+def _beyond(expected: torch.Tensor, trusted: torch.Tensor, rtol: float, usual: float) -> int:
+    """How many elements of the trusted implementation are so far off that :data:`WORST` times as far is unusual."""
+    counts = []
+    for _, (wanted, same) in chunks(expected, trusted):
+        error = difference(same, wanted).abs_()
+        counts.append((torch.isfinite(error) & (WORST * error > wanted.abs() * rtol + usual)).sum())
+    return int(torch.stack(counts).sum())

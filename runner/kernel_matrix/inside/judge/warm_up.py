@@ -1,0 +1,102 @@
+"""Whether a GPU has come to rest at the speed it will have: its SM clock and its temperature, while it is warmed up."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Callable, Iterator, List, Optional, Sequence
+
+from kernel_matrix.inside.judge.nvml import NvmlError, Sensors, sensors_of
+from kernel_matrix.model.messages import JudgeJob
+
+UNSTEADY = "unsteady"
+"""Label: clock or temperature still moved when the warm-up had to end."""
+UNKNOWN = "steadiness_unknown"
+"""Label: there was no way to read clock and temperature."""
+
+WINDOW_S = 0.25
+"""Readings over at least this long must agree."""
+INTERVAL_S = 0.02
+"""At least this long between two readings."""
+CLOCK_SPREAD = 0.01
+"""Largest spread of the SM clock, as a share of the highest reading."""
+TEMPERATURE_SPREAD_C = 1
+"""Largest spread of the temperature, degrees: the sensor's own step."""
+
+
+@dataclass(frozen=True)
+class SensorReading:
+    """One look at the sensors."""
+
+    at_s: float
+    """Monotonic clock, seconds."""
+    sm_mhz: int
+    temperature_c: int
+
+
+def last_window(readings: Sequence[SensorReading]) -> Sequence[SensorReading]:
+    """The fewest readings up to the last one that span :data:`WINDOW_S`; none when all of them do not."""
+    early = [index for index, reading in enumerate(readings) if readings[-1].at_s - reading.at_s >= WINDOW_S]
+    return readings[early[-1] :] if early else ()
+
+
+def agree(readings: Sequence[SensorReading]) -> bool:
+    """Whether clock and temperature stayed where they were; no readings agree on nothing."""
+    if not readings:
+        return False
+    clocks = [reading.sm_mhz for reading in readings]
+    temperatures = [reading.temperature_c for reading in readings]
+    clock_spread = max(clocks) - min(clocks)
+    return clock_spread <= CLOCK_SPREAD * max(clocks) and max(temperatures) - min(temperatures) <= TEMPERATURE_SPREAD_C
+
+
+class SensorWatch:
+    """Reads the sensors now and then, for as long as they can be read."""
+
+    def __init__(self, sensors: Optional[Sensors], now: Callable[[], float] = time.monotonic) -> None:
+        self._sensors = sensors
+        self._now = now
+        self._readings: List[SensorReading] = []
+
+    @property
+    def blind(self) -> bool:
+        """True where the sensors cannot be read (any more)."""
+        return self._sensors is None
+
+    def start(self) -> None:
+        """Forget earlier readings: they were taken under another load."""
+        self._readings = []
+
+    def steady(self) -> bool:
+        """Look, unless the last look was just now; whether the last readings agree. Never so where it is blind."""
+        try:
+            self._look()
+        except NvmlError:
+            self._sensors = None
+        return not self.blind and agree(last_window(self._readings))
+
+    def _look(self) -> None:
+        """Take a reading when it is time, and forget what the last window does not need.
+
+        :raises NvmlError: when the sensors do not answer.
+        """
+        now = self._now()
+        if self._sensors is None or (self._readings and now - self._readings[-1].at_s < INTERVAL_S):
+            return
+        self._readings.append(SensorReading(now, *self._sensors()))
+        self._readings = list(last_window(self._readings)) or self._readings
+
+
+@contextmanager
+def watch_of(job: JudgeJob) -> Iterator[Optional[SensorWatch]]:
+    """The watch over a job's GPU; null where nothing is to be watched: a CPU, or a cap of zero."""
+    if job.device == "cpu" or job.protocol.steady_cap_s <= 0:
+        yield None
+        return
+    with ExitStack() as undo:
+        try:
+            sensors: Optional[Sensors] = undo.enter_context(sensors_of(job.gpu_uuid))
+        except NvmlError:
+            sensors = None
+        yield SensorWatch(sensors)

@@ -1,0 +1,301 @@
+"""One workload after the other on the judge's desk: controls, verification, timing, verification again."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from kernel_matrix.inside.environment import l2_bytes
+from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, hold_claims
+from kernel_matrix.inside.judge.device_readings import DeviceReadings
+from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
+from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
+from kernel_matrix.inside.judge.timing import TimedPhase, Timer
+from kernel_matrix.inside.judge.verification import Verifier
+from kernel_matrix.inside.judge.warm_up import SensorWatch, watch_of
+from kernel_matrix.inside.judge.worker_client import WorkerClient
+from kernel_matrix.inside.phases import Phases
+from kernel_matrix.inside.worker.tracing import own
+from kernel_matrix.model.enums import InputMode, Regime, Role, Stage, Status
+from kernel_matrix.model.messages import (
+    INTERPRETED,
+    JudgeJob,
+    ProtocolSpec,
+    TracedKernel,
+    TwoClocks,
+    WorkloadReport,
+    WorkloadSpec,
+)
+
+NO_TRACE = "no_trace"
+"""Label: no kernel of any contestant was to be seen, so that nothing can be said about whose ran."""
+
+NOT_REPLAYABLE = "not_replayable"
+"""Label: the problem writes into its inputs, so that no call can be repeated on them; ``cold`` ones alone are timed."""
+
+LOAD_S = 8.0
+"""Each step of getting ready may take so many seconds where nothing needs compiling."""
+LOAD_FACTOR = 5
+"""Or so many times what it took the judge to get the reference ready: models may be large, and the disk cold."""
+
+SLOWEST_FACTOR = 200
+"""A call is given up when it takes so many times as long as the baseline's."""
+LEAST_PATIENCE_S = 4.0
+"""But never earlier than after so many seconds."""
+
+
+class WorkloadRunner:
+    """All contestants of a session and what they are asked to do, one workload after the other."""
+
+    def __init__(self, job: JudgeJob, folder: Path, sides: Dict[str, WorkerClient], phases: Phases) -> None:
+        """:param sides: contestants by name, opened; a rival that fails is taken out."""
+        self._job = job
+        self._problem = folder / job.problem_file
+        self._sides = sides
+        self._candidate = _of_role(sides, Role.CANDIDATE)
+        self._baseline = _of_role(sides, Role.BASELINE)
+        self._phases = phases
+        self._dice = random.Random(f"{job.seed}/dice")  # noqa: S311  # seeded from the judge's secret on purpose
+        self._l2_bytes = l2_bytes(job.device)
+        self._flush_bytes = 2 * self._l2_bytes
+        self._time = job.protocol.time and not job.sanitize
+        self._hurries = not (INTERPRETED in job.labels or job.sanitize)
+        """Whether the candidate runs as fast as it can, with no tool in between that slows it down."""
+        self._timed = False
+        self._watch: Optional[SensorWatch] = None
+        self._loaded: List[str] = []
+        self._last: Optional[WorkloadState] = None
+        self.readings = DeviceReadings(job.device)
+        self.labels: List[str] = []
+        """Findings of all workloads so far that decide nothing; some more than once."""
+        self.kernels: Tuple[TracedKernel, ...] = ()
+        """What ran in the traced call of the candidate, longest first."""
+
+    @contextmanager
+    def open(self) -> Iterator[WorkloadRunner]:
+        """Look at the device's sensors for as long as inside."""
+        with watch_of(self._job) as self._watch:
+            yield self
+
+    def run(self, spec: WorkloadSpec) -> Tuple[WorkloadReport, Optional[SessionEnded]]:
+        """Controls, verification, timing, verification again: what was found, and the finding that ended it early."""
+        self._last = None  # two references need not fit into memory
+        bout = WorkloadState(spec, Verifier(self._job, self._sides, self._dice))
+        ended = None
+        try:
+            self._phases.enter("load")
+            bout.reference = self._prepare(spec)
+            self._last = bout
+            self._verify_first(bout.reference, bout.verifier)
+            if self._time:
+                self._time_all(bout.reference, bout)
+                self._phases.enter("after")
+                bout.verifier.verify(bout.reference, "after", 1)
+        except SessionEnded as found:
+            ended = found if found.evidence.workload else found.at(workload=spec.name)
+        self.labels += [*bout.timing.labels, *bout.verifier.labels]
+        self._timed = self._timed or bool(bout.timing.blocks)
+        if ended is not None and self._timed:
+            ended = ended.once_timed()
+        return bout.report(Status.PASSED if ended is None else ended.status, self._flush_bytes), ended
+
+    def trace(self) -> None:
+        """One more call of the candidate, with a tracer attached, where it is to bring kernels of its own.
+
+        :raises Finding: ``no_own_kernel`` where that is required, kernels were seen, and none of them is its own.
+        """
+        wanted = self._job.require_own_kernel or bool(self._job.own_kernels)
+        if not wanted or self._last is None or self._job.sanitize:
+            return
+        self._phases.enter("trace")
+        try:
+            self._look_for_own_kernels(self._last)
+        except SessionEnded as found:
+            raise (found.once_timed() if self._timed else found) from None
+
+    def _look_for_own_kernels(self, last: WorkloadState) -> None:
+        seen = self._traced(self._candidate, last)
+        self.kernels = tuple(TracedKernel(*one, own=own(one[0], self._job.own_kernels)) for one in seen)
+        if any(kernel.own for kernel in self.kernels):
+            return
+        # Where nothing at all was seen, the baseline shows whether anything could have been.
+        interpreted = INTERPRETED in self._job.labels
+        if not self.kernels and not interpreted and not self._traced(self._baseline, last):
+            self.labels.append(NO_TRACE)
+        elif self._job.require_own_kernel:
+            raise finding(Status.NO_OWN_KERNEL, Stage.VERIFY, self._whose_ran())
+
+    # ---- getting ready
+
+    def _prepare(self, spec: WorkloadSpec) -> ReferenceModel:
+        """The reference of this workload, and a model at every contestant, all at the same time."""
+        job, values = self._job, dict(spec.values)
+        loading = [name for name, side in self._sides.items() if name not in self._loaded or _has_constants(side)]
+        self._each(lambda side: side.start_load(values), loading)
+        started = time.monotonic()
+        reference: ReferenceModel = guarded(
+            "the reference",
+            Stage.LOAD,
+            lambda: ReferenceModel(self._problem, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"),
+        )
+        self._limit_loading(time.monotonic() - started)
+        self._each(lambda side: side.finish_load(), loading)
+        self._loaded += loading
+        self._each(lambda side: side.start_construct(reference, self._flush_bytes), list(self._sides))
+        self._each(lambda side: side.finish_construct(), list(self._sides))
+        return reference
+
+    def _each(self, step: Callable[[WorkerClient], None], names: Sequence[str]) -> None:
+        """Do ``step`` with those of these contestants that are still there."""
+        for name in names:
+            if name in self._sides:
+                side = self._sides[name]
+                with excused(side.contestant, self._sides, self.labels):
+                    step(side)
+
+    def _limit_loading(self, reference_s: float) -> None:
+        """From now on nobody may get ready for far longer than it took the reference, ``reference_s`` seconds."""
+        if self._hurries:
+            for side in self._sides.values():
+                side.limit_loading(max(LOAD_S, LOAD_FACTOR * reference_s))
+
+    # ---- one workload
+
+    def _verify_first(self, reference: ReferenceModel, verifier: Verifier) -> None:
+        self._phases.enter("controls")
+        verifier.controls(reference)
+        self._limit_calls()
+        self._phases.enter("verify")
+        verifier.verify(reference, "before", self._job.protocol.trials)
+
+    def _limit_calls(self) -> None:
+        """From now on the candidate is given up when it takes far longer than the baseline takes."""
+        if not self._hurries:
+            return
+        self._baseline.call(stage=Stage.VERIFY)  # its first call may have loaded libraries; what it returns is known
+        if self._baseline.fastest_s is not None:
+            self._candidate.limit_calls(max(LEAST_PATIENCE_S, SLOWEST_FACTOR * self._baseline.fastest_s))
+
+    def _time_all(self, reference: ReferenceModel, bout: WorkloadState) -> None:
+        self._phases.enter("warm_up")
+        timer = Timer(
+            reference,
+            self._sides,
+            self._timed_protocol(),
+            self._dice,
+            bout.verifier,
+            watch=self._watch,
+            warmed_up=self._warmed_up,
+        )
+        bout.timing = timer.timing
+        timer.run()
+        self._hold_claims(bout, timer)
+        self._phases.enter("anchor")
+        self.readings.after()
+
+    def _timed_protocol(self) -> ProtocolSpec:
+        protocol, cold = self._job.protocol, (Regime.COLD,)
+        if not self._job.mutates_inputs or protocol.regimes == cold:
+            return protocol
+        self.labels.append(NOT_REPLAYABLE)
+        return replace(protocol, regimes=cold)
+
+    def _warmed_up(self) -> None:
+        """The session's first timed calls are next."""
+        self._phases.enter("anchor")
+        self.readings.before()
+        self._phases.enter("time")
+
+    def _hold_claims(self, bout: WorkloadState, timer: Timer) -> None:
+        """Hold what the candidate claims against the judge's clock and against physics.
+
+        :raises Finding: ``timing_mismatch``, where a second series of timed calls says the same as the first.
+        """
+        bout.two_clocks, words = self._held(bout, bout.timing)
+        if words:
+            bout.two_clocks, words = self._held(bout, timer.run_again())
+        if bout.two_clocks.low_resolution:
+            bout.timing.labels.append(LOW_RESOLUTION)
+        if words:
+            raise finding(Status.TIMING_MISMATCH, Stage.TIME, f"the candidate's side {words}")
+
+    def _held(self, bout: WorkloadState, timing: TimedPhase) -> Tuple[TwoClocks, str]:
+        probes, handovers, device = timing.probes, timing.handovers, self._job.device
+        two_clocks = hold_claims(
+            timing.blocks,
+            probes,
+            bout.spec,
+            self._job.peak,
+            self._l2_bytes,
+            handovers=handovers,
+            output_bytes=timing.output_bytes,
+            device=device,
+        )
+        return two_clocks, contradiction(two_clocks, timing.blocks, probes, handovers=handovers, device=device)
+
+    # ---- the trace
+
+    def _traced(self, side: WorkerClient, bout: WorkloadState) -> List[Tuple[str, int, int]]:
+        """The kernels of one call of ``side``, whose outputs are looked at like any other's."""
+        reference, verifier = bout.reference, bout.verifier
+        if reference is None:
+            return []
+        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(InputMode.STANDARD, "trace", side.name))
+        expected = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs))
+        sent = side.deliver(inputs, reference.like)
+        result, kernels = side.trace(Stage.VERIFY)
+        verifier.judge_timed(side, expected, (result, sent))
+        return kernels
+
+    def _whose_ran(self) -> str:
+        mine = ", ".join(self._job.own_kernels) or "none that could be found in it"
+        ran = ", ".join(kernel.name for kernel in self.kernels[:3]) or "nothing"
+        return f"no kernel that the source defines ran ({mine}); what ran: {ran}"[:500]
+
+
+@dataclass
+class WorkloadState:
+    """What is known of one workload so far."""
+
+    spec: WorkloadSpec
+    verifier: Verifier
+    reference: Optional[ReferenceModel] = None
+    timing: TimedPhase = field(default_factory=TimedPhase)
+    two_clocks: Optional[TwoClocks] = None
+
+    def report(self, status: Status, flush_bytes: int) -> WorkloadReport:
+        """For the record."""
+        spec, timing, verifier = self.spec, self.timing, self.verifier
+        empty = timing.probes.get(Role.BASELINE)
+        return WorkloadReport(
+            name=spec.name,
+            values=dict(spec.values),
+            flops=spec.flops,
+            bytes=spec.bytes,
+            status=status,
+            tolerance=verifier.tolerance.to_json(),
+            reference_dtype=self.reference.precision if self.reference is not None else "",
+            trials=tuple(verifier.trials),
+            blocks=tuple(timing.blocks),
+            warmup_calls=timing.warmup_calls,
+            flush_bytes=flush_bytes,
+            inputs=timing.inputs,
+            checked_calls=timing.checked_calls,
+            wall_overhead_ns=int(statistics.median(empty)) if empty else None,
+            two_clocks=self.two_clocks,
+            traits=verifier.traits,
+        )
+
+
+def _of_role(sides: Mapping[str, WorkerClient], role: Role) -> WorkerClient:
+    return next(side for side in sides.values() if side.role is role)
+
+
+def _has_constants(side: WorkerClient) -> bool:
+    """Whether its source is a problem's, whose constants differ from workload to workload."""
+    return side.contestant.entry == "Model"

@@ -1,0 +1,260 @@
+"""The thin runner: takes calls from the judge, knows nothing of what is right. Everything it says is a claim.
+
+The same for a candidate, the baseline and every rival, whatever a call is for.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import torch
+
+from kernel_matrix.inside.arguments import decode_arguments
+from kernel_matrix.inside.exception_kinds import classify
+from kernel_matrix.inside.input_generation import place_model, place_reference, seed_torch, set_float32_precision
+from kernel_matrix.inside.memory import TensorSpec, dtype_name, open_arena
+from kernel_matrix.inside.source_module import MODULE_SEED, import_file
+from kernel_matrix.inside.wire import (
+    AWAKE_S,
+    MAX_DIMENSIONS,
+    MAX_OUTPUTS,
+    CallFailure,
+    Channel,
+    FrameKind,
+    OutputAlias,
+    OutputClaim,
+    OutputsClaim,
+    PeerGoneError,
+    Structure,
+    pack_done,
+    pack_failed,
+    pack_outputs,
+    pack_traced,
+    unpack_replay,
+)
+from kernel_matrix.inside.worker.meter import Meter, captured_or_called
+from kernel_matrix.inside.worker.output_aliases import AliasMemory
+from kernel_matrix.inside.worker.tracing import trace
+from kernel_matrix.model.enums import Dtype
+
+Kernels = List[Tuple[str, int, int]]
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+"""Subclasses are not tensors here: they can compute when they are looked at."""
+
+
+def serve(channel: Channel, code: Path, device: str) -> None:
+    """Answer one judge until it says goodbye or goes away."""
+    with suppress(PeerGoneError):
+        Worker(channel, code, device).serve()
+
+
+class CallBuffers:
+    """What the judge lent for the calls to come: arguments to call a model with, and places for its outputs."""
+
+    def __init__(self, device: str, message: Any, descriptors: Sequence[int]) -> None:
+        sizes = (message["input_bytes"], message["output_bytes"])
+        self._arenas = [open_arena(device, descriptor, size) for descriptor, size in zip(descriptors, sizes)]
+        inputs, outputs = (arena.tensor for arena in self._arenas)
+        tensors = [TensorSpec.from_json(spec).view(inputs) for spec in message["inputs"]]
+        self.arguments: List[Any] = decode_arguments(message["arguments"], tensors)
+        self.outputs = [TensorSpec.from_json(spec).view(outputs) for spec in message["outputs"]]
+        self.input_range = (inputs.data_ptr(), inputs.data_ptr() + inputs.numel())
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self.arguments, self.outputs = [], []
+        while self._arenas:
+            self._arenas.pop().close()
+
+
+class Worker:
+    """Answers one judge until it says goodbye."""
+
+    def __init__(self, channel: Channel, code: Path, device: str) -> None:
+        self._channel = channel
+        self._code = code
+        self._device = device
+        self._settings: Any = None
+        self._entry: Any = None
+        self._model: Any = None
+        self._meter: Optional[Meter] = None
+        self._aliases = AliasMemory()
+        self._buffers: Optional[CallBuffers] = None
+        self._arguments: List[Any] = []
+        self._replayed: Optional[Tuple[Callable[[], Any], bool]] = None
+
+    def serve(self) -> None:
+        """Answer frames until the judge goes away."""
+        steps = {
+            FrameKind.OPEN: self._open,
+            FrameKind.LOAD: self._load,
+            FrameKind.MODEL: self._construct,
+            FrameKind.BUFFERS: self._take_buffers,
+        }
+        while True:
+            kind, sequence, payload, descriptors = self._channel.receive_with_descriptors()
+            if kind is FrameKind.BYE:
+                return
+            # Whatever candidate code raises is its own failure, told in full.
+            try:
+                if kind in steps:
+                    self._channel.send(FrameKind.READY, 0, steps[kind](json.loads(payload), descriptors))
+                else:
+                    self._call(kind, sequence, payload)
+            except PeerGoneError:
+                raise
+            except Exception as error:  # noqa: BLE001  # see above
+                failure = classify(error)
+                at_load = kind in steps and failure is CallFailure.RUNTIME
+                text = pack_failed(CallFailure.LOAD if at_load else failure, traceback.format_exc())
+                self._channel.send(FrameKind.FAILED, 0, text)
+
+    # ---- getting ready
+
+    def _open(self, _nothing: Any, _descriptors: Sequence[int]) -> bytes:
+        open_device(self._device)
+        if self._device != "cpu":
+            self._channel.stay_awake(AWAKE_S)
+        return b""
+
+    def _load(self, settings: Any, _descriptors: Sequence[int]) -> bytes:
+        values = settings["values"] if settings["entry"] == "Model" else {}
+        module = import_file(self._code / settings["file"], settings["module"], values)
+        if not hasattr(module, settings["entry"]):
+            raise AttributeError(f"{settings['file']} defines no class {settings['entry']}")
+        self._settings = settings
+        self._entry = getattr(module, settings["entry"])
+        return b""
+
+    def _construct(self, message: Any, descriptors: Sequence[int]) -> bytes:
+        self._give_back()
+        self._model = None  # two of them need not fit into memory
+        with closing(open_arena(self._device, descriptors[0], message["nbytes"])) as arena:
+            tensors = [TensorSpec.from_json(spec).view(arena.tensor).clone() for spec in message["tensors"]]
+            self._synchronize()  # the memory may go only when it has been copied
+        arguments = decode_arguments(message["init"], tensors)
+        state = {name: tensors[index] for name, index in message["state"].items()}
+        dtype = Dtype(message["dtype"])
+        set_float32_precision(dtype)  # after the source was imported, which may have wanted it otherwise
+        seed_torch(MODULE_SEED)
+        model = self._entry(*arguments)
+        if isinstance(model, torch.nn.Module):
+            place = place_reference if self._settings["entry"] == "Model" else place_model
+            model = place(model, self._device, dtype)
+            copy_state(model, state)
+        mode = self._settings["compile_mode"]
+        self._model = torch.compile(model, mode=mode) if mode else model
+        self._meter = Meter(self._device, message["flush_bytes"])
+        self._synchronize()
+        return b""
+
+    def _take_buffers(self, message: Any, descriptors: Sequence[int]) -> bytes:
+        self._give_back()
+        if self._device != "cpu":
+            torch.cuda.empty_cache()  # where outputs lie is to change with the buffers
+        self._buffers = CallBuffers(self._device, message, descriptors)
+        self._arguments = self._buffers.arguments
+        return b""
+
+    def _give_back(self) -> None:
+        """Let go of everything that looks at lent memory."""
+        self._replayed = None
+        self._arguments = []
+        self._aliases.forget()
+        if self._buffers is not None:
+            self._buffers.close()
+            self._buffers = None
+
+    # ---- calls
+
+    def _call(self, kind: FrameKind, sequence: int, payload: bytes) -> None:
+        if self._meter is None or self._buffers is None:
+            raise ValueError(f"{kind.name} before there are a model and buffers")
+        kernels: Kernels = []
+        with torch.no_grad():
+            returned, device_ns, captured = self._measured(kind, payload, self._meter, kernels)
+            self._channel.send(FrameKind.DONE, sequence, pack_done(device_ns))
+            claim = self._handed_over(returned, self._buffers, captured=captured)
+        self._channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
+        if kind is FrameKind.TRACE:
+            self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
+
+    def _measured(self, kind: FrameKind, payload: bytes, meter: Meter, kernels: Kernels) -> Tuple[Any, int, bool]:
+        """What the call returned, its device time in nanoseconds, and whether it was replayed from a graph."""
+        calls = {
+            FrameKind.CALL: self._once,
+            FrameKind.PROBE: lambda: None,
+            FrameKind.TRACE: lambda: self._traced(kernels),
+        }
+        if kind in calls:
+            return (*meter.time(calls[kind]), False)
+        if kind is not FrameKind.REPLAY:
+            raise ValueError(f"{kind.name} is no order for a worker")
+        if self._replayed is None:
+            self._replayed = captured_or_called(self._once, self._device)
+        replayed, captured = self._replayed
+        return (*meter.time_replays(replayed, unpack_replay(payload)), captured)
+
+    def _once(self) -> Any:
+        return self._model(*self._arguments)
+
+    def _traced(self, kernels: Kernels) -> Any:
+        returned, seen = trace(self._once)
+        kernels += seen
+        return returned
+
+    def _handed_over(self, returned: Any, buffers: CallBuffers, *, captured: bool) -> OutputsClaim:
+        """Copy what a model returned to where the judge looks, as far as it fits there."""
+        structure, outputs = flatten(returned)
+        views: Sequence[Optional[torch.Tensor]] = buffers.outputs
+        if len(outputs) != len(buffers.outputs):
+            views = [None] * len(outputs)
+        aliases = self._aliases.aliases(outputs[:MAX_OUTPUTS], buffers.input_range)
+        claims = tuple(copy_one(*one) for one in zip(outputs, views, aliases))
+        self._synchronize()
+        if not captured:  # the memory of a graph's outputs is the graph's choice, not the candidate's
+            self._aliases.remember(outputs[:MAX_OUTPUTS])
+        return OutputsClaim(structure, claims, captured)
+
+    def _synchronize(self) -> None:
+        if self._device != "cpu":
+            torch.cuda.synchronize()
+
+
+def open_device(device: str) -> None:
+    """Open the device; before, nothing of this process is on it."""
+    if device == "cuda":
+        torch.zeros(1, device=device)
+
+
+def copy_state(model: Any, state: Any) -> None:
+    """Copy the reference's parameters and buffers where name and shape match."""
+    own = model.state_dict()
+    for name, value in state.items():
+        if name in own and own[name].shape == value.shape:
+            own[name].copy_(value)
+
+
+def flatten(returned: Any) -> Tuple[Structure, List[torch.Tensor]]:
+    """What a model returned, and the tensors in it; none where it is no plain tensor, or flat tuple or list of them."""
+    if type(returned) in _TENSORS:
+        return Structure.TENSOR, [returned]
+    if isinstance(returned, (tuple, list)) and all(type(r) in _TENSORS for r in returned):
+        return (Structure.TUPLE if isinstance(returned, tuple) else Structure.LIST), list(returned)
+    return Structure.OTHER, []
+
+
+def copy_one(output: torch.Tensor, view: Optional[torch.Tensor], alias: OutputAlias) -> OutputClaim:
+    """Copy an output into its place, if it has one and fits there; what the judge is told of it."""
+    fits = view is not None and output.shape == view.shape and output.dtype == view.dtype
+    same_device = view is None or output.device.type == view.device.type
+    copied = fits and same_device
+    if copied and view is not None:
+        view.copy_(output)
+    shape = tuple(output.shape)[:MAX_DIMENSIONS]
+    return OutputClaim(dtype_name(output.dtype), shape, same_device, copied, output.is_contiguous(), alias)

@@ -1,0 +1,72 @@
+"""The process beside a candidate, a baseline or a rival: connects to the judge and answers it.
+
+``python -m kernel_matrix.inside.worker.worker --channel DIR --code DIR --device cuda [--artifact FILE] [--preload
+MODULE …]``. It may
+be started long before its session: it imports what takes time, and waits for the judge's word before it touches the
+device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import socket
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Optional, Sequence
+
+from kernel_matrix.inside.artifact import unpack
+from kernel_matrix.inside.hard_exit import leave
+from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel, short_name
+
+SOCKET_NAME = "judge.sock"
+"""Name of the judge's socket in a contestant's folder."""
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Serve one judge; the exit code means nothing to it."""
+    parser = argparse.ArgumentParser(prog="worker")
+    parser.add_argument("--channel", type=Path, required=True)
+    parser.add_argument("--code", type=Path, required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--artifact", type=Path)
+    parser.add_argument("--preload", metavar="MODULE", action="append", default=[])
+    parser.add_argument("--connect-timeout", type=float, default=60.0)
+    arguments = parser.parse_args(argv)
+    channel = Channel(_connect(arguments.channel / SOCKET_NAME, arguments.connect_timeout), MAX_FROM_JUDGE)
+    from kernel_matrix.inside.worker.service import serve  # noqa: PLC0415  # torch comes with it, once the judge knows of us
+
+    _import_ahead(arguments.preload)
+    if arguments.artifact is not None:
+        unpack(arguments.artifact)
+    serve(channel, arguments.code, arguments.device)
+    return 0
+
+
+def _connect(path: Path, patience_s: float) -> socket.socket:
+    """A connection to the judge, which starts at the same time: its socket is a file that appears."""
+    deadline = time.monotonic() + patience_s
+    with ExitStack() as undo:
+        connection = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        name = undo.enter_context(short_name(path))
+        while True:
+            try:
+                connection.connect(name)
+            except (FileNotFoundError, ConnectionRefusedError):  # noqa: PERF203  # waiting is what this loop is for
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return connection.dup()
+
+
+def _import_ahead(modules: Sequence[str]) -> None:
+    """Import what the source will want and what takes its time; who needs one that is not there will say so."""
+    for name in modules:
+        with suppress(ImportError):
+            importlib.import_module(name)
+
+
+if __name__ == "__main__":
+    leave(main())

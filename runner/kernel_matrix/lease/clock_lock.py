@@ -1,0 +1,190 @@
+"""Clocks locked for as long as a device is held, and given back whatever happens.
+
+What is about to be set is journalled first (:mod:`kernel_matrix.lease.journal`). A lock is a request: whether the
+device obeys it under load is for telemetry to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_matrix.errors import GpuSettingError
+from kernel_matrix.lease.clock_targets import BASE, NONE, OFF, ClockTarget, memory_target, sm_target
+from kernel_matrix.lease.journal import MEMORY, SM, ClockNote, forget, note
+from kernel_matrix.lease.restore import CLOCK_NAMES, ResetState, clocks_now, give_clocks_back, settings_of
+from kernel_matrix.lease.terms import LeaseTerms
+from kernel_matrix.model.enums import ClockPolicy
+from kernel_matrix.platforms import ClockChoices, DeviceSettings, Gpu, vendor
+
+__all__ = ["ClocksSet", "ResetState", "clocks_held"]
+
+
+@dataclass(slots=True, kw_only=True)
+class ClocksSet:
+    """What was done about a device's clocks. Frequencies in MHz. Filled while :func:`clocks_held` goes on."""
+
+    policy: ClockPolicy
+    requested: str = NONE
+    """``none``, ``base``, ``max`` or a number, as the policy says for this device."""
+    requested_memory: str = OFF
+    """``off``, ``max`` or a number."""
+    set_sm_mhz: int | None = None
+    """What was locked; null: nothing was, or a symbolic clock that the driver does not put in numbers."""
+    set_memory_mhz: int | None = None
+    locked: bool = False
+    """The driver accepted the lock of the SM clock."""
+    reason: str = ""
+    """What was set, or why nothing was, in words."""
+    reset: ResetState = ResetState.NOT_NEEDED
+    reset_reason: str = ""
+
+
+@contextmanager
+def clocks_held(gpu: Gpu, terms: LeaseTerms, folder: Path) -> Iterator[ClocksSet]:
+    """Lock the clocks of ``gpu`` as ``terms`` ask, and give them back when the context is left.
+
+    Leaving never raises: a reset that fails is told in :attr:`ClocksSet.reset`, and the journal stays for a repair.
+
+    :param folder: of the lock files; the caller holds this device's lock.
+    :raises GpuSettingError: when the policy requires locked clocks and they cannot be locked; nothing is left set.
+    :raises InfrastructureError: when the device does not answer at all.
+    """
+    held = ClocksSet(policy=terms.clocks)
+    if unasked := _why_not_asked(gpu, terms):
+        held.reason = unasked
+        yield held
+        return
+    lock = _ClockLock(gpu, terms, folder, held)
+    with vendor(gpu.vendor).opened():  # an unloaded driver forgets its settings
+        try:
+            lock.take()
+            yield held
+        finally:
+            lock.give_back()
+
+
+class _ClockLock:
+    """The clocks of one device, being locked and given back."""
+
+    def __init__(self, gpu: Gpu, terms: LeaseTerms, folder: Path, held: ClocksSet) -> None:
+        self._gpu = gpu
+        self._terms = terms
+        self._folder = folder
+        self._held = held
+        self._owed: dict[str, ClockNote] = {}
+
+    def take(self) -> None:
+        """Lock what is asked for. What cannot be locked is told, or raised where the policy requires it.
+
+        :raises GpuSettingError: see :func:`clocks_held`.
+        """
+        choices = vendor(self._gpu.vendor).clock_choices(self._gpu)
+        try:
+            done = self._lock_all(choices)
+        except GpuSettingError as error:
+            self._refused(error)
+        else:
+            self._held.locked = True
+            self._held.reason = done
+
+    def give_back(self) -> None:
+        """Give back what is set. Does not raise."""
+        if not self._owed:
+            return
+        undone = give_clocks_back(self._gpu, self._owed)
+        self._held.reset, self._held.reset_reason = undone.state, undone.reason
+        if undone.state is ResetState.FAILED:
+            return
+        try:
+            forget(self._gpu, self._folder, *self._owed)
+        except GpuSettingError as error:
+            self._held.reset_reason += f"; {error.what}"
+        self._owed.clear()
+
+    def _lock_all(self, choices: ClockChoices) -> str:
+        """Lock both clocks; what was done, in words."""
+        sm = sm_target(self._gpu, self._terms, choices)
+        memory = memory_target(self._gpu, self._terms, choices)
+        self._held.requested, self._held.requested_memory = sm.requested, memory.requested
+        settings = settings_of(self._gpu)
+        if trouble := sm.trouble or memory.trouble:
+            raise GpuSettingError(trouble)
+        before = clocks_now(self._gpu)
+        done = self._lock_sm(settings, sm, before[SM])
+        return f"{done}; {self._lock_memory(settings, memory, before[MEMORY])}"
+
+    def _lock_sm(self, settings: DeviceSettings, target: ClockTarget, before_mhz: int | None) -> str:
+        noted = ClockNote(target_mhz=target.megahertz, before_mhz=before_mhz)
+        symbolic = target.requested == BASE
+        try:
+            self._set(SM, noted, lambda: settings.lock_sm_clock(self._gpu, None if symbolic else target.megahertz))
+        except GpuSettingError as error:
+            if not symbolic or target.megahertz is None or _is_forbidden(error):
+                raise
+            self._set(SM, noted, lambda: settings.lock_sm_clock(self._gpu, target.megahertz))
+        self._held.set_sm_mhz = target.megahertz
+        return _set_in_words(SM, target)
+
+    def _lock_memory(self, settings: DeviceSettings, target: ClockTarget, before_mhz: int | None) -> str:
+        megahertz = target.megahertz
+        if megahertz is None:
+            return "memory clock left to the driver"
+        noted = ClockNote(target_mhz=megahertz, before_mhz=before_mhz)
+        try:
+            self._set(MEMORY, noted, lambda: settings.lock_memory_clock(self._gpu, megahertz))
+        except GpuSettingError as error:
+            if error.supported:
+                raise
+            return f"memory clock left to the driver: {error.what}"
+        self._held.set_memory_mhz = megahertz
+        return _set_in_words(MEMORY, target)
+
+    def _set(self, which: str, noted: ClockNote, call: Callable[[], None]) -> None:
+        """Journal, then call. Only a refusal that cannot have changed anything leaves nothing to give back."""
+        note(self._gpu, self._terms, self._folder, which, noted)
+        self._owed[which] = noted
+        try:
+            call()
+        except GpuSettingError as error:
+            if not (error.permitted and error.supported):
+                del self._owed[which]
+                forget(self._gpu, self._folder, which)
+            raise
+
+    def _refused(self, error: GpuSettingError) -> None:
+        self.give_back()
+        self._held.set_sm_mhz = self._held.set_memory_mhz = None
+        self._held.reason = f"nothing is locked: {error.what}"
+        if self._terms.clocks is not ClockPolicy.REQUIRE:
+            return
+        failed = self._held.reset is ResetState.FAILED
+        undoing = f"; undoing what was set failed too: {self._held.reset_reason}" if failed else ""
+        raise GpuSettingError(
+            f"the policy requires locked clocks on {self._gpu.uuid} ({self._gpu.name}), and they could not be locked: "
+            f"{error.what}{undoing}",
+            next_step=error.next_step or "Let this host lock them, or set policy.clocks to 'lock' or 'observe'.",
+            permitted=error.permitted,
+            supported=error.supported,
+        ) from error
+
+
+def _why_not_asked(gpu: Gpu, terms: LeaseTerms) -> str:
+    """Why nothing is to be locked at all; empty: something is."""
+    if gpu.vendor == "cpu":
+        return "a CPU's clock is not the runner's to lock"
+    return "policy observe: nothing was changed" if terms.clocks is ClockPolicy.OBSERVE else ""
+
+
+def _is_forbidden(error: GpuSettingError) -> bool:
+    return error.supported and not error.permitted
+
+
+def _set_in_words(which: str, target: ClockTarget) -> str:
+    if target.requested == BASE:
+        known = "" if target.megahertz is None else f", {target.megahertz} MHz"
+        return f"{CLOCK_NAMES[which]} locked to the driver's base clock{known}"
+    asked = "" if target.requested == str(target.megahertz) else f" (asked for: {target.requested})"
+    return f"{CLOCK_NAMES[which]} locked to {target.megahertz} MHz{asked}"

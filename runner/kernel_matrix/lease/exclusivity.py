@@ -1,0 +1,75 @@
+"""Becoming alone on a device: what rules that out, the wait for others to leave, and what stays doubtful."""
+
+from __future__ import annotations
+
+import time
+
+from kernel_matrix.errors import GpuRefusedError
+from kernel_matrix.lease.gpu_processes import named
+from kernel_matrix.lease.locks import LeaseWait
+from kernel_matrix.lease.terms import LeaseTerms
+from kernel_matrix.lease.watch import PERIOD_S, DeviceSnapshot, DeviceWatch
+from kernel_matrix.platforms import DeviceModes, Gpu
+
+SUSPICIOUS_BYTES = 512 << 20
+"""Memory in use that needs somebody who uses it: what the driver keeps for itself is not counted."""
+_SETTLING_S = 2.0
+"""How long the memory of processes that have just left may still be in use."""
+
+_NAMESPACE = "this runner sits in a PID namespace of its own, where the driver's PIDs mean nothing"
+
+
+def doubts(gpu: Gpu, modes: DeviceModes, terms: LeaseTerms, *, tells_apart: bool) -> tuple[str, ...]:
+    """Why nobody can be proven alone on ``gpu``, where ``terms`` accept that.
+
+    :param tells_apart: the driver's PIDs can be compared with those that the runner sees.
+    :raises GpuRefusedError: where ``terms`` do not accept it.
+    """
+    if modes.mig and not terms.allow_mig:
+        raise _refused(gpu, "it is in MIG mode", "Turn MIG mode off, or set policy.allow_mig = true.")
+    if modes.mps and not terms.allow_mps:
+        raise _refused(gpu, "an MPS server shares it out", "Stop the MPS server, or set policy.allow_mps = true.")
+    if terms.exclusive and not tells_apart:
+        step = "Run outside the container, or start that with `--pid=host`, or set policy.exclusive = false."
+        raise _refused(gpu, _NAMESPACE, step)
+    found = {
+        "it is in MIG mode, in which instances share clocks, power and memory": modes.mig,
+        "an MPS server shares it out": modes.mps,
+        _NAMESPACE: not tells_apart,
+        "policy exclusive = false: others were not kept off": not terms.exclusive,
+    }
+    return tuple(words for words, holds in found.items() if holds)
+
+
+def await_alone(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> tuple[str, ...]:
+    """Look until no foreign process is on the device (once, where company is allowed); what is suspicious then.
+
+    :raises kernel_matrix.errors.GpuBusyError: when somebody is still on it at the end of ``wait``.
+    :raises kernel_matrix.errors.InfrastructureError: when the driver cannot say.
+    """
+    look = _without_company(watch, terms, wait)
+    settled = time.monotonic() + min(_SETTLING_S, wait.left_s)
+    while suspicion(look) and time.monotonic() < settled:
+        time.sleep(PERIOD_S)
+        look = _without_company(watch, terms, wait)
+    return tuple(filter(None, [suspicion(look)]))
+
+
+def suspicion(look: DeviceSnapshot) -> str:
+    """What speaks for somebody on the device whom the driver does not list, in words."""
+    used = look.sample.memory_used_bytes or 0
+    if look.sample.pids or used <= SUSPICIOUS_BYTES:
+        return ""
+    return f"suspicious: {used >> 20} MiB were in use with no process listed"
+
+
+def _without_company(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> DeviceSnapshot:
+    look = watch.begin()
+    while terms.exclusive and look.foreign:
+        wait.pause(f"it is in use by {named(look.foreign)}")
+        look = watch.begin()
+    return look
+
+
+def _refused(gpu: Gpu, why: str, next_step: str) -> GpuRefusedError:
+    return GpuRefusedError(f"{gpu.uuid} ({gpu.name}) cannot be proven ours alone: {why}", next_step=next_step)

@@ -1,0 +1,179 @@
+"""Whose a process is that the driver lists on a device: ours, or foreign.
+
+The driver lists PIDs of the first PID namespace. A process is ours when it shares a PID namespace with a process that
+was admitted, else when it is in the same container's control group, else when it descends from one. Who cannot be read
+is foreign.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_matrix.platforms.process_names import MPS_SERVER, command
+
+_PROC = Path("/proc")
+_HOST_PID_NAMESPACE_INODE = 4026531836
+"""The kernel's fixed number of the first PID namespace, the one the NVIDIA driver counts in."""
+
+_NAMESPACES = ("ns/pid", "ns/pid_for_children")
+"""A container's first process is inside its namespace; a launcher that has made one stays outside, its children not."""
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class Ownership(Enum):
+    """Whose a listed process is."""
+
+    OURS = "ours"
+    FOREIGN = "foreign"
+    TOLERATED = "tolerated"
+    """An MPS server, where it is allowed: neither ours nor in the way."""
+    GONE = "gone"
+    """It has ended before anybody knew whose it was: a second list tells whether it is really on the device."""
+
+
+class _Stat(NamedTuple):
+    """What names one process for as long as this machine is up: its PID comes back, with its start time it does not."""
+
+    parent: int
+    start: str
+    """Clock ticks between boot and its start."""
+
+
+def pids_mean_something() -> bool:
+    """Whether the driver's PIDs can be compared with what ``/proc`` shows here."""
+    try:
+        return (_PROC / "self/ns/pid").stat().st_ino == _HOST_PID_NAMESPACE_INODE
+    except OSError:
+        return False  # a /proc that does not show this process belongs to another namespace
+
+
+def named(pids: Iterable[int]) -> str:
+    """``4242 (python3), 77 (name not readable)``."""
+    return ", ".join(f"{pid} ({command(pid)})" for pid in pids)
+
+
+class OwnProcesses:
+    """Those who are ours on one device. To be closed.
+
+    :param mps_allowed: an MPS server is tolerated.
+    """
+
+    def __init__(self, *, mps_allowed: bool = False) -> None:
+        self._mps_allowed = mps_allowed
+        self._outside = {inode for name in _NAMESPACES if (inode := _inode(os.getpid(), name)) is not None}
+        self._outer_containers = set(_container_ids(os.getpid()))
+        self._pinned: dict[int, int] = {}
+        self._containers: set[str] = set()
+        self._roots: set[tuple[int, str]] = set()
+        self._known = {os.getpid(): _start(os.getpid())}
+        self._names: dict[int, str] = {}
+
+    def close(self) -> None:
+        """Let go of what is kept open; nobody is recognised by a PID namespace any more."""
+        while self._pinned:
+            os.close(self._pinned.popitem()[1])
+
+    def admit(self, root_pid: int) -> None:
+        """From now on this process, its PID namespace, its container and its descendants are ours.
+
+        Call it as soon as the process is started: what it had on the device before would count as foreign. A process
+        that has already ended admits nobody.
+        """
+        root = _stat(root_pid)
+        if root is None:
+            return
+        self._roots.add((root_pid, root.start))
+        self._containers |= set(_container_ids(root_pid)) - self._outer_containers
+        for name in _NAMESPACES:
+            self._pin(root_pid, name)
+
+    def standing(self, pid: int) -> Ownership:
+        """Whose ``pid`` is. A process that was ours and has just ended still is, until another takes its PID."""
+        stat = _stat(pid)
+        if stat is None:
+            return Ownership.OURS if pid in self._known else Ownership.GONE
+        if self._known.get(pid) == stat.start:
+            return Ownership.OURS
+        if self._belongs(pid):
+            self._known[pid] = stat.start
+            return Ownership.OURS
+        self._known.pop(pid, None)
+        if _start(pid) != stat.start:  # it ended meanwhile: what it belonged to could not be read, whatever it was
+            return Ownership.GONE
+        name = self._names.get(pid) or self._names.setdefault(pid, command(pid))
+        return Ownership.TOLERATED if self._mps_allowed and name == MPS_SERVER else Ownership.FOREIGN
+
+    def named(self, pids: Iterable[int]) -> str:
+        """As :func:`named`, by the names that foreign processes had when they were first seen."""
+        return ", ".join(f"{pid} ({self._names.get(pid) or command(pid)})" for pid in pids)
+
+    def _belongs(self, pid: int) -> bool:
+        return _inode(pid, "ns/pid") in self._pinned or _in_any(pid, self._containers) or self._descends(pid)
+
+    def _descends(self, pid: int) -> bool:
+        return any(ancestor in self._roots for ancestor in _line_of(pid))
+
+    def _pin(self, root_pid: int, name: str) -> None:
+        """Note a namespace, and keep it open: the kernel gives the number of a namespace that has ended to the next."""
+        try:
+            descriptor = os.open(_PROC / str(root_pid) / name, os.O_RDONLY)
+        except OSError:
+            return
+        inode = os.fstat(descriptor).st_ino
+        if inode in self._outside or inode in self._pinned:
+            os.close(descriptor)
+        else:
+            self._pinned[inode] = descriptor
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # The name in parentheses may hold anything, so the fields are counted from its end; the parent is field 4.
+    fields = text.rpartition(b")")[2].decode().split()
+    return _Stat(parent=int(fields[1]), start=fields[19])
+
+
+def _start(pid: int) -> str:
+    stat = _stat(pid)
+    return "" if stat is None else stat.start
+
+
+def _line_of(pid: int) -> Iterator[tuple[int, str]]:
+    """``pid`` and its ancestors, each with its start time, up to the first that has ended or has no parent."""
+    while (stat := _stat(pid)) is not None:
+        yield pid, stat.start
+        pid = stat.parent
+
+
+def _inode(pid: int, name: str) -> int | None:
+    try:
+        return (_PROC / str(pid) / name).stat().st_ino
+    except OSError:
+        return None
+
+
+def _container_ids(pid: int) -> Iterator[str]:
+    """Ids of innermost containers of ``pid``: ``…/docker/<id>`` (cgroupfs), ``…/docker-<id>.scope``."""
+    for line in _cgroup_lines(pid):
+        if ids := _CONTAINER_ID.findall(line):
+            yield ids[-1]
+
+
+def _in_any(pid: int, containers: set[str]) -> bool:
+    """Whether ``pid`` is in one of the containers, or in one inside them."""
+    return any(not containers.isdisjoint(_CONTAINER_ID.findall(line)) for line in _cgroup_lines(pid))
+
+
+def _cgroup_lines(pid: int) -> list[str]:
+    try:
+        return (_PROC / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,238 @@
+"""What is set on a GPU and must be given back: noted on disk before it is set, removed once it is given back.
+
+One file per GPU lies beside its lock file, ``<uuid>.settings.json``, and only who holds that lock writes it. A runner
+that is killed leaves it behind, and whoever next holds the lock gives back what it names
+(:mod:`kernel_matrix.lease.repair`).
+
+The folder may be everybody's. What a stranger wrote there is believed in one thing only: that something was set.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from kernel_matrix.errors import GpuSettingError
+from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.lease.locks import lock_file
+from kernel_matrix.lease.terms import LeaseTerms
+from kernel_matrix.model.messages import dumps, from_json
+from kernel_matrix.platforms import ComputeMode, Gpu
+
+SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
+"""The parts of a journal."""
+
+_ENDING = ".settings.json"
+_ASIDE = ".new"
+"""In place of the last suffix while a journal is being written."""
+_LONGEST_BYTES = 65_536
+_ONE_AT_A_TIME = Lock()  # clocks and compute mode of one GPU are noted by different threads of its holder
+
+
+class UnreadableJournalError(ValueError):
+    """A journal is there, but what it says cannot be understood or must not be believed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockNote:
+    """A clock that is locked, or about to be."""
+
+    target_mhz: int | None
+    """What it is locked to; null: the driver's symbolic clock, which it does not put in numbers."""
+    before_mhz: int | None
+    """What it was before; null where the driver does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """What one runner has set on one GPU, or was about to set. A null part was not touched."""
+
+    vendor: str
+    uuid: str
+    name: str
+    owner: str
+    """Token of the process that answers for it (:mod:`kernel_matrix.hosts.process_token`)."""
+    run_id: str
+    cell_id: str
+    noted_at: str
+    """UTC, RFC 3339."""
+    sm: ClockNote | None = None
+    memory: ClockNote | None = None
+    compute_mode: ComputeMode | None = None
+    """What to put back; null: the mode was not touched."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to give back."""
+        return self.sm is None and self.memory is None and self.compute_mode is None
+
+
+def journal_file(folder: Path, uuid: str) -> Path:
+    """Where the journal of the GPU called ``uuid`` is, in the folder of the lock files."""
+    return lock_file(folder, uuid).with_suffix(_ENDING)
+
+
+def journal_files(folder: Path) -> list[Path]:
+    """Every journal in ``folder``, by name."""
+    return sorted(folder.glob(f"*{_ENDING}"))
+
+
+def half_written_files(folder: Path) -> list[Path]:
+    """What lies beside the journals in ``folder``: written just now, or left by writers that were killed."""
+    return sorted(folder.glob(f"*{Path(_ENDING).stem}{_ASIDE}"))
+
+
+def read_journal(folder: Path, uuid: str) -> Journal | None:
+    """What the journal of the GPU called ``uuid`` says; null when there is none.
+
+    :raises UnreadableJournalError: when it is no such document, or neither this user nor root wrote it.
+    """
+    try:
+        text = _read_trusted(journal_file(folder, uuid))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        why = "is a link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}"
+        raise UnreadableJournalError(why) from error
+    try:
+        journal = _parsed(json.loads(text))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UnreadableJournalError(f"cannot be understood: {error}") from error
+    if journal.uuid != uuid:
+        raise UnreadableJournalError(f"speaks of another GPU, {journal.uuid}")
+    return journal
+
+
+def note(gpu: Gpu, terms: LeaseTerms, folder: Path, part: str, value: ClockNote | ComputeMode) -> None:
+    """Note what is about to be set on ``gpu``, beside what is noted already. On disk when this returns.
+
+    :param part: :data:`SM`, :data:`MEMORY` or :data:`COMPUTE_MODE`.
+    :param value: a clock, or the compute mode to put back later.
+    :raises GpuSettingError: when it cannot be written; then nothing may be set.
+    """
+    with _ONE_AT_A_TIME, _on_disk(gpu, folder):
+        journal = read_journal(folder, gpu.uuid) or _blank(gpu, terms)
+        noted = replace(journal, **{part: value})  # type: ignore[arg-type]  # the part is one of the three
+        _write(journal_file(folder, gpu.uuid), noted)
+
+
+def forget(gpu: Gpu, folder: Path, *parts: str) -> None:
+    """Take ``parts`` out of the journal of ``gpu``; an empty journal is removed.
+
+    :raises GpuSettingError: when the file cannot be changed.
+    """
+    with _ONE_AT_A_TIME, _on_disk(gpu, folder):
+        journal = read_journal(folder, gpu.uuid)
+        if journal is None:
+            return
+        left = replace(journal, **dict.fromkeys(parts))  # type: ignore[arg-type]  # parts may be null
+        path = journal_file(folder, gpu.uuid)
+        _remove(path) if left.is_empty else _write(path, left)
+
+
+def discard(gpu: Gpu, folder: Path) -> None:
+    """Remove the journal of ``gpu``, whatever it says.
+
+    :raises GpuSettingError: when it cannot be removed.
+    """
+    with _ONE_AT_A_TIME, _on_disk(gpu, folder):
+        _remove(journal_file(folder, gpu.uuid))
+
+
+def _blank(gpu: Gpu, terms: LeaseTerms) -> Journal:
+    return Journal(
+        vendor=gpu.vendor,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        owner=terms.owner or owner_token(),
+        run_id=terms.run_id,
+        cell_id=terms.cell_id,
+        noted_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def _parsed(document: Any) -> Journal:
+    mode = document["compute_mode"]
+    notes = {part: document[part] and from_json(ClockNote, document[part]) for part in ("sm", "memory")}
+    return from_json(Journal, {**document, **notes, "compute_mode": None if mode is None else ComputeMode(mode)})
+
+
+def _read_trusted(path: Path) -> bytes:
+    """The content of ``path``, which must be a plain file of its own, ours or root's.
+
+    :raises UnreadableJournalError: when it is something else.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123  # Path.open takes no descriptor
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+            raise UnreadableJournalError("is not a plain file of its own")
+        if info.st_uid not in (0, os.geteuid()):
+            raise UnreadableJournalError(f"belongs to user {info.st_uid}, who is not believed")
+        if info.st_size > _LONGEST_BYTES:
+            raise UnreadableJournalError(f"is {info.st_size} bytes long, more than {_LONGEST_BYTES}")
+        return file.read(_LONGEST_BYTES)
+
+
+@contextmanager
+def _on_disk(gpu: Gpu, folder: Path) -> Iterator[None]:
+    """Turn what goes wrong with the journal's file into the error that keeps a setting from being made."""
+    path = journal_file(folder, gpu.uuid)
+    try:
+        yield
+    except UnreadableJournalError as error:
+        raise GpuSettingError(
+            f"{path} {error}, so what is set on {gpu.uuid} ({gpu.name}) cannot be kept track of",
+            next_step="Run `kernel-matrix sweep` as the user who may change GPU settings.",
+        ) from error
+    except OSError as error:
+        raise GpuSettingError(
+            f"{path}, which says what must be given back on {gpu.uuid} ({gpu.name}), cannot be written: "
+            f"{error.strerror}",
+            next_step=f"Make room or give write access in {folder}.",
+        ) from error
+
+
+def _write(path: Path, journal: Journal) -> None:
+    # Under the GPU's lock there is one writer, so what lies there under this name is a dead one's.
+    aside = path.with_suffix(_ASIDE)
+    aside.unlink(missing_ok=True)
+    try:
+        _write_durably(aside, dumps(journal).encode())
+        aside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o644), "wb") as file:  # noqa: PTH123  # Path.open takes no descriptor
+        os.fchmod(file.fileno(), 0o644)  # others may read what was set and by whom, whatever the umask says
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

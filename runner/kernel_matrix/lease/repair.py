@@ -1,0 +1,176 @@
+"""Giving back what a dead runner left set on a GPU, as its journal says.
+
+A journal that cannot be read, or that a stranger wrote, says one thing: anything may be set. Then both clocks are
+reset, and hard mode is ended if it is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_matrix.errors import GpuBusyError, GpuLostError, GpuSettingError, KernelMatrixError
+from kernel_matrix.hosts.process_token import owner_alive, owner_token
+from kernel_matrix.lease.exclusive_mode import restore_mode
+from kernel_matrix.lease.journal import (
+    COMPUTE_MODE,
+    MEMORY,
+    SM,
+    ClockNote,
+    Journal,
+    UnreadableJournalError,
+    discard,
+    forget,
+    half_written_files,
+    journal_file,
+    journal_files,
+    read_journal,
+)
+from kernel_matrix.lease.locks import LeaseWait, lock_file, lock_folder, locked
+from kernel_matrix.lease.restore import ResetResult, ResetState, give_clocks_back
+from kernel_matrix.platforms import ComputeMode, Gpu, host_inventory
+from kernel_matrix.platforms.permission import why_forbidden
+
+_CLOCKS = "clocks"
+
+NOT_REPAIRED = "not repaired: "
+"""How a line of :func:`sweep_gpus` begins that tells of something still set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Left:
+    """What was left set on a GPU, and by whom."""
+
+    whose: str
+    """In words, to follow "set by"."""
+    clocks: Mapping[str, ClockNote]
+    compute_mode: ComputeMode | None
+    believed: bool = True
+    """False: what is set is not known."""
+
+
+def repair(gpu: Gpu, folder: Path) -> list[str]:
+    """Give back what the journal of ``gpu`` names; one line for each thing given back, none where there is no journal.
+
+    Whoever is named in the journal no longer holds the GPU, dead or alive: the caller does.
+
+    :param folder: of the lock files; the caller holds this GPU's lock.
+    :raises GpuSettingError: when something could not be given back, or this host forbids it. The journal stays.
+    :raises GpuLostError: when the GPU no longer answers. The journal stays.
+    """
+    left = _left_on(gpu, folder)
+    if left is None:
+        return []
+    if forbidden := why_forbidden():
+        raise _still_set(gpu, folder, left, f"this host forbids changing it: {forbidden}", permitted=False)
+    undone = dict(_undo(gpu, left))
+    failed = [one for one in undone.values() if one.state is ResetState.FAILED]
+    if not failed:
+        discard(gpu, folder)
+    elif left.believed:
+        forget(gpu, folder, *_given_back(undone))
+    for one in failed:
+        if isinstance(one.error, GpuLostError):
+            raise one.error
+    if failed:
+        refused = any(isinstance(one.error, GpuSettingError) and not one.error.permitted for one in failed)
+        raise _still_set(gpu, folder, left, "; ".join(one.reason for one in failed), permitted=not refused)
+    return [_line(gpu, left, part, one) for part, one in undone.items() if one.state is not ResetState.NOT_NEEDED]
+
+
+def sweep_gpus(folder: Path | None = None) -> list[str]:
+    """Repair every GPU of this host that has a journal and that nobody holds; what was done, line by line.
+
+    A GPU that cannot be repaired does not keep the others: its line begins with :data:`NOT_REPAIRED`.
+
+    :param folder: of the lock files; null: :func:`kernel_matrix.lease.locks.lock_folder`.
+    """
+    folder = folder or lock_folder()
+    _remove_half_written(folder)
+    journals = journal_files(folder)
+    known = _known_gpus(folder) if journals else {}
+    return [line for path in journals for line in _swept(path, known.get(path))]
+
+
+def _remove_half_written(folder: Path) -> None:
+    """Tidy up what nobody would read, under the lock of the GPU concerned: a holder may be writing it now."""
+    for path in half_written_files(folder):
+        lock = lock_file(folder, path.name.partition(".")[0])
+        with suppress(KernelMatrixError, OSError), locked(lock, LeaseWait(path.name, limit_s=0)):
+            path.unlink(missing_ok=True)
+
+
+def _known_gpus(folder: Path) -> dict[Path, Gpu]:
+    gpus = (gpu for inventory in host_inventory().values() for gpu in inventory.gpus)
+    return {journal_file(folder, gpu.uuid): gpu for gpu in gpus}
+
+
+def _swept(path: Path, gpu: Gpu | None) -> list[str]:
+    if gpu is None:
+        return [f"{NOT_REPAIRED}{path} names settings of a GPU that this host does not have, or that does not answer"]
+    wait = LeaseWait(f"{gpu.uuid} ({gpu.name})", limit_s=0)
+    try:
+        with locked(lock_file(path.parent, gpu.uuid), wait):
+            return repair(gpu, path.parent)
+    except GpuBusyError:
+        return []  # somebody holds it, so what is set there is his
+    except KernelMatrixError as error:
+        return [f"{NOT_REPAIRED}{error}"]
+
+
+def _left_on(gpu: Gpu, folder: Path) -> _Left | None:
+    try:
+        journal = read_journal(folder, gpu.uuid)
+    except UnreadableJournalError as error:
+        unknown = ClockNote(target_mhz=None, before_mhz=None)
+        return _Left(
+            whose=f"somebody whose journal, {journal_file(folder, gpu.uuid)}, {error}",
+            clocks={SM: unknown, MEMORY: unknown},
+            compute_mode=ComputeMode.DEFAULT,
+            believed=False,
+        )
+    if journal is None:
+        return None
+    clocks = {SM: journal.sm, MEMORY: journal.memory}
+    return _Left(
+        whose=_whose(journal),
+        clocks={which: noted for which, noted in clocks.items() if noted is not None},
+        compute_mode=journal.compute_mode,
+    )
+
+
+def _whose(journal: Journal) -> str:
+    if journal.owner == owner_token():
+        return f"an earlier cell ({journal.cell_id or 'unnamed'}) of this very run"
+    state = "no longer holds the GPU" if owner_alive(journal.owner) else "is gone"
+    return f"run {journal.run_id or 'without a name'} whose runner (process {journal.owner.split(':')[0]}) {state}"
+
+
+def _undo(gpu: Gpu, left: _Left) -> Iterator[tuple[str, ResetResult]]:
+    if left.clocks:
+        yield _CLOCKS, give_clocks_back(gpu, left.clocks)
+    if left.compute_mode is not None:
+        yield COMPUTE_MODE, restore_mode(gpu, left.compute_mode)
+
+
+def _given_back(undone: Mapping[str, ResetResult]) -> list[str]:
+    parts = {_CLOCKS: (SM, MEMORY), COMPUTE_MODE: (COMPUTE_MODE,)}
+    return [part for name, one in undone.items() if one.state is not ResetState.FAILED for part in parts[name]]
+
+
+def _line(gpu: Gpu, left: _Left, part: str, undone: ResetResult) -> str:
+    what, done = ("clocks", "locked by {}, were") if part == _CLOCKS else ("compute mode", "set by {}, was")
+    doubt = "" if undone.state is ResetState.CONFIRMED else ", but that is not confirmed"
+    return f"{what} of {gpu.uuid} ({gpu.name}), {done.format(left.whose)} given back{doubt}: {undone.reason}"
+
+
+def _still_set(gpu: Gpu, folder: Path, left: _Left, why: str, *, permitted: bool) -> GpuSettingError:
+    by_hand = " and ".join(f"`nvidia-smi -i {gpu.uuid} {option}`" for option in ("-rgc", "-rmc", "-c 0"))
+    return GpuSettingError(
+        f"settings of {gpu.uuid} ({gpu.name}), made by {left.whose}, are still in force: {why}",
+        next_step=f"Run `kernel-matrix sweep` as a user who may change them, or do it by hand: {by_hand}, then remove "
+        f"{journal_file(folder, gpu.uuid)}.",
+        permitted=permitted,
+    )

@@ -1,0 +1,198 @@
+"""What may be set on a device, and giving its clocks back to the driver, with the proof that it worked.
+
+The driver does not say which clocks are locked, so after a reset the clock itself is watched: only one that was at its
+locked value and then leaves it has surely been given back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kernel_matrix.errors import GpuSettingError, InfrastructureError
+from kernel_matrix.lease.journal import MEMORY, SM, ClockNote
+from kernel_matrix.platforms import DeviceSettings, Gpu, vendor
+from kernel_matrix.platforms.permission import why_forbidden
+
+CLOCK_NAMES = {SM: "SM clock", MEMORY: "memory clock"}
+
+_LOOK_EVERY_S = 0.02
+_LOOK_FOR_S = 0.5
+_SAME_MHZ = 15
+_SAME_SHARE = 0.01
+"""Two readings of one clock that is held differ by no more than either of these."""
+
+
+class ResetState(str, Enum):
+    """Whether what was set on a device was given back."""
+
+    NOT_NEEDED = "not_needed"
+    """Nothing was set."""
+    CONFIRMED = "confirmed"
+    """Given back, and seen to be."""
+    UNCONFIRMED = "unconfirmed"
+    """The driver accepted it, and no reading could tell."""
+    FAILED = "failed"
+    """It is still set, or may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetResult:
+    """How giving something back went."""
+
+    state: ResetState
+    reason: str
+    """In words."""
+    error: InfrastructureError | None = None
+    """What made it fail."""
+
+
+def settings_of(gpu: Gpu) -> DeviceSettings:
+    """What can be set on ``gpu``; asked before anything is journalled, for what cannot be set need not be.
+
+    :raises GpuSettingError: when nothing can, or this host forbids it.
+    """
+    settings = vendor(gpu.vendor).settings()
+    if settings is None:
+        raise GpuSettingError("nothing can be set on devices of this kind", permitted=False, supported=False)
+    if forbidden := why_forbidden():
+        raise GpuSettingError(f"this host forbids it: {forbidden}", permitted=False)
+    return settings
+
+
+def give_clocks_back(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
+    """Reset the clocks in ``notes`` (:data:`SM`, :data:`MEMORY`) on ``gpu`` and watch them leave. Does not raise.
+
+    A clock that this device cannot lock needs no reset.
+    """
+    try:
+        with vendor(gpu.vendor).opened():  # once, not for each of many looks
+            return _reset_and_watch(gpu, notes)
+    except InfrastructureError as error:
+        return ResetResult(state=ResetState.FAILED, reason=error.what, error=error)
+
+
+def clocks_now(gpu: Gpu) -> dict[str, int | None]:
+    """SM and memory clock, MHz; null where the device does not say."""
+    try:
+        sm_mhz, memory_mhz = vendor(gpu.vendor).clocks(gpu)
+    except InfrastructureError:
+        sm_mhz = memory_mhz = None
+    return {SM: sm_mhz, MEMORY: memory_mhz}
+
+
+def _reset_and_watch(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
+    held_at = clocks_now(gpu)
+    reset: dict[str, ClockNote] = {}
+    failures: list[InfrastructureError] = []
+    for which, one in notes.items():
+        try:
+            if _reset(gpu, which):
+                reset[which] = one
+        except InfrastructureError as error:  # noqa: PERF203  # a clock that cannot be given back leaves the other
+            failures.append(error)
+    if failures:
+        reason = "; ".join(error.what for error in failures)
+        return ResetResult(state=ResetState.FAILED, reason=reason, error=failures[0])
+    if not reset:
+        return ResetResult(state=ResetState.NOT_NEEDED, reason="this device has no locked clocks")
+    return _watched(gpu, {which: _Leaving(which, one, held_at[which]) for which, one in reset.items()})
+
+
+def _reset(gpu: Gpu, which: str) -> bool:
+    """Reset one clock; false when the device has no such lock.
+
+    :raises InfrastructureError: when it is not reset.
+    """
+    settings = vendor(gpu.vendor).settings()
+    if settings is None:
+        return False
+    call = settings.reset_sm_clock if which == SM else settings.reset_memory_clock
+    try:
+        call(gpu)
+    except GpuSettingError as error:
+        if error.supported:
+            raise
+        return False
+    return True
+
+
+def _watched(gpu: Gpu, clocks: Mapping[str, _Leaving]) -> ResetResult:
+    """Look at ``clocks`` until those that can tell something have, or the time is over."""
+    until = time.monotonic() + _LOOK_FOR_S
+    while True:
+        now = clocks_now(gpu)
+        for which, clock in clocks.items():
+            clock.look(now[which])
+        if time.monotonic() >= until or not any(clock.is_awaited for clock in clocks.values()):
+            break
+        time.sleep(_LOOK_EVERY_S)
+    # A memory clock that is the same with and without its lock can tell nothing, which is no reason for doubt.
+    seen = [clock for which, clock in clocks.items() if which == SM or clock.differed or clock.left]
+    confirmed = bool(seen) and all(clock.left for clock in seen)
+    state = ResetState.CONFIRMED if confirmed else ResetState.UNCONFIRMED
+    return ResetResult(state=state, reason="; ".join(clock.told for clock in clocks.values()))
+
+
+class _Leaving:
+    """One clock after its reset, watched for leaving what it was locked to.
+
+    :param held_at_mhz: what it was just before the reset; null: not told.
+    """
+
+    def __init__(self, which: str, noted: ClockNote, held_at_mhz: int | None) -> None:
+        self._name = CLOCK_NAMES[which]
+        self._which = which
+        self._noted = noted
+        self._held_at_mhz = held_at_mhz
+        locked_mhz = held_at_mhz if noted.target_mhz is None else noted.target_mhz
+        self.differed = noted.before_mhz is not None and not _same(noted.before_mhz, locked_mhz)
+        """It is known to have been another before the lock."""
+        self.left: int | None = None
+        """What it was when it had left; null: it has not."""
+        self._last_mhz = held_at_mhz
+        self._mute = self._why_mute()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether looking on may still tell something."""
+        return not self.left and not self._mute and (self._which == SM or self.differed)
+
+    @property
+    def told(self) -> str:
+        """What was seen, in words."""
+        if self.left:
+            return f"the {self._name} left {self._held_at_mhz} MHz for {self.left} MHz"
+        if self._mute:
+            return f"{self._mute}, so no reading could tell"
+        seen = {"the lock": self._noted.before_mhz, "the reset": self._held_at_mhz}
+        before = ", ".join(f"{clock} MHz before {event}" for event, clock in seen.items() if clock is not None)
+        return f"the {self._name} was {before}, and {self._last_mhz} MHz after it"
+
+    def look(self, now_mhz: int | None) -> None:
+        """Take note of a reading."""
+        if self.left or self._mute or now_mhz is None:
+            return
+        target = self._noted.target_mhz
+        left = not _same(now_mhz, target) if target is not None else _same(now_mhz, self._noted.before_mhz)
+        self.left = now_mhz if left else None
+        self._last_mhz = now_mhz
+
+    def _why_mute(self) -> str:
+        """Why no reading after the reset can tell anything; empty: one can."""
+        held_at, target = self._held_at_mhz, self._noted.target_mhz
+        if held_at is None:
+            return f"the driver does not tell the {self._name}"
+        if target is not None and not _same(held_at, target):
+            return f"the {self._name} was {held_at} MHz before the reset already, not {target} MHz"
+        if target is None and not self.differed:
+            return f"the {self._name} is not known to have been other than {held_at} MHz before the lock"
+        return ""
+
+
+def _same(one_mhz: int | None, other_mhz: int | None) -> bool:
+    if one_mhz is None or other_mhz is None:
+        return False
+    return abs(one_mhz - other_mhz) <= min(_SAME_MHZ, _SAME_SHARE * other_mhz)

@@ -1,0 +1,181 @@
+"""``matrix.toml`` → :class:`~kernel_matrix.matrix.Matrix`, or every fault of the file at once."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.errors import MatrixError
+from kernel_matrix.matrix import (
+    CandidateSet,
+    Exclude,
+    GpuAxis,
+    Include,
+    Match,
+    Matrix,
+    Override,
+    Policy,
+    ProblemSet,
+    Protocol,
+    Toolchain,
+)
+from kernel_matrix.matrix.complaints import MatrixFault
+from kernel_matrix.matrix.globs import one_or_many
+from kernel_matrix.matrix.rule_checks import rule_complaints
+from kernel_matrix.matrix.semantics import meaning_complaints, resolve
+from kernel_matrix.matrix.shape import shape_complaints, without
+from kernel_matrix.matrix.tiers import read_policy, read_protocol, with_policy, with_protocol
+from kernel_matrix.matrix.toml_lines import Position, find, nearest, scan, show
+from kernel_matrix.model.enums import Dtype, Language
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_NEXT_STEP = "docs/matrix.md lists every key"
+_AT_LINE = re.compile(
+    r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)\Z", re.DOTALL
+)
+
+
+def load_matrix(path: Path) -> Matrix:
+    """Read and check a matrix file.
+
+    :raises kernel_matrix.errors.MatrixError: with one line per fault, ``file:line:column key: what; what is allowed``.
+    """
+    text = _read(path)
+    document = _parse(path, text)
+    root = path.resolve().parent
+    try:
+        complaints = _complaints(document, root)
+        if complaints:
+            raise MatrixError(_one_line_each(path, text, complaints), next_step=_NEXT_STEP)
+    except RecursionError:
+        raise MatrixError([_too_deep(path)], next_step=_NEXT_STEP) from None
+    return _build(document, path.resolve())
+
+
+def position_of(path: Path, key_path: str) -> Position:
+    """Line and column, both from 1, of ``problems[2].select`` or of the closest thing around it in the file.
+
+    :raises kernel_matrix.errors.MatrixError: when the file cannot be read as TOML any more.
+    """
+    text = _read(path)
+    _parse(path, text)
+    return find(text, key_path)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise MatrixError([f"{path}:{line}:1 is not UTF-8 text"], next_step="save the file as UTF-8") from None
+    except OSError as error:
+        what = f"{path}: cannot be read: {error.strerror}"
+        raise MatrixError([what], next_step="name a matrix file, or start in a folder that has a matrix.toml") from None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise MatrixError([_too_deep(path)], next_step=_NEXT_STEP) from None
+    except ValueError as error:  # a syntax error, or a number of thousands of digits
+        raise MatrixError([_syntax_error(path, text, str(error))], next_step=_NEXT_STEP) from None
+
+
+def _syntax_error(path: Path, text: str, message: str) -> str:
+    found = _AT_LINE.match(message)
+    what = found["what"] if found else message
+    line, column = _end_of(text) if found else (1, 1)
+    if found and found["line"]:
+        line, column = int(found["line"]), int(found["column"])
+    return f"{path}:{line}:{column} not valid TOML: {what[:1].lower()}{what[1:]}".replace("\n", "\\n")
+
+
+def _end_of(text: str) -> Position:
+    last = text.rstrip().rpartition("\n")[2]
+    return text.rstrip().count("\n") + 1, len(last) + 1
+
+
+def _too_deep(path: Path) -> str:
+    return f"{path}:1:1 is nested too deeply to be a matrix"
+
+
+def _complaints(document: Mapping[str, Any], root: Path) -> list[MatrixFault]:
+    """Every fault, of shape and of meaning; what is malformed is taken out before its meaning is asked for."""
+    found = shape_complaints(document)
+    rest = without(document, found)
+    malformed = {complaint.path[:2] for complaint in found}
+    return [*found, *meaning_complaints(rest, malformed, root), *rule_complaints(rest, malformed)]
+
+
+def _one_line_each(path: Path, text: str, complaints: list[MatrixFault]) -> list[str]:
+    positions = scan(text)
+    placed = sorted((nearest(positions, c.path), show(c.path), c.text) for c in complaints)
+    return [f"{path}:{line}:{column} {key}: {what}" for (line, column), key, what in placed]
+
+
+def _build(document: Mapping[str, Any], path: Path) -> Matrix:
+    root = path.parent
+    return Matrix(
+        name=document["name"],
+        path=path,
+        gpus=tuple(_gpu(table) for table in document["gpus"]),
+        toolchains=tuple(_toolchain(table) for table in document["toolchains"]),
+        dtypes=tuple(Dtype(name) for name in document["dtypes"]),
+        problems=tuple(_problem_set(table, root) for table in document["problems"]),
+        candidates=tuple(_candidate_set(table, root) for table in document.get("candidates", ({},))),
+        protocol=with_protocol(Protocol(), read_protocol(document.get("protocol", {}))),
+        policy=with_policy(Policy(), read_policy(document.get("policy", {}))),
+        include=tuple(_include(table) for table in document.get("include", ())),
+        exclude=tuple(Exclude(match=_match(table), reason=table["reason"]) for table in document.get("exclude", ())),
+        overrides=tuple(_override(table) for table in document.get("override", ())),
+    )
+
+
+def _gpu(table: Mapping[str, Any]) -> GpuAxis:
+    memory = table.get("min_memory_gib")
+    return GpuAxis(**{**table, "min_memory_gib": None if memory is None else float(memory)})
+
+
+def _toolchain(table: Mapping[str, Any]) -> Toolchain:
+    return Toolchain(**{**table, "languages": tuple(Language(name) for name in table.get("languages", ()))})
+
+
+def _problem_set(table: Mapping[str, Any], root: Path) -> ProblemSet:
+    lists = {key: one_or_many(value) for key, value in table.items() if key not in ("source", "path")}
+    path = resolve(root, table["path"]) if "path" in table else None
+    return ProblemSet(source=table["source"], path=path, **lists)
+
+
+def _candidate_set(table: Mapping[str, Any], root: Path) -> CandidateSet:
+    values = dict(table)
+    if "select" in table:
+        values["select"] = one_or_many(table["select"])
+    if "path" in table:
+        values["path"] = resolve(root, table["path"])
+    return CandidateSet(**values)
+
+
+def _match(table: Mapping[str, Any]) -> Match:
+    keys = Match.__dataclass_fields__
+    return Match(**{key: one_or_many(value) for key, value in table.items() if key in keys})
+
+
+def _include(table: Mapping[str, Any]) -> Include:
+    return Include(match=_match(table), dtypes=tuple(Dtype(name) for name in table["dtypes"]), reason=table["reason"])
+
+
+def _override(table: Mapping[str, Any]) -> Override:
+    return Override(
+        match=_match(table["match"]),
+        protocol=read_protocol(table.get("protocol", {})),
+        policy=read_policy(table.get("policy", {})),
+        workloads=one_or_many(table["workloads"]) if "workloads" in table else (),
+    )

@@ -1,0 +1,136 @@
+"""Include, exclude and override must speak of cells that exist, and must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from kernel_matrix.matrix.complaints import MatrixFault, listed, quote, suggestion
+from kernel_matrix.matrix.globs import is_within, matches, one_or_many
+from kernel_matrix.matrix.semantics import Table, tables
+from kernel_matrix.matrix.toml_lines import KeyPath
+from kernel_matrix.model.enums import Language
+
+_MATCH_KEYS = ("gpu", "toolchain", "dtype", "problem", "candidate", "language", "category")
+
+Names = Mapping[str, Sequence[str]]
+"""Match key → every value it can have. Without ``problem``, ``candidate``, ``category``: those are not read yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """One ``[[include]]``, ``[[exclude]]`` or ``[[override]]``."""
+
+    path: KeyPath
+    table: Table
+
+    @property
+    def kind(self) -> str:
+        return str(self.path[0])
+
+    @property
+    def title(self) -> str:
+        return f"{self.path[0]}[{self.path[1]}]"
+
+    @property
+    def match_path(self) -> KeyPath:
+        return (*self.path, "match") if self.kind == "override" else self.path
+
+    @property
+    def match(self) -> Table:
+        """The table that holds the globs: the rule itself, or ``match`` in an override."""
+        inner: Table = self.table.get("match", {}) if self.kind == "override" else self.table
+        return inner
+
+    def globs(self, key: str) -> tuple[str, ...]:
+        """What the rule says of one axis; nothing stands for everything."""
+        return one_or_many(self.match[key]) if key in self.match else ()
+
+    def effect(self) -> dict[str, Any]:
+        """What the rule does, whatever its reason and however its globs are ordered."""
+        rest = {key: value for key, value in self.table.items() if key not in ("reason", "match", *_MATCH_KEYS)}
+        return rest | {"match": {key: frozenset(self.globs(key)) for key in _MATCH_KEYS}}
+
+
+def rule_complaints(document: Table, malformed: Collection[KeyPath]) -> Iterator[MatrixFault]:
+    """Every fault of the rules.
+
+    :param malformed: paths of rules with a malformed key. Which cells those mean is unknown, so they are not compared.
+    """
+    names = _known_names(document)
+    kinds = ("include", "exclude", "override")
+    rules = [_Rule((kind, index), table) for kind in kinds for index, table in tables(document, kind)]
+    for rule in rules:
+        yield from _unknown_names(rule, names)
+    whole = [rule for rule in rules if rule.path not in malformed]
+    yield from _repeated_rules(whole)
+    yield from _wrong_excludes(whole, names)
+
+
+def _known_names(document: Table) -> Names:
+    """What each axis has; an axis that the file does not let us know in full is left out."""
+    dtypes = [*document.get("dtypes", ())]
+    if dtypes:
+        dtypes += [name for _, rule in tables(document, "include") for name in rule.get("dtypes", ())]
+    found = {
+        "gpu": _names(document, "gpus"),
+        "toolchain": _names(document, "toolchains"),
+        "dtype": dtypes,
+        "language": [language.value for language in Language],
+    }
+    return {key: tuple(dict.fromkeys(names)) for key, names in found.items() if names and None not in names}
+
+
+def _names(document: Table, key: str) -> list[str | None]:
+    return [None if table is None else table.get("name") for table in document.get(key, ())]
+
+
+def _unknown_names(rule: _Rule, names: Names) -> Iterator[MatrixFault]:
+    for key in rule.match.keys() & names.keys():
+        written = rule.match[key]
+        for index, glob in enumerate(one_or_many(written)):
+            if glob is None or any(matches(name, (glob,)) for name in names[key]):
+                continue
+            path = (*rule.match_path, key, index) if isinstance(written, list) else (*rule.match_path, key)
+            text = f"{quote(glob)} matches no {key}; there are: {listed(names[key])}"
+            yield MatrixFault(path, f"{text}{suggestion(glob, names[key])}")
+
+
+def _repeated_rules(rules: Sequence[_Rule]) -> Iterator[MatrixFault]:
+    for one, other in combinations(rules, 2):
+        if one.kind == other.kind and one.effect() == other.effect():
+            yield MatrixFault(other.path, f"says the same as {one.title}; take one out")
+
+
+def _wrong_excludes(rules: Sequence[_Rule], names: Names) -> Iterator[MatrixFault]:
+    includes = [rule for rule in rules if rule.kind == "include"]
+    for rule in rules:
+        if rule.kind != "exclude":
+            continue
+        if _is_everything(rule, names):
+            yield MatrixFault(rule.path, f"excludes every cell; narrow it with {listed(_MATCH_KEYS)}")
+            continue
+        for include in includes:
+            if _contradicts(rule, include, names):
+                text = f"contradicts {include.title}, which runs every cell that this excludes; take one out"
+                yield MatrixFault(rule.path, text)
+
+
+def _is_everything(rule: _Rule, names: Names) -> bool:
+    return all(_is_part((), rule.globs(key), names.get(key)) for key in _MATCH_KEYS)
+
+
+def _contradicts(exclude: _Rule, include: _Rule, names: Names) -> bool:
+    """Whether ``include`` has every cell of ``exclude``; a wider exclude has an exception, and that is fine."""
+    included = {key: include.globs(key) for key in _MATCH_KEYS} | {"dtype": tuple(include.table["dtypes"])}
+    return all(_is_part(exclude.globs(key), included[key], names.get(key)) for key in _MATCH_KEYS)
+
+
+def _is_part(globs: Sequence[str], wider: Sequence[str], names: Sequence[str] | None) -> bool:
+    """Whether ``globs`` match something and ``wider`` match all of it; of unknown names, going by the globs alone."""
+    if names is None:
+        return is_within(globs, wider)
+    matched = [name for name in names if matches(name, globs)]
+    return bool(matched) and all(matches(name, wider) for name in matched)

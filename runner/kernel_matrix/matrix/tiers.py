@@ -1,0 +1,92 @@
+"""Protocol and policy values: what a tier sets, and how an override changes what holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from enum import Enum
+from typing import Any
+
+from kernel_matrix.matrix import Policy, Protocol
+from kernel_matrix.model.enums import ClockPolicy, Implementation, InputMode, Regime, Tier
+from kernel_matrix.model.messages import ProtocolSpec
+
+PUBLISH_SESSIONS = 5
+"""Fewest sessions of tier ``publish``: below, between-session intervals mean little."""
+
+TIERS: Mapping[Tier, Mapping[str, object]] = {
+    Tier.SCREEN: {
+        "sessions": 1,
+        "max_sessions": 1,
+        "trials": 5,
+        "min_samples": 40,
+        "max_samples": 400,
+        "target_half_width": 0.005,
+        "precision_s": 0.5,
+        "budget_s": 20.0,
+    },
+    Tier.PUBLISH: {
+        "sessions": PUBLISH_SESSIONS,
+        "max_sessions": 2 * PUBLISH_SESSIONS,
+        "trials": 10,
+        "min_samples": 100,
+        "max_samples": 1000,
+        "target_half_width": 0.0025,
+        "precision_s": 20.0,
+        "budget_s": 60.0,
+    },
+}
+"""What naming a tier sets. Both name the same keys, so that either replaces all of the other's."""
+
+_ENUMS: Mapping[str, type[Enum]] = {"modes": InputMode, "regimes": Regime, "baselines": Implementation}
+"""Keys of a protocol that are lists of words."""
+
+_DEFAULTS: Mapping[str, object] = {
+    f.name: getattr(owner, f.name) for owner in (ProtocolSpec(), Policy()) for f in fields(owner)
+}
+
+
+def read_protocol(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a ``protocol`` table sets: those of its tier, if it names one, then its own.
+
+    :param table: as the TOML parser gives it, already checked against the schema.
+    """
+    values = {key: _typed(key, value) for key, value in table.items()}
+    if "tier" in values:
+        values["tier"] = Tier(values["tier"])
+        values = {**TIERS[values["tier"]], **values}
+    if "sessions" in values and "max_sessions" not in table:
+        values["max_sessions"] = max(values["sessions"], values.get("max_sessions", 1))
+    for key, kind in _ENUMS.items():
+        if key in values:
+            values[key] = tuple(kind(name) for name in values[key])
+    return values
+
+
+def read_policy(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a ``policy`` table sets, already checked against the schema."""
+    values = {key: tuple(value) if isinstance(value, list) else _typed(key, value) for key, value in table.items()}
+    if "clocks" in values:
+        values["clocks"] = ClockPolicy(values["clocks"])
+    return values
+
+
+def with_protocol(base: Protocol, values: Mapping[str, Any]) -> Protocol:
+    """``base`` with the values of an :class:`.Override` (or :func:`read_protocol`) in their place."""
+    spec_keys = {f.name for f in fields(ProtocolSpec)}
+    spec = {key: value for key, value in values.items() if key in spec_keys}
+    rest = {key: value for key, value in values.items() if key not in spec_keys}
+    return replace(base, spec=replace(base.spec, **spec), **rest)
+
+
+def with_policy(base: Policy, values: Mapping[str, Any]) -> Policy:
+    """``base`` with the values of an :class:`.Override` (or :func:`read_policy`) in their place."""
+    return replace(base, **values)
+
+
+def _typed(key: str, value: Any) -> Any:
+    """``value`` as the field's own kind of number: a cell's id must not tell ``1`` from ``1.0``."""
+    default = _DEFAULTS.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    return float(value) if isinstance(default, float) else int(value)

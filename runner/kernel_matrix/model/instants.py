@@ -1,0 +1,14 @@
+"""Points in time as records write them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+
+def parse_instant(text: str) -> datetime:
+    """Read a UTC instant that ends in ``Z`` or ``+00:00``.
+
+    Raises:
+        ValueError: The text is no such instant.
+    """
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 does not read ``Z``

@@ -1,0 +1,46 @@
+"""Adds to the corpus of accepted changes, in the form that :mod:`kernel_matrix.analysis.accepted` reads."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+from kernel_matrix.analysis.accepted import Acceptance, accepted_text, parse_accepted, read_accepted
+from kernel_matrix.errors import UsageError
+from kernel_matrix.nightly.durable_write import write_whole
+
+
+def accept(path: Path, candidate: str, *, reason: str, until: date) -> Acceptance:
+    """Add an entry to the file at ``path``, which need not exist.
+
+    :param candidate: glob on candidate ids, ``<problem>/<candidate>``.
+    :param until: the last day on which it holds.
+    :raises UsageError: when the file there is not in order, or what is to be added is none; nothing is written then.
+    :raises StoreError: when it cannot be written.
+    """
+    if "/" not in candidate:
+        raise UsageError(f"{candidate!r} matches no candidate", next_step="Give PROBLEM/CANDIDATE: 'softmax/triton_*'")
+    before = accepted_text(path) if path.exists() else ""
+    parse_accepted(before, path)
+    entry = f"[[accept]]\ncandidate = {_text(candidate)}\nuntil = {until.isoformat()}\nreason = {_text(reason)}\n"
+    gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
+    after = f"{before}{gap}{entry}"
+    added = parse_accepted(after, path)[-1]
+    write_whole(path, after)
+    return added
+
+
+def in_force(path: Path) -> tuple[Acceptance, ...]:
+    """All that is accepted; nothing where there is no file.
+
+    :raises UsageError: when the file is not in order.
+    """
+    return read_accepted(path) if path.exists() else ()
+
+
+def _text(words: str) -> str:
+    """``words`` as a string of TOML."""
+    if not words.strip() or not words.isprintable():
+        raise UsageError(f"{words!r:.80} is empty, or holds what cannot be printed", next_step="Write it on one line.")
+    return json.dumps(words.strip(), ensure_ascii=False)

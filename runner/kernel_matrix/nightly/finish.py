@@ -1,0 +1,169 @@
+"""How a night ends: merge, compare and report, whatever became of the measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Final
+
+from kernel_matrix.analysis.accepted import Acceptance
+from kernel_matrix.analysis.comparison import Comparison
+from kernel_matrix.attempt.attempt_log import utc_now
+from kernel_matrix.errors import InfrastructureError, KernelMatrixError, RegressionError
+from kernel_matrix.nightly.baseline_comparison import compared
+from kernel_matrix.nightly.baselines import Baseline
+from kernel_matrix.nightly.night_page import write_report
+from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
+from kernel_matrix.nightly.paths import NightPaths, tables_of
+from kernel_matrix.nightly.state import NightState, write_state
+from kernel_matrix.results.descriptions import printable
+from kernel_matrix.results.merge import merge
+
+QUICK: Final = 2_000
+"""Records up to which a stopped night is still merged and reported: it takes seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineChoice:
+    """What a night is compared with."""
+
+    baseline: Baseline
+    tables: Path
+    accepted: Sequence[Acceptance]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """One night, begun."""
+
+    places: NightPaths
+    name: str
+    began_at: str
+    until: str
+    against: BaselineChoice | None
+    report: Path | None
+    """Where the page goes; null: into the night's folder."""
+
+    @property
+    def folder(self) -> Path:
+        """Its records, and all that is made of them."""
+        return self.places.nights / self.name
+
+
+def end_night(night: Night, measured: NightProgress, *, now: datetime) -> NightSummary:
+    """Make of the records what can be made, write down how far the night came, and tell.
+
+    Nothing that fails in here costs what was measured; it is told in the summary, and counts for the exit code.
+
+    :param now: local time.
+    """
+    troubles: list[str] = []
+    codes = [measured.exit_code]
+    found, report = None, None
+    if _is_merged(night, measured, troubles):
+        with _told(troubles, codes, "merging"):
+            _merge(night, troubles)
+            with _told(troubles, codes, "comparing"):
+                found = _compare(night, now.date())
+            with _told(troubles, [], "the report"):
+                report = _report(night, found, now)
+    code = _exit_code(codes, found)
+    ended_at = utc_now()
+    with _told(troubles, codes, "the state file"):
+        _write_down(night, measured, ended_at, code)
+    return NightSummary(
+        matrix=night.places.matrix,
+        night=night.name,
+        folder=night.folder,
+        began_at=night.began_at,
+        ended_at=ended_at,
+        until=night.until,
+        measured=measured,
+        baseline=night.against.baseline if night.against else None,
+        comparison=found,
+        report=report,
+        troubles=tuple(troubles),
+        exit_code=_exit_code(codes, found),
+    )
+
+
+def begin_night(night: Night, planned: int) -> None:
+    """Write down that the night has begun: the next one looks into its folder, however this one ends.
+
+    :raises StoreError: when that cannot be written.
+    """
+    write_state(night.places.state, NightState(night=night.name, began_at=night.began_at, planned=planned))
+
+
+@contextmanager
+def _told(troubles: list[str], codes: list[int], what: str) -> Iterator[None]:
+    """A failure in the context is told and counted; the night goes on to its end."""
+    try:
+        yield
+    except KernelMatrixError as error:
+        codes.append(error.exit_code if isinstance(error, InfrastructureError) else InfrastructureError.exit_code)
+        troubles.append(printable(f"{what} failed: {error}"))
+    except Exception as error:  # noqa: BLE001  # a defect here must not cost the notification; it is told
+        codes.append(InfrastructureError.exit_code)
+        troubles.append(printable(f"{what} failed: {type(error).__name__}: {error}"))
+
+
+def _is_merged(night: Night, measured: NightProgress, troubles: list[str]) -> bool:
+    records = sum(1 for _ in (night.folder / "records").glob("*.json"))
+    if not records:
+        troubles.append("Nothing was measured, so that there is nothing to compare or report.")
+        return False
+    if measured.end is NightEnd.STOPPED and records > QUICK:
+        troubles.append(
+            f"The night was stopped: its {records} records are kept, and were neither merged nor compared;"
+            f" kernel-matrix merge {night.folder} --out {tables_of(night.folder)} does."
+        )
+        return False
+    return True
+
+
+def _merge(night: Night, troubles: list[str]) -> None:
+    merged = merge([night.folder], tables_of(night.folder), traces=True)  # its page shows them
+    if merged.rejected:
+        troubles.append(
+            f"{len(merged.rejected)} files are no valid records; rejected.jsonl beside the tables says why."
+        )
+
+
+def _compare(night: Night, today: date) -> Comparison | None:
+    if night.against is None:
+        return None
+    names = f"baseline {night.against.baseline.name}", f"night {night.name}"
+    new = tables_of(night.folder)
+    return compared(night.against.tables, new, names=names, accepted=night.against.accepted, today=today)
+
+
+def _report(night: Night, found: Comparison | None, now: datetime) -> Path:
+    file = night.report or night.folder / "report.html"
+    title = f"{night.places.matrix}, night {night.name}"
+    write_report(file, tables_of(night.folder), title=title, made_at=now, found=found)
+    return file
+
+
+def _write_down(night: Night, measured: NightProgress, ended_at: str, code: int) -> None:
+    state = NightState(
+        night=night.name,
+        began_at=night.began_at,
+        planned=measured.planned,
+        ended_at=ended_at,
+        measured=measured.planned - measured.left,
+        left=measured.left,
+        end=measured.end.value,
+        exit_code=code,
+    )
+    write_state(night.places.state, state)
+
+
+def _exit_code(codes: Sequence[int], found: Comparison | None) -> int:
+    """A regression first, then a machine that failed, then one that was busy."""
+    if found is not None and not found.flagged().is_empty():
+        return RegressionError.exit_code
+    return worst(codes)

@@ -1,0 +1,82 @@
+"""What one night leaves for the next: which folder was its own, and how far it came.
+
+Which cells are still due is not in here: that is told by the records of the folder, so that a night that was killed
+loses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kernel_matrix.errors import StoreError
+from kernel_matrix.model.messages import from_json, to_json
+from kernel_matrix.nightly.durable_write import write_whole
+from kernel_matrix.nightly.paths import is_night_name
+
+VERSION: Final = 1
+_MOST_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightState:
+    """The last night of a matrix."""
+
+    night: str
+    """Name of its folder: the local date on which it began, with ``.2`` and so on for a further one."""
+    began_at: str
+    """UTC, RFC 3339."""
+    planned: int
+    """Cells that could run here."""
+    ended_at: str | None = None
+    """Null while it goes on, and for ever when it was killed."""
+    measured: int = 0
+    """Cells that came to an end which is not the machine's failure."""
+    left: int = 0
+    """Cells that the next night begins with."""
+    end: str = ""
+    """A value of :class:`~kernel_matrix.nightly.night_summary.NightEnd`; empty while it goes on."""
+    exit_code: int | None = None
+    version: int = VERSION
+
+
+def read_state(path: Path) -> NightState | None:
+    """The last night; null where there was none.
+
+    :raises StoreError: when the file is damaged, or of another version.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"larger than {_MOST_BYTES} bytes")  # noqa: TRY301  # told as any other damage
+        state = from_json(NightState, json.loads(data))
+        _check(state)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is damaged: {error}",
+            next_step=f"Move it away: all nights in {path.parent / 'nights'} stay; the next begins anew.",
+        ) from None
+    return state
+
+
+def write_state(path: Path, state: NightState) -> None:
+    """Replace what is known of the last night.
+
+    :raises StoreError: when it cannot be written.
+    """
+    write_whole(path, f"{json.dumps(to_json(state), indent=2, sort_keys=True)}\n")
+
+
+def _check(state: NightState) -> None:
+    if state.version != VERSION:
+        raise ValueError(f"version {state.version}, this program reads {VERSION}")
+    if not is_night_name(state.night):
+        raise ValueError(f"{state.night!r:.80} is no name of a night")

@@ -1,0 +1,68 @@
+"""The nouns of a plan: cells, and why one does not run here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kernel_matrix.matrix import GpuAxis, Policy, Protocol, Toolchain
+from kernel_matrix.model.enums import Dtype
+from kernel_matrix.sources import Candidate, Problem, Workload
+
+
+class SkipReason(str, Enum):
+    """Why a cell does not run here, in the order they are looked for; the first one found is the cell's reason.
+
+    After ``excluded`` come hurdles that hold on every host, then those another host may not have.
+    """
+
+    EXCLUDED = "excluded"
+    """The matrix excludes it and says why."""
+    DTYPE_NOT_OFFERED = "dtype_not_offered"
+    """Problem or candidate does not offer the dtype."""
+    LANGUAGE_NOT_SUPPORTED = "language_not_supported"
+    """The device or toolchain cannot run this language (CUDA C++ on a CPU)."""
+    DTYPE_NOT_SUPPORTED = "dtype_not_supported"
+    """Hardware, toolchain or interpreter cannot compute in this dtype rightly."""
+    NO_CODE_FOR_GPU = "no_code_for_gpu"
+    """This PyTorch has neither a cubin nor usable PTX for the compute capability."""
+    NO_SUCH_GPU = "no_such_gpu"
+    """No device of this host matches the axis."""
+    NO_ENGINE = "no_engine"
+    """No engine can run this toolchain here (CUDA toolchains need Docker)."""
+    DRIVER_TOO_OLD = "driver_too_old"
+    """The driver cannot run this CUDA version."""
+    IMAGE_MISSING = "image_missing"
+    """The pinned image is not on this daemon."""
+    CLOCKS = "clocks"
+    """The policy requires locked clocks and this host cannot lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Why a cell does not run here, in words."""
+
+    hurdle: SkipReason
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One point of the matrix, with everything needed to run it."""
+
+    id: str
+    """SHA-256 prefix (32 hex digits) over what determines the answer."""
+    gpu: GpuAxis
+    toolchain: Toolchain
+    dtype: Dtype
+    problem: Problem
+    candidate: Candidate
+    workloads: tuple[Workload, ...]
+    protocol: Protocol
+    policy: Policy
+    reason: Skip | None
+    """Null: runnable here."""
+    expected_s: float
+    """Rough time it will take, seconds."""
+    compile_only: bool = False
+    """True: the candidate is built for the GPU's compute capability, and nothing is run."""

@@ -1,0 +1,303 @@
+"""All together: a plan holds the axes with what is known of each value, and makes its cells when they are asked for.
+
+Cells are made lazily and what they share is worked out once: globs per axis value (:mod:`.rules`), hurdles per
+combination of place, dtype and language (:mod:`.hurdles`), and ids from one digest per question (:mod:`.identity`).
+So a million cells cost a hash and an object each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kernel_matrix.compatibility import Compatibility, compatibility
+from kernel_matrix.matrix import Matrix, Policy, Protocol
+from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
+from kernel_matrix.plan.cell import Cell, Skip, SkipReason
+from kernel_matrix.plan.cell_settings import CellSettings, resolve_settings
+from kernel_matrix.plan.cost import expected_compile_seconds, expected_seconds
+from kernel_matrix.plan.host_inventory import HostInventory, devices_matching
+from kernel_matrix.plan.identity import (
+    candidate_digest,
+    cell_id,
+    compiling_digest,
+    joined,
+    place_digest,
+    problem_digest,
+    settings_digest,
+    workloads_digest,
+)
+from kernel_matrix.plan.rule_masks import RuleMasks
+from kernel_matrix.plan.selection import SelectedProblem, Selection
+from kernel_matrix.plan.skip_rules import ABSENT, SkipRules, Target, compiles, pairs
+from kernel_matrix.sources import Candidate, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spot:
+    """One value of GPU × toolchain × dtype."""
+
+    place: Target
+    dtype: Dtype
+    mask: int
+    digest: bytes
+    on_axes: bool
+    """False: the dtype is none of the axis's, only cells that an include names exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """All of a candidate that a cell's hurdles and settings depend on."""
+
+    mask: int
+    language: Language
+    dtypes: tuple[Dtype, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One problem with what is known of its candidates."""
+
+    selected: SelectedProblem
+    mask: int
+    digest: bytes
+    kinds: tuple[_Kind, ...]
+    candidates: tuple[tuple[Candidate, bytes, int], ...]
+    """Each with its digest and the index of its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is asked of the candidates of one row that the same overrides match."""
+
+    settings: CellSettings
+    workloads: tuple[Workload, ...]
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What all cells of one spot, row and kind of candidate share."""
+
+    question: bytes
+    """Digest of everything but the candidate."""
+    workloads: tuple[Workload, ...]
+    protocol: Protocol
+    policy: Policy
+    reason: Skip | None
+    expected_s: float
+    compile_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The cells of a matrix on one host.
+
+    The order of cells follows the file: GPU, toolchain, dtype, problem, candidate. Iterating again makes them again.
+    """
+
+    matrix: Matrix
+    selection: Selection
+    facts: HostInventory
+    warnings: tuple[str, ...]
+    compile_only: bool
+    """True: every cell is only compiled, also for GPUs that are here."""
+    _spots: tuple[_Spot, ...]
+    _rows: tuple[_Row, ...]
+    _hurdles: SkipRules
+    _rules: RuleMasks
+    _tasks: dict[tuple[str, int], _Task] = field(default_factory=dict)
+
+    def cells(self) -> Iterator[Cell]:
+        """Every cell, runnable here or not."""
+        for spot in self._spots:
+            for row in self._rows:
+                yield from self._cells_of(spot, row)
+
+    def runnable(self) -> Iterator[Cell]:
+        """The cells that can run here."""
+        return (cell for cell in self.cells() if cell.reason is None)
+
+    def _cells_of(self, spot: _Spot, row: _Row) -> Iterator[Cell]:
+        # The one loop that runs once per cell: what the cells share is looked up before it.
+        gpu, toolchain, dtype, problem = spot.place.gpu, spot.place.toolchain, spot.dtype, row.selected.problem
+        verdicts = [self._judge(spot, row, kind) for kind in row.kinds]
+        for candidate, digest, kind in row.candidates:
+            verdict = verdicts[kind]
+            if verdict is None:
+                continue
+            yield Cell(
+                id=cell_id(verdict.question, digest),
+                gpu=gpu,
+                toolchain=toolchain,
+                dtype=dtype,
+                problem=problem,
+                candidate=candidate,
+                workloads=verdict.workloads,
+                protocol=verdict.protocol,
+                policy=verdict.policy,
+                reason=verdict.reason,
+                expected_s=verdict.expected_s,
+                compile_only=verdict.compile_only,
+            )
+
+    def _judge(self, spot: _Spot, row: _Row, kind: _Kind) -> _Verdict | None:
+        """What cells of one kind have in common; null where there are none."""
+        mask = spot.mask & row.mask & kind.mask
+        if not spot.on_axes and not mask & self._rules.includes:
+            return None
+        task = self._task(row, mask & self._rules.overrides)
+        paired = pairs(spot.place.gpu, spot.place.toolchain)
+        reason = self._reason(spot, row, kind, mask, task.settings.policy.clocks) if paired else None
+        if self._is_only_compiled(spot, kind, task, reason):
+            return self._compiling(spot, row, kind, mask, task)
+        if self.compile_only or not paired:
+            return None
+        expected_s = expected_seconds(
+            task.settings.protocol,
+            workloads=len(task.workloads),
+            vendor=spot.place.gpu.vendor,
+            language=kind.language,
+            sanitizers=len(task.settings.policy.sanitize),
+        )
+        return _Verdict(
+            question=joined(spot.digest, task.digest),
+            workloads=task.workloads,
+            protocol=task.settings.protocol,
+            policy=task.settings.policy,
+            reason=reason,
+            expected_s=expected_s,
+        )
+
+    def _is_only_compiled(self, spot: _Spot, kind: _Kind, task: _Task, reason: Skip | None) -> bool:
+        """Whether cells of one kind are built and not run: because that was asked for, or for want of the device."""
+        if not compiles(spot.place.gpu, spot.place.toolchain, kind.language):
+            return False
+        absent = spot.place.device is None and (reason is None or reason.hurdle in ABSENT)
+        return self.compile_only or (task.settings.policy.compile_absent and absent)
+
+    def _compiling(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, task: _Task) -> _Verdict:
+        reason = self._unwanted(spot, row, kind, mask) or self._hurdles.of_compiling(spot.place, kind.language)
+        return _Verdict(
+            question=compiling_digest(joined(spot.digest, task.digest)),
+            workloads=task.workloads,
+            protocol=task.settings.protocol,
+            policy=task.settings.policy,
+            reason=reason,
+            expected_s=expected_compile_seconds(kind.language),
+            compile_only=True,
+        )
+
+    def _task(self, row: _Row, overrides: int) -> _Task:
+        key = (row.selected.problem.id, overrides)
+        if key not in self._tasks:
+            settings = resolve_settings(self.matrix, self._rules.overrides_of(overrides))
+            workloads = settings.choose(row.selected.workloads, row.selected.problem.workloads)
+            how = settings_digest(settings.protocol, settings.policy)
+            self._tasks[key] = _Task(settings, workloads, joined(row.digest, how, workloads_digest(workloads)))
+        return self._tasks[key]
+
+    def _reason(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, clocks: ClockPolicy) -> Skip | None:
+        unwanted = self._unwanted(spot, row, kind, mask)
+        return unwanted or self._hurdles.of_cell(spot.place, spot.dtype, kind.language, clocks)
+
+    def _unwanted(self, spot: _Spot, row: _Row, kind: _Kind, mask: int) -> Skip | None:
+        """Why nobody wants such cells, whatever the host has."""
+        exclude = self._rules.exclusion_of(mask)
+        if exclude is not None:
+            return Skip(hurdle=SkipReason.EXCLUDED, text=f"excluded because {exclude.reason}")
+        for noun, offered in (("problem", row.selected.problem.dtypes), ("candidate", kind.dtypes)):
+            if offered and spot.dtype not in offered:
+                names = ", ".join(dtype.value for dtype in offered)
+                text = f"the {noun} does not offer {spot.dtype.value}, only {names}"
+                return Skip(hurdle=SkipReason.DTYPE_NOT_OFFERED, text=text)
+        return None
+
+
+def make_plan(
+    matrix: Matrix,
+    selection: Selection,
+    facts: HostInventory,
+    *,
+    table: Compatibility | None = None,
+    compile_only: bool = False,
+) -> Plan:
+    """The plan of ``matrix`` on a host with ``facts``.
+
+    :param table: compatibility facts; null takes those that ship with the program.
+    :param compile_only: every cell on a GPU axis with a compute capability is only compiled; there are no others.
+    """
+    rules, hurdles = RuleMasks.of(matrix), SkipRules(facts, table or compatibility())
+    unpaired = compile_only or _compiles_absent(matrix)
+    spots = tuple(spot for spot in _spots(matrix, rules, hurdles) if unpaired or _is_paired(spot))
+    notes = (note for spot in spots if _is_paired(spot) for note in hurdles.notes(spot.place))
+    return Plan(
+        matrix=matrix,
+        selection=selection,
+        facts=facts,
+        warnings=tuple(dict.fromkeys((*selection.warnings, *_unpaired(matrix), *_mixed_axes(matrix, facts), *notes))),
+        compile_only=compile_only,
+        _spots=spots,
+        _rows=tuple(_row(selected, rules) for selected in selection.problems),
+        _hurdles=hurdles,
+        _rules=rules,
+    )
+
+
+def _spots(matrix: Matrix, rules: RuleMasks, hurdles: SkipRules) -> Iterator[_Spot]:
+    dtypes = dict.fromkeys((*matrix.dtypes, *(dtype for rule in matrix.include for dtype in rule.dtypes)))
+    for gpu in matrix.gpus:
+        for toolchain in matrix.toolchains:
+            place = hurdles.place(gpu, toolchain)
+            mask = rules.gpu_mask(gpu.name) & rules.toolchain_mask(toolchain.name)
+            for dtype in dtypes:
+                yield _Spot(
+                    place=place,
+                    dtype=dtype,
+                    mask=mask & rules.dtype_mask(dtype),
+                    digest=place_digest(gpu, toolchain, dtype),
+                    on_axes=dtype in matrix.dtypes,
+                )
+
+
+def _is_paired(spot: _Spot) -> bool:
+    return pairs(spot.place.gpu, spot.place.toolchain)
+
+
+def _compiles_absent(matrix: Matrix) -> bool:
+    """Whether the policy, or an override of it, wants candidates compiled for GPUs that are not here."""
+    return matrix.policy.compile_absent or any(rule.policy.get("compile_absent") for rule in matrix.overrides)
+
+
+def _row(selected: SelectedProblem, rules: RuleMasks) -> _Row:
+    kinds: dict[_Kind, int] = {}
+    candidates = []
+    for candidate in selected.candidates:
+        kind = _Kind(rules.candidate_mask(candidate), candidate.language, candidate.dtypes)
+        candidates.append((candidate, candidate_digest(candidate), kinds.setdefault(kind, len(kinds))))
+    return _Row(
+        selected=selected,
+        mask=rules.problem_mask(selected.problem),
+        digest=problem_digest(selected.problem),
+        kinds=tuple(kinds),
+        candidates=tuple(candidates),
+    )
+
+
+def _unpaired(matrix: Matrix) -> Iterator[str]:
+    """Axis values that are in no cell because nothing on the other axis goes with them."""
+    for gpu in matrix.gpus:
+        if not any(pairs(gpu, toolchain) for toolchain in matrix.toolchains):
+            yield f"gpu {gpu.name} is in no cell: no toolchain goes with it"
+    for toolchain in matrix.toolchains:
+        if not any(pairs(gpu, toolchain) for gpu in matrix.gpus):
+            yield f"toolchain {toolchain.name} is in no cell: no gpu goes with it"
+
+
+def _mixed_axes(matrix: Matrix, facts: HostInventory) -> Iterator[str]:
+    """Axis values that are several kinds of device at once: their results would not be comparable."""
+    for gpu in matrix.gpus:
+        devices = devices_matching(gpu, facts.gpus)
+        if len({device.compute_capability for device in devices}) > 1:
+            names = ", ".join(f"{device.name} ({device.compute_capability})" for device in devices)
+            yield f"gpu {gpu.name} matches different devices here: {names}; narrow it by model or compute_capability"

@@ -1,0 +1,237 @@
+"""Why cells do not run here: every hurdle is a question about few things, asked once and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kernel_matrix.compatibility import Compatibility, parse_version
+from kernel_matrix.matrix import DECLARED_LANGUAGES, GpuAxis, Toolchain
+from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
+from kernel_matrix.plan.cell import Skip, SkipReason
+from kernel_matrix.plan.host_inventory import GIB, HostInventory, devices_matching
+from kernel_matrix.platforms import Gpu
+
+_VENDOR_NAMES = {"cpu": "CPU", "nvidia": "NVIDIA GPU"}
+
+
+ABSENT = frozenset({SkipReason.DTYPE_NOT_SUPPORTED, SkipReason.NO_CODE_FOR_GPU, SkipReason.NO_SUCH_GPU})
+"""Hurdles of a device that is not there, which do not keep a compiler from compiling for it."""
+
+
+def compiles(gpu: GpuAxis, toolchain: Toolchain, language: Language) -> bool:
+    """Whether ``toolchain`` has a compiler of ``language`` for ``gpu``: Triton's is in CPU toolchains too."""
+    if gpu.vendor == "cpu" or gpu.compute_capability is None:
+        return False
+    return language is Language.TRITON or (language is Language.CUDA and toolchain.cuda is not None)
+
+
+def pairs(gpu: GpuAxis, toolchain: Toolchain) -> bool:
+    """Whether a cell can have both: CPU toolchains go with the CPU, CUDA toolchains with NVIDIA GPUs."""
+    return (gpu.vendor == "cpu") == (toolchain.cuda is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a cell runs on and in, and what is known of the device."""
+
+    gpu: GpuAxis
+    toolchain: Toolchain
+    device: Gpu | None
+    """The device judged by: of several, the one with the lowest compute capability. Null: none here."""
+
+    @property
+    def compute_capability(self) -> str | None:
+        """The device's; the axis's own where the host lacks the device; null where neither says."""
+        return self.device.compute_capability if self.device else self.gpu.compute_capability
+
+    @property
+    def driver(self) -> str | None:
+        """The host's driver; null where the device is absent."""
+        return self.device.driver if self.device else None
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRules:
+    """The hurdles of one host and one compatibility table."""
+
+    facts: HostInventory
+    table: Compatibility
+    _found: dict[tuple[object, ...], Skip | None] = field(default_factory=dict)
+
+    def place(self, gpu: GpuAxis, toolchain: Toolchain) -> Target:
+        """Where cells of this pair run here."""
+        devices = devices_matching(gpu, self.facts.gpus)
+        lowest = min(devices, key=_capability, default=None)
+        return Target(gpu=gpu, toolchain=toolchain, device=lowest)
+
+    def of_cell(self, place: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
+        """The first hurdle of cells at ``place``, but for exclusion and dtypes that are not offered."""
+        key = (place.gpu.name, place.toolchain.name, dtype, language, clocks)
+        if key not in self._found:
+            self._found[key] = self._first(place, dtype, language, clocks)
+        return self._found[key]
+
+    def of_compiling(self, place: Target, language: Language) -> Skip | None:
+        """The first hurdle of cells at ``place`` that are only compiled: they need a compiler, and no device."""
+        key = (place.gpu.name, place.toolchain.name, language)
+        if key not in self._found:
+            questions = (
+                (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
+                (SkipReason.NO_ENGINE, lambda: self._compiler(place, language)),
+                (SkipReason.IMAGE_MISSING, lambda: self._image(place)),
+            )
+            self._found[key] = _first_of(questions)
+        return self._found[key]
+
+    def notes(self, place: Target) -> Iterator[str]:
+        """What is no hurdle but should be known about cells at ``place``."""
+        cuda, name = place.toolchain.cuda, place.toolchain.name
+        if cuda is None:
+            return
+        for gap in self.table.gaps(cuda=cuda, torch=place.toolchain.torch):
+            yield f"toolchain {name}: {gap}"
+        note = self.table.driver_note(cuda=cuda, driver=place.driver)
+        if note and not self._driver(place):
+            yield f"toolchain {name}: {note}"
+
+    def _first(self, place: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
+        questions = (
+            (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
+            (SkipReason.DTYPE_NOT_SUPPORTED, lambda: self._dtype(place, dtype, language)),
+            (SkipReason.NO_CODE_FOR_GPU, lambda: self._code(place)),
+            (SkipReason.NO_SUCH_GPU, lambda: self._device(place)),
+            (SkipReason.NO_ENGINE, lambda: self._engine(place)),
+            (SkipReason.DRIVER_TOO_OLD, lambda: self._driver(place)),
+            (SkipReason.IMAGE_MISSING, lambda: self._image(place)),
+            (SkipReason.CLOCKS, lambda: self._clocks(place, clocks)),
+        )
+        return _first_of(questions)
+
+    def _language(self, place: Target, language: Language) -> str | None:
+        obstacle = self.table.language_obstacle(
+            language=language, vendor=place.gpu.vendor, compute_capability=place.compute_capability
+        )
+        return obstacle or self._declared(place.toolchain, language) or self._local_triton(place, language)
+
+    def _declared(self, toolchain: Toolchain, language: Language) -> str | None:
+        """Torch and Triton are in every toolchain, nvcc in those of CUDA; any other compiler has to be declared."""
+        if language not in DECLARED_LANGUAGES:
+            return None
+        if language not in toolchain.languages:
+            what = f"toolchain {toolchain.name} has no {language.value}: candidates in it are not run"
+            return f'{what}; where its image has it, say languages = ["{language.value}"] in the matrix'
+        if self.facts.uses_images:
+            return None
+        return f"{language.value} is in images only, and engine {self.facts.engine} has none"
+
+    def _local_triton(self, place: Target, language: Language) -> str | None:
+        """Without images, Triton candidates need the toolchain's Triton beside the runner."""
+        if self.facts.uses_images or language is not Language.TRITON or place.gpu.vendor != "cpu":
+            return None
+        return self._installed_triton(place)
+
+    def _installed_triton(self, place: Target) -> str | None:
+        wanted, local = place.toolchain.triton, self.facts.local_triton
+        if local is None:
+            return f"Triton {wanted} is not installed beside the runner (extra `local`)"
+        return None if _is_version(local, wanted) else _other_version("triton", place.toolchain, wanted, local)
+
+    def _dtype(self, place: Target, dtype: Dtype, language: Language) -> str | None:
+        return self.table.dtype_obstacle(
+            dtype=dtype, language=language, vendor=place.gpu.vendor, compute_capability=place.compute_capability
+        )
+
+    def _code(self, place: Target) -> str | None:
+        if place.toolchain.cuda is None:
+            return None
+        return self.table.code_obstacle(
+            cuda=place.toolchain.cuda,
+            torch=place.toolchain.torch,
+            compute_capability=place.compute_capability,
+            driver=place.driver,
+        )
+
+    def _device(self, place: Target) -> str | None:
+        if place.device is not None:
+            return None
+        here = [_describe(gpu) for gpu in self.facts.gpus if gpu.vendor == place.gpu.vendor]
+        kind = _VENDOR_NAMES[place.gpu.vendor]
+        if not here:
+            return f"this host has no {kind}{f': {self.facts.gpu_reason}' if self.facts.gpu_reason else ''}"
+        return f"no {kind} here is {place.gpu.name} ({_conditions(place.gpu)}); here: {', '.join(here)}"
+
+    def _engine(self, place: Target) -> str | None:
+        if self.facts.uses_images:
+            return None
+        return self._needs_images() if place.toolchain.cuda is not None else self._installed_torch(place)
+
+    def _compiler(self, place: Target, language: Language) -> str | None:
+        """Why no engine can compile ``language`` here: without images there is no nvcc, but there may be Triton."""
+        if self.facts.uses_images:
+            return None
+        if language is not Language.TRITON:
+            return self._needs_images()
+        return self._installed_torch(place) or self._installed_triton(place)
+
+    def _needs_images(self) -> str:
+        why = f": {self.facts.engine_reason}" if self.facts.engine_reason else ""
+        return f"CUDA toolchains need an engine with images (Docker), engine {self.facts.engine} has none{why}"
+
+    def _installed_torch(self, place: Target) -> str | None:
+        wanted, local = place.toolchain.torch, self.facts.local_torch
+        if local is None:
+            return f"engine {self.facts.engine} needs torch {wanted} beside the runner (extra `local`), there is none"
+        return None if _is_version(local, wanted) else _other_version("torch", place.toolchain, wanted, local)
+
+    def _driver(self, place: Target) -> str | None:
+        if place.toolchain.cuda is None or place.device is None:
+            return None
+        return self.table.driver_obstacle(
+            cuda=place.toolchain.cuda, driver=place.driver, cuda_driver=place.device.cuda_driver
+        )
+
+    def _image(self, place: Target) -> str | None:
+        if not self.facts.uses_images:
+            return None
+        return self.facts.images.get(place.toolchain.name, f"no image is known for toolchain {place.toolchain.name}")
+
+    def _clocks(self, place: Target, clocks: ClockPolicy) -> str | None:
+        if clocks is not ClockPolicy.REQUIRE or place.gpu.vendor == "cpu" or not self.facts.clocks_reason:
+            return None
+        return f"the policy requires locked clocks and they cannot be locked here: {self.facts.clocks_reason}"
+
+
+def _first_of(questions: Iterable[tuple[SkipReason, Callable[[], str | None]]]) -> Skip | None:
+    return next((Skip(hurdle=hurdle, text=text) for hurdle, ask in questions if (text := ask())), None)
+
+
+def _capability(gpu: Gpu) -> tuple[int, ...]:
+    return parse_version(gpu.compute_capability) or ()
+
+
+def _is_version(local: str, wanted: str) -> bool:
+    """Whether ``local`` is ``wanted`` or a closer version of it: 2.13.0+cpu is 2.13.0 and 2.13."""
+    mine, theirs = parse_version(local) or (), parse_version(wanted) or ()
+    return mine[: len(theirs)] == theirs
+
+
+def _other_version(package: str, toolchain: Toolchain, wanted: str, local: str) -> str:
+    return f"toolchain {toolchain.name} is {package} {wanted}, beside the runner is {package} {local}"
+
+
+def _describe(gpu: Gpu) -> str:
+    details = [gpu.compute_capability, f"{gpu.memory_bytes / GIB:.0f} GiB" if gpu.memory_bytes else None]
+    known = ", ".join(detail for detail in details if detail)
+    return f"{gpu.name} ({known})" if known else gpu.name
+
+
+def _conditions(axis: GpuAxis) -> str:
+    memory = None if axis.min_memory_gib is None else f"{axis.min_memory_gib:g} GiB"
+    named = {
+        "model": axis.model,
+        "uuid": axis.uuid,
+        "compute capability": axis.compute_capability,
+        "at least": memory,
+    }
+    return ", ".join(f"{key} {value}" for key, value in named.items() if value) or f"any {axis.vendor} device"

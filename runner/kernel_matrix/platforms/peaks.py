@@ -1,0 +1,154 @@
+"""What a device can do at most: FLOP/s per dtype and bytes/s, from a table of data sheets or from a calibration.
+
+The table (``peaks.toml``) goes by product name. A device that it does not name has a peak only after it was
+calibrated: measured by ``kernel-matrix gpus calibrate``, and kept on this host under the device's UUID.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.platforms import Gpu
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+STATE_DIR_VARIABLE = "KERNEL_MATRIX_STATE_DIR"
+
+TABLE = "table"
+CALIBRATION = "calibration"
+UNKNOWN = "unknown"
+
+_TABLE = Path(__file__).with_name("peaks.toml")
+_SHARED_STATE = Path("/var/lib/kernel-matrix")
+_OWN_STATE = Path(".local/state/kernel-matrix")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The most that a device can do, and how that is known."""
+
+    source: str
+    """``table``, ``calibration`` or ``unknown``."""
+    reference: str
+    """The data sheet, the calibration's file, or why nothing is known."""
+    bytes_per_s: float | None = None
+    """Of its memory."""
+    flops_per_s: Mapping[str, float] = field(default_factory=dict)
+    """Dtype → FLOP/s of dense arithmetic; ``tf32`` is one of them. Absent: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A row of the table."""
+
+    names: tuple[str, ...]
+    """Globs of NVML product names."""
+    source: str
+    bytes_per_s: float
+    flops_per_s: Mapping[str, float]
+
+
+def peak_of(gpu: Gpu) -> Peak:
+    """What ``gpu`` can do at most: by the table, else by its own calibration, else unknown and why."""
+    tabled = peak_in_table(gpu.name)
+    if tabled is not None:
+        return tabled
+    path = calibration_file(gpu)
+    try:
+        return _calibrated(gpu, path)
+    except FileNotFoundError:
+        return Peak(
+            source=UNKNOWN,
+            reference=f"{gpu.name} is not in the table, and was not calibrated: run `kernel-matrix gpus calibrate`",
+        )
+    except (OSError, ValueError) as error:
+        return Peak(source=UNKNOWN, reference=f"the calibration {path} is ignored: {error}")
+
+
+def peak_in_table(name: str) -> Peak | None:
+    """What the table has under a product name, as the driver writes it; null where it has none."""
+    for row in _table():
+        if any(fnmatchcase(name, glob) for glob in row.names):
+            return Peak(
+                source=TABLE, reference=row.source, bytes_per_s=row.bytes_per_s, flops_per_s=dict(row.flops_per_s)
+            )
+    return None
+
+
+def calibration_folder() -> Path:
+    """Where this host keeps calibrations, whether it exists or not.
+
+    ``calibrations`` in ``$KERNEL_MATRIX_STATE_DIR``, else in ``/var/lib/kernel-matrix`` for root and in
+    ``~/.local/state/kernel-matrix`` for everybody else.
+    """
+    if named := os.environ.get(STATE_DIR_VARIABLE):
+        return Path(named) / "calibrations"
+    return (_SHARED_STATE if os.geteuid() == 0 else Path.home() / _OWN_STATE) / "calibrations"
+
+
+def calibration_file(gpu: Gpu) -> Path:
+    """Where the calibration of ``gpu`` is kept, whether it exists or not."""
+    return calibration_folder() / f"{gpu.uuid}.json"
+
+
+def write_calibration(gpu: Gpu, document: Mapping[str, Any]) -> Path:
+    """Keep what the calibration measured on ``gpu``, in place of an earlier one.
+
+    :param document: what the probe wrote: ``bytes_per_s``, ``flops_per_s``, and how they were measured.
+    :return: the file.
+    :raises ValueError: when ``document`` holds no usable measurement.
+    :raises OSError: when the folder cannot be written.
+    """
+    kept = {**document, "uuid": gpu.uuid}
+    _read_measurement(gpu, kept)
+    path = calibration_file(gpu)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(kept, indent=2) + "\n")
+    return path
+
+
+def _calibrated(gpu: Gpu, path: Path) -> Peak:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    bytes_per_s, flops_per_s = _read_measurement(gpu, document)
+    return Peak(source=CALIBRATION, reference=str(path), bytes_per_s=bytes_per_s, flops_per_s=flops_per_s)
+
+
+def _read_measurement(gpu: Gpu, document: Any) -> tuple[float, dict[str, float]]:
+    """Bytes/s and FLOP/s of a calibration of ``gpu``.
+
+    :raises ValueError: when it is none, or another device's.
+    """
+    if not isinstance(document, Mapping) or document.get("kind") != "calibration":
+        raise ValueError("it is no calibration")
+    if document.get("uuid") != gpu.uuid:
+        raise ValueError(f"it belongs to {document.get('uuid')}")
+    flops_per_s = document.get("flops_per_s")
+    if not isinstance(flops_per_s, Mapping):
+        raise ValueError("flops_per_s is no table of dtypes")
+    measured = {str(dtype): _rate(f"flops_per_s.{dtype}", value) for dtype, value in flops_per_s.items()}
+    return _rate("bytes_per_s", document.get("bytes_per_s")), measured
+
+
+def _rate(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
+        raise ValueError(f"{name} is {value!r}, not a positive number")
+    return float(value)
+
+
+@cache
+def _table() -> tuple[_Row, ...]:
+    rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["gpus"]
+    return tuple(_Row(**{**row, "names": tuple(row["names"])}) for row in rows)

@@ -1,0 +1,101 @@
+"""The heat map GPU × problem: the best candidate that passed, and how many did.
+
+A candidate *passes* at (GPU, problem, dtype, toolchain) when it passes with every workload that counts there; its
+speed-up is the geometric mean over them. The *best* is the one with the highest, which is biased upwards where many
+noisy candidates compete: its verdict and grade stand beside it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.model.enums import Grade, Verdict
+
+PLACE: Final = ("gpu", "problem", "dtype", "toolchain")
+
+MIXED: Final = "mixed"
+"""What is said where a candidate's workloads have different verdicts."""
+FAILED: Final = "failed"
+"""Candidates ran and none passed."""
+UNCOUNTED: Final = "uncounted"
+"""Nothing can be said about any candidate: infrastructure, an invalid problem, not supported here."""
+UNTIMED: Final = "untimed"
+"""One passed, and no times of it can be compared."""
+
+STATES: Final = ("faster", "equivalent", "inconclusive", MIXED, UNTIMED, "slower", FAILED, UNCOUNTED)
+
+
+def _word(column: str, words: type[Enum]) -> pl.Expr:
+    """The word behind its place in the enum: groups of places are much faster than groups of text."""
+    places = {place: word.value for place, word in enumerate(words)}
+    return pl.col(column).replace_strict(places, default=None, return_dtype=pl.String)
+
+
+def heat(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """One row per GPU × problem × dtype × toolchain.
+
+    Columns: ``candidates`` (that count), ``passed``, ``uncounted``, ``best`` (speed-up), ``mean`` (geometric mean of
+    the speed-ups of all that passed), ``best_candidate``, ``state`` (of :data:`STATES`), ``grade`` of the best.
+    """
+    usable = pl.col("speedup").is_finite() & (pl.col("speedup") > 0)
+    verdict = pl.col("verdict").to_physical()
+    each = (
+        outcomes.lazy()
+        .group_by(*PLACE, "category", "candidate")
+        .agg(
+            pl.col("counted").any(),
+            pl.col("passed").all().alias("passed") & pl.col("counted").any(),
+            pl.col("speedup").filter(usable).log().mean().alias("_log"),
+            verdict.min().alias("_least"),
+            verdict.max().alias("_most"),
+            pl.col("grade").to_physical().max(),
+        )
+        .with_columns(
+            state=pl.when(pl.col("_least") != pl.col("_most")).then(pl.lit(MIXED)).otherwise(_word("_most", Verdict)),
+            grade=_word("grade", Grade),
+        )
+    )
+    best = pl.col("passed") & pl.col("_log").is_not_null()
+    first = pl.struct("_log", "candidate", "state", "grade").filter(best).last()
+    return (
+        each.sort("_log", "candidate")
+        .group_by(*PLACE, maintain_order=True)
+        .agg(
+            pl.col("category").first(),
+            pl.col("counted").sum().cast(pl.Int32).alias("candidates"),
+            pl.col("passed").sum().cast(pl.Int32),
+            (~pl.col("counted")).sum().cast(pl.Int32).alias("uncounted"),
+            pl.col("_log").filter(best).mean().exp().alias("mean"),
+            first.alias("_best"),
+        )
+        .with_columns(
+            best=pl.col("_best").struct.field("_log").exp(),
+            best_candidate=pl.col("_best").struct.field("candidate"),
+            grade=pl.col("_best").struct.field("grade"),
+            state=pl.when(pl.col("candidates") == 0)
+            .then(pl.lit(UNCOUNTED))
+            .when(pl.col("passed") == 0)
+            .then(pl.lit(FAILED))
+            .otherwise(pl.col("_best").struct.field("state").fill_null(UNTIMED)),
+        )
+        .drop("_best")
+        .sort(*PLACE)
+        .collect()
+    )
+
+
+def overall(grid: pl.DataFrame) -> pl.DataFrame:
+    """One row per GPU × problem: of all dtypes and toolchains, the best; counts are added up."""
+    rank = pl.col("best").fill_null(-1.0)
+    return (
+        grid.sort(rank, pl.col("state").replace_strict({state: -i for i, state in enumerate(STATES)}))
+        .group_by("gpu", "problem", maintain_order=True)
+        .agg(
+            pl.col("candidates", "passed").sum(),
+            pl.col("best", "best_candidate", "state", "grade").last(),
+        )
+        .sort("gpu", "problem")
+    )

@@ -1,0 +1,89 @@
+"""Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any, Final
+
+from kernel_matrix.analysis.comparison import Change, Comparison
+from kernel_matrix.report.evidence import evidence, named, percent, quantity
+from kernel_matrix.report.number_format import one_line
+
+MOST_ROWS: Final = 50
+"""Rows that are shown; a comment on a pull request has room for 65,536 characters."""
+_MOST_CHARACTERS: Final = 300
+"""Of one row's evidence."""
+_QUIET: Final = (Change.EQUIVALENT, Change.NEW, Change.BOTH_FAILED)
+
+
+def comparison_markdown(comparison: Comparison, *, most: int = MOST_ROWS) -> str:
+    """What is flagged on top, then the counts, what to know, and the worst rows.
+
+    Names and messages are text, whatever they hold: no markup, no links, no mentions.
+
+    :param most: rows that are shown; how many there are beyond is said.
+    """
+    return "\n".join(_lines(comparison, most)) + "\n"
+
+
+def _lines(comparison: Comparison, most: int) -> Iterator[str]:
+    counts = comparison.counts()
+    yield f"## {code(comparison.base)} → {code(comparison.new)}"
+    yield ""
+    if comparison.event is not None:
+        yield f"> **{_text(str(comparison.event))}**"
+        yield ""
+    flagged = comparison.flagged_said() or "Nothing broke and nothing is slower"
+    yield f"**{flagged}**, of {comparison.rows.height} rows."
+    yield ""
+    yield f"| {' | '.join(change.value.replace('_', ' ') for change in counts)} |"
+    yield f"|{' ---: |' * len(counts)}"
+    yield f"| {' | '.join(str(number) for number in counts.values())} |"
+    yield ""
+    yield from _worst(comparison, most)
+    yield f"Rules: {_text(str(comparison.rules))}."
+    yield from (f"- {_text(note)}" for note in comparison.notes)
+
+
+def _worst(comparison: Comparison, most: int) -> Iterator[str]:
+    loud = [row for row in comparison.rows.iter_rows(named=True) if Change(row["change"]) not in _QUIET]
+    if not loud:
+        return
+    yield "| | what | where | base | new | change | evidence |"
+    yield "| --- | --- | --- | ---: | ---: | ---: | --- |"
+    for row in loud[:most]:
+        yield _row(row, comparison)
+    yield ""
+    if len(loud) > most:
+        yield f"… and {len(loud) - most} rows more."
+        yield ""
+
+
+def _row(row: Mapping[str, Any], comparison: Comparison) -> str:
+    of = comparison.rules.of
+    proof = evidence(row, of)
+    cut = f"{proof[:_MOST_CHARACTERS]} …" if len(proof) > _MOST_CHARACTERS else proof
+    cells = (
+        row["change"].replace("_", " "),
+        code(named(row)),
+        code(f"{row['gpu']} {row['toolchain']}"),
+        quantity(row["base_value"], of),
+        quantity(row["new_value"], of),
+        percent(row["ratio"]),
+        code(cut) if cut else "",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def code(text: str) -> str:
+    """In a span of code, where neither links nor mentions are made."""
+    return f"<code>{_text(text)}</code>"
+
+
+def _text(text: str) -> str:
+    """Everything that Markdown or HTML would take for markup, as a character reference."""
+    safe = escape(one_line(text))
+    for mark in "\\`*_[]|~@":
+        safe = safe.replace(mark, f"&#{ord(mark)};")
+    return safe

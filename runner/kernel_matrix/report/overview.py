@@ -1,0 +1,228 @@
+"""What a manager reads in a minute: what ran, how far to believe it, what came out, what is portable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.model.enums import Fault, Grade, Status
+from kernel_matrix.report.number_format import DASH, rate, times
+
+THRESHOLDS: Final = (1.0, 1.5, 2.0)
+"""The p of ``fast_p`` on the overview."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The numbers of the first page; every share has its whole beside it."""
+
+    outcomes: int
+    """Rows: cells × hosts × workloads, the latest attempt of each."""
+    cells: int
+    """Cells, as :mod:`kernel_matrix.analysis.scores` counts them."""
+    problems: int
+    candidates: int
+    counted: int
+    """Cells that say something about their candidate; all others are in no denominator."""
+    passed: int
+    """Of these, the cells that passed."""
+    expected: int
+    """Failures of candidates that are declared to end exactly so (controls)."""
+    unexpected_passes: int
+    """Passes of candidates that are declared to fail."""
+    ran: Sequence[tuple[str, str]]
+    """What ran: (fact, values)."""
+    trust: Mapping[str, Sequence[tuple[str, int, int]]]
+    """How far to believe it: question → (answer, timed outcomes, how many answers are better), best first."""
+    scores: pl.DataFrame
+    """One row per GPU and one for all: see :func:`scores`; empty where there is nothing."""
+    odd_times: int
+    """Outcomes whose speed-up is zero or infinite; they are in no mean."""
+
+
+def overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
+    """The overview of ``outcomes``, which those of ``tables`` are."""
+    rates = scores(tables) if outcomes.height else pl.DataFrame()
+    nothing: dict[str, Any] = {"cells": 0, "counted": 0, "correct_rate": None}
+    whole: dict[str, Any] = rates.row(-1, named=True) if rates.height else nothing
+    fault = outcomes["fault"].cast(pl.String)
+    as_declared = outcomes["status"].cast(pl.String) == outcomes["expect"].cast(pl.String)
+    fails_by_declaration = outcomes["expect"].cast(pl.String) != Status.PASSED.value
+    speedup = outcomes["speedup"].drop_nulls()
+    return Overview(
+        outcomes=outcomes.height,
+        cells=whole["cells"],
+        problems=outcomes["problem"].n_unique(),
+        candidates=outcomes["candidate"].n_unique(),
+        counted=whole["counted"],
+        passed=round((whole["correct_rate"] or 0) * whole["counted"]),
+        expected=int(((fault != Fault.NONE.value) & as_declared).sum()),
+        unexpected_passes=int((fails_by_declaration & outcomes["passed"]).sum()),
+        ran=_ran(outcomes),
+        trust=_trust(outcomes.filter(pl.col("speedup").is_not_null())),
+        scores=rates,
+        odd_times=int((~(speedup.is_finite() & (speedup > 0))).sum()),
+    )
+
+
+def scores(tables: Tables) -> pl.DataFrame:
+    """One row per GPU of :mod:`kernel_matrix.analysis.scores` and, where there are several, one for ``all``.
+
+    That one is put together from the others, each share weighted by its whole: the same as scoring all at once.
+    """
+    found = ask("scores", tables, QuestionOptions(by=("gpu",), thresholds=THRESHOLDS, draws=(1,)))
+    by_gpu = next(answer.table for answer in found if answer.name == "scores").select(
+        *("gpu", "cells", "counted", "timed"), *_OF_COUNTED, "speedup", "share_slower"
+    )
+    return pl.concat([by_gpu, by_gpu.select(_whole())], how="vertical_relaxed") if by_gpu.height > 1 else by_gpu
+
+
+_OF_COUNTED: Final = ("compile_rate", "correct_rate", *(f"fast_{p:g}" for p in THRESHOLDS))
+"""Shares of the cells that count."""
+
+
+def _whole() -> list[pl.Expr]:
+    def mean(value: pl.Expr, weight: str) -> pl.Expr:
+        known = pl.col(weight).filter(value.is_not_null())
+        return pl.when(known.sum() > 0).then((value * pl.col(weight)).sum() / known.sum())
+
+    return [
+        pl.lit("all").alias("gpu"),
+        pl.col("cells", "counted", "timed").sum(),
+        *(mean(pl.col(name), "counted").alias(name) for name in _OF_COUNTED),
+        mean(pl.col("speedup").log(), "timed").exp().alias("speedup"),
+        mean(pl.col("share_slower"), "timed").alias("share_slower"),
+    ]
+
+
+def score_rows(seen: Overview) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The scores in words: the names of the columns, of which the first is text, and a row per GPU."""
+    head = ("GPU", "cells", "count", "compiled", "correct", *(f"fast {p:g}×" for p in THRESHOLDS), "speed-up", "slower")
+    rows = [
+        (
+            *(row["gpu"] or DASH, f"{row['cells']:,}", f"{row['counted']:,}"),
+            *(rate(row[name]) for name in _OF_COUNTED),
+            *(times(row["speedup"]), rate(row["share_slower"])),
+        )
+        for row in seen.scores.iter_rows(named=True)
+    ]
+    return head, rows
+
+
+def portability(outcomes: pl.DataFrame) -> str:
+    """In one sentence: of what counts on every GPU, how much passes on all, on some, on none."""
+    gpus = outcomes["gpu"].drop_nulls().unique().sort()
+    if len(gpus) == 0:
+        return "No GPU is in these tables: nothing can be said about portability."
+    if len(gpus) == 1:
+        return f"Only one GPU ({gpus[0]}) is in these tables: nothing can be said about portability."
+    key = ("problem", "workload", "dtype", "toolchain", "candidate")
+    each = (
+        outcomes.lazy()
+        .filter("counted")
+        .group_by(*key, "gpu")
+        .agg(pl.col("passed").all())
+        .group_by(*key)
+        .agg(pl.len().alias("gpus"), pl.col("passed").sum())
+        .select(
+            everywhere=(pl.col("gpus") == len(gpus)).sum(),
+            all=((pl.col("gpus") == len(gpus)) & (pl.col("passed") == len(gpus))).sum(),
+            none=((pl.col("gpus") == len(gpus)) & (pl.col("passed") == 0)).sum(),
+            partly=(pl.col("gpus") < len(gpus)).sum(),
+        )
+        .collect()
+        .row(0, named=True)
+    )
+    whole = each["everywhere"]
+    aside = f" {each['partly']:,} more did not count on every GPU and are left out." if each["partly"] else ""
+    if not whole:
+        return f"No candidate counted on all {len(gpus)} GPUs: nothing can be said about portability.{aside}"
+    some = whole - each["all"] - each["none"]
+    return (
+        f"Of {whole:,} candidates × workloads that counted on all {len(gpus)} GPUs, {each['all']:,}"
+        f" ({each['all'] / whole:.0%}) pass on every one, {some:,} ({some / whole:.0%}) pass here and fail there,"
+        f" {each['none']:,} ({each['none'] / whole:.0%}) pass on none.{aside}"
+    )
+
+
+def _ran(outcomes: pl.DataFrame) -> list[tuple[str, str]]:
+    started = outcomes["run_started_at"].drop_nulls().dt.strftime("%Y-%m-%d %H:%M")
+    first, last = (str(at or "") for at in (started.min(), started.max()))
+    facts = [
+        ("Night", first if first == last else f"{first} to {last} (UTC), {outcomes['run_id'].n_unique():,} runs"),
+        ("Matrix", _listed(outcomes["matrix"])),
+        ("GPUs", _described(outcomes, "gpu", "gpu_name", "gpu_uuid", "unit")),
+        ("Driver", _listed(outcomes["driver"])),
+        ("Toolchains", _toolchains(outcomes)),
+        ("Dtypes", _listed(outcomes["dtype"].cast(pl.String))),
+        ("Problems", _counted(outcomes["problem"], _listed(outcomes["category"], 8))),
+        ("Candidates", _counted(outcomes["candidate"], _listed(outcomes["language"].cast(pl.String)))),
+        ("Hosts", _listed(outcomes["hostname"])),
+        ("Engine", _listed(outcomes["engine"])),
+    ]
+    return [(name, said) for name, said in facts if said]
+
+
+def _counted(column: pl.Series, kinds: str) -> str:
+    """How many, and of what kinds where that is known."""
+    return f"{column.n_unique():,}" + (f" in {kinds}" if kinds else "")
+
+
+def _listed(column: pl.Series, most: int = 6) -> str:
+    words = column.drop_nulls().unique().sort().to_list()
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return ", ".join(str(word) for word in words[:most]) + more
+
+
+def _described(outcomes: pl.DataFrame, name: str, model: str, unit: str, units: str) -> str:
+    rows = (
+        outcomes.group_by(name)
+        .agg(pl.col(model).drop_nulls().unique().sort(), pl.col(unit).drop_nulls().n_unique())
+        .sort(name)
+        .head(12)
+    )
+    return "; ".join(
+        f"{word} ({', '.join(models) or 'hardware not known'}"
+        + (f", {number} {units}{'' if number == 1 else 's'})" if number else ")")
+        for word, models, number in rows.iter_rows()
+    )
+
+
+def _toolchains(outcomes: pl.DataFrame) -> str:
+    columns = ("toolchain", "torch", "triton", "cuda")
+    rows = outcomes.filter(pl.col("torch").is_not_null()).select(columns).unique().sort(columns).head(8)
+    said = [
+        f"{row['toolchain']} (torch {row['torch']}"
+        + "".join(f", {name} {row[name]}" for name in ("triton", "cuda") if row[name])
+        + ")"
+        for row in rows.iter_rows(named=True)
+    ]
+    return "; ".join(said) or _listed(outcomes["toolchain"])
+
+
+def _trust(timed: pl.DataFrame) -> dict[str, list[tuple[str, int, int]]]:
+    count = pl.col("sessions").clip(upper_bound=5)
+    words = {1: "1 session", 2: "2 to 4 sessions", 3: "2 to 4 sessions", 4: "2 to 4 sessions", 5: "5 or more"}
+    kinds = {
+        "Grade": (pl.col("grade").cast(pl.String), [grade.value for grade in Grade]),
+        "Sessions": (
+            count.replace_strict(words, default=None, return_dtype=pl.String),
+            ["5 or more", "2 to 4 sessions", "1 session"],
+        ),
+        "Alone on the GPU": (pl.col("exclusive"), ["proven"]),
+        "Clocks": (pl.col("clock_state"), ["locked", "unlocked", "throttled"]),
+    }
+    return {name: _counts(timed, column, order) for name, (column, order) in kinds.items()} if timed.height else {}
+
+
+def _counts(timed: pl.DataFrame, column: pl.Expr, order: Sequence[str]) -> list[tuple[str, int, int]]:
+    counts = timed.select(column.fill_null("not known")).to_series().value_counts()
+    found = {str(word): int(number) for word, number in counts.iter_rows()}
+    rank = {word: place for place, word in enumerate(order)}
+    ranked = sorted(found, key=lambda word: (rank.get(word, len(order)), word))
+    return [(word.replace("_", " "), found[word], rank.get(word, len(order))) for word in ranked]

@@ -1,0 +1,211 @@
+"""One HTML file with everything in it: styles, scripts, data, and an overview that needs no script.
+
+The content security policy allows no network at all, and only the three scripts of ours, by their hashes: the page's
+own, the charts' library, which is run when the first chart is wanted, and none that anybody may have smuggled in.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import polars as pl
+
+from kernel_matrix.analysis.outcomes import CELL_KEY
+from kernel_matrix.analysis.questions import Answer
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.errors import UsageError
+from kernel_matrix.report import cell_choice, failure_groups, overview_markup
+from kernel_matrix.report.column_data import coded, embedded
+from kernel_matrix.report.contents import MOST_PLACES, PageDetails, ReportContents, detail
+from kernel_matrix.report.markup import Html, element, joined, raw
+from kernel_matrix.report.number_format import GLYPHS, MEANINGS
+from kernel_matrix.report.question_pages import QuestionPage, cut
+from kernel_matrix.results.descriptions import LABELS
+
+_SCRIPTS: Final = ("base", "table", "heat", "charts", "cell", "pages")
+"""Files of the page's script, in order; together they are one function."""
+_PAGES: Final = (
+    ("overview", "Overview"),
+    ("heat", "Heat map"),
+    ("cells", "All cells"),
+    ("failures", "Failures"),
+    ("roofline", "Roofline"),
+    ("cascade", "Cascade"),
+    ("noise", "Noise"),
+    ("drift", "Drift"),
+    ("answers", "Answers"),
+)
+
+
+def page(contents: ReportContents, tables: Tables, found: pl.DataFrame) -> str:
+    """The whole file.
+
+    :param found: the outcomes that ``contents`` is made of.
+    :raises UsageError: where the charts' library is not installed.
+    """
+    library = chart_library()
+    return assembled(contents, detail(tables, found), library)
+
+
+def assembled(contents: ReportContents, details: PageDetails, library: str) -> str:
+    """The file of ``contents`` and ``details``, with the charts' ``library`` inside."""
+    script = own_script()
+    allowed = " ".join(f"'sha256-{_hash(text)}'" for text in (script, library))
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", contents.title),
+        raw("style", _read("page.css")),
+    )
+    body = element(
+        "body",
+        _header(contents),
+        element("main", overview_markup.opening(contents), element("div", id="page", hidden=""), id="main"),
+        element("footer", _footer(contents)),
+        raw("script", embedded(_data(contents, details)), type="application/json", id="data"),
+        raw("script", library, type="text/plain", id="library"),
+        raw("script", script),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def chart_library() -> str:
+    """The JavaScript that draws charts: Vega, Vega-Lite and Vega-Embed, in one text.
+
+    :raises UsageError: where it is not installed.
+    """
+    try:
+        import vl_convert  # noqa: PLC0415  # an extra, of 80 MB
+    except ImportError:
+        raise UsageError(
+            "the HTML report needs the package vl-convert-python, which is not installed",
+            next_step="Run `pip install 'kernel-matrix[report]'`, or ask for --format md or text, which need nothing.",
+        ) from None
+    bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub has no defaults
+    return f"(() => {{{bundle}\n}})();"
+
+
+@cache
+def own_script() -> str:
+    """The page's own script: the files of ``static`` in one function, so that nothing of it is global."""
+    parts = "\n".join(_read(f"{name}.js") for name in _SCRIPTS)
+    return f"(() => {{\n'use strict';\n{parts}\n}})();"
+
+
+def _read(name: str) -> str:
+    return (resources.files("kernel_matrix.report") / "static" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _header(contents: ReportContents) -> Html:
+    links = (
+        element("a", said, href=f"#{name}", data_page=name, aria_current="page" if name == "overview" else None)
+        for name, said in _PAGES
+    )
+    return element(
+        "header",
+        element("h1", contents.title),
+        element("nav", *links, aria_label="Pages"),
+        element("button", "Dark", id="theme", type="button", title="Switch between light and dark", hidden=""),
+        element("p", "Without JavaScript only the overview is shown.", id="scriptless", class_="note"),
+    )
+
+
+def _footer(contents: ReportContents) -> Html:
+    return joined(
+        f"kernel-matrix report, made {contents.made_at:%Y-%m-%d %H:%M} UTC from {', '.join(contents.folders)}."
+        " Nothing on this page is loaded from a network."
+    )
+
+
+def _data(contents: ReportContents, details: PageDetails) -> dict[str, Any]:
+    answers = [_answered(one) for one in (*details.asked, *_further(contents))]
+    return {
+        "cells": coded(details.cells.drop("record")),
+        "grid": coded(contents.grid.head(MOST_PLACES)),
+        "failures": coded(contents.failures.head(failure_groups.MOST)),
+        "samples": coded(details.samples),
+        "looks": coded(details.looks),
+        "nights": coded(details.nights),
+        "spreads": coded(details.spreads),
+        "answers": answers,
+        "glyphs": GLYPHS,
+        "states": MEANINGS,
+        "labels": LABELS,
+        "notes": {
+            "cells": _cells_note(contents.overview.outcomes, details.cells.height),
+            "grid": " ".join(_cut(contents.grid.height, MOST_PLACES, "places")),
+            "failures": " ".join(_cut(contents.failures.height, failure_groups.MOST, "reasons")),
+            "samples": (
+                f"The page carries samples of {int(details.cells['sampled'].sum()):,} of {details.cells.height:,}"
+                " outcomes: the slowest, the fastest and the noisiest; of each side at most"
+                f" {cell_choice.MOST_SAMPLES:,}, taken evenly. All others are in samples.parquet."
+            ),
+        },
+    }
+
+
+def _answered(one: QuestionPage) -> dict[str, Any]:
+    tables = [
+        {
+            "name": answer.name,
+            "title": answer.title,
+            "notes": list(answer.notes),
+            "meanings": dict(answer.meanings),
+            "frame": coded(answer.table),
+        }
+        for answer in one.answers
+    ]
+    return {"question": one.question, "statement": one.statement, "tables": tables}
+
+
+def _further(contents: ReportContents) -> Iterator[QuestionPage]:
+    """What the audit and the comparison have, as answers beside the others."""
+    if contents.findings is not None:
+        found = [
+            Answer(
+                name=one.check,
+                title=f"{one.severity}: {one.about}",
+                table=one.rows.drop("check", "severity"),
+                notes=one.notes,
+            )
+            for one in contents.findings
+        ]
+        yield QuestionPage(question="audit", answers=found, statement="" if found else "The audit found nothing.")
+    if contents.comparison is not None:
+        columns = ("change", *CELL_KEY, "ratio", "ratio_low", "ratio_high", "q", "reason", "test", "differs")
+        rows = contents.comparison.rows.select(columns)
+        title = f"{contents.comparison.new} against {contents.comparison.base}"
+        answer = Answer(name="compare", title=title, table=rows, notes=[str(contents.comparison.rules)])
+        yield QuestionPage(
+            question="compare", answers=(cut(answer),), statement="" if rows.height else "Nothing was compared."
+        )
+
+
+def _cells_note(outcomes: int, shown: int) -> str:
+    if shown == outcomes:
+        return ""
+    return (
+        f"{shown:,} of {outcomes:,} outcomes are on this page: unexpected failures first, then the speed-ups furthest"
+        " from 1. All are in cells.parquet; `kernel-matrix results --filter …` prints any."
+    )
+
+
+def _cut(rows: int, most: int, of: str) -> list[str]:
+    return [f"The first {most:,} of {rows:,} {of} are on this page."] if rows > most else []

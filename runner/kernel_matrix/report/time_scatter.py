@@ -1,0 +1,73 @@
+"""How much times scatter, and how they moved from night to night: two small tables for two charts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.analysis.outcomes import sessions
+
+SPREADS: Final = {
+    "spread_within": "within a session",
+    "spread_between": "between sessions",
+    "machine_drift": "machine drift",
+    "code_drift": "code drift",
+}
+"""Column of outcomes → what the chart calls it; all are shares of the time."""
+
+
+def spreads(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """One row per GPU and kind of :data:`SPREADS`: ``cells`` that have it, its median, 90th percentile and maximum."""
+    long = (
+        outcomes.lazy()
+        .select("gpu", *(pl.col(name).abs().alias(said) for name, said in SPREADS.items()))
+        .unpivot(index="gpu", variable_name="kind", value_name="spread")
+        .filter(pl.col("spread").is_finite())
+    )
+    return (
+        long.group_by("gpu", "kind")
+        .agg(
+            pl.len().cast(pl.Int32).alias("cells"),
+            pl.col("spread").median().alias("median"),
+            pl.col("spread").quantile(0.9, "linear").alias("p90"),
+            pl.col("spread").max().alias("max"),
+        )
+        .sort("gpu", "kind")
+        .collect()
+    )
+
+
+def nights(cells: pl.LazyFrame) -> pl.DataFrame:
+    """One row per GPU, toolchain and night: how a cell's time differs there from its own mean over all nights.
+
+    ``candidate`` and ``baseline``: mean over cells of log(time of the night ÷ geometric mean over the cell's nights),
+    as a share; ``cells`` that were timed in more than one night; the ``driver`` of most sessions. The same cells are
+    compared with themselves, so that a night with other cells does not look faster or slower.
+    """
+    place = ("gpu", "toolchain")
+    each = (
+        sessions(cells)
+        .group_by(*place, "cell_id", "workload", "night")
+        .agg(
+            pl.col("candidate_median_ns").log().mean().alias("candidate"),
+            pl.col("baseline_median_ns").log().mean().alias("baseline"),
+            pl.col("driver").first(),
+        )
+        .with_columns(pl.col("night").n_unique().over("cell_id", "workload").alias("nights"))
+        .filter(pl.col("nights") > 1)
+        .with_columns(pl.col(name) - pl.col(name).mean().over("cell_id", "workload") for name in _SIDES)
+    )
+    return (
+        each.group_by(*place, "night")
+        .agg(
+            *((pl.col(name).filter(pl.col(name).is_finite()).mean().exp() - 1) for name in _SIDES),
+            pl.len().cast(pl.Int32).alias("cells"),
+            pl.col("driver").drop_nulls().mode().sort().first(),
+        )
+        .sort(*place, "night")
+        .collect(engine="streaming")
+    )
+
+
+_SIDES: Final = ("candidate", "baseline")

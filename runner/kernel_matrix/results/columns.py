@@ -1,0 +1,119 @@
+"""Rows and samples, gathered in plain columns until they become a table of exactly its schema."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import polars as pl
+
+from kernel_matrix.measure.timed import COLD, contestant_of
+from kernel_matrix.results.reading import Document, whole
+from kernel_matrix.results.rows import Row
+from kernel_matrix.results.schema import SAMPLES
+
+
+class TableRows:
+    """Rows of one table, in the order they were appended; a column that a row lacks is null."""
+
+    def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
+        self._schema = schema
+        self._empty: Row = dict.fromkeys(schema)
+        self._values = itemgetter(*schema)
+        # Tuples of plain values cost the garbage collector nothing, dictionaries would.
+        self._rows: list[tuple[Any, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def append(self, row: Row) -> None:
+        """Add ``row``."""
+        self._rows.append(self._values(self._empty | row))
+
+    def frame(self) -> pl.DataFrame:
+        """The rows so far as a table of exactly the schema."""
+        columns = zip(*self._rows, strict=True) if self._rows else ((),) * len(self._schema)
+        return frame(dict(zip(self._schema, columns, strict=True)), self._schema)
+
+
+_PER_BLOCK = (
+    *("record", "session", "workload"),
+    *("role", "contestant", "regime", "calls_per_sample"),
+    *("block", "block_started_ns", "block_ended_ns", "sm_clock_mhz"),
+)
+"""Columns of ``samples`` that have one value per block, in file order."""
+
+
+class SampleColumns:
+    """Samples of many records as flat columns, filled block by block."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[Any]] = {name: [] for name in _PER_BLOCK}
+        self._calls: list[int] = []
+        self._device_ns = array("q")
+        self._wall_ns = array("q")
+        self._discarded: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._device_ns)
+
+    def add(self, record: Document, *, key: int) -> None:
+        """Append every sample of ``record``, whose number within the tables is ``key``."""
+        for session in record["sessions"]:
+            for workload in session["workloads"]:
+                for block in workload["blocks"]:
+                    self._add_block((key, session["session"], workload["name"]), block)
+
+    def _add_block(self, where: Sequence[Any], block: Mapping[str, Any]) -> None:
+        for index, cause in block["discarded"]:
+            self._discarded[len(self) + int(index)] = cause
+        whose = (block["role"], contestant_of(block), block.get("regime", COLD), block.get("calls_per_sample", 1))
+        when = (block["index"], block["started_ns"], block["ended_ns"], block.get("sm_clock_mhz"))
+        for column, value in zip(self._blocks.values(), (*where, *whose, *when), strict=True):
+            column.append(value)
+        self._calls.append(len(block["device_ns"]))
+        self._device_ns.extend(whole(block["device_ns"]))
+        self._wall_ns.extend(whole(block["wall_ns"]))
+
+    def frame(self) -> pl.DataFrame:
+        """The samples so far as a table of schema :data:`~kernel_matrix.results.schema.SAMPLES`."""
+        calls = pl.Series("index", self._calls, dtype=pl.Int32)
+        per_block = frame(self._blocks, {name: SAMPLES[name] for name in self._blocks})
+        repeated = per_block.with_columns(pl.int_ranges(calls, dtype=pl.Int32).alias("index")).explode("index")
+        return repeated.filter(pl.col("index").is_not_null()).with_columns(
+            pl.Series("device_ns", self._device_ns, dtype=pl.Int64),
+            pl.Series("wall_ns", self._wall_ns, dtype=pl.Int64),
+            pl.Series("discarded", map(self._discarded.get, range(len(self))), dtype=pl.String),
+        )
+
+
+def frame(columns: Mapping[str, Sequence[Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """``columns`` as a table of exactly ``schema``, without a silent loss."""
+    return pl.DataFrame([_series(name, columns[name], dtype) for name, dtype in schema.items()])
+
+
+def _series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
+    if not isinstance(dtype, pl.List):
+        return _converted(name, values, dtype)
+    # polars makes a series of each list by itself, which takes long, and most lists of a column are the same ones.
+    lists = [None if value is None else tuple(value) for value in values]
+    distinct = {one: index for index, one in enumerate(dict.fromkeys(lists))}
+    return _converted(name, list(distinct), dtype).gather([distinct[one] for one in lists])
+
+
+def _converted(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
+    try:
+        return pl.Series(name, values, dtype=dtype, strict=True)
+    except (TypeError, OverflowError):
+        # JSON and its schemas count 3.0 as an integer and 10**30 as a number; polars takes neither as such.
+        return pl.Series(name, [_exactly(value, dtype) for value in values], dtype=dtype, strict=True)
+
+
+def _exactly(value: Any, dtype: pl.DataType) -> Any:
+    if value is None or not (dtype.is_numeric() or dtype.is_nested()):
+        return value
+    if isinstance(dtype, pl.List):
+        return [_exactly(inner, dtype.inner) for inner in value]  # type: ignore[arg-type]  # always an instance here
+    return int(value) if dtype.is_integer() else float(value)

@@ -1,0 +1,176 @@
+"""Results that others measured, as the tables of :mod:`kernel_matrix.results.schema`; what they lack is null.
+
+One module per format, one line each in :data:`FORMATS`. A file's format is recognised by its content. What cannot be
+read, a file or one result of it, is listed with its line, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kernel_matrix.errors import NothingSelectedError, UsageError
+from kernel_matrix.results.import_tables import make, write
+from kernel_matrix.sources import UnreadableItem, google_benchmark, nvbench
+from kernel_matrix.sources.flashinfer import trace_results
+from kernel_matrix.sources.json_files import BadValueError, JsonFile, clean, shown_keys
+from kernel_matrix.sources.kernelbench import eval_results, timing_results
+from kernel_matrix.sources.kernelbenchx import metric_results
+from kernel_matrix.sources.measurement import ImportedFile, ImportFormat
+
+AUTO: Final = "auto"
+FORMATS: Final[Mapping[str, ImportFormat]] = {
+    one.name: one
+    for one in (
+        timing_results.FORMAT,
+        eval_results.FORMAT,
+        metric_results.GOLDEN,
+        metric_results.METRICS,
+        metric_results.SUMMARY,
+        trace_results.FORMAT,
+        nvbench.FORMAT,
+        google_benchmark.FORMAT,
+    )
+}
+"""Name → format; the first that knows a document has it."""
+
+_ENDINGS: Final = (".json", ".jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What became of every file."""
+
+    tables: Mapping[str, Path]
+    """Table name → file."""
+    files: tuple[ImportedFile, ...]
+    """Those that were read, by path."""
+    refused: tuple[UnreadableItem, ...]
+    """All that was not: whole files, and single results."""
+    rows: int
+    samples: int
+    hosts: int
+    gpus: int
+    duplicates: int
+    contested: int
+
+
+def import_results(
+    paths: Sequence[Path], out: Path, *, format_name: str = AUTO, name: str | None = None
+) -> ImportReport:
+    """Read every file of ``paths`` and write the tables ``cells``, ``samples``, ``kernels`` and ``hosts`` to ``out``.
+
+    Importing the same files gives the same bytes, in whatever order and from wherever they are named.
+
+    :param paths: files, and folders of which every ``.json`` and ``.jsonl`` is read.
+    :param format_name: of :data:`FORMATS`, or :data:`AUTO` to recognise each file's by its content.
+    :param name: of the matrix; by default that of the format.
+    :raises UsageError: for a path that does not exist or a format that is none.
+    :raises NothingSelectedError: when nothing could be read; tables that were in ``out`` before stay.
+    :raises StoreError: when the tables cannot be written.
+    """
+    chosen = _format(format_name)
+    found: list[ImportedFile] = []
+    refused: list[UnreadableItem] = []
+    files = list(_files(paths))
+    for path in files:
+        try:
+            one = _read(path, chosen)
+        except BadValueError as error:  # noqa: PERF203  # one bad file must not end the others
+            refused.append(UnreadableItem(path=path, reason=str(error), line=error.line))
+        else:
+            found.append(one)
+            refused += one.refused
+    joined = _joined(found)
+    made = make(joined, name)
+    if not made.frames["cells"].height:
+        raise _nothing(paths, files, refused)
+    cells = made.frames["cells"]
+    return ImportReport(
+        tables=write(made.frames, refused, out),
+        files=tuple(sorted(joined, key=lambda one: one.path)),
+        refused=tuple(refused),
+        rows=cells.height,
+        samples=made.frames["samples"].height,
+        hosts=made.frames["hosts"].height,
+        gpus=cells["gpu"].n_unique(),
+        duplicates=made.duplicates,
+        contested=made.contested,
+    )
+
+
+def _format(name: str) -> ImportFormat | None:
+    if name == AUTO:
+        return None
+    if name not in FORMATS:
+        raise UsageError(
+            f"--format {name!r} is no format", next_step=f"Use one of {', '.join((AUTO, *FORMATS))}, or leave it out."
+        )
+    return FORMATS[name]
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Each file once, by path; links to folders are not followed."""
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist", next_step="Name files, or folders of files, to import.")
+        for file in _within(path) if path.is_dir() else (path,):
+            place = file.resolve()
+            if place not in seen:
+                seen.add(place)
+                yield file
+
+
+def _within(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(place, name) for name in sorted(names) if name.endswith(_ENDINGS))
+
+
+def _read(path: Path, chosen: ImportFormat | None) -> ImportedFile:
+    file = JsonFile(path)
+    form = chosen or _recognised(file)
+    measured = tuple(form.read(file))
+    return ImportedFile(
+        path=path,
+        place=file.place,
+        format=form.name,
+        sha256=file.sha256,
+        measured=measured,
+        version=form.version(file),
+        refused=tuple(file.refused()),
+        notes=tuple(file.notes),
+    )
+
+
+def _recognised(file: JsonFile) -> ImportFormat:
+    document = file.first()
+    for form in FORMATS.values():
+        if form.knows(document):
+            return form
+    if document is None and (broken := file.broken()):
+        raise broken
+    raise BadValueError(f"is in no format that is known: {shown_keys(document)}")
+
+
+def _joined(found: Sequence[ImportedFile]) -> list[ImportedFile]:
+    """Files of one format together, each in the form's own way."""
+    return [
+        one for form in FORMATS.values() for one in form.join(tuple(one for one in found if one.format == form.name))
+    ]
+
+
+def _nothing(paths: Sequence[Path], files: Sequence[Path], refused: Sequence[UnreadableItem]) -> NothingSelectedError:
+    where = ", ".join(map(str, paths))
+    if not files:
+        what = f"no .json or .jsonl file in {where}"
+    else:
+        first = f"; {clean(str(refused[0]))}" if refused else ""
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        what = f"none of {len(files)} files in {where} holds a result that can be read{first}{more}"
+    known = "; ".join(f"{form.name} ({form.said})" for form in FORMATS.values())
+    return NothingSelectedError(what, next_step=f"Known are {known}.")

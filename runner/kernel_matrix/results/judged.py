@@ -1,0 +1,116 @@
+"""What all sessions of a record say together about each of its workloads: verdict, grade and drift.
+
+Derived anew from the samples whenever it is asked for, never stored: a record holds what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from kernel_matrix.measure.drift import Anchor, code_drift, machine_drift
+from kernel_matrix.measure.grade import GradedTime, grade, spread_between, spread_within
+from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes
+from kernel_matrix.measure.verdict import SpeedupVerdict, compare_sessions
+from kernel_matrix.model.enums import ClockState, Status
+from kernel_matrix.model.messages import INTERPRETED
+from kernel_matrix.results.reading import Document
+
+Sessions = Mapping[tuple[int, str], WorkloadTimes]
+"""(session, workload) → its times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadJudgement:
+    """What is known of one workload's cold time."""
+
+    candidate_ns: float
+    """Median over the sessions of their medians."""
+    eager_ns: float | None
+    comparison: SpeedupVerdict | None
+    """Against eager; null where that was not timed."""
+    graded: GradedTime
+    spread_between: float | None
+    machine_drift: float | None
+    code_drift: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """One session's part in a judgement."""
+
+    times: WorkloadTimes
+    median_ns: float
+    anchors: list[Anchor]
+
+
+def times_of(record: Document) -> Sessions:
+    """The times of every session and workload of a checked record."""
+    return {
+        (session["session"], workload["name"]): WorkloadTimes.of_document(workload)
+        for session in record["sessions"]
+        for workload in session["workloads"]
+    }
+
+
+def judge(record: Document, times: Sessions) -> dict[str, WorkloadJudgement]:
+    """Workload → what its sessions say; none where the attempt did not pass, or its speed says nothing.
+
+    :param times: what :func:`times_of` said of ``record``.
+    """
+    if record["outcome"]["status"] != Status.PASSED.value:
+        return {}
+    per_workload: dict[str, list[_Session]] = {}
+    for session in record["sessions"]:
+        for name, found in _timed(session, times).items():
+            per_workload.setdefault(name, []).append(found)
+    locked = record["host"]["clock_state"] == ClockState.LOCKED.value
+    return {name: _judgement(sessions, locked=locked) for name, sessions in per_workload.items()}
+
+
+def anchors_of(session: Mapping[str, Any]) -> list[Anchor]:
+    """The readings of the judge's own kernels in a session."""
+    return [(anchor["compute_ns"], anchor["memory_ns"]) for anchor in session.get("anchors", ())]
+
+
+def _timed(session: Mapping[str, Any], times: Sessions) -> dict[str, _Session]:
+    if INTERPRETED in session["labels"]:
+        return {}
+    anchors = anchors_of(session)
+    named = {workload["name"]: times[session["session"], workload["name"]] for workload in session["workloads"]}
+    return {
+        name: _Session(found, median_ns, anchors)
+        for name, found in named.items()
+        if (median_ns := found.median_ns(CANDIDATE))
+    }
+
+
+def _judgement(sessions: list[_Session], *, locked: bool) -> WorkloadJudgement:
+    medians = [session.median_ns for session in sessions]
+    eager = [ns for session in sessions if (ns := session.times.median_ns(EAGER))]
+    between = spread_between(medians)
+    drift = machine_drift([anchor for session in sessions for anchor in session.anchors])
+    return WorkloadJudgement(
+        candidate_ns=median(medians),
+        eager_ns=median(eager) if eager else None,
+        comparison=compare_sessions([session.times for session in sessions]),
+        graded=grade(
+            sessions=len(sessions),
+            within=_worst_within(sessions),
+            between=between,
+            drift=drift,
+            clocks_locked=locked,
+        ),
+        spread_between=between,
+        machine_drift=drift,
+        code_drift=code_drift(medians, [session.anchors for session in sessions]),
+    )
+
+
+def _worst_within(sessions: list[_Session]) -> float | None:
+    """The widest spread of any session, unknown where that of one is."""
+    spreads = [spread_within(session.times.device_ns(CANDIDATE)) for session in sessions]
+    known = [spread for spread in spreads if spread is not None]
+    return max(known) if len(known) == len(spreads) else None

@@ -1,0 +1,108 @@
+"""What ``kernel-matrix results`` shows: the latest attempt at each cell, one row per workload."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import polars as pl
+
+from kernel_matrix.errors import StoreError, UsageError
+from kernel_matrix.results.attempts import latest_attempts
+from kernel_matrix.results.descriptions import DISCARDED
+from kernel_matrix.results.schema import CELLS, RIVALS
+
+FILTERS = {
+    **{
+        key: key
+        for key in (
+            *("gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level"),
+            *("status", "fault", "verdict", "grade", "workload", "hostname", "matrix"),
+        )
+    },
+    "id": "cell_id",
+}
+"""Filter key → column of ``cells``; ``plan`` and ``run`` have the same keys, as far as they know them beforehand."""
+_TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>!?=)(?P<globs>.+)", re.DOTALL)
+_ATTEMPT = ("cell_id", "host_id")
+_SHOWN = (
+    *("matrix", "gpu", "toolchain", "dtype", "problem", "candidate", "language", "category", "level", "hostname"),
+    *("status", "stage", "fault", "message", "exclusive", "exclusive_reason", "quarantined"),
+    *("clock_state", "clock_policy", "clock_reason", "clock_set_mhz", "clock_reset", "sm_clock_mhz"),
+    *("verdict", "verdict_speedup", "verdict_low", "verdict_high", "grade", "grade_reason", "bound"),
+    *("machine_drift", "code_drift", "findings"),
+    *("build_arch", "registers_max", "spill_bytes_max", "shared_bytes_max", "code_sha256", "launchable"),
+)
+_MEDIANS = (
+    *("candidate_median_ns", "baseline_median_ns", "speedup"),
+    *(f"{rival}_median_ns" for rival in RIVALS),
+    *(f"speedup_over_{rival}" for rival in RIVALS),
+    *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak", "share_of_peak"),
+)
+_ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")
+
+
+def read_cells(tables: Path) -> pl.DataFrame:
+    """The table ``cells`` in the folder ``tables``.
+
+    :raises StoreError: when it is missing, damaged, or was written by a version with another schema.
+    """
+    path = tables / "cells.parquet"
+    again = "Run `kernel-matrix merge` again."
+    try:
+        cells = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise StoreError(f"{path} cannot be read: {error}", next_step=again) from None
+    if dict(cells.schema) != CELLS:
+        raise StoreError(f"{path} has another schema than this version writes", next_step=again)
+    return cells
+
+
+def overview(cells: pl.DataFrame) -> pl.DataFrame:
+    """One row per cell, host and workload, of the latest attempt there; medians over its sessions.
+
+    Labels are those of any session. Adds ``sessions`` and ``samples`` (candidate's timed calls that count), and
+    ``attempts`` of the cell on that host. Discarded calls are those of all sides.
+    """
+    attempts = latest_attempts(cells.lazy(), _ATTEMPT).select("record", "attempts").collect()
+    return (
+        cells.join(attempts, on="record", how="inner")
+        .group_by("record", "cell_id", "host_id", "workload", "attempts")
+        .agg(
+            *(pl.col(name).first() for name in _SHOWN),
+            *(pl.col(name).median() for name in _MEDIANS),
+            *(pl.col(name).sum() for name in DISCARDED),
+            pl.col("labels").explode().drop_nulls().unique().sort(),
+            pl.col("session").n_unique().alias("sessions"),
+            pl.col("candidate_samples").sum().alias("samples"),
+        )
+        .sort(*_ORDER, "host_id", nulls_last=True)
+    )
+
+
+def filtered(rows: pl.DataFrame, terms: Iterable[str]) -> pl.DataFrame:
+    """Rows of an overview that satisfy every term ``KEY=GLOB[,GLOB]`` or ``KEY!=GLOB[,GLOB]``.
+
+    :raises UsageError: for a term of another form or an unknown key.
+    """
+    for text in terms:
+        key, wanted, globs = _parse_term(text)
+        column = pl.col(FILTERS[key]).cast(pl.String).fill_null("")
+        words = rows.select(column.unique()).to_series()
+        chosen = [word for word in words if any(fnmatchcase(word, glob) for glob in globs) is wanted]
+        rows = rows.filter(column.is_in(chosen))
+    return rows
+
+
+def _parse_term(text: str) -> tuple[str, bool, list[str]]:
+    found = _TERM.fullmatch(text)
+    if found is None or found["key"].strip() not in FILTERS:
+        raise UsageError(
+            f"--filter {text!r} is not KEY=GLOB[,GLOB] or KEY!=GLOB[,GLOB] with a key this verb knows",
+            next_step=f"keys are {', '.join(FILTERS)}; e.g. --filter dtype=fp16,bf16 --filter 'problem=soft*'",
+        )
+    key = found["key"].strip()
+    globs = [glob.strip() for glob in found["globs"].split(",")]
+    return key, found["operator"] == "=", [f"{glob}*" for glob in globs] if key == "id" else globs

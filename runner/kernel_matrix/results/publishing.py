@@ -1,0 +1,54 @@
+"""How tables come into their folder: whole, with the list of what is missing from them, or not at all."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from kernel_matrix.errors import StoreError
+from kernel_matrix.results.schema import TABLES_VERSION, TELEMETRY_FILE, VERSION_KEY
+
+REJECTED = "rejected.jsonl"
+"""Beside the tables: one JSON object per file that was put aside, with path, reason and detail."""
+METADATA = {VERSION_KEY: str(TABLES_VERSION)}
+"""Of every Parquet file of tables."""
+
+
+@contextmanager
+def aside(out: Path, *, untouched: str) -> Iterator[Path]:
+    """A folder inside ``out`` that is gone afterwards; failures to write there become :class:`StoreError`.
+
+    :param untouched: what such a failure leaves as it was, in words.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out, prefix=".tables-") as folder:
+            yield Path(folder)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise StoreError(
+            f"the tables in {out} cannot be written: {error}",
+            next_step=f"Make room there or name another folder with --out; {untouched} are untouched.",
+        ) from error
+
+
+def publish(tables: Mapping[str, Path], rejected: Iterable[Mapping[str, Any]], out: Path) -> dict[str, Path]:
+    """Move the finished ``tables`` into ``out``, with the list of what is missing from them.
+
+    A table of telemetry that is not among them is removed: its rows are numbered as those of the tables before were.
+
+    :param tables: table → its file in a folder of :func:`aside`.
+    :param rejected: one object per file or result that is missing.
+    :return: table → its file in ``out``.
+    """
+    listing = tables["cells"].with_name(REJECTED)
+    listing.write_text("".join(f"{json.dumps(row, sort_keys=True)}\n" for row in rejected), encoding="utf-8")
+    listing.replace(out / REJECTED)
+    if "telemetry" not in tables:
+        (out / TELEMETRY_FILE).unlink(missing_ok=True)
+    return {name: file.replace(out / file.name) for name, file in tables.items()}

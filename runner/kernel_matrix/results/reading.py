@@ -1,0 +1,356 @@
+"""Reading record files nobody vouches for: cut short, enormous, links, of another version, or hostile.
+
+Whatever a file holds, the answer is a checked document or a :class:`RecordRefusedError` that says why, and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import orjson
+
+from kernel_matrix.errors import StoreError
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.measure.timed import CANDIDATE, EAGER
+from kernel_matrix.model.enums import ClockPolicy, ClockState, Role, Status
+from kernel_matrix.model.instants import parse_instant
+from kernel_matrix.model.messages import SCHEMA_VERSION
+from kernel_matrix.results.descriptions import clocks_as_wanted
+
+MAX_BYTES = 64 << 20
+"""Larger files are not read at all."""
+_EXPLAINED_BYTES = 1 << 20
+"""Above this the fast validator's own first message has to do: the slow one would take minutes."""
+_DETAIL_CHARS = 300
+
+Document = dict[str, Any]
+
+_ROLES = {CANDIDATE: Role.CANDIDATE.value, EAGER: Role.BASELINE.value}
+"""Contestant → role; all others are rivals."""
+
+
+class RejectionReason(str, Enum):
+    """Why a file is put aside."""
+
+    UNREADABLE = "unreadable"
+    """The system does not let us read it, or it changed while it was read."""
+    NOT_A_FILE = "not_a_file"
+    """A symbolic link, folder, pipe or device."""
+    TOO_LARGE = "too_large"
+    """Larger than :data:`MAX_BYTES`."""
+    NOT_GZIP = "not_gzip"
+    """A trace that is not one whole gzip stream."""
+    NOT_JSON = "not_json"
+    """Not UTF-8, not JSON, not strict (NaN, infinity), nested without end, or not an object."""
+    OTHER_VERSION = "other_version"
+    """Its ``schema_version`` is not the one this program reads."""
+    SCHEMA = "schema"
+    """It breaks the schema."""
+    INCONSISTENT = "inconsistent"
+    """It fits the schema and contradicts itself."""
+    MISNAMED = "misnamed"
+    """Its file name is not the one its content demands."""
+    CONFLICTING = "conflicting"
+    """Another file claims the same run, cell and attempt with other content."""
+
+
+class RecordRefusedError(StoreError):
+    """A file that is put aside, and why."""
+
+    def __init__(self, reason: RejectionReason, detail: str) -> None:
+        detail = detail if len(detail) <= _DETAIL_CHARS else f"{detail[: _DETAIL_CHARS - 1]}…"
+        super().__init__(f"{reason.value}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+    def of(self, path: str | Path) -> Rejection:
+        """The rejection of ``path`` for this reason."""
+        return Rejection(path=str(path), reason=self.reason, detail=self.detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Rejection:
+    """One file that was put aside."""
+
+    path: str
+    reason: RejectionReason
+    detail: str
+
+
+def conflicts(claims: Sequence[tuple[str, Document]], what: str) -> list[Rejection]:
+    """One for each of ``claims``, files and what they say, where they differ: none can be told to be true.
+
+    :param what: it is that they claim, to follow "claim".
+    """
+    if all(document == claims[0][1] for _path, document in claims):
+        return []
+    detail = f"{len(claims)} files claim {what} with different content"
+    return [Rejection(path=path, reason=RejectionReason.CONFLICTING, detail=detail) for path, _document in claims]
+
+
+def read_record(path: str | Path) -> Document:
+    """The record in the file ``path``, checked in every way but built into nothing.
+
+    :raises RefusedError: when it cannot be believed to be a record.
+    """
+    data = read_bytes(path)
+    document = parse(data)
+    check_schema("record", document, len(data))
+    check_consistency(document)
+    check_name(path, f"{document['cell_id']}.{document['attempt']}.json")
+    return document
+
+
+def try_record(path: str | Path) -> Document | Rejection:
+    """What :func:`read_record` returns, or why the file is put aside."""
+    try:
+        return read_record(path)
+    except RecordRefusedError as error:
+        return error.of(path)
+
+
+def read_run(path: str | Path) -> Document:
+    """The run in the file ``path``, checked.
+
+    :raises RefusedError: when it cannot be believed to be a run.
+    """
+    data = read_bytes(path)
+    document = parse(data)
+    check_schema("run", document, len(data))
+    _check_instants(document["started_at"], document["ended_at"])
+    check_name(path, f"{document['run_id']}.json")
+    return document
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """All bytes of a regular file of at most :data:`MAX_BYTES`, following no link and waiting for no pipe.
+
+    :raises RefusedError: for anything else.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RecordRefusedError(RejectionReason.NOT_A_FILE, "is a symbolic link") from None
+        raise RecordRefusedError(RejectionReason.UNREADABLE, str(error.strerror)) from None
+    try:
+        return _read_regular(descriptor)
+    except OSError as error:
+        raise RecordRefusedError(RejectionReason.UNREADABLE, str(error.strerror)) from None
+    finally:
+        os.close(descriptor)
+
+
+def _read_regular(descriptor: int) -> bytes:
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        raise RecordRefusedError(RejectionReason.NOT_A_FILE, "is not a regular file")
+    if info.st_size > MAX_BYTES:
+        raise RecordRefusedError(RejectionReason.TOO_LARGE, f"{info.st_size} bytes, at most {MAX_BYTES} are read")
+    data = os.read(descriptor, info.st_size + 1)
+    if len(data) != info.st_size:
+        raise RecordRefusedError(RejectionReason.UNREADABLE, "changed while it was read")
+    return data
+
+
+def parse(data: bytes) -> Document:
+    """The JSON object in ``data``, read strictly: UTF-8, no NaN, no infinity, no unpaired surrogate, bounded depth.
+
+    :raises RefusedError: for anything else.
+    """
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise RecordRefusedError(RejectionReason.NOT_JSON, str(error)) from None
+    if not isinstance(document, dict):
+        raise RecordRefusedError(RejectionReason.NOT_JSON, f"holds a {type(document).__name__}, not an object")
+    return document
+
+
+@cache
+def _validator(schema: str) -> jsonschema_rs.Draft202012Validator:
+    # The mask keeps whole values out of its messages: they may be all of a large file.
+    return jsonschema_rs.Draft202012Validator(load_schema(schema), mask="the value")
+
+
+def check_schema(schema: str, document: Document, size: int) -> None:
+    """Check that ``document``, read from ``size`` bytes, fits ``schemas/<schema>.schema.json``.
+
+    :raises RefusedError: when it is of another version or breaks its schema, saying where.
+    """
+    version = document.get("schema_version")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        said = f"{version!r}" if isinstance(version, (int, float, str)) else type(version).__name__
+        raise RecordRefusedError(
+            RejectionReason.OTHER_VERSION, f"schema version {said}, this program reads {SCHEMA_VERSION}"
+        )
+    if not _validator(schema).is_valid(document):
+        raise RecordRefusedError(RejectionReason.SCHEMA, explain(schema, document, size=size))
+
+
+def is_valid(schema: str, document: Document) -> bool:
+    """Whether ``document`` fits ``schemas/<schema>.schema.json``."""
+    return _validator(schema).is_valid(document)
+
+
+def explain(schema: str, document: Document, *, size: int = 0) -> str:
+    """Where an invalid ``document`` breaks its schema, and how, in one sentence.
+
+    :param size: bytes it was read from; of a large one the first finding has to do instead of the best.
+    """
+    if size > _EXPLAINED_BYTES:
+        return _first_finding(schema, document)
+    import jsonschema  # noqa: PLC0415  # needed only for the few documents that are refused
+    from jsonschema.exceptions import best_match  # noqa: PLC0415  # see above
+
+    try:
+        best = best_match(jsonschema.Draft202012Validator(load_schema(schema)).iter_errors(document))
+    except RecursionError:  # its message quotes what is wrong, however deep
+        best = None
+    if best is None:
+        return _first_finding(schema, document)
+    return f"{best.json_path.removeprefix('$.').replace('$', 'document')}: {best.message}"
+
+
+def _first_finding(schema: str, document: Document) -> str:
+    try:
+        _validator(schema).validate(document)
+    except jsonschema_rs.ValidationError as error:
+        return f"{'.'.join(map(str, error.instance_path)) or 'document'}: {error.message}"
+    return "no fault found"
+
+
+def check_consistency(document: Mapping[str, Any]) -> None:
+    """Check what a schema cannot say of a record: matching lengths, ids, instants, one row per session and workload.
+
+    :raises RefusedError: for the first contradiction.
+    """
+    host, sessions = document["host"], document["sessions"]
+    _check_instants(host["started_at"], host["ended_at"])
+    _check_clocks(host, document["outcome"]["status"])
+    _check_unique("session", [s["session"] for s in sessions])
+    discarded = sum(_check_session(session, document["cell_id"]) for session in sessions)
+    if host.get("telemetry") is not None:
+        _check_telemetry(host["telemetry"], f"{document['cell_id']}.{document['attempt']}", discarded)
+
+
+def _check_clocks(host: Mapping[str, Any], status: str) -> None:
+    """Locked clocks say what was locked, and a policy that requires them lets no other cell of a GPU pass."""
+    state, policy = host["clock_state"], host["clock_policy"]
+    if state == ClockState.LOCKED.value and (policy == ClockPolicy.OBSERVE.value or host.get("clocks") is None):
+        raise RecordRefusedError(
+            RejectionReason.INCONSISTENT, f"clocks are locked under policy {policy} and nothing says to what"
+        )
+    required = policy == ClockPolicy.REQUIRE.value
+    if required and status == Status.PASSED.value and not clocks_as_wanted(state, policy):
+        raise RecordRefusedError(
+            RejectionReason.INCONSISTENT, f"passed with clocks {state} where the policy requires locked ones"
+        )
+
+
+def _check_session(session: Mapping[str, Any], cell_id: str) -> int:
+    """Check one session.
+
+    :returns: how many of its timed calls are discarded.
+    """
+    where = f"session {session['session']}"
+    if session["cell_id"] != cell_id:
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where} is of cell {session['cell_id']}")
+    _check_unique(f"{where}: workload", [w["name"] for w in session["workloads"]])
+    for probe in session.get("clock_probes", ()):
+        _check_ascending(f"{where}: clock probe", (probe["started_ns"], probe["ended_ns"]))
+        _check_ascending(f"{where}: clock probe", (probe["low_mhz"], probe["sm_mhz"], probe["high_mhz"]))
+    discarded = 0
+    for workload in session["workloads"]:
+        for block in workload["blocks"]:
+            _check_block(f"{where}, workload {workload['name']}, block {block['index']}", block)
+            discarded += len(block["discarded"])
+    return discarded
+
+
+def _check_block(where: str, block: Mapping[str, Any]) -> None:
+    calls = len(block["device_ns"])
+    if calls != len(block["wall_ns"]):
+        raise RecordRefusedError(
+            RejectionReason.INCONSISTENT, f"{where}: {calls} device times and {len(block['wall_ns'])} wall times"
+        )
+    if block["ended_ns"] < block["started_ns"]:
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: ended before it started")
+    _check_contestant(where, block["role"], block.get("contestant", ""))
+    if not block["discarded"]:
+        return
+    indices = [index for index, _cause in block["discarded"]]
+    if max(indices) >= calls:
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: discards sample {max(indices)} of {calls}")
+    _check_unique(f"{where}: a discarded sample", indices)
+
+
+def _check_contestant(where: str, role: str, contestant: str) -> None:
+    """Candidate and baseline are known by their role; a rival is one of several, and has to be named."""
+    expected = _ROLES.get(contestant, Role.RIVAL.value)
+    if contestant and role != expected:
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: {contestant} is timed as {role}")
+    if not contestant and role == Role.RIVAL.value:
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: nothing says which rival it is of")
+
+
+def _check_telemetry(telemetry: Mapping[str, Any], stem: str, discarded: int) -> None:
+    """Check the summary against what the blocks say: ``discarded`` timed calls."""
+    said = sum(telemetry["discarded"].values())
+    if said > discarded:
+        raise RecordRefusedError(
+            RejectionReason.INCONSISTENT, f"telemetry: {said} calls discarded, {discarded} of them in the blocks"
+        )
+    for name, spread in telemetry["spread"].items():
+        _check_ascending(f"telemetry: spread of {name}", (spread["low"], spread["median"], spread["high"]))
+    if telemetry["trace"] is not None and not telemetry["trace"].startswith(f"{stem}."):
+        raise RecordRefusedError(
+            RejectionReason.INCONSISTENT, f"telemetry: trace {telemetry['trace']} is another record's"
+        )
+
+
+def _check_ascending(what: str, values: Sequence[float]) -> None:
+    if list(values) != sorted(values):
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{what}: {values} is not in ascending order")
+
+
+def _check_unique(what: str, values: Sequence[Any]) -> None:
+    if len(set(values)) != len(values):
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{what} appears twice")
+
+
+def _check_instants(started_at: str, ended_at: str | None) -> None:
+    try:
+        parse_instant(started_at)
+        if ended_at is not None:
+            parse_instant(ended_at)
+    except ValueError as error:
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, f"started_at or ended_at: {error}") from None
+
+
+def whole(values: Sequence[int]) -> array[int]:
+    """``values`` as 64-bit integers; JSON and its schemas count ``3.0`` as an integer too."""
+    try:
+        return array("q", values)
+    except TypeError:
+        return array("q", map(int, values))
+
+
+def check_name(path: str | Path, name: str) -> None:
+    """Check that the file ``path`` has the ``name`` that its content demands.
+
+    :raises RefusedError: when it has another.
+    """
+    if os.path.basename(path) != name:  # noqa: PTH119  # called once per record: a Path costs more than the check
+        raise RecordRefusedError(RejectionReason.MISNAMED, f"holds {name}")

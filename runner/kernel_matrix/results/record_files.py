@@ -1,0 +1,64 @@
+"""Which files a merge has to look at."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from kernel_matrix.errors import UsageError
+from kernel_matrix.results.reading import Document, RecordRefusedError, Rejection, read_run
+
+
+def find(folders: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Record files and run files under ``folders``, each real path once, sorted.
+
+    :param folders: each ``<results>``, ``<results>/<matrix name>`` or a folder ``records``.
+    :raises UsageError: when a folder does not exist or holds no records folder.
+    """
+    records: set[str] = set()
+    runs: set[str] = set()
+    for folder in folders:
+        for place in _record_folders(folder):
+            records.update(_json_files(place))
+            runs.update(_json_files(place.parent / "runs"))
+    return sorted(records), sorted(runs)
+
+
+def _record_folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder", next_step="Name a folder that `kernel-matrix run` wrote.")
+    root = folder.resolve()
+    places = [root] if root.name == "records" else [root / "records", *root.glob("*/records")]
+    found = sorted({place.resolve() for place in places if place.is_dir()})
+    if not found:
+        raise UsageError(
+            f"{folder} holds no results: neither records/ nor <matrix name>/records/ is in it",
+            next_step="Name the folder that `kernel-matrix run` wrote, usually `results`.",
+        )
+    return found
+
+
+def _json_files(folder: Path) -> Iterator[str]:
+    if folder.is_dir():
+        with os.scandir(folder) as entries:
+            yield from (e.path for e in entries if e.name.endswith(".json") and not e.name.startswith("."))
+
+
+def read_runs(files: Iterable[str]) -> tuple[dict[str, Document], list[Rejection]]:
+    """Run id → run, and the files that are no run. Of copies taken while it ran, the one that ended last counts."""
+    runs: dict[str, Document] = {}
+    rejected = []
+    for path in files:
+        try:
+            run = read_run(path)
+        except RecordRefusedError as error:  # noqa: PERF203  # there are few runs
+            rejected.append(error.of(path))
+        else:
+            runs[run["run_id"]] = max(run, runs.get(run["run_id"], run), key=_how_far)
+    return runs, rejected
+
+
+def _how_far(run: Document) -> tuple[str, str]:
+    return run["ended_at"] or "", json.dumps(run, sort_keys=True)

@@ -1,0 +1,74 @@
+"""The run: one file per call of ``kernel-matrix run``, beside the records it made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernel_matrix.model.enums import Status
+from kernel_matrix.model.messages import SCHEMA_VERSION, from_json, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHost:
+    """The machine a run was started on."""
+
+    hostname: str
+    machine: str
+    """SHA-256 prefix of the machine id."""
+    platform: str
+    cpu: str
+    cores: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """What was asked of one run and how far it came; valid against ``schemas/run.schema.json``."""
+
+    run_id: str
+    matrix: str
+    """The matrix's name."""
+    matrix_sha256: str
+    matrix_path: str
+    argv: tuple[str, ...]
+    version: str
+    """kernel-matrix version."""
+    engine: str
+    host: RunHost
+    started_at: str
+    """UTC, RFC 3339."""
+    ended_at: str | None
+    """Null while it runs, and for ever when it was killed."""
+    planned: int
+    """Cells it set out to run."""
+    counts: Mapping[Status, int]
+    """How many attempts ended as what."""
+    interrupted: bool
+    """Stopped by a signal, a deadline or ``--fail-fast`` before all planned cells ran."""
+    schema_version: int = SCHEMA_VERSION
+
+
+def run_to_json(info: RunInfo) -> dict[str, Any]:
+    """The run as the object that its file holds."""
+    counts = {status.value: number for status, number in info.counts.items()}
+    return {**to_json(info), "counts": counts}
+
+
+def run_from_json(document: Mapping[str, Any]) -> RunInfo:
+    """The run that :func:`run_to_json` made ``document`` of.
+
+    :raises ValueError: for a missing or unknown key or a wrong status.
+    """
+    try:
+        return from_json(
+            RunInfo,
+            {
+                **document,
+                "argv": tuple(document["argv"]),
+                "host": from_json(RunHost, document["host"]),
+                "counts": {Status(status): number for status, number in document["counts"].items()},
+            },
+        )
+    except KeyError as error:
+        raise ValueError(f"RunInfo: missing key {error}") from None

@@ -1,0 +1,298 @@
+"""The store: one JSON file per attempt, whole or not there at all.
+
+Layout under the folder of one matrix, ``<results>/<matrix name>``::
+
+    records/<cell id>.<attempt>.json    one attempt at one cell, never changed once written
+    traces/<cell id>.<attempt>.json.gz  all that the telemetry saw meanwhile, where there is any
+    runs/<run id>.json                  one call of ``kernel-matrix run``, written again as it goes on
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from kernel_matrix.errors import StoreError
+from kernel_matrix.model.enums import Fault, Status
+from kernel_matrix.results.reading import (
+    Document,
+    RecordRefusedError,
+    Rejection,
+    check_consistency,
+    explain,
+    is_valid,
+    parse,
+    read_record,
+    try_record,
+)
+from kernel_matrix.results.record import Record, record_from_json, record_to_json
+from kernel_matrix.results.run_info import RunInfo, run_to_json
+from kernel_matrix.results.trace import TelemetryTrace, check_trace, pack, trace_name, trace_to_json
+
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NO_NAMELESS_FILES = _NO_HARD_LINKS | {errno.EISDIR, errno.EINVAL, errno.ENOENT}
+"""Also how a kernel refuses that does not know O_TMPFILE, and what is said where there is no ``/proc``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSummary:
+    """What resuming needs to know of an attempt."""
+
+    cell_id: str
+    attempt: int
+    status: Status
+    fault: Fault
+    engine: str
+    image_id: str | None
+    core_sha256: str
+    driver: str | None
+
+
+class RecordStore:
+    """The records and runs of one matrix. Safe to use from several threads and several processes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.records = root / "records"
+        self.traces = root / "traces"
+        self.runs = root / "runs"
+        self._lock = threading.Lock()
+
+    def save(self, record: Record, trace: TelemetryTrace | None = None) -> Path:
+        """Write ``record`` so that its file is whole or not there, and survives a power cut.
+
+        :param trace: what its telemetry saw; given exactly when the record names it. It is written first, so that no
+            record ever names a trace that is not there.
+        :returns: the record's file.
+        :raises StoreError: when either breaks its schema, exists already, or cannot be written.
+        """
+        data = _record_bytes(record, traced=trace is not None)
+        path = self.records / f"{record.stem}.json"
+        with self._trace_written(record, trace):
+            _write(path, data, publish=_publish_new)
+        with self._lock:
+            self._last[record.cell_id] = max(record.attempt, self._last[record.cell_id])
+        return path
+
+    @contextmanager
+    def _trace_written(self, record: Record, trace: TelemetryTrace | None) -> Iterator[None]:
+        """The trace lies beside the record that is written in the context, and goes again if that is not."""
+        if trace is None:
+            yield
+            return
+        path = self.traces / trace_name(record.stem)
+        _write(path, pack(_trace_bytes(record, trace)), publish=_publish_new)
+        try:
+            yield
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    def save_run(self, info: RunInfo) -> Path:
+        """Write ``info``, replacing what was written of this run before.
+
+        :returns: the file.
+        :raises StoreError: when it breaks its schema or cannot be written.
+        """
+        try:
+            data = _serialise("run", run_to_json(info))
+        except (RecordRefusedError, ValueError) as error:
+            raise _cannot_be_written(f"run {info.run_id}", error) from None
+        path = self.runs / f"{info.run_id}.json"
+        _write(path, data, publish=os.replace)
+        return path
+
+    def load(self, path: Path) -> Record:
+        """The record in ``path``, checked in every way.
+
+        :raises StoreError: when it is not a valid record, with the reason.
+        """
+        try:
+            return record_from_json(read_record(path))
+        except (RecordRefusedError, ValueError) as error:
+            raise StoreError(f"{path}: {error}", next_step="Move the file away, or run its cell again.") from None
+
+    def attempts(self, on_bad: Callable[[Rejection], None] | None = None) -> Mapping[str, list[AttemptSummary]]:
+        """Cell id → its attempts in order. A file that ``merge`` would put aside is no attempt.
+
+        :param on_bad: told of each file that is put aside; the rest goes on.
+        """
+        found: dict[str, list[AttemptSummary]] = defaultdict(list)
+        for path in sorted(self.records.glob("*.json")):
+            read = try_record(path)
+            if not isinstance(read, Rejection):
+                found[read["cell_id"]].append(_summary(read))
+            elif on_bad is not None:
+                on_bad(read)
+        for summaries in found.values():
+            summaries.sort(key=lambda s: s.attempt)
+        return dict(found)
+
+    def next_attempt(self, cell_id: str) -> int:
+        """The number that the next attempt at ``cell_id`` gets, from 1.
+
+        Files that cannot be read count too, and so do traces whose record a killed writer did not come to.
+        """
+        with self._lock:
+            return self._last[cell_id] + 1
+
+    @cached_property
+    def _last(self) -> defaultdict[str, int]:
+        """Cell id → highest attempt on disk, listed once: listing per cell would be quadratic."""
+        last: defaultdict[str, int] = defaultdict(int)
+        for path in (*self.records.glob("*.json"), *self.traces.glob("*.json.gz")):
+            cell_id, _, attempt = path.name.partition(".json")[0].rpartition(".")
+            if attempt.isdecimal():
+                last[cell_id] = max(last[cell_id], int(attempt))
+        return last
+
+
+def _record_bytes(record: Record, *, traced: bool) -> bytes:
+    """What the file of ``record`` holds.
+
+    :raises StoreError: when that would be no record, or one that does not name the trace it comes with.
+    """
+    document = record_to_json(record)
+    try:
+        data = _serialise("record", document)
+        check_consistency(document)
+        _check_traced(record, traced=traced)
+    except (RecordRefusedError, ValueError) as error:
+        raise _cannot_be_written(f"record {record.stem}", error) from None
+    return data
+
+
+def _check_traced(record: Record, *, traced: bool) -> None:
+    named = record.host.telemetry is not None and record.host.telemetry.trace is not None
+    if named is not traced:
+        raise ValueError("it names a trace and has none" if named else "it does not name the trace it comes with")
+
+
+def _trace_bytes(record: Record, trace: TelemetryTrace) -> bytes:
+    """What the file of ``record``'s trace holds, not yet packed.
+
+    :raises StoreError: when that would be no trace.
+    """
+    document = trace_to_json(trace, run_id=record.run_id, cell_id=record.cell_id, attempt=record.attempt)
+    try:
+        data = _serialise("trace", document)
+        check_trace(document)
+    except (RecordRefusedError, ValueError) as error:
+        raise _cannot_be_written(f"the trace of record {record.stem}", error) from None
+    return data
+
+
+def _serialise(schema: str, document: Document) -> bytes:
+    """``document`` as strict JSON in UTF-8, checked against its schema.
+
+    :raises ValueError: when it is not strict JSON or breaks its schema, saying where.
+    """
+    text = json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    # Candidates choose some of the text. Half a surrogate pair must not cost the record: it is replaced.
+    data = f"{text}\n".encode("utf-8", errors="replace")
+    written = parse(data)
+    if not is_valid(schema, written):
+        raise ValueError(explain(schema, written, size=len(data)))
+    return data
+
+
+def _cannot_be_written(what: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"{what} cannot be written: {error}",
+        next_step="This is a defect of kernel-matrix, not of the candidate: please report it with this message.",
+    )
+
+
+def _write(path: Path, data: bytes, *, publish: Callable[[Path, Path], Any]) -> None:
+    """Write ``data`` aside, make it durable, and let ``publish`` give it its name; on any failure nothing is left."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_durably(aside, data)
+            publish(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+    except FileExistsError:
+        raise StoreError(
+            f"{path} exists already", next_step="Another run works on the same cells: let it end, then run again."
+        ) from None
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror}",
+            next_step=f"Make room or give write access in {path.parent}, then run again: no other record is touched.",
+        ) from error
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    """Write a new file; where the file system lets it, under a name only once it is whole.
+
+    A runner that is killed meanwhile then leaves nothing.
+    """
+    try:
+        _write_nameless(path, data)
+    except OSError as error:
+        if error.errno not in _NO_NAMELESS_FILES:
+            raise
+        with open(path, "xb") as file:  # noqa: PTH123  # Path.open has no advantage and hides the exclusive mode
+            _fill(file, data)
+
+
+def _write_nameless(path: Path, data: bytes) -> None:
+    descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    with open(descriptor, "wb") as file:  # noqa: PTH123  # Path.open takes no descriptor
+        _fill(file, data)
+        # Only with a descriptor, which an absolute path has no use for, does Python call linkat, and follow the link.
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+
+
+def _fill(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _publish_new(aside: Path, path: Path) -> None:
+    """Give ``aside`` the name ``path`` unless that is taken: a rename would overwrite silently."""
+    try:
+        os.link(aside, path)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        aside.rename(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # some network file systems cannot
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _summary(document: Document) -> AttemptSummary:
+    host, outcome = document["host"], document["outcome"]
+    return AttemptSummary(
+        cell_id=document["cell_id"],
+        attempt=document["attempt"],
+        status=Status(outcome["status"]),
+        fault=Fault(outcome["fault"]),
+        engine=host["engine"],
+        image_id=host["image"] and host["image"]["id"],
+        core_sha256=host["core_sha256"],
+        driver=host["device"].get("driver"),
+    )

@@ -1,0 +1,146 @@
+"""The trace: all that the telemetry saw during one attempt, as one gzipped JSON file beside its record.
+
+Column by column and not sample by sample: that is what tables are made of, and it takes a third of the space. Nothing
+in here needs polars, since a running cell writes it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from kernel_matrix.model.messages import SCHEMA_VERSION
+from kernel_matrix.platforms import EventReason, TelemetrySample
+from kernel_matrix.results.reading import (
+    Document,
+    RecordRefusedError,
+    RejectionReason,
+    check_name,
+    check_schema,
+    parse,
+    read_bytes,
+)
+
+NUMBERS: Final = (
+    *("at_ns", "sm_clock_mhz", "mem_clock_mhz", "power_w", "power_average_w", "energy_mj", "temperature_c"),
+    *("utilization_percent", "memory_used_bytes"),
+)
+"""Columns of one number or null per sample; names and units as in :class:`kernel_matrix.platforms.TelemetrySample`."""
+
+MAX_SAMPLES: Final = 250_000
+"""Three and a half hours at 20 Hz; a longer trace keeps every second sample, or every third, …"""
+MAX_UNPACKED_BYTES: Final = 128 << 20
+"""A file that unpacks to more is not read."""
+TROUBLE_CHARS: Final = 200
+
+_GZIP = 16 + zlib.MAX_WBITS
+"""What zlib calls gzip. Its header has no time and no name, so the same trace is the same bytes."""
+
+Look = tuple[TelemetrySample, tuple[int, ...], tuple[int, ...], str]
+"""A sample, our PIDs on the device, foreign ones, and why the sample is incomplete (empty: it is whole)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryTrace:
+    """What the telemetry saw, in the order it was seen."""
+
+    columns: Mapping[str, Sequence[Any]]
+    """:data:`NUMBERS`; ``reasons`` (names, or null where the driver did not say); ``own_pids`` and ``foreign_pids``
+    (lists); ``trouble`` (text). One entry per sample in each."""
+    reason_ns: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
+    """Clock event reason → the driver's counter of nanoseconds under it, one entry per sample; only those it counts."""
+
+
+def trace_of(samples: Iterable[Look]) -> TelemetryTrace:
+    """The trace of ``samples``, which come in the order they were taken."""
+    looks = _thinned(list(samples))
+    seen = [sample for sample, _own, _foreign, _trouble in looks]
+    counted = [reason for reason in EventReason if any(reason in sample.reason_ns for sample in seen)]
+    return TelemetryTrace(
+        columns={
+            **{name: [getattr(sample, name) for sample in seen] for name in NUMBERS},
+            "reasons": [None if s.reasons is None else [reason.value for reason in s.reasons] for s in seen],
+            "own_pids": [list(own) for _sample, own, _foreign, _trouble in looks],
+            "foreign_pids": [list(foreign) for _sample, _own, foreign, _trouble in looks],
+            "trouble": [trouble[:TROUBLE_CHARS] for _sample, _own, _foreign, trouble in looks],
+        },
+        reason_ns={reason.value: [sample.reason_ns.get(reason) for sample in seen] for reason in counted},
+    )
+
+
+def _thinned(looks: list[Look]) -> list[Look]:
+    return looks[:: -(-len(looks) // MAX_SAMPLES) or 1]
+
+
+def trace_name(record_stem: str) -> str:
+    """File name of the trace of the record ``<cell id>.<attempt>``, in the folder ``traces`` beside ``records``."""
+    return f"{record_stem}.json.gz"
+
+
+def trace_to_json(trace: TelemetryTrace, *, run_id: str, cell_id: str, attempt: int) -> Document:
+    """The trace as the object that its file holds."""
+    return {
+        "run_id": run_id,
+        "cell_id": cell_id,
+        "attempt": attempt,
+        "columns": dict(trace.columns),
+        "reason_ns": dict(trace.reason_ns),
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+def read_trace_document(path: str | Path) -> Document:
+    """The object that the file ``path`` holds, checked: it also says which record the trace belongs to.
+
+    :raises RefusedError: when it cannot be believed to be a trace, with the reason.
+    """
+    data = unpack(read_bytes(path))
+    document = parse(data)
+    check_schema("trace", document, len(data))
+    check_trace(document)
+    check_name(path, trace_name(f"{document['cell_id']}.{document['attempt']}"))
+    return document
+
+
+def check_trace(document: Document) -> None:
+    """Check what a schema cannot say of a trace: columns of one length, and a clock that never goes back.
+
+    :raises RefusedError: for the first contradiction.
+    """
+    instants = document["columns"]["at_ns"]
+    for name, values in (*document["columns"].items(), *document["reason_ns"].items()):
+        if len(values) != len(instants):
+            raise RecordRefusedError(
+                RejectionReason.INCONSISTENT, f"{len(instants)} samples, {len(values)} of them with {name}"
+            )
+    if any(later < earlier for earlier, later in pairwise(instants)):
+        raise RecordRefusedError(RejectionReason.INCONSISTENT, "at_ns goes back")
+
+
+def pack(data: bytes) -> bytes:
+    """``data`` gzipped; the same bytes each time."""
+    deflate = zlib.compressobj(wbits=_GZIP)
+    return deflate.compress(data) + deflate.flush()
+
+
+def unpack(data: bytes) -> bytes:
+    """What :func:`pack` was given, of at most :data:`MAX_UNPACKED_BYTES`.
+
+    :raises RefusedError: when there is more, or it is not one whole gzip stream.
+    """
+    inflate = zlib.decompressobj(wbits=_GZIP)
+    try:
+        unpacked = inflate.decompress(data, MAX_UNPACKED_BYTES + 1)
+    except zlib.error as error:
+        raise RecordRefusedError(RejectionReason.NOT_GZIP, str(error)) from None
+    if len(unpacked) > MAX_UNPACKED_BYTES:
+        raise RecordRefusedError(RejectionReason.TOO_LARGE, f"unpacks to more than {MAX_UNPACKED_BYTES} bytes")
+    if not inflate.eof:
+        raise RecordRefusedError(RejectionReason.NOT_GZIP, "ends in the middle of the stream")
+    if inflate.unused_data:
+        raise RecordRefusedError(RejectionReason.NOT_GZIP, "goes on after the end of the stream")
+    return unpacked

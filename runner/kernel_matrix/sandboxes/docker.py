@@ -1,0 +1,370 @@
+"""The engine of choice: each role is a container of a pinned image, confined by the Docker daemon."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import Any
+
+import docker
+from docker.api import APIClient
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from requests.exceptions import RequestException
+
+from kernel_matrix.errors import ImageError, InfrastructureError, SandboxError
+from kernel_matrix.hosts.process_token import owner_alive
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess, SandboxStatus
+from kernel_matrix.sandboxes.device_access import container_access
+from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL, DaemonInfo, create_request, isolation_of
+from kernel_matrix.sandboxes.role_environment import LogTail
+
+_log = logging.getLogger(__name__)
+
+_REQUEST_TIMEOUT_S = 120
+_KILL_TIMEOUT_S = 10.0
+_CONNECTIONS = 32
+_REMOVAL_PAUSES_S = (0.0, 0.5, 2.0)
+"""How long to wait before each attempt to remove a container; a daemon that restarts needs a moment."""
+_LOG_LINES = 1000
+_CONFLICT = 409
+_SIGNAL_BASE = 128
+_LAST_SIGNAL = 64
+
+_FAILURES = (DockerException, RequestException)
+"""The SDK lets its transport's errors through as they are."""
+
+_EXPLANATIONS = (
+    (
+        'driver "cdi"',
+        "the daemon has CDI switched off",
+        "set `features.cdi` to true in /etc/docker/daemon.json and restart the daemon",
+    ),
+    (
+        "could not select device driver",
+        "the daemon cannot bring GPUs into containers",
+        "install the NVIDIA container toolkit (`nvidia-ctk runtime configure`) and restart the daemon",
+    ),
+    (
+        "CDI device injection failed",
+        "the daemon's CDI specification does not fit this machine's GPUs any more",
+        "make it anew: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
+    ),
+    (
+        "bind source path does not exist",
+        "a folder to be shown inside is not there for the daemon",
+        "the daemon must run on this machine and see its files",
+    ),
+    ("no space left on device", "the daemon's disk is full", "free space: `docker system df` shows what uses it"),
+)
+"""(what the daemon says, what it means, what to do)"""
+
+
+def open_engine() -> DockerSandbox:
+    """The engine of the daemon that ``DOCKER_HOST`` names, or of the default socket; connects when first used."""
+    return DockerSandbox()
+
+
+class _MemlockRefusedError(SandboxError):
+    """The daemon may not lift the limit on locked memory."""
+
+
+class DockerSandbox:
+    """Starts roles as containers. Safe to share between threads."""
+
+    name = "docker"
+    uses_images = True
+
+    def __init__(self) -> None:
+        self._unlimited_memlock = True
+
+    def status(self) -> SandboxStatus:
+        """Available when a daemon for Linux containers answers now."""
+        try:
+            info = self._client.info()
+        except SandboxError as error:
+            return SandboxStatus(name=self.name, available=False, reason=str(error))
+        except _FAILURES as error:
+            return SandboxStatus(name=self.name, available=False, reason=str(_no_daemon(error)))
+        version = str(info.get("ServerVersion", ""))
+        if info.get("OSType") != "linux":
+            reason = f"the daemon runs {info.get('OSType')} containers; switch it to Linux containers"
+            return SandboxStatus(name=self.name, available=False, reason=reason, version=version)
+        return SandboxStatus(name=self.name, available=True, version=version, details=self._details(info))
+
+    def isolation(self, spec: RoleSpec) -> Isolation:
+        """How confined ``spec`` will be here.
+
+        :raises EngineError: when no daemon answers.
+        """
+        return isolation_of(spec, self._daemon)
+
+    def describe(self, spec: RoleSpec) -> dict[str, Any]:
+        """Name of the container and the exact body of its create request.
+
+        :raises EngineError: when no daemon answers, or the GPU cannot be brought into a container.
+        """
+        request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
+        return {"engine": self.name, "name": spec.name, "create": request}
+
+    @contextmanager
+    def launch(self, spec: RoleSpec) -> Iterator[RunningProcess]:
+        """Start ``spec``; on leaving the context its container is removed.
+
+        :raises EngineError: when it could not be started.
+        :raises ImageError: when the daemon does not have the image.
+        """
+        with ExitStack() as stack:
+            try:
+                running = stack.enter_context(self._placed(spec))
+            except _MemlockRefusedError:
+                self._unlimited_memlock = False
+                running = stack.enter_context(self._placed(spec))
+            yield running
+
+    def leftovers(self) -> Sequence[str]:
+        """The containers of dead runners.
+
+        :raises EngineError: when the daemon does not answer.
+        """
+        return [_epitaph(entry) for entry in self._orphans()]
+
+    def sweep(self) -> Sequence[str]:
+        """Remove the containers of dead runners.
+
+        :raises EngineError: when the daemon does not answer.
+        """
+        orphans = self._orphans()
+        for entry in orphans:
+            _remove(self._client, entry["Id"])
+        return [_epitaph(entry) for entry in orphans]
+
+    def _orphans(self) -> list[dict[str, Any]]:
+        try:
+            found = self._client.containers(all=True, filters={"label": OWNER_LABEL})
+        except _FAILURES as error:
+            raise _no_daemon(error) from error
+        return [entry for entry in found if not owner_alive(entry["Labels"][OWNER_LABEL])]
+
+    @cached_property
+    def _client(self) -> APIClient:
+        try:
+            return docker.from_env(timeout=_REQUEST_TIMEOUT_S, max_pool_size=_CONNECTIONS).api
+        except DockerException as error:
+            raise _no_daemon(error) from error
+
+    @cached_property
+    def _daemon(self) -> DaemonInfo:
+        try:
+            return DaemonInfo(self._client.info(), self._client.api_version)
+        except _FAILURES as error:
+            raise _no_daemon(error) from error
+
+    def _details(self, info: dict[str, Any]) -> dict[str, Any]:
+        daemon = DaemonInfo(info, self._client.api_version)
+        return {
+            "api_version": daemon.api_version,
+            "storage_driver": info.get("Driver"),
+            "image_store": daemon.image_store,
+            "cgroup_version": info.get("CgroupVersion", "1"),
+            "seccomp": daemon.seccomp,
+            "security": list(daemon.security),
+            "gpu_access": container_access(info),
+        }
+
+    @contextmanager
+    def _placed(self, spec: RoleSpec) -> Iterator[_RunningContainer]:
+        """Create and start the container of ``spec``; remove it at the end, even one whose creation was cut short."""
+        request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
+        with ExitStack() as stack:
+            stack.callback(_remove, self._client, spec.name)
+            try:
+                _create(self._client, spec, request)
+            except APIError as error:
+                if error.status_code == _CONFLICT:
+                    stack.pop_all()  # the container of that name is somebody else's
+                raise _explained(error, spec) from error
+            except RequestException as error:
+                raise _no_daemon(error) from error
+            running = _RunningContainer(self._client, spec)
+            stack.callback(running.close)
+            running.start()
+            yield running
+
+
+def _create(client: APIClient, spec: RoleSpec, request: dict[str, Any]) -> None:
+    """Create the container, in the place of one of the same name that a dead runner left."""
+    try:
+        _request_creation(client, spec.name, request)
+    except APIError as error:
+        if error.status_code != _CONFLICT or not _is_orphan(client, spec.name):
+            raise
+        _remove(client, spec.name)
+        _request_creation(client, spec.name, request)
+
+
+def _request_creation(client: APIClient, name: str, request: dict[str, Any]) -> None:
+    client.create_container_from_config(request, name)  # type: ignore[no-untyped-call]  # untyped in the stubs
+
+
+def _is_orphan(client: APIClient, name: str) -> bool:
+    """Whether the container belongs to a runner that is gone."""
+    owner = client.inspect_container(name)["Config"]["Labels"].get(OWNER_LABEL)
+    return owner is not None and not owner_alive(owner)
+
+
+def _remove(client: APIClient, name: str) -> None:
+    """Kill and remove a container and its anonymous volumes; what cannot be removed now is left to a later sweep."""
+    failure: Exception | None = None
+    for pause_s in _REMOVAL_PAUSES_S:
+        time.sleep(pause_s)
+        try:
+            client.remove_container(name, v=True, force=True)
+        except NotFound:
+            return
+        except _FAILURES as error:
+            failure = error
+        else:
+            return
+    _log.warning("container %s could not be removed (%s); `kernel-matrix sweep` tries again", name, failure)
+
+
+def _epitaph(entry: dict[str, Any]) -> str:
+    """One line about a removed container."""
+    labels = entry["Labels"]
+    name = (entry.get("Names") or [entry["Id"][:12]])[0].lstrip("/")
+    return f"container {name} of run {labels.get(f'{LABEL}.run', '?')}, whose runner is gone"
+
+
+def _no_daemon(error: Exception) -> SandboxError:
+    if "Permission denied" in str(error):
+        return SandboxError(
+            f"this user may not talk to the Docker daemon: {error}",
+            next_step="add the user to the group `docker` and log in again, or use the process engine",
+        )
+    return SandboxError(
+        f"no Docker daemon answers: {error}",
+        next_step="start it (`systemctl start docker`), correct DOCKER_HOST, or use the process engine",
+    )
+
+
+def _explained(error: APIError, spec: RoleSpec) -> InfrastructureError:
+    """What the daemon's refusal means and what to do about it."""
+    said = str(error.explanation or error)
+    if isinstance(error, ImageNotFound) or "No such image" in said:
+        return ImageError(
+            f"the daemon has no image {spec.image}",
+            next_step="`kernel-matrix images pull` or `kernel-matrix images build` brings it",
+        )
+    if "rlimit type 8" in said:
+        return _MemlockRefusedError(said)
+    for phrase, meaning, next_step in _EXPLANATIONS:
+        if phrase in said:
+            return SandboxError(f"cannot start {spec.name}: {meaning} ({said})", next_step=next_step)
+    return SandboxError(
+        f"the Docker daemon refused to start {spec.name}: {said}",
+        next_step="see the daemon's log (`journalctl -u docker`)",
+    )
+
+
+class _RunningContainer:
+    """One role's container. A thread of its own waits for its end and then collects what is left of it."""
+
+    def __init__(self, client: APIClient, spec: RoleSpec) -> None:
+        self._client = client
+        self._spec = spec
+        self._ended: Future[ProcessExit] = Future()
+        self._waiting: threading.Thread | None = None
+        self._killed = False
+        self._root_pid: int | None = None
+
+    def start(self) -> None:
+        """Start the created container.
+
+        :raises EngineError: when the daemon refuses.
+        """
+        try:
+            self._client.start(self._spec.name)
+        except APIError as error:
+            raise _explained(error, self._spec) from error
+        except RequestException as error:
+            raise _no_daemon(error) from error
+        self._waiting = threading.Thread(target=self._await_end, daemon=True)
+        self._waiting.start()
+
+    def wait(self, timeout_s: float) -> ProcessExit | None:
+        """Its end, or null when it still runs after ``timeout_s`` seconds."""
+        try:
+            return self._ended.result(timeout_s)
+        except FutureTimeoutError:
+            return None
+
+    def kill(self) -> None:
+        """End it and everything in it."""
+        if self._ended.done():
+            return
+        # Said before it is done: the end may be read before the daemon's answer to this is.
+        self._killed = True
+        try:
+            self._client.kill(self._spec.name)
+        except _FAILURES as error:
+            self._killed = False
+            _log.debug("container %s was not killed: %s", self._spec.name, error)  # it has ended, or the daemon has
+
+    def root_pid(self) -> int | None:
+        """Host PID of the container's init; asked of the daemon once."""
+        if self._root_pid is None and not self._ended.done():
+            try:
+                self._root_pid = int(self._client.inspect_container(self._spec.name)["State"]["Pid"]) or None
+            except _FAILURES as error:
+                _log.debug("container %s does not say its process: %s", self._spec.name, error)
+        return self._root_pid
+
+    def close(self) -> None:
+        """Kill it if need be and wait until its end is known."""
+        if self._waiting is not None:
+            self.kill()
+            self.wait(_KILL_TIMEOUT_S)
+
+    def _await_end(self) -> None:
+        try:
+            self._ended.set_result(self._collect())
+        except Exception as error:  # noqa: BLE001  # unheard here, it would leave the cell waiting for ever
+            _log.debug("lost sight of container %s: %s", self._spec.name, error)
+            self._ended.set_result(ProcessExit(role=self._spec.role, code=None, lost=True, killed=self._killed))
+
+    def _collect(self) -> ProcessExit:
+        """Wait for the end and read how it came about, while the container still exists."""
+        self._client.wait(self._spec.name, timeout=None)
+        state = self._client.inspect_container(self._spec.name)["State"]
+        return exit_of(self._spec.role, state, self._log_tail(), killed=self._killed)
+
+    def _log_tail(self) -> str:
+        tail = LogTail()
+        tail.add(self._client.logs(self._spec.name, tail=_LOG_LINES))
+        return tail.text()
+
+
+def exit_of(role: Role, state: dict[str, Any], log_tail: str, *, killed: bool) -> ProcessExit:
+    """How a container ended, from its inspected ``State``.
+
+    A container that is being removed by somebody else was killed by them, so how its role would have ended is unknown.
+    """
+    if state.get("Status") in ("removing", "dead"):
+        return ProcessExit(role=role, code=None, lost=True, log_tail=log_tail)
+    code = int(state["ExitCode"])
+    by_signal = _SIGNAL_BASE < code <= _SIGNAL_BASE + _LAST_SIGNAL
+    return ProcessExit(
+        role=role,
+        code=None if by_signal else code,
+        signal=code - _SIGNAL_BASE if by_signal else None,
+        oom_killed=bool(state.get("OOMKilled")),
+        killed=killed,
+        log_tail=log_tail,
+    )

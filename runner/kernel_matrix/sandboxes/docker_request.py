@@ -1,0 +1,216 @@
+"""What is asked of a Docker daemon for one role: the body of its create request.
+
+Pure: nothing here talks to a daemon.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from docker.constants import DEFAULT_DOCKER_API_VERSION
+from docker.types import ContainerConfig, DeviceRequest, Healthcheck, HostConfig, LogConfig, Mount, Ulimit
+
+from kernel_matrix.errors import ImageError, SandboxError
+from kernel_matrix.model.enums import Role
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, RoleSpec
+from kernel_matrix.sandboxes.device_access import (
+    CDI,
+    DEVICES,
+    LIBRARY_PATH,
+    NONE,
+    TOOLKIT,
+    container_access,
+    device_nodes,
+    driver_libraries,
+)
+from kernel_matrix.sandboxes.role_environment import SCRATCH, command, environment, package_mounts
+
+LABEL = "kernel-matrix"
+OWNER_LABEL = f"{LABEL}.owner"
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonInfo:
+    """What one daemon said about itself."""
+
+    info: Mapping[str, Any]
+    """Answer of ``/info``; empty when there is no daemon."""
+    api_version: str = DEFAULT_DOCKER_API_VERSION
+
+    @property
+    def seccomp(self) -> str:
+        """``default`` or ``none``."""
+        rules = [option for option in self.security if option.startswith("name=seccomp")]
+        return "default" if rules and "profile=unconfined" not in rules[0] else "none"
+
+    @property
+    def security(self) -> tuple[str, ...]:
+        """``SecurityOptions``, e.g. ``name=seccomp,profile=default``."""
+        return tuple(self.info.get("SecurityOptions") or ())
+
+    @property
+    def image_store(self) -> str:
+        """``containerd`` (an image's id is its manifest's digest) or ``graphdriver`` (its configuration's digest)."""
+        rows = self.info.get("DriverStatus") or ()
+        return "containerd" if any("containerd.snapshotter" in str(row) for row in rows) else "graphdriver"
+
+
+def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> dict[str, Any]:
+    """Body of ``POST /containers/create``.
+
+    :param unlimited_memlock: ask for it where a GPU needs pinned host memory; some daemons may not grant it.
+    :raises ImageError: when the spec names no image.
+    :raises EngineError: when the GPU cannot be brought into a container of this daemon.
+    """
+    if spec.image is None:
+        raise ImageError(f"{spec.name} names no image", next_step="give its toolchain an image in matrix.toml")
+    labels = spec.labels
+    body = ContainerConfig(
+        daemon.api_version,
+        image=spec.image,
+        command=[],
+        entrypoint=["python3", *command(spec)],  # the image's own entry point and command never run
+        user=f"{spec.uid}:{spec.uid}",
+        working_dir=PACKAGE_TARGET,
+        environment={**_gpu_environment(spec, daemon), **environment(spec)},
+        labels={
+            f"{LABEL}.run": labels.run_id,
+            f"{LABEL}.cell": labels.cell_id,
+            f"{LABEL}.session": str(labels.session),
+            f"{LABEL}.gpu": labels.gpu_uuid,
+            OWNER_LABEL: labels.owner,
+            f"{LABEL}.role": spec.role.value,
+        },
+        healthcheck=Healthcheck(test=["NONE"]),  # an image's health check would run beside what is measured
+        network_disabled=True,
+        host_config=_host_config(spec, daemon, unlimited_memlock=unlimited_memlock),
+    )
+    return dict(body)
+
+
+_GIVING_WAY = 2
+"""Weight of a builder's share of the processors, the least there is; the daemon's default is 1024."""
+
+
+def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> HostConfig:
+    limits = spec.limits
+    return HostConfig(
+        daemon.api_version,
+        network_mode="none",
+        read_only=True,
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges:true"],
+        pids_limit=limits.pids,
+        # Compilers give way to whatever is being measured; the weight of others is the daemon's default.
+        cpu_shares=_GIVING_WAY if spec.role is Role.BUILDER else None,
+        mem_limit=limits.memory_bytes,
+        memswap_limit=limits.memory_bytes,
+        shm_size=limits.shm_bytes,
+        # exec: compiled kernels are loaded from their cache
+        tmpfs={SCRATCH: f"rw,nosuid,nodev,exec,size={limits.tmpfs_bytes},mode=1777"},
+        ipc_mode="private",
+        init=True,
+        ulimits=list(_ulimits(spec, unlimited_memlock=unlimited_memlock)),
+        log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m", "max-file": "1"}),
+        mounts=list(_mounts(spec, daemon)),
+        **_gpu_settings(spec, daemon),
+    )
+
+
+def _ulimits(spec: RoleSpec, *, unlimited_memlock: bool) -> Iterator[Ulimit]:
+    yield Ulimit(name="core", soft=0, hard=0)
+    yield Ulimit(name="nofile", soft=spec.limits.open_files, hard=spec.limits.open_files)
+    yield Ulimit(name="fsize", soft=spec.limits.file_bytes, hard=spec.limits.file_bytes)
+    if unlimited_memlock and _real_gpu(spec):
+        yield Ulimit(name="memlock", soft=-1, hard=-1)
+
+
+def _mounts(spec: RoleSpec, daemon: DaemonInfo) -> Iterator[Mount]:
+    for source, target in package_mounts():
+        yield _bind(source, target)
+    for mount in spec.mounts:
+        yield _bind(str(mount.source.resolve()), mount.target, writable=mount.writable)
+    if gpu_access(spec, daemon) == DEVICES:
+        for library in driver_libraries():
+            yield _bind(str(library.source), library.target)
+
+
+def _bind(source: str, target: str, *, writable: bool = False) -> Mount:
+    return Mount(type="bind", source=source, target=target, read_only=not writable)
+
+
+def _real_gpu(spec: RoleSpec) -> Gpu | None:
+    return None if spec.gpu is None or spec.gpu.vendor == "cpu" else spec.gpu
+
+
+def gpu_access(spec: RoleSpec, daemon: DaemonInfo) -> str:
+    """How the GPU of ``spec`` reaches its container; ``none`` for a role without one.
+
+    :raises EngineError: when it needs one and no way exists.
+    """
+    gpu = _real_gpu(spec)
+    if gpu is None:
+        return NONE
+    access = container_access(daemon.info, gpu.uuid)
+    if access == NONE:
+        raise SandboxError(
+            f"no way to bring {gpu.uuid} into a container: no CDI device, no `nvidia` runtime, no /dev/nvidiactl",
+            next_step="install the NVIDIA container toolkit (`nvidia-ctk runtime configure`) and restart the daemon",
+        )
+    return access
+
+
+def _gpu_settings(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, Any]:
+    """The part of the host settings that brings in the one GPU."""
+    gpu, access = _real_gpu(spec), gpu_access(spec, daemon)
+    if gpu is None:
+        return {}
+    if access == CDI:
+        return {"device_requests": [DeviceRequest(driver="cdi", device_ids=[f"nvidia.com/gpu={gpu.uuid}"])]}
+    if access == TOOLKIT:
+        capabilities = [["gpu", "utility", "compute"]]
+        return {"device_requests": [DeviceRequest(device_ids=[gpu.uuid], capabilities=capabilities)]}
+    return {"devices": [f"{node}:{node}:rw" for node in device_nodes(gpu)]}
+
+
+def _gpu_environment(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, str]:
+    gpu, access = _real_gpu(spec), gpu_access(spec, daemon)
+    # Images made for GPUs ask for all of them; where the NVIDIA runtime is the default one, it would obey.
+    visible = gpu.uuid if gpu is not None and access == TOOLKIT else "void"
+    paths = {"LD_LIBRARY_PATH": LIBRARY_PATH} if access == DEVICES else {}
+    return {"NVIDIA_VISIBLE_DEVICES": visible, "NVIDIA_DRIVER_CAPABILITIES": "compute,utility", **paths}
+
+
+def isolation_of(spec: RoleSpec, daemon: DaemonInfo) -> Isolation:
+    """How confined a container made by :func:`create_request` is on ``daemon``."""
+    counted = {"memory_bytes": "MemoryLimit", "pids": "PidsLimit"}
+    enforced = tuple(name for name, ability in counted.items() if daemon.info.get(ability, True))
+    return Isolation(
+        engine="docker",
+        user="shared" if spec.uid == os.getuid() else "own",
+        network="none",
+        filesystem="read-only",
+        processes="private",
+        capabilities="none",
+        seccomp=daemon.seccomp,
+        limits=(*enforced, "tmpfs_bytes", "shm_bytes", "file_bytes", "open_files"),
+        notes=tuple(_notes(spec, daemon)),
+    )
+
+
+def _notes(spec: RoleSpec, daemon: DaemonInfo) -> Iterator[str]:
+    """What is weaker than designed, in words."""
+    if daemon.seccomp == "none":
+        yield "the daemon applies no system call filter"
+    for ability, what in (("MemoryLimit", "memory"), ("PidsLimit", "the number of processes")):
+        if not daemon.info.get(ability, True):
+            yield f"the daemon cannot limit {what}"
+    if not daemon.info.get("SwapLimit", True):
+        yield "the daemon cannot limit swap, so the memory limit holds for resident memory only"
+    writable = sorted(mount.target for mount in spec.mounts if mount.writable)
+    if writable:
+        yield f"also writable, shared with the host: {', '.join(writable)}"

@@ -1,0 +1,310 @@
+"""The engine without images: each role is a process of this machine's own Python, confined as far as the kernel allows.
+
+What can be enforced is found out once, by running a harmless module in ever weaker confinement until one works:
+
+=============  ====================================================================================================
+namespaces     private PID, mount, network and IPC namespaces; a small read-only tree is all there is to see. Made
+               with root's rights (then under another uid too), or inside a user namespace (then under the own uid)
+another uid    root that may not make namespaces can still drop to another user
+limits only    own session and resource limits
+=============  ====================================================================================================
+
+The judge is trusted: it gets limits only, and always ends with its parent.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.hosts.process_token import orphaned_folders, own_folder, owner_token
+from kernel_matrix.inside import confine
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, ProcessLabels, RoleSpec, RunningProcess, SandboxStatus
+from kernel_matrix.sandboxes.device_access import LIBRARY_PATH, device_nodes
+from kernel_matrix.sandboxes.role_environment import (
+    INSIDE_PACKAGES,
+    PACKAGE,
+    PACKAGE_FOLDER,
+    SCRATCH,
+    command,
+    environment,
+    package_mounts,
+)
+from kernel_matrix.sandboxes.supervised_process import START_TIMEOUT_S, SupervisedProcess, launcher
+
+_STAGE_PREFIX = "kernel-matrix-process-"
+
+_SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/sys/devices/system"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
+    *("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/localtime"),
+)
+"""What programs need of a system: binaries, libraries, and the files that name users and time zones."""
+
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_PATH = f"{sys.prefix}/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What is enforced: namespaces (see :mod:`kernel_matrix.inside.confine`), another uid, and why it is not more."""
+
+    namespaces: str
+    other_user: bool
+    refused: tuple[str, ...] = ()
+
+
+_LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
+
+
+def open_engine() -> ProcessSandbox:
+    """The process engine of this machine."""
+    return ProcessSandbox()
+
+
+class ProcessSandbox:
+    """Starts roles as local processes. Launch and leave in one thread: a role ends with the thread that started it."""
+
+    name = "process"
+    uses_images = False
+
+    def status(self) -> SandboxStatus:
+        """Available when torch is installed beside this program (found, not imported)."""
+        version = platform.python_version()
+        if not sys.platform.startswith("linux"):
+            return SandboxStatus(name=self.name, available=False, reason="needs Linux", version=version)
+        if importlib.util.find_spec("torch") is None:
+            reason = f"torch is not installed for {sys.executable}; `pip install kernel-matrix[local]` brings it"
+            return SandboxStatus(name=self.name, available=False, reason=reason, version=version)
+        level = self.confinement
+        details = {"namespaces": level.namespaces, "other_user": level.other_user, "refused": list(level.refused)}
+        return SandboxStatus(name=self.name, available=True, version=version, details=details)
+
+    @cached_property
+    def confinement(self) -> Confinement:
+        """The strongest confinement that works here."""
+        refused: list[str] = []
+        for level in _levels():
+            error = self._try(level)
+            if error is None:
+                return Confinement(level.namespaces, level.other_user, tuple(refused))
+            refused.append(f"{_describe(level)}: {error}")
+        return Confinement(confine.NONE, other_user=False, refused=tuple(refused))
+
+    def isolation(self, spec: RoleSpec) -> Isolation:
+        """How confined ``spec`` will be here."""
+        level = self._level(spec)
+        private = level.namespaces != confine.NONE
+        return Isolation(
+            engine=self.name,
+            user="own" if level.other_user else "shared",
+            network="none" if private else "host",
+            filesystem="read-only" if private else "shared",
+            processes="private" if private else "shared",
+            capabilities="none" if level.other_user or os.geteuid() != 0 else "some",
+            seccomp="none",
+            limits=_enforced(spec, level),
+            notes=tuple(_notes(spec, level)),
+        )
+
+    def describe(self, spec: RoleSpec) -> dict[str, Any]:
+        """The launcher's command line and its orders; ``<drawn>`` stands for a name drawn at the start."""
+        level = self._level(spec)
+        orders = _orders(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>", report_fd=-1)
+        described = {**orders._asdict(), "binds": [bind._asdict() for bind in orders.binds]}
+        described["empty_files"] = list(orders.empty_files)
+        return {"engine": self.name, "argv": list(launcher()), "orders": described}
+
+    @contextmanager
+    def launch(self, spec: RoleSpec) -> Iterator[RunningProcess]:
+        """Start ``spec``; on leaving the context it and its private folder are gone.
+
+        :raises EngineError: when it could not be started.
+        """
+        with self._launch(spec, self._level(spec)) as running:
+            yield running
+
+    def leftovers(self) -> Sequence[str]:
+        """The private folders of dead runners; their processes ended with them."""
+        return [_epitaph(folder) for folder in orphaned_folders(_STAGE_PREFIX)]
+
+    def sweep(self) -> Sequence[str]:
+        """Remove the private folders of dead runners."""
+        orphans = orphaned_folders(_STAGE_PREFIX)
+        for folder in orphans:
+            shutil.rmtree(folder, ignore_errors=True)
+        return [_epitaph(folder) for folder in orphans]
+
+    def _level(self, spec: RoleSpec) -> Confinement:
+        return _LIMITS_ONLY if spec.role is Role.JUDGE else self.confinement
+
+    @contextmanager
+    def _launch(self, spec: RoleSpec, level: Confinement) -> Iterator[SupervisedProcess]:
+        with ExitStack() as stack:
+            stage = stack.enter_context(_stage(spec, level))
+            running = SupervisedProcess(spec.role)
+            stack.callback(running.close)
+            running.start(lambda report_fd: _orders(spec, level, stage, report_fd))
+            yield running
+
+    def _try(self, level: Confinement) -> str | None:
+        """Run a module that does nothing under ``level``; why that failed, or null."""
+        labels = ProcessLabels(run_id="probe", cell_id="probe", session=0, gpu_uuid="cpu", owner=owner_token())
+        spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image=None, module="kernel_matrix.model.enums")
+        try:
+            with self._launch(spec, level) as running:
+                end = running.wait(START_TIMEOUT_S)
+        except SandboxError as error:
+            return error.what
+        if end is None or end.code != 0:
+            return (end.log_tail if end else "").strip().rpartition("\n")[2] or "Python did not start"
+        return None
+
+
+def _levels() -> Sequence[Confinement]:
+    """What is worth trying as this user, strongest first."""
+    if os.geteuid() == 0:
+        return (Confinement(confine.ROOT, other_user=True), Confinement(confine.NONE, other_user=True))
+    return (Confinement(confine.USER, other_user=False),)
+
+
+def _describe(level: Confinement) -> str:
+    words = {confine.ROOT: "namespaces", confine.USER: "a user namespace", confine.NONE: "another uid"}
+    return f"{words[level.namespaces]} could not be had"
+
+
+def _enforced(spec: RoleSpec, level: Confinement) -> tuple[str, ...]:
+    """Names of :class:`kernel_matrix.sandboxes.ResourceLimits` fields that hold."""
+    always = ("memory_bytes", "file_bytes", "open_files")
+    sizes = ("tmpfs_bytes", "shm_bytes") if level.namespaces != confine.NONE else ()
+    return (*always, *(() if spec.role is Role.JUDGE else ("pids",)), *sizes)
+
+
+def _notes(spec: RoleSpec, level: Confinement) -> Iterator[str]:
+    """What is weaker than designed, in words."""
+    yield from level.refused
+    if spec.role is Role.JUDGE:
+        yield "the judge is trusted: it runs as the runner's own user, with limits only"
+        return
+    yield "the memory limit holds for each process alone, not for all of them together"
+    yield "processes are counted per user: others of the same user count too"
+    yield "no system call filter"
+    if level.namespaces == confine.NONE:
+        yield "the network, the host's files (with the user's rights) and other processes are within reach"
+        yield "the scratch folder is a folder of the host, without a limit on its size"
+    if not level.other_user:
+        yield "runs under the runner's own uid"
+
+
+def _orders(spec: RoleSpec, level: Confinement, stage: Path, report_fd: int) -> confine.ConfineRequest:
+    """What the launcher is to do."""
+    private = level.namespaces != confine.NONE
+    argv = (sys.executable, *command(spec))
+    env = {"PATH": _PATH, **_gpu_environment(spec), **environment(spec)}
+    shown = {} if private else _places_on_host(spec, stage)
+    limits = spec.limits
+    return confine.ConfineRequest(
+        argv=[argv[0], *(_translated(text, shown) for text in argv[1:])],
+        env={name: ":".join(_translated(part, shown) for part in text.split(":")) for name, text in env.items()},
+        cwd=_translated(PACKAGE_TARGET, shown),
+        report_fd=report_fd,
+        parent=os.getpid(),
+        namespaces=level.namespaces,
+        limits={"CORE": 0, "NOFILE": limits.open_files, "FSIZE": limits.file_bytes, "DATA": limits.memory_bytes},
+        pids=None if spec.role is Role.JUDGE else limits.pids,
+        uid=spec.uid if level.other_user or level.namespaces == confine.USER else None,
+        root=str(stage / "root") if private else "",
+        binds=tuple(_binds(spec)) if private else (),
+        empty_files=(f"{PACKAGE_TARGET}/{PACKAGE}/__init__.py",) if private else (),
+        tmpfs_bytes=limits.tmpfs_bytes,
+        shm_bytes=limits.shm_bytes,
+        first_out_of_memory=spec.role is not Role.JUDGE,
+    )
+
+
+def _gpu_environment(spec: RoleSpec) -> dict[str, str]:
+    if spec.gpu is None or spec.gpu.vendor == "cpu":
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    return {"CUDA_VISIBLE_DEVICES": spec.gpu.uuid, "LD_LIBRARY_PATH": LIBRARY_PATH}
+
+
+def _places_on_host(spec: RoleSpec, stage: Path) -> dict[str, str]:
+    """Where a path seen inside really is, for a role that sees the host's files."""
+    mounts = {mount.target: str(mount.source.resolve()) for mount in spec.mounts}
+    return {PACKAGE_TARGET: str(stage / "package"), SCRATCH: str(stage / "scratch"), **mounts}
+
+
+def _translated(text: str, places: Mapping[str, str]) -> str:
+    """``text`` with the longest target it begins with replaced by where that target really is."""
+    fitting = [target for target in places if text == target or text.startswith(f"{target}/")]
+    if not fitting:
+        return text
+    target = max(fitting, key=len)
+    return places[target] + text[len(target) :]
+
+
+def _binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
+    """The private tree, parents first: system, this Python, the package's inside half, the role's mounts, devices."""
+    for path in _outermost([*map(Path, _SYSTEM), *_python_folders()]):
+        yield confine.BindMount(str(path), str(path))
+    for source, target in package_mounts():
+        yield confine.BindMount(source, target)
+    for mount in sorted(spec.mounts, key=lambda mount: mount.target):
+        mode = confine.WRITABLE if mount.writable else confine.READ_ONLY
+        yield confine.BindMount(str(mount.source.resolve()), mount.target, mode)
+    gpu = spec.gpu if spec.gpu is not None and spec.gpu.vendor != "cpu" else None
+    for node in (*filter(os.path.exists, _DEVICES), *(device_nodes(gpu) if gpu else ())):
+        yield confine.BindMount(node, node, confine.DEVICE)
+
+
+def _python_folders() -> list[Path]:
+    """Where this Python and its packages are; packages of a borrowed environment too, never a source checkout."""
+    packages = [Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
+    named = [Path(sys.prefix), Path(sys.exec_prefix), Path(sys.base_prefix), *packages]
+    return named + [path.resolve() for path in named]
+
+
+def _outermost(paths: Sequence[Path]) -> list[Path]:
+    """Those that exist and are not below another one."""
+    existing = {path for path in paths if path.exists()}
+    return sorted(path for path in existing if not existing.intersection(path.parents))
+
+
+@contextmanager
+def _stage(spec: RoleSpec, level: Confinement) -> Iterator[Path]:
+    """A private folder: ``root`` to build the tree on; ``package`` and ``scratch`` for roles without namespaces."""
+    with own_folder(_STAGE_PREFIX) as folder:
+        (folder / "root").mkdir()
+        if level.namespaces == confine.NONE:
+            _furnish(folder, spec.uid if level.other_user else None)
+        yield folder
+
+
+def _furnish(folder: Path, uid: int | None) -> None:
+    """Give a role that sees the host's files a package that holds its inside half alone, and a folder to write in."""
+    package = folder / "package" / PACKAGE
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    for name in INSIDE_PACKAGES:
+        (package / name).symlink_to(PACKAGE_FOLDER / name)
+    scratch = folder / "scratch"
+    scratch.mkdir(mode=0o700)
+    if uid is not None:
+        folder.chmod(0o711)
+        os.chown(scratch, uid, uid)
+
+
+def _epitaph(folder: Path) -> str:
+    return f"folder {folder} of a runner that is gone"

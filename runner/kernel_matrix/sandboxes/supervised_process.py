@@ -1,0 +1,218 @@
+"""A role's process under :mod:`kernel_matrix.inside.confine`: started, watched, its output kept, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from typing import IO, Any
+
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.inside.confine import ConfineRequest
+from kernel_matrix.inside.exception_kinds import tells_of_host_memory
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import ProcessExit
+from kernel_matrix.sandboxes.role_environment import PACKAGE_FOLDER, LogTail
+
+_log = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 30.0
+_KILL_TIMEOUT_S = 2.0
+_LAST_OUTPUT_S = 0.5
+"""How long output is still read after the end, from processes that escaped and hold the pipe open."""
+_CHUNK_BYTES = 64 << 10
+
+
+def launcher() -> tuple[str, ...]:
+    """Command line of the launcher: isolated, so that no role's environment can reach into it."""
+    return (sys.executable, "-I", "-S", "-B", str(PACKAGE_FOLDER / "inside" / "confine.py"))
+
+
+class SupervisedProcess:
+    """One role's process. A thread of its own reads the role's output and the launcher's report until both end."""
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started: Future[None] = Future()
+        self._ended: Future[ProcessExit] = Future()
+        self._killed = False
+        self._tail = LogTail()
+        self._report = bytearray()
+        self._oom_kills = 0
+
+    def start(self, make_orders: Callable[[int], ConfineRequest]) -> None:
+        """Start the launcher, give it its orders and wait until the role's module runs.
+
+        :param make_orders: gives the orders for a descriptor that the launcher reports on.
+        :raises EngineError: when the launcher cannot be started, or cannot confine as ordered.
+        """
+        self._oom_kills = _oom_kills()
+        come, give = os.pipe()
+        report = os.fdopen(come, "rb", buffering=0)
+        try:
+            orders = make_orders(give).to_json()
+            self._process = self._popen(give)
+        except OSError as error:
+            report.close()
+            raise SandboxError(f"cannot start {sys.executable}: {error}") from error
+        finally:
+            os.close(give)
+        threading.Thread(target=self._follow, args=(self._process, report), daemon=True).start()
+        _say(self._process, orders)
+        self._await_start()
+
+    def root_pid(self) -> int | None:
+        """Host PID of the launcher; null before the start."""
+        return None if self._process is None else self._process.pid
+
+    def wait(self, timeout_s: float) -> ProcessExit | None:
+        """Its end, or null when it still runs after ``timeout_s`` seconds."""
+        try:
+            return self._ended.result(timeout_s)
+        except FutureTimeoutError:
+            return None
+
+    def kill(self) -> None:
+        """End it and everything it started."""
+        if self._process is None or self._ended.done():
+            return
+        self._killed = True
+        self._process.terminate()  # the launcher kills what it started, then ends
+        if self.wait(_KILL_TIMEOUT_S) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill it if need be and wait until it is gone."""
+        self.kill()
+        if self._process is not None and self.wait(_KILL_TIMEOUT_S) is None:
+            _log.warning("process %d of the %s does not end", self._process.pid, self._role.value)
+
+    @staticmethod
+    def _popen(report_fd: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            launcher(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={},
+            cwd="/",
+            pass_fds=(report_fd,),
+            start_new_session=True,
+        )
+
+    def _await_start(self) -> None:
+        try:
+            self._started.result(START_TIMEOUT_S)
+        except FutureTimeoutError:
+            raise SandboxError(
+                f"the launcher of the {self._role.value} said nothing for {START_TIMEOUT_S:.0f} s",
+                next_step="see whether the machine is overloaded, then run again",
+            ) from None
+
+    def _follow(self, process: subprocess.Popen[bytes], report: IO[bytes]) -> None:
+        """Read until the launcher's report ends, then reap it and settle how it went."""
+        output = process.stdout
+        if output is None:
+            raise AssertionError("the launcher is always started with a pipe")
+        with report, output, DefaultSelector() as selector:
+            selector.register(output, EVENT_READ, self._tail.add)
+            selector.register(report, EVENT_READ, self._hear)
+            while report in [key.fileobj for key in selector.get_map().values()]:
+                _read_ready(selector, None)
+            process.wait()
+            deadline = time.monotonic() + _LAST_OUTPUT_S
+            while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+                _read_ready(selector, left)
+        if not self._started.done():
+            self._started.set_exception(self._failure())
+        self._ended.set_result(self._exit())
+
+    def _hear(self, chunk: bytes) -> None:
+        """Take a piece of the launcher's report."""
+        self._report += chunk
+        if not self._started.done() and any("started" in message for message in self._messages()):
+            self._started.set_result(None)
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        """What the launcher has said so far, one object for each whole line."""
+        return (json.loads(line) for line in bytes(self._report).split(b"\n")[:-1])
+
+    def _failure(self) -> SandboxError:
+        """Why nothing was started."""
+        errors = [message["error"] for message in self._messages() if "error" in message]
+        what = errors[0] if errors else self._tail.text().strip() or "it ended without a word"
+        return SandboxError(
+            f"cannot start the {self._role.value} as a confined process: {what}",
+            next_step="use the docker engine here; docs/isolation.md says what each engine needs",
+        )
+
+    def _exit(self) -> ProcessExit:
+        """How the role ended, from what the launcher reported; nothing reported means lost, unless we killed it."""
+        statuses = [message["status"] for message in self._messages() if "status" in message]
+        status = statuses[0] if statuses else None
+        log_tail = self._tail.text()
+        if status is None:
+            end_signal = int(signal.SIGKILL) if self._killed else None
+            return ProcessExit(
+                role=self._role,
+                code=None,
+                signal=end_signal,
+                killed=self._killed,
+                lost=not self._killed,
+                log_tail=log_tail,
+            )
+        end_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        killed = self._killed and end_signal == signal.SIGKILL
+        return ProcessExit(
+            role=self._role,
+            code=os.WEXITSTATUS(status) if end_signal is None else None,
+            signal=end_signal,
+            oom_killed=status != 0 and not killed and self._ran_out_of_memory(end_signal, log_tail),
+            killed=killed,
+            log_tail=log_tail,
+        )
+
+    def _ran_out_of_memory(self, end_signal: int | None, log_tail: str) -> bool:
+        """Whether a failure looks like the memory limit: the kernel killed something, or the program says so."""
+        if end_signal == signal.SIGKILL:
+            return _oom_kills() > self._oom_kills
+        return tells_of_host_memory(log_tail.rstrip().rpartition("\n")[2])
+
+
+def _say(process: subprocess.Popen[bytes], orders: str) -> None:
+    """Give the launcher its orders; one that has ended meanwhile is noticed by whoever follows it."""
+    if process.stdin is None:
+        raise AssertionError("the launcher is always started with a pipe")
+    with contextlib.suppress(BrokenPipeError), process.stdin as channel:
+        channel.write(orders.encode())
+
+
+def _read_ready(selector: DefaultSelector, timeout_s: float | None) -> None:
+    """Hand what has come to whom it is for; an ended stream is taken out."""
+    for key, _ in selector.select(timeout_s):
+        chunk = os.read(key.fd, _CHUNK_BYTES)
+        if chunk:
+            key.data(chunk)
+        else:
+            selector.unregister(key.fileobj)
+
+
+def _oom_kills() -> int:
+    """How often the kernel of this machine has killed for want of memory since it booted."""
+    for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
+    return 0

@@ -1,0 +1,114 @@
+"""Results that are carried from one call to the next."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from kernel_matrix.scan.names import bare
+from kernel_matrix.scan.rule_match import RuleMatch
+from kernel_matrix.scan.source import FunctionDef, ScannedSource
+
+RULE = "memo"
+
+_IDENTITY = frozenset({"id", "data_ptr", "untyped_storage", "storage"})
+_SHAPE = frozenset({"shape", "size", "stride", "_version"})
+_CACHES = frozenset({"functools.lru_cache", "functools.cache"})
+_DICTIONARIES = frozenset(
+    {"dict", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary", "Dict", "LRUCache"}
+)
+
+
+def find(source: ScannedSource) -> Iterator[RuleMatch]:
+    """Dictionaries whose keys tell tensors apart, comparisons of such keys, and caches around functions of tensors."""
+    dictionaries = _dictionaries(source)
+    values = _assigned(source)
+    for node in source.host_nodes:
+        if isinstance(node, FunctionDef) and _is_cached(source, node) and _takes_tensors(node):
+            yield source.finding(RULE, node, f"{node.name} keeps its results for tensors that it has seen")
+        elif key := _key(node, dictionaries):
+            what = _told_apart_by(key, values)
+            if what:
+                yield source.finding(RULE, node, f"a dictionary is asked by the {what} of a tensor")
+        elif isinstance(node, ast.Compare) and _compares_identity(node, values):
+            yield source.finding(RULE, node, "the identity of a tensor is compared with that of another")
+
+
+def _dictionaries(source: ScannedSource) -> frozenset[str]:
+    """Names and attributes that hold a dictionary."""
+    found = set()
+    for node in source.host_nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and _makes_dictionary(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {bare(target) for target in targets}
+    return frozenset(found - {""})
+
+
+def _makes_dictionary(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Dict) or (value is not None and bare(value) in _DICTIONARIES)
+
+
+def _assigned(source: ScannedSource) -> Mapping[str, ast.expr]:
+    """Local name → what it was last set to, so that a key with a name of its own is looked through."""
+    return {
+        target.id: node.value
+        for node in source.host_nodes
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _key(node: ast.AST, dictionaries: frozenset[str]) -> ast.expr | None:
+    """The key that ``node`` asks a dictionary for."""
+    if isinstance(node, ast.Subscript) and bare(node.value) in dictionaries:
+        return node.slice
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        return node.left if bare(node.comparators[0]) in dictionaries else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        asked = node.func.attr in ("get", "setdefault", "pop") and bare(node.func.value) in dictionaries
+        return node.args[0] if asked else None
+    return None
+
+
+def _told_apart_by(key: ast.expr, values: Mapping[str, ast.expr]) -> str:
+    words = set(_words(key, values))
+    if words & _IDENTITY:
+        return "identity"
+    return "shape" if words & _SHAPE else ""
+
+
+def _words(key: ast.expr, values: Mapping[str, ast.expr]) -> Iterator[str]:
+    """Names in ``key`` and, one step on, in what they were set to."""
+    expressions = [
+        key,
+        *(values[node.id] for node in ast.walk(key) if isinstance(node, ast.Name) and node.id in values),
+    ]
+    for expression in expressions:
+        yield from (bare(node) for node in ast.walk(expression))
+
+
+def _compares_identity(node: ast.Compare, values: Mapping[str, ast.expr]) -> bool:
+    if not isinstance(node.ops[0], (ast.Eq, ast.NotEq)) or isinstance(node.comparators[0], ast.Constant):
+        return False
+    sides = (
+        values.get(side.id, side) if isinstance(side, ast.Name) else side for side in (node.left, *node.comparators)
+    )
+    return any(isinstance(side, ast.Call) and bare(side) in ("id", "data_ptr") for side in sides)
+
+
+def _is_cached(source: ScannedSource, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    targets = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
+    return any(source.names.full(target) in _CACHES for target in targets)
+
+
+def _takes_tensors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a parameter is used as only a tensor can be."""
+    parameters = {argument.arg for argument in (*function.args.posonlyargs, *function.args.args)}
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in ("data_ptr", "shape", "contiguous", "device", "is_cuda", "numel", "stride")
+        and isinstance(node.value, ast.Name)
+        and node.value.id in parameters
+        for node in ast.walk(function)
+    )

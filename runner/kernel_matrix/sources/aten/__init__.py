@@ -1,0 +1,1 @@
+"""Operators of PyTorch's own test database (OpInfo) as problems."""

@@ -1,0 +1,156 @@
+"""The small TOML files of a source: parsed, held against their schema, every fault with its line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jsonschema import Draft202012Validator, ValidationError
+
+from kernel_matrix.errors import UsageError
+from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.sources import UnreadableItem
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_BYTES = 4 << 20
+"""Largest file that is read; no kernel is written by hand or by model in more."""
+
+T = TypeVar("T")
+
+_AT_LINE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)\Z", re.DOTALL)
+
+
+class UnreadableFileError(UsageError):
+    """One file of a source cannot be used; sources note an :class:`.UnreadableItem` and go on."""
+
+    def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
+        self.unreadable = UnreadableItem(path=path, reason=reason, line=line)
+        super().__init__(str(self.unreadable))
+
+
+@dataclass(frozen=True, slots=True)
+class TomlDocument:
+    """A TOML file that fits its schema."""
+
+    path: Path
+    values: Mapping[str, Any]
+    text: str
+
+    def error(self, reason: str, *keys: str) -> UnreadableFileError:
+        """What to raise when the value at ``keys`` makes no sense after all."""
+        return UnreadableFileError(self.path, f"{'.'.join(keys)}: {reason}", line_of(self.text, keys))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file of at most :data:`MAX_BYTES`.
+
+    :raises UnreadableError: when it is none, is larger, or cannot be read.
+    """
+    if not path.is_file():
+        raise UnreadableFileError(path, "there is no such file" if not path.exists() else "is no regular file")
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UnreadableFileError(path, f"cannot be read: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise UnreadableFileError(path, f"is larger than {MAX_BYTES >> 20} MiB")
+    return content
+
+
+def read_document(path: Path, schema: str) -> TomlDocument:
+    """Read a TOML file and hold it against ``schemas/<schema>.schema.json``.
+
+    :raises UnreadableError: with the line of the first fault.
+    """
+    text = _decode(path)
+    values = _parse(path, text)
+    error = next(iter(sorted(_validator(schema).iter_errors(values), key=lambda e: list(map(str, e.path)))), None)
+    if error is not None:
+        keys, reason = _explain(error)
+        raise UnreadableFileError(path, f"{'.'.join(keys)}: {reason}" if keys else reason, line_of(text, keys))
+    return TomlDocument(path, values, text)
+
+
+def read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> tuple[tuple[T, ...], tuple[UnreadableItem, ...]]:
+    """What ``read`` makes of each path, and what it refuses."""
+    found: list[T] = []
+    refused: list[UnreadableItem] = []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except UnreadableFileError as error:  # noqa: PERF203  # one bad file must not end the others
+            refused.append(error.unreadable)
+    return tuple(found), tuple(refused)
+
+
+def line_of(text: str, keys: Sequence[str]) -> int:
+    """The line, from 1, of a key of a TOML document, or of the table around it; 1 for the document as a whole."""
+    table: tuple[str, ...] = ()
+    best = (0, 1)
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = re.match(r"\s*\[([^\[\]]+)\]", line)
+        if header:
+            table = tuple(part.strip(" \"'") for part in header[1].split("."))
+        key = re.match(r"\s*([\w\"'.-]+)\s*=", line)
+        here = table if header else (*table, *(part.strip("\"'") for part in key[1].split("."))) if key else None
+        if here and here == tuple(keys[: len(here)]) and len(here) > best[0]:
+            best = (len(here), number)
+    return best[1]
+
+
+def suggestion(word: str, allowed: Sequence[str]) -> str:
+    """``; did you mean 'x'?`` for the closest of ``allowed``, or nothing when none is close."""
+    close = difflib.get_close_matches(word, allowed, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _decode(path: Path) -> str:
+    content = read_bytes(path)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(path, "is not UTF-8 text", content.count(b"\n", 0, error.start) + 1) from None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise UnreadableFileError(path, "is nested too deeply") from None
+    except ValueError as error:  # a syntax error, or a number of thousands of digits
+        placed = _AT_LINE.match(str(error))
+        what, line = (placed["what"], int(placed["line"])) if placed else (str(error), None)
+        raise UnreadableFileError(path, f"not valid TOML: {what}", line) from None
+
+
+@cache
+def _validator(schema: str) -> Draft202012Validator:
+    return Draft202012Validator(load_schema(schema))
+
+
+def _explain(error: ValidationError) -> tuple[tuple[str, ...], str]:
+    """The key at fault and what is wrong with it."""
+    keys = tuple(str(part) for part in error.absolute_path)
+    if "propertyNames" in error.absolute_schema_path:  # the fault is the key itself
+        keys = (*keys, str(error.instance))
+    wanted: Any = error.validator_value
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        allowed = list(error.schema.get("properties", ())) if isinstance(error.schema, Mapping) else []
+        unknown = next(key for key in error.instance if key not in allowed)
+        return (*keys, unknown), f"unknown key; allowed: {', '.join(allowed)}{suggestion(unknown, allowed)}"
+    if error.validator == "enum":
+        allowed = [str(value) for value in wanted]
+        hint = suggestion(str(error.instance), allowed)
+        return keys, f"{error.instance!r} is not allowed; allowed: {', '.join(allowed)}{hint}"
+    return keys, error.message

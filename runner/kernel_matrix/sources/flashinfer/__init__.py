@@ -1,0 +1,1 @@
+"""flashinfer-bench and SOL-ExecBench: definitions, workloads, solutions and evaluation traces."""

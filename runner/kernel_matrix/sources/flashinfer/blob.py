@@ -1,0 +1,137 @@
+"""Tensors in safetensors files: where one lies, found by reading the header alone.
+
+A file is 8 bytes of header length (little-endian), a JSON header that says dtype, shape and place of each tensor, and
+the data. Every number of it is held against the file before anybody may use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.sources.document import UnreadableFileError
+from kernel_matrix.sources.flashinfer.definition import ITEMSIZES
+from kernel_matrix.sources.strict_json import Object, parse_object
+
+MAX_HEADER = 16 << 20
+"""Longest header that is read, bytes; those of whole models have less."""
+MAX_FILE = 4 << 30
+"""Largest file, bytes: each session's judge and baseline get a copy."""
+
+DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+"""What the format calls torch's dtypes."""
+
+_POINTER = b"version https://git-lfs"
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBlob:
+    """One tensor of a file."""
+
+    path: Path
+    start: int
+    """First byte of its data, from the beginning of the file."""
+    nbytes: int
+
+
+def find_tensor(path: Path, key: str, dtype: str, shape: Sequence[int]) -> TensorBlob:
+    """Where tensor ``key`` lies in a file, which must hold it with this dtype and shape.
+
+    :raises UnreadableError: when it does not, or the file is not what it says it is.
+    """
+    header, data_at, file_bytes = _read_header(path)
+    entry = header.get(key)
+    if not isinstance(entry, dict) or key == "__metadata__":
+        named = ", ".join(name for name in header if name != "__metadata__")[:200]
+        raise UnreadableFileError(path, f"holds no tensor {key!r}; it holds: {named}")
+    _check_kind(path, key, entry, dtype, shape)
+    offsets: Any = entry.get("data_offsets")
+    wanted = prod(shape) * ITEMSIZES[dtype]
+    begin, end = offsets if _are_sizes(offsets) and len(offsets) == 2 else (0, -1)
+    if end - begin != wanted:
+        raise UnreadableFileError(
+            path, f"tensor {key!r}: data_offsets {_short(offsets)} are not those of {wanted} bytes"
+        )
+    if data_at + end > file_bytes:
+        raise UnreadableFileError(
+            path, f"tensor {key!r}: data_offsets {_short(offsets)} lie beyond the end of the file"
+        )
+    return TensorBlob(path, data_at + begin, wanted)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hex.
+
+    :raises UnreadableError: when it cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+    except OSError as error:
+        raise UnreadableFileError(path, f"cannot be read: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def _read_header(path: Path) -> tuple[Object, int, int]:
+    """The header, where the data begin, and how many bytes the file has."""
+    if not path.is_file():
+        raise UnreadableFileError(path, "there is no such file")
+    try:
+        file_bytes = path.stat().st_size
+        with path.open("rb") as file:
+            begin = file.read(len(_POINTER))
+            (length,) = struct.unpack("<Q", begin[:8].ljust(8, b"\0"))
+            file.seek(8)
+            header = file.read(length) if length <= min(MAX_HEADER, file_bytes - 8) else b""
+    except OSError as error:
+        raise UnreadableFileError(path, f"cannot be read: {error.strerror}") from None
+    if begin == _POINTER:
+        raise UnreadableFileError(path, "is a pointer of Git LFS, not the file itself; fetch it with `git lfs pull`")
+    if file_bytes > MAX_FILE:
+        raise UnreadableFileError(path, f"is larger than {MAX_FILE >> 30} GiB")
+    if file_bytes < 8 or length > file_bytes - 8:
+        raise UnreadableFileError(path, f"no safetensors: a header of {length} bytes in a file of {file_bytes}")
+    if length > MAX_HEADER:
+        raise UnreadableFileError(path, f"no safetensors: its header is larger than {MAX_HEADER >> 20} MiB")
+    return parse_object(path, header.decode("utf-8", errors="replace")), 8 + length, file_bytes
+
+
+def _check_kind(path: Path, key: str, entry: Object, dtype: str, shape: Sequence[int]) -> None:
+    known = entry.get("dtype")
+    if not isinstance(known, str) or known not in DTYPES:
+        raise UnreadableFileError(
+            path, f"tensor {key!r}: dtype {known!r} is unsupported; supported: {', '.join(DTYPES)}"
+        )
+    if DTYPES[known] != dtype:
+        raise UnreadableFileError(path, f"tensor {key!r} is {DTYPES[known]}; the definition asks for {dtype}")
+    if not _are_sizes(entry.get("shape")) or entry["shape"] != list(shape):
+        raise UnreadableFileError(path, f"tensor {key!r} has shape {_short(entry.get('shape'))}; {list(shape)} is due")
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:80]

@@ -1,0 +1,292 @@
+"""``definition.json``: an operator's axes, its inputs and outputs by name, shape and dtype, and its reference.
+
+The format is flashinfer-bench's; SOL-ExecBench adds axes that are computed and inputs that a function makes.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.model.enums import Dtype
+from kernel_matrix.sources.document import UnreadableFileError
+from kernel_matrix.sources.formula import FormulaError, evaluate, evaluate_tree
+from kernel_matrix.sources.strict_json import line_of_key, read_object
+
+ITEMSIZES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+"""Dtypes that are read, by torch's names, and the bytes of one element."""
+
+CELL_DTYPES = {
+    "float64": Dtype.FP64,
+    "float32": Dtype.FP32,
+    "float16": Dtype.FP16,
+    "bfloat16": Dtype.BF16,
+    "float8_e4m3fn": Dtype.FP8_E4M3,
+    "float8_e5m2": Dtype.FP8_E5M2,
+}
+"""Floating dtypes, and what a cell whose inputs have them is called."""
+
+MAX_AXIS = 1 << 48
+"""Largest size of an axis: no tensor that fits into a machine has a longer one."""
+MAX_NAMES = 256
+"""Most axes, inputs or outputs of one definition."""
+
+RUN = "run"
+"""The function that the reference must define."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_COMPARISONS = (ast.Eq, ast.GtE, ast.LtE, ast.Gt, ast.Lt)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDefinition:
+    """One named input or output."""
+
+    name: str
+    shape: tuple[str, ...] | None
+    """Names of its axes; null for a plain number, which is no tensor."""
+    dtype: str
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether its numbers are floating point."""
+        return self.dtype in CELL_DTYPES
+
+
+@dataclass(frozen=True)
+class OperatorDefinition:
+    """An operator, as its file describes it."""
+
+    path: Path
+    text: str
+    name: str
+    op_type: str
+    tags: tuple[str, ...]
+    description: str
+    constants: Mapping[str, int]
+    """Axes of a fixed size."""
+    variables: tuple[str, ...]
+    """Axes whose size a workload gives."""
+    expressions: Mapping[str, str]
+    """Axes whose size is computed from others."""
+    inputs: tuple[TensorDefinition, ...]
+    outputs: tuple[TensorDefinition, ...]
+    reference: str
+    maker: str
+    """The reference's function that makes inputs; empty where there is none."""
+    constraints: tuple[str, ...]
+
+    @cached_property
+    def dtype(self) -> Dtype:
+        """What its cells are called: the dtype of its first floating input, float32 where there is none."""
+        return next((CELL_DTYPES[tensor.dtype] for tensor in self.inputs if self._has_numbers(tensor)), Dtype.FP32)
+
+    @staticmethod
+    def _has_numbers(tensor: TensorDefinition) -> bool:
+        return tensor.is_floating and tensor.shape is not None
+
+    def carrier(self, tensor: TensorDefinition) -> str:
+        """The integer dtype as whose bits an input crosses to a model; empty where it crosses as what it is.
+
+        A cell casts every floating input to its own dtype. Inputs of any other, and those of 8 bits, which a reference
+        would see widened, must not be cast: as integers of the same size they stay what they are, without a copy.
+        """
+        own = CELL_DTYPES.get(tensor.dtype) is self.dtype and ITEMSIZES[tensor.dtype] > 1
+        return "" if own or not self._has_numbers(tensor) else f"int{8 * ITEMSIZES[tensor.dtype]}"
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """The size of every axis, where those of the variable ones are given.
+
+        :raises FormulaError: when one cannot be computed, or is no size.
+        """
+        sizes = {**self.constants, **given}
+        for axis, formula in self.expressions.items():
+            size = evaluate(formula, sizes)
+            if size != int(size) or not 0 <= size <= MAX_AXIS:
+                raise FormulaError(f"axis {axis} = {formula} is {size:g}; must be a whole number from 0 to 2**48")
+            sizes[axis] = int(size)
+        return sizes
+
+    def broken_constraint(self, sizes: Mapping[str, int]) -> str:
+        """The first constraint over axes alone that does not hold; empty where all do.
+
+        Constraints that speak of the values of inputs, or in ways that are not read here, are not looked at.
+        """
+        return next((text for text in self.constraints if _holds(text, sizes) is False), "")
+
+    def constrained_inputs(self) -> frozenset[str]:
+        """Inputs whose values a constraint speaks of."""
+        words = {word for text in self.constraints for word in re.findall(r"[A-Za-z_]\w*", text)}
+        return frozenset(tensor.name for tensor in self.inputs if tensor.name in words)
+
+    def tensor_facts(self, tensors: Sequence[TensorDefinition]) -> list[dict[str, Any]]:
+        """What the adapter is told of inputs or outputs."""
+        return [
+            {"name": t.name, "shape": t.shape, "dtype": t.dtype, "carrier": self.carrier(t) if t in self.inputs else ""}
+            for t in tensors
+        ]
+
+    def error(self, reason: str, key: str = "") -> UnreadableFileError:
+        """What to raise when the value at ``key`` makes no sense."""
+        where = f"{key}: " if key else ""
+        return UnreadableFileError(self.path, f"{where}{reason}", line_of_key(self.text, key.rpartition(".")[2]))
+
+
+def read_definition(path: Path) -> OperatorDefinition:
+    """Read one ``definition.json``; nothing of it is run, and no shape is given memory.
+
+    :raises UnreadableError: with the line of the first fault.
+    """
+    values, text = read_object(path)
+    reader = _Reader(path, text)
+    name = reader.text(values, "name")
+    if not _NAME.match(name):
+        raise reader.error(f"{name!r} cannot be an id; allowed: letters, digits, '.', '_' and '-'", "name")
+    axes = reader.table(values, "axes")
+    definition = OperatorDefinition(
+        path=path,
+        text=text,
+        name=name,
+        op_type=str(values.get("op_type") or ""),
+        tags=tuple(tag for tag in values.get("tags") or () if isinstance(tag, str))[:MAX_NAMES],
+        description=" ".join(str(values.get("description") or "").split()),
+        constants={axis: reader.size(it, axis) for axis, it in axes.items() if it["type"] == "const"},
+        variables=tuple(axis for axis, it in axes.items() if it["type"] == "var"),
+        expressions={axis: reader.text(it, "expression") for axis, it in axes.items() if it["type"] == "expr"},
+        inputs=reader.tensors(values, "inputs", axes),
+        outputs=reader.tensors(values, "outputs", axes),
+        reference=reader.text(values, "reference"),
+        maker=str(values.get("custom_inputs_entrypoint") or ""),
+        constraints=tuple(it for it in values.get("constraints") or () if isinstance(it, str))[:MAX_NAMES],
+    )
+    _check_reference(definition)
+    return definition
+
+
+def writes_into_inputs(definition: OperatorDefinition) -> bool:
+    """Whether the reference's ``run`` seems to write into one of its arguments, as far as its text tells."""
+    run = next(n for n in ast.parse(definition.reference).body if isinstance(n, ast.FunctionDef) and n.name == RUN)
+    parameters = {argument.arg for argument in (*run.args.posonlyargs, *run.args.args)}
+    return any(_written_name(node) in parameters for node in ast.walk(run))
+
+
+def _written_name(node: ast.AST) -> str:
+    """``x`` of ``x.add_(…)``, ``x[…] = …`` and ``x += …``; else empty."""
+    target: ast.expr | None = None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        in_place = node.func.attr.endswith("_") and not node.func.attr.endswith("__")
+        target = node.func.value if in_place else None
+    elif isinstance(node, ast.Assign):
+        target = next((t.value for t in node.targets if isinstance(t, ast.Subscript)), None)
+    elif isinstance(node, ast.AugAssign):
+        target = node.target.value if isinstance(node.target, ast.Subscript) else node.target
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _holds(constraint: str, sizes: Mapping[str, int]) -> bool | None:
+    """Whether a comparison of sizes holds; null where it is none."""
+    try:
+        tree = ast.parse(constraint.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or not isinstance(tree.ops[0], _COMPARISONS):
+        return None
+    try:
+        left, right = (evaluate_tree(side, sizes) for side in (tree.left, tree.comparators[0]))
+    except FormulaError:
+        return None
+    signs = {ast.Eq: left == right, ast.GtE: left >= right, ast.LtE: left <= right, ast.Gt: left > right}
+    return signs.get(type(tree.ops[0]), left < right)
+
+
+def _check_reference(definition: OperatorDefinition) -> None:
+    try:
+        tree = ast.parse(definition.reference)
+    except SyntaxError as error:
+        raise definition.error(f"not valid Python at its line {error.lineno}: {error.msg}", "reference") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise definition.error(f"not valid Python: {str(error) or 'nested too deeply'}", "reference") from None
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for name, key in ((RUN, "reference"), (definition.maker, "custom_inputs_entrypoint")):
+        if name and name not in functions:
+            raise definition.error(f"the reference defines no function {name!r}", key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Takes values out of parsed JSON, each of the kind it must be."""
+
+    path: Path
+    content: str
+
+    def error(self, reason: str, key: str) -> UnreadableFileError:
+        return UnreadableFileError(self.path, f"{key}: {reason}", line_of_key(self.content, key.rpartition(".")[2]))
+
+    def text(self, values: Mapping[str, Any], key: str) -> str:
+        value = values.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(f"must be a text; got {_shown(value)}", key)
+        return value
+
+    def size(self, axis: Mapping[str, Any], name: str) -> int:
+        value = axis.get("value")
+        if type(value) is not int or not 0 <= value <= MAX_AXIS:
+            raise self.error(f"value must be a whole number from 0 to 2**48; got {_shown(value)}", f"axes.{name}")
+        return value
+
+    def table(self, values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        """An object of objects whose names are identifiers; axes must say what they are."""
+        found = values.get(key)
+        if not isinstance(found, dict) or len(found) > MAX_NAMES:
+            raise self.error(f"must be an object of at most {MAX_NAMES} entries; got {_shown(found)}", key)
+        for name, value in found.items():
+            if not _IDENTIFIER.match(name):
+                raise self.error(f"{name!r} cannot be a name; allowed: letters, digits and '_'", key)
+            if not isinstance(value, dict):
+                raise self.error(f"must be an object; got {_shown(value)}", f"{key}.{name}")
+            if key == "axes" and value.get("type") not in ("const", "var", "expr"):
+                raise self.error(f"type must be const, var or expr; got {_shown(value.get('type'))}", f"{key}.{name}")
+        return found
+
+    def tensors(self, values: Mapping[str, Any], key: str, axes: Mapping[str, Any]) -> tuple[TensorDefinition, ...]:
+        found = tuple(self.tensor(f"{key}.{name}", name, it, axes) for name, it in self.table(values, key).items())
+        if not found:
+            raise self.error("there are none", key)
+        return found
+
+    def tensor(self, key: str, name: str, value: Mapping[str, Any], axes: Mapping[str, Any]) -> TensorDefinition:
+        shape, dtype = value.get("shape"), value.get("dtype")
+        if not isinstance(dtype, str) or dtype not in ITEMSIZES:
+            raise self.error(f"dtype {_shown(dtype)} is unsupported; supported: {', '.join(ITEMSIZES)}", key)
+        if shape is None:
+            return TensorDefinition(name, None, dtype)
+        if not isinstance(shape, list) or len(shape) > 16:
+            raise self.error(f"shape must be a list of axes or null; got {_shown(shape)}", key)
+        for axis in shape:
+            if not isinstance(axis, str) or axis not in axes:
+                raise self.error(f"shape names {_shown(axis)}, which is no axis; axes: {', '.join(axes)}", key)
+        return TensorDefinition(name, tuple(shape), dtype)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:80]

@@ -1,0 +1,134 @@
+"""Evaluation traces of flashinfer-bench and SOL-ExecBench: one JSON object per line, one evaluation each.
+
+``{definition, workload: {axes, inputs, uuid}, solution, evaluation: {status, environment, timestamp, log, correctness,
+performance: {latency_ms, reference_latency_ms, speedup_factor}}}``. Latencies are medians, in flashinfer-bench the mean
+of those of three trials. A line without a solution or evaluation is a workload, and no result. SOL-ExecBench writes a
+reference latency of 0 where the reference could not be timed.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from kernel_matrix.model.enums import Status
+from kernel_matrix.model.instants import parse_instant
+from kernel_matrix.sources.json_files import JsonFile, JsonNode
+from kernel_matrix.sources.measurement import DEFAULT, LONGEST_MESSAGE, NS_PER_MS, ImportedMeasurement, ImportFormat
+
+_STATUSES: Final = {
+    "PASSED": Status.PASSED,
+    "INCORRECT_SHAPE": Status.INCORRECT_SHAPE,
+    "INCORRECT_DTYPE": Status.INCORRECT_DTYPE,
+    "INCORRECT_NUMERICAL": Status.INCORRECT_VALUES,
+    "COMPILE_ERROR": Status.COMPILE_ERROR,
+    "RUNTIME_ERROR": Status.RUNTIME_ERROR,
+    "TIMEOUT": Status.TIMEOUT,
+    "REWARD_HACK": Status.POLICY_VIOLATION,
+    "INVALID_REFERENCE": Status.INVALID_PROBLEM,
+}
+_LIBRARIES: Final = ("torch", "triton", "cuda")
+_AGREES: Final = 0.01
+"""How far a written speed-up may be from the quotient of the written times, relatively."""
+
+
+def read(file: JsonFile) -> list[ImportedMeasurement]:
+    """One measurement per line with an evaluation; see :class:`ImportFormat`."""
+    without = 0
+
+    def measured(node: JsonNode) -> ImportedMeasurement | None:
+        nonlocal without
+        definition, workload = node["definition"].text(), node["workload"]
+        solution, evaluation = node.get("solution"), node.get("evaluation")
+        if solution is None or evaluation is None:
+            without += 1
+            return None
+        return _measured(definition, workload, solution.text(), evaluation)
+
+    found = list(file.each(file.documents(), measured))
+    if without:
+        file.notes.append(f"{without} lines are workloads without an evaluation, and no results")
+    return found
+
+
+def _measured(definition: str, workload: JsonNode, solution: str, evaluation: JsonNode) -> ImportedMeasurement:
+    status = _status(evaluation["status"])
+    environment, log, uuid = evaluation.get("environment"), evaluation.get("log"), workload.get("uuid")
+    hardware = environment.get("hardware") if environment else None
+    gpu = hardware.text() if hardware else None
+    columns, warnings = _times(evaluation) if status is Status.PASSED else ({}, ())
+    axes = workload.get("axes")
+    return ImportedMeasurement(
+        problem=definition,
+        candidate=solution,
+        gpu=gpu,
+        host={"gpu_name": gpu},
+        workload=uuid.text() if uuid else DEFAULT,
+        status=status,
+        message=None if status is Status.PASSED or log is None else log.text()[:LONGEST_MESSAGE] or None,
+        columns={
+            "started_at": _instant(evaluation.get("timestamp")),
+            "values_json": None if axes is None else json.dumps(axes.value, sort_keys=True),
+            **_libraries(environment),
+            **columns,
+        },
+        warnings=warnings,
+    )
+
+
+def _status(node: JsonNode) -> Status:
+    said = node.text()
+    found = _STATUSES.get(said.upper())
+    if found is None:
+        raise node.fault(f"{said!r} is not known; known are {', '.join(_STATUSES)}")
+    return found
+
+
+def _times(evaluation: JsonNode) -> tuple[dict[str, float], tuple[str, ...]]:
+    performance = evaluation.get("performance")
+    latency = performance.get("latency_ms") if performance else None
+    if performance is None or latency is None:
+        return {}, ()
+    reference, said = performance.get("reference_latency_ms"), performance.get("speedup_factor")
+    columns = {"candidate_median_ns": latency.amount(NS_PER_MS)}
+    baseline = reference.amount(NS_PER_MS) if reference is not None else None
+    if not baseline:
+        return columns, () if baseline is None else ("reference_latency_ms is 0: the reference was not timed",)
+    columns["baseline_median_ns"] = baseline
+    if said is None or not columns["candidate_median_ns"]:
+        return columns, ()
+    speedup = baseline / columns["candidate_median_ns"]
+    contradicts = abs(said.number() - speedup) > _AGREES * speedup
+    warning = f"the file says a speed-up of {said.number():.4g}, its own times one of {speedup:.4g}"
+    return columns, (warning,) if contradicts else ()
+
+
+def _libraries(environment: JsonNode | None) -> dict[str, str]:
+    libraries = environment.get("libs") if environment else None
+    if libraries is None:
+        return {}
+    return {name: found.text() for name in _LIBRARIES if (found := libraries.get(name)) is not None}
+
+
+def _instant(node: JsonNode | None) -> datetime | None:
+    if node is None:
+        return None
+    try:
+        at = parse_instant(node.text())
+    except ValueError:
+        raise node.fault("is no time as ISO 8601 has it") from None
+    # A time without its offset is some hours off at worst, and still orders the evaluations of one machine.
+    return at.astimezone(timezone.utc) if at.tzinfo else at.replace(tzinfo=timezone.utc)
+
+
+def _knows(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() >= {"definition", "workload"}
+
+
+FORMAT: Final = ImportFormat(
+    name="trace",
+    said="traces of flashinfer-bench and SOL-ExecBench, one {definition, workload, solution, evaluation} per line",
+    knows=_knows,
+    read=read,
+)

@@ -1,0 +1,1 @@
+"""KernelBench: problems, generated kernels, evaluation results and baseline timings."""

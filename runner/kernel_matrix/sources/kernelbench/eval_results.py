@@ -1,0 +1,164 @@
+"""What KernelBench says of samples: ``runs/<run>/eval_results.json``, or one result per file.
+
+The former is ``{problem number: [result, …]}``, in older files one result, or ``{sample: result}``. A result is
+``{sample_id, compiled, correctness, metadata, runtime, runtime_stats}``, times in milliseconds, -1 where nothing was
+timed. The level is in no key: kernels beside the file, or the folder's name, may say it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kernel_matrix.model.enums import Status
+from kernel_matrix.sources.json_files import JsonFile, JsonNode
+from kernel_matrix.sources.kernelbench.timing_results import statistics
+from kernel_matrix.sources.measurement import LONGEST_MESSAGE, MEAN, NS_PER_MS, ImportedMeasurement, ImportFormat
+
+_RESULT: Final = frozenset({"compiled", "correctness"})
+_NAMED = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)")
+_LEVEL = re.compile(r"level[_-]?(\d+)")
+_TRIALS = re.compile(r"\(\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\)\Z")
+_ERRORS: Final = (
+    *("compilation_error", "runtime_error", "cuda_error", "correctness_issue", "gpu_error", "other_error"),
+    *("error", "error_message", "error_during_performance"),
+)
+"""Keys of ``metadata`` that say why, the most telling first."""
+
+_Result = tuple[JsonNode, str, int]
+"""Result, number of its problem, and of its sample where it does not say so itself."""
+
+
+def knows(value: Any) -> bool:
+    """See :class:`ImportFormat`."""
+    if not isinstance(value, dict):
+        return False
+    return _is_result(value) or any(key.isdecimal() and _holds_result(inner) for key, inner in value.items())
+
+
+def _is_result(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() >= _RESULT
+
+
+def _holds_result(value: Any) -> bool:
+    inner = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+    return _is_result(value) or any(map(_is_result, inner))
+
+
+def read(file: JsonFile) -> list[ImportedMeasurement]:
+    """Every sample of every problem; see :class:`ImportFormat`."""
+    document = file.document()
+    named = _NAMED.search(file.path.name)
+    level = named[1] if named else _level(file)
+    if level is None:
+        file.notes.append("neither the file nor its folder says of which level its problems are")
+    run = file.folder
+    if _is_result(document.value):
+        number, sample = (named[2], int(named[3])) if named else ("", 0)
+        results: Iterable[_Result] = [(document, number, sample)]
+    else:
+        results = _results(document)
+    return list(file.each(results, lambda one: _measured(one, run, level)))
+
+
+def _results(document: JsonNode) -> Iterator[_Result]:
+    for number, node in document.members():
+        if isinstance(node.value, list):
+            for position, one in enumerate(node.elements()):
+                yield one, number, position
+        elif isinstance(node.value, dict) and not _is_result(node.value):
+            for sample, one in node.members():
+                yield one, number, int(sample) if sample.isdecimal() else 0
+        else:
+            yield node, number, 0
+
+
+def _level(file: JsonFile) -> str | None:
+    """The one level that kernels beside the file are of, or that its folder is named after."""
+    beside = {match[1] for path in file.path.parent.glob("level_*") if (match := _NAMED.match(path.name))}
+    if len(beside) == 1:
+        return beside.pop()
+    match = _LEVEL.search(file.folder)
+    return match[1] if match and not beside else None
+
+
+def _measured(result: _Result, run: str, level: str | None) -> ImportedMeasurement:
+    node, number, place = result
+    if not number.isdecimal():
+        raise node.fault("does not say which problem it is of; name the file level_<l>_problem_<p>_sample_<s>….json")
+    given, metadata = node.get("sample_id"), node.get("metadata")
+    sample = place if given is None else given.count()
+    status, columns = _status(node, metadata), _columns(node)
+    timed = status is Status.PASSED and "candidate_median_ns" in columns
+    known = metadata.get("hardware") if metadata else None
+    hardware = known.text() if known else None
+    return ImportedMeasurement(
+        problem=f"level{level}/{number}" if level else f"problem{number}",
+        candidate=f"{run}-{sample}",
+        gpu=hardware,
+        host={"gpu_name": hardware},
+        status=status,
+        message=None if status is Status.PASSED else _why(metadata),
+        columns={
+            "level": int(level) if level else None,
+            "origin_method": run,
+            "origin_sample": sample,
+            **_trials(metadata),
+            **(columns if timed else {}),
+        },
+        labels=(MEAN,) if timed else (),
+        warnings=_warnings(metadata),
+    )
+
+
+def _status(node: JsonNode, metadata: JsonNode | None) -> Status:
+    if not node["compiled"].truth():
+        return Status.COMPILE_ERROR
+    if node["correctness"].truth():
+        return Status.PASSED
+    return Status.RUNTIME_ERROR if metadata and metadata.get("runtime_error") else Status.INCORRECT_VALUES
+
+
+def _columns(node: JsonNode) -> dict[str, Any]:
+    """Times; none where ``runtime`` is the -1 that means that nothing was timed."""
+    columns: dict[str, Any] = {}
+    mean, stats = _time_ns(node.get("runtime")), node.get("runtime_stats")
+    if mean is not None:
+        columns = statistics(stats) if stats is not None and stats.value else {}
+        columns["candidate_median_ns"] = mean
+    baseline = _time_ns(node.get("ref_runtime"))
+    return columns if baseline is None else {**columns, "baseline_median_ns": baseline}
+
+
+def _time_ns(node: JsonNode | None) -> float | None:
+    return None if node is None or node.value == -1 else node.amount(NS_PER_MS)
+
+
+def _trials(metadata: JsonNode | None) -> dict[str, int]:
+    """Correctness trials, which the file has as ``(4 / 5)``."""
+    said = metadata.get("correctness_trials") if metadata else None
+    match = _TRIALS.match(said.value) if said is not None and isinstance(said.value, str) else None
+    return {"trials_passed": int(match[1]), "trials": int(match[2])} if match else {}
+
+
+def _why(metadata: JsonNode | None) -> str | None:
+    for key in _ERRORS:
+        said = metadata.get(key) if metadata else None
+        if said is not None:
+            text = said.text() if isinstance(said.value, str) else str(said.value)
+            return f"{key}: {text}"[:LONGEST_MESSAGE]
+    return None
+
+
+def _warnings(metadata: JsonNode | None) -> tuple[str, ...]:
+    excessive = metadata.get("excessive_speedup") if metadata else None
+    return ("KernelBench marked its speed-up as excessive",) if excessive is not None and excessive.value else ()
+
+
+FORMAT: Final = ImportFormat(
+    name="kernelbench-eval",
+    said="KernelBench's eval_results.json, or one result per sample: {compiled, correctness, metadata, runtime, …}",
+    knows=knows,
+    read=read,
+)

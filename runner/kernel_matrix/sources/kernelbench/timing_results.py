@@ -1,0 +1,148 @@
+"""KernelBench's baseline tables: ``{level: {problem file: statistics}}``, a file per baseline, a folder per machine.
+
+Times are milliseconds of at most three digits: mean, std, min, max over ``num_trials``. A problem that could not be
+timed is null, without a reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, Final
+
+from kernel_matrix.model.enums import Language, Status
+from kernel_matrix.sources.json_files import JsonFile, JsonNode, clean
+from kernel_matrix.sources.measurement import EAGER, MEAN, NS_PER_MS, ImportedFile, ImportedMeasurement, ImportFormat
+
+_LEVEL = re.compile(r"level(\d+)\Z")
+_VERSION = re.compile(r"v\d+(\.\d+)*\Z")
+_PREFIX: Final = "baseline_time_"
+
+_ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
+    "v0": frozenset(
+        {"level1/97_CosineSimilarityLoss", "level2/27_Conv3d_HardSwish_ReLU_Softmax_Mean", "level3/36_LTSMHn"}
+    ),
+    "v0.1": frozenset(
+        {"level1/97_ScaledDotProductAttention", "level2/27_Conv3d_HardSwish_GroupNorm_Mean", "level3/36_LSTMHn"}
+    ),
+}
+"""Version → problems that only it has; their shapes differ throughout, so that no time of one compares to the other."""
+
+
+def read(file: JsonFile) -> list[ImportedMeasurement]:
+    """Every problem of every level; see :class:`ImportFormat`."""
+    candidate = clean(file.path.stem).removeprefix(_PREFIX)
+    document = file.document()
+    found = list(file.each(_entries(document), lambda node: _measured(node, file.folder, candidate)))
+    nulls = sum(one.status is not Status.PASSED for one in found)
+    if nulls:
+        file.notes.append(f"{nulls} problems have neither a time nor a reason: {Status.INFRA_ERROR.value}")
+    return found
+
+
+def _entries(document: JsonNode) -> Iterator[JsonNode]:
+    for _level, problems in document.members():
+        if not isinstance(problems.value, dict):
+            yield problems  # refused one by one, so that the other levels go on
+            continue
+        for _name, entry in problems.members():
+            yield entry
+
+
+def _measured(node: JsonNode, machine: str, candidate: str) -> ImportedMeasurement:
+    level, name = map(str, (node.keys[0], node.keys[-1]))
+    number = _LEVEL.match(level)
+    if number is None:
+        raise node.fault(f"{level!r} is no level: level1, level2, …")
+    if len(node.keys) == 1:
+        raise node.fault("must be an object of problems")
+    seen = ImportedMeasurement(
+        problem=f"{level}/{PurePath(name).stem}",
+        candidate=candidate,
+        gpu=machine,
+        host={"hostname": machine},
+        columns={"level": int(number[1]), "language": Language.TORCH.value},
+    )
+    if node.value is None:
+        why = "the file has neither a time nor a reason: nothing is known of whose fault it is"
+        return replace(seen, status=Status.INFRA_ERROR, message=why)
+    columns, hardware = statistics(node), node.get("hardware")
+    return replace(
+        seen,
+        columns={**seen.columns, **columns},
+        host={**seen.host, "gpu_name": hardware and hardware.text()},
+        labels=(MEAN,),
+    )
+
+
+def statistics(node: JsonNode) -> dict[str, Any]:
+    """Columns for KernelBench's statistics of one candidate: a mean in milliseconds, its std and number of trials."""
+    mean, std, trials = node["mean"].amount(NS_PER_MS), node.get("std"), node.get("num_trials")
+    return {
+        "candidate_median_ns": mean,
+        "candidate_samples": trials and trials.count(),
+        "spread_within": std.amount(NS_PER_MS) / mean if std is not None and mean else None,
+    }
+
+
+def version(file: JsonFile) -> str:
+    """``v0``, ``v0.1``, by what the problems are called, or else by the folder around the machine's; empty if neither.
+
+    The two share most names, and differ in nearly every shape.
+    """
+    document = file.first()
+    names = {
+        f"{level}/{PurePath(name).stem}"
+        for level, problems in (document.items() if isinstance(document, dict) else ())
+        for name in (problems if isinstance(problems, dict) else ())
+    }
+    known = [version for version, only in _ONLY_IN.items() if only & names]
+    if len(known) == 1:
+        return known[0]
+    around = file.place.parent.name
+    return around if _VERSION.match(around) else ""
+
+
+def join(found: Sequence[ImportedFile]) -> tuple[ImportedFile, ...]:
+    """Beside each time that of eager PyTorch on the same machine, where both say that they ran on the same hardware."""
+    eager = {
+        _partner(file, one): one.columns
+        for file in found
+        for one in file.measured
+        if one.candidate == EAGER and one.status is Status.PASSED
+    }
+    return tuple(_joined(file, eager) for file in found)
+
+
+def _joined(file: ImportedFile, eager: Mapping[tuple[str, ...], Mapping[str, Any]]) -> ImportedFile:
+    measured = tuple(_beside(one, eager.get(_partner(file, one))) for one in file.measured)
+    timed = [one for one in measured if one.candidate != EAGER and one.status is Status.PASSED]
+    alone = sum("baseline_median_ns" not in one.columns for one in timed)
+    said = f"{alone} of {len(timed)} times have no baseline: no time of {EAGER} on the same hardware of this machine"
+    return replace(file, measured=measured, notes=(*file.notes, said) if alone else file.notes)
+
+
+def _partner(file: ImportedFile, one: ImportedMeasurement) -> tuple[str, ...]:
+    return (str(file.place), file.version, one.problem, str(one.host.get("gpu_name")))
+
+
+def _beside(one: ImportedMeasurement, eager: Mapping[str, Any] | None) -> ImportedMeasurement:
+    if eager is None or one.candidate == EAGER or one.status is not Status.PASSED:
+        return one
+    baseline = {
+        "baseline_median_ns": eager["candidate_median_ns"],
+        "baseline_samples": eager["candidate_samples"],
+    }
+    return replace(one, columns={**one.columns, **baseline})
+
+
+FORMAT: Final = ImportFormat(
+    name="kernelbench-timing",
+    said="KernelBench's baseline tables, {level: {problem file: {mean, std, …}}}",
+    knows=lambda value: isinstance(value, dict) and any(_LEVEL.match(key) for key in value),
+    read=read,
+    version=version,
+    join=join,
+)

@@ -1,0 +1,1 @@
+"""KernelBench-X and TritonBench-T: tasks, generated answers and metrics."""

@@ -1,0 +1,1 @@
+"""Candidates written as one C++, CUDA or HIP file."""

@@ -1,0 +1,71 @@
+"""Candidates that are one CUDA file: a function on tensors, of which an adapter makes ``ModelNew``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kernel_matrix.model.enums import Language
+from kernel_matrix.sources.reference_module import detect_native_language
+
+SUFFIX = ".cu"
+FUNCTION = "run"
+"""What the function is called where the side file names no other."""
+LANGUAGES = frozenset({Language.CUDA, Language.HIP})
+
+TEMPLATE = Path(__file__).with_name("adapter.py")
+
+_BINDING = """\
+#include <torch/extension.h>
+#include "{file}"
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{
+    m.def("{function}", torch::wrap_pybind_function({function}));
+}}
+"""
+"""The file is included, not linked: so nobody has to read the function's type off its source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeCandidate:
+    """What a file of C++ or CUDA becomes."""
+
+    language: Language
+    adapter: str
+    beside: dict[str, bytes]
+
+
+def read_native(name: str, source: bytes, function: str) -> NativeCandidate:
+    """A candidate whose ``ModelNew`` calls ``function`` of a file.
+
+    A file that binds its functions itself (``PYBIND11_MODULE``) is compiled as it is.
+
+    :param name: of the file; C++ without CUDA unless it ends in ``.cu``.
+    """
+    text = source.decode("utf-8", errors="replace")
+    stem, suffix = Path(name).stem, Path(name).suffix
+    binding = f"{stem}_binding{suffix}"
+    binds_itself = "PYBIND11_MODULE" in text
+    written = {} if binds_itself else {binding: _BINDING.format(file=name, function=function)}
+    content = json.dumps([name, hashlib.sha256(source).hexdigest(), written], sort_keys=True)
+    facts = {
+        "file": name,
+        "function": function,
+        "extension": f"candidate_{hashlib.sha256(content.encode()).hexdigest()[:16]}",
+        "sources": [name] if binds_itself else [binding],
+        "written": written,
+        "with_cuda": suffix == SUFFIX,
+    }
+    return NativeCandidate(
+        language=detect_native_language(text) or Language.CUDA,
+        adapter=_template().replace('"@FACTS@"', json.dumps(json.dumps(facts)), 1),
+        beside={name: source},
+    )
+
+
+@cache
+def _template() -> str:
+    return TEMPLATE.read_text(encoding="utf-8")

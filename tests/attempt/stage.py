@@ -1,0 +1,248 @@
+"""An engine without processes, and cells to run on it: each cell's judge plays what the test wrote for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.hosts.survey import HostSurvey
+from kernel_matrix.inside.build.builder import SOCKET_NAME
+from kernel_matrix.inside.wire import MAX_CHUNK, Channel, FrameKind
+from kernel_matrix.matrix import GpuAxis, Policy, Protocol, Toolchain
+from kernel_matrix.model.enums import Dtype, Language, Role, Status
+from kernel_matrix.model.messages import HealthReport, SessionReport, dumps
+from kernel_matrix.plan import Cell, HostInventory
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess, SandboxStatus
+from kernel_matrix.sources import Candidate, Problem, Workload
+from tests.results import factory
+
+FIRST = Gpu(vendor="cpu", uuid="cpu-0", name="one half")
+SECOND = Gpu(vendor="cpu", uuid="cpu-1", name="the other half")
+AXES = {gpu.uuid: GpuAxis(name=gpu.uuid, vendor="cpu", uuid=gpu.uuid) for gpu in (FIRST, SECOND)}
+ANY = GpuAxis(name="cpu", vendor="cpu")
+
+
+Play = Callable[[RoleSpec], ProcessExit]
+
+
+WELL = HealthReport(passed=True, reason="")
+
+
+def report(spec: RoleSpec, status: Status = Status.PASSED, health: HealthReport | None = None) -> SessionReport:
+    """What an honest judge says; only a cell that passed was timed."""
+    workloads = None if status is Status.PASSED else ()
+    said = factory.session(spec.labels.session, status, workloads, cell_id=spec.labels.cell_id)
+    return replace(said, health=health)
+
+
+def says(status: Status, health: HealthReport | None = None) -> Play:
+    """A judge that reports ``status``, and ``health`` if it asked the device."""
+
+    def play(spec: RoleSpec) -> ProcessExit:
+        (out_folder(spec) / "report.json").write_text(dumps(report(spec, status, health)))
+        return ProcessExit(role=spec.role, code=0)
+
+    return play
+
+
+def vanishes(spec: RoleSpec) -> ProcessExit:
+    """A judge whose container somebody removes."""
+    return ProcessExit(role=spec.role, code=None, lost=True)
+
+
+def cannot_start(spec: RoleSpec) -> ProcessExit:
+    raise SandboxError(f"{spec.title} cannot be started")
+
+
+def hands_over(*chunks: bytes) -> Play:
+    """A builder that sends these chunks."""
+
+    def play(spec: RoleSpec) -> ProcessExit:
+        with connected(spec) as connection:
+            channel = Channel(connection, MAX_CHUNK)
+            for chunk in chunks:
+                channel.send(FrameKind.CHUNK, 0, chunk)
+            channel.send(FrameKind.DONE)
+        return ProcessExit(role=spec.role, code=0)
+
+    return play
+
+
+def connected(spec: RoleSpec) -> socket.socket:
+    """A builder's connection to the host."""
+    channel = os.open(next(mount.source for mount in spec.mounts if mount.target == "/channel"), os.O_RDONLY)
+    connection = socket.socket(socket.AF_UNIX)
+    # Inside a container the folder's name is short; here it can be longer than the name of a socket may be.
+    connection.connect(f"/proc/self/fd/{channel}/{SOCKET_NAME}")
+    os.close(channel)
+    return connection
+
+
+def out_folder(spec: RoleSpec) -> Path:
+    return next(mount.source for mount in spec.mounts if mount.target == "/out")
+
+
+class Played:
+    """A role whose play runs in a thread of its own; killing only notes it."""
+
+    def __init__(self, spec: RoleSpec, play: Play) -> None:
+        self._spec = spec
+        self._exit: ProcessExit | None = None
+        self.killed = threading.Event()
+        self._thread = threading.Thread(target=self._act, args=(play,), daemon=True)
+        self._thread.start()
+
+    def _act(self, play: Play) -> None:
+        if not self._has_its_job():
+            return
+        try:
+            self._exit = play(self._spec)
+        except FileNotFoundError:
+            # A thread outlives being killed; the folders of a killed process are gone.
+            if not self.killed.wait(1.0):
+                raise
+
+    def _has_its_job(self) -> bool:
+        """Wait, as judges do, until there is a job; false when it was killed before."""
+        folders = [mount.source for mount in self._spec.mounts if mount.target == "/judge"]
+        while not all((folder / "job.json").exists() for folder in folders):
+            if self.killed.wait(0.005):
+                return False
+        return True
+
+    def wait(self, timeout_s: float) -> ProcessExit | None:
+        if self.killed.is_set():
+            return ProcessExit(role=self._spec.role, code=None, signal=9, killed=True)
+        self._thread.join(timeout_s)
+        return self._exit
+
+    def kill(self) -> None:
+        if self._exit is None:
+            self.killed.set()
+
+    def root_pid(self) -> int | None:
+        return None
+
+
+class _Launch:
+    """A launch that is over only when somebody says so: a forgotten one is not tidied up with its last reference."""
+
+    def __init__(self, engine: PlayEngine, spec: RoleSpec) -> None:
+        self._engine = engine
+        self._spec = spec
+
+    def __enter__(self) -> RunningProcess:
+        self._engine.launched.append(self._spec.role)
+        play = self._engine.next_play(self._spec)
+        if play is cannot_start:
+            cannot_start(self._spec)
+        self._engine.count(1)
+        return self._engine.playing(self._spec, play)
+
+    def __exit__(self, *error: object) -> None:
+        self._engine.count(-1)
+
+
+class PlayEngine:
+    """Makes cells and plays them: the first play at the first launch, and so on; the last one stays."""
+
+    name = "process"
+    uses_images = False
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self._folder = folder
+        self.scratch = scratch
+        self.plays: dict[tuple[str, str], list[Play]] = {}
+        """(what tells a process from the others of its session, cell) → what it does at each launch"""
+        self.launched: list[Role] = []
+        self.alive = 0
+        self._played: list[Played] = []
+        self._counting = threading.Lock()
+
+    def playing(self, spec: RoleSpec, play: Play) -> Played:
+        """Start a play, and remember it."""
+        self._played.append(Played(spec, play))
+        return self._played[-1]
+
+    def ended_roles(self) -> set[Role]:
+        """Roles of which a play has come to its end by itself."""
+        return {end.role for played in list(self._played) if (end := played.wait(0)) is not None}
+
+    def count(self, more: int) -> None:
+        """Launches come and go in many threads."""
+        with self._counting:
+            self.alive += more
+
+    def cell(
+        self, name: str, *plays: Play, builder: Sequence[Play] = (), source: str = "x = 1\n", **changes: Any
+    ) -> Cell:
+        """A cell whose source really exists, and what its judge does at its first launch, its second …
+
+        :param builder: what its builder does, likewise; with any, the candidate is one that has to be built.
+        """
+        path = self._folder / f"{name}.py"
+        path.write_text(source)
+        digest = hashlib.sha256(source.encode()).hexdigest()
+        language = Language.CUDA if builder else Language.TORCH
+        made = Cell(
+            id=hashlib.sha256(json.dumps([name, source]).encode()).hexdigest()[:32],
+            gpu=ANY,
+            toolchain=Toolchain(name="cpu", torch="2.13.0", triton="3.7.1"),
+            dtype=Dtype.FP32,
+            problem=Problem(
+                id="p", source="folder", path=path, category="c", workloads=(Workload(name="smoke"),), digest="a" * 64
+            ),
+            candidate=Candidate(id=f"p/{name}", problem_id="p", path=path, language=language, digest=digest),
+            workloads=(Workload(name="smoke"),),
+            protocol=Protocol(),
+            policy=Policy(gpu_wait_s=20, session_timeout_s=20),
+            reason=None,
+            expected_s=1.0,
+        )
+        made = replace(made, **changes)
+        self.plays["judge", made.id] = list(plays or [says(Status.PASSED)])
+        self.plays["builder", made.id] = list(builder)
+        return made
+
+    def launch(self, spec: RoleSpec) -> AbstractContextManager[RunningProcess]:
+        return _Launch(self, spec)
+
+    def next_play(self, spec: RoleSpec) -> Play:
+        """What this launch of the role does."""
+        plays = self.plays.get((spec.title, spec.labels.cell_id), [_leaves])
+        return plays.pop(0) if len(plays) > 1 else plays[0]
+
+    def status(self) -> SandboxStatus:
+        return SandboxStatus(name=self.name, available=True)
+
+    def isolation(self, spec: RoleSpec) -> Isolation:
+        return Isolation(**{**factory.ISOLATION, "limits": (), "notes": ()})
+
+    def describe(self, spec: RoleSpec) -> dict[str, Any]:
+        return {"module": spec.module}
+
+    def sweep(self) -> list[str]:
+        return []
+
+    def survey(self, *gpus: Gpu) -> HostSurvey:
+        """A host with these devices and this engine."""
+        return HostSurvey(engine=self, status=self.status(), facts=HostInventory(gpus=gpus or (FIRST,)), images={})
+
+
+def _leaves(spec: RoleSpec) -> ProcessExit:
+    return ProcessExit(role=spec.role, code=0)
+
+
+def hangs(spec: RoleSpec) -> ProcessExit:
+    threading.Event().wait(30)
+    return ProcessExit(role=spec.role, code=0)

@@ -1,0 +1,321 @@
+"""One attempt at a cell on a simulated GPU: looks joined to what was timed, verdicts, health, quarantine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from sim.nvml import H200, SetState
+
+from kernel_matrix.results.reading import check_consistency
+from kernel_matrix.results.record import record_from_json
+from kernel_matrix.results.store import RecordStore
+from tests.attempt.gpu_stage import UUID, on_driver
+
+HOT, CAP = 0x40, 0x4
+
+
+@pytest.fixture
+def ran(driver, tmp_path):
+    """Runs one cell, whose judge and policy are Python text; returns what came of it."""
+    driver.set(H200)
+    left = {"allowed": True}
+
+    def performed(judge="times()", policy="", *, settings_left=False, **environment):
+        left["allowed"] = settings_left
+        program = f"tell(attempt(stage, cell(stage, {judge}, {policy})), stage)"
+        told = on_driver(driver, tmp_path, program, **environment)
+        check_consistency(told["record"])
+        record_from_json(told["record"])
+        assert (told["alive"], told["scratch"]) == (0, [])
+        return told
+
+    yield performed
+    assert left["allowed"] or driver.state(UUID) == SetState()
+
+
+def outcome(told):
+    said = told["record"]["outcome"]
+    return said["status"], said["stage"], said["evidence"]["message"]
+
+
+def blocks(told):
+    return told["record"]["sessions"][0]["workloads"][0]["blocks"]
+
+
+def causes(told):
+    return ["".join({cause for _, cause in block["discarded"]}) for block in blocks(told)]
+
+
+def test_a_quiet_gpu_is_told_whole(ran, driver):
+    told = ran()
+    host = told["record"]["host"]
+    assert outcome(told)[0] == "passed"
+    assert (host["exclusive"], host["foreign_pids"], told["quarantine"]) == ("proven", [], "")
+    assert (host["clock_state"], host["clock_reason"]) == ("unlocked", "policy observe: nothing was changed")
+    assert (host["clocks"]["driver_sm_mhz"], host["clocks"]["kernel_sm_mhz"]) == (1980, 1500)
+    assert host["clocks"]["reset"] == "not_needed"
+    assert [(block["sm_clock_mhz"], block["temperature_c"]) for block in blocks(told)] == [(1980, 41)] * 4
+    assert (host["telemetry"]["joined"], host["telemetry"]["discarded"]) == ("yes", {})
+    assert len(host["telemetry"]["own_pids"]) == 1
+    assert host["telemetry"]["trace"] == f"{told['record']['cell_id']}.1.json.gz"
+    assert told["trace"] > host["telemetry"]["samples"] > 4
+    assert host["health"] == {
+        "processes_gone": True,
+        "memory_back": True,
+        "probe": "passed",
+        "reason": host["health"]["reason"],
+        "quarantined": False,
+    }
+    assert host["peak"]["source"] == "table"
+    assert host["device_details"]["missing"] == {} or all(host["device_details"]["missing"].values())
+    assert told["launched"][-1] == "probe"
+    assert {"probe", "aftermath"} <= host["phases_s"].keys()
+    assert driver.log() == []
+
+
+def test_the_judge_is_told_its_gpu_and_the_probe_sees_no_candidate(driver, tmp_path):
+    driver.set(H200)
+    program = """
+seen = {}
+def notes(spec):
+    seen[spec.role.value] = [sorted(mount.target for mount in spec.mounts), spec.gpu.uuid, spec.uid, list(spec.args)]
+    if spec.role is Role.JUDGE:
+        job = next(mount.source for mount in spec.mounts if mount.target == "/judge") / "job.json"
+        seen["gpu_uuid"] = json.loads(job.read_text())["gpu_uuid"]
+    return (times() if spec.role is Role.JUDGE else answers())(spec)
+attempt(stage, cell(stage, notes, probe=notes))
+print(json.dumps(seen))
+"""
+    seen = on_driver(driver, tmp_path, program)
+    assert seen["gpu_uuid"] == UUID
+    targets, uuid, uid, args = seen["probe"]
+    assert (targets, uuid, args) == (["/out"], UUID, ["health", "--out", "/out"])
+    assert uid == seen["judge"][2]
+
+
+# ---- Company
+
+
+FOREIGN = "times({2: (changes(compute=f'{os.getpid()} " + str(os.getpid()) + "'), changes(compute=os.getpid()))})"
+"""A judge in whose third block this test's own process comes onto the GPU, and goes."""
+
+
+def test_company_spoils_the_blocks_it_touched_and_the_cell_is_to_be_repeated(ran):
+    told = ran(FOREIGN)
+    status, stage, message = outcome(told)
+    assert (status, stage) == ("contended", "time")
+    assert f"{os.getpid()} (" in message
+    assert causes(told) == ["", "", f"contended: pid {os.getpid()}", ""]
+    host = told["record"]["host"]
+    assert (host["exclusive"], host["foreign_pids"]) == ("unproven", [os.getpid()])
+    assert host["telemetry"]["discarded"] == {f"contended: pid {os.getpid()}": 10}
+    assert told["quarantine"] == ""
+
+
+def test_company_that_is_allowed_takes_no_sample(ran):
+    told = ran(FOREIGN, "exclusive=False")
+    assert outcome(told)[0] == "passed"
+    assert causes(told) == ["", "", "", ""]
+    assert told["record"]["host"]["exclusive"] == "unproven"
+
+
+# ---- Throttling
+
+
+def slow(reasons, *indices):
+    """A judge in some of whose blocks the GPU slows down."""
+    steps = ", ".join(f"{n}: (changes(event_reasons={reasons}), changes(event_reasons=0))" for n in indices)
+    return f"times({{{steps}}})"
+
+
+def test_a_few_throttled_samples_go(ran):
+    told = ran(slow(HOT, 0))
+    assert outcome(told)[0] == "passed"
+    assert causes(told) == ["throttled: hw_thermal", "", "", ""]
+    assert told["record"]["host"]["clock_state"] == "unlocked"
+    assert 0 < told["record"]["host"]["telemetry"]["reasons"]["hw_thermal"] < 1
+
+
+def test_too_many_make_the_cell_throttled(ran):
+    told = ran(slow(HOT, 1, 2))
+    status, _, message = outcome(told)
+    assert (status, causes(told)) == ("throttled", ["", "", "", ""])
+    assert "hw_thermal" in message
+    assert told["record"]["host"]["clock_state"] == "throttled"
+
+
+def test_a_kernel_at_the_power_limit_passes_and_says_so(ran, driver):
+    driver.change(UUID, event_reasons=CAP)
+    told = ran()
+    assert (outcome(told)[0], causes(told)) == ("passed", ["", "", "", ""])
+    assert told["record"]["host"]["clock_state"] == "throttled"
+
+
+# ---- Clocks
+
+
+def test_locked_clocks_are_verified_and_given_back(ran):
+    told = ran(policy="clocks=ClockPolicy.REQUIRE")
+    host = told["record"]["host"]
+    assert outcome(told)[0] == "passed"
+    assert (host["clock_policy"], host["clock_state"]) == ("require", "locked")
+    clocks = host["clocks"]
+    assert (clocks["requested"], clocks["driver_sm_mhz"], clocks["kernel_sm_mhz"]) == ("base", 1500, 1500)
+    assert clocks["reset"] == "confirmed"
+
+
+@pytest.mark.parametrize(("policy", "status"), [("LOCK", "passed"), ("REQUIRE", "clocks_not_held")])
+def test_a_lock_that_is_not_obeyed_is_found_out(policy, status, ran, driver):
+    driver.change(UUID, lock_ignored=1, clock_sm=1755)
+    told = ran(policy=f"clocks=ClockPolicy.{policy}")
+    host = told["record"]["host"]
+    assert outcome(told)[0] == status
+    assert host["clock_state"] == "unlocked"
+    assert "by the driver's word, but 1755 MHz" in host["clock_reason"]
+
+
+def test_a_lock_that_no_kernel_confirms_is_not_verified(ran):
+    told = ran("times(probes=())", policy="clocks=ClockPolicy.LOCK")
+    assert outcome(told)[0] == "passed"
+    assert told["record"]["host"]["clock_state"] == "unlocked"
+    assert "not verified inside a kernel" in told["record"]["host"]["clock_reason"]
+
+
+def test_required_clocks_on_a_host_that_forbids_them(ran, driver):
+    told = ran(policy="clocks=ClockPolicy.REQUIRE", KERNEL_MATRIX_GPU_SETTINGS="forbid")
+    status, stage, message = outcome(told)
+    assert (status, stage) == ("clocks_not_held", "lease")
+    assert "KERNEL_MATRIX_GPU_SETTINGS=forbid" in message
+    assert (told["launched"], told["quarantine"], driver.log()) == ([], "", [])
+
+
+# ---- Health
+
+
+def test_clocks_that_cannot_be_given_back_quarantine_the_gpu(ran, driver):
+    driver.change(UUID, reset="!999")
+    told = ran(policy="clocks=ClockPolicy.LOCK", settings_left=True)
+    host = told["record"]["host"]
+    assert outcome(told)[0] == "passed"
+    assert host["clocks"]["reset"] == "failed"
+    assert host["health"]["quarantined"]
+    assert told["quarantine"] == host["health"]["reason"]
+    assert "could not be given back" in told["quarantine"]
+
+
+def test_a_gpu_that_is_lost_ends_the_session_at_once(driver, tmp_path):
+    driver.set(H200)
+    program = """
+made = cell(stage, loses())
+stage.plays[Role.CANDIDATE, made.id] = [hangs]
+tell(attempt(stage, made), stage)
+"""
+    told = on_driver(driver, tmp_path, program)
+    status, stage, message = outcome(told)
+    assert (status, stage) == ("gpu_lost", "time")
+    assert "lost" in message
+    assert told["record"]["host"]["health"]["probe"] == "not_run"
+    assert "probe" not in told["launched"]
+    assert "the GPU is lost" in told["quarantine"]
+    assert told["record"]["host"]["phases_s"]["total"] < 20  # left alone, both would have stayed for longer
+    assert (told["alive"], told["scratch"]) == (0, [])
+
+
+def test_a_gpu_that_is_lost_before_is_quarantined_too(driver, tmp_path):
+    driver.set(H200)
+    program = """
+made, here = cell(stage, times()), gpus()
+World.here().change(UUID, lost="!15")
+bench = Bench(run_id="r", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch)
+tell(run_cell(Assignment(cell=made, gpu=here[0]), bench), stage)
+"""
+    told = on_driver(driver, tmp_path, program)
+    assert outcome(told)[:2] == ("gpu_lost", "lease")
+    assert told["record"]["host"]["health"]["quarantined"]
+    assert told["quarantine"]
+    assert told["launched"] == []
+
+
+def test_a_gpu_that_answers_wrong_is_quarantined(ran):
+    told = ran(policy="probe=answers(passed=False, reason='17 of 1048576 answers are wrong')")
+    health = told["record"]["host"]["health"]
+    assert outcome(told)[0] == "passed"
+    assert (health["probe"], health["quarantined"]) == ("failed", True)
+    assert told["quarantine"] == health["reason"] == "the health probe failed: 17 of 1048576 answers are wrong"
+
+
+def test_a_probe_that_cannot_be_started_says_nothing_of_the_gpu(ran):
+    told = ran(policy="probe=cannot_start")
+    health = told["record"]["host"]["health"]
+    assert (health["probe"], health["quarantined"], told["quarantine"]) == ("not_run", False, "")
+    assert "could not be started" in health["reason"]
+
+
+def test_where_the_judge_has_asked_the_gpu_no_probe_is_started(ran):
+    told = ran("times(health=WELL)")
+    health = told["record"]["host"]["health"]
+    assert (health["probe"], health["quarantined"]) == ("passed", False)
+    assert "asked by the judge" in health["reason"]
+    assert "probe" not in told["launched"]
+
+
+ILL = "HealthFound(passed=False, reason='wrong')"
+UNASKED = "HealthFound(passed=None, reason='no answer')"
+
+
+@pytest.mark.parametrize(
+    "judges",
+    [
+        f"times(health={ILL})",
+        f"times(health={UNASKED})",
+        "times(health=WELL), times()",
+        "times(health=WELL), says(Status.CRASHED)",
+        "times(health=WELL), vanishes",
+    ],
+)
+def test_where_a_session_leaves_a_doubt_the_gpu_is_probed(judges, ran):
+    told = ran(judges, "protocol=Protocol(sessions=2)" if ", " in judges.partition(")")[2] else "")
+    assert told["launched"][-1] == "probe"
+
+
+def test_where_no_probe_is_wanted_none_runs(ran):
+    told = ran(policy="health_probe=False")
+    assert told["record"]["host"]["health"]["probe"] == "not_run"
+    assert "probe" not in told["launched"]
+
+
+def test_memory_that_does_not_come_back_quarantines_the_gpu(driver, tmp_path):
+    driver.set(H200)
+    program = """
+import kernel_matrix.lease.release_check
+kernel_matrix.lease.release_check._LIMIT_S = 0.2
+tell(attempt(stage, cell(stage, times({3: (changes(memory_used=9 << 30), changes())}))), stage)
+"""
+    told = on_driver(driver, tmp_path, program)
+    assert told["record"]["host"]["health"]["memory_back"] is False
+    assert "MiB in use" in told["quarantine"]
+
+
+# ---- What is refused
+
+
+def test_a_gpu_in_mig_mode_is_refused_with_the_reason(ran, driver):
+    driver.change(UUID, mig="1 1")
+    status, stage, message = outcome(ran())
+    assert (status, stage) == ("infra_error", "lease")
+    assert "MIG" in message
+
+
+def test_record_and_trace_are_stored_together(driver, tmp_path):
+    driver.set(H200)
+    program = f"""
+from kernel_matrix.results.store import RecordStore
+ran = attempt(stage, cell(stage, times()))
+path = RecordStore(Path({str(tmp_path / "results")!r})).save(ran.record, ran.trace)
+print(json.dumps(str(path)))
+"""
+    on_driver(driver, tmp_path, program)
+    store = RecordStore(tmp_path / "results")
+    (path,) = store.records.iterdir()
+    assert store.load(path).host.telemetry.trace == next(store.traces.iterdir()).name

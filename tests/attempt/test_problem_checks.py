@@ -1,0 +1,310 @@
+"""Problems tried on an engine: what is staged for them, what of the answers is believed, and who is blamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import textwrap
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from kernel_matrix.attempt.assignment import RunContext
+from kernel_matrix.attempt.problem_checks import ProblemCheckLimits, ProblemCheckSubject, try_problems
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.images import ResolvedImage
+from kernel_matrix.inside.judge.problem_check_pool import (
+    MAX_LINE,
+    MAX_REASON,
+    ORDERS_NAME,
+    READY,
+    SOCKET_NAME,
+    ProblemCheckJob,
+    ProblemCheckResult,
+)
+from kernel_matrix.model.enums import Dtype, Role, Status
+from kernel_matrix.model.messages import ContractSpec, JudgeJob, dumps, from_json
+from kernel_matrix.sandboxes import ProcessExit, open_engine
+from kernel_matrix.sources import Problem, Workload
+
+SMOKE = Workload(name="smoke", values={"ROWS": 4})
+MODEL = """
+    import torch
+
+    ROWS = 8
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    def get_inputs():
+        return [torch.randn(ROWS, 24)]
+"""
+ADAPTER = """
+    import pathlib, runpy
+    import torch
+
+    text = (pathlib.Path(__file__).parent / "scale.txt").read_text()
+    theirs = runpy.run_path(str(pathlib.Path(__file__).parent / "theirs.py"))
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return theirs["scaled"](x, float(text))
+
+    def get_inputs():
+        return [torch.randn(8, 24)]
+"""
+KILLS = "import os\nos.kill(os.getppid(), 9)\n"
+
+
+@pytest.fixture
+def problem(tmp_path):
+    """Makes a problem of a source."""
+
+    def make(name, source=MODEL, **changes):
+        path = tmp_path / f"{name}.py"
+        path.write_text(textwrap.dedent(source))
+        return Problem(id=name, source="folder", path=path, category="c", workloads=(SMOKE,), digest=name, **changes)
+
+    return make
+
+
+def bench_of(engine, scratch):
+    return RunContext(run_id="r", engine=engine, engine_status=engine.status(), owner=owner_token(), scratch=scratch)
+
+
+def allowed(jobs=2, limit_s=20.0):
+    return ProblemCheckLimits(jobs=jobs, limit_s=limit_s, memory_bytes=2 << 30)
+
+
+def subject(problem):
+    return ProblemCheckSubject(problem=problem, workload=problem.workloads[0], dtype=Dtype.FP32)
+
+
+# ---- real processes
+
+
+@pytest.fixture
+def tried(tmp_path):
+    """Tries problems in local processes; what came of each, by id."""
+
+    def on_processes(*problems, **allowance):
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        scratch.chmod(0o711)
+        bench = bench_of(open_engine("process"), scratch)
+        answers = try_problems([subject(one) for one in problems], None, bench, allowed(**allowance))
+        found = {of.problem.id: tried for of, tried in answers}
+        assert list(scratch.iterdir()) == []
+        return found
+
+    tmp_path.chmod(0o711)
+    return on_processes
+
+
+@pytest.mark.torch
+def test_one_that_takes_the_process_down_costs_the_others_nothing(tried, problem):
+    found = tried(problem("one"), problem("kills", KILLS), problem("two"), problem("three"), jobs=1)
+    assert {name: one.status for name, one in found.items()} == {
+        **dict.fromkeys(("one", "two", "three"), Status.PASSED),
+        "kills": Status.PROBLEM_ERROR,
+    }
+    # Judge and baseline both import it, at the same time: whose parent is hit first is a matter of luck.
+    assert found["kills"].reason in {
+        "it took the process down that tries it: killed by SIGKILL",
+        "its process was ended by SIGKILL, most likely for want of memory",
+    }
+
+
+@pytest.mark.torch
+def test_files_of_others_are_found_beside_an_adapter_and_named_as_their_author_knows_them(tried, problem, tmp_path):
+    theirs = tmp_path / "their scale.py"
+    theirs.write_text("def scaled(x, by):\n    return x * by\n")
+    broken = tmp_path / "broken.py"
+    broken.write_text("def scaled(x, by):\n    return x * by * nothing\n")
+    made = {"adapter": textwrap.dedent(ADAPTER), "workloads": (Workload(name="default"),)}
+    good = replace(problem("good", "what its author wrote"), **made, beside={"scale.txt": b"3", "theirs.py": theirs})
+    bad = replace(problem("bad", "what its author wrote"), **made, beside={"scale.txt": b"3", "theirs.py": broken})
+    found = tried(good, bad)
+    assert found["good"].status is Status.PASSED
+    assert (found["bad"].status, found["bad"].file, found["bad"].line) == (Status.PROBLEM_ERROR, str(broken), 2)
+
+
+@pytest.mark.torch
+def test_a_file_that_cannot_be_read_any_more_is_told(tried, problem):
+    lost = problem("lost")
+    lost.path.unlink()
+    found = tried(lost, problem("there"))
+    assert found["there"].status is Status.PASSED
+    assert found["lost"].status is Status.PROBLEM_ERROR
+    assert found["lost"].reason.startswith("cannot be read: ")
+
+
+# ---- a process that plays
+
+
+def folder_of(spec, target):
+    return next(mount.source for mount in spec.mounts if mount.target == target)
+
+
+def orders_of(spec):
+    return from_json(ProblemCheckJob, json.loads((folder_of(spec, "/checkup") / ORDERS_NAME).read_text()))
+
+
+def says(make, *, ready=READY):
+    """A process that says what ``make`` makes of its orders, and ends."""
+
+    def play(spec):
+        channel = os.open(folder_of(spec, "/channel"), os.O_RDONLY)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(f"/proc/self/fd/{channel}/{SOCKET_NAME}")
+            connection.sendall(ready + make(orders_of(spec)))
+        os.close(channel)
+        return ProcessExit(role=spec.role, code=0, log_tail="its last words\n")
+
+    return play
+
+
+def answers(orders, **changes):
+    return b"".join(f"{dumps(ProblemCheckResult(task.index, Status.PASSED))}\n".encode() for task in orders.tasks)
+
+
+@pytest.fixture
+def played(stage, problem):
+    """What comes of three problems when their processes play so, one play after the other."""
+
+    def play(*plays, image=None, **allowance):
+        stage.plays["checkup", "checkup"] = list(plays)
+        problems = [subject(problem(name)) for name in ("one", "two", "three")]
+        found = list(try_problems(problems, image, bench_of(stage, stage.scratch), allowed(**allowance)))
+        return {of.problem.id: tried for of, tried in found}
+
+    yield play
+    assert stage.alive == 0
+    assert list(stage.scratch.iterdir()) == []
+
+
+def statuses(found):
+    return {name: tried.status for name, tried in found.items()}
+
+
+ALL_PASSED = dict.fromkeys(("one", "two", "three"), Status.PASSED)
+NOBODY = says(lambda orders: b"")
+
+
+def test_answers_are_taken_as_they_come(played):
+    assert statuses(played(says(answers))) == ALL_PASSED
+
+
+def first_only(orders):
+    return answers(replace(orders, tasks=orders.tasks[:1]))
+
+
+def test_whoever_was_being_tried_when_the_process_ended_is_tried_alone(played, stage):
+    found = played(says(first_only), says(answers), NOBODY, jobs=2)
+    assert statuses(found) == {**ALL_PASSED, "three": Status.PROBLEM_ERROR}
+    words = "it took the process down that tries it: exit code 0: its last words"
+    assert found["three"].reason == words
+    assert len(stage.launched) == 3
+
+
+def test_whoever_was_not_begun_is_tried_with_the_rest(played, stage):
+    assert statuses(played(NOBODY, says(answers), says(answers), jobs=1)) == ALL_PASSED
+    assert len(stage.launched) == 3
+
+
+def forged(**changes):
+    def lines(orders):
+        document = {"index": orders.tasks[0].index, "status": "passed", **changes}
+        return f"{json.dumps(document)}\n".encode()
+
+    return lines
+
+
+LIES = {
+    "no JSON": lambda orders: b"\xff{\n",
+    "nested without end": lambda orders: b"[" * (MAX_LINE - 1) + b"\n",
+    "no object": lambda orders: b"[]\n",
+    "a line without end": lambda orders: b"x" * (MAX_LINE * 4),
+    "a task nobody has": forged(index=99),
+    "a status that no problem has": forged(status="compile_error"),
+    "no status": forged(status="splendid"),
+    "a reason too long": forged(reason="x" * (MAX_REASON + 1)),
+    "no time": forged(seconds=float("nan")),
+    "no number": forged(seconds="long"),
+    "more than was asked": forged(more=1),
+    "an answer twice": lambda orders: forged()(orders) * 2,
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_what_is_no_answer_ends_the_process_it_comes_from(name, played, stage):
+    found = played(says(LIES[name]), says(answers), says(answers), jobs=1)
+    assert statuses(found) == ALL_PASSED
+    assert len(stage.launched) > 1
+
+
+@pytest.mark.parametrize("ready", [b"", b"hello\n"])
+def test_one_that_never_gets_ready_is_an_error_with_its_last_words(ready, played):
+    with pytest.raises(SandboxError, match="no problem could be tried: exit code 0: its last words"):
+        played(says(lambda orders: b"", ready=ready))
+
+
+def test_it_is_confined_as_a_baseline_and_writes_nowhere(played):
+    seen = []
+
+    def looked_at(spec):
+        seen.append(spec)
+        return says(answers)(spec)
+
+    image = ResolvedImage(
+        toolchain="cpu", reference="r", id="sha256:1", repo_digest=None, store="graphdriver", state="local"
+    )
+    played(looked_at, image=image, jobs=3)
+    (spec,) = seen
+    assert (spec.role, spec.module, spec.image, spec.gpu) == (
+        Role.BASELINE,
+        "kernel_matrix.inside.judge.problem_check_pool",
+        "sha256:1",
+        None,
+    )
+    assert not any(mount.writable for mount in spec.mounts)
+    assert spec.limits.memory_bytes >= 3 * (2 << 30)
+    assert spec.env["OMP_NUM_THREADS"] == "1"
+
+
+def test_all_that_a_problem_says_of_itself_goes_into_its_job(stage, problem):
+    contract = ContractSpec("w8a8", 0.9, 0.1, 0.1, 10.0, 50.0)
+    told = {"tolerance": {"rtol": 0.5}, "outliers": False, "mutates_inputs": True, "contract": contract, "random": True}
+    shared = {field.name for field in fields(Problem)} & {field.name for field in fields(JudgeJob)}
+    assert shared - {"dtypes", "workloads"} == set(told)
+    seen = []
+
+    def looked_at(spec):
+        seen.append(orders_of(spec))
+        return says(answers)(spec)
+
+    stage.plays["checkup", "checkup"] = [looked_at]
+    list(try_problems([subject(problem("p", **told))], None, bench_of(stage, stage.scratch), allowed()))
+    (task,) = seen[0].tasks
+    assert {name: getattr(task.job, name) for name in told} == told
+    assert (task.job.dtype, task.job.device) == (Dtype.FP32, "cpu")
+    assert [(w.name, w.values) for w in task.job.workloads] == [("smoke", {"ROWS": 4})]
+
+
+def test_its_files_are_there_for_any_user_and_for_nobody_to_change(stage, problem):
+    seen = []
+
+    def looked_at(spec):
+        folder = folder_of(spec, "/checkup") / "0"
+        seen.extend((path.name, path.read_bytes(), path.stat().st_mode & 0o777) for path in sorted(folder.iterdir()))
+        return says(answers)(spec)
+
+    stage.plays["checkup", "checkup"] = [looked_at]
+    made = replace(problem("p"), adapter="x = 1", beside={"b": b"bytes", "c": Path(__file__)})
+    list(try_problems([subject(made)], None, bench_of(stage, stage.scratch), allowed()))
+    here = Path(__file__).read_bytes()
+    assert seen == [("b", b"bytes", 0o444), ("c", here, 0o444), ("problem.py", b"x = 1", 0o444)]

@@ -1,0 +1,50 @@
+"""The right to lock clocks: said, never tried."""
+
+from __future__ import annotations
+
+import pytest
+from sim.nvml import H200, SimulatedDriver
+
+from tests.hosts.doctor.clinic import Clinic
+
+SUBJECT = "right to lock clocks"
+
+
+@pytest.mark.parametrize(
+    ("policy", "verdict", "words"),
+    [
+        ("observe", "ok", "policy observe needs no such right"),
+        ("lock", "warn", "policy lock records `unlocked`"),
+        ("require", "fail", "cells with policy require do not run"),
+    ],
+)
+def test_what_the_hosts_file_forbids_matters_as_far_as_the_matrix_wants_it(
+    gpu_clinic: Clinic, driver: SimulatedDriver, policy: str, verdict: str, words: str
+) -> None:
+    driver.set(H200)
+    gpu_clinic.write_matrix(f'clocks = "{policy}"\n')
+    (gpu_clinic.root / "host.toml").write_text('gpu_settings = "forbid"\n')
+    line = gpu_clinic.examine()[SUBJECT]
+    assert line["verdict"] == verdict
+    assert "host.toml says gpu_settings = 'forbid'" in line["found"]
+    assert words in line["found"]
+
+
+def test_the_strictest_that_any_cell_may_want_decides(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+    driver.set(H200)
+    gpu_clinic.write_matrix('clocks = "lock"\n[[override]]\nmatch.gpu = "h200"\npolicy.clocks = "require"\n')
+    (gpu_clinic.root / "host.toml").write_text('gpu_settings = "forbid"\n')
+    assert gpu_clinic.examine().verdict(SUBJECT) == "fail"
+
+
+def test_root_may_where_nobody_forbids_it_and_nothing_is_tried(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+    driver.set(H200)
+    gpu_clinic.write_matrix('clocks = "require"\n')
+    line = gpu_clinic.examine()[SUBJECT]
+    assert line["verdict"] == "ok"
+    assert "not tried" in line["found"]
+    assert driver.log() == []
+
+
+def test_without_a_gpu_there_is_nothing_to_lock(clinic: Clinic) -> None:
+    assert clinic.examine().about(SUBJECT) == []

@@ -1,0 +1,68 @@
+"""The Docker daemon's lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict
+from kernel_matrix.hosts.doctor.daemon import check
+from tests.hosts.doctor.daemon import INFO
+from tests.hosts.doctor.nouns import gpu, host
+
+
+def lines(*args: Any, **settings: Any) -> dict[str, CheckResult]:
+    return {finding.subject: finding for finding in check(host(*args, **settings))}
+
+
+def test_a_daemon_of_today_is_well() -> None:
+    found = lines(info=INFO)
+    assert {finding.verdict for finding in found.values()} == {CheckVerdict.OK}
+    assert found["Docker daemon"].found == "29.1.0 for linux containers"
+    assert found["Docker API"].found == "1.52"
+    assert found["image store"].found.startswith("containerd (overlayfs): images go by the digest of their manifest")
+    assert found["cgroup"].found == "version 2, driver cgroupfs"
+
+
+def test_the_store_of_older_daemons_is_told_apart() -> None:
+    found = lines(info={**INFO, "Driver": "overlay2", "DriverStatus": [["Backing Filesystem", "extfs"]]})
+    assert found["image store"].found.startswith("graphdriver (overlay2): images go by the digest of their config")
+
+
+def test_an_api_that_cannot_ask_for_gpus_is_a_warning() -> None:
+    assert lines(info=INFO, api="1.40")["Docker API"].verdict is CheckVerdict.OK
+    old = lines(info=INFO, api="1.9")["Docker API"]
+    assert (old.verdict, "1.40" in old.advice) == (CheckVerdict.WARN, True)
+
+
+def test_limits_that_the_daemon_cannot_set_are_named() -> None:
+    found = lines(info={**INFO, "CgroupVersion": "1", "PidsLimit": False})["cgroup"]
+    assert found.verdict is CheckVerdict.WARN
+    assert "cannot limit the number of processes" in found.found
+
+
+def test_windows_containers_are_of_no_use() -> None:
+    assert lines(info={**INFO, "OSType": "windows"})["Docker daemon"].verdict is CheckVerdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpus", "verdict"),
+    [
+        ("auto", (), CheckVerdict.WARN),
+        ("auto", (gpu(),), CheckVerdict.FAIL),
+        ("docker", (), CheckVerdict.FAIL),
+        ("process", (gpu(),), CheckVerdict.OK),
+    ],
+)
+def test_a_daemon_is_missed_where_containers_are_needed(engine: str, gpus: Any, verdict: CheckVerdict) -> None:
+    found = lines(*gpus, engine=engine)
+    assert found.keys() == {"Docker daemon"}
+    assert found["Docker daemon"].verdict is verdict
+
+
+def test_a_daemon_that_may_not_be_talked_to_is_not_to_be_started() -> None:
+    shut = host()
+    vars(shut)["docker"] = type(shut.docker)(daemon=None, trouble="PermissionError(13, 'Permission denied')")
+    (finding,) = check(shut)
+    assert "group `docker`" in finding.advice

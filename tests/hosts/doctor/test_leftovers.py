@@ -1,0 +1,46 @@
+"""What dead runners left, found and left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sim.nvml import H200, SimulatedDriver
+
+from tests.hosts.doctor.clinic import Clinic
+from tests.lease.settings import killed_while_holding
+
+
+def test_the_clocks_of_a_dead_runner_are_a_fault_until_they_are_swept(
+    gpu_clinic: Clinic, driver: SimulatedDriver
+) -> None:
+    driver.set(H200)
+    killed_while_holding(driver, gpu_clinic.root / "locks")
+    calls = driver.log()
+
+    report = gpu_clinic.examine("--engine", "process")
+    assert (report.code, report.verdict("leftovers")) == (4, "fail")
+    assert report["leftovers"]["found"] == (
+        f"SM clock, memory clock of {H200['uuid']}, set by run run-7, whose runner is gone"
+    )
+    assert "kernel-matrix sweep" in report["leftovers"]["advice"]
+    assert driver.log() == calls
+
+    assert gpu_clinic.call("sweep").returncode == 0
+    assert gpu_clinic.examine("--engine", "process").verdict("leftovers") == "ok"
+
+
+def test_a_folder_of_a_dead_run_is_a_warning_and_stays(clinic: Clinic) -> None:
+    folder = clinic.root / "scratch" / "kernel-matrix-run-dead"
+    folder.mkdir()
+    (folder / "owner").write_text("1:1:no-such-boot")
+    line = clinic.examine()["leftovers"]
+    assert line["verdict"] == "warn"
+    assert str(folder) in line["found"]
+    assert folder.exists()
+
+
+def test_a_journal_that_cannot_be_read_is_a_fault(clinic: Clinic) -> None:
+    Path(clinic.root / "locks" / "GPU-1.settings.json").write_text("{")
+    line = clinic.examine()["leftovers"]
+    assert line["verdict"] == "fail"
+    assert "something was set on GPU-1" in line["found"]

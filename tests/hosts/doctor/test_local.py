@@ -1,0 +1,46 @@
+"""The line about local processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict
+from kernel_matrix.hosts.doctor.local import check
+from tests.hosts.doctor.daemon import INFO
+from tests.hosts.doctor.nouns import host
+
+
+def line(**settings: Any) -> CheckResult:
+    (finding,) = check(host(**settings))
+    return finding
+
+
+@pytest.mark.torch
+def test_torch_beside_the_runner_is_named_with_how_it_is_confined() -> None:
+    finding = line()
+    assert finding.verdict in (CheckVerdict.OK, CheckVerdict.WARN)
+    assert finding.found.startswith("torch ")
+    assert "confined by" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict"),
+    [
+        ({"info": INFO}, CheckVerdict.OK),
+        ({}, CheckVerdict.FAIL),
+        ({"info": INFO, "engine": "process"}, CheckVerdict.FAIL),
+    ],
+)
+def test_its_absence_matters_where_no_container_runs_cells(
+    monkeypatch: pytest.MonkeyPatch, settings: Any, verdict: CheckVerdict
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    finding = line(**settings)
+    assert finding.verdict is verdict
+    assert ("kernel-matrix[local]" in finding.advice) == (verdict is CheckVerdict.FAIL)
+
+
+def test_nothing_is_said_where_only_containers_are_wanted() -> None:
+    assert list(check(host(info=INFO, engine="docker"))) == []

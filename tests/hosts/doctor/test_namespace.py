@@ -1,0 +1,26 @@
+"""The runner's PID namespace."""
+
+from __future__ import annotations
+
+import pytest
+from sim.nvml import H200, SimulatedDriver
+
+from tests.hosts.doctor.clinic import Clinic
+from tests.lease.conftest import IN_A_NAMESPACE, needs_namespaces
+
+
+@needs_namespaces
+@pytest.mark.parametrize(("policy", "verdict"), [("", "fail"), ("exclusive = false\n", "warn")])
+def test_in_a_namespace_of_its_own_it_cannot_tell_whose_processes_are(
+    gpu_clinic: Clinic, driver: SimulatedDriver, policy: str, verdict: str
+) -> None:
+    driver.set(H200)
+    gpu_clinic.write_matrix(policy)
+    line = gpu_clinic.examine("--engine", "process", prefix=IN_A_NAMESPACE)["PID namespace"]
+    assert line["verdict"] == verdict
+    assert "--pid host" in line["advice"]
+
+
+def test_the_hosts_own_is_well(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+    driver.set(H200)
+    assert gpu_clinic.examine("--engine", "process").verdict("PID namespace") == "ok"

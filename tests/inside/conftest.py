@@ -1,0 +1,128 @@
+"""A whole session without an engine: the real judge and the real workers as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.model.messages import ContestantSpec, JudgeJob, SessionReport, dumps, from_json
+from tests.inside.cuda import SimulatedCuda, compile_library
+from tests.inside.sessions import SOFTMAX, make_job
+
+ROOT = Path(__file__).resolve().parents[2]
+
+RunSession = Callable[..., SessionReport]
+
+
+class SessionProcesses:
+    """The processes of one session on this machine: the judge, and a worker for each contestant."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(root),
+            "OMP_WAIT_POLICY": "PASSIVE",
+        }
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for name in ("judge", "channel", "out"):
+            (root / name).mkdir()
+
+    def begin(self, job: JudgeJob, problem: str) -> None:
+        """Give the judge its job, as a host does: the problem first, the job whole."""
+        (self.root / "judge" / "problem.py").write_text(textwrap.dedent(problem))
+        write_whole(self.root / "judge" / "job.json", dumps(job))
+
+    def start_worker(self, contestant: ContestantSpec, source: str, device: str = "cpu") -> subprocess.Popen[bytes]:
+        """Start a contestant's worker; its folders must be there before the judge is."""
+        code = self.root / "code" / contestant.name
+        channel = self.root / "channel" / contestant.name
+        for folder in (code, channel):
+            folder.mkdir(parents=True, exist_ok=True)
+        (code / contestant.file).write_text(textwrap.dedent(source))
+        command = (
+            "kernel_matrix.inside.worker.worker",
+            "--channel",
+            str(channel),
+            "--code",
+            str(code),
+            "--device",
+            device,
+        )
+        return self._start(command, {"TRITON_INTERPRET": "1"} if device == "cpu" else {}, subprocess.DEVNULL)
+
+    def start_judge(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start the judge."""
+        folders = (("--job", "judge/job.json"), ("--channel", "channel"), ("--out", "out"))
+        places = [word for option, place in folders for word in (option, str(self.root / place))]
+        return self._start(("kernel_matrix.inside.judge.judge", *places, *arguments), {}, None)
+
+    def report(self) -> SessionReport:
+        """What the judge left."""
+        return from_json(SessionReport, json.loads((self.root / "out" / "report.json").read_text()))
+
+    def end(self) -> None:
+        """Take everything away that is still there."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _start(self, command: Sequence[str], settings: Mapping[str, str], output: int | None) -> Any:
+        process = subprocess.Popen(
+            (sys.executable, "-s", "-B", "-m", *command),
+            env={**self._environment, **settings},
+            cwd=self.root,
+            stdout=output,
+            stderr=output,
+        )
+        self._processes.append(process)
+        return process
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[SessionProcesses]:
+    """The processes of a session, none of them started."""
+    started = SessionProcesses(tmp_path)
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def run_session(processes: SessionProcesses) -> RunSession:
+    """Run one session of ``candidate`` against ``problem`` (sources) and return the judge's report."""
+
+    def run(candidate: str, problem: str = SOFTMAX, library: str = "", **changes: Any) -> SessionReport:
+        job = make_job(**changes)
+        sources = {"candidate.py": candidate, "library.py": library, "problem.py": problem}
+        for contestant in job.contestants:
+            processes.start_worker(contestant, sources[contestant.file], job.device)
+        processes.begin(job, problem)
+        assert processes.start_judge().wait(90) == 0
+        return processes.report()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def simulated_libcuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The simulated ``libcuda.so.1``, compiled once."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to compile the simulated driver with")
+    return compile_library(tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture
+def cuda(simulated_libcuda: Path, tmp_path: Path) -> SimulatedCuda:
+    """A simulated CUDA driver that nobody has called yet."""
+    return SimulatedCuda(simulated_libcuda, tmp_path / "cuda-calls")

@@ -1,0 +1,535 @@
+"""Claims against the judge's clock and against physics: who is accused, and above all who is not."""
+
+import random
+import statistics
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from kernel_matrix.inside.judge.claims import (
+    COARSE_NS,
+    EMPTY_CALLS,
+    FEWEST,
+    LEAST_NS,
+    SHARES,
+    ClaimGaps,
+    apart_of,
+    contradiction,
+    hold_claims,
+    least_time,
+)
+from kernel_matrix.model.enums import Regime, Role
+from kernel_matrix.model.messages import Block, PeakSpec, WorkloadSpec
+
+US, MS = 1_000, 1_000_000
+NO_SPEC, NO_PEAK = WorkloadSpec("default"), PeakSpec()
+ROLES = {"eager": Role.BASELINE, "candidate": Role.CANDIDATE}
+
+# --- sessions made up from a host's noise ----------------------------------------------------------------------------
+
+
+@dataclass
+class Host:
+    """What a call takes beyond the device's work, microseconds: ``frames`` always, and noise by call and by block.
+
+    ``blocks`` says for the names of a series' blocks, in order, what each of them adds to its calls, empty ones too.
+    """
+
+    name: str
+    call: object
+    blocks: object = lambda _dice, names: [0.0] * len(names)
+    frames: float = 57.0
+
+
+def each(block):
+    """Blocks that know nothing of each other."""
+    return lambda dice, names: [block(dice) for _ in names]
+
+
+def cores(dice, names):
+    """Either process moves now and then to a core on which all takes 90 µs longer, or back from it."""
+    slow = {name: dice.random() < 0.5 for name in ROLES}
+    for name in names:
+        slow[name] ^= dice.random() < 0.1
+        yield 90.0 * slow[name]
+
+
+def burst(dice, names):
+    """Something else on the host stalls three blocks of one side in a row."""
+    stalled = dice.choice(list(ROLES))
+    places = [place for place, name in enumerate(names) if name == stalled]
+    first = dice.randrange(len(places) - 2)
+    return [8_000.0 * (place in places[first : first + 3]) for place in range(len(names))]
+
+
+QUIET = Host("quiet", lambda dice: abs(dice.gauss(0, 0.7)), each(lambda dice: dice.gauss(0, 0.1)))
+SPIKY = Host("spiky", lambda dice: abs(dice.gauss(0, 0.7)) + (dice.expovariate(0.01) if dice.random() < 0.15 else 0))
+TWO_STATES = Host("two states", lambda dice: abs(dice.gauss(0, 0.7)) + 8 * (dice.random() < 0.5))
+DRIFTING = Host("drifting", lambda dice: abs(dice.gauss(0, 0.7)), each(lambda dice: dice.expovariate(1 / 5)))
+BUSY = Host(
+    "busy",
+    lambda dice: dice.expovariate(1 / 50),
+    each(lambda dice: dice.expovariate(1 / 300) if dice.random() < 0.4 else 0.0),
+)
+TWO_CORES = Host("two cores", lambda dice: abs(dice.gauss(0, 3)), cores, frames=260.0)
+BURSTS = Host("bursts", lambda dice: abs(dice.gauss(0, 3)), burst, frames=260.0)
+HOSTS = (QUIET, SPIKY, TWO_STATES, DRIFTING, BUSY, TWO_CORES, BURSTS)
+
+
+def honest(claim):
+    """(claim, wall beyond the frames) of a call that takes what it says."""
+    return claim, claim
+
+
+@dataclass
+class Series:
+    """Blocks of one series of timed calls, and what comes with them."""
+
+    blocks: list = field(default_factory=list)
+    handovers: dict = field(default_factory=lambda: {"eager": [], "candidate": []})
+    probes: dict = field(default_factory=dict)
+    device: str = "cuda"
+    spec: WorkloadSpec = NO_SPEC
+    peak: PeakSpec = NO_PEAK
+    l2: int = 0
+    output_bytes: int = 0
+
+    def held(self):
+        return hold_claims(
+            self.blocks,
+            self.probes,
+            self.spec,
+            self.peak,
+            self.l2,
+            handovers=self.handovers,
+            output_bytes=self.output_bytes,
+            device=self.device,
+        )
+
+    def words(self):
+        return contradiction(self.held(), self.blocks, self.probes, handovers=self.handovers, device=self.device)
+
+
+def series(dice, host, *, candidate=honest, eager=60.0, claim=50.0, late=lambda _dice: 0.0, rounds=3, calls=9, **rest):
+    """A series as the timer takes it: A B B A, about 50 calls of either side.
+
+    :param candidate: its claim and what the call really takes, of the time it honestly needs; µs.
+    :param late: what its hand-over takes beyond the baseline's, µs.
+    """
+    made = Series(probes={role: [] for role in ROLES.values()}, **rest)
+    firsts = [dice.sample(list(ROLES), 2) for _ in range(rounds)]
+    names = [name for one, other in firsts for name in (one, other, other, one)]
+    for name, shift in zip(names, host.blocks(dice, names), strict=True):
+
+        def beyond(shift=shift):
+            return host.frames + shift + host.call(dice)
+
+        pairs = []
+        for _ in range(dice.randrange(calls - 1, calls + 2)):
+            needs = (eager if name == "eager" else claim) * dice.gauss(1, 0.01)
+            claimed, took = honest(needs) if name == "eager" else candidate(needs)
+            pairs.append((round(US * claimed), round(US * (took + beyond()))))
+            extra = 0.0 if name == "eager" else late(dice)
+            made.handovers[name].append(round(US * (30 + extra + host.call(dice))))
+        made.probes[ROLES[name]] += [round(US * beyond()) for _ in range(EMPTY_CALLS)]
+        made.blocks.append(block(name, *zip(*pairs, strict=True), index=len(made.blocks)))
+    return made
+
+
+def block(name, claims, walls, *, index=0, **rest):
+    return Block(ROLES[name], index, 0, 1, tuple(claims), tuple(walls), contestant=name, **rest)
+
+
+def accused(seed, host, **how):
+    """Whether a series and, where it is accused, a second one say so."""
+    dice = random.Random(seed)
+    return bool(series(dice, host, **how).words()) and bool(series(dice, host, **how).words())
+
+
+def share_accused(host, sessions=200, **how):
+    return sum(accused(seed, host, **how) for seed in range(sessions)) / sessions
+
+
+# --- honest ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
+def test_honest_noise_is_not_accused_in_two_thousand_sessions_on_any_host(host):
+    assert sum(accused(seed, host) for seed in range(2_000)) == 0
+
+
+@pytest.mark.parametrize(("claim", "eager"), [(4.0, 4.0), (50.0, 5_000.0), (5_000.0, 50.0), (5_000.0, 5_000.0)])
+def test_honest_noise_is_not_accused_at_any_size(claim, eager):
+    assert share_accused(QUIET, claim=claim, eager=eager) == 0
+
+
+@pytest.mark.parametrize(("late", "share"), [(50, 0.0), (80, 1.0)])
+def test_a_host_that_wakes_up_later_the_longer_it_waited_accuses_nobody(late, share):
+    """Of a call of 3 ms, two in a hundred are 60 µs: as late as a host wakes up, and no more."""
+    assert share_accused(QUIET, sessions=50, candidate=lambda needs: (needs, needs + late), claim=3_000.0) == share
+
+
+def test_who_claims_less_is_not_given_more_for_it():
+    made = series(random.Random(1), QUIET, candidate=lambda needs: (needs / 2, needs), claim=3_000.0)
+    assert made.held().resolution_ns == pytest.approx(30 * US, rel=0.02)
+
+
+def slower(probes, by_us):
+    """Empty calls of a candidate that takes so much longer for each."""
+    return {**probes, Role.CANDIDATE: [ns + round(by_us * US) for ns in probes[Role.CANDIDATE]]}
+
+
+def slow_core(made, by_us):
+    """The series of a candidate whose process runs on a core that is slower by so much per call."""
+    late = round(by_us * US)
+    made.probes = slower(made.probes, by_us)
+    for index, one in enumerate(made.blocks):
+        if one.role is Role.CANDIDATE:
+            made.blocks[index] = replace(one, wall_ns=tuple(ns + late for ns in one.wall_ns))
+    return made
+
+
+def test_a_process_on_a_slower_core_is_not_accused_and_the_resolution_says_so():
+    made = [slow_core(series(random.Random(seed), QUIET), 50) for seed in range(200)]
+    assert [one.words() for one in made] == [""] * 200
+    assert min(one.held().resolution_ns for one in made) > 45 * US
+
+
+def test_without_empty_calls_of_the_same_time_a_slower_core_looks_like_hidden_work():
+    made = [slow_core(series(random.Random(seed), QUIET), 80) for seed in range(50)]
+    for one in made:
+        assert one.words() == ""
+        one.probes = slower(one.probes, -80)  # from before it came there
+        assert "are unexplained" in one.words()
+
+
+def test_one_round_of_blocks_has_empty_calls_enough():
+    """A round has two blocks of a side, and few samples may be all that is asked for."""
+    assert min(map(len, series(random.Random(1), QUIET, rounds=1).probes.values())) >= FEWEST
+    assert sum(accused(seed, TWO_CORES, rounds=1) for seed in range(200)) == 0
+
+
+def test_a_slower_core_adds_more_to_a_call_than_to_an_empty_one():
+    def taking(real_us):
+        made = slow_core(series(random.Random(1), QUIET), 30)
+        for index, one in enumerate(made.blocks):
+            late = round((real_us + (15 if one.role is Role.CANDIDATE else 0)) * US)
+            made.blocks[index] = replace(one, wall_ns=tuple(ns + late for ns in one.wall_ns))
+        return made
+
+    assert "are unexplained" in taking(0).words(), "calls that take no more than empty ones"
+    assert taking(57).words() == "", "calls that take twice as much"
+    assert taking(5_700).held().resolution_ns < 70 * US
+
+
+def test_hand_overs_are_told_apart_no_better_than_calls_are():
+    made = slow_core(series(random.Random(1), QUIET, late=lambda _dice: 40), 50)
+    assert made.words() == ""
+    assert made.held().resolution_ns > made.held().handover_ns > 35 * US
+
+
+@pytest.mark.parametrize(("hidden", "share"), [(90, 0.0), (125, 1.0)])
+def test_slow_empty_calls_hide_no_more_than_what_the_resolution_then_says(hidden, share):
+    def feigns(seed):
+        made = series(random.Random(seed), QUIET, candidate=lambda needs: (needs, needs + hidden))
+        made.probes = slower(made.probes, 80)
+        return made
+
+    made = [feigns(seed) for seed in range(50)]
+    assert sum(bool(one.words()) for one in made) == share * 50
+    assert all(100 * US <= one.held().resolution_ns < 112 * US and one.held().low_resolution for one in made)
+
+
+def test_nothing_is_known_of_a_side_without_empty_calls():
+    assert apart_of({}, 0.5) == apart_of({Role.BASELINE: [5] * FEWEST}, 0.5) == 0
+
+
+@pytest.mark.parametrize(("count", "known"), [(FEWEST - 1, False), (FEWEST, True)])
+def test_few_empty_calls_say_nothing(count, known):
+    made = series(random.Random(1), QUIET)
+    made.probes = {Role.BASELINE: [57 * US] * count, Role.CANDIDATE: [9 * MS] * count}
+    assert bool(made.words()) is known
+    assert (apart_of(made.probes, 0.5) > 0) is known
+
+
+def test_empty_calls_are_as_far_apart_as_calls_at_the_same_place_in_their_order():
+    probes = {Role.BASELINE: [10] * 8, Role.CANDIDATE: [10] * 4 + [30] * 4}
+    assert [apart_of(probes, share) for share in SHARES] == [0, 20]
+    assert apart_of({Role.BASELINE: [30] * 8, Role.CANDIDATE: [10] * 8}, 0.25) == 20, "whichever is slower"
+
+
+def test_empty_calls_that_take_far_longer_than_the_baselines_are_not_empty():
+    assert slow_core(series(random.Random(1), QUIET), 90).words() == ""
+    words = slow_core(series(random.Random(1), QUIET), 160).words()
+    assert words.startswith("takes 1")
+    assert words.endswith("longer than the baseline for calls that run nothing")
+    on_a_cpu = slow_core(series(random.Random(1), QUIET, device="cpu"), 160)
+    assert on_a_cpu.words() == "", "whose host runs other things on the same cores"
+
+
+@pytest.mark.parametrize(("slow", "too_many"), [(12, False), (13, True)])
+def test_more_than_half_of_the_empty_calls_may_not_be_slow(slow, too_many):
+    made = series(random.Random(1), QUIET)
+    made.probes = {Role.BASELINE: [57 * US] * 24, Role.CANDIDATE: [57 * US] * (24 - slow) + [8 * MS] * slow}
+    assert bool(made.words()) is too_many
+
+
+def test_empty_calls_are_not_told_apart_better_than_the_baselines_calls():
+    """Its blocks differ by a millisecond: so may a few blocks of empty calls."""
+    quiet, busy = (slow_core(series(random.Random(1), QUIET), 160) for _ in range(2))
+    assert quiet.words()
+    for index, one in enumerate(busy.blocks):
+        late = MS * (index % 3)
+        busy.blocks[index] = replace(one, wall_ns=tuple(ns + late for ns in one.wall_ns))
+    assert busy.words() == ""
+
+
+@pytest.mark.parametrize(("lies", "found"), [(1.0, 1.0), (0.7, 0.95)])
+def test_who_feigns_slow_empty_calls_in_most_of_them_is_found(lies, found):
+    """Half a millisecond, in 60 % of the empty calls; almost as much is hidden in all calls, or in 70 %."""
+
+    def feigning(dice):
+        def lying(needs):
+            return (needs - 400, needs) if dice.random() < lies else honest(needs)
+
+        made = series(dice, QUIET, candidate=lying, claim=600.0, eager=600.0, rounds=6)
+        empty = made.probes[Role.CANDIDATE]
+        made.probes[Role.CANDIDATE] = [ns + round(500 * US * (dice.random() < 0.6)) for ns in empty]
+        return made
+
+    dice = [random.Random(seed) for seed in range(100)]
+    assert sum(bool(feigning(one).words()) and bool(feigning(one).words()) for one in dice) >= found * 100
+
+
+def test_who_feigns_slow_empty_calls_in_half_of_them_hides_no_more_in_all_calls():
+    made = series(random.Random(1), QUIET, candidate=lambda needs: (needs, needs + 5))
+    made.probes[Role.CANDIDATE][::2] = [ns + 80 * US for ns in made.probes[Role.CANDIDATE][::2]]
+    assert "5.0 µs more than the baseline's are unexplained" in made.words()
+    assert made.held().resolution_ns < 2 * LEAST_NS
+
+
+def test_one_call_that_was_interrupted_is_no_lie():
+    made = series(random.Random(1), QUIET)
+    made.blocks[-1] = replace(made.blocks[-1], wall_ns=(90 * MS, *made.blocks[-1].wall_ns[1:]))
+    assert made.words() == ""
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
+def test_a_cpu_has_only_the_coarse_rule(host):
+    made = series(random.Random(1), host, device="cpu")
+    assert made.held().resolution_ns >= COARSE_NS
+    assert share_accused(host, device="cpu", candidate=lambda needs: (needs, needs + 900)) == 0
+
+
+def test_on_a_cpu_a_gross_lie_is_found():
+    assert share_accused(QUIET, device="cpu", candidate=lambda needs: (needs, needs + 3_000)) == 1
+
+
+def test_half_of_a_cpu_call_may_be_unexplained():
+    def of(wall_ms):
+        pair = [block("eager", [1 * MS] * 9, [2 * MS] * 9), block("candidate", [4 * MS] * 9, [wall_ms * MS] * 9)]
+        return Series(blocks=pair, device="cpu").words()
+
+    assert of(9) == ""
+    assert "are unexplained" in of(11)
+
+
+# --- lies ------------------------------------------------------------------------------------------------------------
+
+
+def test_five_microseconds_hidden_of_fifty_are_found():
+    made = series(random.Random(1), QUIET, claim=45, candidate=lambda needs: (needs, needs + 5))
+    assert made.held().resolution_ns < 1.5 * LEAST_NS
+    assert made.held().unexplained_ns == pytest.approx(5 * US, abs=US)
+    assert made.words().startswith("claims 45.")
+    assert "more than the baseline's are unexplained" in made.words()
+    assert share_accused(QUIET, claim=45, candidate=lambda needs: (needs, needs + 5)) == 1
+
+
+LIES = {
+    "on a side stream": lambda needs: (1.2, needs),
+    "in a thread, before the device is synchronised": lambda needs: (needs * 0.1, needs * 1.1),
+    "a forged clock": lambda needs: (needs / 2, needs),
+    "a constant": lambda needs: (10.0, needs),
+}
+
+
+@pytest.mark.parametrize("claim", [20.0, 200.0, 5_000.0])
+@pytest.mark.parametrize("name", LIES)
+def test_work_outside_the_claim_is_found(name, claim):
+    assert share_accused(QUIET, sessions=50, claim=claim, eager=claim, candidate=LIES[name]) == 1
+
+
+def test_who_lies_in_most_calls_only_is_found():
+    dice = random.Random(9)
+
+    def lying(needs):
+        return (needs - 10, needs) if dice.random() < 0.7 else honest(needs)
+
+    assert share_accused(QUIET, candidate=lying) > 0.95
+
+
+def test_noise_of_its_own_does_not_hide_a_candidate():
+    dice = random.Random(9)
+
+    def noisy(needs):
+        return needs - 10, needs + dice.expovariate(1 / 500)
+
+    made = series(random.Random(1), QUIET, candidate=noisy)
+    assert made.held().resolution_ns < 3 * US
+    assert share_accused(QUIET, candidate=noisy) == 1
+
+
+def test_a_claim_beyond_the_wall_is_impossible():
+    words = series(random.Random(1), QUIET, candidate=lambda needs: (needs + 100, needs)).words()
+    assert words.startswith("claims 150.")
+    assert "in a call that took 107." in words
+
+
+@pytest.mark.parametrize(("claim", "impossible"), [(1_004, False), (1_006, True)])
+def test_two_clocks_may_differ_by_little(claim, impossible):
+    pair = [block(name, [claim * US] * 9, [MS] * 9) for name in ROLES]
+    assert bool(Series(blocks=pair).words()) is impossible
+
+
+def test_a_candidate_that_does_not_flush_is_found():
+    words = series(random.Random(1), QUIET, candidate=lambda needs: (needs, needs - 30)).words()
+    assert "the flush before the call is missing" in words
+
+
+def test_a_baseline_that_waits_longer_than_anybody_makes_no_flush_missing():
+    made = series(random.Random(1), QUIET, candidate=lambda needs: (needs, needs - 30))
+    made.probes = {role: [round(27 * US + ns % 100) for ns in range(20)] for role in ROLES.values()}
+    assert made.words() == "", "an empty call takes as little: it is the baseline that took more"
+    assert -US <= made.held().unexplained_ns <= 0
+
+
+def test_work_put_off_until_the_outputs_are_handed_over_is_found():
+    words = series(random.Random(1), QUIET, late=lambda _dice: 40).words()
+    assert words.startswith("hands over its outputs in 40.")
+    assert share_accused(QUIET, late=lambda _dice: 40) == 1
+    assert share_accused(QUIET, late=lambda _dice: 12) == 0
+
+
+@pytest.mark.parametrize(("took_us", "too_much"), [(1_070, False), (1_090, True)])
+def test_large_outputs_may_take_a_little_longer_to_hand_over(took_us, too_much):
+    made = series(random.Random(1), QUIET)
+    made.handovers = {"eager": [1_000 * US] * 50, "candidate": [took_us * US] * 50}
+    assert bool(made.words()) is too_much
+
+
+def replays(claim, wall, *, calls=20, regime=Regime.WARM):
+    """Blocks of a regime whose baseline takes 60 µs a call, 57 µs of frames for all calls of a sample."""
+    dice, made = random.Random(4), []
+    for name, (device, took) in {"eager": (60, 60), "candidate": (claim, wall)}.items():
+        for _ in range(2):
+            noise = [QUIET.call(dice) for _ in range(10)]
+            walls = [round(US * (took + (57 + n) / calls)) for n in noise]
+            made.append(block(name, [US * device] * 10, walls, regime=regime, calls_per_sample=calls))
+    return made
+
+
+def test_replays_are_held_against_the_clock_too():
+    made = series(random.Random(1), QUIET)
+    made.blocks += replays(50, 50)
+    assert made.words() == ""
+    made.blocks += replays(10, 50, regime=Regime.SUSTAINED)
+    assert made.words().startswith("claims 200.0 µs for the calls of a sustained replay; 800.")
+
+
+def test_launches_that_take_longer_on_a_slower_core_are_no_lie():
+    made = series(random.Random(1), QUIET)
+    made.blocks += replays(50, 53)
+    assert made.words() == ""
+    made.blocks += replays(50, 60, regime=Regime.SUSTAINED)
+    assert "sustained replay" in made.words()
+
+
+def test_a_regime_that_one_side_was_not_timed_in_says_nothing():
+    made = series(random.Random(1), QUIET)
+    made.blocks += [b for b in replays(10, 50) if b.contestant == "candidate"]
+    assert made.words() == ""
+
+
+# --- resolution ------------------------------------------------------------------------------------------------------
+
+
+def test_the_resolution_is_that_of_the_host():
+    found = {host.name: statistics.median(series(random.Random(s), host).held().resolution_ns for s in range(30))
+             for host in HOSTS}  # fmt: skip
+    assert LEAST_NS <= found["quiet"] < 1.5 * LEAST_NS
+    assert found["quiet"] < found["two states"] < found["busy"]
+
+
+def test_the_resolution_is_at_least_a_share_of_the_claim_and_the_spread_of_empty_calls():
+    assert series(random.Random(1), QUIET, claim=5_000).held().resolution_ns == pytest.approx(100 * US, rel=0.02)
+    made = series(random.Random(1), QUIET)
+    made.probes = {role: [50 * US] * 10 + [60 * US] * 10 for role in ROLES.values()}
+    assert made.held().resolution_ns == 10 * US
+
+
+@pytest.mark.parametrize(("claim", "low"), [(4, True), (90, True), (150, False), (500, False)])
+def test_a_claim_too_short_for_the_resolution_says_so(claim, low):
+    assert series(random.Random(1), QUIET, claim=claim, eager=claim).held().low_resolution is low
+
+
+@pytest.mark.parametrize(("count", "found"), [(FEWEST, False), (FEWEST + 1, True)])  # the first of a block is left out
+def test_few_calls_tell_gross_lies_only(count, found):
+    pair = [block("eager", [50 * US] * count, [100 * US] * count)]
+    pair += [block("candidate", [50 * US] * count, [200 * US] * count)]
+    assert bool(Series(blocks=pair).words()) is found
+    pair[1] = block("candidate", [50 * US] * count, [20 * MS] * count)
+    assert Series(blocks=pair).words()
+
+
+def test_one_call_a_side_is_enough_to_look_at():
+    pair = [block("eager", [US], [2 * US]), block("candidate", [US], [2 * US])]
+    made = Series(blocks=pair)
+    assert made.words() == ""
+    assert (made.held().unexplained_ns, made.held().handover_ns) == (0, 0)
+
+
+def test_blocks_that_differ_as_a_whole_count_as_few_samples():
+    steps = tuple((level,) * 10 for level in (0, 10, 20, 30, 40, 50))
+    mixed = tuple(tuple(range(block % 2, 60, 6)) for block in range(6))
+    assert ClaimGaps(steps).noise(0.25) > 3 * ClaimGaps(mixed).noise(0.25)
+    assert ClaimGaps(((5,) * 9, (5,) * 9)).noise(0.5) == 0
+
+
+def test_calls_that_differ_widen_the_resolution_where_blocks_do_not():
+    blocks = (tuple(range(0, 900, 100)),) * 6
+    assert ClaimGaps(blocks).noise(0.25) > ClaimGaps((tuple(range(0, 90, 10)),) * 6).noise(0.25) > 0
+
+
+# --- physics ---------------------------------------------------------------------------------------------------------
+
+GB = 1e9
+H200 = PeakSpec(bytes_per_s=4800 * GB, flops_per_s=67e12)
+L2 = 50 << 20
+FLOORS = {
+    # name: spec, peak, output bytes, (floor ns, reason)
+    "bytes": (WorkloadSpec("w", bytes=9.6 * GB), H200, 0, (2_000_000, "bytes")),
+    "outputs stay in the cache": (WorkloadSpec("w", bytes=9.6 * GB), H200, 10**9, (1_989_077, "bytes")),
+    "flops": (WorkloadSpec("w", flops=67e9, bytes=48e6), H200, 0, (1_000_000, "flops")),
+    "more bytes than flops": (WorkloadSpec("w", flops=67e9, bytes=9.6 * GB), H200, 0, (2_000_000, "bytes")),
+    "outputs": (NO_SPEC, H200, 4800 * 10**6 + L2, (1_000_000, "outputs")),
+    "small outputs": (NO_SPEC, H200, L2, (None, "all that must be moved fits into the cache")),
+    "no peak": (WorkloadSpec("w", flops=67e9, bytes=48e6), NO_PEAK, 10**9, (None, "no peak rate is known")),
+    "no rate for flops": (WorkloadSpec("w", flops=67e9), PeakSpec(bytes_per_s=GB), L2 + 10**9, (10**9, "outputs")),
+}
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_the_least_time_is_what_peak_rates_allow(name):
+    spec, peak, output_bytes, expected = FLOORS[name]
+    assert least_time(spec, peak, L2, output_bytes) == expected
+
+
+@pytest.mark.parametrize(("claim", "impossible"), [(40, True), (94, True), (96, False), (110, False)])
+def test_a_claim_below_what_the_device_can_do_is_impossible(claim, impossible):
+    spec, peak = WorkloadSpec("w", bytes=100e3), PeakSpec(bytes_per_s=GB)
+    dice = random.Random(1)
+    made = series(dice, replace(QUIET, call=lambda _dice: 0.5), claim=claim, spec=spec, peak=peak)
+    assert made.held().floor_ns == 100 * US
+    assert bool(made.words()) is impossible
+    assert not impossible or "100.0 µs is the least that its bytes take at peak rate" in made.words()

@@ -1,0 +1,229 @@
+"""A problem's own controls: worthless answers, sensitivity, precision, whole answers."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import math
+import sys
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernel_matrix.inside.judge import controls
+from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel
+from kernel_matrix.inside.judge.session_ended import SessionEnded
+from kernel_matrix.inside.judge.tolerance import Tolerance
+from kernel_matrix.inside.wire import Structure
+from kernel_matrix.model.enums import Dtype, InputMode, Status
+
+pytestmark = pytest.mark.torch
+
+PROBLEM = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        {forward}
+
+def get_inputs():
+    return [{inputs}]
+"""
+
+
+class Tried:
+    """A reference, inputs of it, and what is due for them."""
+
+    def __init__(self, reference, mode=InputMode.STANDARD):
+        self.reference = reference
+        self.inputs = reference.draw(mode, "before", 0)
+        self.expected = reference.expect(self.inputs)
+        self.tolerance = Tolerance.of(reference.dtype, {})
+
+    @property
+    def sensitivity(self):
+        return controls.sensitivity(self.reference, self.inputs, self.expected)
+
+    @property
+    def precision_told(self):
+        return controls.is_precision_told(self.reference, self.inputs, self.expected, self.tolerance)
+
+    def vary(self):
+        self.tolerance = replace(self.tolerance, variations=controls.variations(self.reference, self.expected))
+        return self
+
+
+@pytest.fixture
+def tried(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "kernel_matrix_problem", None)  # and out again afterwards
+
+    def make(forward, dtype=Dtype.FP32, mode=InputMode.STANDARD, inputs="torch.randn(16, 32), torch.randn(16, 32)"):
+        path = tmp_path / "problem.py"
+        path.write_text(PROBLEM.format(forward=forward, inputs=inputs))
+        return Tried(ReferenceModel(path, {}, "cpu", dtype, "0" * 32), mode)
+
+    return make
+
+
+def refused(check, *arguments):
+    with pytest.raises(SessionEnded) as raised:
+        check(*arguments)
+    assert raised.value.status is Status.INVALID_PROBLEM
+    return raised.value.evidence.message
+
+
+WORTHLESS = {
+    "return x * 0": "zeros would pass",
+    "return x * 1e-9 + 3": "a constant would pass",
+    "return (x.sum() + y.sum()) * 0 + 3": "the answer to another input would pass",
+}
+
+
+@pytest.mark.parametrize("forward", WORTHLESS)
+def test_a_problem_whose_answer_needs_no_computing_is_refused(forward, tried):
+    problem = tried(forward).vary()
+    assert refused(controls.check_worthless, problem.expected, problem.tolerance).startswith(WORTHLESS[forward])
+
+
+@pytest.mark.parametrize("forward", ["return x + y", "return x > y", "return (x * y).mean()", "return x.argmax(1)"])
+def test_all_others_are_not(forward, tried):
+    problem = tried(forward).vary()
+    controls.check_worthless(problem.expected, problem.tolerance)
+    controls.check_repeatable(problem.reference, problem.inputs, problem.expected, problem.tolerance)
+
+
+RANDOM = {
+    "its size": "return x + torch.randn_like(y)",
+    "a tenth of its size": "return x + torch.randn_like(y) / 10",
+    "zeros": "return torch.nn.functional.dropout(x, 0.1)",
+}
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP32, Dtype.BF16], ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("noise", RANDOM)
+def test_a_problem_that_draws_while_it_runs_does_not_agree_with_itself(noise, dtype, tried):
+    problem = tried(RANDOM[noise], dtype)
+    arguments = (problem.reference, problem.inputs, problem.expected, problem.tolerance)
+    assert "differs between two runs" in refused(controls.check_repeatable, *arguments)
+
+
+ANY_ORDER = """\
+order = torch.randperm(32) if x.dtype is torch.float32 else torch.arange(32)
+        return sum((x * y + 100).T[order]) - 3200"""
+
+
+def test_a_problem_that_sums_in_no_fixed_order_agrees_with_itself(tried):
+    """As atomic additions do; its answer is so much smaller than what it sums that tight tolerances tell them apart."""
+    problem = tried(ANY_ORDER)
+    exact = replace(problem.expected, outputs=problem.expected.trusted, _allowances={})
+    again = problem.reference.answer(problem.inputs)
+    assert not controls.accepts(again, exact, problem.tolerance)
+    controls.check_repeatable(problem.reference, problem.inputs, problem.expected, problem.tolerance)
+
+
+@pytest.mark.parametrize(
+    ("forward", "length"),
+    [("return x + y", 32), ("return x.sum(1)", 32), ("return x.sum(), y", 512), ("return x.T @ y", 32)],
+)
+def test_how_long_sums_are_is_read_off_the_shapes(forward, length, tried):
+    problem = tried(forward)
+    assert controls.reduction_length(problem.reference, problem.inputs) == length
+
+
+def test_only_single_numbers_have_a_variation(tried):
+    first, second = tried("return x, (x * y).mean()").vary().tolerance.variations
+    assert first == math.inf
+    assert 0.001 < second < 0.5, "of a mean of 512 products"
+    assert tried("return x + y").vary().tolerance.variations == ()
+
+
+def test_a_mean_over_much_must_be_nearer_than_means_over_other_inputs(tried):
+    problem = tried("return (x * y).abs().mean()").vary()
+    half = (problem.inputs[0] * problem.inputs[1]).abs()[:8].mean()
+    assert not controls.accepts([half], problem.expected, problem.tolerance)
+    assert controls.accepts(problem.expected.trusted, problem.expected, problem.tolerance)
+
+
+def test_each_floating_input_has_its_own_sensitivity(tried):
+    strong, weak, none = tried("return x + y * 1e-5").sensitivity + tried("return x + y * 0").sensitivity[1:]
+    assert strong == pytest.approx(math.sqrt(2), rel=0.1)
+    assert weak == pytest.approx(math.sqrt(2) * 1e-5, rel=0.1)
+    assert none == 0.0
+
+
+def test_integers_that_change_are_counted(tried):
+    assert tried("return x.argmax(1), y.argmax(1)").sensitivity == (pytest.approx(0.95, abs=0.1),) * 2
+
+
+@pytest.mark.parametrize("dtype", [Dtype.FP64, Dtype.FP32, Dtype.TF32, Dtype.BF16, Dtype.FP16])
+def test_one_precision_lower_is_told(dtype, tried):
+    assert tried("return x @ y.T", dtype).precision_told is True
+
+
+def test_an_answer_that_hides_the_precision_is_named_as_such(tried):
+    assert tried("return x.sign() * 2 + y.sign()").precision_told is False
+
+
+@pytest.mark.parametrize(
+    ("forward", "dtype"),
+    [("return x + y", Dtype.INT32), ("return x.argmax(1)", Dtype.FP32), ("return x", Dtype.FP8_E4M3)],
+)
+def test_where_there_is_no_lower_precision_nothing_is_said(forward, dtype, tried):
+    assert tried(forward, dtype).precision_told is None
+
+
+def test_a_control_that_needs_too_much_memory_says_nothing(tried, monkeypatch):
+    problem = tried("return x + y")
+    errors = [torch.OutOfMemoryError(), RuntimeError("can't allocate memory"), RuntimeError("something else")]
+
+    def full(_inputs):
+        raise errors.pop(0)
+
+    monkeypatch.setattr(problem.reference, "answer", full)
+    assert problem.sensitivity is None
+    assert problem.sensitivity is None
+    with pytest.raises(RuntimeError, match="something else"):
+        problem.sensitivity  # noqa: B018  # asking is what raises
+
+
+@pytest.mark.parametrize("forward", ["return x @ y.T", "return x.cumsum(1) + y", "return (x + y).sum(1)"])
+def test_what_averages_out_over_long_sums_shows_on_whole_numbers(forward, tried):
+    problem = tried(forward, inputs="torch.rand(4, 1 << 16), torch.rand(4, 1 << 16)")
+    length = controls.reduction_length(problem.reference, problem.inputs)
+    problem.tolerance = Tolerance.of(Dtype.FP32, {}, length)
+    assert problem.precision_told is False
+    assert controls.is_precision_told_exactly(problem.reference) is True
+
+
+@pytest.mark.parametrize("forward", ["return x.softmax(1) + y", "return x.log() + y", "return (x > y).float()"])
+def test_whole_numbers_tell_nothing_where_the_answer_is_not_whole_or_hides_them(forward, tried):
+    assert controls.is_precision_told_exactly(tried(forward).reference) is False
+
+
+WHOLE = {
+    "return x @ y.T": True,
+    "return torch.relu(x) + y": True,
+    "return x.cumsum(1), y.argmax(1)": True,
+    "return x / 3": False,
+    "return torch.softmax(x, 1)": False,
+    "return x * 3e9": False,
+    "return x.argmax(1)": False,
+}
+
+
+@pytest.mark.parametrize("forward", WHOLE)
+def test_whole_answers_to_zeros_and_ones_are_known_as_such(forward, tried):
+    problem = tried(forward, mode=InputMode.EXACT)
+    assert controls.is_whole(problem.expected, Dtype.FP32) is WHOLE[forward]
+
+
+def test_what_the_trusted_implementation_misses_is_asked_of_nobody():
+    wanted = torch.tensor([256.0, 257.0], dtype=torch.float64)
+    rounded = ExpectedOutput(Structure.TENSOR, (wanted,), (wanted.bfloat16(),))
+    assert not controls.is_whole(rounded, Dtype.BF16)
+    exact = ExpectedOutput(Structure.TENSOR, (wanted[:1],), (wanted[:1].bfloat16(),))
+    assert controls.is_whole(exact, Dtype.BF16)
+
+
+@pytest.mark.parametrize(("forward", "finite"), [("return x + y", True), ("return x / y", False)])
+def test_zeros_that_divide_are_noticed(forward, finite, tried):
+    assert controls.is_finite(tried(forward, mode=InputMode.EXACT).expected) is finite

@@ -1,0 +1,37 @@
+"""What the process of a problem that is tried makes of what goes wrong beside its own code."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernel_matrix.inside.judge import problem_check
+from kernel_matrix.inside.judge.problem_check_pool import ProblemCheckJob, ProblemCheckTask
+from kernel_matrix.model.enums import Status
+from tests.inside.sessions import make_job
+
+pytestmark = pytest.mark.torch
+
+GIB = 1 << 30
+WHILE_COMPARING = {
+    "the device's memory": (
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 12.00 GiB."),
+        Status.PROBLEM_ERROR,
+        "the check failed: OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB.",
+    ),
+    "the host's memory": (MemoryError(), Status.PROBLEM_ERROR, "wants more memory than the 4 GiB it is given here"),
+    "anything else": (ValueError("off by one"), Status.INFRA_ERROR, "the check failed: ValueError: off by one"),
+}
+
+
+@pytest.mark.parametrize("what", WHILE_COMPARING)
+def test_only_memory_that_comparing_lacks_is_the_problems(what, monkeypatch, tmp_path):
+    error, status, reason = WHILE_COMPARING[what]
+
+    def through_controls(*_arguments):
+        raise error
+
+    monkeypatch.setattr(problem_check, "_through_controls", through_controls)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _count: None)  # this process has other tests to run
+    tried = problem_check.try_out(ProblemCheckTask(7, make_job()), tmp_path, ProblemCheckJob((), 1, 1.0, 4 * GIB)).tried
+    assert (tried.index, tried.status, tried.reason) == (7, status, reason)

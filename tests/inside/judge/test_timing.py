@@ -1,0 +1,734 @@
+"""The timed phase: interleaving, counts, budget, checks, rivals and the regimes of replayed calls."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import itertools
+import math
+import random
+import statistics
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernel_matrix.inside.judge import timing as timing_module
+from kernel_matrix.inside.judge.claims import EMPTY_CALLS
+from kernel_matrix.inside.judge.nvml import NvmlError
+from kernel_matrix.inside.judge.session_ended import SessionEnded, finding
+from kernel_matrix.inside.judge.timing import (
+    CHECK_S,
+    FEWEST_WARM,
+    MOVED_BYTES,
+    SPOT_SHARE,
+    CheckShare,
+    TimedPhase,
+    Timer,
+    relative_half_width,
+    round_half_width,
+    samples_of,
+)
+from kernel_matrix.inside.judge.warm_up import WINDOW_S, SensorWatch
+from kernel_matrix.inside.judge.worker_client import CallResult
+from kernel_matrix.inside.wire import OutputsClaim, Structure
+from kernel_matrix.model.enums import InputMode, Regime, Role, Stage, Status
+from kernel_matrix.model.messages import Block, ContestantSpec, ProtocolSpec
+
+pytestmark = pytest.mark.torch
+
+BASELINE, CANDIDATE, RIVAL = Role.BASELINE, Role.CANDIDATE, Role.RIVAL
+ROLES = {"eager": BASELINE, "candidate": CANDIDATE, "compile": RIVAL, "library": RIVAL}
+US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
+CLAIM = OutputsClaim(Structure.TENSOR, ())
+CAPTURED = OutputsClaim(Structure.TENSOR, (), captured=True)
+PROTOCOL = ProtocolSpec(warmup_calls=4, min_samples=20, max_samples=60, budget_s=10.0, block_calls=5)
+
+
+# --- precision -------------------------------------------------------------------------------------------------------
+
+
+def test_the_half_width_of_a_known_sample():
+    samples = list(range(1000, 1100))
+    random.Random(1).shuffle(samples)
+    # n = 100: ranks 40 and 61, the classic table's 95 % interval of a median.
+    assert relative_half_width(samples) == (1060 - 1039) / 2 / 1049.5
+
+
+def test_equal_samples_are_as_precise_as_can_be_and_few_say_nothing():
+    assert relative_half_width([5] * 8) == 0.0
+    assert relative_half_width([5] * 7) == math.inf
+    assert relative_half_width([]) == math.inf
+    assert relative_half_width([0] * 50) == 0.0
+
+
+@pytest.mark.parametrize("count", [8, 9, 10, 20, 50, 51, 100, 400])
+def test_the_interval_covers_the_median_as_often_as_it_claims(count):
+    ranks = [10**12 + rank for rank in range(count)]
+    width = round(relative_half_width(ranks) * 2 * statistics.median(ranks))
+    low = (count - 1 - width) // 2
+    assert width == count - 1 - 2 * low, "the interval lies even about the median"
+    covered = sum(math.comb(count, below) for below in range(low + 1, count - low)) / 2**count
+    assert 0.95 <= covered < 0.999
+
+
+def test_noise_widens_the_interval_and_more_samples_narrow_it():
+    dice = random.Random(3)
+    quiet = [round(1e6 * dice.gauss(1, 0.001)) for _ in range(100)]
+    loud = [round(1e6 * dice.gauss(1, 0.1)) for _ in range(100)]
+    more = [round(1e6 * dice.gauss(1, 0.1)) for _ in range(3000)]
+    assert relative_half_width(quiet) < 0.001 < relative_half_width(more) < relative_half_width(loud)
+
+
+def blocks_of(*rounds):
+    """Two blocks of the candidate per round, each of five calls that take the same; and the baseline's between."""
+    made = [Block(CANDIDATE, 0, 0, 1, (ns,) * 5, (ns,) * 5, contestant="candidate") for ns in rounds for _ in range(2)]
+    other = Block(BASELINE, 0, 0, 1, (7,) * 5, (7,) * 5, contestant="eager")
+    return [block for one in made for block in (one, other)]
+
+
+@pytest.mark.parametrize("count", [3, 5, 10, 11, 30])
+def test_rounds_that_differ_are_known_by_their_t_interval(count):
+    special = pytest.importorskip("scipy.special", reason="scipy is not installed")
+    dice = random.Random(count)
+    rounds = [round(MS * dice.gauss(1, 0.02)) for _ in range(count)]
+    reach = special.stdtrit(count - 1, 0.975) * statistics.stdev(rounds) / math.sqrt(count)
+    assert round_half_width(blocks_of(*rounds), "candidate") == pytest.approx(
+        reach / statistics.fmean(rounds), rel=0.01
+    )
+    assert round_half_width(blocks_of(*rounds), "eager") == 0.0
+
+
+def test_fewer_than_three_rounds_are_taken_at_their_word():
+    assert round_half_width(blocks_of(100, 900), "candidate") == 0.0
+    assert round_half_width(blocks_of(100, 900, 500), "candidate") > 1
+    assert round_half_width([], "candidate") == 0.0
+
+
+# --- the timer, over sides that run nothing --------------------------------------------------------------------------
+
+
+class Clock:
+    """Time that passes only when a call is made, or somebody sleeps."""
+
+    def __init__(self):
+        self.ns = SECOND
+
+    def monotonic_ns(self):
+        return self.ns
+
+    def monotonic(self):
+        return self.ns / 1e9
+
+    def sleep(self, seconds):
+        self.ns += round(seconds * 1e9)
+
+
+class FakeReference:
+    def __init__(self, clock, device, expect_ns):
+        self.device = device
+        self.call_bytes = 4
+        self.like = (torch.empty(3, 5, device="meta"), torch.empty(2, dtype=torch.int64, device="meta"))
+        self.drawn = []
+        self.expected = 0
+        self._clock = clock
+        self._expect_ns = expect_ns
+
+    def draw(self, mode, *purpose):
+        self.drawn.append((mode, *purpose))
+        return list(purpose)
+
+    def expect(self, inputs):
+        self.expected += 1
+        self._clock.ns += self._expect_ns
+        return SimpleNamespace(inputs=inputs)
+
+
+class FakeSide:
+    """Takes ``call_ns`` a call on its clock and writes down what it was asked."""
+
+    def __init__(self, name, log, clock, call_ns):
+        self.name = name
+        self.role = ROLES[name]
+        self.contestant = ContestantSpec(name, self.role, "source.py", "Model")
+        self._log = log
+        self._clock = clock
+        self._call_ns = call_ns
+        self._calls = 0
+        self._delivered = None
+        self.replayed = []
+        self.empty = []
+        self.empty_ns = 0
+        self.moved_before = []
+        self.claim = CAPTURED
+
+    def lend_elsewhere(self):
+        self.moved_before.append(self._calls)
+
+    def deliver(self, inputs, like):
+        self._delivered = (self.name, inputs, like)
+        return ("sent", *inputs)
+
+    def call(self, *, stage, probe=False):
+        return self._empty() if probe else self._take(1, stage, CLAIM)
+
+    def _empty(self):
+        """Takes 300 ns beyond its claim, by its own account: the clock moves by ``empty_ns``."""
+        assert self._delivered is not None, "inputs and poison come before an empty call too"
+        self.empty.append((self._calls, self._delivered))
+        self._delivered = None
+        self._clock.ns += self.empty_ns
+        return CallResult(CLAIM, 10, 310 + self._calls, 7)
+
+    def replay(self, count, stage):
+        self.replayed.append((self._clock.ns, count))
+        return self._take(count, stage, self.claim)
+
+    def _take(self, count, stage, claim):
+        assert stage is Stage.TIME
+        if self._delivered is not None:
+            self._log.append(self._delivered)
+        self._delivered = None
+        self._calls += 1
+        took = self._call_ns(self._calls) * count
+        self._clock.ns += took
+        return CallResult(claim, took, took + 10 * count, 7)
+
+
+class Checker:
+    """Writes down what it is shown."""
+
+    def __init__(self, judge):
+        self.checked = []
+        self.glanced = []
+        self.spotted = []
+        self._judge = judge
+
+    def judge_timed(self, side, expected, call):
+        self.checked.append((side.role, expected, call))
+        self._judge(side)
+
+    def spot(self, side, reference, inputs):
+        self.spotted.append((side.role, reference, inputs))
+
+    def glance(self, side):
+        self.glanced.append(side.role)
+
+
+def constant(ns):
+    return lambda _call: ns
+
+
+class Bench:
+    """A timer over fake sides, and all that it did."""
+
+    def __init__(self, monkeypatch, *, protocol=PROTOCOL, seed=0, device="cpu", expect_ns=0, sensors=None,
+                 judge=lambda _side: None, **call_ns):  # fmt: skip
+        self.clock = Clock()
+        self.warm_calls = []
+        watch = (
+            None
+            if sensors is None
+            else SensorWatch(lambda: sensors(self.clock.monotonic() - 1.0), self.clock.monotonic)
+        )
+        self.log = []
+        self.reference = FakeReference(self.clock, device, expect_ns)
+        self.checker = Checker(judge)
+        monkeypatch.setattr(timing_module, "time", self.clock)
+        call_ns = {"eager": constant(1000), "candidate": constant(1000), **call_ns}
+        self.sides = {name: FakeSide(name, self.log, self.clock, ns) for name, ns in call_ns.items()}
+        self.timer = Timer(
+            self.reference,
+            self.sides,
+            protocol,
+            random.Random(seed),
+            self.checker,
+            watch=watch,
+            warmed_up=lambda: self.warm_calls.append(len(self.log)),
+        )
+        self.timing = self.timer.timing
+
+    @property
+    def checked(self):
+        return self.checker.checked
+
+    def run(self):
+        assert self.timer.run() is self.timing
+        return self
+
+    def names(self, regime=Regime.COLD):
+        return [block.contestant for block in self.timing.blocks if block.regime is regime]
+
+    def samples(self, name):
+        return samples_of(self.timing.blocks, name)
+
+    def fewest(self):
+        return min(len(self.samples(name)) for name in ("eager", "candidate"))
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    def make(**settings):
+        return Bench(monkeypatch, **settings)
+
+    return make
+
+
+def noisy(call):
+    """Alternately fast and slow: never precise."""
+    return 1000 if call % 2 else 2000
+
+
+def test_samples_are_told_apart_by_contestant_and_regime():
+    def block(name, *device_ns, **rest):
+        return Block(ROLES[name], 0, 0, 1, device_ns, device_ns, contestant=name, **rest)
+
+    blocks = [block("eager", 1, 1), block("candidate", 3), block("eager", 5), block("eager", 9, regime=Regime.WARM)]
+    assert samples_of(blocks, "eager") == [1, 1, 5]
+    assert samples_of(blocks, "candidate") == [3]
+    assert samples_of(blocks, "compile") == []
+
+
+def test_blocks_come_in_the_order_a_b_b_a_and_either_side_may_be_a(bench):
+    firsts = set()
+    for seed in range(8):
+        names = bench(seed=seed, candidate=noisy).run().names()
+        rounds = [names[start : start + 4] for start in range(0, len(names), 4)]
+        assert all(r[0] == r[3] != r[1] == r[2] for r in rounds)
+        firsts |= {r[0] for r in rounds}
+    assert firsts == {"eager", "candidate"}
+
+
+def test_blocks_are_numbered_and_follow_each_other_in_time(bench):
+    blocks = bench().run().timing.blocks
+    assert [b.index for b in blocks] == list(range(len(blocks)))
+    assert all(b.ended_ns - b.started_ns == sum(b.device_ns) for b in blocks)
+    assert all(one.ended_ns <= other.started_ns for one, other in itertools.pairwise(blocks))
+    assert all(w == d + 10 for b in blocks for w, d in zip(b.wall_ns, b.device_ns, strict=True))
+    assert {(b.role, b.contestant, b.regime, b.calls_per_sample) for b in blocks} == {
+        (BASELINE, "eager", Regime.COLD, 1),
+        (CANDIDATE, "candidate", Regime.COLD, 1),
+    }
+
+
+def test_every_timed_call_left_a_sample_and_what_its_hand_over_took(bench):
+    done = bench().run()
+    timed = sum(len(b.device_ns) for b in done.timing.blocks)
+    assert len(done.log) == timed + 2 * done.timing.warmup_calls
+    assert done.timing.handovers == {name: [7] * len(done.samples(name)) for name in ("eager", "candidate")}
+
+
+def test_outputs_are_asked_for_as_the_reference_makes_them(bench):
+    done = bench().run()
+    assert {id(like) for _, _, like in done.log} == {id(done.reference.like)}
+    assert done.timing.output_bytes == 3 * 5 * 4 + 2 * 8
+
+
+def test_precise_sides_stop_at_about_the_least_number_of_samples(bench):
+    counts = set()
+    for seed in range(40):
+        done = bench(seed=seed).run()
+        assert done.timing.labels == []
+        counts |= {len(done.samples(name)) for name in ("eager", "candidate")}
+    assert min(counts) == PROTOCOL.min_samples
+    assert PROTOCOL.min_samples < max(counts) <= PROTOCOL.min_samples * 1.2, "which one is the last is not known"
+
+
+@pytest.mark.parametrize("loud", ["eager", "candidate"])
+def test_one_noisy_side_goes_on_to_the_largest_number_of_samples(loud, bench):
+    done = bench(**{loud: noisy}).run()
+    assert PROTOCOL.max_samples <= done.fewest() < PROTOCOL.max_samples + 2 * (PROTOCOL.block_calls + 2)
+    assert done.timing.labels == []
+
+
+def test_sides_that_differ_from_round_to_round_go_on_too(bench, monkeypatch):
+    monkeypatch.setattr(
+        "kernel_matrix.inside.judge.timing.round_half_width", lambda _blocks, name: 0.1 * (name == "eager")
+    )
+    assert bench().run().fewest() >= PROTOCOL.max_samples
+
+
+def test_on_a_gpu_each_round_finds_its_buffers_elsewhere(bench):
+    done = bench(device="cuda").run()
+    rounds = len(done.names()) // 4
+    for side in done.sides.values():
+        calls = [done.timing.warmup_calls, *(len(b.device_ns) for b in done.timing.blocks if b.role is side.role)]
+        assert side.moved_before == [sum(calls[: 1 + 2 * round_]) for round_ in range(rounds)]
+
+
+@pytest.mark.parametrize(("device", "nbytes"), [("cpu", 4), ("cuda", MOVED_BYTES + 1)])
+def test_buffers_stay_where_moving_them_says_nothing_or_takes_long(device, nbytes, bench):
+    made = bench(device=device)
+    made.reference.call_bytes = nbytes
+    made.run()
+    assert [side.moved_before for side in made.sides.values()] == [[], []]
+
+
+@pytest.mark.parametrize("limit", ["budget_s", "precision_s"])
+def test_the_budget_ends_the_wish_for_precision(limit, bench):
+    done = bench(protocol=replace(PROTOCOL, max_samples=10**9, **{limit: 0.001}), candidate=noisy).run()
+    assert done.timing.labels == ["budget_reached"]
+    assert 1e6 <= sum(sum(b.device_ns) for b in done.timing.blocks) < 1.2e6
+
+
+def test_a_slow_candidate_is_timed_a_little_and_evenly(bench):
+    protocol = replace(PROTOCOL, warmup_calls=10, budget_s=20.0)
+    done = bench(candidate=constant(5 * SECOND), protocol=protocol).run()
+    assert done.timing.labels == ["too_few_samples"]
+    assert done.timing.warmup_calls == 1 + FEWEST_WARM, "long calls warm a device in few"
+    assert len(done.timing.blocks) == 4
+    assert len(done.samples("candidate")) <= 6
+    assert min(len(b.device_ns) for b in done.timing.blocks) == 1
+    assert done.clock.ns < 70 * SECOND
+
+
+def test_a_first_call_that_takes_for_ever_costs_the_warm_up_nothing(bench):
+    def compiles(call):
+        return 60 * SECOND if call == 1 else 1000
+
+    assert bench(compile=compiles).run().timing.warmup_calls >= PROTOCOL.warmup_calls
+
+
+def test_warm_up_calls_look_like_timed_ones_and_their_number_is_drawn(bench):
+    done = bench().run()
+    warm = done.log[: 2 * done.timing.warmup_calls]
+    assert [name for name, _, _ in warm] == ["eager", "candidate"] * done.timing.warmup_calls
+    assert {bench(seed=seed).run().timing.warmup_calls for seed in range(20)} == {4, 5, 6, 7}
+
+
+def test_what_is_to_be_done_on_a_warm_device_is_done_once_between_warm_up_and_timing(bench):
+    done = bench().run()
+    assert done.warm_calls == [2 * done.timing.warmup_calls]
+
+
+MS_CALL = {"eager": constant(MS), "candidate": constant(MS)}
+STEADY = replace(PROTOCOL, steady_cap_s=2.0)
+
+
+def test_a_steady_device_is_warm_when_the_readings_span_a_window(bench):
+    done = bench(**MS_CALL, protocol=STEADY, sensors=lambda _: (1980, 50)).run()
+    assert done.timing.labels == []
+    assert WINDOW_S <= done.timing.warmup_calls * 0.002 < WINDOW_S + 0.03
+
+
+def test_warm_up_goes_on_until_the_clock_is_steady(bench):
+    done = bench(**MS_CALL, protocol=STEADY, sensors=lambda at: (1980 if at > 0.5 else 1000 + 1000 * at, 50)).run()
+    assert done.timing.labels == []
+    assert 0.5 + WINDOW_S - 0.03 < done.timing.warmup_calls * 0.002 < 0.5 + WINDOW_S + 0.03
+    assert done.warm_calls == [2 * done.timing.warmup_calls]
+
+
+def test_a_device_that_never_rests_is_timed_after_the_cap_and_says_so(bench):
+    done = bench(**MS_CALL, protocol=STEADY, sensors=lambda at: (1980, round(at * 20))).run()
+    assert done.timing.labels == ["unsteady"]
+    assert 2.0 < done.timing.warmup_calls * 0.002 < 2.1
+    assert len(done.timing.blocks) >= 4
+
+
+def test_waiting_for_a_steady_device_ends_with_the_budget_too(bench):
+    done = bench(**MS_CALL, protocol=replace(STEADY, budget_s=0.2), sensors=lambda at: (1980, round(at * 20))).run()
+    assert done.timing.labels[0] == "unsteady"
+    assert done.timing.warmup_calls * 0.002 < 0.21
+
+
+def test_a_device_whose_sensors_fail_gets_the_calls_asked_for_and_says_so(bench):
+    def sensors(_at):
+        raise NvmlError("gone")
+
+    done = bench(**MS_CALL, protocol=STEADY, sensors=sensors).run()
+    assert done.timing.labels == ["steadiness_unknown"]
+    assert done.timing.warmup_calls <= STEADY.warmup_calls + 3
+
+
+def test_the_number_of_calls_in_a_block_is_drawn(bench):
+    protocol = replace(PROTOCOL, min_samples=100)
+    sizes = [len(b.device_ns) for seed in range(5) for b in bench(seed=seed, protocol=protocol).run().timing.blocks]
+    assert {3, 4, 5, 6, 7} <= set(sizes)
+    assert max(sizes) == 7
+
+
+def test_a_block_has_a_call_even_where_few_are_asked_for(bench):
+    done = bench(protocol=replace(PROTOCOL, block_calls=1, min_samples=8, max_samples=8)).run()
+    assert {len(b.device_ns) for b in done.timing.blocks} == {1, 2, 3}
+
+
+def test_the_same_secret_makes_the_same_session(bench):
+    one, same, other = (bench(seed=seed, candidate=noisy).run() for seed in (1, 1, 2))
+    assert one.timing.blocks == same.timing.blocks
+    assert one.timing.blocks != other.timing.blocks
+
+
+@pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0.0, 0.0), (0.25, 0.15, 0.35), (1.0, 1.0, 1.0)])
+def test_about_the_asked_share_of_calls_is_checked_and_the_others_are_glanced_at(share, low, high, bench):
+    protocol = replace(PROTOCOL, check_share=share, min_samples=300, max_samples=300)
+    done = bench(protocol=protocol).run()
+    calls = sum(name == "candidate" for name, _, _ in done.log)
+    assert low <= len(done.checked) / calls <= high
+    spotted = len(done.checker.spotted)
+    assert len(done.checked) + len(done.checker.glanced) + spotted == len(done.log)
+    assert spotted == pytest.approx(SPOT_SHARE * (calls - len(done.checked)), rel=0.4)
+    assert {role for role, _, _ in done.checker.spotted} <= {CANDIDATE}
+    assert done.timing.checked_calls == len(done.checked)
+
+
+@pytest.mark.parametrize(("took_s", "share"), [(CHECK_S / 2, 0.2), (CHECK_S, 0.2), (2 * CHECK_S, 0.1), (9.0, 0.04)])
+def test_checks_that_take_long_are_fewer_but_never_too_few(took_s, share):
+    checks = CheckShare(replace(PROTOCOL, check_share=0.2, min_samples=50), random.Random(1))
+    checks.took(took_s)
+    assert sum(checks.due() for _ in range(20_000)) / 20_000 == pytest.approx(share, rel=0.1)
+
+
+def test_what_the_reference_takes_is_part_of_a_check(bench):
+    protocol = replace(PROTOCOL, check_share=0.5, min_samples=300, max_samples=300, budget_s=1e6)
+    quick, slow = (len(bench(protocol=protocol, expect_ns=ns).run().checked) for ns in (MS, 400 * MS))
+    assert slow < quick / 5
+
+
+def test_a_check_gets_what_the_reference_returns_for_the_very_inputs_of_the_call(bench):
+    done = bench(protocol=replace(PROTOCOL, check_share=0.5)).run()
+    assert {role for role, _, _ in done.checked} == {CANDIDATE}, "the baseline was held against it in the controls"
+    for _, expected, (result, sent) in done.checked:
+        assert sent == ("sent", *expected.inputs)
+        assert result.claim is CLAIM
+    assert done.reference.expected == len(done.checked)
+
+
+def test_a_wrong_checked_call_ends_the_session_and_keeps_what_was_timed(bench):
+    def judge(side):
+        if side.role is CANDIDATE and len(stopped.timing.blocks) >= 5:
+            raise finding(Status.INCORRECT_VALUES, Stage.TIME, "wrong")
+
+    stopped = bench(protocol=replace(PROTOCOL, check_share=1.0, min_samples=100), judge=judge)
+    with pytest.raises(SessionEnded, match="wrong"):
+        stopped.run()
+    assert 5 <= len(stopped.timing.blocks) < 8
+
+
+def test_fresh_inputs_are_never_drawn_twice_and_the_record_says_so(bench):
+    done = bench().run()
+    assert len(set(done.reference.drawn)) == len(done.log)
+    assert {purpose[:2] for purpose in done.reference.drawn} == {(InputMode.STANDARD, "timed")}
+    assert done.timing.inputs == "fresh"
+    assert bench(protocol=replace(PROTOCOL, inputs="rotating")).run().timing.inputs == "rotating"
+
+
+# --- empty calls -----------------------------------------------------------------------------------------------------
+
+
+def due_behind(done, name):
+    """How many calls a side had made before each empty one: one behind each call of a block, the rest at its end."""
+    sizes = [len(block.device_ns) for block in done.timing.blocks if block.contestant == name]
+    before = [done.timing.warmup_calls + sum(sizes[:index]) for index in range(len(sizes))]
+    return [at + min(place + 1, size) for at, size in zip(before, sizes, strict=True) for place in range(EMPTY_CALLS)]
+
+
+@pytest.mark.parametrize("name", ["eager", "candidate"])
+def test_an_empty_call_comes_behind_each_of_the_first_calls_of_a_block_on_the_same_inputs(name, bench):
+    done = bench(library=constant(900)).run()
+    side = done.sides[name]
+    calls = [call for call, _ in side.empty]
+    assert calls == due_behind(done, name)
+    delivered = [entry for entry in done.log if entry[0] == name]
+    assert [entry for _, entry in side.empty] == [delivered[call - 1] for call in calls]
+    assert done.timing.probes[side.role] == [300 + call for call in calls]
+
+
+def test_rivals_make_no_empty_calls_and_replays_have_none(bench):
+    done = bench(protocol=EVERY, **RIVALS).run()
+    assert done.sides["compile"].empty == done.sides["library"].empty == []
+    assert done.timing.probes.keys() == {BASELINE, CANDIDATE}
+    cold = sum(b.regime is Regime.COLD for b in done.timing.blocks if b.role is CANDIDATE)
+    assert len(done.sides["candidate"].empty) == EMPTY_CALLS * cold
+
+
+def test_an_empty_call_is_no_sample(bench):
+    done, slow = bench(), bench()
+    slow.sides["eager"].empty_ns = 50 * US
+    assert [b.device_ns for b in done.run().timing.blocks] == [b.device_ns for b in slow.run().timing.blocks]
+    assert done.timing.handovers == slow.timing.handovers
+
+
+def test_a_block_of_fewer_calls_makes_the_others_at_its_end(bench):
+    done = bench(protocol=replace(PROTOCOL, block_calls=1, min_samples=2, max_samples=2)).run()
+    sizes = [len(block.device_ns) for block in done.timing.blocks if block.role is CANDIDATE]
+    assert min(sizes) < EMPTY_CALLS
+    assert len(done.timing.probes[CANDIDATE]) == EMPTY_CALLS * len(sizes)
+
+
+def test_past_the_budget_there_is_one_empty_call_behind_each_other(bench):
+    done = bench(candidate=constant(15 * SECOND), protocol=replace(PROTOCOL, budget_s=20.0)).run()
+    assert [len(block.device_ns) for block in done.timing.blocks if block.role is CANDIDATE] == [2, 1]
+    calls = [call - done.timing.warmup_calls for call, _ in done.sides["candidate"].empty]
+    assert calls == [1, 2, 3]
+
+
+# --- rivals ----------------------------------------------------------------------------------------------------------
+
+RIVALS = {"compile": constant(3000), "library": constant(900)}
+
+
+def test_each_rival_has_one_block_behind_each_round_in_any_order(bench):
+    orders = set()
+    for seed in range(6):
+        names = bench(seed=seed, candidate=noisy, **RIVALS).run().names()
+        rounds = [names[start : start + 6] for start in range(0, len(names), 6)]
+        assert all(r[0] == r[3] != r[1] == r[2] for r in rounds)
+        orders |= {tuple(r[4:]) for r in rounds}
+    assert orders == {("compile", "library"), ("library", "compile")}
+
+
+def test_rivals_decide_neither_when_it_is_precise_nor_when_it_is_enough(bench):
+    done = bench(compile=noisy).run()
+    assert PROTOCOL.min_samples <= done.fewest() <= PROTOCOL.min_samples * 1.2
+    assert 0 < len(done.samples("compile")) < done.fewest()
+    assert {b.role for b in done.timing.blocks if b.contestant == "compile"} == {RIVAL}
+
+
+def failing_at(call):
+    def call_ns(number):
+        if number == call:
+            raise finding(Status.RUNTIME_ERROR, Stage.TIME, "no such operator")
+        return 1000
+
+    return call_ns
+
+
+@pytest.mark.parametrize("call", [1, 3, 9])
+def test_a_rival_that_fails_leaves_with_its_times_and_disturbs_nobody(call, bench):
+    done = bench(compile=failing_at(call), library=constant(900)).run()
+    assert done.timing.labels == ["rival_failed:compile"]
+    assert set(done.names()) == {"eager", "candidate", "library"}
+    assert sum(name == "compile" for name, _, _ in done.log) == call, "and is not asked again"
+    assert len({b.index for b in done.timing.blocks}) == len(done.timing.blocks)
+
+
+def test_a_rival_that_is_wrong_leaves_too(bench):
+    def judge(side):
+        if side.role is RIVAL:
+            raise finding(Status.INCORRECT_VALUES, Stage.TIME, "wrong")
+
+    done = bench(protocol=replace(PROTOCOL, check_share=1.0), judge=judge, **RIVALS).run()
+    assert done.timing.labels == ["rival_failed:compile", "rival_failed:library"]
+    assert set(done.names()) == {"eager", "candidate"}
+
+
+@pytest.mark.parametrize("name", ["eager", "candidate"])
+def test_nobody_else_may_fail(name, bench):
+    with pytest.raises(SessionEnded, match="no such operator"):
+        bench(**{name: failing_at(9)}).run()
+
+
+# --- the other regimes -----------------------------------------------------------------------------------------------
+
+EVERY = replace(PROTOCOL, regimes=(Regime.COLD, Regime.WARM, Regime.BURST, Regime.SUSTAINED))
+REPLAYED = (Regime.WARM, Regime.BURST, Regime.SUSTAINED)
+
+
+def of_regime(done, regime):
+    return [block for block in done.timing.blocks if block.regime is regime]
+
+
+@pytest.mark.parametrize("regime", REPLAYED)
+def test_replayed_blocks_are_interleaved_and_their_times_are_of_one_call(regime, bench):
+    done = bench(protocol=EVERY, candidate=constant(200 * US), eager=constant(400 * US), **RIVALS).run()
+    names = done.names(regime)
+    assert names[0] == names[3] != names[1] == names[2]
+    assert sorted(names[4:]) == ["compile", "library"]
+    for block in of_regime(done, regime):
+        assert block.calls_per_sample > 1
+        if block.contestant == "candidate":
+            assert set(block.device_ns) == {200 * US}
+            assert set(block.wall_ns) == {200 * US + 10}
+    assert done.timing.handovers["candidate"] == [7] * len(done.samples("candidate")), "of single calls only"
+
+
+def test_only_the_regimes_asked_for_are_timed(bench):
+    assert {b.regime for b in bench().run().timing.blocks} == {Regime.COLD}
+    some = replace(PROTOCOL, regimes=(Regime.WARM, Regime.COLD))
+    assert {b.regime for b in bench(protocol=some).run().timing.blocks} == {Regime.COLD, Regime.WARM}
+
+
+def test_every_replay_that_counts_has_fresh_inputs_and_is_looked_at(bench):
+    done = bench(protocol=replace(EVERY, regimes=(Regime.COLD, Regime.WARM)), candidate=constant(200 * US)).run()
+    counted = sum(len(b.device_ns) for b in of_regime(done, Regime.WARM) if b.contestant == "candidate")
+    assert len(done.sides["candidate"].replayed) == counted + 1, "and one that captures"
+    looked_at = sum(map(len, (done.checked, done.checker.glanced, done.checker.spotted)))
+    assert len(set(done.reference.drawn)) == len(done.log) == looked_at
+
+
+def test_bursts_are_short_and_the_device_rests_in_between(bench):
+    call_ns = 400 * US
+    protocol = replace(PROTOCOL, regimes=(Regime.COLD, Regime.BURST))
+    done = bench(protocol=protocol, candidate=constant(call_ns), eager=constant(call_ns)).run()
+    replays = sorted(replay for side in done.sides.values() for replay in side.replayed)
+    assert all(count * call_ns <= 5 * MS for _, count in replays)
+    ended = [at + count * call_ns for at, count in replays]
+    assert all(start - end >= 20 * MS for end, (start, _) in zip(ended, replays[1:], strict=False))
+
+
+def test_a_sustained_block_comes_behind_a_second_of_nothing_else(bench):
+    call_ns = 400 * US
+    protocol = replace(PROTOCOL, regimes=(Regime.COLD, Regime.SUSTAINED))
+    done = bench(protocol=protocol, candidate=constant(call_ns), eager=constant(call_ns)).run()
+    for block in of_regime(done, Regime.SUSTAINED):
+        replayed = [at for at, _ in done.sides[block.contestant].replayed if block.started_ns <= at < block.ended_ns]
+        before = replayed[-len(block.device_ns)] - block.started_ns
+        assert SECOND <= before < 1.1 * SECOND
+
+
+def test_what_could_not_be_captured_says_so_on_a_gpu_only(bench):
+    def labels(device):
+        made = bench(protocol=EVERY, device=device)
+        made.sides["candidate"].claim = CLAIM
+        return made.run().timing.labels
+
+    assert labels("cuda") == ["not_capturable:candidate"]
+    assert labels("cpu") == []
+
+
+def test_a_rival_that_cannot_be_replayed_leaves(bench):
+    singles = len(bench(compile=constant(1000)).run().samples("compile"))
+    done = bench(protocol=EVERY, compile=failing_at(singles + 20)).run()
+    assert "rival_failed:compile" in done.timing.labels
+    assert set(done.names(Regime.SUSTAINED)) == {"eager", "candidate"}
+
+
+# --- once more -------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_series_is_told_apart_and_belongs_to_the_same_workload(bench):
+    done = bench(protocol=replace(EVERY, check_share=1.0), compile=constant(1000)).run()
+    first, handovers = list(done.timing.blocks), len(done.timing.handovers["eager"])
+    warm, checked = done.timing.warmup_calls, done.timing.checked_calls
+    first_probes = {role: list(gaps) for role, gaps in done.timing.probes.items()}
+    again = done.timer.run_again()
+    assert isinstance(again, TimedPhase)
+    assert done.timer.timing is done.timing
+    assert done.timing.blocks == first + again.blocks
+    assert [b.index for b in done.timing.blocks] == list(range(len(done.timing.blocks)))
+    assert {b.regime for b in again.blocks} == set(EVERY.regimes)
+    assert len(samples_of(again.blocks, "candidate")) >= EVERY.min_samples
+    assert len(done.timing.handovers["eager"]) == handovers + len(again.handovers["eager"])
+    assert done.timing.warmup_calls == warm
+    assert done.timing.checked_calls == checked + again.checked_calls
+    assert again.output_bytes == done.timing.output_bytes
+    assert done.timing.probes == {role: first_probes[role] + again.probes[role] for role in (BASELINE, CANDIDATE)}
+    assert len(again.probes[CANDIDATE]) >= 2 * EMPTY_CALLS
+
+
+def test_a_rival_that_fails_in_the_second_series_leaves_both(bench):
+    done = bench(compile=constant(1000)).run()
+    assert "compile" in done.names()
+    done.sides["compile"]._call_ns = failing_at(done.sides["compile"]._calls + 1)
+    done.timer.run_again()
+    assert "compile" not in done.names()
+    assert "rival_failed:compile" in done.timing.labels
+
+
+def test_a_finding_in_the_second_series_keeps_what_was_timed(bench):
+    done = bench().run()
+    count = len(done.timing.blocks)
+    done.sides["candidate"]._call_ns = failing_at(done.sides["candidate"]._calls + 9)
+    with pytest.raises(SessionEnded):
+        done.timer.run_again()
+    assert len(done.timing.blocks) > count
+    assert done.timer.timing is done.timing

@@ -1,0 +1,66 @@
+"""The worker's process: when it connects, what it imports, and when it leaves."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_matrix.inside.wire import Channel, FrameKind
+from kernel_matrix.inside.worker.worker import SOCKET_NAME, main
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).resolve().parents[3]
+CODE = "import pathlib, sys\npathlib.Path('{seen}').write_text(str('json.tool' in sys.modules))\nModelNew = object\n"
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """A listening socket where a worker looks for its judge."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(tmp_path / SOCKET_NAME))
+    listener.listen()
+    listener.settimeout(60)
+    yield listener
+    listener.close()
+
+
+def start(folder, *arguments):
+    command = ("-m", "kernel_matrix.inside.worker.worker", "--channel", str(folder), "--code", str(folder), *arguments)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen((sys.executable, *command), env=environment, stderr=subprocess.PIPE)
+
+
+def test_it_imports_ahead_and_nothing_of_its_source_until_told(judge, tmp_path):
+    seen = tmp_path / "seen"
+    (tmp_path / "candidate.py").write_text(CODE.format(seen=seen))
+    process = start(tmp_path, "--preload", "json.tool", "--preload", "nothing_of_this_name")
+    connection, _ = judge.accept()
+    channel = Channel(connection, 1 << 16)
+    channel.settimeout(60)
+    channel.send_json(FrameKind.OPEN, {})
+    assert channel.receive()[0] is FrameKind.READY
+    assert not seen.exists()
+    settings = {"file": "candidate.py", "entry": "ModelNew", "values": {}, "module": "candidate", "compile_mode": ""}
+    channel.send_json(FrameKind.LOAD, settings)
+    assert channel.receive()[0] is FrameKind.READY
+    assert seen.read_text() == "True"
+    channel.send(FrameKind.BYE)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
+    channel.close()
+
+
+def test_it_leaves_when_its_judge_does(judge, tmp_path):
+    process = start(tmp_path)
+    judge.accept()[0].close()
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
+
+
+def test_a_judge_that_is_not_there_is_not_waited_for_for_ever(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        main(["--channel", str(tmp_path), "--code", str(tmp_path), "--connect-timeout", "0.05"])

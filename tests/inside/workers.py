@@ -1,0 +1,50 @@
+"""Real workers in threads of this process: what a session does, without starting anything."""
+# ruff: noqa: PLC0415  # torch may be absent: only tests that need it get here
+
+from __future__ import annotations
+
+import socket
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.inside.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
+from kernel_matrix.model.messages import ContestantSpec, JudgeTimeouts
+from tests.inside.sessions import CANDIDATE
+
+TIMEOUTS = JudgeTimeouts(load_s=20, first_call_s=20, call_s=20)
+
+
+@contextmanager
+def served(code: Path) -> Iterator[Channel]:
+    """The judge's end of a connection whose other end a worker serves."""
+    from kernel_matrix.inside.worker.service import serve
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    channel = Channel(theirs, MAX_FROM_JUDGE)
+    thread = threading.Thread(target=serve, args=(channel, code, "cpu"))
+    thread.start()
+    try:
+        yield Channel(ours, MAX_FROM_WORKER)
+    finally:
+        ours.close()
+        thread.join(20)
+        theirs.close()
+    assert not thread.is_alive(), "the worker did not notice that its judge is gone"
+
+
+@contextmanager
+def side_of(code: Path, source: str, contestant: ContestantSpec = CANDIDATE) -> Iterator[Any]:
+    """A side whose worker has a contestant of this ``source`` in its code folder."""
+    from kernel_matrix.inside.judge.worker_client import WorkerClient
+
+    (code / contestant.file).write_text(textwrap.dedent(source))
+    with served(code) as channel:
+        side = WorkerClient(contestant, channel, "cpu", TIMEOUTS)
+        try:
+            yield side
+        finally:
+            side.close()

@@ -1,0 +1,129 @@
+"""What holds for every vendor in the registry."""
+
+import ast
+import inspect
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import kernel_matrix
+from kernel_matrix.platforms import (
+    VENDORS,
+    ClockChoices,
+    DeviceModes,
+    DeviceSettings,
+    Platform,
+    PlatformInventory,
+    TelemetrySample,
+    host_inventory,
+    vendor,
+)
+
+PACKAGE = Path(kernel_matrix.__file__).parent
+NVML = PACKAGE / "gpus" / "nvidia"
+READS = re.compile(r"nvml(Init(WithFlags)?|Shutdown|(System|Device)Get[A-Z]\w*)$")
+VALUES = re.compile(r"nvml(Clocks(Event|Throttle)Reason\w+|Memory_v2|Return)$")
+
+
+def members(protocol):
+    return {name for name in vars(protocol) if not name.startswith("_")}
+
+
+def parameters(function):
+    return list(inspect.signature(function).parameters)
+
+
+def every_device():
+    return [gpu for inventory in host_inventory().values() for gpu in inventory.gpus]
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_each_vendor_answers_what_the_protocol_asks(name):
+    module = vendor(name)
+    for member in members(Platform):
+        assert parameters(getattr(module, member)) == parameters(getattr(Platform, member))[1:]
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_each_vendors_settings_are_none_or_those_of_the_protocol(name):
+    settings = vendor(name).settings()
+    if settings is not None:
+        assert members(type(settings)) == members(DeviceSettings)
+        for member in members(DeviceSettings):
+            assert parameters(getattr(settings, member)) == parameters(getattr(DeviceSettings, member))[1:]
+
+
+def test_every_vendor_says_what_it_has_or_why_not():
+    found = host_inventory()
+    assert list(found) == list(VENDORS)
+    for name, inventory in found.items():
+        assert isinstance(inventory, PlatformInventory)
+        assert inventory.gpus or inventory.reason
+        assert all(gpu.vendor == name for gpu in inventory.gpus)
+
+
+@pytest.mark.parametrize("gpu", every_device(), ids=lambda gpu: gpu.uuid)
+def test_every_device_of_this_host_can_be_asked_everything(gpu):
+    of = vendor(gpu.vendor)
+    with of.opened():
+        assert list(of.processes(gpu)) == sorted(of.processes(gpu))
+        json.dumps(of.snapshot(gpu))
+        assert all(clock is None or clock > 0 for clock in of.clocks(gpu))
+        details = of.details(gpu)
+        json.dumps(details.values)
+        assert details.missing.keys() == {name for name, value in details.values.items() if value is None}
+        assert all(details.missing.values())
+        assert isinstance(of.modes(gpu), DeviceModes)
+        assert isinstance(of.clock_choices(gpu), ClockChoices)
+        look = of.sampler(gpu)
+        assert look is None or isinstance(look(), TelemetrySample)
+
+
+def nvml_names(path):
+    """Every name, attribute or text in a module that could reach a function of NVML."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.name
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_settings_are_changed_from_one_module_alone():
+    used = {(path, name) for path in PACKAGE.rglob("*.py") for name in nvml_names(path) if name.startswith("nvml")}
+    assert len(used) > 40
+    changing = {(path, name) for path, name in used if not (READS.match(name) or VALUES.match(name))}
+    assert {path for path, _ in changing} == {NVML / "settings.py"}
+    assert {name for _, name in changing} == {
+        "nvmlDeviceSetGpuLockedClocks",
+        "nvmlDeviceSetMemoryLockedClocks",
+        "nvmlDeviceResetGpuLockedClocks",
+        "nvmlDeviceResetMemoryLockedClocks",
+        "nvmlDeviceSetComputeMode",
+    }
+
+
+def imported(path):
+    """Every module that a file imports, and every name it takes from one."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+
+
+def test_the_bindings_are_used_in_one_package_and_by_plain_names():
+    importing = {path for path in PACKAGE.rglob("*.py") if "pynvml" in set(imported(path))}
+    assert {path.parent for path in importing} == {NVML}
+    assert [path for path in importing if {"getattr", "methodcaller", "__dict__"} & set(nvml_names(path))] == []
+
+
+def test_the_module_that_changes_settings_is_reached_only_through_its_vendor():
+    module = "kernel_matrix.platforms.cuda.settings"
+    importing = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if module in set(imported(path))}
+    assert importing == {Path("gpus/nvidia/__init__.py")}

@@ -1,0 +1,58 @@
+"""Every question with its answers, or why it has none."""
+
+import polars as pl
+import pytest
+
+from kernel_matrix.analysis.questions import QUESTIONS, Answer, QuestionOptions
+from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.report.question_pages import asked
+from tests.analysis.made import cell, over_sessions, tables
+
+SOME = Answer(name="x", title="X", table=pl.DataFrame({"a": [1]}))
+
+
+def one(asking):
+    (found,) = asked(tables([]), QuestionOptions(), questions=("q",), asking=lambda *_: asking())
+    return found
+
+
+def raising(error):
+    raise error
+
+
+def test_an_answer_is_handed_on_and_an_empty_one_says_so():
+    assert (one(lambda: [SOME]).answers, one(lambda: [SOME]).statement) == ((SOME,), "")
+    assert "nothing" in one(list).statement
+
+
+def test_of_a_long_answer_the_first_rows_are_kept_and_that_is_said(monkeypatch):
+    monkeypatch.setattr("kernel_matrix.report.question_pages.MOST", 2)
+    long = Answer(name="x", title="X", table=pl.DataFrame({"a": range(1000)}), notes=("own",))
+    (kept,) = one(lambda: [long]).answers
+    assert (kept.table["a"].to_list(), kept.notes) == ([0, 1], ("own", "The first 2 of 1,000 rows are on this page."))
+
+
+def test_a_question_with_nothing_to_say_states_why():
+    found = one(lambda: raising(NothingSelectedError("no cell", next_step="Run some.")))
+    assert ("no cell" in found.statement, found.broken) == (True, False)
+
+
+def test_a_question_that_goes_wrong_does_not_cost_the_others():
+    found = one(lambda: raising(ZeroDivisionError("by zero")))
+    assert (found.broken, "ZeroDivisionError: by zero" in found.statement) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [cell()],
+        [cell(status="timeout", fault="candidate")],
+        [row for gpu in ("a", "b") for row in over_sessions([(200.0, 100.0)] * 3, gpu=gpu)],
+    ],
+    ids=["empty", "untimed", "failed", "two"],
+)
+def test_no_question_goes_wrong(rows):
+    found = list(asked(tables(rows), QuestionOptions()))
+    assert [one.question for one in found] == list(QUESTIONS)
+    assert [one.statement for one in found if one.broken] == []

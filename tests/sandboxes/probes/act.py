@@ -1,0 +1,168 @@
+"""What candidates do on bad days, one function each: ``python -m act NAME [ARGUMENTS]`` inside an engine."""
+
+# ruff: noqa: T201  # what probes print is what tests read
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+
+def exit_with(code):
+    """End with an exit code, after a word."""
+    print("said before the end")
+    sys.exit(int(code))
+
+
+def exit_at_once():
+    """End without any clean-up, looking successful."""
+    os._exit(0)
+
+
+def segfault():
+    """Read address zero."""
+    ctypes.string_at(0)
+
+
+def hang(*_token):
+    """Never end, and say nothing: a broken pipe would end it."""
+    while True:
+        time.sleep(60)
+
+
+def fork_bomb(*_token):
+    """Multiply for ever, but never beyond 200: a test of a limit must not need the limit to be survived."""
+    allowed, refill = os.pipe()
+    os.set_blocking(allowed, False)
+    os.write(refill, bytes(200))
+    while True:
+        try:
+            os.read(allowed, 1)  # each fork takes one permission out of a pipe that all share
+        except BlockingIOError:
+            time.sleep(0.1)
+            continue
+        try:
+            os.fork()
+        except OSError:
+            os.write(refill, bytes(1))
+
+
+def leave_daemons(*_token):
+    """Start processes that try to outlive this one, and end."""
+    for _ in range(3):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(600)
+            os._exit(0)
+    print("left")
+
+
+def eat_memory():
+    """Take memory for ever."""
+    held = []
+    while True:
+        held.append(bytearray(os.urandom(1 << 20) * 8))
+
+
+def print_much(megabytes):
+    """Print lines of 1 KiB, then a last word."""
+    block = (b"x" * 1023 + b"\n") * 1024
+    for _ in range(int(megabytes)):
+        sys.stdout.buffer.write(block)
+    print("the end")
+
+
+def fill_disk():
+    """Write files of 1 MiB to the scratch folder until that fails."""
+    written = 0
+    try:
+        for number in range(10 << 10):
+            Path(os.environ["TMPDIR"], str(number)).write_bytes(bytes(1 << 20))
+            written += 1 << 20
+    except OSError as error:
+        print(json.dumps({"written": written, "error": errno.errorcode[error.errno]}))
+
+
+def write_one_file(size):
+    """Write one large file to the scratch folder."""
+    try:
+        Path(os.environ["TMPDIR"], "large").write_bytes(bytes(int(size)))
+        print(json.dumps({"error": None}))
+    except OSError as error:
+        print(json.dumps({"error": errno.errorcode[error.errno]}))
+
+
+def open_network(port):
+    """Reach a server on the host's loopback, and name the interfaces there are."""
+    try:
+        socket.create_connection(("127.0.0.1", int(port)), timeout=5).close()
+        reached = True
+    except OSError:
+        reached = False
+    print(json.dumps({"reached": reached, "interfaces": [name for _, name in socket.if_nameindex()]}))
+
+
+def write_everywhere(*folders):
+    """Create a file in each folder; print those where that worked."""
+    done = []
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            Path(folder, "written-by-a-candidate").write_text("x")
+            done.append(folder)
+    print(json.dumps(done))
+
+
+def mounted_read_only(*folders):
+    """Print those folders that are mounted read-only, so that not even root could write."""
+    print(json.dumps([folder for folder in folders if os.statvfs(folder).f_flag & os.ST_RDONLY]))
+
+
+def delete_self():
+    """Delete this file and all beside it."""
+    for path in Path(__file__).parent.iterdir():
+        with contextlib.suppress(OSError):
+            path.unlink()
+    print("tried")
+
+
+def look_around():
+    """Print what can be seen of other processes."""
+    print(json.dumps({"processes": _readable("cmdline"), "environments": _readable("environ")}))
+
+
+def look_inward(*_token):
+    """Print what one is and what one was given."""
+    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    print(
+        json.dumps(
+            {
+                "environment": dict(os.environ),
+                "uids": os.getresuid(),
+                "groups": os.getgroups(),
+                "cwd": str(Path.cwd()),
+                "capabilities": [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")],
+                "no_new_privs": status["NoNewPrivs"],
+                "package": sorted(path.name for path in Path("kernel_matrix").iterdir()),
+            }
+        )
+    )
+
+
+def _readable(name):
+    """Contents of that file of every process there is."""
+    found = {}
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            with contextlib.suppress(OSError):
+                found[place.name] = (place / name).read_bytes().decode(errors="replace")
+    return found
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,358 @@
+"""What is the Docker engine's own: what it asks of the daemon, and the daemon's bad days."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from docker.errors import APIError, NotFound
+
+from kernel_matrix.errors import ImageError, SandboxError
+from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import ProcessExit, RoleSpec, Sandbox, open_engine
+from kernel_matrix.sandboxes.docker import DockerSandbox, exit_of
+from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL
+
+MakeSpec = Callable[..., RoleSpec]
+REPOSITORY = Path(__file__).parents[2] / "runner"
+PROMISED = {
+    "Privileged": False,
+    "CapAdd": None,
+    "CapDrop": ["ALL"],
+    "SecurityOpt": ["no-new-privileges:true"],
+    "NetworkMode": "none",
+    "ReadonlyRootfs": True,
+    "IpcMode": "private",
+    "PidMode": "",
+    "Init": True,
+}
+# The SDK leaves the socket of a failed connection to the garbage collector.
+leaves_a_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(scope="session")
+def engine() -> Sandbox:
+    return open_engine("docker")
+
+
+@pytest.fixture
+def fresh_engine() -> Iterator[DockerSandbox]:
+    """An engine that may be broken."""
+    engine = DockerSandbox()
+    yield engine
+    if "_client" in vars(engine):
+        engine._client.close()
+    gc.collect()  # what a failed connection left must not surface in another test
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+def exists(daemon: docker.DockerClient, name: str) -> bool:
+    try:
+        daemon.containers.get(name)
+    except NotFound:
+        return False
+    return True
+
+
+@pytest.mark.docker
+def test_the_container_is_what_was_described(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(engine, "hang")
+    described = engine.describe(asked)["create"]
+    with engine.launch(asked):
+        found = daemon.api.inspect_container(asked.name)
+    for key, value in described["HostConfig"].items():
+        assert found["HostConfig"][key] == value, key
+    assert {key: found["HostConfig"][key] for key in PROMISED} == PROMISED
+    assert found["Config"]["Labels"] == {
+        f"{LABEL}.run": asked.labels.run_id,
+        f"{LABEL}.cell": asked.labels.cell_id,
+        f"{LABEL}.session": "0",
+        f"{LABEL}.gpu": "cpu",
+        OWNER_LABEL: owner_token(),
+        f"{LABEL}.role": "candidate",
+    }
+    assert not exists(daemon, asked.name)
+
+
+@pytest.mark.docker
+def test_a_missing_image_is_an_image_error(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(engine, "hang", image="kernel-matrix-test/absent@sha256:" + "0" * 64)
+    with pytest.raises(ImageError, match="no image") as caught, engine.launch(asked):
+        pytest.fail("started")
+    assert "images pull" in caught.value.next_step
+    assert not exists(daemon, asked.name)
+
+
+@pytest.mark.docker
+def test_a_container_removed_by_somebody_else_is_lost(
+    engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient
+) -> None:
+    asked = spec(engine, "hang")
+    with engine.launch(asked) as running:
+        daemon.api.remove_container(asked.name, force=True)
+        end = running.wait(30)
+        running.kill()
+    assert end is not None
+    assert end.lost
+    assert not end.killed
+
+
+@pytest.mark.docker
+def test_the_name_of_a_living_runner_is_respected(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(engine, "hang")
+    with engine.launch(asked):
+        with pytest.raises(SandboxError, match="in use"), engine.launch(asked):
+            pytest.fail("started twice")
+        assert exists(daemon, asked.name), "the other one is left alone"
+
+
+@pytest.mark.docker
+def test_the_name_of_a_dead_runner_is_taken_over(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(engine, "exit_with", "0")
+    leftover = engine.describe(replace(asked, labels=replace(asked.labels, owner="1:0:another-boot")))["create"]
+    daemon.api.create_container_from_config(leftover, asked.name)
+    with engine.launch(asked) as running:
+        end = running.wait(30)
+    assert end is not None
+    assert end.code == 0
+
+
+@pytest.mark.docker
+def test_a_refused_start_leaves_nothing(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(engine, "hang")
+    broken = replace(asked, mounts=(replace(asked.mounts[0], target="/proc/self/x"),))
+    with pytest.raises(SandboxError, match="refused to start"), engine.launch(broken):
+        pytest.fail("started")
+    assert not exists(daemon, asked.name)
+
+
+RUNNER = """
+import sys
+sys.path.insert(0, {repo!r})
+from pathlib import Path
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec, open_engine
+from kernel_matrix.hosts.process_token import owner_token
+labels = ProcessLabels(run_id={run_id!r}, cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
+spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image={image!r}, module="act", args=("hang",),
+                mounts=(Mount(source=Path({probes!r}), target="/probes"),), env={{"PYTHONPATH": "/probes"}})
+with open_engine("docker").launch(spec) as running:
+    print("up", flush=True)
+    running.wait(60)
+"""
+
+
+@pytest.mark.docker
+def test_containers_of_dead_runners_are_swept(
+    engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient, image: str, probes: Path
+) -> None:
+    mine = spec(engine, "hang")
+    run_id = mine.labels.run_id + "-dead"
+    source = RUNNER.format(repo=str(REPOSITORY), run_id=run_id, image=image, probes=str(probes))
+    with (
+        engine.launch(mine),
+        subprocess.Popen((sys.executable, "-c", source), stdout=subprocess.PIPE) as runner,
+    ):
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == b"up\n"
+        theirs = replace(mine, labels=replace(mine.labels, run_id=run_id)).name
+        assert not any(run_id in line for line in engine.sweep()), "its runner lives"
+        runner.kill()
+        runner.wait()
+        assert exists(daemon, theirs), "Docker keeps it alive"
+        assert [line for line in engine.sweep() if run_id in line] == [
+            f"container {theirs} of run {run_id}, whose runner is gone"
+        ]
+        assert not exists(daemon, theirs)
+        assert exists(daemon, mine.name)
+
+
+class Relay:
+    """A socket that passes everything on to the real daemon until it is cut."""
+
+    def __init__(self, path: Path, real: str) -> None:
+        self.url = f"unix://{path}"
+        self._path = path
+        self._real = real
+        self._open: list[socket.socket] = []
+        self._is_cut = False
+        self._changing = threading.Lock()
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """From now on there is no daemon."""
+        self._path.unlink(missing_ok=True)
+        with self._changing:
+            self._is_cut = True
+            for one in (self._listening, *self._open):
+                _hang_up(one)
+
+    def _accept(self) -> None:
+        with _ignored():
+            while True:
+                near, _ = self._listening.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self._real)
+                with self._changing:
+                    self._open += [near, far]
+                    if self._is_cut:  # while this one was being accepted
+                        _hang_up(near)
+                        _hang_up(far)
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with _ignored():
+            while chunk := source.recv(1 << 16):
+                sink.sendall(chunk)
+            sink.shutdown(socket.SHUT_WR)
+
+
+def _hang_up(one: socket.socket) -> None:
+    with _ignored():
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
+
+
+@contextmanager
+def _ignored() -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        return
+
+
+@pytest.fixture
+def relay(daemon: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
+    real = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if not real.startswith("unix://"):
+        pytest.skip("the daemon is not behind a socket of this machine")
+    relay = Relay(tmp_path / "relay.sock", real.removeprefix("unix://"))
+    monkeypatch.setenv("DOCKER_HOST", relay.url)
+    monkeypatch.setattr("kernel_matrix.sandboxes.docker._REMOVAL_PAUSES_S", (0.0, 0.1))
+    yield relay
+    relay.cut()
+
+
+@pytest.mark.docker
+@leaves_a_socket
+def test_a_daemon_that_dies_mid_run_is_a_lost_container(
+    relay: Relay,
+    fresh_engine: DockerSandbox,
+    spec: MakeSpec,
+    daemon: docker.DockerClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = spec(fresh_engine, "hang")
+    with caplog.at_level(logging.WARNING), fresh_engine.launch(asked) as running:
+        relay.cut()
+        end = running.wait(30)
+    assert end == ProcessExit(role=Role.CANDIDATE, code=None, lost=True)
+    assert "could not be removed" in caplog.text
+    assert exists(daemon, asked.name)
+    daemon.api.remove_container(asked.name, force=True)
+
+
+@leaves_a_socket
+def test_an_absent_daemon_is_said_not_raised(
+    fresh_engine: DockerSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    status = fresh_engine.status()
+    assert not status.available
+    assert "no Docker daemon answers" in status.reason
+    assert "process engine" in status.reason
+    with pytest.raises(SandboxError, match="no Docker daemon answers"):
+        fresh_engine.sweep()
+
+
+@pytest.mark.docker
+def test_a_daemon_that_answers_says_what_it_can(engine: Sandbox) -> None:
+    status = engine.status()
+    assert status.available, status.reason
+    assert re.match(r"\d+\.\d+", status.version)
+    assert {"storage_driver", "cgroup_version", "image_store", "seccomp", "gpu_access"} <= set(status.details)
+
+
+@pytest.mark.docker
+def test_memlock_is_asked_for_once_only_where_it_is_refused(
+    fresh_engine: DockerSandbox, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = spec(fresh_engine, "exit_with", "0")
+    start = fresh_engine._client.start
+    refusals = []
+
+    def refuse_once(container: str) -> Any:
+        if not refusals:
+            refusals.append(container)
+            raise APIError("500", explanation="error setting rlimits: error setting rlimit type 8: not permitted")
+        return start(container)
+
+    monkeypatch.setattr(fresh_engine._client, "start", refuse_once)
+    with fresh_engine.launch(asked) as running:
+        end = running.wait(30)
+    assert end is not None
+    assert end.code == 0
+    assert fresh_engine._unlimited_memlock is False
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"ExitCode": 0}, ProcessExit(role=Role.JUDGE, code=0)),
+        ({"ExitCode": 127}, ProcessExit(role=Role.JUDGE, code=127)),
+        ({"ExitCode": 139}, ProcessExit(role=Role.JUDGE, code=None, signal=signal.SIGSEGV)),
+        ({"ExitCode": 255}, ProcessExit(role=Role.JUDGE, code=255)),
+        ({"ExitCode": 137, "OOMKilled": True}, ProcessExit(role=Role.JUDGE, code=None, signal=9, oom_killed=True)),
+        ({"ExitCode": 137, "Status": "removing"}, ProcessExit(role=Role.JUDGE, code=None, lost=True)),
+    ],
+)
+def test_exit_codes_above_128_are_signals(state: dict[str, Any], expected: ProcessExit) -> None:
+    assert exit_of(Role.JUDGE, state, "", killed=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ('could not select device driver "" with capabilities: [[gpu]]', "nvidia-ctk runtime configure"),
+        ('could not select device driver "cdi" with capabilities: []', "features.cdi"),
+        ("CDI device injection failed: unresolvable CDI devices", "cdi generate"),
+        ("something new", "daemon's log"),
+    ],
+)
+@pytest.mark.docker
+def test_refusals_say_what_to_do(
+    fresh_engine: DockerSandbox, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
+) -> None:
+    def refuse(_container: str) -> None:
+        raise APIError("500", explanation=said)
+
+    monkeypatch.setattr(fresh_engine._client, "start", refuse)
+    asked = spec(fresh_engine, "hang")
+    with pytest.raises(SandboxError, match=re.escape(said)) as caught, fresh_engine.launch(asked):
+        pytest.fail("started")
+    assert advice in caught.value.next_step

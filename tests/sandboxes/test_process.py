@@ -1,0 +1,179 @@
+"""What is the process engine's own: weaker confinement, translation of paths, its launcher, its leftovers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from engines.observe import answer, soon, survivors
+
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.inside import confine
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import PACKAGE_TARGET, Mount, RoleSpec
+from kernel_matrix.sandboxes.process import Confinement, ProcessSandbox
+from kernel_matrix.sandboxes.supervised_process import SupervisedProcess
+
+MakeSpec = Callable[..., RoleSpec]
+REPOSITORY = Path(__file__).parents[2] / "runner"
+
+
+class WithoutNamespaces(ProcessSandbox):
+    """What is left where the kernel refuses namespaces."""
+
+    confinement = Confinement(confine.NONE, other_user=False, refused=("namespaces could not be had",))
+
+
+@pytest.fixture
+def engine() -> ProcessSandbox:
+    return ProcessSandbox()
+
+
+def test_the_judge_runs_as_the_runner(engine: ProcessSandbox, spec: MakeSpec, probes: Path) -> None:
+    with engine.launch(spec(engine, "look_inward", role=Role.JUDGE)) as running:
+        end = running.wait(30)
+    assert end is not None
+    found = answer(end)
+    assert found["uids"] == [os.geteuid()] * 3
+    assert found["package"] == ["__init__.py", "inside", "model"], "no module of the host side"
+    isolation = engine.isolation(spec(engine, "look_inward", role=Role.JUDGE))
+    assert (isolation.network, isolation.filesystem, isolation.processes) == ("host", "shared", "shared")
+
+
+def test_paths_are_translated_where_there_are_no_mounts(engine: ProcessSandbox, spec: MakeSpec, tmp_path: Path) -> None:
+    mounts = (Mount(source=tmp_path, target="/job"), Mount(source=tmp_path / "deeper", target="/job/inner"))
+    env = {"PYTHONPATH": f"/job/a:{PACKAGE_TARGET}", "PLAIN": "/jobs"}
+    args = ("/job/spec.json", "/job/inner", "/jobs", "--x=/job")
+    judge = spec(engine, *args, role=Role.JUDGE, mounts=mounts, env=env)
+    orders = engine.describe(judge)["orders"]
+    assert orders["argv"][5:] == [f"{tmp_path}/spec.json", f"{tmp_path}/deeper", "/jobs", "--x=/job"]
+    assert orders["env"]["PYTHONPATH"] == f"{tmp_path}/a:{orders['cwd']}"
+    assert orders["env"]["PLAIN"] == "/jobs"
+    candidate = spec(engine, *args, mounts=mounts, env=env)
+    if engine.confinement.namespaces != confine.NONE:
+        assert engine.describe(candidate)["orders"]["argv"][5:] == list(args)
+
+
+def test_without_namespaces_the_record_says_so(spec: MakeSpec) -> None:
+    engine = WithoutNamespaces()
+    isolation = engine.isolation(spec(engine, "hang"))
+    assert (isolation.user, isolation.network, isolation.filesystem) == ("shared", "host", "shared")
+    assert "tmpfs_bytes" not in isolation.limits
+    assert "namespaces could not be had" in isolation.notes
+
+
+def test_without_namespaces_nothing_is_left_either(spec: MakeSpec) -> None:
+    engine = WithoutNamespaces()
+    with engine.launch(spec(engine, "leave_daemons", "token-bare")) as running:
+        end = running.wait(30)
+    assert end is not None
+    assert end.code == 0
+    assert survivors("token-bare") == []
+
+
+def test_a_launcher_that_vanishes_is_a_lost_process(spec: MakeSpec, engine: ProcessSandbox) -> None:
+    with engine.launch(spec(engine, "hang", "token-lost")) as running:
+        assert isinstance(running, SupervisedProcess)
+        os.kill(running.root_pid(), signal.SIGKILL)
+        end = running.wait(20)
+    assert end is not None
+    assert end.lost
+    assert not end.killed
+    assert soon(lambda: survivors("token-lost") == []), "what it started ends with it"
+
+
+def test_orders_that_the_kernel_refuses_are_told(spec: MakeSpec, engine: ProcessSandbox) -> None:
+    absent = spec(engine, "hang", mounts=(Mount(source=Path("/absent"), target="/x"),))
+    with pytest.raises(SandboxError, match="No such file") as caught, engine.launch(absent):
+        pytest.fail("started")
+    assert caught.value.next_step
+
+
+def test_no_private_folder_stays(engine: ProcessSandbox, spec: MakeSpec, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with engine.launch(spec(engine, "exit_with", "0")) as running:
+        assert len(list(tmp_path.iterdir())) == 1
+        running.wait(20)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_dead_runners_are_swept(engine: ProcessSandbox, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with subprocess.Popen(("sleep", "60")) as other:
+        tokens = {"alive": owner_token(), "dead": owner_token(other.pid)}
+        other.kill()
+    for name, token in tokens.items():
+        (tmp_path / f"kernel-matrix-process-{name}").mkdir()
+        (tmp_path / f"kernel-matrix-process-{name}" / "owner").write_text(token)
+    assert len(engine.sweep()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["kernel-matrix-process-alive"]
+
+
+RUNNER = """
+import sys
+sys.path.insert(0, {repo!r})
+from pathlib import Path
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec, open_engine
+from kernel_matrix.hosts.process_token import owner_token
+labels = ProcessLabels(run_id={token!r}, cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
+spec = RoleSpec(
+    role=Role({role!r}), labels=labels, image=None, module="act", args=({probe!r}, {token!r}),
+    mounts=(Mount(source=Path({probes!r}), target="/probes"),), env={{"PYTHONPATH": "/probes"}},
+)
+engine = open_engine("process")
+with engine.launch(spec) as running:
+    print("up", flush=True)
+    end = running.wait(60)
+    print(end.log_tail, engine.isolation(spec).processes, engine.isolation(spec).user, sep="\\n")
+"""
+
+
+def program(folder: Path, probe: str, token: str, probes: Path, *, role: str = "candidate") -> Path:
+    """A runner of its own that starts one probe."""
+    file = folder / "a_runner.py"
+    file.write_text(RUNNER.format(repo=str(REPOSITORY), token=token, role=role, probe=probe, probes=str(probes)))
+    return file
+
+
+@pytest.mark.parametrize("role", ["judge", "candidate"])
+def test_roles_end_with_a_killed_runner(probes: Path, role: str, tmp_path: Path) -> None:
+    token = f"token-orphan-{role}"
+    file = program(tmp_path, "hang", token, probes, role=role)
+    with subprocess.Popen((sys.executable, str(file)), stdout=subprocess.PIPE) as runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == b"up\n"
+        assert survivors(token)
+        runner.kill()
+    assert soon(lambda: survivors(token) == [])
+    assert len(ProcessSandbox().sweep()) >= 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests show this when not run as root")
+def test_a_user_without_rights_gets_a_user_namespace(probes: Path, tmp_path: Path) -> None:
+    system_python = "/usr/bin/python3"
+    if shutil.which(system_python) is None or shutil.which("setpriv") is None:
+        pytest.skip("needs a Python outside of root's home, and setpriv")
+    public = Path(shutil.copytree(REPOSITORY, tmp_path / "runner"))
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    file = program(tmp_path, "look_inward", "token-user", shutil.copytree(probes, tmp_path / "probes"))
+    file.write_text(file.read_text().replace(str(REPOSITORY), str(public)))
+    argv = ("setpriv", "--reuid=4244", "--regid=4244", "--clear-groups", system_python, "-B", str(file))
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, cwd="/")
+    if "shared" in done.stdout.splitlines()[-2:-1]:
+        pytest.skip("this kernel gives no user namespaces to plain users")
+    assert done.returncode == 0, done.stderr
+    _, said, _, processes, user = done.stdout.splitlines()
+    found = json.loads(said)
+    assert (processes, user) == ("private", "shared")
+    assert found["uids"] == [65534] * 3
+    assert found["capabilities"] == [0, 0, 0, 0]
