@@ -227,7 +227,7 @@ def test_a_gpu_that_is_lost_before_is_quarantined_too(driver, tmp_path):
     program = """
 made, here = cell(stage, times()), gpus()
 World.here().change(UUID, lost="!15")
-bench = Bench(run_id="r", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch)
+bench = RunContext(run_id="r", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch)
 tell(run_cell(Assignment(cell=made, gpu=here[0]), bench), stage)
 """
     told = on_driver(driver, tmp_path, program)
@@ -260,8 +260,8 @@ def test_where_the_judge_has_asked_the_gpu_no_probe_is_started(ran):
     assert "probe" not in told["launched"]
 
 
-ILL = "HealthFound(passed=False, reason='wrong')"
-UNASKED = "HealthFound(passed=None, reason='no answer')"
+ILL = "HealthReport(passed=False, reason='wrong')"
+UNASKED = "HealthReport(passed=None, reason='no answer')"
 
 
 @pytest.mark.parametrize(

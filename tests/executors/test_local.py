@@ -420,7 +420,7 @@ def test_what_was_started_ahead_goes_with_a_run_that_is_called_off(driver, tmp_p
 
 
 def test_no_session_starts_ahead_of_the_lane_that_takes_another_cell(run_ahead):
-    failed = "lambda spec: Exit(role=spec.role, code=3)"
+    failed = "lambda spec: ProcessExit(role=spec.role, code=3)"
     cells = [
         "stays(cell(stage, says(Status.PASSED, WELL), name='a'))",
         f"stays(cell(stage, says(Status.PASSED, WELL), name='broken', builder=[{failed}]))",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from engines.observe import soon
 
 from kernel_matrix.hosts.process_token import orphaned_folders, own_folder, owner_alive, owner_token
+from tests.sandboxes.observe import soon
 
 
 def test_this_process_is_alive() -> None:

@@ -17,10 +17,10 @@ from pathlib import Path
 from kernel_matrix.model.enums import ClockPolicy
 from kernel_matrix.errors import KernelMatrixError
 from kernel_matrix.platforms import Gpu
-from kernel_matrix.lease import LeaseTerms, aftermath, hold, watch
+from kernel_matrix.lease import LeaseTerms, hold, release_check, watch
 
 settings = json.loads(sys.stdin.readline())
-aftermath._LIMIT_S, watch._HUNG_S = settings["patience_s"], settings["patience_s"]
+release_check._LIMIT_S, watch._HUNG_S = settings["patience_s"], settings["patience_s"]
 terms = settings["terms"]
 terms["clocks"] = ClockPolicy(terms.get("clocks", "observe"))
 told, waits, session = {}, [], ExitStack()
@@ -63,8 +63,8 @@ def tell(lease):
 
 lease = None
 try:
-    with hold(Gpu(**settings["gpu"]), LeaseTerms(**terms), lock_dir=Path(settings["locks"]), cancelled=waiting) as
-    lease:
+    gpu, locks = Gpu(**settings["gpu"]), Path(settings["locks"])
+    with hold(gpu, LeaseTerms(**terms), lock_dir=locks, cancelled=waiting) as lease:
         say("held")
         with session:
             for line in sys.stdin:
@@ -84,7 +84,7 @@ class Holder:
     """A process that asks for the simulated H200, holds it, and does what it is told.
 
     :param patience_s: how long it waits for a driver that does not clear up, or does not answer.
-    :param terms: as :class:`kernel_matrix.lease.Terms`; ``wait_s`` is 0 unless given.
+    :param terms: as :class:`kernel_matrix.lease.LeaseTerms`; ``wait_s`` is 0 unless given.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def test_looks_that_are_overdue_are_left_out(driver):
     times = driver.ask(
         PREAMBLE
         + """
-watch = Watch(gpu, Tenants(), period_s=0.02)
+watch = DeviceWatch(gpu, OwnProcesses(), period_s=0.02)
 def stall(look):
     if len(watch.looks) == 3:
         time.sleep(0.3)
@@ -94,12 +94,12 @@ def test_a_process_that_leaves_while_it_is_looked_at_is_nobody(driver):
     looks = driver.ask(
         PREAMBLE
         + """
-class Leaving(Tenants):
+class Leaving(OwnProcesses):
     def standing(self, pid):
         if leaves:
             World.here().change(gpu.uuid, compute="")
         return super().standing(pid)
-watch, looks = Watch(gpu, Leaving()), []
+watch, looks = DeviceWatch(gpu, Leaving()), []
 for leaves in (False, True):
     looks.append(watch.begin())
 print(json.dumps([[look.sample.pids, look.own, look.foreign] for look in looks]))
@@ -114,12 +114,12 @@ def test_a_process_that_is_admitted_while_it_is_looked_at_is_ours(driver, tenant
     look = driver.ask(
         PREAMBLE
         + """
-class Late(Tenants):
+class Late(OwnProcesses):
     def standing(self, pid):
         found = super().standing(pid)
         self.admit(pid)
         return found
-look = Watch(gpu, Late()).begin()
+look = DeviceWatch(gpu, Late()).begin()
 print(json.dumps([look.own, look.foreign]))
 """
     )
@@ -131,7 +131,7 @@ def test_who_listens_is_told_of_every_look_until_he_leaves(driver):
     heard, looks, after = driver.ask(
         PREAMBLE
         + """
-watch, heard = Watch(gpu, Tenants()), []
+watch, heard = DeviceWatch(gpu, OwnProcesses()), []
 with watch.running():
     with watch.telling(heard.append):
         await_looks(3)
@@ -149,7 +149,7 @@ def test_the_watch_ends_with_its_context_at_once_and_tells_its_cost(driver):
     alive, cost, looks = driver.ask(
         PREAMBLE
         + """
-watch = Watch(gpu, Tenants(), period_s=3600)
+watch = DeviceWatch(gpu, OwnProcesses(), period_s=3600)
 with watch.running():
     await_looks(1)
 print(json.dumps([threading.active_count(), watch.cpu_s, len(watch.looks)]))
@@ -162,7 +162,7 @@ print(json.dumps([threading.active_count(), watch.cpu_s, len(watch.looks)]))
 def test_a_watch_left_running_does_not_keep_the_interpreter(driver):
     driver.set(H200)
     program = """
-watch = Watch(gpu, Tenants())
+watch = DeviceWatch(gpu, OwnProcesses())
 running = watch.running()
 running.__enter__()
 await_looks(1)

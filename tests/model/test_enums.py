@@ -13,7 +13,7 @@ ENUMS = [value for value in vars(enums).values() if isinstance(value, type) and 
 
 
 def test_all_words_are_looked_at():
-    assert {enum.__name__ for enum in ENUMS} >= {"Fault", "Stage", "Status", "Dtype", "Language", "Role", "Mode"}
+    assert {enum.__name__ for enum in ENUMS} >= {"Fault", "Stage", "Status", "Dtype", "Language", "Role", "InputMode"}
 
 
 @pytest.mark.parametrize("enum", ENUMS, ids=lambda e: e.__name__)

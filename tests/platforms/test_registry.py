@@ -22,7 +22,7 @@ from kernel_matrix.platforms import (
 )
 
 PACKAGE = Path(kernel_matrix.__file__).parent
-NVML = PACKAGE / "gpus" / "nvidia"
+NVML = PACKAGE / "platforms" / "cuda"
 READS = re.compile(r"nvml(Init(WithFlags)?|Shutdown|(System|Device)Get[A-Z]\w*)$")
 VALUES = re.compile(r"nvml(Clocks(Event|Throttle)Reason\w+|Memory_v2|Return)$")
 
@@ -126,4 +126,4 @@ def test_the_bindings_are_used_in_one_package_and_by_plain_names():
 def test_the_module_that_changes_settings_is_reached_only_through_its_vendor():
     module = "kernel_matrix.platforms.cuda.settings"
     importing = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if module in set(imported(path))}
-    assert importing == {Path("gpus/nvidia/__init__.py")}
+    assert importing == {Path("platforms/cuda/__init__.py")}

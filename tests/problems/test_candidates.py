@@ -50,7 +50,7 @@ RANDOM = [(problem, dtype) for problem in LOADED.problems if problem.random for 
 
 @pytest.mark.parametrize(("problem", "dtype"), CASES, ids=[f"{p.id}-{d.value}" for p, d in CASES])
 def test_the_reference_passes_and_empty_answers_do_not(problem, dtype):
-    reference = judging.Reference(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
+    reference = judging.ReferenceModel(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
     assert reference.precision == ("float64" if dtype not in judging.WHOLE_DTYPES else dtype.value)
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
     for mode in judging.modes_of(dtype, outliers=problem.outliers):
@@ -64,7 +64,7 @@ def test_the_reference_passes_and_empty_answers_do_not(problem, dtype):
 
 @pytest.mark.parametrize(("problem", "dtype"), CASES, ids=[f"{p.id}-{d.value}" for p, d in CASES])
 def test_every_output_depends_on_every_input_and_on_the_precision(problem, dtype):
-    reference = judging.Reference(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
+    reference = judging.ReferenceModel(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
     inputs = reference.draw(InputMode.STANDARD, 1)
     expected = reference.expect(inputs)
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
@@ -78,7 +78,7 @@ def test_every_output_depends_on_every_input_and_on_the_precision(problem, dtype
 
 @pytest.mark.parametrize(("problem", "dtype"), RANDOM, ids=[f"{p.id}-{d.value}" for p, d in RANDOM])
 def test_a_random_reference_is_distributed_as_itself_and_empty_answers_are_not(problem, dtype):
-    reference = judging.Reference(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
+    reference = judging.ReferenceModel(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
     for mode in judging.modes_of(dtype, outliers=problem.outliers, random=True):
         inputs = reference.draw(mode, "test")

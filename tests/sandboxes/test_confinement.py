@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from engines.observe import answer, soon, survivors
 
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import PACKAGE_TARGET, ProcessExit, ResourceLimits, RoleSpec, RunningProcess, Sandbox
 from kernel_matrix.sandboxes.process import ProcessSandbox
 from kernel_matrix.sandboxes.role_environment import TAIL_BYTES
+from tests.sandboxes.observe import answer, soon, survivors
 
 Run = Callable[..., ProcessExit]
 Started = Callable[..., AbstractContextManager[RunningProcess]]

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engines.observe import answer, soon, survivors
 
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.hosts.process_token import owner_token
@@ -21,6 +20,7 @@ from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Mount, RoleSpec
 from kernel_matrix.sandboxes.process import Confinement, ProcessSandbox
 from kernel_matrix.sandboxes.supervised_process import SupervisedProcess
+from tests.sandboxes.observe import answer, soon, survivors
 
 MakeSpec = Callable[..., RoleSpec]
 REPOSITORY = Path(__file__).parents[2] / "runner"

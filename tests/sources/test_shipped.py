@@ -37,7 +37,7 @@ def smoke(problem):
 
 
 def referenced(problem, dtype):
-    return judging.Reference(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
+    return judging.ReferenceModel(problem.path, smoke(problem), "cpu", dtype, judging.SECRET)
 
 
 def held_to(problem, reference, expected):
@@ -131,7 +131,7 @@ def test_no_element_to_be_quantised_is_near_the_middle_of_two_steps(op, dtype):
     """Whoever divides, and in whatever order: what errs by hundreds of roundings comes out the same."""
     problem = PROBLEMS[f"vllm/{op}"]
     values = {**smoke(problem), "TOKENS": 200, "HIDDEN": 3000}
-    reference = judging.Reference(problem.path, values, "cpu", dtype, judging.SECRET)
+    reference = judging.ReferenceModel(problem.path, values, "cpu", dtype, judging.SECRET)
     x, *others = reference.draw(InputMode.STANDARD, "middle")
     quantised = reference.answer([x, *others])[0]
     for factor in (1 - 2e-5, 1 + 2e-5):

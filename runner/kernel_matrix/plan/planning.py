@@ -14,10 +14,7 @@ from kernel_matrix.compatibility import Compatibility, compatibility
 from kernel_matrix.matrix import Matrix, Policy, Protocol
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
 from kernel_matrix.plan.cell import Cell, Skip, SkipReason
-from kernel_matrix.plan.cell_settings import CellSettings, resolve_settings
-from kernel_matrix.plan.cost import expected_compile_seconds, expected_seconds
-from kernel_matrix.plan.host_inventory import HostInventory, devices_matching
-from kernel_matrix.plan.identity import (
+from kernel_matrix.plan.cell_id import (
     candidate_digest,
     cell_id,
     compiling_digest,
@@ -27,6 +24,9 @@ from kernel_matrix.plan.identity import (
     settings_digest,
     workloads_digest,
 )
+from kernel_matrix.plan.cell_settings import CellSettings, resolve_settings
+from kernel_matrix.plan.cost import expected_compile_seconds, expected_seconds
+from kernel_matrix.plan.host_inventory import HostInventory, devices_matching
 from kernel_matrix.plan.rule_masks import RuleMasks
 from kernel_matrix.plan.selection import SelectedProblem, Selection
 from kernel_matrix.plan.skip_rules import ABSENT, SkipRules, Target, compiles, pairs

@@ -46,7 +46,7 @@ def test_without_nvml_there_are_no_sensors(monkeypatch):
 
 def test_a_function_that_an_old_nvml_lacks_is_named(driver):
     driver.set(H200)
-    program = "import ctypes, json\nfrom kernel_matrix.inside import nvml\n"
+    program = "import ctypes, json\nfrom kernel_matrix.inside.judge import nvml\n"
     program += "try: nvml._call(ctypes.CDLL(nvml.LIBRARY), 'nvmlTomorrow')\n"
     program += "except nvml.NvmlError as error: print(json.dumps(str(error)))"
     assert driver.ask(program) == "this NVML has no nvmlTomorrow"

@@ -42,7 +42,7 @@ def test_the_library_is_open_exactly_as_long_as_asked(driver):
     driver.set(H200)
     program = """
 import json, pynvml
-from kernel_matrix.platforms import nvidia
+from kernel_matrix.platforms import cuda
 
 def is_open():
     try:
@@ -52,13 +52,13 @@ def is_open():
     return True
 
 seen = []
-with nvidia.opened():
+with cuda.opened():
     seen.append(is_open())
-    nvidia.inventory()
+    cuda.inventory()
     seen.append(is_open())
 seen.append(is_open())
 try:
-    with nvidia.opened():
+    with cuda.opened():
         raise KeyboardInterrupt
 except KeyboardInterrupt:
     seen.append(is_open())

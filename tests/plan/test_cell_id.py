@@ -8,7 +8,7 @@ from plan.nouns import CU128, H200, candidate, problem, selected
 from kernel_matrix.matrix import Match, Override, Policy, Protocol
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Implementation, InputMode, Regime, Tier
 from kernel_matrix.model.messages import ProtocolSpec
-from kernel_matrix.plan import identity
+from kernel_matrix.plan import cell_id
 from kernel_matrix.sources import Workload
 
 BASE = {"gpus": (H200,), "toolchains": (CU128,), "dtypes": (Dtype.FP32,)}
@@ -118,7 +118,7 @@ def test_what_does_not_determine_the_answer_does_not_change_the_id(id_of, change
 
 def test_the_schema_version_changes_the_id(id_of, monkeypatch):
     before = id_of()
-    monkeypatch.setattr(identity, "SCHEMA_VERSION", identity.SCHEMA_VERSION + 1)
+    monkeypatch.setattr(cell_id, "SCHEMA_VERSION", cell_id.SCHEMA_VERSION + 1)
     assert id_of() != before
 
 
