@@ -1,6 +1,7 @@
-"""Machine drift against code drift: the judge's own fixed kernels take longer when the machine slows down.
+"""Machine drift and code drift, told apart by the judge's own fixed kernels (anchors).
 
-What they do not explain of a candidate's change from session to session is the candidate's own.
+The anchors take longer when the machine slows down. The part of a candidate's change between sessions that they do
+not explain belongs to the candidate.
 """
 
 from __future__ import annotations
@@ -13,26 +14,35 @@ Anchor = tuple[float, float]
 
 
 def machine_drift(anchors: Sequence[Anchor]) -> float | None:
-    """Largest relative distance between any two readings of the same kernel; null for fewer than two readings.
+    """Compute the largest relative difference between two readings of the same anchor kernel.
 
-    :param anchors: of one session, to see it within; of all sessions, to see it between them too.
+    Args:
+        anchors: Readings of one session for drift within it, or of all sessions for drift over all of them.
+
+    Returns:
+        The difference as a share, or None for fewer than two readings.
     """
     usable = _usable(anchors)
-    if len(usable) < 2:  # two ends of a drift
+    if len(usable) < 2:
         return None
-    return max(_apart(times) for times in zip(*usable, strict=True))
+    return max(_relative_range(times) for times in zip(*usable, strict=True))
 
 
 def code_drift(medians_ns: Sequence[float], anchors: Sequence[Sequence[Anchor]]) -> float | None:
-    """What remains of a time's relative spread over sessions once the machine's own has been divided out.
+    """Compute the relative range of a time over sessions after dividing out the machine's drift.
 
-    A time may follow the arithmetic, the memory or neither, so the least of the three spreads is what nothing explains.
+    A kernel's time may follow the arithmetic anchor, the memory anchor or neither, so the smallest of the three
+    ranges is the unexplained part.
 
-    :param medians_ns: one per session.
-    :param anchors: that session's readings, in the same order.
+    Args:
+        medians_ns: One median per session, in nanoseconds.
+        anchors: The readings of each session, in the same order.
+
+    Returns:
+        The range as a share, or None for fewer than two sessions or a session without a usable reading.
     """
     usable = [_usable(session) for session in anchors]
-    if len(medians_ns) < 2 or not all(usable):  # two ends of a drift
+    if len(medians_ns) < 2 or not all(usable):
         return None
     arithmetic, memory = (
         [
@@ -41,12 +51,12 @@ def code_drift(medians_ns: Sequence[float], anchors: Sequence[Sequence[Anchor]])
         ]
         for kind in (0, 1)
     )
-    return min(_apart(values) for values in (medians_ns, arithmetic, memory))
+    return min(_relative_range(values) for values in (medians_ns, arithmetic, memory))
 
 
 def _usable(anchors: Sequence[Anchor]) -> list[Anchor]:
     return [anchor for anchor in anchors if all(anchor)]
 
 
-def _apart(values: Sequence[float]) -> float:
+def _relative_range(values: Sequence[float]) -> float:
     return max(values) / min(values) - 1

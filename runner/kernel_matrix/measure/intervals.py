@@ -1,8 +1,8 @@
-"""Intervals from few sessions.
+"""Confidence intervals from few sessions.
 
-Times are positive and their errors multiply, so that means and spreads are those of logarithms: the estimate is the
-geometric mean, and Student's t gives the interval around it (Student, *The probable error of a mean*, Biometrika 6,
-1908). It holds its level from two sessions on, where bootstraps need ten.
+Times are positive and their errors multiply, so means and spreads are taken of logarithms: the estimate is the
+geometric mean, and Student's t gives the interval (Student, *The probable error of a mean*, Biometrika 6, 1908).
+This interval holds its level from two sessions on; a bootstrap needs about ten.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import lru_cache
 from statistics import fmean
 
 LEVEL = 0.95
-"""Level of every interval that a person reads."""
+"""Confidence level of every interval that is shown to a reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate, and between which bounds the truth lies at some level."""
+    """An estimate with the bounds of its confidence interval."""
 
     estimate: float
     low: float
@@ -32,17 +32,21 @@ class Interval:
 
     @property
     def excludes_one(self) -> bool:
-        """Whether a ratio of 1 is out of the question."""
+        """True if a ratio of 1 lies outside the interval."""
         return not self.low <= 1 <= self.high
 
 
 def log_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Two-sided t interval of the geometric mean of ``values``, one per session.
+    """Compute the two-sided t interval of the geometric mean of ``values``, one per session.
 
-    A single value has an interval from 0 to infinity: it says nothing about the next one.
+    The interval of a single value is 0 to infinity.
 
-    :param values: times or ratios, all > 0.
-    :raises ValueError: when there are none, or one is not positive.
+    Args:
+        values: Times or ratios, all > 0.
+        level: Confidence level.
+
+    Raises:
+        ValueError: ``values`` is empty, or a value is not positive.
     """
     if not values or min(values) <= 0:
         raise ValueError("an interval needs at least one value, all of them positive")
@@ -55,16 +59,16 @@ def log_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Sample standard deviation of two values or more.
+    """Compute the sample standard deviation of two values or more.
 
-    In floating point: :func:`statistics.stdev` computes in exact fractions, and a merge would spend its time there.
+    :func:`statistics.stdev` computes in exact fractions and is slow enough to dominate a merge.
     """
     middle = fmean(values)
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def exp(exponent: float) -> float:
-    """The exponential, infinite where two wildly different values leave an interval beyond any number."""
+    """Compute the exponential; infinity where it would overflow, as in an interval of two very different values."""
     return math.exp(exponent) if exponent < 700 else math.inf  # exp(710) overflows
 
 

@@ -1,4 +1,4 @@
-"""Achieved rates against what the device can do at most.
+"""Achieved rates against the device's peak rates.
 
 The roofline model (Williams, Waterman, Patterson, CACM 52, 2009): a computation of ``flops`` operations on ``bytes``
 bytes takes at least the longer of ``flops ÷ peak FLOP/s`` and ``bytes ÷ peak bytes/s``.
@@ -14,7 +14,7 @@ MEMORY = "memory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """An amount of work, or a rate of it; null where it is not known."""
+    """An amount of work, or a rate; None where it is unknown."""
 
     flops: float | None = None
     bytes: float | None = None
@@ -22,7 +22,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Where a time lies under the roof; null where work or peak are not known."""
+    """Position of a time under the roofline; None where work or peak is unknown."""
 
     flops_per_s: float | None
     bytes_per_s: float | None
@@ -35,22 +35,24 @@ class Roofline:
 
     @property
     def utilisation(self) -> float | None:
-        """The larger of the two: how close the time is to the least possible one."""
+        """The larger of the two shares: the least possible time ÷ the time."""
         return max((u for u in (self.mfu, self.bandwidth_utilisation) if u is not None), default=None)
 
     @property
     def bound(self) -> str | None:
-        """``compute`` or ``memory``, whichever limits this much work on this many bytes; null unless both are known."""
+        """``compute`` or ``memory``, the resource that limits this workload; None unless both shares are known."""
         if self.mfu is None or self.bandwidth_utilisation is None:
             return None
         return COMPUTE if self.mfu > self.bandwidth_utilisation else MEMORY
 
 
 def roofline(time_ns: float, work: Work, peak: Work) -> Roofline:
-    """Where a call that took ``time_ns`` lies.
+    """Compute the achieved rates of a call that took ``time_ns``.
 
-    :param work: FLOPs of one call, and bytes it must move at least.
-    :param peak: the same per second.
+    Args:
+        time_ns: Time of the call, in nanoseconds.
+        work: FLOPs of one call, and the bytes that it must move at least.
+        peak: The device's peak FLOP/s and bytes/s.
     """
     flops_per_s, bytes_per_s = _per_second(work.flops, time_ns), _per_second(work.bytes, time_ns)
     return Roofline(

@@ -1,4 +1,4 @@
-"""Whether a cell needs another session: its speed-up has to be known as precisely as its protocol asks."""
+"""Stopping rule: a cell gets more sessions until its speed-up is as precise as its protocol asks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kernel_matrix.model.messages import INTERPRETED, SessionReport
 
 
 class StoppingRule(Protocol):
-    """The part of a cell's protocol that says how many sessions it takes."""
+    """The part of a cell's protocol that sets the number of sessions."""
 
     @property
     def sessions(self) -> int:
-        """Fresh sessions at least."""
+        """Smallest number of fresh sessions."""
         ...
 
     @property
     def max_sessions(self) -> int:
-        """And at most."""
+        """Largest number of fresh sessions."""
         ...
 
     @property
@@ -31,11 +31,11 @@ class StoppingRule(Protocol):
 
 
 def wants_more(reports: Sequence[SessionReport], protocol: StoppingRule) -> bool:
-    """Whether another session is due after those that ``reports`` are of.
+    """Return True if the cell needs another session after those in ``reports``.
 
-    It is while there are fewer than ``sessions``, and then, up to ``max_sessions``, while the interval of any
-    workload's speed-up is wider than ``session_half_width``. A session that did not pass has decided the cell, and
-    where there is no speed-up to be known more sessions would not know it better.
+    It does while there are fewer than ``sessions``, and then, up to ``max_sessions``, while the interval of any
+    workload's speed-up is wider than ``session_half_width``. It does not once a session failed, or where there is no
+    speed-up to measure.
     """
     if any(report.status is not Status.PASSED for report in reports):
         return False
@@ -49,7 +49,7 @@ def wants_more(reports: Sequence[SessionReport], protocol: StoppingRule) -> bool
 
 
 def _speedups_per_workload(reports: Sequence[SessionReport]) -> Iterator[list[float]]:
-    """The speed-ups of each workload that was timed, one per session."""
+    """Yield the speed-ups of each timed workload, one per session."""
     per_session = [{w.name: WorkloadTimes.of_report(w).speedup() for w in report.workloads} for report in reports]
     for name in dict.fromkeys(name for found in per_session for name in found):
         known = [value for found in per_session if (value := found.get(name)) is not None]

@@ -1,4 +1,4 @@
-"""The timed calls of one workload in one session, sorted by whose they are and in which regime they ran."""
+"""The timed calls of one workload in one session, by contestant and regime."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ EAGER = Implementation.EAGER.value
 COLD = Regime.COLD.value
 
 _NAMES = {Role.CANDIDATE.value: CANDIDATE, Role.BASELINE.value: EAGER}
-"""Contestants of records from before there were several of a role."""
+"""Role → contestant, for older records, which name only the role."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedBlock:
-    """A run of calls of one contestant; times in nanoseconds, only of samples that count."""
+    """A run of calls of one contestant: times of the samples that were not discarded, in nanoseconds."""
 
     contestant: str
     """``candidate`` or an implementation's name."""
@@ -32,7 +32,7 @@ class TimedBlock:
 
 
 class WorkloadTimes:
-    """All blocks of one workload in one session. Every time is in nanoseconds."""
+    """All blocks of one workload in one session; every time is in nanoseconds."""
 
     def __init__(self, blocks: Iterable[TimedBlock]) -> None:
         self._blocks: dict[tuple[str, str], list[TimedBlock]] = {}
@@ -43,16 +43,16 @@ class WorkloadTimes:
 
     @classmethod
     def of_report(cls, workload: WorkloadReport) -> WorkloadTimes:
-        """What a judge reports of a workload."""
+        """Read the blocks of a judge's report."""
         return cls(map(_from_block, workload.blocks))
 
     @classmethod
     def of_document(cls, workload: Mapping[str, Any]) -> WorkloadTimes:
-        """What a checked record's document says of a workload."""
+        """Read the blocks of a workload in a checked record's document."""
         return cls(map(_from_mapping, workload["blocks"]))
 
     def device_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
-        """The device's time of each call, as the contestant's side claims it."""
+        """Return the device time of each call, as the contestant's worker claims it."""
         key = (contestant, regime)
         if key not in self._blocks:
             return ()
@@ -61,11 +61,11 @@ class WorkloadTimes:
         return self._device_ns[key]
 
     def wall_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
-        """The judge's time around each call."""
+        """Return the time of each call by the judge's clock."""
         return list(chain.from_iterable(block.wall_ns for block in self._blocks.get((contestant, regime), ())))
 
     def median_ns(self, contestant: str, regime: str = COLD) -> float | None:
-        """Median device time; null where nothing was timed, or nothing counts."""
+        """Return the median device time; None where no sample counts."""
         key = (contestant, regime)
         if key not in self._medians:
             samples = self.device_ns(contestant, regime)
@@ -73,12 +73,12 @@ class WorkloadTimes:
         return self._medians[key]
 
     def speedup(self, against: str = EAGER) -> float | None:
-        """Cold median of ``against`` ÷ the candidate's; null where either has none."""
+        """Compute the cold median of ``against`` ÷ the candidate's; None where either has none."""
         ours, theirs = self.median_ns(CANDIDATE), self.median_ns(against)
         return theirs / ours if ours and theirs else None
 
     def paired_speedups(self) -> list[float]:
-        """The speed-up over eager of each pair of cold blocks, the candidate's and the one it was interleaved with."""
+        """Compute the speed-up over eager of each pair of interleaved cold blocks."""
         ours, theirs = self._blocks.get((CANDIDATE, COLD), ()), self._blocks.get((EAGER, COLD), ())
         pairs = [
             (median(a.device_ns), median(b.device_ns))
@@ -89,31 +89,28 @@ class WorkloadTimes:
 
 
 def contestant_of(block: Mapping[str, Any]) -> str:
-    """Whose calls the block of a record's document holds."""
+    """Return the contestant whose calls a block of a record's document holds."""
     return block.get("contestant") or _NAMES[block["role"]]
 
 
 def grain_ns(samples: Iterable[int]) -> int:
-    """The smallest step between two of ``samples``: the tick of the clock they were taken with, or more.
-
-    0 where all are equal, or there are none.
-    """
+    """Return the smallest step between two samples: an upper bound of the clock's tick. 0 if all are equal."""
     ordered = sorted(set(samples))
     return min(map(sub, ordered[1:], ordered), default=0)
 
 
 def _from_block(block: Block) -> TimedBlock:
-    name, gone = block.contestant or _NAMES[block.role.value], block.discarded
-    return TimedBlock(name, block.regime.value, _kept(block.device_ns, gone), _kept(block.wall_ns, gone))
+    name, discarded = block.contestant or _NAMES[block.role.value], block.discarded
+    return TimedBlock(name, block.regime.value, _kept(block.device_ns, discarded), _kept(block.wall_ns, discarded))
 
 
 def _from_mapping(block: Mapping[str, Any]) -> TimedBlock:
-    regime, gone = block.get("regime", COLD), block["discarded"]
-    return TimedBlock(contestant_of(block), regime, _kept(block["device_ns"], gone), _kept(block["wall_ns"], gone))
+    device_ns, wall_ns = (_kept(block[name], block["discarded"]) for name in ("device_ns", "wall_ns"))
+    return TimedBlock(contestant_of(block), block.get("regime", COLD), device_ns, wall_ns)
 
 
 def _kept(times: Sequence[int], discarded: Sequence[Sequence[Any]]) -> Sequence[int]:
     if not discarded:
         return times
-    gone = {index for index, _cause in discarded}
-    return [time_ns for index, time_ns in enumerate(times) if index not in gone]
+    left_out = {index for index, _cause in discarded}
+    return [time_ns for index, time_ns in enumerate(times) if index not in left_out]

@@ -1,9 +1,8 @@
-"""What sessions say about two implementations: faster, slower, equivalent, or nothing yet.
+"""Verdicts about two implementations: faster, slower, equivalent or inconclusive.
 
-Two questions, each with its own error rate. *Do they differ?* needs an interval at :data:`DIFFERENCE_LEVEL` that
-leaves out 1, and an effect larger than the margin, so that identical code is not called faster or slower by chance.
-*Are they the same?* needs two one-sided tests at 5 % (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987): the 90 %
-interval within the margin.
+Two tests, each with its own error rate. ``faster`` and ``slower`` need an interval at :data:`DIFFERENCE_LEVEL` that
+excludes 1 and an effect larger than the margin, so that identical code does not differ by chance. ``equivalent`` needs
+two one-sided tests at 5 % (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987): the 90 % interval lies within the margin.
 """
 
 from __future__ import annotations
@@ -19,34 +18,38 @@ from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes, grain_n
 from kernel_matrix.model.enums import Verdict
 
 MARGIN = 0.01
-"""Differences up to this share are the same for all practical purposes."""
+"""Differences up to this share do not matter in practice."""
 DIFFERENCE_LEVEL = 0.99
 EQUIVALENCE_LEVEL = 0.90
 ONE_SESSION_FLOOR = 0.05
-"""What one session has to show: identical code was seen to differ by 3.2 % from one process to the next."""
+"""Smallest difference that one session can show: identical code differed by up to 3.2 % between two processes."""
 _BLOCK_DEVIATIONS = 3
-"""And by so many standard deviations of the ratio of neighbouring blocks, for machines noisier than that."""
+"""On noisier machines one session must also show this many standard deviations of the ratio of neighbouring blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedupVerdict:
-    """A verdict, and the 95 % interval of the speed-up (above 1: the candidate is faster) that a reader is shown."""
+    """A verdict with the 95 % interval of the speed-up; above 1 the candidate is faster."""
 
     verdict: Verdict
     estimate: float
     low: float
-    """0 where there is one session: it has no interval."""
+    """0 for one session, which has no interval."""
     high: float
-    """Infinite there."""
+    """Infinite for one session."""
     sessions: int
 
 
 def compare(speedups: Sequence[float], *, margin: float = MARGIN, grain: float = 0.0) -> SpeedupVerdict:
-    """Compare by one speed-up per session, two of them at least for any verdict.
+    """Compare by one speed-up per session; any verdict but ``inconclusive`` needs at least two.
 
-    :param margin: share up to which a difference does not matter.
-    :param grain: tick of the device's clock as a share of the time measured: what no number of sessions resolves.
-    :raises ValueError: without speed-ups, or with one that is not positive.
+    Args:
+        speedups: One per session.
+        margin: Share up to which a difference does not matter.
+        grain: Tick of the device's clock as a share of the measured time; more sessions do not resolve less than this.
+
+    Raises:
+        ValueError: ``speedups`` is empty, or one is not positive.
     """
     shown = log_interval(speedups)
     if _differ(shown, log_interval(speedups, DIFFERENCE_LEVEL), max(margin, grain)):
@@ -59,15 +62,18 @@ def compare(speedups: Sequence[float], *, margin: float = MARGIN, grain: float =
 
 
 def compare_within(speedup: float, paired: Sequence[float], *, grain: float = 0.0) -> SpeedupVerdict:
-    """Compare by the blocks of one session, which cannot know how much sessions differ.
+    """Compare by the blocks of one session, which does not show how much sessions differ.
 
-    So it says ``faster`` or ``slower`` only of differences that no two sessions of identical code were ever seen to
-    have, and never ``equivalent``.
+    The verdict is therefore never ``equivalent``, and ``faster`` or ``slower`` only for differences larger than any
+    seen between two sessions of identical code.
 
-    :param speedup: of the session as a whole.
-    :param paired: speed-up of each pair of neighbouring blocks.
-    :param grain: as for :func:`compare`.
-    :raises ValueError: without speed-ups, or with one that is not positive.
+    Args:
+        speedup: Speed-up of the whole session.
+        paired: Speed-up of each pair of neighbouring blocks.
+        grain: As for :func:`compare`.
+
+    Raises:
+        ValueError: ``paired`` is empty, or one is not positive.
     """
     blocks = log_interval(paired, DIFFERENCE_LEVEL)
     noise = deviation([math.log(one) for one in paired]) if len(paired) > 1 else math.inf
@@ -77,7 +83,7 @@ def compare_within(speedup: float, paired: Sequence[float], *, grain: float = 0.
 
 
 def compare_sessions(sessions: Sequence[WorkloadTimes], *, margin: float = MARGIN) -> SpeedupVerdict | None:
-    """Compare the candidate with eager over all ``sessions`` of a workload; null where there is nothing to compare."""
+    """Compare the candidate with eager over all ``sessions`` of a workload; None if no session timed both."""
     timed = [(times, speedup) for times in sessions if (speedup := times.speedup()) is not None]
     if not timed:
         return None
@@ -102,9 +108,9 @@ def _within(interval: Interval, margin: float) -> bool:
 
 
 def _relative_grain(sessions: Sequence[WorkloadTimes]) -> float:
-    """The clock's tick as a share of the shorter side's time."""
-    found = []
+    """Compute the clock's tick as a share of the shorter contestant's time."""
+    shares = []
     for name in (CANDIDATE, EAGER):
-        samples = sorted(chain.from_iterable(times.device_ns(name) for times in sessions))
-        found.append(grain_ns(samples) / median(samples))  # sorted already: sorting it again takes no time
-    return max(found)
+        samples = sorted(chain.from_iterable(times.device_ns(name) for times in sessions))  # sorted once for both
+        shares.append(grain_ns(samples) / median(samples))
+    return max(shares)
