@@ -93,7 +93,7 @@ def test_shares_are_those_of_statsmodels(seed):
             assert (line["add_one"], line["drop_one"]) == pytest.approx(shares, abs=1e-6), (name, factor)
 
 
-def test_levels_that_always_or_never_pass_stop_nothing_and_are_told():
+def test_levels_that_always_or_never_pass_are_noted():
     rows = [row for row in grid(np.random.default_rng(4)) if row["category"] != "GEMM"]
     rows += [
         cell(problem=f"q{n}", candidate=f"q{n}/{m}", category="Hard", origin_method=m, gpu=gpu, status="timeout",
@@ -142,7 +142,7 @@ def test_a_factor_of_which_only_a_part_can_be_told_apart():
 
 def test_chance_explains_as_much_as_it_claims(monkeypatch):
     """Under no effect at all, p is at most 5 % in about 5 % of experiments, though cells of a problem hang together."""
-    monkeypatch.setattr(module, "_DEALS", (99, 99))
+    monkeypatch.setattr(module, "_PERMUTATIONS", (99, 99))
     generator, experiments = np.random.default_rng(7), 500
     smallest = {"category": 0, "method": 0}
     for _experiment in range(experiments):
@@ -165,7 +165,7 @@ def _dealt_line(generator, tasks=24):
     response = module._Response(design, data, binary=True)
     found = {}
     for number, name in enumerate(design.names):
-        seen = module.by_chance(response, number, generator)
+        seen = module.permuted_deviances(response, number, generator)
         assert len(seen) == 100
         found[name] = (1 + (seen[1:] >= seen[0] - 1e-9).sum()) / len(seen)
     return found
@@ -192,13 +192,13 @@ def test_intervals_cover_the_share_of_the_whole_population():
     covered = np.zeros_like(truth)
     for _experiment in range(experiments):
         response = simulated(generator, 40)
-        low, high = module.interval(response.shares(), module.drawn(response, 40, generator), 40)
+        low, high = module.bootstrap_interval(response.shares(), module.draw_shares(response, 40, generator), 40)
         covered += (low <= truth) & (truth <= high)
     assert covered.min() / experiments >= 0.90, covered / experiments
     assert covered.max() / experiments <= 0.985, covered / experiments
 
 
-def test_a_factor_with_hardly_more_problems_than_levels_has_no_interval():
+def test_factor_with_few_problems_per_level_has_no_interval():
     rows = [row | {"category": f"of {row['problem']}"} for row in grid(np.random.default_rng(12), problems=15)]
     found, notes = told(rows, by=tuple(NAMES))
     assert found["speedup"]["category"]["add_low"] is None

@@ -22,7 +22,7 @@ def table():
     return standings(cells(ROWS)).table
 
 
-def test_the_best_is_that_of_one_implementation_over_its_sessions(table):
+def test_best_is_of_one_implementation_over_its_sessions(table):
     best = {row["gpu"]: row for row in make(table).table.to_dicts()}
     assert (best["h200"]["candidate"], best["h200"]["sessions"]) == ("größer/☃", 2)
     assert best["h200"]["best_ns"] == pytest.approx(30)
@@ -105,7 +105,7 @@ def test_efficiency_says_what_has_none(table):
     assert "1 timed cells are of another content" in said
 
 
-def test_a_candidate_faster_than_a_frozen_table_is_above_one_and_told(table):
+def test_candidate_faster_than_frozen_best_is_noted(table):
     best = make(table)
     faster = standings(cells(over_sessions([(40, 15)], candidate="new"))).table
     found = with_efficiency(faster, best)
@@ -137,6 +137,6 @@ def test_nothing_is_frozen_where_nothing_passed(tmp_path):
     assert not (tmp_path / "best.json").exists()
 
 
-def test_a_file_that_is_not_there_is_a_mistake_of_whoever_names_it(tmp_path):
+def test_missing_file_raises_usage_error(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         read(tmp_path / "best.json")

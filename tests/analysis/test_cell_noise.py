@@ -23,7 +23,7 @@ def test_sessions_needed_are_the_fewest_that_are_enough(half_width):
     assert np.isnan(sessions_needed(np.array([np.nan]), half_width))[0]
 
 
-def test_a_constant_time_needs_two_sessions_and_one_session_knows_nothing():
+def test_constant_time_needs_two_sessions_one_session_unknown():
     rows = [
         *over_sessions([(2e5, 1e5)] * 3, candidate="softmax/constant"),
         *over_sessions([(2e5, 1e5)], candidate="softmax/once"),

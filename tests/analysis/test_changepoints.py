@@ -136,7 +136,7 @@ def test_what_the_environment_does_is_named_and_is_no_finding(column, what):
     assert row["time_shift_percent"] == pytest.approx(5.0, abs=1.0)
 
 
-def test_changes_for_as_many_cells_are_in_the_order_of_what_they_change():
+def test_environment_changes_of_equal_size_are_in_fixed_order():
     rows = [
         row
         for number in (4, 0, 6, 2, 7, 3, 5, 1)
@@ -145,7 +145,7 @@ def test_changes_for_as_many_cells_are_in_the_order_of_what_they_change():
     assert list(answers(rows)["environment"].table["after"]) == [f"new {number}" for number in range(8)]
 
 
-def test_slow_drift_is_a_slope_and_many_at_once_are_the_environment():
+def test_slow_drift_is_a_slope_and_common_steps_environment():
     found = answers(nightly(1e5 * 1.001 ** np.arange(30)))
     row = found["slopes"].table.filter(pl.col("of") == "candidate").row(0, named=True)
     assert row["low_percent"] < 3.04 < row["high_percent"]

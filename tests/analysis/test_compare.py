@@ -11,7 +11,7 @@ from scipy import stats
 from kernel_matrix.analysis.accepted import Acceptance, read_accepted
 from kernel_matrix.analysis.compare import between, compare
 from kernel_matrix.analysis.comparison import ROWS, Change, ComparedQuantity, ComparisonAxis, ComparisonRules
-from kernel_matrix.analysis.differences import LogMoments, benjamini_hochberg, paired, steadied, welch
+from kernel_matrix.analysis.differences import LogMoments, benjamini_hochberg, moderate, paired, welch
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from tests.analysis.made import SLOWER, START, STEADY, cell, cells, failed, timed
 
@@ -73,7 +73,7 @@ def test_what_is_said_of_one_cell(base, new, change, reason):
     assert bool(row["reason"]) == bool(reason)
 
 
-def test_a_cell_that_failed_before_any_workload_breaks_all_that_base_has():
+def test_failure_before_any_workload_breaks_all_workloads():
     base = [*timed(STEADY, workload="small"), *timed(STEADY, workload="large")]
     found = compare(cells(base), cells([failed()]))
     assert found.counts() == {Change.BROKE: 2}
@@ -166,7 +166,7 @@ def test_worse_is_worse_whatever_is_compared(of, ratio):
     assert (row["change"], row["ratio"]) == ("regression", pytest.approx(ratio))
 
 
-def test_only_units_that_both_sides_have_are_compared_where_there_are_any():
+def test_shared_units_are_compared_if_there_are_any():
     new = [*timed(STEADY), *timed(SLOWER, gpu_uuid="GPU-2")]
     found = compare(cells(timed(STEADY)), cells(new))
     assert found.counts() == {Change.EQUIVALENT: 1}
@@ -175,13 +175,13 @@ def test_only_units_that_both_sides_have_are_compared_where_there_are_any():
     assert (elsewhere.counts(), elsewhere.rows["differs"][0]) == ({Change.REGRESSION: 1}, "unit")
 
 
-def test_the_latest_attempt_counts_though_the_candidates_content_changed():
+def test_latest_attempt_counts_after_content_change():
     new = [*timed(STEADY, cell_id="old"), *timed(SLOWER, cell_id="anew", candidate_sha256="other", night=1)]
     row = only(timed(STEADY), new)
     assert (row["change"], row["new_cell_id"], row["differs"]) == ("regression", "anew", "candidate")
 
 
-def test_most_cells_moving_together_is_an_event_of_the_environment():
+def test_many_cells_moving_together_are_environment():
     rng = np.random.default_rng(7)
     base, new = noisy(rng, 40, 0.003), noisy(rng, 40, 0.003)
     new[:20] *= 1.04
@@ -194,7 +194,7 @@ def test_most_cells_moving_together_is_an_event_of_the_environment():
     assert compare(many(base), many(new, night=1)).event is None
 
 
-def test_an_accepted_regression_is_told_with_its_reason_until_its_day():
+def test_accepted_regression_has_reason_until_its_day():
     entry = Acceptance(globs={"problem": "soft*", "candidate": "*/triton_*"}, until=date(2026, 4, 1), reason="spills")
     found = compare(cells(timed(STEADY)), cells(timed(SLOWER)), accepted=[entry], today=date(2026, 4, 1))
     assert found.rows.select("change", "reason").row(0) == ("accepted", "spills (until 2026-04-01)")
@@ -236,7 +236,7 @@ def test_accepted_changes_are_read(tmp_path):
     assert entry == Acceptance(globs={"candidate": "größe/*"}, until=date(2026, 12, 31), reason="spills")
 
 
-def test_nothing_on_both_sides_is_said_and_one_empty_side_is_shown():
+def test_compare_empty_sides_raises_and_one_empty_side_is_noted():
     with pytest.raises(NothingSelectedError, match="neither side has a cell"):
         compare(cells([]), cells([]))
     found = compare(cells(timed(STEADY)), cells([]), names=("old", "now"))
@@ -281,7 +281,7 @@ def test_the_common_variance_is_found_again():
     worth, common = 10.0, 4e-6  # the model of Smyth 2004: 1 / σ² is χ² / (worth × common)
     truth = worth * common / rng.chisquare(worth, 20_000)
     logs = rng.normal(0, 1, (20_000, 5)) * np.sqrt(truth)[:, None]
-    found = steadied(paired(moments(logs)))
+    found = moderate(paired(moments(logs)))
     own = logs.var(axis=1, ddof=1)
     expected = (4 * own + worth * common) / (4 + worth)
     assert np.median(found.variance / expected) == pytest.approx(1, abs=0.02)
@@ -297,7 +297,7 @@ def test_p_values_hold_their_level_where_noise_differs(sessions, wild):
     noise = np.where(np.arange(2000) < 2000 * wild, 0.03, 0.003)
     p = np.concatenate(
         [
-            steadied(
+            moderate(
                 welch(
                     moments(np.log(noisy(rng, 2000, noise, sessions))),
                     moments(np.log(noisy(rng, 2000, noise, sessions))),
@@ -353,7 +353,7 @@ def twins(rng, pairs, noise):
             yield from timed([1e4 * np.exp(rng.normal(0, noise))] * 2, **where)
 
 
-def test_no_margin_is_smaller_than_what_identical_code_differs_by():
+def test_margins_are_not_below_the_noise_floor():
     rng = np.random.default_rng(2028)
     base, new = [*twins(rng, 40, 0.05), *timed(STEADY)], [*twins(rng, 40, 0.05), *timed(SLOWER)]
     found = compare(cells(base), cells(new))

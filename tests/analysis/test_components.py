@@ -92,7 +92,7 @@ def test_what_cannot_be_told_is_not_a_number():
     assert found.raw[1, 3] == pytest.approx(0.01)
 
 
-def test_negative_estimates_stay_negative_until_they_are_reported():
+def test_negative_estimates_stay_negative_until_reported():
     values = np.zeros((1, 2, 1, 1, 2))
     values[0, :, 0, 0] = [[-1.0, 1.0], [-1.0, 1.0]]  # equal nights, unequal sessions
     found = solved(groups_of(values))
@@ -100,7 +100,7 @@ def test_negative_estimates_stay_negative_until_they_are_reported():
     assert found.low[0, 0] == 0.0
 
 
-def test_without_anything_taken_off_the_interval_is_that_of_chi_square():
+def test_interval_without_subtraction_is_chi_square():
     low, high = difference_interval(np.array([2.0]), np.array([7.0]), np.array([0.0]), np.array([1.0]))
     assert (low[0], high[0]) == pytest.approx((2.0 * 7 / chi2.ppf(0.975, 7), 2.0 * 7 / chi2.ppf(0.025, 7)))
 

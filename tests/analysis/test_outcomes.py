@@ -20,7 +20,7 @@ def only(frame):
     return rows[0]
 
 
-def test_sessions_are_put_together_as_the_interval_of_a_verdict_is():
+def test_sessions_are_averaged_as_in_a_verdict():
     row = only(outcomes(cells(over_sessions(MEDIANS))))
     wanted = log_interval([baseline / candidate for baseline, candidate in MEDIANS])
     assert row["speedup"] == pytest.approx(wanted.estimate)
@@ -34,7 +34,7 @@ def test_one_session_has_no_interval():
     assert (row["speedup"], row["speedup_low"], row["speedup_high"]) == (2.0, None, None)
 
 
-def test_the_latest_attempt_on_a_host_counts_and_other_hosts_and_units_stay():
+def test_latest_attempt_per_host_and_unit_counts():
     rows = [
         cell(baseline_median_ns=200, candidate_median_ns=100),
         cell(baseline_median_ns=200, candidate_median_ns=50, night=1),

@@ -87,7 +87,7 @@ def test_a_cascade_ends_at_pp(published):
     assert broken["running_pp"].to_list() == pytest.approx([*[0.95] * 9, 0.0])
 
 
-def test_a_failure_is_zero_and_a_lost_machine_or_a_missing_cell_is_null():
+def test_pp_of_failure_is_zero_and_of_missing_cell_null():
     rows = [
         *(
             on(gpu, 0.5, name)
@@ -267,7 +267,7 @@ def test_shares_above_one_are_flagged_and_not_averaged():
     assert "1 shares above 1" in told(found["architecture"])
 
 
-def test_pairs_of_gpus_with_other_verdicts_are_counted_and_listed():
+def test_pairs_of_gpus_with_differing_verdicts_are_listed():
     rows = [on("x", 0.5), on("y", None), on("x", 0.5, "b"), on("y", 0.5, "b"), on("x", None, "c"), on("y", None, "c")]
     found = answers([*rows, on("x", 0.5, "d"), cell(gpu="y", candidate="d", **LOST)])
     (pair,) = found["verdicts"].table.to_dicts()
@@ -319,7 +319,7 @@ def test_an_unknown_dtype_has_an_interval_too():
     assert bounds[0] == pytest.approx(bounds[1])
 
 
-def test_cells_that_do_not_say_their_gpu_are_left_out_and_counted():
+def test_cells_without_gpu_are_left_out_and_counted():
     rows = [on("x", 0.5), on("y", 0.25), on(None, 1.0), on(None, 1.0, "b")]
     found = answers(rows)["portability"]
     assert [(row["candidate"], row["platforms"]) for row in found.table.to_dicts()] == [("a", 2)]

@@ -57,7 +57,7 @@ def test_differences_up_to_the_margin_are_ties():
     assert strict["tau"] == pytest.approx(kendalltau([1, 2, 3], [2, 1, 3]).statistic)
 
 
-def test_intervals_that_overlap_are_ties_however_far_apart_their_middles_are():
+def test_overlapping_intervals_are_ties():
     rows = []
     for gpu in ("x", "y"):
         for name, times in {"a": (100, 130, 115), "b": (120, 125, 130), "c": (900, 905, 910)}.items():
@@ -85,7 +85,7 @@ def test_intervals_overlap_up_to_the_sum_of_both_widths(apart, tied):
     assert order["tied"] == tied
 
 
-def test_the_ceiling_is_what_noise_allows_and_ranks_of_the_same_truth_reach_it():
+def test_ranks_of_equal_truth_reach_the_ceiling():
     rng = np.random.default_rng(1)
     rows = []
     for problem in range(100):
@@ -103,7 +103,7 @@ def test_the_ceiling_is_what_noise_allows_and_ranks_of_the_same_truth_reach_it()
     assert order["top1"] >= order["top1_ceiling"] - 0.05
 
 
-def test_the_ceiling_without_noise_is_one_and_of_one_session_is_unknown():
+def test_ceiling_without_noise_is_one_of_one_session_unknown():
     steady = [
         row
         for gpu in ("x", "y")
@@ -117,7 +117,7 @@ def test_the_ceiling_without_noise_is_one_and_of_one_session_is_unknown():
     assert "4 cells have one session" in told(single)
 
 
-def test_regret_is_of_the_winner_taken_along_with_its_worst_problem():
+def test_regret_of_winner_names_its_worst_problem():
     rows = [
         *timed("x", {"a": 10, "b": 20}, "same"),
         *timed("y", {"a": 30, "b": 60}, "same"),
@@ -212,7 +212,7 @@ def test_gpus_that_are_not_there_are_said():
     assert "No cell ran on unseen" in told(found["ranks"])
 
 
-def test_cells_that_do_not_say_their_gpu_are_left_out_and_counted():
+def test_cells_without_gpu_are_left_out_and_counted():
     rows = [row for gpu in ("x", "y", None) for row in timed(gpu, {"a": 1.0, "b": 2.0})]
     found = answers(rows)["ranks"]
     assert "2 cells do not say on which GPU they ran" in told(found)

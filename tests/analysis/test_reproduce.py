@@ -41,7 +41,7 @@ def failed(status=Status.INCORRECT_VALUES):
     return record_to_json(failed_record(status=status))
 
 
-def test_the_same_times_are_reproduced_and_the_environment_is_shown():
+def test_equal_times_are_reproduced_with_environment():
     was = document(1_000_000, 1_010_000, 990_000)
     now = document(1_004_000, 995_000, 1_003_000)
     now["host"]["device"]["driver"] = "590.1"
@@ -77,7 +77,7 @@ def test_one_session_stands_for_the_floor_of_one_session():
     assert reproduction(was, document(1_049_000)).times[0].rests_on == "one session, ± 5 %"
 
 
-def test_differences_below_the_margin_are_none_however_quiet_the_record():
+def test_differences_below_margin_are_reproduced():
     was = document(1_000_000, 1_000_000, 1_000_000)
     assert reproduction(was, document(1_009_000, 1_009_000, 1_009_000)).reproduced
     assert not reproduction(was, document(1_011_000, 1_011_000, 1_011_000)).reproduced
@@ -162,7 +162,7 @@ def test_a_machine_that_failed_says_nothing():
         reproduction(document(1_000_000), failed(Status.CONTAINER_LOST))
 
 
-def test_times_of_zero_count_as_none_and_wild_spreads_exclude_nothing():
+def test_zero_times_are_none_and_huge_spreads_exclude_nothing():
     assert reproduction(document(0), document(0)).times == ()
     found = reproduction(document(1_000, 10**15), document(10**9, 10**9))
     assert found.reproduced

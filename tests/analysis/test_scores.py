@@ -50,7 +50,7 @@ def test_a_speed_up_that_is_the_threshold_is_not_above_it(speedup):
     assert only(problems([speedup]), thresholds=(speedup,))[f"fast_{speedup:g}"] == 0
 
 
-def test_a_cell_passes_with_all_its_workloads_and_has_one_speed_up():
+def test_cell_passes_with_all_workloads_and_has_one_speedup():
     rows = [
         *(timed(s, workload=name) for name, s in (("small", 4.0), ("large", 1.0))),
         *(cell(candidate="softmax/b", workload=name, **WRONG) for name in ("small", "large")),
@@ -128,7 +128,7 @@ def test_matched_speed_ups_are_over_what_all_slices_have():
     ]
 
 
-def test_matching_across_gpus_is_kernel_by_kernel_and_within_categories():
+def test_matching_across_gpus_is_by_kernel_within_categories():
     rows = [
         timed(2.0, gpu="a", candidate="x"),
         timed(8.0, gpu="a", candidate="y"),
@@ -176,7 +176,7 @@ def drawn(rows, **request):
     return {(row["k"], row["p"]): (row["share"], row["tasks"], row["left_out"]) for row in table.to_dicts()}
 
 
-def test_draws_are_averaged_over_problems_and_small_ones_are_left_out():
+def test_draws_are_means_over_tasks_with_enough_samples():
     rows = [*samples([3.0, 1.2, None, None]), *samples([None, None], problem="q")]
     found = drawn(rows, draws=(1, 2, 3), thresholds=(0.0, 2.0))
     assert found[1, 0.0] == (pytest.approx((2 / 4 + 0) / 2), 2, 0)
@@ -186,7 +186,7 @@ def test_draws_are_averaged_over_problems_and_small_ones_are_left_out():
     assert "Tasks with fewer than k samples are left out: 1 at k = 3." in told(rows, draws=(3,))["draws"].notes
 
 
-def test_candidates_without_a_number_are_samples_and_infra_failures_are_none():
+def test_unnumbered_candidates_are_samples_infra_failures_not():
     rows = [
         timed(2.0, candidate="a"),
         cell(candidate="b", **WRONG),
@@ -195,7 +195,7 @@ def test_candidates_without_a_number_are_samples_and_infra_failures_are_none():
     assert drawn(rows, draws=(2, 3), thresholds=(0.0,)) == {(2, 0.0): (1.0, 1, 0), (3, 0.0): (None, 0, 1)}
 
 
-def test_a_sample_on_two_hosts_is_one_sample_that_has_to_pass_on_both():
+def test_sample_on_two_hosts_is_one_and_must_pass_on_both():
     rows = [*samples([2.0, 2.0]), *samples([2.0, None], host_id="host2")]
     assert drawn(rows, draws=(1, 2), thresholds=(0.0,)) == {(1, 0.0): (0.5, 1, 0), (2, 0.0): (1.0, 1, 0)}
 
@@ -217,7 +217,7 @@ def test_the_best_of_the_rounds_so_far():
     assert drawn(rows, draws=(1,), thresholds=(0.0,))[1, 0.0] == (pytest.approx(2 / 3), 1, 0)
 
 
-def test_an_attempt_counts_from_its_first_round_that_says_something():
+def test_attempt_counts_from_its_first_counted_round():
     first, *others = rounds([2.0, 2.0])
     rows = [first | {"status": "infra_error", "fault": "infra"}, *others, *rounds([None, None], sample=1)]
     table = told(rows, thresholds=(0.0,))["rounds"].table

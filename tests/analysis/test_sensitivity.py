@@ -61,7 +61,7 @@ def test_every_pair_of_three_has_a_row():
     assert found == {("a", "b"): pytest.approx(2), ("a", "c"): pytest.approx(8), ("b", "c"): pytest.approx(4)}
 
 
-def test_flips_are_counted_and_listed_and_what_says_nothing_is_not():
+def test_flips_are_listed_and_unknown_results_are_not():
     rows = [
         timed("p", 10, toolchain="a"),
         cell(problem="p", toolchain="b", **FAILED),

@@ -72,7 +72,7 @@ def test_components_by_slice_and_by_cell():
     assert found["components_by_cell"].table.height == 60 * 3
 
 
-def test_cells_of_which_nothing_can_be_told_are_counted_and_not_shown():
+def test_cells_without_any_level_are_counted_not_shown():
     rng = np.random.default_rng(11)
     rows = [*measured(rng, candidate="softmax/a"), *measured(rng, candidate="softmax/b", sessions=1)]
     found = answers(rows)["components_by_cell"]

@@ -52,7 +52,7 @@ def test_what_failed_on_one_unit_has_no_time_of_another():
     assert {row[name] for name in ("candidate_ns", "log_reach", "baseline_ns", "speedup", *passed)} == {None}
 
 
-def test_sessions_of_all_units_are_put_together_with_the_interval_of_a_verdict():
+def test_sessions_of_all_units_are_pooled_as_in_a_verdict():
     rows = [*over_sessions([(20, 10), (20, 11)]), *over_sessions([(20, 13)], gpu_uuid="GPU-2")]
     (row,) = stood(rows).table.to_dicts()
     wanted = log_interval([10, 11, 13])
@@ -61,7 +61,7 @@ def test_sessions_of_all_units_are_put_together_with_the_interval_of_a_verdict()
     assert (row["baseline_ns"], row["baseline_sessions"]) == (pytest.approx(20), 3)
 
 
-def test_a_cell_that_got_to_no_workload_failed_at_all_of_its_problem():
+def test_cell_without_workload_failed_at_all_workloads():
     passing = [
         cell(gpu="a100", dtype=dtype, workload=workload, candidate_median_ns=10, baseline_median_ns=20)
         for dtype, workload in (("fp32", "small"), ("fp32", "large"), ("bf16", "half"))
@@ -82,7 +82,7 @@ def test_a_problem_without_any_workload_keeps_its_row():
     assert (row["workload"], row["standing"]) == (None, "failed")
 
 
-def test_the_newest_content_of_a_candidate_counts_and_the_rest_is_told():
+def test_newest_content_counts_and_older_is_noted():
     rows = [
         cell(candidate_median_ns=10, baseline_median_ns=20, candidate_sha256="old", cell_id="1"),
         cell(candidate_sha256="new", cell_id="2", night=1, **FAILED),

@@ -20,7 +20,7 @@ def test_merge_says_the_version_under_the_name_that_is_read():
     assert {VERSION_KEY: str(TABLES_VERSION)} == METADATA
 
 
-def test_one_folder_of_another_version_is_refused_though_its_columns_are_the_same(tmp_path):
+def test_folder_of_another_version_is_refused(tmp_path):
     ours = as_version(write(tmp_path / "ours", [cell()]), TABLES_VERSION)
     theirs = as_version(write(tmp_path / "theirs", [cell()]), TABLES_VERSION - 1)
     assert open_tables([ours]).cells.collect().height == 1

@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from kernel_matrix.analysis.units import between
+from kernel_matrix.analysis.units import variance_between
 from tests.analysis.noisy import answers, measured
 
 
-def test_the_slow_unit_is_named_and_units_that_agree_are_not_told_apart():
+def test_slow_unit_is_named_and_equal_units_are_not():
     rng = np.random.default_rng(5)
     rows = [
         row
@@ -34,13 +34,13 @@ def test_between_is_dersimonian_and_laird_and_is_covered():
     weights = 1 / variances
     q = (weights * (effects - np.average(effects, weights=weights)) ** 2).sum()
     wanted = (q - 3) / (weights.sum() - (weights**2).sum() / weights.sum())
-    tau, low, high, share = between(effects, variances, 1e9)
+    tau, low, high, share = variance_between(effects, variances, 1e9)
     assert (tau, share) == pytest.approx((wanted, (q - 3) / q))
     assert low < tau < high
     rng = np.random.default_rng(6)
     covered = 0
     for _ in range(600):
         made = rng.normal(0, 0.02, 6) + rng.normal(0, 0.01, 6)
-        _, low, high, _ = between(made, np.full(6, 0.01**2 * rng.chisquare(30) / 30), 30)
+        _, low, high, _ = variance_between(made, np.full(6, 0.01**2 * rng.chisquare(30) / 30), 30)
         covered += low <= 0.02**2 <= high
     assert covered / 600 == pytest.approx(0.95, abs=0.025)

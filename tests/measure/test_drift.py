@@ -26,7 +26,7 @@ def test_what_the_machine_does_not_explain_is_the_codes():
     assert code_drift([100, 100, 100], [[(1000, 500)], [(1200, 600)], [(1000, 500)]]) == 0
 
 
-def test_nothing_is_said_where_an_anchor_or_a_second_session_is_missing():
+def test_code_drift_without_anchor_or_second_session_is_none():
     assert code_drift([100, 110], [[(1000, 500)], []]) is None
     assert code_drift([100, 110], [[(1000, 500)], [(0, 0)]]) is None
     assert code_drift([100], [[(1000, 500)]]) is None

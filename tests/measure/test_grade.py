@@ -31,7 +31,7 @@ def test_grades_follow_the_limits(changes, expected, reason):
     assert (found.grade, found.reason) == (expected, reason)
 
 
-def test_the_spread_within_is_the_standard_deviation_of_undisturbed_calls():
+def test_spread_within_is_deviation_of_undisturbed_calls():
     dice = random.Random(1)
     calls = [dice.gauss(1000, 20) for _ in range(4000)]
     assert spread_within(calls) == pytest.approx(0.02, rel=0.1)

@@ -48,7 +48,7 @@ def test_every_workload_has_to_be_known_well_enough():
     assert wants_more([replace(one, workloads=steady) for one in both], PUBLISH) is False
 
 
-def test_more_sessions_cannot_help_a_cell_that_is_decided_or_has_no_speed():
+def test_decided_or_untimed_cell_gets_no_more_sessions():
     failed = [*reports(2000), session(1, Status.INCORRECT_VALUES, workloads=())]
     assert wants_more(failed, PUBLISH) is False
     interpreted = [replace(one, labels=("interpreted",)) for one in reports(2000, 2500, 1500)]

@@ -35,7 +35,7 @@ def test_what_sessions_come_to(speedups, verdict):
     assert found.low <= found.estimate <= found.high
 
 
-def test_what_the_clock_cannot_tell_is_neither_a_difference_nor_none():
+def test_difference_below_clock_tick_is_inconclusive():
     one_tick = [1.05] * 5
     assert compare(one_tick).verdict is Verdict.FASTER
     assert compare(one_tick, grain=0.06).verdict is Verdict.INCONCLUSIVE
@@ -64,7 +64,7 @@ def test_two_per_cent_are_found_in_ten_noisy_sessions():
 
 
 @pytest.mark.parametrize("sessions", [3, 10])
-def test_code_that_differs_by_the_margin_is_hardly_ever_called_equivalent(sessions):
+def test_code_differing_by_margin_is_rarely_equivalent(sessions):
     dice = random.Random(sessions)
     verdicts = [compare(drawn(dice, 1.01, 0.003, sessions)).verdict for _ in range(2000)]
     assert verdicts.count(Verdict.EQUIVALENT) / 2000 == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 2000))
@@ -89,7 +89,7 @@ def times(candidate: int, eager: int) -> WorkloadTimes:
     return WorkloadTimes.of_report(workload(blocks=tuple(blocks)))
 
 
-def test_sessions_of_blocks_are_compared_with_the_grain_of_their_clock():
+def test_compare_sessions_uses_grain_of_their_clock():
     found = compare_sessions([times(100_000, 200_000), times(100_010, 200_030), times(100_020, 200_050)])
     assert found is not None
     assert (found.verdict, found.sessions, found.estimate) == (Verdict.FASTER, 3, pytest.approx(2, rel=1e-3))

@@ -126,7 +126,7 @@ def test_cells_are_filtered_by_words_columns_and_choices(browser, write_page):
         expect(tab.locator(".count")).to_have_text("5 of 11 rows")
 
 
-def test_cells_are_sorted_both_ways_and_what_is_not_known_is_last(browser, write_page):
+def test_cells_sort_both_ways_with_unknown_values_last(browser, write_page):
     with opened(browser, write_page(some_tables())) as tab:
         to(tab, "cells")
         heading = tab.locator(".window thead button", has_text="time")
@@ -206,7 +206,7 @@ def test_empty_tables_are_a_page_that_says_so(browser, write_page):
             assert tab.locator("#page .statement").count() > 0, name
 
 
-def test_twenty_thousand_cells_are_a_table_of_which_few_rows_are_elements(browser, write_page):
+def test_table_of_twenty_thousand_cells_draws_few_rows(browser, write_page):
     rows = [
         cell(
             gpu=gpu,

@@ -28,10 +28,10 @@ def timed(number, speedup, **columns):
 
 
 def cells_of(made):
-    return cell_choice.chosen(outcomes(made.cells).collect(), made)
+    return cell_choice.choose_cells(outcomes(made.cells).collect(), made)
 
 
-def test_all_are_carried_where_they_are_few_with_what_cells_alone_know():
+def test_few_outcomes_are_all_kept_with_columns_of_cells():
     made = tables([timed(0, 2.0, labels=["no_trace"], intensity=4.0, flops_per_s=2e12, power_w=400.0)])
     row = cells_of(made).row(0, named=True)
     figures = [row[name] for name in ("candidate_us", "baseline_us", "tflops_per_s", "power_w")]
@@ -39,7 +39,7 @@ def test_all_are_carried_where_they_are_few_with_what_cells_alone_know():
     assert (row["labels"], row["sampled"]) == (["no_trace"], True)
 
 
-def test_of_too_many_the_unexpected_failures_and_the_extremes_are_carried(monkeypatch):
+def test_of_many_outcomes_failures_and_extremes_are_kept(monkeypatch):
     monkeypatch.setattr(cell_choice, "MOST_CELLS", 4)
     broken = {"status": "timeout", "fault": "candidate"}
     rows = [timed(n, 1 + n / 100) for n in range(6)] + [timed(7, 0.2), timed(8, 9.0)]
@@ -66,13 +66,13 @@ def test_samples_are_of_the_slowest_the_fastest_and_the_noisiest(monkeypatch):
     assert found == ["c0000", "c0001", "c0010", "c0018", "c0019"]
 
 
-def test_samples_are_thinned_evenly_on_each_side_and_come_in_order(monkeypatch):
+def test_samples_are_thinned_evenly_per_side_in_order(monkeypatch):
     monkeypatch.setattr(cell_choice, "MOST_SAMPLES", 10)
     made = tables([timed(0, 2.0)])
     rows = [sample(0, index=n, ns=1000 + n) for n in reversed(range(40))]
     rows += [sample(0, side="baseline", index=n, ns=2000) for n in range(3)]
     rows += [sample(0, regime="warm", ns=1), sample(9, ns=1)]
-    found = cell_choice.samples(cells_of(made), replace(made, samples=frame("samples", rows).lazy()))
+    found = cell_choice.read_samples(cells_of(made), replace(made, samples=frame("samples", rows).lazy()))
     assert found.columns == list(cell_choice.SAMPLED)
     assert found.filter(side="candidate")["us"].to_list() == pytest.approx([1 + n / 1000 for n in range(0, 40, 4)])
     assert found.filter(side="eager").height == 3
@@ -81,7 +81,7 @@ def test_samples_are_thinned_evenly_on_each_side_and_come_in_order(monkeypatch):
 def test_a_sample_of_several_calls_is_the_time_of_one():
     made = tables([timed(0, 2.0)])
     rows = [sample(0, ns=5000, calls_per_sample=5, discarded="throttled: sw_power_cap")]
-    found = cell_choice.samples(cells_of(made), replace(made, samples=frame("samples", rows).lazy()))
+    found = cell_choice.read_samples(cells_of(made), replace(made, samples=frame("samples", rows).lazy()))
     assert found.select("us", "discarded").row(0) == (1.0, True)
 
 
@@ -91,13 +91,13 @@ def test_telemetry_is_found_by_what_a_trace_knows_of_its_record():
     look = {**keys.drop("record").row(0, named=True), "sm_clock_mhz": 1500, "power_w": 300.0, "temperature_c": 60}
     rows = [{**look, "at_ns": 10**9 * n} for n in (5, 6)] + [{**look, "run_id": "other", "at_ns": 0}]
     telemetry = pl.DataFrame({k: pl.Series([r.get(k) for r in rows], dtype=t) for k, t in TELEMETRY.items()}).lazy()
-    found = cell_choice.looks(cells_of(made), keys, telemetry)
+    found = cell_choice.read_telemetry(cells_of(made), keys, telemetry)
     assert found.rows() == [(0, 0.0, 1500.0, 300.0, 60.0), (0, 1.0, 1500.0, 300.0, 60.0)]
-    assert cell_choice.looks(cells_of(made), keys, None).columns == found.columns
+    assert cell_choice.read_telemetry(cells_of(made), keys, None).columns == found.columns
 
 
 def test_nothing_gives_nothing():
     made = tables([])
     found = cells_of(made)
     assert found.is_empty()
-    assert cell_choice.samples(found, made).is_empty()
+    assert cell_choice.read_samples(found, made).is_empty()

@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 import polars as pl
 import pytest
 
-from kernel_matrix.report.column_data import coded, embedded
+from kernel_matrix.report.column_data import embed_json, encode_columns
 
 
 def column(values, dtype=None):
-    return coded(pl.DataFrame({"x": pl.Series(values, dtype=dtype)}))["columns"][0]
+    return encode_columns(pl.DataFrame({"x": pl.Series(values, dtype=dtype)}))["columns"][0]
 
 
 def test_words_are_told_once_and_null_stays_null():
@@ -28,7 +28,7 @@ def test_words_are_told_once_and_null_stays_null():
         ([True, None], None, [True, None]),
     ],
 )
-def test_numbers_are_cut_to_six_digits_and_what_json_cannot_say_is_text(values, dtype, shown):
+def test_numbers_have_six_digits_and_inf_and_nan_are_text(values, dtype, shown):
     assert column(values, dtype)["values"] == shown
     json.dumps(column(values, dtype), allow_nan=False)
 
@@ -48,7 +48,7 @@ def test_everything_else_becomes_text(values, dtype, words):
 
 
 @pytest.mark.parametrize("text", ["</script><script>x()", "<!-- <script>", "a & b", "line\u2028end\u2029", "ядро 内核"])
-def test_embedded_json_says_the_same_and_holds_nothing_that_html_reads(text):
-    written = embedded({"x": text})
+def test_embedded_json_is_equal_and_holds_no_markup(text):
+    written = embed_json({"x": text})
     assert json.loads(written) == {"x": text}
     assert not set("<>&\u2028\u2029") & set(written)

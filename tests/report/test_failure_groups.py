@@ -1,12 +1,12 @@
 """What broke, grouped by reason."""
 
 from kernel_matrix.analysis.outcomes import outcomes
-from kernel_matrix.report.failure_groups import failures
+from kernel_matrix.report.failure_groups import group_failures
 from tests.analysis.made import cell, cells
 
 
 def of(*rows):
-    return failures(outcomes(cells(rows)).collect())
+    return group_failures(outcomes(cells(rows)).collect())
 
 
 def failed(**columns):
@@ -32,6 +32,6 @@ def test_what_failed_as_declared_is_counted_apart_and_comes_last():
     assert found.select("reason", "outcomes", "as_expected").rows() == [("other", 1, 0), ("same", 3, 3)]
 
 
-def test_what_passed_is_no_failure_and_no_message_is_a_reason_too():
+def test_passed_is_no_failure_and_empty_message_is_a_reason():
     assert of(cell()).is_empty()
     assert of(failed(message=None))["reason"].to_list() == [""]

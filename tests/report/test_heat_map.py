@@ -4,19 +4,19 @@ import polars as pl
 import pytest
 
 from kernel_matrix.analysis.outcomes import outcomes
-from kernel_matrix.report.heat_map import heat, overall
+from kernel_matrix.report.heat_map import build_heat_map, overall
 from tests.analysis.made import cell, cells
 
 
 def grid(*rows):
-    return heat(outcomes(cells(rows)).collect())
+    return build_heat_map(outcomes(cells(rows)).collect())
 
 
 def timed(ns, **columns):
     return cell(baseline_median_ns=200.0, candidate_median_ns=ns, **columns)
 
 
-def test_the_best_that_passed_is_shown_with_its_verdict_and_all_are_counted():
+def test_heat_map_shows_best_with_verdict_and_counts_all():
     found = grid(
         timed(100.0, candidate="a"),
         timed(50.0, candidate="b", verdict="inconclusive", grade="C"),

@@ -53,5 +53,5 @@ def test_what_no_xml_may_hold_does_not_spoil_the_document():
 def test_evidence_and_notes_are_there():
     suite = suite_of(timed(STEADY), timed(SLOWER))
     assert "95 % interval +" in suite.find("testcase/failure").text
-    assert "the SM clock is not known" in suite.find("system-out").text
+    assert "the SM clock is unknown" in suite.find("system-out").text
     assert "margin 1 %" in suite.find("properties/property[@name='rules']").get("value")

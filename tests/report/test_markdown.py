@@ -31,7 +31,7 @@ def test_rows_beyond_are_counted():
     found = compare(cells(base), cells([failed(problem=name) for name in names]))
     said = comparison_markdown(found, most=5)
     assert said.count("| broke | <code>") == 5
-    assert "… and 2 rows more." in said
+    assert "… and 2 more rows." in said
 
 
 @pytest.mark.parametrize("mark", ["<script>", "|", "`", "@somebody", "[x](http://y)", "**", "\n# head", "\x1b[2J"])

@@ -5,7 +5,7 @@ import pytest
 from kernel_matrix.report.markup import element, joined, raw
 
 
-def test_text_and_attributes_are_escaped_and_markup_is_not_escaped_twice():
+def test_text_and_attributes_are_escaped_once():
     inner = element("b", "<i>")
     assert element("p", inner, " & ", title='"><script>', class_="x") == (
         '<p title="&quot;&gt;&lt;script&gt;" class="x"><b>&lt;i&gt;</b> &amp; </p>'
@@ -13,7 +13,7 @@ def test_text_and_attributes_are_escaped_and_markup_is_not_escaped_twice():
     assert joined("<", inner) == "&lt;<b>&lt;i&gt;</b>"
 
 
-def test_attributes_that_are_null_are_left_out_and_empty_elements_do_not_end():
+def test_none_attributes_are_left_out_and_empty_elements_open():
     assert element("input", type="text", value=None) == '<input type="text">'
     assert element("a", data_page="x", aria_current=None) == '<a data-page="x"></a>'
 

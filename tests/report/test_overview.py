@@ -6,17 +6,17 @@ import pytest
 
 from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.analysis.questions import QuestionOptions, ask
-from kernel_matrix.report.overview import THRESHOLDS, overview, portability, scores
+from kernel_matrix.report.overview import THRESHOLDS, make_overview, score_gpus, summarise_portability
 from tests.analysis.made import cell, over_sessions, tables
 
 
 def of(*rows):
     made = tables(rows)
-    return overview(outcomes(made.cells).collect(), made)
+    return make_overview(outcomes(made.cells).collect(), made)
 
 
 def sentence(*rows):
-    return portability(outcomes(tables(rows).cells).collect())
+    return summarise_portability(outcomes(tables(rows).cells).collect())
 
 
 def failed(**columns):
@@ -64,13 +64,13 @@ def test_the_row_for_all_is_what_scoring_all_at_once_gives():
     rows += [failed(gpu="c", candidate="only", status="compile_error")]
     made = tables(rows)
     wanted = ask("scores", made, QuestionOptions(thresholds=THRESHOLDS))[0].table
-    found = scores(made).row(-1, named=True)
+    found = score_gpus(made).row(-1, named=True)
     for name in ("cells", "counted", "timed", "compile_rate", "correct_rate", "fast_1.5", "speedup", "share_slower"):
         assert found[name] == pytest.approx(wanted[name].item()), name
 
 
 @pytest.mark.parametrize("gpus", [("h200",), ("h200", "h100")])
-def test_all_has_a_row_of_its_own_only_where_there_are_several_gpus(gpus):
+def test_scores_have_row_all_only_with_several_gpus(gpus):
     seen = of(*(cell(gpu=gpu, baseline_median_ns=2.0, candidate_median_ns=1.0) for gpu in gpus))
     assert seen.scores["gpu"].to_list() == [*sorted(gpus), *(["all"] if len(gpus) > 1 else [])]
 
@@ -81,20 +81,20 @@ def test_portability_in_a_sentence():
     rows += [failed(gpu=gpu, candidate="never") for gpu in ("h200", "h100")]
     rows += [cell(gpu="h200", candidate="lost"), cell(gpu="h100", candidate="lost", status="gpu_busy", fault="infra")]
     assert sentence(*rows) == (
-        "Of 4 candidates × workloads that counted on all 2 GPUs, 2 (50%) pass on every one, 1 (25%) pass here and"
-        " fail there, 1 (25%) pass on none. 1 more did not count on every GPU and are left out."
+        "Of 4 candidates × workloads that counted on all 2 GPUs, 2 (50%) pass on every GPU, 1 (25%) pass on some"
+        " and fail on others, 1 (25%) pass on none. 1 more did not count on every GPU and are left out."
     )
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([], "No GPU is in these tables"),
-        ([cell()], r"Only one GPU \(h200\) is in these tables"),
+        ([], "These tables name no GPU"),
+        ([cell()], r"These tables have only one GPU \(h200\)"),
         ([cell(gpu=gpu, status="gpu_busy", fault="infra") for gpu in ("a", "b")], "No candidate counted on all 2 GPUs"),
     ],
 )
-def test_where_nothing_can_be_said_that_is_said(rows, said):
+def test_unknown_portability_is_stated(rows, said):
     assert re.match(said, sentence(*rows))
 
 

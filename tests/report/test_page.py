@@ -103,9 +103,9 @@ def test_the_overview_is_whole_without_a_script(write_page):
     [
         ([], "These tables hold no results."),
         ([cell(status="timeout", fault="candidate")], "Nothing was timed."),
-        ([cell(baseline_median_ns=2.0, candidate_median_ns=1.0)], "Only one GPU (h200)"),
+        ([cell(baseline_median_ns=2.0, candidate_median_ns=1.0)], "only one GPU (h200)"),
         ([cell()], "Nothing failed."),
-        ([cell(status="timeout", fault="candidate", expect="timeout")], "declared to fail exactly so"),
+        ([cell(status="timeout", fault="candidate", expect="timeout")], "declared to fail in this way"),
         ([cell(candidate="ядро/内核", status="timeout", fault="candidate", message="нет ответа")], "нет ответа"),
         (
             [cell(baseline_median_ns=2.0, candidate_median_ns=0.0, speedup=float("inf"))],
@@ -114,11 +114,11 @@ def test_the_overview_is_whole_without_a_script(write_page):
     ],
     ids=["empty", "failed", "one-gpu", "fine", "controls", "letters", "zero"],
 )
-def test_little_is_said_to_be_little(write_page, rows, said):
+def test_report_of_few_results_states_what_is_missing(write_page, rows, said):
     assert said in read(write_page(tables(rows))).text
 
 
-def test_without_the_charts_library_the_error_says_what_to_install(monkeypatch):
+def test_missing_chart_library_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(UsageError, match="vl-convert-python") as caught:
         chart_library()

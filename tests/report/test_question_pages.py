@@ -5,14 +5,14 @@ import pytest
 
 from kernel_matrix.analysis.questions import QUESTIONS, Answer, QuestionOptions
 from kernel_matrix.errors import NothingSelectedError
-from kernel_matrix.report.question_pages import asked
+from kernel_matrix.report.question_pages import answer_questions
 from tests.analysis.made import cell, over_sessions, tables
 
 SOME = Answer(name="x", title="X", table=pl.DataFrame({"a": [1]}))
 
 
 def one(asking):
-    (found,) = asked(tables([]), QuestionOptions(), questions=("q",), asking=lambda *_: asking())
+    (found,) = answer_questions(tables([]), QuestionOptions(), questions=("q",), asking=lambda *_: asking())
     return found
 
 
@@ -25,7 +25,7 @@ def test_an_answer_is_handed_on_and_an_empty_one_says_so():
     assert "nothing" in one(list).statement
 
 
-def test_of_a_long_answer_the_first_rows_are_kept_and_that_is_said(monkeypatch):
+def test_long_answer_keeps_first_rows_with_a_note(monkeypatch):
     monkeypatch.setattr("kernel_matrix.report.question_pages.MOST", 2)
     long = Answer(name="x", title="X", table=pl.DataFrame({"a": range(1000)}), notes=("own",))
     (kept,) = one(lambda: [long]).answers
@@ -53,6 +53,6 @@ def test_a_question_that_goes_wrong_does_not_cost_the_others():
     ids=["empty", "untimed", "failed", "two"],
 )
 def test_no_question_goes_wrong(rows):
-    found = list(asked(tables(rows), QuestionOptions()))
+    found = list(answer_questions(tables(rows), QuestionOptions()))
     assert [one.question for one in found] == list(QUESTIONS)
     assert [one.statement for one in found if one.broken] == []

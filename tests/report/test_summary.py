@@ -61,11 +61,11 @@ def test_nothing_a_terminal_obeys_is_written(said):
     ("rows", "said_too"),
     [
         ([], "These tables hold no results."),
-        ([cell(status="timeout", fault="candidate")], "Only one GPU"),
+        ([cell(status="timeout", fault="candidate")], "only one GPU"),
         ([cell(status="gpu_busy", fault="infra")], "0 of 0 that count are correct (–)"),
     ],
 )
-def test_little_is_said_to_be_little(said, name, rows, said_too):
+def test_report_of_few_results_states_what_is_missing(said, name, rows, said_too):
     assert said_too in said(name, rows)
 
 
@@ -77,6 +77,6 @@ def test_a_comparison_is_told(said):
 
 
 def test_formats_are_told_where_one_is_not_known():
-    with pytest.raises(UsageError, match="'pdf' is no format") as caught:
+    with pytest.raises(UsageError, match="unknown report format 'pdf'") as caught:
         render("pdf")
     assert all(name in str(caught.value) for name in FORMATS)

@@ -1,4 +1,4 @@
-"""Accepted changes: regressions that somebody knows of, with a reason and the day until which that holds.
+"""Accepted regressions: known ones, each with a reason and the last day on which it is accepted.
 
 ::
 
@@ -27,22 +27,22 @@ else:
     import tomli as tomllib
 
 GLOBS: Final = ("problem", "candidate", "gpu", "toolchain", "dtype")
-"""What an entry may match by; all that are given must match, one at least."""
+"""Keys that an entry may match by: at least one, and all given ones must match."""
 _FORM: Final = 'an entry reads [[accept]] problem = "GLOB", candidate = "GLOB", until = 2026-12-31, reason = "…"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """One entry of the file."""
+    """One accepted regression."""
 
     globs: Mapping[str, str]
     """Name of :data:`GLOBS` → glob."""
     until: date
-    """The last day on which it holds."""
+    """The last day on which it is accepted."""
     reason: str
 
     def matches(self, row: Mapping[str, Any]) -> bool:
-        """Whether it speaks of ``row``, which has the columns named in :data:`GLOBS`."""
+        """Return True if all globs match ``row``, which has the columns :data:`GLOBS`."""
         return all(fnmatchcase(str(row[name]), glob) for name, glob in self.globs.items())
 
     def __str__(self) -> str:
@@ -52,15 +52,17 @@ class Acceptance:
 def read_accepted(path: Path) -> tuple[Acceptance, ...]:
     """Read and check the file.
 
-    :raises UsageError: when it cannot be read, or anything in it is not as it should be; the first thing that is not.
+    Raises:
+        UsageError: The file cannot be read or an entry is invalid; names the first error.
     """
     return parse_accepted(accepted_text(path), path)
 
 
 def accepted_text(path: Path) -> str:
-    """What is in the file, for :func:`parse_accepted`.
+    """Read the text of the file, for :func:`parse_accepted`.
 
-    :raises UsageError: when it cannot be read, or is no text.
+    Raises:
+        UsageError: The file cannot be read or is not UTF-8 text.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -71,10 +73,14 @@ def accepted_text(path: Path) -> str:
 
 
 def parse_accepted(text: str, where: Path) -> tuple[Acceptance, ...]:
-    """The entries in ``text``, in its order.
+    """Parse the entries in ``text``, in order.
 
-    :param where: the file that errors name.
-    :raises UsageError: when anything in it is not as it should be; the first thing that is not.
+    Args:
+        text: The TOML text.
+        where: The file that errors name.
+
+    Raises:
+        UsageError: The text or an entry is invalid; names the first error.
     """
     try:
         document = tomllib.loads(text)

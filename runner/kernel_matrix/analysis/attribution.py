@@ -1,17 +1,17 @@
-"""What correctness and speed-up hang on: the share that category, method, GPU, toolchain and dtype explain.
+"""Attribution: the share of correctness and speed-up that category, method, GPU, toolchain and dtype explain.
 
-*Correctness* of a cell is modelled as logit P(passed) = a + one effect per level of each factor; what is explained is
-1 − D/D0, deviance over that of a model without factors (McFadden, *Conditional logit analysis of qualitative choice
-behavior*, 1974; for yes-or-no data both definitions agree). *Log speed-up* of a workload of a cell that passed is
-modelled by least squares with the same effects; what is explained is R² = 1 − SSE/SST.
+*Correctness* of a cell is modelled as logit P(passed) = a + one effect per level of each factor; the explained share
+is 1 − D/D0, the deviance over that of the model without factors (McFadden, *Conditional logit analysis of qualitative
+choice behavior*, 1974). *Log speed-up* of a workload of a cell that passed is modelled by least squares with the same
+effects; the explained share is R² = 1 − SSE/SST.
 
-Each factor has two shares: alone in the model (*add one*), and what the model of all loses without it (*drop one*).
-They agree where factors are balanced; where they do not, the factors share what they explain, and nobody can say whose
-it is. Only shares are told, no effects: where a level always or never passes its effect is without bound, and the
-deviance is not.
+Each factor has two shares: alone in the model (*add one*), and the loss of the full model without it (*drop one*). They
+agree for balanced factors; where they differ, factors explain the same variation together. Effects themselves are not
+reported: the effect of a level that always or never passes is unbounded, while the deviance is not.
 
-More levels explain more by chance, and what happens to one problem hangs together. So each factor's share alone stands
-beside what it would be if its levels were dealt to whole problems at random, and intervals come from drawing problems.
+Factors with more levels explain more by chance, and results of one problem are correlated. So each factor's share
+alone is reported beside the share after permuting its levels over whole problems, and intervals come from a bootstrap
+of problems.
 """
 
 from __future__ import annotations
@@ -39,56 +39,56 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 FACTORS: Final = ("category", "method", "gpu", "toolchain", "dtype")
-"""Names of slices that are looked at where a request names none."""
+"""Factors when a request names none; names of slices."""
 ALL_TOGETHER: Final = "(all together)"
 _TASK: Final = "problem"
-"""What is drawn and dealt as a whole; as a factor it would leave nothing to draw from."""
+"""The unit that is permuted and resampled; it cannot be a factor itself."""
 
 _MOST_LEVELS: Final = 200
-_DEALS: Final = (20, 999)
-"""Fewest and most random dealings of a factor's levels."""
-_DEALT_ROWS: Final = 2e6
-"""Rows that all dealings of a factor may go through together."""
+_PERMUTATIONS: Final = (20, 999)
+"""Smallest and largest number of permutations of a factor's levels."""
+_PERMUTED_ROWS: Final = 2e6
+"""Rows that all permutations of a factor may process together; bounds the run time."""
 _DRAWS: Final = (40, 200)
-"""Fewest and most drawings of problems: an interval from their mean and deviation needs no more (Efron and Tibshirani,
-*An Introduction to the Bootstrap*, 1993, section 6.4)."""
+"""Smallest and largest number of bootstrap draws: an interval from their mean and deviation needs no more (Efron and
+Tibshirani, *An Introduction to the Bootstrap*, 1993, section 6.4)."""
 _DRAWN_ROWS: Final = 5e6
-"""Combinations that the models of all drawings may go through together."""
+"""Combinations that the models of all draws may process together; bounds the run time."""
 _FEW_TASKS: Final = 10
 _PER_LEVEL: Final = 3
-"""Problems per level of a factor of problems that drawing them needs, on average."""
+"""Problems per level that the bootstrap needs, on average, for a factor that is constant within each problem."""
 _SEED: Final = 20260301
 
 _STEPS: Final = 60
 _RIDGE: Final = 1e-9
-"""Added to the diagonal in each step, relative to its mean, so that levels that cannot be told apart stop no step. It
-damps steps only: the deviance that is converged to is that of the model without it."""
+"""Added to the diagonal in each step, relative to its mean, so that a step exists even for collinear levels. It damps
+steps only; the fit converges to the deviance of the model without it."""
 _FARTHEST: Final = 30.0
-"""Log odds beyond which a chance is 0 or 1 in all but name."""
+"""Log odds beyond which a probability is 0 or 1 in double precision."""
 _SEPARATED: Final = 12.0
-"""Log odds beyond which a fit is on its way to infinity: few data tell a chance of 6 in a million from none."""
+"""Log odds beyond which a fit diverges: few data distinguish a probability of 6 in a million from 0."""
 _START: Final = 4.0
-"""Coefficients of other data to start from are no larger, since a step from where chances are 0 or 1 leads nowhere."""
+"""Limit of start coefficients: a step from log odds where probabilities are 0 or 1 makes no progress."""
 
 
 def _binned(codes: Integers, values: Floats, levels: int) -> Floats:
-    """Sum of ``values`` per code."""
+    """Sum ``values`` per code."""
     return np.bincount(codes, values, levels).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
 class EffectDesign:
-    """The combinations of levels that there are, and the sums over them that a model of effects per level needs.
+    """Design of a model with one effect per level, on the combinations of levels that occur.
 
-    A model's columns are all levels of its first factor and all but the first level of each other one. None is ever
-    written out: their products are sums over combinations that share levels.
+    A model's columns are all levels of its first factor and all but the first level of each other factor. The design
+    matrix is never built: its products are sums over combinations that share levels.
     """
 
     names: tuple[str, ...]
     codes: Integers
-    """(combinations, factors): number of the level."""
+    """Number of the level, shape (combinations, factors)."""
     levels: tuple[int, ...]
-    """Per factor."""
+    """Number of levels per factor."""
     _pairs: dict[tuple[int, int], Integers] = field(default_factory=dict)
 
     @property
@@ -97,16 +97,16 @@ class EffectDesign:
         return tuple(range(len(self.names)))
 
     def without(self, factor: int) -> tuple[int, ...]:
-        """Numbers of all factors but ``factor``."""
+        """Return the numbers of all factors but ``factor``."""
         return tuple(other for other in self.all if other != factor)
 
     def sums(self, values: Floats, factors: Sequence[int]) -> Floats:
-        """Columns times ``values``, one per combination."""
+        """Multiply the model's columns with ``values``, one per combination."""
         found = [_binned(self.codes[:, one], values, self.levels[one]) for one in factors]
         return np.concatenate([found[0], *(part[1:] for part in found[1:])])
 
     def products(self, weights: Floats, factors: Sequence[int]) -> Floats:
-        """Columns times columns, each combination with its weight."""
+        """Multiply the model's columns with each other, weighting each combination."""
         starts = np.cumsum([0, *(self.levels[one] for one in factors)])
         found = np.zeros((starts[-1], starts[-1]))
         for number, one in enumerate(factors):
@@ -122,7 +122,7 @@ class EffectDesign:
         return kept_only
 
     def predicted(self, coefficients: Floats, factors: Sequence[int]) -> Floats:
-        """Per combination, the sum of its levels' coefficients."""
+        """Compute the linear predictor per combination: the sum of its levels' coefficients."""
         found = np.zeros(len(self.codes))
         place = 0
         for number, one in enumerate(factors):
@@ -132,7 +132,7 @@ class EffectDesign:
         return found
 
     def rank(self, factors: Sequence[int]) -> int:
-        """Effects of the model, the mean's included, that can be told apart."""
+        """Compute the rank of the model, including its mean."""
         if not factors:
             return 1
         products = self.products(np.ones(len(self.codes)), factors)
@@ -140,7 +140,7 @@ class EffectDesign:
         return int(np.linalg.matrix_rank(products / np.outer(scale, scale), tol=1e-8, hermitian=True))
 
     def follows(self, factor: int, other: int) -> bool:
-        """Whether each level of ``other`` comes with one level of ``factor`` only."""
+        """Return True if each level of ``other`` occurs with one level of ``factor`` only."""
         return len(np.unique(self._pair(factor, other))) == self.levels[other]
 
     def _pair(self, one: int, other: int) -> Integers:
@@ -153,22 +153,22 @@ class EffectDesign:
 
 @dataclass(frozen=True, slots=True)
 class TaskSums:
-    """Sums per task and combination of levels; a million rows become few."""
+    """Sums per group: one task and combination of levels. This reduces a million rows to a few."""
 
     tasks: int
     task: Integers
-    """Per group: number of its task."""
+    """Number of the group's task."""
     combination: Integers
-    """Per group: number of its combination."""
+    """Number of the group's combination."""
     count: Floats
-    """Per group: rows."""
+    """Rows of the group."""
     total: Floats
-    """Per group: sum of the response."""
+    """Sum of the response."""
     squares: Floats
-    """Per group: sum of its squares."""
+    """Sum of its squares."""
 
     def summed(self, combinations_: int, times: Floats | None = None) -> tuple[Floats, Floats, float]:
-        """Count and total per combination, and the sum of squares, with each task taken so many ``times``."""
+        """Sum count and total per combination, and all squares, taking each task ``times`` often."""
         weights = np.ones(len(self.count)) if times is None else times[self.task]
         count = _binned(self.combination, self.count * weights, combinations_)
         total = _binned(self.combination, self.total * weights, combinations_)
@@ -177,25 +177,27 @@ class TaskSums:
 
 @dataclass(frozen=True, slots=True)
 class LogisticFit:
-    """What a logistic model leaves unexplained, and the coefficients it came to."""
+    """Deviance and coefficients of a fitted logistic model."""
 
     deviance: float
     """−2 log L of the single rows."""
     coefficients: Floats
 
 
-def logistic(
+def fit_logistic(
     design: EffectDesign, factors: Sequence[int], count: Floats, passed: Floats, start: Floats | None = None
 ) -> LogisticFit:
     """Fit a logistic model by iteratively reweighted least squares.
 
-    (McCullagh and Nelder, *Generalized Linear Models*, 2nd edition, 1989, section 2.5.) A step that makes the fit worse
-    is halved. Where a level always or never passes its effect runs away while the deviance converges.
+    See McCullagh and Nelder, *Generalized Linear Models*, 2nd edition, 1989, section 2.5. A step that makes the fit
+    worse is halved. The effect of a level that always or never passes diverges while the deviance converges.
 
-    :param factors: numbers of at least one factor of ``design``; levels may be impossible to tell apart.
-    :param count: rows per combination, may be 0.
-    :param passed: of them, those that passed.
-    :param start: coefficients of about the same data.
+    Args:
+        design: The design.
+        factors: Numbers of at least one factor of ``design``; levels may be collinear.
+        count: Rows per combination, may be 0.
+        passed: Rows that passed, per combination.
+        start: Coefficients of similar data.
     """
     at = design.sums(np.zeros(len(count)), factors) if start is None else np.clip(start, -_START, _START)
     deviance = _deviance_of(design.predicted(at, factors), count, passed)
@@ -219,7 +221,7 @@ def logistic(
 
 def _deviance_of(predictor: Floats, count: Floats, passed: Floats) -> float:
     eta = np.clip(predictor, -_FARTHEST, _FARTHEST)
-    # Not as products of vectors: a linear algebra library starts threads for those, which wait for each other.
+    # Not a dot product: the linear algebra library would start threads for it, which cost more than they save.
     return float(2 * (count * np.logaddexp(0, eta) - passed * eta).sum())
 
 
@@ -228,13 +230,17 @@ def _solved(curvature: Floats, gradient: Floats) -> Floats:
     return np.linalg.solve(curvature + ridge * np.eye(len(curvature)), gradient).astype(np.float64, copy=False)
 
 
-def least_squares(design: EffectDesign, factors: Sequence[int], count: Floats, total: Floats, squares: float) -> float:
-    """Sum of squared residuals of a linear model.
+def residual_squares(
+    design: EffectDesign, factors: Sequence[int], count: Floats, total: Floats, squares: float
+) -> float:
+    """Compute the sum of squared residuals of a linear model.
 
-    :param factors: numbers of at least one factor of ``design``; levels may be impossible to tell apart.
-    :param count: rows per combination, may be 0.
-    :param total: sum of the response per combination.
-    :param squares: sum of its squares over all rows.
+    Args:
+        design: The design.
+        factors: Numbers of at least one factor of ``design``; levels may be collinear.
+        count: Rows per combination, may be 0.
+        total: Sum of the response per combination.
+        squares: Sum of its squares over all rows.
     """
     middle = total.sum() / count.sum()
     moments = design.sums(total - count * middle, factors)
@@ -243,7 +249,7 @@ def least_squares(design: EffectDesign, factors: Sequence[int], count: Floats, t
 
 
 class _Response:
-    """One response over one design: what its models explain, for any weights of tasks."""
+    """One response over one design, with the shares that its models explain for any weights of tasks."""
 
     def __init__(self, design: EffectDesign, data: TaskSums, *, binary: bool) -> None:
         self.design = design
@@ -252,30 +258,34 @@ class _Response:
         self._starts: dict[tuple[int, ...], Floats] = {}
 
     def shares(self, times: Floats | None = None) -> Floats:
-        """Add one and drop one of each factor, then the share of all twice: (factors + 1, 2).
+        """Compute the explained shares.
 
-        :param times: how often each task is taken; null: once.
-        :return: NaN where all responses are the same.
+        Args:
+            times: How often each task is taken; None for once.
+
+        Returns:
+            Add one and drop one of each factor, then the share of the full model twice; shape (factors + 1, 2). NaN
+            where all responses are equal.
         """
         sums = self.data.summed(len(self.design.codes), times)
         found = np.full((len(self.design.names) + 1, 2), np.nan)
-        nothing = self.nothing(*sums)
-        if not self.design.names or nothing <= 1e-9 * max(1.0, sums[2]):
+        null = self.null_deviance(*sums)
+        if not self.design.names or null <= 1e-9 * max(1.0, sums[2]):
             return found
-        full = self._left(self.design.all, *sums)
-        found[-1] = 1 - full / nothing
+        full = self._deviance(self.design.all, *sums)
+        found[-1] = 1 - full / null
         for factor in self.design.all:
-            found[factor, 0] = 1 - self._left((factor,), *sums) / nothing
-            found[factor, 1] = (self._left(self.design.without(factor), *sums) - full) / nothing
+            found[factor, 0] = 1 - self._deviance((factor,), *sums) / null
+            found[factor, 1] = (self._deviance(self.design.without(factor), *sums) - full) / null
         clipped: Floats = np.clip(found, 0.0, 1.0)
         return clipped
 
-    def nothing(self, count: Floats, total: Floats, squares: float) -> float:
-        """Deviance of the model without factors."""
-        return self.unexplained(count.sum(keepdims=True), total.sum(keepdims=True), squares)
+    def null_deviance(self, count: Floats, total: Floats, squares: float) -> float:
+        """Compute the deviance of the model without factors."""
+        return self.group_deviance(count.sum(keepdims=True), total.sum(keepdims=True), squares)
 
-    def unexplained(self, count: Floats, total: Floats, squares: float) -> float:
-        """Deviance where every group has a mean of its own."""
+    def group_deviance(self, count: Floats, total: Floats, squares: float) -> float:
+        """Compute the deviance of the model with a mean per group."""
         full = count > 0
         count, total = count[full], total[full]
         if self.binary:
@@ -283,79 +293,87 @@ class _Response:
         return float(squares - (total**2 / count).sum())
 
     def separated(self) -> bool:
-        """Whether chances of the model of all run to 0 or 1, so that no effect could be told."""
+        """Return True if probabilities of the full model diverge to 0 or 1."""
         if not self.binary:
             return False
         count, total, _squares = self.data.summed(len(self.design.codes))
-        fit = logistic(self.design, self.design.all, count, total)
+        fit = fit_logistic(self.design, self.design.all, count, total)
         return bool(np.abs(self.design.predicted(fit.coefficients, self.design.all)).max() > _SEPARATED)
 
     def task_levels(self, factor: int) -> Integers:
-        """Per group of the data, a number for its task and its level of ``factor``: task × levels + level."""
+        """Encode the task and level of ``factor`` of each group as one number: task × levels + level."""
         level: Integers = self.design.codes[self.data.combination, factor]
         return self.data.task * self.design.levels[factor] + level
 
     def is_of_tasks(self, factor: int) -> bool:
-        """Whether each task has one level of ``factor`` only."""
+        """Return True if each task has one level of ``factor`` only."""
         return len(np.unique(self.task_levels(factor))) == self.data.tasks
 
-    def _left(self, factors: tuple[int, ...], count: Floats, total: Floats, squares: float) -> float:
-        """Deviance of the model of ``factors``."""
+    def _deviance(self, factors: tuple[int, ...], count: Floats, total: Floats, squares: float) -> float:
         if not factors:
-            return self.nothing(count, total, squares)
-        if len(factors) == 1:  # the means of its levels fit it
+            return self.null_deviance(count, total, squares)
+        if len(factors) == 1:  # the fit is the mean of each level
             codes, levels = self.design.codes[:, factors[0]], self.design.levels[factors[0]]
-            return self.unexplained(_binned(codes, count, levels), _binned(codes, total, levels), squares)
+            return self.group_deviance(_binned(codes, count, levels), _binned(codes, total, levels), squares)
         if not self.binary:
-            return least_squares(self.design, factors, count, total, squares)
-        fit = logistic(self.design, factors, count, total, self._starts.get(factors))
+            return residual_squares(self.design, factors, count, total, squares)
+        fit = fit_logistic(self.design, factors, count, total, self._starts.get(factors))
         self._starts.setdefault(factors, fit.coefficients)
         return fit.deviance
 
 
-def by_chance(response: _Response, factor: int, generator: np.random.Generator) -> Floats:
-    """Deviance explained by one factor alone, observed and then with its levels dealt at random.
+def permuted_deviances(response: _Response, factor: int, generator: np.random.Generator) -> Floats:
+    """Compute the deviance that one factor alone explains, observed and with its levels permuted.
 
-    What happens to one problem hangs together, so that only whole problems are dealt: a factor that every problem has
-    one level of is dealt over problems; any other one is dealt within each, all rows of a problem and level together.
+    Results of one problem are correlated, so whole problems are permuted: levels of a factor that is constant within
+    problems are permuted over problems; those of any other factor within each problem, keeping the rows of a problem
+    and level together.
 
-    :param factor: number of the factor.
-    :return: observed, then one per dealing, as many as there is time for; to be divided by the deviance without
-        factors.
+    Args:
+        response: The response.
+        factor: Number of the factor.
+        generator: Source of the permutations.
+
+    Returns:
+        The observed value, then one per permutation. Divide by the null deviance for shares.
     """
     data, levels = response.data, response.design.levels[factor]
     pairs, inverse = np.unique(response.task_levels(factor), return_inverse=True)
     count, total = (_binned(inverse, part, len(pairs)) for part in (data.count, data.total))
     task, level = np.divmod(pairs, levels)
     squares = float(data.squares.sum())
-    nothing = response.nothing(count, total, squares)
+    null = response.null_deviance(count, total, squares)
     over_tasks = response.is_of_tasks(factor)
 
-    def explained(dealt: Integers) -> float:
-        return nothing - response.unexplained(_binned(dealt, count, levels), _binned(dealt, total, levels), squares)
+    def explained(by: Integers) -> float:
+        return null - response.group_deviance(_binned(by, count, levels), _binned(by, total, levels), squares)
 
-    def dealt() -> Integers:
+    def permuted() -> Integers:
         if over_tasks:
             return generator.permutation(level)
         within: Integers = level[np.argsort(task + generator.random(len(task)))]
         return within
 
-    deals = int(np.clip(_DEALT_ROWS / len(pairs), *_DEALS))
-    return np.array([explained(level), *(explained(dealt()) for _deal in range(deals))])
+    number = int(np.clip(_PERMUTED_ROWS / len(pairs), *_PERMUTATIONS))
+    return np.array([explained(level), *(explained(permuted()) for _permutation in range(number))])
 
 
 def attribution(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Shares of correctness and of log speed-up that each factor explains.
+    """Compute the shares of correctness and of log speed-up that each factor explains.
 
-    :param request: ``by`` names the factors; none: :data:`FACTORS`.
-    :raises UsageError: where the problem is a factor, so that nothing is left to draw.
-    :raises NothingSelectedError: where the tables hold no cell.
+    Args:
+        tables: The merged tables.
+        request: ``by`` names the factors; :data:`FACTORS` if empty.
+
+    Raises:
+        UsageError: The problem is named as a factor.
+        NothingSelectedError: The tables hold no cell.
     """
     names = request.by or FACTORS
     columns = columns_of(names)
     if _TASK in names:
         raise UsageError(
-            "problem is what attribution draws and deals as a whole, not a factor", next_step="Use category or level."
+            "problem cannot be a factor: attribution resamples whole problems", next_step="Use category or level."
         )
     rows = _rows(tables, columns)
     if rows.is_empty():
@@ -368,12 +386,16 @@ def _factors(number: int) -> list[str]:
 
 
 def _rows(tables: Tables, columns: Sequence[str]) -> pl.DataFrame:
-    """Outcomes with one column per factor, ``f0`` and so on; a level that is unknown is called ``none``."""
+    """Read outcomes with one column per factor, ``f0`` and so on; an unknown level is named ``none``."""
     factors = zip(_factors(len(columns)), columns, strict=True)
     return (
         outcomes(tables.cells)
         .select(
-            *("record", "workload", _TASK, "counted", "passed"),
+            "record",
+            "workload",
+            _TASK,
+            "counted",
+            "passed",
             log_of(pl.col("speedup")).alias("log"),
             *(pl.col(column).cast(pl.String).fill_null("none").alias(name) for name, column in factors),
         )
@@ -385,17 +407,17 @@ def _correctness(rows: pl.DataFrame, names: Sequence[str]) -> Answer:
     key = ["record", "workload"] if "workload" in names else ["record"]
     cells = rows.unique(key, keep="any")
     counted = cells.filter("counted").with_columns(y=pl.col("passed").cast(pl.Float64))
-    notes = [f"{counted.height} cells count; {cells.height - counted.height} say nothing about a candidate."]
-    return _answer("correctness", "What correctness hangs on", counted, names, notes)
+    notes = [f"{counted.height} cells count; {cells.height - counted.height} do not judge their candidate."]
+    return _answer("correctness", "Share of correctness explained by each factor", counted, names, notes)
 
 
 def _speed(rows: pl.DataFrame, names: Sequence[str]) -> Answer:
     timed = rows.filter(pl.col("log").is_not_null()).with_columns(y="log")
     untimed = rows.filter(pl.col("passed") & pl.col("log").is_null()).height
-    notes = [f"{timed.height} workloads of cells that passed have a speed-up; failures have none and are not in here."]
+    notes = [f"{timed.height} workloads of cells that passed have a speed-up; failures have none and are left out."]
     if untimed:
-        notes.append(f"{untimed} passed without a speed-up that is a positive number, and are left out.")
-    return _answer("speedup", "What log speed-up hangs on", timed, names, notes)
+        notes.append(f"{untimed} passed without a positive, finite speed-up, and are left out.")
+    return _answer("speedup", "Share of log speed-up explained by each factor", timed, names, notes)
 
 
 def _answer(name: str, title: str, rows: pl.DataFrame, names: Sequence[str], notes: list[str]) -> Answer:
@@ -420,11 +442,11 @@ def _answer(name: str, title: str, rows: pl.DataFrame, names: Sequence[str], not
         notes += _add_separable(lines, design)
         if response.separated():
             notes.append(
-                "Some combinations of levels pass always or never: their effects have no bound. Deviance has one, and"
-                " shares are of deviance."
+                "Some combinations of levels always or never pass: their effects are unbounded. Shares are of deviance,"
+                " which is bounded."
             )
     elif used:
-        notes.append("All of them are the same: there is nothing to explain.")
+        notes.append("All values are equal: there is nothing to explain.")
     notes += _unused(groups, names, levels)
     idle = [number for number in range(len(names)) if number not in used]
     for number in idle:
@@ -435,12 +457,12 @@ def _answer(name: str, title: str, rows: pl.DataFrame, names: Sequence[str], not
 
 
 def _grouped(rows: pl.DataFrame, factors: int) -> pl.DataFrame:
-    """One row per problem and combination of levels."""
+    """Sum up to one row per problem and combination of levels, in a fixed order."""
     return rows.group_by(_TASK, *_factors(factors)).agg(
         pl.len().cast(pl.Float64).alias("count"),
         pl.col("y").sum().alias("total"),
         (pl.col("y") ** 2).sum().alias("squares"),
-    ).sort(_TASK, *_factors(factors))  # fmt: skip  # the same order every time, so that random numbers fall alike
+    ).sort(_TASK, *_factors(factors))  # fmt: skip  # a fixed order makes the random permutations reproducible
 
 
 def _prepared(groups: pl.DataFrame, names: Sequence[str], used: Sequence[int]) -> tuple[EffectDesign, TaskSums]:
@@ -460,33 +482,33 @@ def _prepared(groups: pl.DataFrame, names: Sequence[str], used: Sequence[int]) -
 
 
 def _add_chance(lines: Sequence[dict[str, Any]], response: _Response, generator: np.random.Generator) -> None:
-    """What each factor would explain by chance, and how often chance explains as much."""
+    """Add the share that each factor explains by chance, and the p value of its permutation test."""
     design = response.design
-    nothing = response.nothing(*response.data.summed(len(design.codes)))
+    null = response.null_deviance(*response.data.summed(len(design.codes)))
     for factor in design.all:
-        found = by_chance(response, factor, generator)
-        # Dealings that change nothing differ in the last digits only, and are as large as what was seen.
-        as_large = int((found[1:] >= found[0] - 1e-9 * nothing).sum())
-        lines[factor] |= {"by_chance": float(found[1:].mean() / nothing), "chance_p": (1 + as_large) / len(found)}
+        found = permuted_deviances(response, factor, generator)
+        # A permutation that changes nothing differs by rounding only, and counts as large.
+        as_large = int((found[1:] >= found[0] - 1e-9 * null).sum())
+        lines[factor] |= {"by_chance": float(found[1:].mean() / null), "chance_p": (1 + as_large) / len(found)}
 
 
 def _add_intervals(
     lines: Sequence[dict[str, Any]], response: _Response, shares: Floats, generator: np.random.Generator
 ) -> Iterator[str]:
-    """Intervals from drawing problems, and what has to be said of them."""
+    """Add bootstrap intervals; yields notes about them."""
     data, design = response.data, response.design
     draws = int(min(_DRAWS[1], _DRAWN_ROWS / (len(design.codes) * (len(design.names) + 1) + len(data.count) / 4)))
     if data.tasks < 2:
-        yield "There is one problem: nothing to draw from, and no interval."
+        yield "There is only one problem to resample, so there are no intervals."
         return
     if draws < _DRAWS[0]:
-        yield f"{len(design.codes)} combinations of levels are too many to fit again and again: there are no intervals."
+        yield f"{len(design.codes)} combinations of levels are too many for a bootstrap: there are no intervals."
         return
-    found = drawn(response, draws, generator)
+    found = draw_shares(response, draws, generator)
     if len(found) < _DRAWS[0]:
-        yield "Most drawings of problems hold nothing to explain: there are no intervals."
+        yield "Most bootstrap draws hold nothing to explain: there are no intervals."
         return
-    low, high = interval(shares, found, data.tasks)
+    low, high = bootstrap_interval(shares, found, data.tasks)
     thin = [factor for factor in design.all if _is_thin(response, factor)]
     for number, line in enumerate(lines):
         if number in thin or (thin and number == len(design.names)):
@@ -494,20 +516,20 @@ def _add_intervals(
         for column, name in enumerate(("add", "drop")):
             line |= {f"{name}_low": float(low[number, column]), f"{name}_high": float(high[number, column])}
     yield (
-        f"Intervals are at 95 %, from {draws} drawings of {data.tasks} problems, with the bias taken off that"
+        f"Intervals are at 95 %, from {draws} bootstrap draws of {data.tasks} problems, corrected for the bias that"
         " chance adds to every share: where chance explains much, they lie below the share."
     )
     for factor in thin:
         yield (
-            f"{design.names[factor]} has {design.levels[factor]} levels over {data.tasks} problems: drawing so few says"
-            " nothing of its levels, and there is no interval; see by_chance."
+            f"{design.names[factor]} has {design.levels[factor]} levels over {data.tasks} problems: too few problems"
+            " per level for an interval; see by_chance."
         )
     if data.tasks < _FEW_TASKS:
-        yield f"{data.tasks} problems are few: such intervals are too narrow."
+        yield f"{data.tasks} problems are few: these intervals are too narrow."
 
 
-def drawn(response: _Response, draws: int, generator: np.random.Generator) -> Floats:
-    """Shares with the problems drawn anew, with putting back: (draws, factors + 1, 2), less where all were the same."""
+def draw_shares(response: _Response, draws: int, generator: np.random.Generator) -> Floats:
+    """Compute shares of bootstrap draws of problems: (draws, factors + 1, 2), without draws of equal responses."""
     tasks = response.data.tasks
     every = np.ones(tasks)
     found = np.array(
@@ -517,11 +539,11 @@ def drawn(response: _Response, draws: int, generator: np.random.Generator) -> Fl
     return usable
 
 
-def interval(shares: Floats, draws: Floats, tasks: int) -> tuple[Floats, Floats]:
-    """Ends of the 95 % intervals: estimate − bias ± t standard deviations of the draws.
+def bootstrap_interval(shares: Floats, draws: Floats, tasks: int) -> tuple[Floats, Floats]:
+    """Compute 95 % bounds: estimate − bias ± t standard deviations of the draws.
 
-    (Davison and Hinkley, *Bootstrap Methods and their Application*, 1997, section 5.2.) On the scale of Fisher's
-    z = artanh √share, where deviations hardly depend on the share; t and the deviation are those of so few ``tasks``.
+    See Davison and Hinkley, *Bootstrap Methods and their Application*, 1997, section 5.2. Computed on the scale of
+    Fisher's z = artanh √share, where deviations hardly depend on the share; t has ``tasks`` − 1 degrees of freedom.
     """
     scaled = _fisher(draws)
     middle = 2 * _fisher(shares) - scaled.mean(axis=0)
@@ -536,12 +558,12 @@ def _fisher(shares: Floats) -> Floats:
 
 
 def _is_thin(response: _Response, factor: int) -> bool:
-    """Whether a factor that problems have one level of has hardly more problems than levels."""
+    """Return True for a factor that is constant within problems and has too few problems per level."""
     return response.is_of_tasks(factor) and response.data.tasks < _PER_LEVEL * response.design.levels[factor]
 
 
 def _add_separable(lines: Sequence[dict[str, Any]], design: EffectDesign) -> Iterator[str]:
-    """Which factors' effects can be told from the others'; drop one says nothing of those that cannot."""
+    """Mark factors that are collinear with others, for which drop one is meaningless; yields notes about them."""
     full = design.rank(design.all)
     for factor in design.all:
         own = full - design.rank(design.without(factor))
@@ -552,19 +574,19 @@ def _add_separable(lines: Sequence[dict[str, Any]], design: EffectDesign) -> Ite
         name = design.names[factor]
         if own:
             lines[factor]["separable"] = "partly"
-            yield f"{name} is separable in part: {own} of its {wanted} differences can be told from the other factors."
+            yield f"{name} is partly separable: {own} of its {wanted} contrasts are independent of the other factors."
             continue
         lines[factor] |= {"separable": "no", "drop_one": None, "drop_low": None, "drop_high": None}
         which = f"{others[0]}, each level of which has one {name}" if others else "the others together"
-        yield f"{name} is not separable from {which}: what it explains may be theirs."
+        yield f"{name} is not separable from {which}: its share may be theirs."
 
 
 def _unused(groups: pl.DataFrame, names: Sequence[str], levels: Sequence[int]) -> Iterator[str]:
     for number, (name, count) in enumerate(zip(names, levels, strict=True)):
         if count == 1:
-            yield f"{name} has one level ({groups[f'f{number}'][0]}): nothing can be said of it."
+            yield f"{name} has one level ({groups[f'f{number}'][0]}), so it explains nothing."
         elif count > _MOST_LEVELS:
-            yield f"{name} has {count} levels, more than the {_MOST_LEVELS} that a model has room for: it is left out."
+            yield f"{name} has {count} levels, more than the limit of {_MOST_LEVELS}: it is left out."
 
 
 _COLUMNS: Final[dict[str, pl.DataType]] = {
@@ -579,15 +601,15 @@ _COLUMNS: Final[dict[str, pl.DataType]] = {
 def _meanings(*, binary: bool) -> dict[str, str]:
     of = "deviance of correctness (McFadden 1974)" if binary else "variance of log speed-up (R²)"
     return {
-        "factor": f"what is looked at; {ALL_TOGETHER}: the model of all of them",
-        "levels": "how many it has",
-        "separable": "whether its effects can be told from those of the others",
+        "factor": f"the factor; {ALL_TOGETHER}: the model with all factors",
+        "levels": "number of its levels",
+        "separable": "no: its effects are collinear with those of the other factors",
         "add_one": f"share of the {of} that it explains alone",
-        "add_low": "lower end of its 95 % interval, over problems",
-        "add_high": "upper end",
-        "by_chance": "mean share with its levels dealt to whole problems, or within each, at random",
-        "chance_p": "how often chance explains as much: (1 + as large) ÷ (1 + dealings)",
-        "drop_one": f"share of the {of} that the model of all loses without it; null where it is not separable",
-        "drop_low": "lower end of its 95 % interval, over problems",
-        "drop_high": "upper end",
+        "add_low": "lower bound of its 95 % interval, over problems",
+        "add_high": "upper bound",
+        "by_chance": "mean share after permuting its levels over whole problems, or within each",
+        "chance_p": "p value of the permutation test: (1 + as large) ÷ (1 + permutations)",
+        "drop_one": f"share of the {of} that the full model loses without it; null where it is not separable",
+        "drop_low": "lower bound of its 95 % interval, over problems",
+        "drop_high": "upper bound",
     }

@@ -1,9 +1,9 @@
-"""The best time known of any implementation per problem, dtype, workload and GPU: what application efficiency is over.
+"""The best known time of any implementation per problem, dtype, workload and GPU.
 
-Frozen, because a floating one moves the goal posts: one more candidate in the tables changes the efficiency of all
-others. So a table is made once, kept as a file under version control, and named by its content hash wherever it is
-used. Its times are geometric means over sessions of the medians of *one* implementation; yet the least of many noisy
-times is biased low, so that what it says of a winner with few sessions wants a second look.
+It is the reference of application efficiency. The table is frozen, because one more candidate in the results would
+otherwise change the efficiency of all others. It is made once, kept as a file under version control, and named by its
+content hash wherever it is used. Its times are geometric means over the session medians of *one* implementation. The
+least of many noisy times is biased low, so a winner with few sessions should be checked.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
 from kernel_matrix.model.enums import Implementation
 
 VERSION: Final = 1
-"""Of the file's form."""
+"""Version of the file format."""
 
 BASELINE: Final = Implementation.EAGER.value
-"""What the table calls the baseline, which is an implementation like any other."""
+"""The baseline's name in the column ``candidate``."""
 
 KEY: Final = ("problem", "dtype", "workload", "gpu")
 
@@ -37,7 +37,7 @@ BEST: Final[dict[str, pl.DataType]] = {
     "toolchain": pl.String(),
     "sessions": pl.Int64(),
 }
-"""``candidate``: whose time it is, :data:`BASELINE` for the baseline's. ``toolchain``: under which it was reached."""
+"""Columns. ``candidate``: the fastest implementation, :data:`BASELINE` for the baseline; ``toolchain``: its own."""
 
 _VERSION_KEY: Final = "kernel_matrix_best_known"
 _NULLABLE: Final = ("dtype", "candidate_sha256", "problem_sha256", "toolchain", "sessions")
@@ -52,9 +52,10 @@ class BestKnown:
 
 
 def make(table: pl.DataFrame) -> BestKnown:
-    """The best-known times of the tables themselves, where the GPU is known; among equal times the first name wins.
+    """Find the best times in ``table`` where the GPU is known; among equal times the first name wins.
 
-    :param table: with the columns of :data:`~kernel_matrix.analysis.standings.STANDINGS`.
+    Args:
+        table: With the columns :data:`~kernel_matrix.analysis.standings.STANDINGS`.
     """
     timed = table.lazy().filter(pl.col("gpu").is_not_null() & (pl.col("standing") == Standing.PASSED.value))
     shared = (*KEY, "problem_sha256", "toolchain")
@@ -68,30 +69,28 @@ def make(table: pl.DataFrame) -> BestKnown:
         sessions=pl.col("baseline_sessions"),
         best_ns=pl.col("baseline_ns"),
     )
-    # every cell times the baseline again: its best is that of its middle cell, not that of its luckiest
+    # Every cell times the baseline again: take the median over cells, because the least would be a lucky one.
     middle = of_baselines.group_by(shared).agg(
         pl.col("candidate", "candidate_sha256").first(), pl.col("sessions").sum(), pl.col("best_ns").median()
     )
     order = ("best_ns", "candidate", "toolchain")
-    rivals = pl.concat([part.select(_columns()) for part in (of_candidates, middle)])
+    columns = [pl.col(name).cast(dtype) for name, dtype in BEST.items()]
+    rivals = pl.concat([part.select(columns) for part in (of_candidates, middle)])
     fastest = rivals.filter(pl.col("best_ns") == pl.col("best_ns").min().over(KEY))
     return _hashed(fastest.sort(*KEY, *order).unique(KEY, keep="first", maintain_order=True).collect())
 
 
-def _columns() -> list[pl.Expr]:
-    return [pl.col(name).cast(dtype) for name, dtype in BEST.items()]
-
-
 def freeze(cells: pl.LazyFrame, path: Path) -> BestKnown:
-    """Write the best-known times of the table ``cells`` to ``path``.
+    """Write the best known times of the table ``cells`` to ``path``.
 
-    :raises NothingSelectedError: when there is none.
-    :raises StoreError: when the file cannot be written.
+    Raises:
+        NothingSelectedError: Nothing passed and was timed on a named GPU.
+        StoreError: The file cannot be written.
     """
     best = make(standings(cells).table)
     if best.table.is_empty():
         raise NothingSelectedError(
-            "nothing passed and was timed on a GPU that is named, so that there is no best-known time",
+            "there is no best known time: nothing passed and was timed on a named GPU",
             next_step="Freeze tables in which something passed.",
         )
     write(best, path)
@@ -99,9 +98,10 @@ def freeze(cells: pl.LazyFrame, path: Path) -> BestKnown:
 
 
 def write(best: BestKnown, path: Path) -> None:
-    """Write ``best`` as JSON, one row per line, so that a version control system shows what changed.
+    """Write ``best`` as JSON, one row per line for readable diffs.
 
-    :raises StoreError: when the file cannot be written.
+    Raises:
+        StoreError: The file cannot be written.
     """
     head = orjson.dumps({_VERSION_KEY: VERSION, "sha256": best.sha256})[:-1]
     rows = b",\n".join(orjson.dumps(row) for row in best.table.iter_rows(named=True))
@@ -112,11 +112,11 @@ def write(best: BestKnown, path: Path) -> None:
 
 
 def read(path: Path) -> BestKnown:
-    """The table that :func:`write` wrote.
+    """Read a table that :func:`write` wrote.
 
-    :raises UsageError: when there is no such file, or it may not be read.
-    :raises StoreError: when it is damaged, is of another version, holds what is no best-known time, or has been
-        changed since its hash was taken.
+    Raises:
+        UsageError: The file cannot be read.
+        StoreError: The file is damaged, has another version or an invalid row, or does not match its hash.
     """
     try:
         document = orjson.loads(path.read_bytes())
@@ -127,7 +127,7 @@ def read(path: Path) -> BestKnown:
     except orjson.JSONDecodeError as error:
         raise _damaged(path, f"cannot be read: {error}") from None
     if not isinstance(document, dict) or document.get(_VERSION_KEY) != VERSION:
-        raise _damaged(path, f"is no table of best-known times of version {VERSION}")
+        raise _damaged(path, f"is not a table of best known times of version {VERSION}")
     rows = document.get("best")
     if not isinstance(rows, list):
         raise _damaged(path, "has no list `best`")
@@ -136,15 +136,15 @@ def read(path: Path) -> BestKnown:
             raise _damaged(path, f"row {number}: {fault}")
     table = pl.DataFrame(rows, schema=BEST)
     if table.select(KEY).is_duplicated().any():
-        raise _damaged(path, f"names the same {', '.join(KEY)} twice")
+        raise _damaged(path, f"has two rows with the same {', '.join(KEY)}")
     best = _hashed(table.sort(KEY))
     if best.sha256 != document.get("sha256"):
-        raise _damaged(path, f"has content {best.sha256[:12]}…, which is not the one that it was frozen with")
+        raise _damaged(path, f"was changed after it was frozen: its content hash is now {best.sha256[:12]}…")
     return best
 
 
 def _fault(row: Any) -> str:
-    """What is wrong with one row of the file; empty if nothing."""
+    """Describe the first error of a row of the file; empty if it has none."""
     if not isinstance(row, dict) or set(row) != set(BEST):
         return f"a row has exactly {', '.join(BEST)}"
     for name, dtype in BEST.items():
@@ -158,11 +158,11 @@ def _fault(row: Any) -> str:
 
 
 def _damaged(path: Path, what: str) -> StoreError:
-    return StoreError(f"{path} {what}", next_step="Freeze a new table of best-known times, or fetch the unchanged one.")
+    return StoreError(f"{path} {what}", next_step="Freeze a new table of best known times, or fetch the unchanged one.")
 
 
 def _hashed(table: pl.DataFrame) -> BestKnown:
-    """``table`` with the hash of its content: column by column, so that no library's way to print numbers matters."""
+    """Hash ``table`` by the binary values of its columns, independently of number formatting."""
     digest = hashlib.sha256(str(VERSION).encode())
     for name, dtype in BEST.items():
         column = table[name]
@@ -176,20 +176,22 @@ def _hashed(table: pl.DataFrame) -> BestKnown:
 
 @dataclass(frozen=True, slots=True)
 class EfficiencyTable:
-    """Standings with the column ``efficiency``, and what kept some from having one, in sentences."""
+    """Standings with the column ``efficiency``, and notes on cells without one."""
 
     table: pl.DataFrame
     notes: tuple[str, ...]
 
 
 def with_efficiency(table: pl.DataFrame, best: BestKnown) -> EfficiencyTable:
-    """``table`` with application efficiency: best-known time of any implementation there ÷ the candidate's time.
+    """Add application efficiency: best known time of any implementation ÷ the candidate's time.
 
-    As Pennycook, Sewall and Lee define it (*A Metric for Performance Portability*, 2016, arXiv 1611.07409). Null where
-    nothing passed or was timed, where the best-known table has no such cell, and where it was made of another content
-    of the problem. Above 1 where the candidate is faster than the best that was known when the table was frozen.
+    See Pennycook, Sewall and Lee, *A Metric for Performance Portability*, 2016, arXiv 1611.07409. Null where nothing
+    passed or was timed, where ``best`` has no such cell, and where the problem's content changed since. Above 1 where
+    the candidate is faster than the frozen best time.
 
-    :param table: with the columns of :data:`~kernel_matrix.analysis.standings.STANDINGS`.
+    Args:
+        table: With the columns :data:`~kernel_matrix.analysis.standings.STANDINGS`.
+        best: The best known times.
     """
     known = best.table.lazy().select(
         *(pl.col(name).cast(table.schema[name]) for name in KEY), "best_ns", _best_of=pl.col("problem_sha256")
@@ -205,11 +207,11 @@ def with_efficiency(table: pl.DataFrame, best: BestKnown) -> EfficiencyTable:
     unknown = joined.filter(pl.col("_timed") & pl.col("best_ns").is_null()).height
     stale = joined.filter(pl.col("_timed") & pl.col("best_ns").is_not_null() & ~pl.col("_same")).height
     better = int((joined["efficiency"] > 1).sum())
-    notes = [f"Application efficiency is over best-known times with content hash {best.sha256}."]
+    notes = [f"Application efficiency is relative to best known times with content hash {best.sha256}."]
     if unknown:
-        notes.append(f"{unknown} timed cells have no best-known time, so that they have no efficiency.")
+        notes.append(f"{unknown} timed cells have no best known time, and so no efficiency.")
     if stale:
-        notes.append(f"{stale} timed cells are of another content of the problem than the best-known time is.")
+        notes.append(f"{stale} timed cells have another content of the problem than their best known time.")
     if better:
-        notes.append(f"{better} cells are faster than the best-known time: freeze a new table to keep efficiency ≤ 1.")
+        notes.append(f"{better} cells are faster than the best known time: freeze a new table to keep efficiency ≤ 1.")
     return EfficiencyTable(joined.drop("_best_of", "_same", "_timed"), tuple(notes))

@@ -1,4 +1,4 @@
-"""The noise of each cell, and what a wanted precision costs in sessions and samples."""
+"""The noise of each cell, and the sessions and samples needed for a wanted precision."""
 
 from __future__ import annotations
 
@@ -10,68 +10,64 @@ import polars as pl
 
 from kernel_matrix.analysis.components import Array
 from kernel_matrix.analysis.levels import MEDIAN_COSTS
-from kernel_matrix.analysis.quantiles import t_quantile
+from kernel_matrix.analysis.quantiles import normal_quantile, t_quantile
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.timed_sessions import TimedSessions
 from kernel_matrix.analysis.within import WITHIN
-from kernel_matrix.measure.intervals import LEVEL
 from kernel_matrix.measure.timed import CANDIDATE
 
 WANTED: Final = (0.001, 0.005, 0.01, 0.02)
-"""Half-widths of a 95 % interval for which sessions are counted."""
-_FOR: Final = {f"sessions_for_{100 * width:g}_percent": width for width in WANTED}
-"""Column → the half-width that it is about."""
+"""Half-widths of a 95 % interval for which the needed sessions are computed."""
+_COLUMNS: Final = {f"sessions_for_{100 * width:g}_percent": width for width in WANTED}
+"""Column → its half-width."""
 _NOISE_OF: Final = (CANDIDATE, "speedup")
 _MOST: Final = 2000
-"""Sessions up to which Student's t is looked up; beyond, it is the normal distribution's."""
+"""Sessions up to which Student's t is used; for more, the normal quantile is close enough."""
 _MEANINGS: Final = {
     "sessions": "Sessions that passed and were timed.",
     "nights": "Nights they are from.",
     "units": "Boards they ran on.",
     "sd_time_percent": "Standard deviation of the log of the candidate's session medians, percent.",
-    "sd_speedup_percent": "The same of the speed-up, whose sides share a session.",
+    "sd_speedup_percent": "The same for the speed-up, whose two times come from the same session.",
     "sd_within_percent": "Standard deviation of the log of single calls within blocks, percent.",
-    "noise_from": "Between which sessions the noise was seen.",
-    "half_width_percent": "Half-width of the 95 % interval that so many sessions give, percent; of the speed-up, or "
+    "noise_from": "The sessions between which the noise was measured.",
+    "half_width_percent": "Half-width of the 95 % interval with this number of sessions, percent; of the speed-up, or "
     "of the time where there is no baseline.",
     "samples_per_session": "Calls per session that give the most precision for the time spent: "
     "√(cost of a session ÷ cost of a call · σ²_sample ÷ σ²_session) (Kalibera and Jones 2013).",
-    "session_cost_s": "Seconds of a session beside its timed calls: its share of the record's total, less its calls.",
+    "session_cost_s": "Seconds of a session without its timed calls: its share of the record's total, less its calls.",
     "call_cost_s": "Seconds of a timed call with its preparation: a block's duration over its calls.",
 }
 
 
 def noise(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> Answer:
-    """What each cell's noise is, and what a wanted precision costs."""
-    found = _seen(cells, measured, sums).with_columns(*_noise_columns(), *_best_samples())
+    """Compute each cell's noise, and the sessions and samples needed for a wanted precision."""
+    found = _spreads(cells, measured, sums).with_columns(*_noise_columns(), *_best_samples())
     deviation = np.asarray(found["_noise"].fill_null(float("nan")).to_numpy(), dtype=np.float64)
-    reached = pl.Series("half_width_percent", 100 * _half_width(deviation, found["sessions"].to_numpy()))
-    table = found.select(
-        "cell",
-        *(name for name in _MEANINGS if name != reached.name),
-        reached.fill_nan(None),
-        *(
-            pl.Series(name, sessions_needed(deviation, width), nan_to_null=True).cast(pl.Int64)
-            for name, width in _FOR.items()
-        ),
-    )
+    half_width = pl.Series("half_width_percent", 100 * _half_width(deviation, found["sessions"].to_numpy()))
+    needed = [
+        pl.Series(name, sessions_needed(deviation, width), nan_to_null=True).cast(pl.Int64)
+        for name, width in _COLUMNS.items()
+    ]
+    others = (name for name in _MEANINGS if name != half_width.name)
+    table = found.select("cell", *others, half_width.fill_nan(None), *needed)
     table = measured.cells.join(table, on="cell").drop("cell")
     single = table["sd_time_percent"].null_count()
     return Answer(
         name="noise",
-        title="Noise of each cell, and what precision costs",
+        title="Noise of each cell, and the cost of precision",
         table=table,
         meanings=_MEANINGS
-        | {name: f"Sessions for a 95 % interval of ± {100 * width:g} %" for name, width in _FOR.items()},
+        | {name: f"Sessions for a 95 % interval of ± {100 * width:g} %" for name, width in _COLUMNS.items()},
         notes=[
-            *([f"{single} of {table.height} cells have one session: their noise is not known."] if single else []),
-            "A standard deviation from three sessions may be off by a factor of six: pool cells to plan.",
+            *([f"{single} of {table.height} cells have one session: their noise is unknown."] if single else []),
+            "A standard deviation from three sessions may be off by a factor of six: pool cells when planning.",
         ],
     )
 
 
-def _seen(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> pl.DataFrame:
-    """One row per cell: spreads of sessions, between all and within a night on a unit; samples; what it cost."""
+def _spreads(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> pl.DataFrame:
+    """Compute per cell the spread of all sessions, and of those of a night on a unit; its samples; its cost."""
     values = measured.values
     spreads = values.group_by("cell").agg(
         *(pl.col(f"log_{of}").std().alias(f"_sd_{of}") for of in _NOISE_OF),
@@ -81,15 +77,13 @@ def _seen(cells: pl.LazyFrame, measured: TimedSessions, sums: pl.DataFrame) -> p
     for of in _NOISE_OF:
         own = sums.filter((pl.col("of") == of) & (pl.col("degrees_3") > 0))
         spreads = spreads.join(own.select("cell", residual.alias(f"_within_night_{of}")), on="cell", how="left")
-    inside = sums.filter(pl.col("of") == CANDIDATE).select(
-        *("cell", "nights", "units", "squares_3", "degrees_3", *WITHIN)
-    )
+    inside = sums.filter(pl.col("of") == CANDIDATE).select("cell", "nights", "units", "squares_3", "degrees_3", *WITHIN)
     spreads = spreads.join(inside, on="cell", how="left", suffix="_of_samples")
     return spreads.join(_costs(cells, values), on="cell", how="left")
 
 
 def _noise_columns() -> list[pl.Expr]:
-    """The noise of a cell: of sessions of one night on one unit where it had several, else of all."""
+    """Choose a cell's noise: between sessions of one night on one unit if it has several, else between all."""
     time, speed = (pl.coalesce(f"_within_night_{of}", f"_sd_{of}") for of in _NOISE_OF)
     of_samples = (pl.col("sample_squares") / pl.col("sample_degrees")).sqrt()
     return [
@@ -107,19 +101,19 @@ def _noise_columns() -> list[pl.Expr]:
 
 
 def sessions_needed(deviation: Array, half_width: float) -> Array:
-    """Sessions for a 95 % t interval of ± ``half_width`` around a geometric mean.
+    """Compute the sessions needed for a 95 % t interval of ± ``half_width`` around a geometric mean.
 
-    The fewest n ≥ 2 with t(0.975, n − 1) · sd / √n ≤ log(1 + half_width).
+    The least n ≥ 2 with t(0.975, n − 1) · sd / √n ≤ log(1 + half_width).
 
-    :param deviation: of the sessions' logarithms; NaN gives NaN.
+    Args:
+        deviation: Standard deviation of the sessions' logarithms; NaN gives NaN.
+        half_width: The wanted half-width, as a share.
     """
-    from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; 0.2 s
-
     count = np.arange(2, _MOST + 1, dtype=np.float64)
     reach = t_quantile(count - 1) / np.sqrt(count)
     with np.errstate(divide="ignore"):
         wanted = math.log1p(half_width) / deviation
-        beyond = np.ceil((ndtri((1 + LEVEL) / 2) / wanted) ** 2)
+        beyond = np.ceil((normal_quantile() / wanted) ** 2)
     place = np.searchsorted(-reach, -wanted * (1 + 1e-12), side="left")
     needed = np.where(place < len(count), count[np.minimum(place, len(count) - 1)], np.maximum(beyond, _MOST + 1))
     return np.where(np.isnan(deviation), np.nan, needed)
@@ -132,7 +126,7 @@ def _half_width(deviation: Array, count: Any) -> Array:
 
 
 def _costs(cells: pl.LazyFrame, values: pl.DataFrame) -> pl.DataFrame:
-    """Per cell: seconds that its records took in total, a record with several workloads shared out between them."""
+    """Compute the seconds of each cell's records; those of a record with several workloads are divided among them."""
     spent = cells.select("record", "total_s").drop_nulls().unique("record").collect()
     ran = values.select("cell", "record").unique()
     shared = ran.join(ran.group_by("record").agg(pl.len().alias("_cells")), on="record").join(spent, on="record")
@@ -140,17 +134,17 @@ def _costs(cells: pl.LazyFrame, values: pl.DataFrame) -> pl.DataFrame:
 
 
 def _best_samples() -> list[pl.Expr]:
-    """The samples per session that cost the least for a given precision, and the two costs it is from."""
+    """Compute the cheapest samples per session for a given precision, and the two costs it depends on."""
     call = pl.col("call_ns") / pl.col("samples") / 1e9
     session = (pl.col("spent_s") - pl.col("call_ns") / 1e9) / pl.col("sessions")
     of_samples = pl.col("sample_squares") / pl.col("sample_degrees")
     of_sessions = pl.col("squares_3") / pl.col("degrees_3") - MEDIAN_COSTS * of_samples / (
         pl.col("samples") / pl.col("sessions_of_samples")
     )
-    told = (call > 0) & (session > 0) & (pl.col("sample_degrees") > 0) & (pl.col("degrees_3") > 0) & (of_sessions > 0)
+    known = (call > 0) & (session > 0) & (pl.col("sample_degrees") > 0) & (pl.col("degrees_3") > 0) & (of_sessions > 0)
     best = (session / call * of_samples / of_sessions).sqrt().ceil().clip(1, 1e9)
     return [
-        pl.when(told).then(best).cast(pl.Int64).alias("samples_per_session"),
+        pl.when(known).then(best).cast(pl.Int64).alias("samples_per_session"),
         pl.when(session > 0).then(session).alias("session_cost_s"),
         pl.when(call > 0).then(call).alias("call_cost_s"),
     ]

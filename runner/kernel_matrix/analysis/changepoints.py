@@ -1,8 +1,8 @@
-"""What moves from night to night: steps, slow drift, and changes of the environment, which are not findings.
+"""Changes from night to night: steps, slow drift, and changes of the environment.
 
-A *series* is one cell on one unit, night after night: the median over a night's sessions of the log of the speed-up,
-the candidate's time and the baseline's. It is cut into *stretches* where driver, image or source changed; another unit
-is another series. Steps and slopes are looked for within stretches only.
+A *series* is one cell on one unit: per night, the median over sessions of the log of the speed-up, the candidate's
+time and the baseline's. It is cut into *stretches* where driver, image or source changed, since such a change is no
+finding about the code. Steps and slopes are searched within stretches only.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import fdtrc, ndtr, ndtri  # type: ignore[import-untyped]  # no types
+from scipy.special import fdtrc, ndtr, ndtri  # type: ignore[import-untyped]
 
 from kernel_matrix.analysis.differences import benjamini_hochberg
 from kernel_matrix.analysis.outcomes import CELL_KEY, sessions
-from kernel_matrix.analysis.quantiles import t_quantile
+from kernel_matrix.analysis.quantiles import normal_quantile, t_quantile
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.analysis.timed_sessions import log_of
 from kernel_matrix.errors import NothingSelectedError
-from kernel_matrix.measure.intervals import LEVEL
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -31,21 +30,21 @@ Places = NDArray[np.int64]
 ERROR: Final = 0.01
 """False discovery rate of steps and slopes over all series (Benjamini and Hochberg, J. R. Stat. Soc. B 57, 1995)."""
 FEWEST_NIGHTS: Final = 10
-"""Nights of a stretch in which a step is looked for; fewer have too few orders for permutations to tell."""
+"""Nights of a stretch that is searched for steps; fewer give too few permutations for a small p."""
 FEWEST_FOR_SLOPE: Final = 8
 TOGETHER: Final = 0.3
-"""Share of series that step the same way in one night beyond which it is the environment's doing."""
+"""Share of series that step the same way in one night from which the environment is the likely cause."""
 
 _SIDE: Final = 3
-"""Fewest nights on either side of a step, so that no single odd night is one."""
+"""Fewest nights on either side of a step, so that a single outlying night is not a step."""
 _FEWEST_PAIRS: Final = 500
-"""Neighbouring nights, over all series, from which correlation can be told."""
+"""Pairs of neighbouring nights, over all series, needed to estimate correlation."""
 _PERMUTATIONS: Final = 299
 _SEED: Final = 20260301
 _AT_ONCE: Final = 8_000_000
-"""Numbers in memory at once while permuting or comparing pairs."""
+"""Numbers held in memory while permuting or comparing pairs."""
 _OF: Final = {"speedup": "speedup", "candidate": "candidate_median_ns", "baseline": "baseline_median_ns"}
-"""What is followed → its column."""
+"""Measure → its column."""
 _ENVIRONMENT: Final = {
     "driver": "driver",
     "image": "image_id",
@@ -53,15 +52,18 @@ _ENVIRONMENT: Final = {
     "candidate's source": "candidate_sha256",
     "problem's source": "problem_sha256",
 }
-"""What changed → its column."""
+"""Fact of the environment → its column."""
 _CUTS: Final = tuple(column for column in _ENVIRONMENT.values() if column != "gpu_uuid")
-"""Columns that cut a series; another unit is another series."""
+"""Columns that cut a series; a series has one unit."""
+_MONTH: Final = 30
+"""Days."""
 
 
 def drift(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Steps and slow drift over nights, changes of the environment, and the series themselves.
+    """Find steps and slow drift over nights and changes of the environment; also returns the series.
 
-    :raises NothingSelectedError: where no session passed and was timed.
+    Raises:
+        NothingSelectedError: No session passed and was timed on a known night.
     """
     nights = _nights(tables.cells)
     values = _values(nights)
@@ -83,7 +85,7 @@ def drift(tables: Tables, request: QuestionOptions) -> list[Answer]:
 
 
 def _nights(cells: pl.LazyFrame) -> pl.DataFrame:
-    """One row per series, night and environment, in order; ``stretch`` counts what they are cut into."""
+    """Make one row per series, night and environment, in order; ``stretch`` numbers the stretches."""
     where = [*CELL_KEY, "gpu_uuid", "host_id"]
     medians = [log_of(pl.col(name)).median().alias(f"log_{of}") for of, name in _OF.items()]
     found = (
@@ -96,7 +98,7 @@ def _nights(cells: pl.LazyFrame) -> pl.DataFrame:
     )
     if found.is_empty():
         raise NothingSelectedError(
-            "no session passed and was timed on a known night, so that nothing can have moved",
+            "no session passed and was timed on a known night",
             next_step="Run `kernel-matrix nightly` for some nights, merge, and ask again.",
         )
     numbered = found.select(where).unique(maintain_order=True).with_row_index("series")
@@ -107,7 +109,7 @@ def _nights(cells: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _values(nights: pl.DataFrame) -> pl.DataFrame:
-    """All series of all three measures below each other: ``of``, ``series``, ``stretch``, ``night``, ``value``."""
+    """Stack the series of all measures: ``of``, ``series``, ``stretch``, ``night``, ``value``."""
     parts = [
         nights.select(pl.lit(of).alias("of"), "series", "stretch", "night", pl.col(f"log_{of}").alias("value"))
         for of in _OF
@@ -116,7 +118,7 @@ def _values(nights: pl.DataFrame) -> pl.DataFrame:
 
 
 def _stretches(values: pl.DataFrame) -> pl.DataFrame:
-    """Where each stretch lies in ``values``: ``start``, and how many ``nights`` it has."""
+    """Locate each stretch in ``values``: its ``start`` and its number of ``nights``."""
     return (
         values.with_row_index("row")
         .group_by("of", "series", "stretch", maintain_order=True)
@@ -129,24 +131,24 @@ def _stretches(values: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePoints:
-    """Steps that were found, and what was tested for them."""
+    """The steps found, and how they were tested."""
 
     stretches: Places
     """Number of the stretch of each step."""
     places: Places
-    """Place in the values of the first night after it."""
+    """Place in the values of the first night after each step."""
     p: Array
     """Probability that noise alone shows such a step anywhere in the piece it was found in."""
     q: Array
-    """The same, adjusted for all pieces that were tested in its round."""
+    """p adjusted for all pieces that were tested in its round."""
     tested: int
     """Stretches that were long enough."""
     correlation: float
-    """Of neighbouring nights, over all series; 0 where none is told from chance."""
+    """Correlation of neighbouring nights, over all series; 0 if not significant."""
 
     @property
     def inflation(self) -> float:
-        """By how much neighbours' correlation raises the variance of means of many nights."""
+        """Factor by which correlation of neighbouring nights raises the variance of a mean of many nights."""
         return _inflation(self.correlation)
 
 
@@ -155,18 +157,19 @@ def _inflation(correlation: float) -> float:
 
 
 def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int) -> ChangePoints:
-    """Steps in the mean of each stretch, by binary segmentation (Vostrikova, Soviet Mathematics Doklady 24, 1981).
+    """Find steps in the mean of each stretch by binary segmentation (Vostrikova, Soviet Mathematics Doklady 24, 1981).
 
-    A piece is split where the two sides differ most, by Student's t; how often noise does as much anywhere is bounded
-    as in :func:`chance_of`, and permutations of the nights have to agree, since noise need not be normal. What a
-    straight line explains better is slow drift and no step. A few nights up and down again amid a long piece are seen
-    only where they are far off, since no single split shows them. A step counts where its q is at most :data:`ERROR`
-    over all pieces of its round: first all stretches, then both sides of every step
-    (Yekutieli, *Hierarchical false discovery rate*, J. Am. Stat. Assoc. 103, 2008).
+    A piece is split where the two sides differ most, by Student's t. Its p is bounded as in :func:`chance_of`, and a
+    permutation test has to agree, since noise need not be normal. A piece that a straight line explains better is slow
+    drift, not a step. A short excursion within a long piece is found only if it is large, since a single split fits it
+    badly. A step counts if its q is at most :data:`ERROR` over all pieces of its round: first all stretches, then both
+    sides of every step (Yekutieli, *Hierarchical false discovery rate*, J. Am. Stat. Assoc. 103, 2008).
 
-    :param values: logarithms, one stretch after the other.
-    :param starts: where in ``values`` each stretch begins.
-    :param lengths: nights of each.
+    Args:
+        values: Logarithms, one stretch after the other.
+        starts: Place in ``values`` where each stretch begins.
+        lengths: Nights of each stretch.
+        seed: Seed of the permutations.
     """
     enough = np.flatnonzero(lengths >= FEWEST_NIGHTS)
     rng = np.random.default_rng(seed)
@@ -191,7 +194,7 @@ def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int) -
 def _test(
     values: Array, begin: Places, size: Places, inflation: float, *, rng: np.random.Generator
 ) -> tuple[Places, Array]:
-    """Of each piece the nights before its best split, and how often chance does as well."""
+    """Find the best split of each piece (its nights before), and the p value of a step there."""
     split, chance = np.zeros(len(begin), dtype=np.int64), np.ones(len(begin))
     for nights in np.unique(size):
         rows = np.flatnonzero(size == nights)
@@ -214,14 +217,14 @@ def _test(
 
 
 def _line_explains(pieces: Array) -> Array:
-    """The share of ``pieces``, each around 0, that a straight line explains."""
+    """Compute the share of each piece (with mean 0) that a straight line explains."""
     time = np.arange(pieces.shape[1]) - (pieces.shape[1] - 1) / 2
     total = (pieces**2).sum(axis=1)
     return np.asarray((pieces @ time) ** 2 / (time @ time) / np.where(total > 1e-20, total, np.inf))
 
 
 def _best_split(pieces: Array) -> tuple[Places, Array]:
-    """Where two means explain the most of ``pieces`` (..., nights), each around 0, and the share that they explain."""
+    """Find where two means explain most of each piece (with mean 0, shape (..., nights)), and the share explained."""
     nights = pieces.shape[-1]
     before = np.arange(_SIDE, nights - _SIDE + 1)
     sums = np.cumsum(pieces, axis=-1)[..., _SIDE - 1 : nights - _SIDE]
@@ -233,14 +236,17 @@ def _best_split(pieces: Array) -> tuple[Places, Array]:
 
 
 def chance_of(explained: Array, nights: int, inflation: float = 1.0) -> Array:
-    """How often noise explains as much of itself by the best of all splits: an upper bound, and a close one.
+    """Bound the probability that the best split of pure noise explains as much; the bound is close.
 
-    Centred normal noise is a direction at random on a sphere, and each split a point on it; the split explains more
-    than a share w² where the direction is within a cap around the point or its opposite. One cap's probability is that
-    of F; each further split adds at most its cap, or the strip on the way to it: arc / π · (1 − w²)^((nights − 3) / 2)
-    (Naiman, Annals of Statistics 14, 1986, after Hotelling 1939).
+    Centred normal noise is a random direction on a sphere, and each split a point on it. A split explains more than a
+    share w² if the direction lies within a cap around the point or its opposite. One cap has the probability of F; each
+    further split adds at most its cap, or the strip on the way to it: arc / π · (1 − w²)^((nights − 3) / 2) (Naiman,
+    Annals of Statistics 14, 1986, after Hotelling 1939).
 
-    :param inflation: of the variance of means, by correlation of neighbours.
+    Args:
+        explained: Share explained by the best split of each piece.
+        nights: Nights of each piece.
+        inflation: Factor on the variance of means from correlation of neighbouring nights.
     """
     with np.errstate(divide="ignore"):
         f = explained / (1 - explained) * (nights - 2) / inflation
@@ -252,18 +258,17 @@ def chance_of(explained: Array, nights: int, inflation: float = 1.0) -> Array:
 
 @lru_cache(maxsize=1024)
 def _arcs(nights: int) -> Array:
-    """The angle between each split and the next."""
+    """Compute the angle between each split and the next."""
     k = np.arange(_SIDE, nights - _SIDE, dtype=np.float64)
     cosine = np.sqrt(k * (nights - k - 1) / ((k + 1) * (nights - k)))
     return np.asarray(np.arccos(np.minimum(cosine, 1.0)))
 
 
 def _correlation(values: Array, starts: Places, lengths: Places) -> float:
-    """Of neighbouring nights; 0 where it is within chance.
+    """Estimate the correlation of neighbouring nights; 0 if not significant.
 
-    Of first-order noise the differences between nights two apart have 1 + r times the variance of those between
-    neighbours. Medians of their sizes, in units of each stretch's own and not across its best split, are what steps
-    hardly touch.
+    In first-order noise, differences between nights two apart have 1 + r times the variance of those between
+    neighbours. Medians of their sizes, scaled per stretch and not across its best split, are robust against steps.
     """
     near, far = [], []
     for nights in np.unique(lengths):
@@ -302,17 +307,17 @@ _STEPS: Final[dict[str, pl.DataType]] = {
 
 
 def _pieces(stretches: pl.DataFrame, found: ChangePoints) -> tuple[Places, Places, Places]:
-    """The stretches cut at steps, as they lie in the values: where each piece starts, its nights, and its stretch."""
+    """Cut the stretches at steps; returns where each piece starts in the values, its nights, and its stretch."""
     stretch = np.concatenate([np.arange(stretches.height), found.stretches])
     begin = np.concatenate([stretches["start"].to_numpy(), found.places])
     order = np.argsort(begin)
-    # Stretches lie one after the other without a gap, so that a piece ends where the next one starts.
+    # Stretches follow each other without gaps, so a piece ends where the next one starts.
     size = np.diff(begin[order], append=int(stretches["nights"].sum()))
     return begin[order], size, stretch[order]
 
 
 def _steps(values: pl.DataFrame, stretches: pl.DataFrame, found: ChangePoints, margin: float) -> pl.DataFrame:
-    """One row per step: between which nights, how large, and how sure."""
+    """Describe each step: its nights, its size with bounds, and its p and q."""
     begin, size, _stretch = _pieces(stretches, found)
     series = values["value"].to_numpy()
     centred = series - series.mean()
@@ -347,29 +352,29 @@ def _steps_answer(
     steps: pl.DataFrame, names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, found: ChangePoints
 ) -> Answer:
     short = stretches.height - found.tested
-    looked = f"{found.tested} of {stretches.height} stretches of a measure were looked at"
-    notes = [f"{looked}; {short} have fewer than {FEWEST_NIGHTS} nights with one driver, image, unit and source."]
+    tested = f"{found.tested} of {stretches.height} stretches of a measure were tested"
+    notes = [f"{tested}; {short} have fewer than {FEWEST_NIGHTS} nights with one driver, image, unit and source."]
     if found.correlation:
-        notes.append(f"Neighbouring nights are correlated ({found.correlation:.2f}), which the tests allow for.")
+        notes.append(f"Neighbouring nights are correlated ({found.correlation:.2f}); the tests allow for this.")
     return Answer(
         name="steps",
         title="Steps from one night to the next",
-        table=_named(steps, names).sort("q", "series", "of", "night"),
+        table=names.join(steps, on="series").sort("q", "series", "of", "night"),
         meanings={
             "of": "Speed-up, the candidate's time, or the baseline's.",
             "night": "First night after the step.",
             "night_before": "Last night before it.",
             "shift_percent": "Mean after against mean before, up to the next step; 95 % t bounds beside it.",
-            "p": "How often noise alone shows as much somewhere in the piece (see chance_of).",
-            "q": f"Adjusted over all pieces tested (Benjamini and Hochberg); steps up to {ERROR:g} are shown.",
-            "matters": "Whether it is larger than the margin.",
+            "p": "Probability that noise alone shows such a step somewhere in the piece (Naiman 1986).",
+            "q": f"p adjusted over all pieces tested (Benjamini and Hochberg); steps with q up to {ERROR:g} are shown.",
+            "matters": "True if the step is larger than the margin.",
         },
         notes=[*notes, *_moved_together(steps, values)],
     )
 
 
 def _moved_together(steps: pl.DataFrame, values: pl.DataFrame) -> list[str]:
-    """Nights in which so many series step the same way that the environment is to blame."""
+    """Write notes on nights in which so many series step the same way that the environment is the likely cause."""
     if steps.is_empty():
         return []
     there = values.group_by("of", "night").agg(pl.col("series").n_unique().alias("there"))
@@ -385,22 +390,18 @@ def _moved_together(steps: pl.DataFrame, values: pl.DataFrame) -> list[str]:
     ]
 
 
-def _named(found: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """``found`` with the cell and unit of its series in front."""
-    return names.join(found, on="series")
-
-
 # --- slow drift ------------------------------------------------------------------------------------------------------
 
 
 def slopes(values: Array, days: Array) -> tuple[Array, Array, Array, Array]:
-    """Theil's and Sen's slope of each row, its 95 % bounds, and Mann and Kendall's p (two-sided).
+    """Compute the Theil–Sen slope of each row, its 95 % bounds, and the two-sided p of the Mann–Kendall test.
 
-    The median of the slopes between all pairs of nights; bounds are the slopes of rank (N ∓ z · √V) / 2 of N pairs,
-    with V the variance of Kendall's S (Sen, J. Am. Stat. Assoc. 63, 1968).
+    The slope is the median of the slopes between all pairs of nights; bounds are the slopes of rank (N ∓ z · √V) / 2 of
+    N pairs, with V the variance of Kendall's S (Sen, J. Am. Stat. Assoc. 63, 1968).
 
-    :param values: shape (m, nights).
-    :param days: the same shape, rising along each row.
+    Args:
+        values: Shape (m, nights).
+        days: The same shape, rising along each row.
     """
     nights = values.shape[1]
     first, second = np.triu_indices(nights, 1)
@@ -408,7 +409,7 @@ def slopes(values: Array, days: Array) -> tuple[Array, Array, Array, Array]:
     pairs = rise.shape[1]
     each = np.sort(rise / run, axis=1)
     variance = nights * (nights - 1) * (2 * nights + 5) / 18
-    reach = ndtri((1 + LEVEL) / 2) * np.sqrt(variance)
+    reach = normal_quantile() * np.sqrt(variance)
     lowest = max(round((pairs - reach) / 2) - 1, 0)
     highest = min(round((pairs + reach) / 2), pairs - 1)
     score = np.sign(rise).sum(axis=1)
@@ -416,16 +417,13 @@ def slopes(values: Array, days: Array) -> tuple[Array, Array, Array, Array]:
     return np.median(each, axis=1), each[:, lowest], each[:, highest], np.asarray(2 * ndtr(-z))
 
 
-_MONTH: Final = 30
-
-
 def _slopes(names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, found: ChangePoints) -> Answer:
-    """Slow drift of each piece between steps and changes of the environment that has nights enough."""
+    """Compute slow drift of each piece that has enough nights."""
     begin, size, stretch = _pieces(stretches, found)
     night = values["night"]
     days = night.to_physical().cast(pl.Float64).to_numpy()
     series = values["value"].to_numpy()
-    again = np.append(False, days[1:] <= days[:-1])  # one night twice has no time in between
+    again = np.append(False, days[1:] <= days[:-1])  # a slope needs rising days: pieces with a doubled night are out
     kept = np.flatnonzero(size >= FEWEST_FOR_SLOPE)
     doubles = np.concatenate([[0], np.cumsum(again)])
     kept = kept[doubles[begin[kept] + size[kept]] == doubles[begin[kept] + 1]]
@@ -437,9 +435,9 @@ def _slopes(names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, 
             results[:, some] = slopes(series[places], days[places])
     slope, low, high, p = results
     factor = np.sqrt(found.inflation)
-    if factor > 1:  # correlated nights are worth fewer
+    if factor > 1:
         low, high = slope - (slope - low) * factor, slope + (high - slope) * factor
-        p = _deflated(p, factor)
+        p = np.asarray(2 * ndtr(ndtri(np.maximum(p, 1e-300) / 2) / factor))
     q = benjamini_hochberg(p)
     table = pl.DataFrame(
         {
@@ -459,26 +457,22 @@ def _slopes(names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, 
     return Answer(
         name="slopes",
         title="Slow drift",
-        table=_named(drifting, names).sort("q", "series", "of", "first_night"),
+        table=names.join(drifting, on="series").sort("q", "series", "of", "first_night"),
         meanings={
             "month_percent": "Change in 30 days: the median slope between all pairs of nights (Theil and Sen).",
             "low_percent": "95 % bounds (Sen 1968).",
             "p": "Mann and Kendall's test of no trend.",
-            "q": f"Adjusted over all pieces (Benjamini and Hochberg); drift up to {ERROR:g} is shown.",
+            "q": f"p adjusted over all pieces (Benjamini and Hochberg); drift with q up to {ERROR:g} is shown.",
         },
         notes=[f"{len(kept)} of {len(begin)} pieces have {FEWEST_FOR_SLOPE} nights or more; {drifting.height} drift."],
     )
-
-
-def _deflated(p: Array, factor: float) -> Array:
-    return np.asarray(2 * ndtr(ndtri(np.maximum(p, 1e-300) / 2) / factor))
 
 
 # --- environment -----------------------------------------------------------------------------------------------------
 
 
 def _environment(nights: pl.DataFrame) -> Answer:
-    """What changed around the cells, night by night: from what, to what, for how many, and what the times did."""
+    """List changes of the environment by night: old and new value, number of cells, and shift of their times."""
     seen = {name: pl.col(column).drop_nulls().unique().sort().str.join(", ") for name, column in _ENVIRONMENT.items()}
     means = {f"log_{of}": pl.col(f"log_{of}").mean() for of in ("speedup", "candidate")}
     by_night = nights.group_by(*CELL_KEY, "night").agg(
@@ -515,11 +509,11 @@ def _environment(nights: pl.DataFrame) -> Answer:
         title="Changes of the environment",
         table=table,
         meanings={
-            "night": "First night with what came after.",
-            "what": "What changed. Series are cut there: a shift across it is not a finding about the code.",
-            "cells": "Cells that it changed for.",
+            "night": "First night with the new value.",
+            "what": "The fact that changed. Series are cut here: a shift across it is not a finding about the code.",
+            "cells": "Cells for which it changed.",
             "time_shift_percent": "Median over these cells of the change of their times from the night before.",
-            "speedup_shift_percent": "The same of their speed-ups.",
+            "speedup_shift_percent": "The same for their speed-ups.",
         },
     )
 
@@ -536,8 +530,8 @@ def _series(nights: pl.DataFrame) -> Answer:
         title="Every series, night by night",
         table=several.select("series", *shown, *(value.alias(name) for name, value in back.items())),
         meanings={
-            "series": "Number of a cell on one unit.",
-            "stretch": "Number of a run of nights with one driver, image and source.",
+            "series": "Number of the series: one cell on one unit.",
+            "stretch": "Number of the stretch: nights with one driver, image and source.",
             "speedup": "Median over the night's sessions; so are the times, in nanoseconds.",
         },
         notes=[f"{ones} series have one night, and are not shown."] if ones else [],

@@ -1,9 +1,8 @@
-"""``compare``: base against new, cell by cell; what broke, what is slower, and what only looks like it.
+"""``compare``: base against new, cell by cell.
 
-Cells are joined by what they are (:data:`~kernel_matrix.analysis.outcomes.CELL_KEY`), less the axis that is compared,
-so that
-a candidate whose source changed is compared with what it was. On each side the latest attempt on each GPU unit counts;
-where both sides ran on the same unit, only such units are compared.
+Cells are joined by :data:`~kernel_matrix.analysis.outcomes.CELL_KEY` without the compared axis, so a candidate whose
+source changed is compared with its earlier version. On each side the latest attempt on each GPU unit counts; where
+both sides ran on the same unit, only such units are compared.
 """
 
 from __future__ import annotations
@@ -30,12 +29,11 @@ from kernel_matrix.analysis.comparison import (
     EnvironmentFact,
 )
 from kernel_matrix.analysis.differences import (
-    FEWEST_TO_STEADY,
-    LogDifferences,
+    FEWEST_TO_MODERATE,
     LogMoments,
     benjamini_hochberg,
+    moderate,
     paired,
-    steadied,
     welch,
 )
 from kernel_matrix.analysis.identical import FEWEST_PAIRS, differences, floor_of
@@ -66,13 +64,13 @@ _PLACE: Final = {
 }
 _ATTEMPT: Final = ("status", "fault", "message", "cell_id", *_CONTENT.values(), *_PLACE.values())
 _LISTED: Final = 3
-"""Values of one fact that are told one by one."""
+"""Values of one fact that are listed."""
 _FEWEST_STEPS: Final = 20
-"""With fewer different medians than this, the smallest step between two says nothing about the clock."""
+"""Different medians from which the smallest step between two estimates the clock's tick."""
 _SAME_CLOCK: Final = 0.001
-"""Clocks that differ by less did not change."""
+"""Clocks that differ by less than this share count as equal."""
 _CYCLES_SHARE: Final = 0.5
-"""Cycles have to differ by this share of the margin at least: the sign of next to nothing is chance."""
+"""Cycles have to differ by this share of the margin: the sign of a smaller difference is chance."""
 
 _ABSENT, _PASSED, _FAILED, _UNKNOWN = "absent", "passed", "failed", "unknown"
 _RUN = ("run_id", "gpu_uuid", "session")
@@ -80,20 +78,20 @@ _RUN = ("run_id", "gpu_uuid", "session")
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side, by cell and by session."""
+    """One side of the comparison, by cell and by session."""
 
     attempts: pl.DataFrame
-    """One row per cell, of what it came to."""
+    """One row per cell: its outcome."""
     offered: pl.DataFrame
-    """The workloads that each cell has a row of."""
+    """The workloads of each cell that has rows of any."""
     sessions: pl.DataFrame
-    """One row per session that passed and has a time: the key, workload, ``value`` and what pairs are made by."""
+    """One row per session that passed and has a time: the key, workload, ``value``, and the columns to pair by."""
     cut: int
-    """Sessions whose time is no positive finite number."""
+    """Sessions whose time is not positive and finite."""
     units: int
-    """Cells of which more than one unit counts."""
+    """Cells that ran on more than one unit."""
     tick_ns: float
-    """The smallest step between two medians: the tick of the device's clock, or half of it; 0 where not known."""
+    """The smallest step between two medians: the tick of the device's clock, or half of it; 0 if unknown."""
 
 
 def compare(
@@ -108,12 +106,19 @@ def compare(
 ) -> Comparison:
     """Compare two frames with the columns of ``CELLS``.
 
-    :param how: what the two differ in; with :func:`between` they come from one set.
-    :param names: what the sides are called; for an axis, its values.
-    :param today: on which an acceptance must still hold; null: all hold.
-    :raises NothingSelectedError: where neither side has any cell.
+    Args:
+        base: The base side.
+        new: The new side.
+        how: The axis in which the two differ; see :func:`between` for two sides of one set.
+        names: Names of the sides; for an axis, its values.
+        rules: Margins and error rates.
+        accepted: Accepted regressions.
+        today: The day for which acceptances must hold; None: all hold.
+
+    Raises:
+        NothingSelectedError: Neither side has a cell.
     """
-    rules, of_floor = _with_floor(rules or ComparisonRules(), base, new)
+    rules, on_floor = _with_floor(rules or ComparisonRules(), base, new)
     key = [name for name in CELL_KEY if name not in (how.value, "workload")]
     picked_base, picked_new, left_out = _picked(base, new, key, units_matter=how is not ComparisonAxis.GPU)
     sides = _side(picked_base, key, rules.of), _side(picked_new, key, rules.of)
@@ -128,30 +133,31 @@ def compare(
     rows = rows.with_columns(environment=_moved_with(event))
     if how.value in CELL_KEY:
         rows = rows.with_columns(pl.lit(" → ".join(names)).alias(how.value))
-    rows, said = _accepted(rows, accepted, today)
-    notes = (*of_floor, *_notes(sides, left_out, names, key), *_notes_on_rows(rows, rules.of), *said)
+    rows, on_accepted = _accepted(rows, accepted, today)
+    notes = (*on_floor, *_notes(sides, left_out, names, key), *_notes_on_rows(rows, rules.of), *on_accepted)
     return Comparison(
         base=names[0], new=names[1], axis=how, rules=rules, rows=_finished(rows), event=event, notes=notes
     )
 
 
 def _with_floor(rules: ComparisonRules, *sides: pl.LazyFrame) -> tuple[ComparisonRules, list[str]]:
-    """``rules`` with the noise floor that identical code on either side shows, where none was given."""
+    """Add the noise floor from identical code on either side, if ``rules`` has none."""
     if rules.floor is not None:
         return rules, []
     found = pl.concat([differences(cells) for cells in sides])
     floor = floor_of(found)
     if floor is not None:
         return replace(rules, floor=floor, floor_pairs=len(found)), []
-    few = f"No noise floor: {len(found)} pairs of identical code, and {FEWEST_PAIRS} are needed."
+    few = f"No noise floor: there are {len(found)} pairs of identical code, and {FEWEST_PAIRS} are needed."
     return replace(rules, floor=0.0), [few] if len(found) else []
 
 
 def between(cells: pl.LazyFrame, axis: ComparisonAxis, base: str, new: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """The two sides of one set of results: those where ``axis`` is ``base``, and where it is ``new``.
+    """Split one set of results into the cells where ``axis`` is ``base`` and those where it is ``new``.
 
-    :raises UsageError: when they are the same, or the axis has no values.
-    :raises NothingSelectedError: when there is no cell of one of them; says which values there are.
+    Raises:
+        UsageError: The values are equal, or the axis has no values.
+        NothingSelectedError: A side has no cell; lists the values there are.
     """
     if axis is ComparisonAxis.RESULTS or base == new:
         raise UsageError(f"{axis.value}={base},{new} does not name two sides", next_step="e.g. toolchain=cu124,cu130")
@@ -160,7 +166,7 @@ def between(cells: pl.LazyFrame, axis: ComparisonAxis, base: str, new: str) -> t
     for value in (base, new):
         if value not in there:
             raise NothingSelectedError(
-                f"no cell has {axis.value} {value!r}", next_step=f"There is {_listed(there, 10) or 'none'}."
+                f"no cell has {axis.value} {value!r}", next_step=f"The values are {_listed(there, 10) or 'none'}."
             )
     return cells.filter(column == base), cells.filter(column == new)
 
@@ -168,7 +174,7 @@ def between(cells: pl.LazyFrame, axis: ComparisonAxis, base: str, new: str) -> t
 def _picked(
     base: pl.LazyFrame, new: pl.LazyFrame, key: Sequence[str], *, units_matter: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    """Rows of the attempts that count on each side, and how many attempts on other units were left out."""
+    """Read the rows of the attempts that count on each side, and count those left out for their unit."""
     latest = [_latest(cells, key) for cells in (base, new)]
     left_out = 0
     if units_matter:
@@ -188,19 +194,17 @@ def _picked(
 
 
 def _read(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """The columns that a comparison reads, words as text."""
-    names = dict.fromkeys(
-        (
-            *("record", *CELL_KEY, *_ATTEMPT, *_RUN, "started_at", "ended_at", "session_status"),
-            *("candidate_median_ns", "speedup", "sm_clock_mhz", "anchor_compute_ns"),
-        )
-    )
+    """Select the columns that a comparison needs, enums as text."""
+    times = ("candidate_median_ns", "speedup", "sm_clock_mhz", "anchor_compute_ns")
+    names = ("record", *CELL_KEY, *_ATTEMPT, *_RUN, "started_at", "ended_at", "session_status", *times)
     words = ("dtype", "status", "fault", "session_status")
-    return cells.select(pl.col(name).cast(pl.String) if name in words else pl.col(name) for name in names)
+    return cells.select(
+        pl.col(name).cast(pl.String) if name in words else pl.col(name) for name in dict.fromkeys(names)
+    )
 
 
 def _latest(cells: pl.LazyFrame, key: Sequence[str]) -> pl.DataFrame:
-    """The record of the latest attempt at each cell on each unit of each host."""
+    """Find the record of the latest attempt at each cell on each unit of each host."""
     words = cells.with_columns(pl.col(name).cast(pl.String) for name in key)
     return latest_attempts(words, (*key, "host_id", "gpu_uuid")).collect()
 
@@ -220,7 +224,7 @@ def _side(rows: pl.DataFrame, key: Sequence[str], of: ComparedQuantity) -> _Side
         ComparedQuantity.CYCLES: pl.col("candidate_median_ns") * pl.col("sm_clock_mhz") / 1000,
     }[of]
     attempts = rows.unique("record", keep="any").with_columns(state=state)
-    # A cell that fails on one unit fails; one that says nothing on one unit says what it says on the others.
+    # A cell that fails on one unit fails; a unit with an unknown outcome does not hide that of the others.
     worst = pl.col("state").replace_strict({_FAILED: 0, _PASSED: 1, _UNKNOWN: 2}, return_dtype=pl.Int8)
     by_cell = (
         attempts.sort(worst, "record")
@@ -251,9 +255,9 @@ def _tick(medians: pl.Series) -> float:
 
 
 def _grid(sides: tuple[_Side, _Side], key: list[str]) -> pl.DataFrame:
-    """One row per cell and workload that either side has, with what each side's cell came to, numbered.
+    """Make one numbered row per cell and workload of either side, with the outcome on each side.
 
-    A cell that failed before it got to any workload speaks for every workload that the other side has.
+    A cell that failed before any workload counts for every workload that the other side has.
     """
     cells = pl.concat([side.attempts.select(key) for side in sides]).unique(maintain_order=True)
     workloads = pl.concat([side.offered for side in sides]).unique()
@@ -275,7 +279,7 @@ def _grid(sides: tuple[_Side, _Side], key: list[str]) -> pl.DataFrame:
 
 
 def _measured(grid: pl.DataFrame, sides: tuple[_Side, _Side], key: list[str]) -> pl.DataFrame:
-    """The grid with the moments of both sides, ``base_mean`` and so on."""
+    """Add the moments of both sides, ``base_mean`` and so on."""
     for prefix, side in zip(("base", "new"), sides, strict=True):
         log = pl.col("value").log()
         moments = (
@@ -294,9 +298,10 @@ def _measured(grid: pl.DataFrame, sides: tuple[_Side, _Side], key: list[str]) ->
 
 
 def _pairs(grid: pl.DataFrame, sides: tuple[_Side, _Side], key: list[str]) -> pl.DataFrame:
-    """Differences of sessions that were measured in turns, for cells of which all sessions were.
+    """Add paired differences of sessions that were measured in turns.
 
-    In turns: the same number in the same run on the same unit, and the attempts overlap for half of the longer one.
+    In turns means: the same session number in the same run on the same unit, and the attempts overlap for at least half
+    of the longer one.
     """
     base, new = (side.sessions for side in sides)
     joined = base.join(new, on=[*key, "workload", *_RUN], how="inner", suffix="_new")
@@ -314,7 +319,7 @@ def _pairs(grid: pl.DataFrame, sides: tuple[_Side, _Side], key: list[str]) -> pl
 
 
 def _tested(rows: pl.DataFrame, sides: tuple[_Side, _Side], key: list[str], rules: ComparisonRules) -> pl.DataFrame:
-    """The rows with ``effect``, its 95 % reach, ``p``, ``q``, ``test``, ``equal`` and the effect in cycles."""
+    """Test each row: adds ``effect``, its 95 % ``reach``, ``p``, ``q``, ``test``, ``equal``, ``cycles``, ``tick``."""
     rows = _pairs(rows, sides, key)
     both = (pl.col("base_state") == _PASSED) & (pl.col("new_state") == _PASSED)
     enough = (pl.col("base_sessions") >= 2) & (pl.col("new_sessions") >= 2)
@@ -326,8 +331,7 @@ def _tested(rows: pl.DataFrame, sides: tuple[_Side, _Side], key: list[str], rule
         .then(pl.lit("welch"))
         .otherwise(None)
     )
-    tested = [_test(rows.filter(pl.col("test") == test), test, rules) for test in ("paired", "welch")]
-    found = pl.concat(tested)
+    found = pl.concat([_test(rows.filter(pl.col("test") == test), test, rules) for test in ("paired", "welch")])
     found = found.with_columns(q=pl.Series(benjamini_hochberg(found["p"].to_numpy()), dtype=pl.Float64))
     effect = pl.col("new_mean") - pl.col("base_mean")
     clocks = (pl.col("new_sm_clock_mhz") / pl.col("base_sm_clock_mhz")).log()
@@ -344,7 +348,11 @@ def _tested(rows: pl.DataFrame, sides: tuple[_Side, _Side], key: list[str], rule
 
 
 def _test(rows: pl.DataFrame, test: str, rules: ComparisonRules) -> pl.DataFrame:
-    found = steadied(paired(_moments(rows, "pairs", "pair")) if test == "paired" else _welch(rows))
+    if test == "paired":
+        differences_of = paired(_moments(rows, "pairs", "pair"))
+    else:
+        differences_of = welch(_moments(rows, "base_sessions", "base"), _moments(rows, "new_sessions", "new"))
+    found = moderate(differences_of)
     columns = {
         "effect": found.effect,
         "reach": found.reach(LEVEL),
@@ -354,25 +362,20 @@ def _test(rows: pl.DataFrame, test: str, rules: ComparisonRules) -> pl.DataFrame
     return pl.DataFrame({"row": rows["row"], **columns}, schema_overrides={"equal": pl.Boolean})
 
 
-def _welch(rows: pl.DataFrame) -> LogDifferences:
-    return welch(_moments(rows, "base_sessions", "base"), _moments(rows, "new_sessions", "new"))
-
-
 def _moments(rows: pl.DataFrame, count: str, prefix: str) -> LogMoments:
-    values = (rows[name].to_numpy().astype(np.float64) for name in (count, f"{prefix}_mean", f"{prefix}_variance"))
-    number, mean, variance = values
-    return LogMoments(count=number, mean=mean, variance=variance)
+    columns = {"count": count, "mean": f"{prefix}_mean", "variance": f"{prefix}_variance"}
+    return LogMoments(**{name: rows[column].to_numpy().astype(np.float64) for name, column in columns.items()})
 
 
 def _judged(rules: ComparisonRules, *, clocks_matter: bool) -> dict[str, pl.Expr]:
-    """``change`` and its ``reason``, and ``moved``: 1 worse, -1 better, whatever the clocks did."""
+    """Judge each row: ``change`` and its ``reason``, and ``moved``: 1 worse, -1 better, regardless of the clocks."""
     base, new = pl.col("base_state"), pl.col("new_state")
     worse = pl.col("effect") * rules.of.sign
     least = float(np.log1p(rules.least))
     sure = pl.col("q") < rules.q
-    # What no number of sessions resolves: all medians of a short kernel may sit on one tick of the clock.
+    # More sessions do not resolve less than a tick: all medians of a short kernel may sit on one.
     differs = sure & (worse.abs() > (pl.col("tick") + 1 + rules.least).log())
-    # Null where a clock is not known: then nothing speaks against what the time says.
+    # Null where a clock is unknown: then the time alone decides.
     in_cycles = (pl.col("cycles") * worse.sign() > _CYCLES_SHARE * least).fill_null(value=True)
     believed = in_cycles if clocks_matter else pl.lit(value=True)
     unknown = pl.concat_str(
@@ -383,7 +386,7 @@ def _judged(rules: ComparisonRules, *, clocks_matter: bool) -> dict[str, pl.Expr
         separator="; ",
         ignore_nulls=True,
     )
-    few = pl.min_horizontal(pl.col("base_sessions").fill_null(0), pl.col("new_sessions").fill_null(0))
+    fewest = pl.min_horizontal(pl.col("base_sessions").fill_null(0), pl.col("new_sessions").fill_null(0))
     rules_in_order: list[tuple[pl.Expr, Change, pl.Expr]] = [
         (base == _ABSENT, Change.NEW, pl.lit("")),
         (new == _ABSENT, Change.MISSING, pl.lit("in base only")),
@@ -391,22 +394,22 @@ def _judged(rules: ComparisonRules, *, clocks_matter: bool) -> dict[str, pl.Expr
         ((base == _FAILED) & (new == _FAILED), Change.BOTH_FAILED, pl.col("new_status")),
         (new == _FAILED, Change.BROKE, pl.concat_str("new_status", pl.lit(": "), "new_message", ignore_nulls=True)),
         (base == _FAILED, Change.FIXED, sentence("was {}", "base_status")),
-        (few == 0, Change.INCONCLUSIVE, pl.lit(f"no {rules.of.value} on one side")),
-        (few == 1, Change.INCONCLUSIVE, pl.lit("one session on a side")),
+        (fewest == 0, Change.INCONCLUSIVE, pl.lit(f"no {rules.of.value} on one side")),
+        (fewest == 1, Change.INCONCLUSIVE, pl.lit("one session on a side")),
         (differs & ~believed, Change.INCONCLUSIVE, pl.lit("clocks moved")),
         (differs & (worse > 0), Change.REGRESSION, pl.lit("")),
         (differs & (worse < 0), Change.IMPROVEMENT, pl.lit("")),
         (pl.col("equal") & (pl.col("tick") <= rules.most), Change.EQUIVALENT, pl.lit("")),
         (sure & (worse.abs() > least), Change.INCONCLUSIVE, pl.lit("less than the margin and a tick of the clock")),
         (pl.col("tick") > rules.most, Change.INCONCLUSIVE, pl.lit("a tick of the clock is more than the margin")),
-        (worse.abs() > least, Change.INCONCLUSIVE, pl.lit("beyond the margin, and may be chance")),
+        (worse.abs() > least, Change.INCONCLUSIVE, pl.lit("more than the margin, but not significant")),
     ]
     change = pl.lit(Change.INCONCLUSIVE.value)
     reason = pl.lit("the interval is wider than the margin of equivalence")
     for holds, then, why in reversed(rules_in_order):
-        certainly = holds.fill_null(value=False)
-        change = pl.when(certainly).then(pl.lit(then.value)).otherwise(change)
-        reason = pl.when(certainly).then(why).otherwise(reason)
+        applies = holds.fill_null(value=False)
+        change = pl.when(applies).then(pl.lit(then.value)).otherwise(change)
+        reason = pl.when(applies).then(why).otherwise(reason)
     return {"change": change, "reason": reason, "moved": pl.when(differs).then(worse.sign()).fill_null(0.0)}
 
 
@@ -428,7 +431,7 @@ def _moved_with(event: EnvironmentEvent | None) -> pl.Expr:
 
 
 def _facts(moved: pl.DataFrame) -> Iterator[EnvironmentFact]:
-    """What is recorded to differ between the sides of ``moved``."""
+    """Yield the recorded facts that differ between the sides of ``moved``."""
     for name, column in _PLACE.items():
         base, new = (
             moved[f"{side}_{column}"].cast(pl.String).drop_nulls().unique().sort().to_list() for side in ("base", "new")
@@ -437,17 +440,17 @@ def _facts(moved: pl.DataFrame) -> Iterator[EnvironmentFact]:
             yield EnvironmentFact(
                 name=name, base=_listed(base, _LISTED) or "unknown", new=_listed(new, _LISTED) or "unknown"
             )
-    was, now = (_middle(moved[f"{side}_sm_clock_mhz"]) for side in ("base", "new"))
+    was, now = (_median(moved[f"{side}_sm_clock_mhz"]) for side in ("base", "new"))
     if was is not None and now is not None and abs(now - was) > _SAME_CLOCK * was:
         yield EnvironmentFact(name="SM clock", base=f"{was:.0f} MHz", new=f"{now:.0f} MHz")
-    anchor = _middle(moved["new_anchor"] - moved["base_anchor"])
+    anchor = _median(moved["new_anchor"] - moved["base_anchor"])
     if anchor is not None:
         yield EnvironmentFact(
             name="the judge's own kernel", base="100 %", new=f"{100 * float(np.exp(anchor)):.1f} % of that time"
         )
 
 
-def _middle(values: pl.Series) -> float | None:
+def _median(values: pl.Series) -> float | None:
     found = values.median()
     return found if isinstance(found, float) else None
 
@@ -458,32 +461,32 @@ def _listed(values: Sequence[str], most: int) -> str:
 
 
 def _accepted(rows: pl.DataFrame, accepted: Sequence[Acceptance], today: date | None) -> tuple[pl.DataFrame, list[str]]:
-    """Regressions that an entry speaks of become ``accepted``; also says which entries are over or speak of none."""
+    """Mark regressions that an entry accepts; also notes entries that expired or match none."""
     flagged = rows.filter(pl.col("change") == Change.REGRESSION.value).select(
         "row", *(name for name in CELL_KEY if name != "workload")
     )
     reasons: dict[int, str] = {}
-    said = []
+    notes = []
     for entry in accepted:
         if today is not None and entry.until < today:
-            said.append(f"The acceptance of {entry} ended on {entry.until}; it is not applied.")
+            notes.append(f"The acceptance of {entry} ended on {entry.until}; it is not applied.")
             continue
         matching = [row["row"] for row in flagged.iter_rows(named=True) if entry.matches(row)]
         if not matching:
-            said.append(f"The acceptance of {entry} matches no regression.")
+            notes.append(f"The acceptance of {entry} matches no regression.")
         for number in matching:
             reasons.setdefault(number, f"{entry.reason} (until {entry.until})")
     if not reasons:
-        return rows, said
+        return rows, notes
     reason = pl.col("row").replace_strict(reasons, default=None, return_dtype=pl.String)
     return rows.with_columns(
         change=pl.when(reason.is_not_null()).then(pl.lit(Change.ACCEPTED.value)).otherwise("change"),
         reason=pl.coalesce(reason, "reason"),
-    ), said
+    ), notes
 
 
 def _finished(rows: pl.DataFrame) -> pl.DataFrame:
-    """The columns of :data:`ROWS`, the worst first."""
+    """Select the columns :data:`ROWS`, the worst first."""
     names = {**_CONTENT, **_PLACE}
     differs = pl.concat_str(
         *(
@@ -510,37 +513,37 @@ def _finished(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _notes(sides: tuple[_Side, _Side], left_out: int, names: tuple[str, str], key: Sequence[str]) -> Iterator[str]:
-    """What of the two sets was left out, or has nothing to be compared with."""
+    """Yield notes on cells and sessions that were left out or have no partner."""
     for name, side in zip(names, sides, strict=True):
         if side.attempts.is_empty():
             yield f"{name} has no cell."
         if side.cut:
-            yield f"{side.cut} sessions of {name} are left out: their value is no positive finite number."
+            yield f"{side.cut} sessions of {name} are left out: their value is not positive and finite."
         if side.units:
-            yield f"{side.units} cells of {name} ran on several units; their sessions are taken together."
+            yield f"{side.units} cells of {name} ran on several units; their sessions are pooled."
     partners = sides[0].attempts.join(sides[1].attempts, on=list(key), how="semi", nulls_equal=True).height
     if not partners and not any(side.attempts.is_empty() for side in sides):
         yield f"No cell of {names[0]} has a partner in {names[1]}: nothing is compared."
     if left_out:
-        yield f"{left_out} attempts are left out: they ran on units that only one side has, beside one that both have."
+        yield f"{left_out} attempts are left out: they ran on a unit of one side only, and both sides share another."
 
 
 def _notes_on_rows(rows: pl.DataFrame, of: ComparedQuantity) -> Iterator[str]:
-    """What a reader has to know of the rows: why some say nothing, and what is less sure than it looks."""
+    """Yield notes on rows that are inconclusive or less certain than they look."""
     unsure = rows.filter(pl.col("change") == Change.INCONCLUSIVE.value).group_by("reason").len().sort("len", "reason")
     for reason, number in reversed(unsure.rows()):
         yield f"{_rows(number)} inconclusive: {reason}."
-    if 0 < rows["p"].count() < FEWEST_TO_STEADY:
+    if 0 < rows["p"].count() < FEWEST_TO_MODERATE:
         yield (
-            f"With fewer than {FEWEST_TO_STEADY} timed cells each is judged by its own sessions alone:"
-            " small differences need more of them."
+            f"With fewer than {FEWEST_TO_MODERATE} timed cells each is judged by its own sessions alone:"
+            " small differences need more sessions."
         )
     unchecked = rows.filter(pl.col("p").is_not_null() & pl.col("cycles").is_null()).height
     if unchecked and of is ComparedQuantity.TIME:
-        yield f"{_rows(unchecked)} judged by time alone: the SM clock is not known on both sides."
+        yield f"{_rows(unchecked)} judged by time alone: the SM clock is unknown on at least one side."
     changed = rows.filter(pl.col("base_problem_sha256") != pl.col("new_problem_sha256")).height
     if changed:
-        yield f"{_rows(changed)} compared although the problem's own content changed; column differs marks them."
+        yield f"{_rows(changed)} compared although the problem's content changed; see the column differs."
 
 
 def _rows(number: int) -> str:

@@ -1,4 +1,4 @@
-"""What is compared, by which rules, and what came of it: the nouns of :mod:`kernel_matrix.analysis.compare`."""
+"""Axes, quantities, rules and results of :mod:`kernel_matrix.analysis.compare`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import polars as pl
 from kernel_matrix.measure.verdict import MARGIN
 
 EQUIVALENCE: Final = 0.02
-"""Two sides are called equivalent when their difference is shown to be within this share."""
+"""Two sides are equivalent if their difference is shown to be within this share."""
 FALSE_DISCOVERIES: Final = 0.01
-"""Expected share of false alarms among what is called a difference (Benjamini and Hochberg's q)."""
+"""Expected share of false alarms among reported differences (Benjamini and Hochberg's q)."""
 ENVIRONMENT_SHARE: Final = 0.30
-"""More of the timed cells than this moving in one direction is an event of the environment."""
+"""If more than this share of the timed cells move in one direction, the environment is the likely cause."""
 ENVIRONMENT_CELLS: Final = 3
-"""And so many at least: one cell of two says nothing about the environment."""
+"""Fewest cells for an event of the environment: one cell of two is no evidence."""
 
 
 class ComparisonAxis(str, Enum):
-    """What base and new differ in."""
+    """The axis in which base and new differ."""
 
     RESULTS = "results"
     """Two sets of results, each in its own folder."""
@@ -44,9 +44,9 @@ class ComparedQuantity(str, Enum):
     TIME = "time"
     """The candidate's time, nanoseconds; more is worse."""
     SPEEDUP = "speedup"
-    """Baseline ÷ candidate, both of one session; less is worse. Clocks act on both, and cancel."""
+    """Baseline ÷ candidate, both of one session; less is worse. Clocks affect both and cancel."""
     CYCLES = "cycles"
-    """The candidate's time × the SM clock it ran at; more is worse. Null where the clock is not known."""
+    """The candidate's time × its SM clock; more is worse. Null where the clock is unknown."""
 
     @property
     def sign(self) -> int:
@@ -55,24 +55,24 @@ class ComparedQuantity(str, Enum):
 
 
 class Change(str, Enum):
-    """What a comparison says about one workload of one cell; in the order in which a reader wants to see them."""
+    """Result of comparing one workload of one cell; in the order in which they are shown."""
 
     BROKE = "broke"
     """Passed in base, fails in new by the candidate's own fault."""
     REGRESSION = "regression"
-    """Worse by more than the margin and more than chance, in cycles too where the clocks are known."""
+    """Significantly worse by more than the margin, in cycles too where the clocks are known."""
     ACCEPTED = "accepted"
-    """A regression that somebody accepted, with a reason and a date."""
+    """A regression that was accepted, with a reason and a date."""
     MISSING = "missing"
     """In base, and not in new."""
     INCONCLUSIVE = "inconclusive"
-    """Neither a difference nor equivalence is shown, or a side says nothing; the reason is told."""
+    """Neither a difference nor equivalence is shown, or a side has no result; see the row's reason."""
     BOTH_FAILED = "both_failed"
     """Fails on both sides by the candidate's own fault."""
     FIXED = "fixed"
     """Failed in base, passes in new."""
     IMPROVEMENT = "improvement"
-    """Better by more than the margin and more than chance, in cycles too where the clocks are known."""
+    """Significantly better by more than the margin, in cycles too where the clocks are known."""
     NEW = "new"
     """In new, and not in base."""
     EQUIVALENT = "equivalent"
@@ -80,31 +80,31 @@ class Change(str, Enum):
 
 
 FLAGGED: Final = (Change.BROKE, Change.REGRESSION)
-"""What a build fails for, and what ``--confirm`` runs again."""
+"""Changes that fail a build, and that ``--confirm`` runs again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRules:
-    """How differences are told from noise."""
+    """Margins and error rates of a comparison."""
 
     of: ComparedQuantity = ComparedQuantity.TIME
     margin: float = MARGIN
-    """A difference counts from this share on. At 0.3 % between sessions and five of them, 2 % is then found."""
+    """Smallest share that counts as a difference. With noise of 0.3 % and five sessions, 2 % is then found."""
     equivalence: float = EQUIVALENCE
     q: float = FALSE_DISCOVERIES
     floor: float | None = None
-    """What identical code was seen to differ by (A/A); neither margin is taken smaller. Null: look in the results."""
+    """Difference seen between identical code (A/A), a lower limit of both margins. None: measure it in the results."""
     floor_pairs: int = 0
-    """Pairs of identical code in the results that the floor was told from; 0 where it was given."""
+    """Pairs of identical code from which the floor was measured; 0 if it was given."""
 
     @property
     def least(self) -> float:
-        """The margin of a difference, with the floor."""
+        """The margin of a difference, not below the floor."""
         return max(self.margin, self.floor or 0.0)
 
     @property
     def most(self) -> float:
-        """The margin of equivalence, with the floor."""
+        """The margin of equivalence, not below the floor."""
         return max(self.equivalence, self.floor or 0.0)
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class ComparisonRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentFact:
-    """One thing about the environment, on both sides."""
+    """One fact about the environment, on both sides."""
 
     name: str
     base: str
@@ -127,21 +127,21 @@ class EnvironmentFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentEvent:
-    """So many cells moved one way that their own code is not the likely cause."""
+    """Many cells that moved one way together, so that their code is not the likely cause."""
 
     direction: Change
     """``regression`` or ``improvement``."""
     moved: int
     timed: int
     changed: tuple[EnvironmentFact, ...]
-    """What is recorded to differ between the sides; empty: nothing that is recorded."""
+    """Recorded facts that differ between the sides."""
 
     def __str__(self) -> str:
         way = "worse" if self.direction is Change.REGRESSION else "better"
         what = "; ".join(f"{fact.name}: {fact.base} → {fact.new}" for fact in self.changed)
         return (
             f"{self.moved} of {self.timed} timed cells moved together, all {way}: an event of the environment,"
-            f" not of the code; changed: {what or 'nothing that is recorded'}"
+            f" not of the code; changed: {what or 'nothing recorded'}"
         )
 
 
@@ -171,38 +171,39 @@ ROWS: Final[dict[str, pl.DataType]] = {
     "differs": pl.String(),
     **{f"{side}_{name}": dtype for side in ("base", "new") for name, dtype in _SIDES},
 }
-"""One row per workload of a cell. ``value``: geometric mean of session medians, in the quantity's unit; ``ratio``: new
-÷ base of it, with its 95 % interval; ``cycles_ratio``: the same of cycles; ``p``: of no difference, two-sided; ``q``:
-the same after Benjamini and Hochberg; ``test``: ``paired`` or ``welch``; ``environment``: moved with the event told on
-top; ``differs``: what else is not the same on both sides (``candidate, driver``). The axis compared reads ``A → B``.
+"""Columns, one row per workload of a cell. ``value``: geometric mean of session medians, in the quantity's unit;
+``ratio``: new ÷ base, with its 95 % interval; ``cycles_ratio``: the same for cycles; ``p``: two-sided, of no
+difference; ``q``: p adjusted after Benjamini and Hochberg; ``test``: ``paired`` or ``welch``; ``environment``: moved
+with the event of the environment; ``differs``: other differences between the sides (``candidate, driver``). The
+compared axis reads ``A → B``.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What came of a comparison."""
+    """Result of a comparison."""
 
     base: str
-    """What the base side is called."""
+    """Name of the base side."""
     new: str
     axis: ComparisonAxis
     rules: ComparisonRules
     rows: pl.DataFrame
-    """With the columns :data:`ROWS`, the worst first."""
+    """Rows with the columns :data:`ROWS`, the worst first."""
     event: EnvironmentEvent | None
     notes: Sequence[str]
-    """What was left out and why, and what to be careful with; whole sentences."""
+    """What was left out and why, and cautions; whole sentences."""
 
     def counts(self) -> Mapping[Change, int]:
-        """How many rows there are of every change that there is, in the order of :class:`Change`."""
+        """Count the rows of every change that occurs, in the order of :class:`Change`."""
         found = dict(self.rows.group_by("change").len().iter_rows())
         return {change: found[change.value] for change in Change if change.value in found}
 
     def flagged(self) -> pl.DataFrame:
-        """Regressions that nobody accepted, and what broke."""
+        """Return the rows that broke or are regressions without acceptance."""
         return self.rows.filter(pl.col("change").is_in([change.value for change in FLAGGED]))
 
     def flagged_said(self) -> str:
-        """How many rows there are of each flagged change: ``1 broke, 2 regression``; empty where there are none."""
+        """Write the number of rows of each flagged change: ``1 broke, 2 regression``; empty if there are none."""
         counts = self.counts()
         return ", ".join(f"{counts[change]} {change.value}" for change in FLAGGED if change in counts)

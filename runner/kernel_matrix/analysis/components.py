@@ -1,12 +1,11 @@
-"""Variance components by moments: sums of squares of nested groups, set equal to what they are expected to be.
+"""Variance components by the method of moments: sums of squares of nested groups equated to their expectations.
 
 For groups nested in each other, coarsest first, each level's sum of squares (of the means of its groups around those of
-the level above) has an expectation that is linear in the variances sought, whatever the groups' sizes. Setting them
-equal and solving upwards gives unbiased estimates (Searle, Casella and McCulloch, *Variance Components*, 1992, chapter
-5; on balanced data the ``T²`` of Kalibera and Jones, *Rigorous benchmarking in reasonable time*, ISMM 2013, in its
-corrected print). What an effect is and what it is grouped by may differ, so that effects which cross, such as a night
-that all units share, are estimated without bias too (Henderson, *Estimation of variance and covariance components*,
-Biometrics 9, 1953, method 1).
+the level above) has an expectation that is linear in the variances sought, for any group sizes. Solving these equations
+upwards gives unbiased estimates (Searle, Casella and McCulloch, *Variance Components*, 1992, chapter 5; on balanced
+data the ``T²`` of Kalibera and Jones, *Rigorous benchmarking in reasonable time*, ISMM 2013, in its corrected print).
+Effects may cross groups: a night that all units share is estimated without bias too (Henderson, *Estimation of variance
+and covariance components*, Biometrics 9, 1953, method 1).
 """
 
 from __future__ import annotations
@@ -28,36 +27,37 @@ class SumsOfSquares:
     """Sums of squares of many data sets at once; ``m`` data sets, ``l`` levels, coarsest first."""
 
     squares: Array
-    """Shape (m, l): of the means of a level's groups around those of the level above."""
+    """Shape (m, l): sums of squares of the means of a level's groups around those of the level above."""
     degrees: Array
-    """Shape (m, l): groups of a level less groups of the level above; 0 where the level cannot be told."""
+    """Shape (m, l): groups of a level − groups of the level above; 0 where the level cannot be estimated."""
     expected: Array
-    """Shape (m, l, l): in the expectation of ``squares[:, i]``, the factor of the variance of level ``j``; zero for
-    ``j < i``."""
+    """Shape (m, l, l): factor of level ``j``'s variance in the expectation of ``squares[:, i]``; 0 for ``j < i``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VarianceEstimates:
-    """Estimates, each of shape (m, l); NaN where a level cannot be told."""
+    """Estimates, each of shape (m, l); NaN where a level cannot be estimated."""
 
     raw: Array
-    """As the moments give it, negative too: unbiased."""
+    """Unbiased estimate; may be negative."""
     low: Array
     high: Array
     """Bounds of the variance at :data:`~kernel_matrix.measure.intervals.LEVEL`, not below 0."""
 
 
 def solve(moments: SumsOfSquares, interval_degrees: Array | None = None) -> VarianceEstimates:
-    """The variance of each level.
+    """Estimate the variance of each level.
 
-    :param interval_degrees: shape (m, l): degrees of freedom for intervals, where squares of several data sets that
-        share their groups were added; as ``moments.degrees`` where left out.
+    Args:
+        moments: Sums of squares and their expectations.
+        interval_degrees: Shape (m, l): degrees of freedom for intervals, if they differ from ``moments.degrees``
+            because squares of data sets that share their groups were added.
     """
     count, levels = moments.squares.shape
     known = (moments.degrees > 0) & (np.diagonal(moments.expected, axis1=1, axis2=2) > 1e-9)
     factors = np.zeros((count, levels, levels))  # estimate of level i = sum over j of factors[i, j] · squares[j]
     for i in reversed(range(levels)):
-        rows = np.flatnonzero(known[:, i])  # few, of coarse levels
+        rows = np.flatnonzero(known[:, i])
         own = np.zeros((len(rows), levels))
         own[:, i] = 1.0
         for j in range(i + 1, levels):
@@ -77,35 +77,34 @@ def solve(moments: SumsOfSquares, interval_degrees: Array | None = None) -> Vari
 
 
 def _together(parts: Array, degrees: Array) -> Array:
-    """Degrees of freedom of a sum of mean squares (Satterthwaite, Biometrics Bulletin 2, 1946); 1 for an empty sum."""
+    """Approximate the degrees of freedom of a sum of mean squares (Satterthwaite, 1946); 1 for an empty sum."""
     total = parts.sum(axis=1)
     spread = np.where(parts > 0, parts**2 / np.maximum(degrees, 1.0), 0.0).sum(axis=1)
     return np.where(total > 0, total**2 / np.where(spread > 0, spread, 1.0), 1.0)
 
 
 def difference_interval(plus: Array, plus_degrees: Array, minus: Array, minus_degrees: Array) -> tuple[Array, Array]:
-    """Two-sided bounds, not below 0, of the expectation of ``plus − minus``, two independent scaled χ².
+    """Compute two-sided bounds, not below 0, of the expectation of ``plus − minus``, two independent scaled χ².
 
     The modified large-sample interval (Ting, Burdick, Graybill, Jeyaratnam and Lu, *Confidence intervals on linear
-    combinations of variance components that are unrestricted in sign*, J. Stat. Comput. Simul. 35, 1990), which keeps
-    its level where Satterthwaite's falls short: in differences. With ``minus`` 0 it is the exact χ² interval.
+    combinations of variance components that are unrestricted in sign*, J. Stat. Comput. Simul. 35, 1990) holds its
+    level for differences, where Satterthwaite's interval does not. With ``minus`` 0 it is the exact χ² interval.
     """
     alpha = (1 - LEVEL) / 2
-    low, high = np.zeros_like(plus), np.zeros_like(plus)
     tenths = [np.round(np.minimum(degrees, 1e8) * 10).astype(np.int64) for degrees in (plus_degrees, minus_degrees)]
-    distinct, where = np.unique((tenths[0] << 31) + tenths[1], return_inverse=True)  # few, since quantiles take long
-    quantiles = [of[where] for of in _quantiles((distinct >> 31) / 10, (distinct & (2**31 - 1)) / 10, alpha)]
-    g1, h1, g2, h2, g12, h12 = quantiles
+    # Quantiles are slow: compute them once per distinct pair of degrees, rounded to tenths.
+    distinct, where = np.unique((tenths[0] << 31) + tenths[1], return_inverse=True)
+    constants = _interval_constants((distinct >> 31) / 10, (distinct & (2**31 - 1)) / 10, alpha)
+    g1, h1, g2, h2, g12, h12 = (constant[where] for constant in constants)
     value = plus - minus
     below = g1**2 * plus**2 + h2**2 * minus**2 + g12 * plus * minus
     above = h1**2 * plus**2 + g2**2 * minus**2 + h12 * plus * minus
-    low[:] = np.maximum(value - np.sqrt(np.maximum(below, 0.0)), 0.0)
-    high[:] = np.maximum(value + np.sqrt(np.maximum(above, 0.0)), 0.0)
-    return low, high
+    low, high = value - np.sqrt(np.maximum(below, 0.0)), value + np.sqrt(np.maximum(above, 0.0))
+    return np.maximum(low, 0.0), np.maximum(high, 0.0)
 
 
-def _quantiles(first: Array, second: Array, alpha: float) -> tuple[Array, ...]:
-    """The six constants of the interval, under the names that its authors give them."""
+def _interval_constants(first: Array, second: Array, alpha: float) -> tuple[Array, ...]:
+    """Compute the six constants of the interval, under the names of Ting et al."""
     from scipy.special import chdtri, fdtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
 
     def chi(degrees: Array, upper: float) -> Array:
@@ -122,40 +121,45 @@ def _quantiles(first: Array, second: Array, alpha: float) -> tuple[Array, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedLevels:
-    """Three levels above the values, as columns; each group of a level lies in one group of the level before."""
+    """Three levels above the values, as columns; each group of a level lies in one group of the level above."""
 
     top: tuple[str, ...]
     middle: tuple[str, ...]
     low: tuple[str, ...]
-    """Columns that, with those of the levels before, make a level's groups."""
+    """Columns that, with those of the levels above, make a level's groups."""
     middle_effect: tuple[str, ...]
     low_effect: tuple[str, ...]
-    """Columns that make two groups have the *same* effect, in whatever group of the levels before they are."""
+    """Columns that identify an effect: groups that agree in them share it, in any group of the levels above."""
 
 
 SQUARES = ("squares_0", "squares_1", "squares_2", "squares_3")
 DEGREES = ("degrees_0", "degrees_1", "degrees_2", "degrees_3")
 EFFECTS = ("effects_1", "effects_2")
-"""Distinct effects of the chain's middle and low level, which may be fewer than groups."""
+"""Number of distinct effects of the middle and low level, which may be fewer than groups."""
 EXPECTED = tuple(f"expected_{i}{j}" for i in range(4) for j in range(i, 4))
 
 
 def sums_of_squares(groups: pl.DataFrame, key: Sequence[str], chain: NestedLevels) -> pl.DataFrame:
-    """Sums of squares of every data set, from the moments of its finest groups.
+    """Compute the sums of squares of every data set from the moments of its finest groups.
 
-    :param groups: one row per ``key`` and group of ``chain.low``: ``n`` values, their ``mean``, and ``within``, the sum
-        of their squares around it.
-    :return: per ``key`` the columns :data:`SQUARES`, :data:`DEGREES` and :data:`EXPECTED`, whose last level is that of
-        the values themselves, which may be added over data sets; and :data:`EFFECTS`.
+    Args:
+        groups: One row per ``key`` and group of ``chain.low``: ``n`` values, their ``mean``, and ``within``, the sum of
+            their squares around it.
+        key: Columns that name a data set.
+        chain: The levels.
+
+    Returns:
+        Per ``key`` the columns :data:`SQUARES`, :data:`DEGREES` and :data:`EXPECTED`, which may be added over data
+        sets and whose last level is the values themselves; and :data:`EFFECTS`.
     """
     key = list(key)
     count, total = pl.col("n").sum(), (pl.col("n") * pl.col("mean")).sum()
     whole = groups.group_by(key).agg(
         n=count, middle=total / count, degrees_3=count - pl.len(), squares_3=pl.col("within").sum(), parts=pl.len()
     )
-    # Most data sets have one group: everything about levels above is then 0.
+    # Most data sets have one group: all sums of the levels above are then 0.
     several = groups.join(whole.filter(pl.col("parts") > 1).select(*key, "middle"), on=key, nulls_equal=True)
-    several = several.with_columns(pl.col("mean") - pl.col("middle"))  # around 0, so that nothing cancels
+    several = several.with_columns(pl.col("mean") - pl.col("middle"))  # centred, to avoid cancellation
     one, two = [*chain.top], [*chain.top, *chain.middle]
     three = [*two, *chain.low]
     found = [_level(several, key, columns, number) for number, columns in enumerate((one, two, three), start=1)]
@@ -179,7 +183,7 @@ def sums_of_squares(groups: pl.DataFrame, key: Sequence[str], chain: NestedLevel
 
 
 def _level(groups: pl.DataFrame, key: list[str], columns: list[str], number: int) -> pl.DataFrame:
-    """Groups of a level, and the sum of their squared means, each as often as it has values."""
+    """Count a level's groups, and sum their squared means weighted by their numbers of values."""
     total = (pl.col("n") * pl.col("mean")).sum()
     merged = groups.group_by(*key, *columns).agg(square=total**2 / pl.col("n").sum())
     return merged.group_by(key).agg(
@@ -189,7 +193,7 @@ def _level(groups: pl.DataFrame, key: list[str], columns: list[str], number: int
 
 
 def _share(groups: pl.DataFrame, key: list[str], outer: Sequence[str], inner: Sequence[str], name: str) -> pl.DataFrame:
-    """Σ over outer groups of (Σ n² of the effects in it ÷ its n): the factor of the effects' variance in its sum."""
+    """Compute Σ over outer groups of (Σ n² of its effects ÷ its n): the factor of the effects' variance in the sum."""
     together = [*outer, *(column for column in inner if column not in outer)]
     effects = groups.group_by(*key, *together).agg(pl.col("n").sum())
     within = (pl.col("n").cast(pl.Float64) ** 2).sum() / pl.col("n").sum()
@@ -201,7 +205,7 @@ def _distinct(groups: pl.DataFrame, key: list[str], effect: Sequence[str], name:
 
 
 def _columns() -> dict[str, pl.Expr]:
-    """Squares, degrees and expectations; level 0 is the chain's top, level 3 the values."""
+    """Make the columns of squares, degrees and expectations; level 0 is the chain's top, level 3 the values."""
     n = pl.col("n").cast(pl.Float64)
     groups = [pl.lit(1.0), *(pl.col(f"groups_{number}").fill_null(1).cast(pl.Float64) for number in (1, 2, 3))]
     sums = [pl.lit(0.0), *(pl.col(f"sum_{number}").fill_null(0.0) for number in (1, 2, 3))]
@@ -230,7 +234,7 @@ def _columns() -> dict[str, pl.Expr]:
 
 
 def interval_degrees(table: pl.DataFrame) -> Array:
-    """Degrees of freedom for intervals: of effects that cross, groups are more than there are effects to learn from."""
+    """Compute degrees of freedom for intervals: crossed effects are fewer than groups, and limit the degrees."""
     degrees = stacked(table, DEGREES)
     for number, name in enumerate(EFFECTS, start=1):
         degrees[:, number] = np.minimum(degrees[:, number], np.maximum(numbers(table, name) - 1, 0.0))
@@ -238,7 +242,7 @@ def interval_degrees(table: pl.DataFrame) -> Array:
 
 
 def moments_of(table: pl.DataFrame) -> SumsOfSquares:
-    """The columns that :func:`sums_of_squares` makes, as arrays."""
+    """Convert the columns of :func:`sums_of_squares` to arrays."""
     expected = np.zeros((table.height, 4, 4))
     for name in EXPECTED:
         expected[:, int(name[-2]), int(name[-1])] = numbers(table, name)
@@ -246,10 +250,10 @@ def moments_of(table: pl.DataFrame) -> SumsOfSquares:
 
 
 def numbers(table: pl.DataFrame, name: str) -> Array:
-    """A column of sums as an array; 0 where there is nothing to add."""
+    """Convert a column of sums to an array, with 0 for null."""
     return np.asarray(table[name].cast(pl.Float64).fill_null(0.0).to_numpy(), dtype=np.float64)
 
 
 def stacked(table: pl.DataFrame, names: Sequence[str]) -> Array:
-    """Columns of sums as the columns of an array."""
+    """Convert columns of sums to the columns of an array."""
     return np.stack([numbers(table, name) for name in names], axis=1)

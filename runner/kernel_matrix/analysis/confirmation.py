@@ -1,4 +1,4 @@
-"""Whether what a comparison flagged shows again when its cells are run again, in turns."""
+"""Confirmation of flagged changes by running their cells again, in turns."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kernel_matrix.model.enums import Fault, Status
 
 
 def rounds(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Cells that were run round after round, as if each had run once, with a session per round.
+    """Merge cells that ran in rounds, as if each had run once with one session per round.
 
-    Every round is a run of its own that has each cell once, so sessions of one round belong together. A cell that
-    failed by its own fault in any round failed; a round that the machine spoilt is left out.
+    Every round is a run with each cell once, so sessions of one round belong together. A cell that failed by its own
+    fault in any round failed; a round with an infrastructure failure is left out.
     """
     whole = ("cell_id", "host_id", "gpu_uuid")
     rank = (
@@ -39,19 +39,21 @@ def rounds(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def confirmed(first: Comparison, again: Comparison, impossible: Mapping[str, str]) -> Comparison:
-    """``first``, where what is flagged, ran again and did not show again is ``inconclusive``.
+    """Update ``first``: flagged rows that ran again and did not show again become ``inconclusive``.
 
-    :param again: the same comparison of the cells that were run again.
-    :param impossible: id of a cell on the new side → why it was not run again; such rows stay as they are.
+    Args:
+        first: The first comparison.
+        again: The same comparison of the cells that were run again.
+        impossible: Id of a cell on the new side → the reason why it was not run again; such rows stay flagged.
     """
     key = list(CELL_KEY)
     words = [change.value for change in FLAGGED]
-    seen = again.rows.select(*key, again="change", again_status="new_status", again_p="p", again_said=_said())
+    seen = again.rows.select(*key, again="change", again_status="new_status", again_p="p", again_said=_summary())
     flagged, why_not = pl.col("change").is_in(words), _why_not(impossible)
     rows = first.rows.join(seen, on=key, how="left", nulls_equal=True).with_columns(
         pl.col("change", "again").cast(pl.String), why_not=why_not
     )
-    # A round that the machine spoilt clears nobody, nor does a time without a test.
+    # An infrastructure failure or a time without a test clears no row.
     spoke = (pl.col("again_status") == Status.PASSED.value) & (
         (pl.col("change") == Change.BROKE.value) | pl.col("again_p").is_not_null()
     )
@@ -79,8 +81,8 @@ def confirmed(first: Comparison, again: Comparison, impossible: Mapping[str, str
     return replace(done, notes=(note, *first.notes))
 
 
-def _said() -> pl.Expr:
-    """What the second comparison came to: ``regression, 4.9 %``."""
+def _summary() -> pl.Expr:
+    """Summarise the second comparison: ``regression, 4.9 %``."""
     figure = ((pl.col("ratio") - 1) * 100).round(1).cast(pl.String) + " %"
     return pl.concat_str(
         pl.col("change").cast(pl.String),

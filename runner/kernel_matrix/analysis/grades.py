@@ -1,4 +1,4 @@
-"""How far times can be trusted: outcomes that passed, by grade."""
+"""Grades of the times of outcomes that passed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import polars as pl
 from kernel_matrix.analysis.questions import Answer
 
 NEEDED: Final = ("grade",)
-"""Columns of ``OUTCOMES`` that this is told from."""
+"""Columns of ``OUTCOMES`` that :func:`by_grade` reads."""
 
 
 def by_grade(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
-    """How many outcomes have which grade.
+    """Count outcomes per grade.
 
-    :param passed: outcomes that passed: :data:`NEEDED` and ``labels``, the columns of the slice.
+    Args:
+        passed: Outcomes that passed, with the columns :data:`NEEDED` and ``labels``.
+        labels: Columns of the slice.
     """
     grade = pl.col("grade").cast(pl.String).fill_null("none")
     table = passed.group_by(*labels, grade.alias("grade")).agg(pl.len().alias("outcomes"))
     return Answer(
         name="grades",
-        title="How far times can be trusted",
+        title="Grades: how far times can be trusted",
         table=table.with_columns(share=pl.col("outcomes") / pl.col("outcomes").sum().over(*labels)).sort(
             *labels, "grade", nulls_last=True
         ),

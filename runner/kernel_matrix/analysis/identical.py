@@ -1,4 +1,4 @@
-"""Identical code under several names: how far apart it is measured, which is the margin below which nothing counts."""
+"""Noise floor: the measured difference between identical code under several names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_matrix.plan.selection import REFERENCE
 
 _AT: Final = ("gpu", "host_id", "gpu_uuid", "toolchain", "dtype", "problem", "problem_sha256", "workload")
 NEEDED: Final = (*_AT, "candidate", "candidate_sha256", "code_sha256", "candidate_ns", "speedup")
-"""Columns of ``OUTCOMES`` that this is told from."""
+"""Columns of ``OUTCOMES`` that this module reads."""
 _KINDS: Final = {
     "reference": "the reference as a candidate, against the baseline of the same sessions",
     "source": "one source under several names, candidate against candidate",
@@ -24,41 +24,43 @@ _KINDS: Final = {
 }
 _FLOOR: Final = 0.95
 FEWEST_PAIRS: Final = 20
-"""Pairs that a noise floor takes: the quantile of fewer would be their extreme."""
+"""Pairs needed for a noise floor: the 95 % quantile of fewer would be their maximum."""
 _FEWEST: Final = {_FLOOR: FEWEST_PAIRS, 0.99: 100}
-"""Share → pairs below which that quantile is null."""
+"""Share → pairs needed for that quantile."""
 
 
 def noise_floor(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
-    """What identical code is seen to differ by: the margin below which nothing should be claimed.
+    """Measure the difference between identical code; smaller differences should not be claimed.
 
-    :param passed: outcomes that passed: :data:`NEEDED` and ``labels``, the columns of the slice.
+    Args:
+        passed: Outcomes that passed, with the columns :data:`NEEDED` and ``labels``.
+        labels: Columns of the slice.
     """
     pairs = _pairs(passed, labels)
-    table = _differences(pl.concat([pairs, pairs.with_columns(kind=pl.lit("all"))]), labels)
+    table = _by_kind(pl.concat([pairs, pairs.with_columns(kind=pl.lit("all"))]), labels)
     return Answer(
         name="noise_floor",
-        title="Identical code: how far apart it is measured",
+        title="Noise floor: measured differences between identical code",
         table=table,
         meanings={
-            "kind": "Why the code is identical; all: every pair.",
-            "pairs": "Outcomes on one unit; of k names for one code k − 1 pairs are made, neighbours by name.",
-            "p95_percent": "95 % of identical pairs differ by less: claim nothing below it.",
+            "kind": "The reason why the code is identical; all: every pair.",
+            "pairs": "Pairs of outcomes on one unit; k names for one code make k − 1 pairs, neighbours by name.",
+            "p95_percent": "95 % of identical pairs differ by less: do not claim smaller differences.",
             "p99_percent": "99 % of identical pairs differ by less.",
-            "bias_percent": "Mean signed difference; away from 0 where one side has an advantage.",
+            "bias_percent": "Mean signed difference; not 0 if one side has an advantage.",
         },
         notes=_notes(table),
     )
 
 
 def differences(cells: pl.LazyFrame) -> pl.Series:
-    """Logarithm of the ratio of times, per pair of identical code in the latest attempts of ``cells``; in no order."""
+    """Compute the log ratio of times of each pair of identical code in the latest attempts of ``cells``, unordered."""
     passed = outcomes(cells).filter(pl.col("status") == Status.PASSED.value)
     return _pairs(passed.select(NEEDED).collect(), ())["log_ratio"]
 
 
 def floor_of(log_ratios: pl.Series) -> float | None:
-    """The share that 95 % of identical pairs differ by less than; null for fewer pairs than that takes."""
+    """Compute the noise floor, the 95 % quantile of differences as a share; None for too few pairs."""
     if len(log_ratios) < FEWEST_PAIRS:
         return None
     return math.expm1(float(log_ratios.abs().quantile(_FLOOR, interpolation="linear") or 0.0))
@@ -75,8 +77,7 @@ def _pairs(passed: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
     )
 
 
-def _differences(pairs: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
-    """How far pairs are apart, by kind."""
+def _by_kind(pairs: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
     size = pl.col("log_ratio").abs()
     quantiles = {
         f"p{100 * share:.0f}_percent": pl.when(pl.len() >= fewest).then(
@@ -96,13 +97,13 @@ def _differences(pairs: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
 
 def _notes(table: pl.DataFrame) -> list[str]:
     if table.is_empty():
-        return ["No two cells have identical code. Add `*/@reference` to the candidates to have a noise floor."]
+        return ["No two cells have identical code. Add `*/@reference` to the candidates to get a noise floor."]
     kinds = table["kind"].to_list()
     notes = [f"{kind!r}: {meaning}." for kind, meaning in _KINDS.items() if kind in kinds]
     if (table["pairs"] < FEWEST_PAIRS).any():
-        notes.append("A quantile is null where there are too few pairs for it: 20 for 95 %, 100 for 99 %.")
+        notes.append("A quantile is null with too few pairs: 95 % needs 20, 99 % needs 100.")
     if "machine code" in kinds:
-        notes.append("Equal machine code may still be launched differently; such pairs may differ for a reason.")
+        notes.append("Equal machine code may be launched differently, so such pairs may truly differ.")
     return notes
 
 
@@ -117,7 +118,7 @@ def _references(found: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
 
 
 def _several_names(found: pl.DataFrame, same: str) -> pl.DataFrame:
-    """All outcomes of sources that agree in ``same`` with one of another name: few, so that only these are sorted."""
+    """Keep outcomes of sources that share ``same`` with another name: these are few, which keeps sorting cheap."""
     names = found.select(same, "candidate").drop_nulls(same).unique()
     shared = names.filter(pl.col(same).is_duplicated()).select(same).unique()
     sources = found.join(shared, on=same, how="semi").select("candidate_sha256").unique()
@@ -125,7 +126,7 @@ def _several_names(found: pl.DataFrame, same: str) -> pl.DataFrame:
 
 
 def _twins(found: pl.DataFrame, labels: Sequence[str], same: str, kind: str) -> pl.DataFrame:
-    """Neighbours by name among outcomes of one place that agree in ``same``."""
+    """Pair neighbours by name among outcomes of one place that agree in ``same``."""
     place = [*_AT, same]
     ordered = found.drop_nulls(same).sort(*place, "candidate")
     previous = (pl.col("candidate_ns").log().diff()).over(place)
@@ -135,5 +136,5 @@ def _twins(found: pl.DataFrame, labels: Sequence[str], same: str, kind: str) -> 
 
 
 def _distinct_sources(found: pl.DataFrame) -> pl.DataFrame:
-    """One name per source, so that no pair is counted both by its source and by its machine code."""
+    """Keep one name per source, so that no pair counts both by its source and by its machine code."""
     return found.sort("candidate").unique([*_AT, "candidate_sha256"], keep="first", maintain_order=True)

@@ -1,6 +1,7 @@
-"""How much each level adds: sums of squares of every cell, solved for the variance of each level.
+"""Variance per level: sums of squares of every cell, solved for the variance of each level.
 
-Sessions are values, medians of their samples; what blocks and samples explain of these is taken off the sessions' part.
+The values are session medians; the part of their variance that comes from blocks and samples is subtracted from the
+session level.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from kernel_matrix.analysis.within import WITHIN
 LEVELS: Final = ("night", "host", "unit", "session", "block", "sample")
 """Coarsest first."""
 MEDIAN_COSTS: Final = math.pi / 2
-"""Variance of the median of normal samples as a multiple of their mean's."""
+"""Variance of the median of normal samples ÷ variance of their mean."""
 _PLACES: Final = {RECURRING: ("host", "unit", "night", "session"), ONCE: ("night", "host", "unit", "session")}
-"""Chain → which level each of its four is."""
+"""Chain → its four levels, coarsest first."""
 _MEMBERS: Final = ("night", "host", "unit")
 
 
 def sums_of_cells(measured: TimedSessions, within: pl.DataFrame) -> pl.DataFrame:
-    """All sums of squares of a cell, one row per cell and of what."""
+    """Compute all sums of squares, one row per cell and measure ``of``."""
     groups = measured.values.group_by("cell", "host", "unit", "night").agg(
         *(pl.col(f"log_{of}").count().alias(f"n_{of}") for of in OF),
         *(pl.col(f"log_{of}").mean().alias(f"mean_{of}") for of in OF),
@@ -47,11 +48,14 @@ def sums_of_cells(measured: TimedSessions, within: pl.DataFrame) -> pl.DataFrame
 
 def _sums_of_one(groups: pl.DataFrame, of: str, chain: NestedLevels) -> pl.DataFrame:
     own = groups.filter(pl.col(f"n_{of}") > 0).select(
-        *("cell", "host", "unit", "night"),
+        "cell",
+        "host",
+        "unit",
+        "night",
         *(pl.col(f"{name}_{of}").alias(name) for name in ("n", "mean", "within")),
     )
     counted = own.group_by("cell").agg(values=pl.col("n").sum().cast(pl.Int32))
-    several = own.filter(pl.col("cell").is_duplicated())  # most cells have one group: one night, host and unit
+    several = own.filter(pl.col("cell").is_duplicated())  # most cells have one group, which need not be counted
     members = several.group_by("cell").agg(pl.col(name).n_unique().alias(f"{name}s") for name in _MEMBERS)
     return (
         counted.join(members, on="cell", how="left")
@@ -63,15 +67,15 @@ def _sums_of_one(groups: pl.DataFrame, of: str, chain: NestedLevels) -> pl.DataF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelEstimates:
-    """Per level an array over rows; NaN where it cannot be told."""
+    """Level → array over rows; NaN where the level cannot be estimated."""
 
     raw: dict[str, Array]
     low: dict[str, Array]
     high: dict[str, Array]
     degrees: dict[str, Array]
 
-    def told(self, level: str) -> tuple[Array, Array, Array]:
-        """Estimate and bounds of ``level``; all NaN where it cannot be told."""
+    def with_bounds(self, level: str) -> tuple[Array, Array, Array]:
+        """Return estimate and bounds of ``level``; all NaN where it cannot be estimated."""
         raw = self.raw[level]
         unknown = ~np.isfinite(raw)
         low, high = (np.where(unknown, np.nan, each[level]) for each in (self.low, self.high))
@@ -79,7 +83,7 @@ class LevelEstimates:
 
 
 def estimates(table: pl.DataFrame, chain: NestedLevels, degrees: Array) -> LevelEstimates:
-    """Solve the sums of ``table``; what samples and blocks explain is taken off the sessions."""
+    """Solve the sums of ``table``, and subtract the part of samples and blocks from the session level."""
     columns = {name: numbers(table, name) for name in WITHIN}
     upper, lower = solve(moments_of(table), degrees), solve(_moments_within(columns))
     raw, low, high = (
@@ -99,7 +103,7 @@ def estimates(table: pl.DataFrame, chain: NestedLevels, degrees: Array) -> Level
 
 
 def _moments_within(columns: dict[str, Array]) -> SumsOfSquares:
-    """Of blocks, then of samples."""
+    """Make the sums of squares of blocks and samples."""
     levels = ("block", "sample")
     expected = np.zeros((len(columns["blocks"]), 2, 2))
     expected[:, 0, 0], expected[:, 0, 1] = columns["block_factor"], columns["block_degrees"]
@@ -112,7 +116,7 @@ def _moments_within(columns: dict[str, Array]) -> SumsOfSquares:
 
 
 def _explained(raw: dict[str, Array], columns: dict[str, Array]) -> tuple[Array, Array]:
-    """The variance of a session's median that its blocks and samples explain, and its degrees of freedom.
+    """Compute the variance of a session's median that comes from its blocks and samples, and its degrees of freedom.
 
     σ²_block / blocks + π/2 · σ²_sample / samples; 0 where no samples are kept.
     """
@@ -124,6 +128,6 @@ def _explained(raw: dict[str, Array], columns: dict[str, Array]) -> tuple[Array,
 
 
 def percent(variances: Array) -> pl.Series:
-    """Standard deviation in percent; null where there is none."""
+    """Convert variances of logarithms to standard deviations in percent; null for NaN."""
     with np.errstate(invalid="ignore"):
         return pl.Series(100 * np.sqrt(np.maximum(variances, 0.0)), nan_to_null=True)

@@ -1,7 +1,7 @@
 """The two frames that every analysis starts from: outcomes, one row per cell, host and workload, and sessions.
 
-An *outcome* is what the latest attempt at a cell on a host said about one workload (null where it got to none), with
-its sessions put together on the scale of logarithms. A *session* row is one fresh process: the unit of inference.
+An *outcome* is the result of the latest attempt at a cell on a host for one workload (null if it failed before any),
+with its sessions averaged on the scale of logarithms. A *session* row is one fresh process: the unit of inference.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from kernel_matrix.results.attempts import latest_attempts
 from kernel_matrix.results.schema import CELLS, ORIGIN
 
 CELL_KEY: Final = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
-"""What makes two outcomes the same question; ``gpu`` is the matrix's name of a model."""
+"""Columns that identify a cell and workload across runs; ``gpu`` is the matrix's name of a model."""
 
 _FACTS: Final = (
-    *("run_id", "cell_id", "attempt", "matrix", "run_started_at", "started_at"),
-    *("gpu", "toolchain", "dtype", "problem", "problem_sha256", "category", "level", "source"),
-    *("candidate", "candidate_sha256", "language", "tier", "expect"),
+    "run_id", "cell_id", "attempt", "matrix", "run_started_at", "started_at",
+    "gpu", "toolchain", "dtype", "problem", "problem_sha256", "category", "level", "source",
+    "candidate", "candidate_sha256", "language", "tier", "expect",
     *(f"origin_{name}" for name in ORIGIN),
-    *("status", "stage", "fault", "message"),
-    *("gpu_uuid", "gpu_name", "compute_capability", "driver", "host_id", "hostname", "engine", "image_id"),
-    *("torch", "triton", "cuda", "clock_state", "exclusive", "code_sha256"),
-    *("verdict", "grade", "grade_reason", "spread_between", "machine_drift", "code_drift"),
-    *("floor_ns", "bound", "low_resolution", "compile_s", "total_s"),
-)
-"""Columns of ``cells`` that an outcome takes over; the same in all its sessions."""
+    "status", "stage", "fault", "message",
+    "gpu_uuid", "gpu_name", "compute_capability", "driver", "host_id", "hostname", "engine", "image_id",
+    "torch", "triton", "cuda", "clock_state", "exclusive", "code_sha256",
+    "verdict", "grade", "grade_reason", "spread_between", "machine_drift", "code_drift",
+    "floor_ns", "bound", "low_resolution", "compile_s", "total_s",
+)  # fmt: skip
+"""Columns of ``cells`` that are equal in all sessions of an outcome."""
 
 _SHARES: Final = ("flops_share_of_peak", "bytes_share_of_peak", "share_of_peak", "spread_within")
-"""Columns of which an outcome has the median over its sessions."""
+"""Columns that are reduced to their median over sessions."""
 
 OUTCOMES: Final[dict[str, pl.DataType]] = {
     "record": pl.UInt32(),
@@ -48,34 +48,33 @@ OUTCOMES: Final[dict[str, pl.DataType]] = {
     "compiled": pl.Boolean(),
     "passed": pl.Boolean(),
 }
-"""``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over sessions of their medians, nanoseconds and
-baseline ÷ candidate; null where nothing was timed *or the attempt did not pass*. ``speedup_low`` and ``speedup_high``:
-its 95 % t interval from sessions, null with fewer than two. ``counted``: the outcome says something about the candidate
-(passed, or its own fault), so that it belongs into denominators; ``compiled`` and ``passed`` are null where not."""
+"""``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over session medians, in nanoseconds and as baseline
+÷ candidate; null where nothing was timed *or the attempt did not pass*. ``speedup_low`` and ``speedup_high``: 95 % t
+interval from sessions, null with fewer than two. ``counted``: passed, or failed by the candidate's fault: the
+denominator of rates; ``compiled`` and ``passed`` are null where not counted."""
+
+_OF_SESSIONS: Final = (
+    "cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem",
+    "candidate", "category", "candidate_sha256", "problem_sha256", "language", "tier",
+    "gpu_uuid", "gpu_name", "host_id", "hostname", "driver", "image_id",
+    "candidate_median_ns", "baseline_median_ns", "speedup", "spread_within",
+)  # fmt: skip
 
 SESSIONS: Final[dict[str, pl.DataType]] = {
     "record": pl.UInt32(),
     "session": pl.Int32(),
     "workload": pl.String(),
-    **{
-        name: CELLS[name]
-        for name in (
-            *("cell_id", "matrix", "run_id", "started_at", "gpu", "toolchain", "dtype", "problem"),
-            *("candidate", "category", "candidate_sha256", "problem_sha256", "language", "tier"),
-            *("gpu_uuid", "gpu_name", "host_id", "hostname", "driver", "image_id"),
-            *("candidate_median_ns", "baseline_median_ns", "speedup", "spread_within"),
-        )
-    },
+    **{name: CELLS[name] for name in _OF_SESSIONS},
     "night": pl.Date(),
 }
 """Sessions that passed and were timed. ``night``: the date, in UTC, on which the run started."""
 
 
 def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """The latest attempt at every cell on every host, one row per workload.
+    """Select the latest attempt at every cell on every host, one row per workload, in no order.
 
-    :param cells: with the columns of ``CELLS``.
-    :return: with the columns of :data:`OUTCOMES`, in no order.
+    Args:
+        cells: With the columns of ``CELLS``.
     """
     passed = pl.col("status") == Status.PASSED.value
     log = {name: pl.col(name).log().filter(passed) for name in ("candidate_median_ns", "baseline_median_ns", "speedup")}
@@ -93,8 +92,7 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
         )
     )
     reach = pl.col("_sd") / pl.col("sessions").sqrt() * of_sessions(pl.col("sessions"))
-    candidates_fault = pl.col("fault") == Fault.CANDIDATE.value
-    counted = passed | candidates_fault
+    counted = passed | (pl.col("fault") == Fault.CANDIDATE.value)
     return found.with_columns(
         speedup_low=(pl.col("speedup").log() - reach).exp(),
         speedup_high=(pl.col("speedup").log() + reach).exp(),
@@ -105,7 +103,7 @@ def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def sessions(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Every session of every attempt that passed and was timed, with the columns of :data:`SESSIONS`."""
+    """Select every session of every attempt that passed and was timed, with the columns of :data:`SESSIONS`."""
     timed = (pl.col("session_status") == Status.PASSED.value) & (pl.col("candidate_median_ns") > 0)
     return (
         cells.filter(timed & (pl.col("status") == Status.PASSED.value))

@@ -1,9 +1,9 @@
-"""How well one kernel does on a set of GPUs: coverage, performance portability, spread, and where verdicts differ.
+"""Portability of kernels over a set of GPUs: coverage, performance portability, spread, and differing verdicts.
 
-The *platform set* H is the GPUs that the request declares, or all in the tables. A GPU on which a cell is unsupported
-for a reason known beforehand is outside of H for that row and named; one where the candidate fails by its own fault is
-inside and not supported; one where the machine failed, or that has no cell, is inside and not known. Toolchains are
-kept apart, unless each GPU has only one.
+The *platform set* H is the GPUs that the request names, or all in the tables. A GPU on which a cell is unsupported for
+a reason known beforehand is outside of H for that row, and listed. A GPU where the candidate fails by its own fault is
+inside, with efficiency 0. A GPU with an infrastructure failure or no cell is inside and unknown. Toolchains are kept
+apart unless each GPU has only one.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _PLATFORM_SLICES: Final = ("gpu", "toolchain")
 _DESCRIBING: Final = tuple(name for name in FACTS if not name.endswith("sha256"))
 
 SESSIONS_FOR_INTERVAL: Final = 3
-"""Fewer cannot be resampled to anything."""
+"""Fewest sessions per GPU for a bootstrap."""
 _SEED: Final = 20_160_907
 _DRAWS: Final = (200, 2000)
 """Fewest and most resamples; between them, as many as :data:`_EFFORT` allows."""
 _EFFORT: Final = 200_000_000
-"""Resampled means in all."""
+"""Resampled means in total; bounds the run time."""
 _CHUNK: Final = 4_000_000
-"""Resampled means held at once."""
+"""Resampled means held in memory."""
 
 _PASSED: Final = pl.col("standing") == Standing.PASSED.value
 _FAILED: Final = pl.col("standing") == Standing.FAILED.value
@@ -60,22 +60,26 @@ _PP: Final = "Pennycook, Sewall and Lee, A Metric for Performance Portability, 2
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """What all tables of the answer are made of."""
+    """Data that all tables of the answer share."""
 
     table: pl.DataFrame
     """Standings on the platform set, with ``efficiency`` and ``architectural``."""
     platforms: tuple[str, ...]
     keys: tuple[str, ...]
-    """What names a row of the portability table."""
+    """Columns that name a row of the portability table."""
 
 
 def portability(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Answers ``portability``, ``by_method``, ``cascade``, ``spread``, ``architecture``, ``verdicts`` and its cells.
+    """Answer ``portability``, ``by_method``, ``cascade``, ``spread``, ``architecture`` and the two about verdicts.
 
-    :param request: ``by`` slices ``by_method``; by candidates' method if it is empty.
-    :raises NothingSelectedError: when no cell is on one of the platforms.
-    :raises UsageError: for a slice that tells platforms or hosts apart.
-    :raises StoreError: when the best-known table cannot be read.
+    Args:
+        tables: The merged tables.
+        request: ``by`` slices ``by_method``; by candidates' method if it is empty.
+
+    Raises:
+        NothingSelectedError: No cell is on one of the platforms.
+        UsageError: A slice separates platforms or hosts.
+        StoreError: The table of best known times is invalid.
     """
     by = _method_columns(request)
     found = standings(tables.cells)
@@ -87,8 +91,8 @@ def portability(tables: Tables, request: QuestionOptions) -> list[Answer]:
     notes = [*found.notes, *notes, *efficient.notes]
     if request.best_known is None:
         notes.append(
-            "The best-known times are those of these tables themselves, so that efficiencies change with every "
-            "candidate added; freeze a table and name it to compare with other days."
+            "The best known times come from these tables, so efficiencies change with every added candidate; freeze a "
+            "table of best known times to compare with other days."
         )
     rows = _rows(scene)
     rows, about_intervals = _with_intervals(rows, scene)
@@ -106,26 +110,26 @@ def _method_columns(request: QuestionOptions) -> list[str]:
     wrong = [name for name in request.by if name in _PLATFORM_SLICES]
     if wrong:
         raise UsageError(
-            f"portability is over GPUs and their toolchains and cannot be sliced by {wrong[0]!r}",
+            f"portability compares GPUs and toolchains and cannot be sliced by {wrong[0]!r}",
             next_step="Slice by method, model, category, level, source, problem or dtype.",
         )
     return slice_columns(request.by or ("method",), "portability")
 
 
 def _platform_set(table: pl.DataFrame, request: QuestionOptions) -> tuple[tuple[str, ...], list[str]]:
-    """The platform set in order of its names, and what is to be said about it."""
+    """Determine the platform set in order of its names; also returns notes about it."""
     seen, nameless = gpus_in(table)
     platforms = tuple(sorted(set(request.platforms) or seen))
     present, _ = chosen_gpus(table, platforms)
     absent = sorted(set(platforms) - set(present))
     notes = [f"The platform set is {', '.join(platforms)}.", *nameless]
     if absent:
-        notes.append(f"No cell ran on {', '.join(absent)}: what passes elsewhere has no PP.")
+        notes.append(f"No cell ran on {', '.join(absent)}: candidates that pass elsewhere have no PP.")
     others = sorted(set(seen) - set(platforms))
     if others:
         notes.append(f"Cells on {', '.join(others)} are outside of the platform set and left out.")
     if len(platforms) == 1:
-        notes.append("The platform set is one GPU: nothing here says anything about portability.")
+        notes.append("The platform set is one GPU: these numbers do not describe portability.")
     return platforms, notes
 
 
@@ -136,12 +140,12 @@ def _with_architectural(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _believable(share: str) -> pl.Expr:
-    """Whether the share in this column can be: none is above 1."""
+    """Return True for possible shares of a peak: above 0 and at most 1."""
     return (pl.col(share) > 0) & (pl.col(share) <= 1)
 
 
 def _rows(scene: _Scene) -> pl.DataFrame:
-    """One row per subject: everything but the intervals."""
+    """Compute one row per subject, without intervals."""
     size = len(scene.platforms)
     e, named = pl.col("efficiency"), pl.col("gpu")
     support = pl.when(_PASSED).then(e).when(_FAILED).then(0.0)
@@ -154,7 +158,7 @@ def _rows(scene: _Scene) -> pl.DataFrame:
             _PASSED.sum().cast(pl.Int64).alias("passed"),
             _FAILED.sum().cast(pl.Int64).alias("failed"),
             *(named.filter(mask).alias(name) for name, mask in (("excluded_on", _EXCLUDED), ("failed_on", _FAILED))),
-            named.filter(_PASSED | _FAILED | _EXCLUDED).alias("_told"),
+            named.filter(_PASSED | _FAILED | _EXCLUDED).alias("_known_on"),
             e.count().cast(pl.Int64).alias("_measured"),
             (1 / e).sum().alias("_inverse"),
             e.mean().alias("_mean"),
@@ -179,7 +183,7 @@ def _rows(scene: _Scene) -> pl.DataFrame:
             arithmetic=pl.when(complete & (answered > 0)).then(pl.col("_mean").fill_null(0.0)),
             pp_architectural=_harmonic((missing == 0) & (pl.col("_with_share") == pl.col("passed")), "_architectural"),
             worst_gpu=pl.when(pl.col("worst").is_not_null()).then(pl.col("worst_gpu")),
-            missing_on=pl.lit(list(scene.platforms), pl.List(pl.String)).list.set_difference("_told"),
+            missing_on=pl.lit(list(scene.platforms), pl.List(pl.String)).list.set_difference("_known_on"),
         )
         .with_columns(pl.col("missing_on", "failed_on", "excluded_on").list.sort().list.join(", "))
         .sort(scene.keys)
@@ -188,7 +192,7 @@ def _rows(scene: _Scene) -> pl.DataFrame:
 
 
 def _harmonic(complete: pl.Expr, inverse: str) -> pl.Expr:
-    """Pennycook's harmonic mean over all platforms, of the sum of inverse efficiencies; 0 where one fails."""
+    """Compute the harmonic mean over all platforms from the sum of inverse efficiencies; 0 where one fails."""
     return (
         pl.when(pl.col("failed") > 0)
         .then(0.0)
@@ -198,7 +202,7 @@ def _harmonic(complete: pl.Expr, inverse: str) -> pl.Expr:
 
 
 def _with_intervals(rows: pl.DataFrame, scene: _Scene) -> tuple[pl.DataFrame, list[str]]:
-    """``rows`` with ``pp_low`` and ``pp_high``, and what is to be said about them."""
+    """Add ``pp_low`` and ``pp_high``; also returns notes about them."""
     counted = (rows["pp"] > 0).fill_null(value=False)
     kept = rows.filter(counted).select(scene.keys)
     cells = scene.table.join(kept, on=list(scene.keys), how="semi", nulls_equal=True)
@@ -210,23 +214,26 @@ def _with_intervals(rows: pl.DataFrame, scene: _Scene) -> tuple[pl.DataFrame, li
     bounds = wide.keys.with_columns(pp_low=pl.Series(low).fill_nan(None), pp_high=pl.Series(high).fill_nan(None))
     joined = rows.join(bounds, on=list(scene.keys), how="left", nulls_equal=True, maintain_order="left")
     few = int((~enough).sum())
-    notes = ["Intervals of PP take the best-known times as given; a PP of 0 has none, since no session changes it."]
+    notes = ["Intervals of PP take the best known times as exact; a PP of 0 has none, since no session changes it."]
     if few:
-        notes.append(f"{few} values of PP have no interval: a GPU with fewer than {SESSIONS_FOR_INTERVAL} sessions.")
+        notes.append(f"{few} values of PP have no interval: a GPU has fewer than {SESSIONS_FOR_INTERVAL} sessions.")
     return joined, notes
 
 
 def _bootstrap(wide: FoldedTable, inverse: Floats, enough: Truths) -> tuple[Floats, Floats]:
-    """Bounds of PP per key by resampling sessions, NaN where they are not ``enough``.
+    """Compute bounds of PP per key by resampling sessions; NaN where there are not ``enough``.
 
     Expanded percentile intervals (Hesterberg, *What Teachers Should Know About the Bootstrap*, The American
-    Statistician 69, 2015): the resampled mean of n sessions is too narrow by √((n−1)/n) and knows nothing of Student's
-    t, so that its deviations are stretched by both. Plain percentiles of three sessions hold 72 % instead of 95 %.
+    Statistician 69, 2015): deviations are stretched by √(n/(n−1)) and by Student's t over the normal quantile, because
+    plain percentiles are too narrow. Of three sessions, plain percentiles hold 72 % instead of 95 %.
 
-    The resamples of one GPU and number of sessions are the same for all keys, which makes them a product of matrices;
-    between GPUs they are independent, as the sessions are.
+    The resamples of one GPU and number of sessions are the same for all keys, so they are one matrix product; between
+    GPUs they are independent, as the sessions are.
 
-    :param inverse: keys × platforms, one over efficiency; NaN for a GPU outside of the platform set.
+    Args:
+        wide: The cells, keys × platforms.
+        inverse: Keys × platforms, 1 ÷ efficiency; NaN for a GPU outside of the platform set.
+        enough: Keys with enough sessions on every GPU.
     """
     low, high = (np.full(wide.keys.height, np.nan) for _ in range(2))
     chosen = np.flatnonzero(enough)
@@ -250,9 +257,9 @@ def _bootstrap(wide: FoldedTable, inverse: Floats, enough: Truths) -> tuple[Floa
 
 
 def _by_sessions(wide: FoldedTable, enough: Truths, draws: int) -> list[tuple[int, Places, Floats, Floats]]:
-    """Per GPU and number of sessions: its place, the keys that have it, their deviations, and resampling weights.
+    """Group keys by GPU and number of sessions: the GPU's place, the keys, their deviations, and resampling weights.
 
-    Deviations are keys × sessions, logarithms minus their mean and stretched; weights are sessions × draws.
+    Deviations are keys × sessions: logarithms minus their mean, stretched. Weights are sessions × draws.
     """
     frame = pl.DataFrame(
         {"row": wide.row, "place": wide.column, "sessions": wide.table["sessions"], "logs": wide.table["logs"]}
@@ -271,15 +278,15 @@ def _by_sessions(wide: FoldedTable, enough: Truths, draws: int) -> list[tuple[in
 
 
 _WHY_BOTH: Final = (
-    "PP is 0 as soon as one GPU fails, and is drawn to the slowest; the arithmetic mean leaves failures out, so that "
-    "it praises what runs well on one GPU and nowhere else. Read both beside coverage."
+    "PP is 0 if one GPU fails, and is dominated by the slowest; the arithmetic mean leaves failures out, so it is high "
+    "for a candidate that runs well on one GPU only. Read both together with coverage."
 )
 
 _MEANINGS: Final[Mapping[str, str]] = {
-    "platforms": "GPUs in the platform set of this row: declared, less those where it is known not to run",
+    "platforms": "GPUs in the platform set of this row, without those where it is known not to run",
     "passed": "GPUs on which it passes",
     "failed": "GPUs on which it fails by its own fault",
-    "missing": "GPUs of which nothing is known: the machine or the problem failed, or there is no cell",
+    "missing": "GPUs with an unknown result: the machine or the problem failed, or there is no cell",
     "coverage": "passed ÷ (passed + failed)",
     "pp": "|H| ÷ Σ 1/efficiency; 0 where one GPU fails; null where none fails and one is missing or has no efficiency; "
     + _PP,
@@ -288,52 +295,44 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "pp_supported": "the harmonic mean of efficiency over the GPUs that pass and have one",
     "arithmetic": "mean efficiency over the GPUs that pass, 0 where none does; null where one is missing; "
     "Marowka, Software: Practice and Experience 2021, doi 10.1002/spe.3002",
-    "worst": "the least efficiency of the GPUs that are known, 0 for one that fails",
-    "worst_gpu": "where that is",
+    "worst": "the least efficiency over the GPUs with a known result, 0 for one that fails",
+    "worst_gpu": "the GPU of the least efficiency",
     "geometric_mean": "of efficiency over the GPUs that pass",
-    "max_over_min": "the greatest efficiency ÷ the least, over the GPUs that pass: it grows with their number",
+    "max_over_min": "the greatest efficiency ÷ the least, over the GPUs that pass; it grows with their number",
     "pp_architectural": "as pp, of the share of the roofline instead (Williams, Waterman and Patterson 2009)",
-    "above_peak": "GPUs whose share of the roofline is above 1, which cannot be: they have no architectural efficiency",
+    "above_peak": "GPUs with a share of the roofline above 1, which is impossible: no architectural efficiency",
 }
 
 
 def _main(rows: pl.DataFrame, scene: _Scene, notes: Sequence[str]) -> Answer:
     columns = (
         *scene.keys,
-        *("coverage", "pp", "pp_low", "pp_high", "worst", "worst_gpu", "arithmetic", "pp_supported"),
-        *("geometric_mean", "max_over_min", "pp_architectural", "above_peak"),
-        *("platforms", "passed", "failed", "missing", "failed_on", "missing_on", "excluded_on"),
+        "coverage", "pp", "pp_low", "pp_high", "worst", "worst_gpu", "arithmetic", "pp_supported",
+        "geometric_mean", "max_over_min", "pp_architectural", "above_peak",
+        "platforms", "passed", "failed", "missing", "failed_on", "missing_on", "excluded_on",
         *_DESCRIBING,
-    )
+    )  # fmt: skip
     return Answer(
         name="portability",
         title="Performance portability of each candidate",
         table=rows.select(columns),
         meanings=_MEANINGS,
-        notes=(
-            *notes,
-            _WHY_BOTH,
-        ),
+        notes=[*notes, _WHY_BOTH],
     )
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:
-    def count(condition: pl.Expr) -> int:
-        return rows.filter(condition).height
-
-    unknown = count(pl.col("pp").is_null() & (pl.col("missing") > 0))
-    without = count(pl.col("pp").is_null() & (pl.col("missing") == 0) & (pl.col("platforms") > 0))
-    outside = count(pl.col("excluded_on") != "")
-    nowhere = count(pl.col("platforms") == 0)
-    above = int(rows["above_peak"].sum())
-    told = [
-        (unknown, "rows have no PP because a GPU is missing (see `missing_on`)."),
-        (without, "rows have no PP because a GPU where they pass has no efficiency."),
-        (outside, "rows have GPUs outside of their platform set, known beforehand not to run (see `excluded_on`)."),
-        (nowhere, "rows are excluded on every GPU."),
-        (above, "cells reach more than their peak, which cannot be: they are left out of architectural efficiency."),
+    without_pp, missing = pl.col("pp").is_null(), pl.col("missing") > 0
+    no_efficiency = without_pp & ~missing & (pl.col("platforms") > 0)
+    counts = [
+        ((without_pp & missing).sum(), "rows have no PP because a GPU is missing (see `missing_on`)."),
+        (no_efficiency.sum(), "rows have no PP because a GPU where they pass has no efficiency."),
+        ((pl.col("excluded_on") != "").sum(), "rows have GPUs known beforehand not to run (see `excluded_on`)."),
+        ((pl.col("platforms") == 0).sum(), "rows are excluded on every GPU."),
+        (pl.col("above_peak").sum(), "cells are above their peak, which is impossible: no architectural efficiency."),
     ]
-    return [f"{number} {what}" for number, what in told if number]
+    numbers = rows.select(count.alias(note) for count, note in counts).row(0, named=True)
+    return [f"{number} {note}" for note, number in numbers.items() if number]
 
 
 def _by_method(rows: pl.DataFrame, by: Sequence[str]) -> Answer:
@@ -354,7 +353,7 @@ def _by_method(rows: pl.DataFrame, by: Sequence[str]) -> Answer:
     unknown = int(table["unknown"].sum())
     notes = [f"{unknown} rows without a PP are in no share and no quartile."] if unknown else []
     if table.select(pl.any_horizontal(pl.col(by).is_null())).to_series().any():
-        notes.append(f"Rows whose {' or '.join(by)} is not recorded are together in a row of their own.")
+        notes.append(f"Rows whose {' or '.join(by)} is not recorded share one row.")
     return Answer(
         name="by_method",
         title="Performance portability over problems",
@@ -362,7 +361,7 @@ def _by_method(rows: pl.DataFrame, by: Sequence[str]) -> Answer:
         meanings={
             "rows": "candidates × problems × dtypes × workloads with a PP",
             "problems": "problems among them",
-            "unknown": "such rows without a PP",
+            "unknown": "the same without a PP",
             **{name: f"{share:.0%} quantile of PP" for name, share in _QUARTILES.items()},
             "zeros": "share of rows whose PP is 0",
             "median_above_zero": "median of the others",
@@ -376,7 +375,7 @@ _QUARTILES: Final = {"first_quartile": 0.25, "median": 0.5, "third_quartile": 0.
 
 
 def _cascade(scene: _Scene) -> Answer:
-    """Efficiencies in falling order with PP over the platforms so far (Pennycook et al., P3HPC 2020)."""
+    """Sort efficiencies in falling order, with PP over the platforms so far (Pennycook et al., P3HPC 2020)."""
     keys = list(scene.keys)
     shown = scene.table.filter((_PASSED & pl.col("efficiency").is_not_null()) | _FAILED)
     table = (
@@ -401,7 +400,7 @@ def _cascade(scene: _Scene) -> Answer:
             "running_pp": "place ÷ Σ 1/efficiency up to here; 0 from the first GPU that fails",
             "candidate_ns": "geometric mean over sessions of their medians, nanoseconds",
         },
-        notes=[f"{left} cells that are excluded, not known or without efficiency are left out."] if left else [],
+        notes=[f"{left} cells that are excluded, unknown or without efficiency are left out."] if left else [],
     )
 
 
@@ -431,7 +430,7 @@ def _spread(scene: _Scene) -> Answer:
     alone, without = every.height - table.height, scene.table.filter(_PASSED).height - usable.height
     notes = [f"{alone} rows with a speed-up on one GPU only have no spread."] if alone else []
     if without:
-        notes.append(f"{without} cells passed without a speed-up, since no baseline was timed beside them.")
+        notes.append(f"{without} cells passed without a speed-up, since no baseline was timed with them.")
     return Answer(
         name="spread",
         title="Spread of speed-ups between GPUs",
@@ -441,7 +440,7 @@ def _spread(scene: _Scene) -> Answer:
             "geometric_mean": "of the speed-up over them",
             "sd_log_speedup": "sample standard deviation of its natural logarithm",
             "gcv": "geometric coefficient of variation, √(exp(sd²) − 1) (Kirkwood, Biometrics 35, 1979)",
-            "max_over_min": "greatest speed-up ÷ least: grows with the number of GPUs even where nothing differs",
+            "max_over_min": "greatest speed-up ÷ least; it grows with the number of GPUs by noise alone",
             "most_on": "the GPU of the greatest speed-up",
             "least_on": "the GPU of the least",
         },
@@ -470,14 +469,13 @@ def _architecture(scene: _Scene) -> Answer:
         "roofline": "time at the roofline ÷ time (Williams, Waterman and Patterson, 2009)",
     }
     above = int(table.select(pl.sum_horizontal(pl.sum(f"{name}_above_1") for name in words)).item() or 0)
-    notes = (
-        [f"{above} shares above 1 are in no median: a wrong count or peak, or work that was not done."] if above else []
-    )
+    cause = "a wrong count of work, a wrong peak, or work that was not done"
+    notes = [f"{above} shares above 1 are in no median: {cause}."] if above else []
     if passed.height and not int(table["roofline_cells"].sum()):
-        notes.append("No cell has a share of its peak: the problems give no FLOP or bytes, or the peaks are not known.")
+        notes.append("No cell has a share of its peak: the problems give no FLOP or bytes, or the peaks are unknown.")
     return Answer(
         name="architecture",
-        title="Share of what the hardware can do",
+        title="Share of the hardware's peak",
         table=table,
         meanings={
             "cells": "cells that pass",
@@ -512,17 +510,17 @@ def _verdicts(rows: pl.DataFrame, scene: _Scene) -> list[Answer]:
     return [
         Answer(
             name="verdicts",
-            title="Pairs of GPUs on which verdicts differ",
+            title="Pairs of GPUs: how often verdicts differ",
             table=pairs,
             meanings={
                 "both_pass": "cells that pass on both",
-                "passes_fails": "that pass on `gpu` and fail on `other`, by the candidate's fault",
-                "fails_passes": "the other way round",
-                "both_fail": "that fail on both",
-                "cells": "cells with an answer from both",
+                "passes_fails": "cells that pass on `gpu` and fail on `other`, by the candidate's fault",
+                "fails_passes": "cells that fail on `gpu` and pass on `other`",
+                "both_fail": "cells that fail on both",
+                "cells": "cells with a result on both",
                 "differ": "share of them whose verdicts differ",
             },
-            notes=() if len(wide.names) > 1 else ("There is one GPU, so that there is no pair.",),
+            notes=() if len(wide.names) > 1 else ("There is only one GPU, so there is no pair.",),
         ),
         _differing(rows, scene),
     ]
@@ -548,7 +546,7 @@ def _differing(rows: pl.DataFrame, scene: _Scene) -> Answer:
     )
     return Answer(
         name="verdict_cells",
-        title="What passes on one GPU and fails on another",
+        title="Cells that pass on one GPU and fail on another",
         table=table,
-        meanings={"passes_on": "GPUs on which it passes", "fails_on": "GPUs on which it fails, and how"},
+        meanings={"passes_on": "GPUs on which it passes", "fails_on": "GPUs on which it fails, with the status"},
     )

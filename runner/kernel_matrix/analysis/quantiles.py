@@ -1,4 +1,4 @@
-"""Two-sided quantiles at the level of every interval: how many standard errors a 95 % interval reaches."""
+"""Two-sided quantiles at the level of every interval: the half-width of a 95 % interval in standard errors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_matrix.measure.intervals import LEVEL
 
 
 def normal_quantile() -> float:
-    """Of the normal distribution."""
+    """Compute the quantile of the normal distribution."""
     from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
 
     return float(ndtri((1 + LEVEL) / 2))
 
 
 def t_quantile(degrees: Any) -> Any:
-    """Student's, of so many degrees of freedom, a number or an array; NaN for none."""
+    """Compute Student's quantile for degrees of freedom, a number or an array; NaN where they are not above 0."""
     from scipy.special import stdtrit  # noqa: PLC0415  # loads for 0.2 s
 
     several = np.asarray(degrees, dtype=np.float64)
@@ -26,7 +26,7 @@ def t_quantile(degrees: Any) -> Any:
 
 
 def of_sessions(count: pl.Expr) -> pl.Expr:
-    """Of the mean of so many sessions; null for fewer than two."""
+    """Compute Student's quantile for the mean of ``count`` sessions; null for fewer than two."""
     return count.map_batches(_of_counts, pl.Float64, is_elementwise=True)
 
 

@@ -1,4 +1,4 @@
-"""What can be asked of the tables: the registry behind ``kernel-matrix analyze`` and the report's pages."""
+"""Registry of the questions behind ``kernel-matrix analyze`` and the report's pages."""
 
 from __future__ import annotations
 
@@ -16,41 +16,40 @@ from kernel_matrix.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionOptions:
-    """What is asked for, beside the question itself."""
+    """Options of a question."""
 
     by: tuple[str, ...] = ()
-    """Names of :data:`kernel_matrix.analysis.slices.SLICES`: one row per combination; none: one row for all.
-
-    :func:`ask` drops repetitions; what answers gets each name once."""
+    """Names of :data:`kernel_matrix.analysis.slices.SLICES`: one row per combination; one row for all if empty.
+    :func:`ask` drops repetitions."""
     platforms: tuple[str, ...] = ()
-    """The declared set of GPUs (matrix names) that portability is over; none: all that are in the tables."""
+    """GPUs (matrix names) that are compared; all in the tables if empty."""
     thresholds: tuple[float, ...] = (0.0, 1.0, 1.5, 2.0)
     """The p of ``fast_p``."""
     draws: tuple[int, ...] = (1, 5, 10)
     """The k of ``pass@k`` and ``fast_p@k``."""
     margin: float = 0.02
-    """Differences up to this share are the same for all practical purposes."""
+    """Differences up to this share do not matter in practice."""
     best_known: Path | None = None
-    """A frozen table of best-known times; null: it is made of these tables, and its hash is told."""
+    """A frozen table of best known times; None: one is made from the tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One table of an answer, complete with what a reader has to know."""
+    """One table of an answer, with the explanations that a reader needs."""
 
     name: str
-    """Short and stable: what ``--json`` calls it."""
+    """Short and stable name; the key in ``--json``."""
     title: str
     table: pl.DataFrame
     meanings: Mapping[str, str] = field(default_factory=dict)
-    """Column → what it means, its unit, and where its formula comes from."""
+    """Column → its meaning, its unit, and the source of its formula."""
     notes: Sequence[str] = ()
-    """What was left out and why, what cannot be told, what to be careful with; whole sentences."""
+    """What was left out and why, and cautions; whole sentences."""
 
 
 Ask = Callable[[Tables, QuestionOptions], list[Answer]]
 
-_WHERE: Final = {
+_FUNCTIONS: Final = {
     "scores": "kernel_matrix.analysis.scores:scores",
     "portability": "kernel_matrix.analysis.portability:portability",
     "ranks": "kernel_matrix.analysis.ranks:ranks",
@@ -59,23 +58,20 @@ _WHERE: Final = {
     "attribution": "kernel_matrix.analysis.attribution:attribution",
     "drift": "kernel_matrix.analysis.changepoints:drift",
 }
-"""Question → the function that answers it; imported when it is asked."""
+"""Question → the function that answers it, imported on use."""
 
-QUESTIONS: Final = tuple(_WHERE)
+QUESTIONS: Final = tuple(_FUNCTIONS)
 
 
 def ask(question: str, tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """The answer to ``question``.
+    """Answer ``question``.
 
-    :raises UsageError: for a question that is none, or a request that it cannot serve.
-    :raises NothingSelectedError: where the tables hold nothing that it is about.
+    Raises:
+        UsageError: The question is unknown, or does not support an option.
+        NothingSelectedError: The tables hold no data for it.
     """
-    return _function(question)(tables, replace(request, by=tuple(dict.fromkeys(request.by))))
-
-
-def _function(question: str) -> Ask:
-    if question not in _WHERE:
-        raise UsageError(f"{question!r} is no question", next_step=f"Ask one of {', '.join(QUESTIONS)}.")
-    module, _, name = _WHERE[question].partition(":")
-    found: Ask = getattr(import_module(module), name)
-    return found
+    if question not in _FUNCTIONS:
+        raise UsageError(f"unknown question {question!r}", next_step=f"Ask one of {', '.join(QUESTIONS)}.")
+    module, _, name = _FUNCTIONS[question].partition(":")
+    answer: Ask = getattr(import_module(module), name)
+    return answer(tables, replace(request, by=tuple(dict.fromkeys(request.by))))

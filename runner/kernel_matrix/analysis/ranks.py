@@ -1,8 +1,8 @@
-"""Whether the order of candidates on one GPU holds on another, and what it costs to take a winner along.
+"""Rank agreement: the order of candidates on one GPU against another, and the regret of reusing a winner.
 
-Candidates are compared within one problem, dtype, workload and toolchain (toolchains together where each GPU has only
-one), by their times. Two are *tied* on a GPU where the 95 % intervals of their times overlap; where one of them has too
-few sessions for an interval, where they differ by no more than the margin.
+Candidates are compared by their times within one problem, dtype, workload and toolchain (toolchains together where
+each GPU has only one). Two are *tied* on a GPU if the 95 % intervals of their times overlap or, where one has too few
+sessions for an interval, if they differ by no more than the margin.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
 
 MOST_RIVALS: Final = 50
-"""Candidates of one group whose pairs are ordered; of more, so many by the hash of their names."""
+"""Candidates of one group whose pairs are ordered; of more, a random subset of this size."""
 
 _GROUP: Final = ("problem", "dtype", "workload")
 _SEED: Final = 20_160_907
@@ -40,14 +40,14 @@ _SEED: Final = 20_160_907
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Candidates × GPUs, sorted so that each group is one stretch of rows."""
+    """Candidates × GPUs, sorted so that the rows of each group are contiguous."""
 
     wide: FoldedTable
-    """With the keys group and candidate."""
+    """Folded by group and candidate."""
     start: Places
-    """Per group: its first row."""
+    """First row of each group."""
     group: Places
-    """Per row: its group."""
+    """Group of each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,22 @@ class _Side:
     """The candidates on one GPU, or in one half of its sessions."""
 
     log_ns: Floats
-    """NaN where nothing passed and was timed."""
+    """Log of the time in ns; NaN where nothing passed and was timed."""
     reach: Floats
     """Half-width of the 95 % interval of ``log_ns``; NaN where there is none."""
     failed: Truths
 
 
 def ranks(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Answers ``ranks``, one row per two GPUs, and ``regret``, one per GPU whose winners are taken to another.
+    """Answer ``ranks``, one row per pair of GPUs, and ``regret``, one row per GPU and GPU its winners are reused on.
 
-    :param request: ``platforms`` chooses GPUs; ``margin`` is for ties without intervals; ``by`` slices both tables.
-    :raises NothingSelectedError: when no cell is on one of the platforms.
-    :raises UsageError: for a slice by GPU, or one that tells candidates of a problem apart.
+    Args:
+        tables: The merged tables.
+        request: ``platforms`` chooses GPUs; ``margin`` is for ties without intervals; ``by`` slices both tables.
+
+    Raises:
+        NothingSelectedError: No cell is on one of the platforms.
+        UsageError: A slice separates GPUs, or candidates of a problem.
     """
     by = _slices(request)
     found = standings(tables.cells)
@@ -83,14 +87,14 @@ def ranks(tables: Tables, request: QuestionOptions) -> list[Answer]:
     return [
         Answer(
             name="ranks",
-            title="Whether GPUs order candidates alike",
+            title="Agreement of GPUs on the order of candidates",
             table=pl.DataFrame(rows, schema={**label_schema, **_RANKS}),
             meanings=_RANKS_MEANINGS,
             notes=notes,
         ),
         Answer(
             name="regret",
-            title="What it costs to take the fastest candidate of one GPU to another",
+            title="Regret of using the fastest candidate of one GPU on another",
             table=pl.DataFrame(costs, schema={**label_schema, **_REGRET}),
             meanings=_REGRET_MEANINGS,
         ),
@@ -116,13 +120,13 @@ def _field(table: pl.DataFrame, gpus: Sequence[str], group: Sequence[str]) -> _F
 
 
 def _facts(table: pl.DataFrame, group: Sequence[str], by: Sequence[str]) -> pl.DataFrame:
-    """One row per group, in the order of a field's groups: its keys and its slices."""
+    """Make one row per group, in the order of a field's groups: its keys and its slices."""
     further = [name for name in by if name not in group]
     return table.group_by(group).agg(pl.col(name).first() for name in further).sort(group)
 
 
 def _slice_members(facts: pl.DataFrame, by: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], Places]]:
-    """Per slice: its values, and which groups it has."""
+    """Yield the values and the groups of each slice."""
     if not by:
         yield {}, np.arange(facts.height)
         return
@@ -132,20 +136,20 @@ def _slice_members(facts: pl.DataFrame, by: Sequence[str]) -> Iterator[tuple[Map
 
 
 def _sides(wide: FoldedTable) -> list[_Side]:
-    """One per GPU."""
+    """Extract the candidates on each GPU."""
     log_ns, reach = np.log(wide.of(wide.table["candidate_ns"])), wide.of(wide.table["log_reach"])
     failed = wide.stands(Standing.FAILED)
     return [_Side(log_ns[:, place], reach[:, place], failed[:, place]) for place in range(len(wide.names))]
 
 
 def _halves(wide: FoldedTable) -> list[tuple[_Side, _Side]]:
-    """Per GPU, every other session against those between; with the spread that all of them have together."""
+    """Split each GPU's sessions into even and odd ones; their intervals use the spread of all sessions."""
     sessions = wide.table["sessions"].to_numpy()
     total = int(sessions.sum())
     logs = wide.table["logs"].explode().drop_nulls().to_numpy()
     cell = np.repeat(np.arange(len(sessions)), sessions)
     number = np.arange(total) - np.repeat(np.cumsum(sessions) - sessions, sessions)
-    nobody = np.zeros(wide.keys.height, dtype=np.bool_)
+    none_failed = np.zeros(wide.keys.height, dtype=np.bool_)
     found = []
     for remainder in (0, 1):
         mine = number % 2 == remainder
@@ -164,13 +168,13 @@ def _halves(wide: FoldedTable) -> list[tuple[_Side, _Side]]:
         found.append((wide.of(mean), wide.of(reach)))
     (one, reach_one), (two, reach_two) = found
     return [
-        (_Side(one[:, place], reach_one[:, place], nobody), _Side(two[:, place], reach_two[:, place], nobody))
+        (_Side(one[:, place], reach_one[:, place], none_failed), _Side(two[:, place], reach_two[:, place], none_failed))
         for place in range(len(wide.names))
     ]
 
 
 def _pairs(field: _Field) -> tuple[tuple[Places, Places], int]:
-    """Rows of the two candidates of each pair in a group, sorted by group, and how many groups were too large."""
+    """List the rows of the two candidates of each pair in a group, and count the groups that were too large."""
     size = np.diff(field.start, append=len(field.group))
     shuffled = np.random.default_rng(_SEED).random(len(field.group))
     order = np.lexsort((shuffled, field.group))
@@ -188,7 +192,7 @@ def _pairs(field: _Field) -> tuple[tuple[Places, Places], int]:
 
 
 def _signs(side: _Side, pairs: tuple[Places, Places], margin: float) -> Floats:
-    """Per pair: −1 where the first is faster, 1 where it is slower, 0 where they are tied, NaN where one is missing."""
+    """Order each pair: −1 if the first is faster, 1 if it is slower, 0 if they are tied, NaN if one is missing."""
     first, second = pairs
     difference = side.log_ns[first] - side.log_ns[second]
     reach = side.reach[first] + side.reach[second]
@@ -199,7 +203,7 @@ def _signs(side: _Side, pairs: tuple[Places, Places], margin: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Taus:
-    """Per group: its tau-b (NaN where one side ties everything), and what that is made of."""
+    """Tau-b per group (NaN where one side ties all pairs), and the sums it is made of."""
 
     tau: Floats
     agreeing: Floats
@@ -208,7 +212,7 @@ class _Taus:
     pairs: Floats
 
     def summary(self, groups: Places) -> dict[str, Any]:
-        """Tau over ``groups``, in the columns of :data:`_RANKS`."""
+        """Summarise tau over ``groups``, in the columns of :data:`_RANKS`."""
         scale = float(np.sqrt(self.decided[groups].sum() * self.decided_other[groups].sum()))
         return {
             "groups": int((self.pairs[groups] > 0).sum()),
@@ -222,10 +226,10 @@ class _Taus:
 
 
 def _taus(field: _Field, pairs: tuple[Places, Places], one: Floats, two: Floats) -> _Taus:
-    """Kendall's tau-b per group: Σ aᵢⱼbᵢⱼ ÷ √(Σ aᵢⱼ² Σ bᵢⱼ²) over pairs i < j, with a and b in −1, 0, 1.
+    """Compute Kendall's tau-b per group: Σ aᵢⱼbᵢⱼ ÷ √(Σ aᵢⱼ² Σ bᵢⱼ²) over pairs i < j, with a and b in −1, 0, 1.
 
-    Kendall, *The treatment of ties in ranking problems*, Biometrika 33, 1945; in this form (Daniels, Biometrika 33,
-    1944) it needs no ranks, so that ties by overlap need not be transitive.
+    Kendall, *The treatment of ties in ranking problems*, Biometrika 33, 1945. This form (Daniels, Biometrika 33, 1944)
+    needs no ranks, which ties by overlap, being not transitive, do not give.
     """
     groups, both = len(field.start), ~(np.isnan(one) | np.isnan(two))
     where, a, b = field.group[pairs[0]][both], one[both], two[both]
@@ -241,21 +245,22 @@ def _taus(field: _Field, pairs: tuple[Places, Places], one: Floats, two: Floats)
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Per group: what becomes of one side's winner on the other."""
+    """Result of each group's winner on one side when it runs on the other."""
 
     same: Floats
-    """1 where it is the winner there too, 0 where it is not; NaN where there is no winner on both sides."""
+    """1 if it is the winner there too, else 0; NaN without a winner on both sides."""
     regret: Floats
-    """Its time there ÷ that of the winner there; NaN where it has none."""
+    """Its time there ÷ that of the winner there; NaN without a time."""
     fails: Truths
     """It fails there by its own fault."""
 
     def agreement(self, groups: Places) -> dict[str, Any]:
+        """Summarise agreement on the winner over ``groups``, in the columns of :data:`_RANKS`."""
         return {"winners": int((~np.isnan(self.same[groups])).sum()), "top1": _mean(self.same[groups])}
 
 
 def _moved(field: _Field, origin: _Side, target: _Side) -> _Moved:
-    """Take the fastest candidate of ``origin`` to ``target``, among those with an answer from both."""
+    """Take the fastest candidate of ``origin`` to ``target``, among those with a result on both."""
     answered = ~np.isnan(target.log_ns) | target.failed
     compared = ~np.isnan(origin.log_ns) | origin.failed
     winner, has_winner = _fastest(field, np.where(answered, origin.log_ns, np.nan))
@@ -266,7 +271,7 @@ def _moved(field: _Field, origin: _Side, target: _Side) -> _Moved:
 
 
 def _fastest(field: _Field, log_ns: Floats) -> tuple[Places, Truths]:
-    """Per group: the row of its least time, the first among equals, and whether there is one."""
+    """Find the row of each group's least time, the first among equals, and whether it has any."""
     if not len(field.start):
         return np.empty(0, np.intp), np.empty(0, np.bool_)
     times = np.where(np.isnan(log_ns), np.inf, log_ns)
@@ -278,17 +283,17 @@ def _fastest(field: _Field, log_ns: Floats) -> tuple[Places, Truths]:
 
 @dataclass(frozen=True, slots=True)
 class _Platform:
-    """The candidates on one GPU, and how far the halves of its sessions agree."""
+    """The candidates on one GPU, and the agreement between the halves of its sessions."""
 
     name: str
     side: _Side
     signs: Floats
-    """Per pair, as :func:`_signs` says."""
+    """Order of each pair; see :func:`_signs`."""
     taus_again: _Taus
     moved_again: _Moved
 
     def ceilings(self, groups: Places, suffix: str = "") -> dict[str, Any]:
-        """What noise leaves of perfect agreement over ``groups``, in the columns of :data:`_RANKS`."""
+        """Summarise the agreement that noise allows over ``groups``, in the columns of :data:`_RANKS`."""
         return {
             f"ceiling{suffix}": _mean(self.taus_again.tau[groups]),
             f"top1_ceiling{suffix}": _mean(self.moved_again.same[groups]),
@@ -315,7 +320,7 @@ def _compared(
     platforms: Sequence[_Platform],
     slices: Sequence[tuple[Mapping[str, Any], Places]],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of ``ranks`` and of ``regret``: every two GPUs in every slice."""
+    """Make the rows of ``ranks`` and ``regret``: every pair of GPUs in every slice."""
     rows, costs = [], []
     for one, other in combinations(platforms, 2):
         tau = _taus(field, pairs, one.signs, other.signs)
@@ -357,11 +362,8 @@ def _mean(values: Floats) -> float | None:
 def _left_out(too_large: int) -> list[str]:
     if not too_large:
         return []
-    line = (
-        f"{too_large} groups have more than {MOST_RIVALS} candidates: tau is over the pairs of {MOST_RIVALS} of them, "
-        "chosen without regard to their times; winners are looked for among all."
-    )
-    return [line]
+    sampled = f"tau is over the pairs of {MOST_RIVALS} of them, chosen at random"
+    return [f"{too_large} groups have more than {MOST_RIVALS} candidates: {sampled}; winners are found among all."]
 
 
 def _notes(field: _Field, facts: pl.DataFrame, gpus: Sequence[str], request: QuestionOptions) -> list[str]:
@@ -370,19 +372,19 @@ def _notes(field: _Field, facts: pl.DataFrame, gpus: Sequence[str], request: Que
     if absent:
         notes.append(f"No cell ran on {', '.join(absent)}.")
     if len(gpus) == 1:
-        notes.append("There is one GPU, so that no order can be compared.")
+        notes.append("There is only one GPU, so no orders can be compared.")
     if not facts.height:
-        notes.append("No problem has two candidates, so that there is nothing to order.")
+        notes.append("No problem has two candidates, so there is nothing to order.")
         return notes
     single = int((field.wide.table["sessions"] == 1).sum())
     if single:
         notes.append(
-            f"{single} cells have one session: they are tied with what differs by up to {100 * request.margin:g} %, "
-            "and they are in no ceiling."
+            f"{single} cells have one session: they are tied with candidates that differ by up to "
+            f"{100 * request.margin:g} %, and they are in no ceiling."
         )
     notes.append(
         "The ceiling is tau between halves of the sessions of one GPU: the agreement that noise alone allows. "
-        "Halves are noisier than all sessions, so that the true ceiling lies somewhat higher."
+        "Halves are noisier than all sessions, so the true ceiling is somewhat higher."
     )
     return notes
 
@@ -406,18 +408,18 @@ _RANKS: Final[Mapping[str, Any]] = {
 }
 _RANKS_MEANINGS: Final[Mapping[str, str]] = {
     "groups": "problem × dtype × workload (× toolchain) with two candidates timed on both GPUs",
-    "with_tau": "of them, those with a tau: neither GPU ties all of their candidates",
+    "with_tau": "groups with a tau: neither GPU ties all of their candidates",
     "tau": "mean over them of Kendall's tau-b (Biometrika 33, 1945), ties where 95 % intervals overlap",
-    "ceiling": "the same between two halves of the sessions of `gpu`: what noise leaves of perfect agreement",
-    "ceiling_other": "the same of `other`",
+    "ceiling": "tau between two halves of the sessions of `gpu`: the agreement that noise allows",
+    "ceiling_other": "the same for `other`",
     "pairs": "pairs of candidates timed on both GPUs",
-    "tied": "of them, tied on `gpu`",
-    "tied_other": "of them, tied on `other`",
+    "tied": "pairs tied on `gpu`",
+    "tied_other": "pairs tied on `other`",
     "tau_of_pairs": "tau-b over all pairs of all groups at once",
     "winners": "groups with a fastest candidate on both",
-    "top1": "share of them in which it is the same",
-    "top1_ceiling": "the same between halves of the sessions of `gpu`",
-    "top1_ceiling_other": "the same of `other`",
+    "top1": "share of these groups with the same fastest candidate on both",
+    "top1_ceiling": "top1 between halves of the sessions of `gpu`",
+    "top1_ceiling_other": "the same for `other`",
 }
 _REGRET: Final[Mapping[str, Any]] = {
     "winner_of": pl.String(),
@@ -432,7 +434,7 @@ _REGRET: Final[Mapping[str, Any]] = {
 _REGRET_MEANINGS: Final[Mapping[str, str]] = {
     "groups": "groups in which the winner of `winner_of` is timed on `run_on`",
     "fails": "further groups in which it fails there by its own fault",
-    "median": "median of its time there ÷ that of the fastest there, among candidates with an answer from both",
-    "p95": "95 % quantile of the same",
-    "worst": "the greatest of them, and below whose it is",
+    "median": "median of its time there ÷ that of the fastest there, among candidates with a result on both",
+    "p95": "95 % quantile of the same ratio",
+    "worst": "the greatest such ratio; its problem, dtype and workload follow",
 }

@@ -1,7 +1,7 @@
-"""``reproduce``: a record against another of the same cell; whether the second says what the first said.
+"""``reproduce``: comparison of a record with a repetition of the same cell.
 
-Both are checked documents (:mod:`kernel_matrix.results.reading`). Nothing is pooled over sessions: a session is the
-unit.
+Both are checked documents (:mod:`kernel_matrix.results.reading`). The session is the unit: calls are never pooled over
+sessions.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _CELL: Final = {
     "workloads": "workloads",
     "tier": "tier",
 }
-"""Keys of a record's cell that name what was asked, and how a person calls them."""
+"""Keys of a record's cell → their names in messages."""
 _SAME_CLOCK: Final = 0.001
-"""Clocks that differ by a smaller share are the same."""
+"""Clocks that differ by a smaller share count as equal."""
 _CLOCK_ROW: Final = "SM clock, MHz"
 
 
@@ -43,34 +43,34 @@ class TimePair:
 
     workload: str
     was_ns: float | None
-    """Null where the record has no time of it."""
+    """None if the record has no time of it."""
     is_ns: float | None
     low_ns: float | None
-    """Between these two a repetition is expected; null where either side has no time."""
+    """Lower bound of the expected time; None if either side has no time."""
     high_ns: float | None
     rests_on: str
-    """What the two bounds are made of, in words."""
+    """Basis of the two bounds, in words."""
     was_verdict: str | None
-    """Against eager; null where nothing was compared."""
+    """Verdict against eager; None where nothing was compared."""
     is_verdict: str | None
 
     @property
     def within(self) -> bool:
-        """Whether the repetition lies where it is expected; true as well where neither side has a time."""
+        """True if the repetition lies within the expected bounds, or neither side has a time."""
         if self.is_ns is None or self.low_ns is None or self.high_ns is None:
             return self.was_ns is None and self.is_ns is None
         return self.low_ns <= self.is_ns <= self.high_ns
 
     @property
     def same_verdict(self) -> bool:
-        """False where both are conclusive and contradict each other: an inconclusive one says nothing."""
-        said = {self.was_verdict, self.is_verdict} - {None, Verdict.INCONCLUSIVE.value}
-        return len(said) < 2
+        """False if both verdicts are conclusive and differ."""
+        conclusive = {self.was_verdict, self.is_verdict} - {None, Verdict.INCONCLUSIVE.value}
+        return len(conclusive) < 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentPair:
-    """One thing about the environment, on both sides; empty where a record does not say."""
+    """One fact about the environment, on both sides; empty where a record does not have it."""
 
     name: str
     was: str
@@ -78,7 +78,7 @@ class EnvironmentPair:
 
     @property
     def same(self) -> bool:
-        """Whether it is the same, as far as both say; clocks may differ by 0.1 %."""
+        """True if both values are equal; clocks may differ by 0.1 %."""
         if self.name == _CLOCK_ROW and self.was and self.now:
             was, now = float(self.was), float(self.now)
             return abs(now - was) <= _SAME_CLOCK * abs(was)
@@ -87,7 +87,7 @@ class EnvironmentPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """What came of the second record."""
+    """Result of comparing a record with its repetition."""
 
     cell_id: str
     was_status: str
@@ -95,21 +95,21 @@ class Reproduction:
     times: Sequence[TimePair]
     environment: Sequence[EnvironmentPair]
     differences: Sequence[str]
-    """What does not say the same, in whole sentences; none: reproduced."""
+    """Contradictions, one per entry; empty if reproduced."""
     notes: Sequence[str]
-    """What could not be compared, and what to be careful with."""
+    """What could not be compared, and cautions."""
 
     @property
     def reproduced(self) -> bool:
-        """Whether nothing that was said before is contradicted. The environment alone contradicts nothing."""
+        """True if status, times and verdicts agree; a different environment alone does not matter."""
         return not self.differences
 
 
 def reproduction(record: Document, again: Document) -> Reproduction:
-    """Compare ``again`` with ``record``: the status, each workload's time and verdict, and the environment beside them.
+    """Compare ``again`` with ``record``: the status, each workload's time and verdict, and the environment.
 
-    :raises UsageError: when they are not of the same cell, naming what differs, or the record tells only of a machine
-        that failed.
+    Raises:
+        UsageError: They are not of the same cell, or one is an infrastructure failure.
     """
     check_same_cell(record, again)
     check_tells(record)
@@ -127,33 +127,35 @@ def reproduction(record: Document, again: Document) -> Reproduction:
 
 
 def check_tells(record: Document) -> None:
-    """Check that ``record`` tells of its cell.
+    """Check that ``record`` holds a result.
 
-    :raises UsageError: when it tells only of a machine that failed.
+    Raises:
+        UsageError: It is an infrastructure failure.
     """
     status, fault = record["outcome"]["status"], record["outcome"]["fault"]
     if fault == Fault.INFRA.value:
         raise UsageError(
-            f"record {record['cell_id']}.{record['attempt']} says {status}: the machine failed, nothing was found",
-            next_step="Name a record of an attempt that came to an end; `kernel-matrix run` makes one.",
+            f"record {record['cell_id']}.{record['attempt']} has no result: it is an infrastructure failure ({status})",
+            next_step="Name a record with a result; `kernel-matrix run` makes one.",
         )
 
 
 def check_same_cell(record: Document, again: Document) -> None:
-    """Check that both are of one cell, which is a digest of everything that determines the answer.
+    """Check that both records are of one cell; its id is a digest of everything that determines the result.
 
-    :raises UsageError: when they are not, naming what differs.
+    Raises:
+        UsageError: They are not; names the differences.
     """
     if record["cell_id"] == again["cell_id"]:
         return
-    named = [
-        f"{said} ({record['cell'][key]}, {again['cell'][key]})"
-        for key, said in _CELL.items()
+    differing = [
+        f"{name} ({record['cell'][key]}, {again['cell'][key]})"
+        for key, name in _CELL.items()
         if record["cell"][key] != again["cell"][key]
     ]
-    what = ", ".join(named) or "the protocol, the policy or the versions of the toolchain, which records do not hold"
+    what = ", ".join(differing) or "the protocol, the policy or the versions of the toolchain, which records lack"
     raise UsageError(
-        f"the records are of two cells; what differs: {what}",
+        f"the records are of two cells; they differ in {what}",
         next_step="Compare records of one cell; two sets of results are compared by `kernel-matrix compare`.",
     )
 
@@ -161,18 +163,19 @@ def check_same_cell(record: Document, again: Document) -> None:
 def expected_between(
     medians: Sequence[float], repeats: int, *, level: float, grain: float = 0.0
 ) -> tuple[float, float]:
-    """Where the geometric mean of ``repeats`` further sessions is expected, nanoseconds.
+    """Compute the prediction interval of the geometric mean of ``repeats`` further sessions, in nanoseconds.
 
-    The prediction interval for the mean of m future values, on logarithms: x̄ ± t(n-1) · s · sqrt(1/n + 1/m) (Hahn,
-    *Factors for calculating two-sided prediction intervals*, J. Am. Stat. Assoc. 64, 1969). The t interval of the
-    mean itself is too narrow for this: a repetition has noise of its own. It is never narrower than
-    :data:`~kernel_matrix.measure.verdict.MARGIN` or a tick of the clock; one session has no spread, and stands for
-    :data:`~kernel_matrix.measure.verdict.ONE_SESSION_FLOOR`, as does a repetition of one session.
+    For the mean of m future values, on logarithms: x̄ ± t(n-1) · s · sqrt(1/n + 1/m) (Hahn, *Factors for calculating
+    two-sided prediction intervals*, J. Am. Stat. Assoc. 64, 1969). It is wider than the t interval of the mean, because
+    a repetition has noise of its own. It is never narrower than :data:`~kernel_matrix.measure.verdict.MARGIN` or a tick
+    of the clock, and with one session on either side, which has no spread, not narrower than
+    :data:`~kernel_matrix.measure.verdict.ONE_SESSION_FLOOR`.
 
-    :param medians: of the record's sessions, all > 0.
-    :param repeats: sessions of the repetition.
-    :param level: share of faithful repetitions that lie inside.
-    :param grain: tick of the device's clock as a share of the time.
+    Args:
+        medians: Medians of the record's sessions, all > 0.
+        repeats: Sessions of the repetition.
+        level: Share of faithful repetitions that lie inside.
+        grain: Tick of the device's clock as a share of the time.
     """
     found = log_interval(medians, level)
     floor = math.log1p(max(MARGIN if min(len(medians), repeats) > 1 else ONE_SESSION_FLOOR, grain))
@@ -187,18 +190,18 @@ def expected_between(
 
 def _times(record: Document, again: Document) -> Iterator[TimePair]:
     read = [(one, times_of(one)) for one in (record, again)]
-    said = [{name: found.comparison for name, found in judge(one, times).items()} for one, times in read]
+    compared = [{name: found.comparison for name, found in judge(one, times).items()} for one, times in read]
     timed, timed_again = (_timed(one, times) for one, times in read)
     was, now = _medians(timed), _medians(timed_again)
     names = list(dict.fromkeys((*was, *now)))
-    # All of a record's workloads together hold the level, not each of them (Bonferroni).
+    # Bonferroni: the level holds for all workloads of the record together.
     level = 1 - (1 - LEVEL) / max(1, len(names))
     for name in names:
         mine, its = was.get(name, ()), now.get(name, ())
         low, high = None, None
         if mine and its:
             low, high = expected_between(mine, len(its), level=level, grain=_grain(timed, name))
-        verdicts = [compared.verdict.value if (compared := one.get(name)) else None for one in said]
+        verdicts = [verdict.verdict.value if (verdict := one.get(name)) else None for one in compared]
         yield TimePair(
             workload=name,
             was_ns=log_interval(mine).estimate if mine else None,
@@ -221,7 +224,7 @@ def _rests_on(sessions: int, repeats: int) -> str:
 
 
 def _medians(timed: Sequence[tuple[str, WorkloadTimes]]) -> dict[str, tuple[float, ...]]:
-    """Workload → its median in every session that timed it."""
+    """Collect each workload's median in every session that timed it."""
     found: dict[str, list[float]] = {}
     for name, times in timed:
         middle = times.median_ns(CANDIDATE)
@@ -231,13 +234,15 @@ def _medians(timed: Sequence[tuple[str, WorkloadTimes]]) -> dict[str, tuple[floa
 
 
 def _timed(record: Document, read: Sessions) -> list[tuple[str, WorkloadTimes]]:
-    """The workload and times of everything that ``record`` timed; none where the speed says nothing.
+    """Select the times of ``record`` that are comparable: those of passed, not interpreted sessions.
 
-    :param read: what :func:`~kernel_matrix.results.judged.times_of` said of ``record``.
+    Args:
+        record: The record.
+        read: Its times, from :func:`~kernel_matrix.results.judged.times_of`.
     """
-    passed = record["outcome"]["status"] == Status.PASSED.value  # the speed of a wrong answer says nothing
-    telling = {s["session"] for s in record["sessions"] if passed and INTERPRETED not in s["labels"]}
-    return [(name, times) for (session, name), times in read.items() if session in telling]
+    passed = record["outcome"]["status"] == Status.PASSED.value
+    comparable = {s["session"] for s in record["sessions"] if passed and INTERPRETED not in s["labels"]}
+    return [(name, times) for (session, name), times in read.items() if session in comparable]
 
 
 def _grain(timed: Sequence[tuple[str, WorkloadTimes]], workload: str) -> float:
@@ -251,15 +256,15 @@ def _differences(record: Document, again: Document, times: Sequence[TimePair]) -
     if was != now:
         message = again["outcome"]["evidence"]["message"]
         yield f"the status was {was} and is {now}{f': {message}' if message else ''}"
-        return  # times and verdicts of one side alone add nothing
+        return
     for one in times:
         if not one.within:
-            yield f"{one.workload}: {_time_said(one)}"
+            yield f"{one.workload}: {_time_difference(one)}"
         if not one.same_verdict:
             yield f"{one.workload}: the verdict was {one.was_verdict} and is {one.is_verdict}"
 
 
-def _time_said(one: TimePair) -> str:
+def _time_difference(one: TimePair) -> str:
     if one.was_ns is None or one.is_ns is None or one.low_ns is None or one.high_ns is None:
         return f"timed only {'in the record' if one.is_ns is None else 'now'}"
     change = 100 * (one.is_ns / one.was_ns - 1)
@@ -277,7 +282,8 @@ def _environment(record: Document, again: Document) -> Iterator[EnvironmentPair]
 
 
 def _facts(record: Document) -> dict[str, str]:
-    host, inside = record["host"], _inside(record)
+    host = record["host"]
+    inside: Mapping[str, Any] = next((s["environment"] for s in record["sessions"] if s["environment"] is not None), {})
     device, image, clocks = host["device"], host["image"] or {}, host.get("clocks") or {}
     facts = {
         "GPU model": device.get("name"),
@@ -302,11 +308,6 @@ def _facts(record: Document) -> dict[str, str]:
     return {name: "" if value is None else str(value) for name, value in facts.items()}
 
 
-def _inside(record: Document) -> Mapping[str, Any]:
-    """What the first session that came so far saw inside."""
-    return next((s["environment"] for s in record["sessions"] if s["environment"] is not None), {})
-
-
 def _notes(record: Document, again: Document) -> Iterator[str]:
     both = [*record["sessions"], *again["sessions"]]
     if any(INTERPRETED in session["labels"] for session in both):
@@ -318,4 +319,4 @@ def _notes(record: Document, again: Document) -> Iterator[str]:
     if seeds[0] and seeds[1]:
         yield "The seed was the same." if seeds[0] == seeds[1] else "The secret seed was drawn anew, so inputs differ."
     if record == again:
-        yield "Both files hold the very same attempt: nothing was repeated."
+        yield "Both files hold the same attempt: nothing was repeated."

@@ -1,12 +1,11 @@
-"""How often candidates are right, and how fast those are that are right: the scores the field quotes.
+"""Scores of candidates: rates of correctness, speed-ups, ``fast_p``, ``pass@k`` and costs.
 
-Two units. *Rates* are over cells: one kernel on one problem, dtype, GPU and toolchain, judged with all its workloads at
-once, so that a cell passes only where every workload does. A cell measured on several hosts or units of a GPU counts
-once on each. *Speed-ups* are over outcomes: one workload of such a cell. Where a cell needs one speed-up (``fast_p``),
-it is the geometric mean over its workloads.
+Two units. *Rates* are over cells: one kernel on one problem, dtype, GPU and toolchain, which passes only if all its
+workloads do. A cell measured on several hosts or units of a GPU counts once on each. *Speed-ups* are over outcomes: one
+workload of such a cell. Where a cell needs one speed-up (``fast_p``), it is the geometric mean over its workloads.
 
-A cell counts when it passed or failed by its candidate's own fault. Everything else (the machine, the problem, what
-cannot run there, what was only compiled) is in no denominator, and how much of it there was is said.
+A cell counts if it passed or failed by its candidate's fault. All others (infrastructure failure, invalid problem,
+unsupported, only compiled) are in no denominator; their number is reported.
 """
 
 from __future__ import annotations
@@ -32,51 +31,52 @@ from kernel_matrix.model.enums import Fault, Verdict
 Floats = npt.NDArray[np.float64]
 
 _PLACE: Final = ("problem", "dtype", "gpu", "toolchain")
-"""With a workload where it is sliced by: what a generator is asked to write a kernel for."""
+"""Target that a generator writes a kernel for; also a workload if sliced by workload."""
 _GENERATOR: Final = ("origin_method", "origin_model")
 _NEEDED: Final = (
-    *("record", "workload", *_PLACE, "candidate", "candidate_sha256", *_GENERATOR, "origin_sample", "origin_round"),
-    *("origin_tokens_in", "origin_tokens_out", "origin_cost_usd"),
-    *("fault", "verdict", "speedup_high", "counted", "compiled", "passed"),
-)
+    "record", "workload", *_PLACE, "candidate", "candidate_sha256", *_GENERATOR, "origin_sample", "origin_round",
+    "origin_tokens_in", "origin_tokens_out", "origin_cost_usd",
+    "fault", "verdict", "speedup_high", "counted", "compiled", "passed",
+)  # fmt: skip
 _OF_WORKLOADS: Final = {"workload", "verdict", "speedup_high"}
-"""Of ``_NEEDED``, what a cell does not have."""
+"""Columns of ``_NEEDED`` that differ between the workloads of a cell."""
 _OF_KERNELS: Final = {"candidate", "method", "model", "round", "language"}
-"""Slices whose sides hold different kernels, so that a matched subset is one of problems."""
+"""Slices that separate kernels: their matched subset is of problems."""
 _OF_PROBLEMS: Final = ("category", "level", "source", "problem", "workload", "matrix")
-"""Slices whose sides hold different problems: nothing can be matched across them, only within each."""
+"""Slices that separate problems: matching is possible only within each."""
 _UNCOUNTED: Final = {
-    "infra": (pl.col("fault") == Fault.INFRA.value, "the machine's"),
-    "invalid_problem": (pl.col("fault") == Fault.PROBLEM.value, "the problem's"),
-    "unsupported": (pl.col("fault") == Fault.UNSUPPORTED.value, "not supported there"),
+    "infra": (pl.col("fault") == Fault.INFRA.value, "infrastructure failures"),
+    "invalid_problem": (pl.col("fault") == Fault.PROBLEM.value, "invalid problems"),
+    "unsupported": (pl.col("fault") == Fault.UNSUPPORTED.value, "unsupported"),
     "only_compiled": (pl.col("fault") == Fault.NONE.value, "only compiled"),
 }
-"""Column → which of the cells that do not count it counts, and how a note says it."""
+"""Column → the uncounted cells that it counts, and their name in notes."""
 _ROUNDING: Final = 1e-12
-"""A speed-up went through logarithms; one that is p but for their rounding is not above p."""
+"""Tolerance for the rounding of logarithms: a speed-up that equals p up to rounding is not above p."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The rows that are asked about, and how they are sliced."""
+    """The rows to score, and their slices."""
 
     rows: pl.DataFrame
-    """One per outcome: ``_NEEDED``, the slicing columns, and ``ratio``, the speed-up where it is a positive number."""
+    """One per outcome: ``_NEEDED``, the slicing columns, and ``ratio``, the speed-up if positive and finite."""
     by: list[str]
     thresholds: tuple[float, ...]
 
     @property
     def place(self) -> list[str]:
-        """What a task is made of, beside the slice and the generator."""
+        """Columns of a task, besides the slice and the generator."""
         workload = ["workload"] if "workload" in self.by else []
         return [name for name in (*_PLACE, *workload) if name not in self.by]
 
 
 def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Rates, speed-ups, ``fast_p``, ``pass@k``, ``fast_p@N`` and the cost of a correct kernel, per slice.
+    """Compute rates, speed-ups, ``fast_p``, ``pass@k``, ``fast_p@N`` and the cost of a correct kernel, per slice.
 
-    :raises UsageError: for a threshold or a number of draws that is none.
-    :raises NothingSelectedError: where the tables hold no cell.
+    Raises:
+        UsageError: A threshold or a number of draws is invalid.
+        NothingSelectedError: The tables hold no cell.
     """
     _check(request)
     scope = _scope(tables, request)
@@ -87,9 +87,9 @@ def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
 
 def _check(request: QuestionOptions) -> None:
     if any(not math.isfinite(p) or p < 0 for p in request.thresholds):
-        raise UsageError("a threshold of fast_p is a number from 0 on", next_step="Give for example 0, 1 and 2.")
+        raise UsageError("a threshold of fast_p must be a number ≥ 0", next_step="Give for example 0, 1 and 2.")
     if any(k < 1 for k in request.draws):
-        raise UsageError("the k of pass@k is a whole number from 1 on", next_step="Give for example 1, 5 and 10.")
+        raise UsageError("the k of pass@k must be a whole number ≥ 1", next_step="Give for example 1, 5 and 10.")
 
 
 def _scope(tables: Tables, request: QuestionOptions) -> _Scope:
@@ -108,22 +108,19 @@ def _scope(tables: Tables, request: QuestionOptions) -> _Scope:
 
 
 def _cells(scope: _Scope) -> pl.DataFrame:
-    """One row per judged cell of each slice; ``ratio`` is the geometric mean over its workloads."""
+    """Make one row per judged cell of each slice; ``ratio`` is the geometric mean over its workloads."""
     keys = ["record", "workload"] if "workload" in scope.by else ["record"]
     taken = [name for name in dict.fromkeys((*_NEEDED, *scope.by)) if name not in {"record", *_OF_WORKLOADS}]
     return (
         scope.rows.lazy()
         .group_by(keys)
-        .agg(
-            *(pl.col(name).first() for name in taken),
-            pl.col("ratio").log().mean().exp(),
-        )
+        .agg(*(pl.col(name).first() for name in taken), pl.col("ratio").log().mean().exp())
         .collect(engine="streaming")
     )
 
 
 def _above(threshold: float) -> pl.Expr:
-    """Whether a cell is correct and faster than ``threshold`` times; correctness alone for 0. Null: not counted."""
+    """Flag cells that are correct with a speed-up above ``threshold`` (0: just correct); null if not counted."""
     if threshold == 0:
         return pl.col("passed")
     return pl.col("passed") & (pl.col("ratio") > threshold * (1 + _ROUNDING)).fill_null(False)
@@ -133,7 +130,7 @@ def _above(threshold: float) -> pl.Expr:
 
 
 def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
-    """Counts, rates, ``fast_p`` and the mean speed-up."""
+    """Compute counts, rates, ``fast_p`` and the mean speed-up."""
     counted, correct = pl.col("counted").sum(), pl.col("passed").sum()
     known = (correct == 0) | (pl.col("ratio").count() > 0)
     fast = {
@@ -149,7 +146,7 @@ def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
         **fast,
     )
     uncounted = cells.group_by(scope.by).agg(
-        (~pl.col("counted") & which).sum().alias(name) for name, (which, _said) in _UNCOUNTED.items()
+        (~pl.col("counted") & which).sum().alias(name) for name, (which, _label) in _UNCOUNTED.items()
     )
     timed = scope.rows.filter(pl.col("ratio").is_not_null())
     speeds = timed.group_by(scope.by).agg(
@@ -165,15 +162,15 @@ def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
     table = table.join(uncounted, on=scope.by, how="left", nulls_equal=True)
     return Answer(
         name="scores",
-        title="Right, and how fast",
+        title="Correctness and speed",
         table=table.sort(scope.by, nulls_last=True),
-        meanings=_MEANINGS | {name: _fast_means(name) for name in fast},
+        meanings=_MEANINGS | {f"fast_{p:g}": _FAST_MEANING.format(p=p) for p in scope.thresholds},
         notes=[*_rate_notes(cells), *_speed_notes(timed, scope, matched)],
     )
 
 
 def _slower() -> pl.Expr:
-    """Whether an outcome is slower than the baseline, by the best evidence that it has."""
+    """Flag outcomes that are slower than the baseline, by verdict, else by interval, else by ratio."""
     return (
         pl.when(pl.col("verdict").is_not_null())
         .then(pl.col("verdict") == Verdict.SLOWER.value)
@@ -184,10 +181,10 @@ def _slower() -> pl.Expr:
 
 
 def _matched(scope: _Scope, timed: pl.DataFrame) -> pl.DataFrame | None:
-    """Geometric means over what every slice has a correct time for; null where slices cannot hold the same.
+    """Compute geometric means over what every slice has a correct time for; None if slices have nothing in common.
 
-    Without it, a side that fails at the hard problems looks fast: its failures have no time. Each matched question (a
-    kernel on a problem and so on; a problem alone where the slices hold different kernels) has the same weight.
+    Without matching, a side that fails at the hard problems looks fast, since failures have no time. Each matched item
+    (a kernel on a problem and so on; a problem alone where the slices hold different kernels) has the same weight.
     """
     within = [name for name in scope.by if name in _OF_PROBLEMS]
     across = [name for name in scope.by if name not in {*_OF_PROBLEMS, SLICE}]
@@ -218,17 +215,16 @@ def _rate_notes(cells: pl.DataFrame) -> Iterator[str]:
     )
     out = cells.filter(~pl.col("counted"))
     if not out.is_empty():
-        counts = out.select(which.sum().alias(name) for name, (which, _said) in _UNCOUNTED.items()).row(0, named=True)
-        parts = [f"{counts[name]} {said}" for name, (_which, said) in _UNCOUNTED.items() if counts[name]]
-        left = f"{out.height} of {cells.height} cells"
-        yield f"{left} say nothing about a candidate and do not count: {', '.join(parts)}."
+        counts = out.select(which.sum().alias(name) for name, (which, _label) in _UNCOUNTED.items()).row(0, named=True)
+        parts = [f"{counts[name]} {label}" for name, (_which, label) in _UNCOUNTED.items() if counts[name]]
+        yield f"{out.height} of {cells.height} cells do not count: {', '.join(parts)}."
     if out.height == cells.height:
         yield "No cell counts: every rate is unknown, not 0."
     untimed = cells.select((pl.col("passed") & pl.col("ratio").is_null()).sum()).item()
     if untimed:
         yield (
-            f"{untimed} cells passed and have no speed-up that is a positive number: for p > 0 they count as not"
-            " faster, so that fast_p is at least what is shown."
+            f"{untimed} cells passed without a positive, finite speed-up: for p > 0 they count as not faster, so"
+            " fast_p is a lower bound."
         )
 
 
@@ -239,13 +235,13 @@ def _speed_notes(timed: pl.DataFrame, scope: _Scope, matched: pl.DataFrame | Non
     verdicts = timed["verdict"].count()
     intervals = timed.select((pl.col("verdict").is_null() & pl.col("speedup_high").is_not_null()).sum()).item()
     yield (
-        f"Slower than the baseline is told by the verdict of {verdicts} workloads, by the 95 % interval over sessions"
-        f" of {intervals} more, and by the bare ratio of {timed.height - verdicts - intervals} without either."
+        f"Slower than the baseline is decided by the verdict of {verdicts} workloads, by the 95 % interval over"
+        f" sessions of {intervals} more, and by the ratio alone of the other {timed.height - verdicts - intervals}."
     )
     if scope.by == [SLICE]:
         return
     if matched is None:
-        yield "Failures have no time, and these slices hold nothing in common: their mean speed-ups cannot be compared."
+        yield "Failures have no time, and these slices have nothing in common: do not compare their mean speed-ups."
     else:
         yield (
             "Failures have no time: compare slices by speedup_matched, which is over what every slice that was timed"
@@ -257,10 +253,10 @@ def _speed_notes(timed: pl.DataFrame, scope: _Scope, matched: pl.DataFrame | Non
 
 
 def _samples(scope: _Scope, cells: pl.DataFrame) -> pl.DataFrame:
-    """One row per kernel of each task (slice × place × generator): over hosts and units, it passes where all pass.
+    """Make one row per kernel of each task (slice × place × generator); it passes if it passes on all hosts and units.
 
-    Kernels with the same ``origin_sample`` and ``alone`` are one sample; ``alone`` is the candidate's name where it
-    gives neither sample nor round, so that it is a sample of its own.
+    Kernels with the same ``origin_sample`` and ``alone`` are one sample; ``alone`` is the candidate's name if it gives
+    neither sample nor round, so that it is a sample of its own.
     """
     keys = list(dict.fromkeys((*scope.by, *scope.place, *_GENERATOR, "candidate")))
     return (
@@ -280,14 +276,10 @@ def _samples(scope: _Scope, cells: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _hit(index: int) -> str:
-    return f"hit_{index}"
-
-
 def _draws(scope: _Scope, samples: pl.DataFrame, draws: Sequence[int]) -> Answer:
-    """``pass@k`` and ``fast_p@k``."""
+    """Compute ``pass@k`` and ``fast_p@k``."""
     task = list(dict.fromkeys((*scope.by, *scope.place, *_GENERATOR)))
-    hits = [_hit(number) for number in range(len(scope.thresholds))]
+    hits = [f"hit_{number}" for number in range(len(scope.thresholds))]
     tasks = (
         samples.lazy()
         .group_by([*task, "origin_sample", "alone"])
@@ -310,18 +302,18 @@ def _draws(scope: _Scope, samples: pl.DataFrame, draws: Sequence[int]) -> Answer
         table=table,
         meanings={
             "k": "samples drawn",
-            "p": "the speed-up that one of them has to be above; 0: it only has to be correct",
-            "share": "mean over tasks of 1 − C(n−c, k) / C(n, k), n samples of which c do (Chen et al., Evaluating"
-            " Large Language Models Trained on Code, 2021)",
+            "p": "the speed-up that one of them must exceed; 0: it only has to be correct",
+            "share": "mean over tasks of 1 − C(n−c, k) / C(n, k) with n samples, c of them hits (Chen et al.,"
+            " Evaluating Large Language Models Trained on Code, 2021)",
             "tasks": "problem × dtype × GPU × toolchain × method × model with k samples or more",
-            "left_out": "tasks with fewer",
+            "left_out": "tasks with fewer samples",
         },
         notes=list(_draw_notes(table)),
     )
 
 
 def _drawn(tasks: pl.DataFrame, by: Sequence[str], k: int, p: float, hit: str) -> pl.DataFrame:
-    """The share for one ``k`` and one ``p``, per slice."""
+    """Compute the share for one ``k`` and one ``p``, per slice."""
     chance = at_least_one(tasks["n"].to_numpy(), tasks[hit].to_numpy(), k)
     enough = pl.col("n") >= k
     weighed = (pl.col("chance") * pl.col("tasks")).filter(enough).sum()
@@ -340,15 +332,18 @@ def _drawn(tasks: pl.DataFrame, by: Sequence[str], k: int, p: float, hit: str) -
 
 
 def at_least_one(n: npt.ArrayLike, c: npt.ArrayLike, k: int) -> Floats:
-    """``pass@k``: the chance that k of n samples, drawn without putting back, hold one of the c that pass.
+    """Compute ``pass@k``: the probability that k of n samples, drawn without replacement, include one of c that pass.
 
-    1 − C(n−c, k) / C(n, k), as a product that neither over- nor underflows. Unbiased for what k fresh samples would
-    give, unlike 1 − (1 − c/n)^k (Chen et al., *Evaluating Large Language Models Trained on Code*, 2021).
+    1 − C(n−c, k) / C(n, k), as a product that neither over- nor underflows. An unbiased estimate for k fresh samples,
+    unlike 1 − (1 − c/n)^k (Chen et al., *Evaluating Large Language Models Trained on Code*, 2021).
 
-    :param n: samples per task.
-    :param c: of them, those that pass.
-    :param k: draws, at least 1.
-    :return: one chance per task; NaN where n < k.
+    Args:
+        n: Samples per task.
+        c: Samples that pass, per task.
+        k: Draws, at least 1.
+
+    Returns:
+        One probability per task; NaN where n < k.
     """
     samples, wrong = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(n, float) - np.asarray(c, float))
     enough = samples >= k
@@ -360,28 +355,27 @@ def at_least_one(n: npt.ArrayLike, c: npt.ArrayLike, k: int) -> Floats:
 
 def _draw_notes(table: pl.DataFrame) -> Iterator[str]:
     yield (
-        "A sample is what one draw from a method and model gave for a problem: candidates with the same origin sample"
-        " are one, with the best of its refinement rounds; so are those with a round and no sample;"
-        " any other candidate is a sample of its own. On"
-        " several hosts or units it passes where it passes on all."
+        "A sample is one draw from a method and model for a problem. Candidates with the same origin sample are one"
+        " sample, with the best of its refinement rounds, as are those with a round and no sample; any other candidate"
+        " is a sample of its own. On several hosts or units a sample passes if it passes on all."
     )
     if table.is_empty():
         return
     first = table.filter(pl.col("p") == pl.col("p").min()).group_by("k").agg(pl.col("left_out").sum()).sort("k")
-    said = [f"{row['left_out']} at k = {row['k']}" for row in first.to_dicts() if row["left_out"]]
-    if said:
-        yield f"Tasks with fewer than k samples are left out: {', '.join(said)}."
+    left_out = [f"{row['left_out']} at k = {row['k']}" for row in first.to_dicts() if row["left_out"]]
+    if left_out:
+        yield f"Tasks with fewer than k samples are left out: {', '.join(left_out)}."
 
 
 # Rounds of refinement
 
 
 def _rounds(scope: _Scope, samples: pl.DataFrame) -> Answer:
-    """``fast_p@N``: the best of the rounds up to N."""
+    """Compute ``fast_p@N``: the best of the rounds up to N."""
     meanings = {
         "round": "N: rounds up to this one",
         "attempts": "problem × dtype × GPU × toolchain × method × model × sample, with a counted round up to N",
-        "fast_p": "share of them of which a round up to N is correct and faster than p times; p = 0: correct"
+        "fast_p": "share of them with a round up to N that is correct and has a speed-up above p; p = 0: correct"
         " (KernelBench, Ouyang et al. 2025)",
     }
     known = samples.filter(pl.col("origin_round").is_not_null())
@@ -389,7 +383,7 @@ def _rounds(scope: _Scope, samples: pl.DataFrame) -> Answer:
         why = "these slices are rounds already" if "round" in scope.by else "no candidate names its round"
         return Answer(
             name="rounds", title="Best of the rounds up to N: fast_p@N", table=pl.DataFrame(), meanings=meanings,
-            notes=[f"Nothing is said of refinement: {why}."],
+            notes=[f"There is no result for refinement: {why}."],
         )  # fmt: skip
     attempt = list(dict.fromkeys((*scope.by, *scope.place, *_GENERATOR, "origin_sample")))
     names = ["attempts", *(f"fast_{p:g}" for p in scope.thresholds)]
@@ -403,7 +397,7 @@ def _rounds(scope: _Scope, samples: pl.DataFrame) -> Answer:
     table = reduce(lambda so_far, name: _reached(so_far, first, scope.by, name), names, grid)
     shares = [pl.when(pl.col("attempts") > 0).then(pl.col(name) / pl.col("attempts")).alias(name) for name in names[1:]]
     unknown = samples.height - known.height
-    notes = ["An attempt that ended before round N keeps its best; one that was not reached by N is not counted there."]
+    notes = ["An attempt that ended before round N keeps its best; one that starts after round N does not count there."]
     if unknown:
         notes.append(f"{unknown} of {samples.height} kernels name no round and are left out.")
     return Answer(
@@ -416,7 +410,7 @@ def _rounds(scope: _Scope, samples: pl.DataFrame) -> Answer:
 
 
 def _reached(grid: pl.DataFrame, first: pl.DataFrame, by: Sequence[str], name: str) -> pl.DataFrame:
-    """``grid`` with how many of ``first`` reached ``name`` in its round or before."""
+    """Add to ``grid`` the number of attempts in ``first`` that reached ``name`` in its round or before."""
     new = first.group_by([*by, pl.col(name).alias("round")]).agg(pl.len().cast(pl.Int64).alias(name))
     joined = grid.join(new, on=[*by, "round"], how="left", nulls_equal=True, maintain_order="left")
     return joined.with_columns(pl.col(name).fill_null(0).cum_sum().over(by))
@@ -426,7 +420,7 @@ def _reached(grid: pl.DataFrame, first: pl.DataFrame, by: Sequence[str], name: s
 
 
 def _costs(scope: _Scope, cells: pl.DataFrame) -> Answer:
-    """Tokens and dollars per correct kernel: what all of them cost, the failures too, over how many are correct."""
+    """Compute tokens and dollars per correct kernel: the cost of all kernels ÷ the number of correct ones."""
     kernel = list(dict.fromkeys((*scope.by, "candidate", "candidate_sha256")))
     kernels = (
         cells.lazy()
@@ -448,23 +442,23 @@ def _costs(scope: _Scope, cells: pl.DataFrame) -> Answer:
         *(_per_correct(name, known[name]).alias(f"{name}_per_correct") for name in known),
     )
     unknown = kernels.select(tokens=pl.col("tokens").is_null().sum(), usd=pl.col("usd").is_null().sum()).row(0)
-    notes = ["A kernel is correct where it passes every cell of the slice that counts; it is paid for once."]
+    notes = ["A kernel is correct if it passes every cell of the slice that counts; its cost counts once."]
     for what, number in zip(("tokens", "dollars"), unknown, strict=True):
         if number:
-            notes.append(f"{number} of {kernels.height} kernels do not say their {what}: they are in neither side.")
+            notes.append(f"{number} of {kernels.height} kernels do not state their {what}, and are left out of them.")
     return Answer(
         name="costs",
-        title="What a correct kernel costs",
+        title="Cost of a correct kernel",
         table=table.sort(scope.by, nulls_last=True),
         meanings={
             "kernels": "distinct candidates that count",
-            "correct": "of them, correct",
-            "tokens_known": "kernels that say their tokens",
-            "usd_known": "kernels that say their dollars",
-            "tokens": "read and written by the model for all kernels that say so, cached ones included",
-            "tokens_per_correct": "of the kernels whose tokens are known, all tokens ÷ how many are correct; null"
-            " without a correct one",
-            "usd": "US dollars for all kernels that say so",
+            "correct": "kernels that are correct",
+            "tokens_known": "kernels that state their tokens",
+            "usd_known": "kernels that state their dollars",
+            "tokens": "tokens read and written by the model for all kernels that state them, cached ones included",
+            "tokens_per_correct": "over kernels with known tokens: all tokens ÷ number of correct ones; null without"
+            " a correct one",
+            "usd": "US dollars for all kernels that state them",
             "usd_per_correct": "the same for US dollars",
         },
         notes=notes,
@@ -476,26 +470,23 @@ def _per_correct(name: str, known: pl.Expr) -> pl.Expr:
     return pl.when(correct > 0).then(pl.col(name).sum() / correct)
 
 
-def _fast_means(name: str) -> str:
-    p = name.removeprefix("fast_")
-    return (
-        f"share of counted cells that are correct and more than {p} times as fast as the baseline (KernelBench fast_p)"
-    )
-
+_FAST_MEANING: Final = (
+    "share of counted cells that are correct and more than {p:g} times as fast as the baseline (KernelBench fast_p)"
+)
 
 _MEANINGS: Final = {
     "problems": "distinct problems",
     "cells": "cells that were attempted, by their latest attempt",
-    "counted": "of them, passed or failed by the candidate's own fault: the denominator of every rate",
-    "infra": "not counted: the machine failed",
+    "counted": "cells that passed or failed by the candidate's fault: the denominator of every rate",
+    "infra": "not counted: infrastructure failures",
     "invalid_problem": "not counted: the problem fails its own controls",
     "unsupported": "not counted: cannot run there, as known beforehand",
-    "only_compiled": "not counted: built for a GPU that is not there",
+    "only_compiled": "not counted: built for a GPU that is not in this host",
     "compile_rate": "share of counted cells whose candidate could be built",
     "correct_rate": "share of counted cells that passed",
     "timed": "workloads of passed cells that have a speed-up: the n of speedup and share_slower",
     "speedup": "geometric mean of baseline ÷ candidate over them, exp(mean(log s)) (Fleming & Wallace, CACM 29, 1986)",
     "share_slower": "share of them that are slower than the baseline",
     "speedup_matched": "geometric mean over what every slice has a correct time for",
-    "matched": "how many questions that is over",
+    "matched": "number of items that speedup_matched is over",
 }

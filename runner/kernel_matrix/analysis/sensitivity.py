@@ -1,4 +1,4 @@
-"""What another dtype or another toolchain does to times and verdicts, all else being the same cell."""
+"""Sensitivity of times and verdicts to the dtype or the toolchain, all else equal."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ _FAILED: Final = Standing.FAILED.value
 
 
 def sensitivity(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Answers ``dtype``, ``toolchain`` (one row per pair and slice) and ``flips``, the cells whose verdict differs.
+    """Answer ``dtype``, ``toolchain`` (one row per pair and slice) and ``flips``, the cells whose verdict differs.
 
-    :param request: ``platforms`` chooses GPUs; ``by`` slices, but for the axis itself.
-    :raises NothingSelectedError: when no cell is on one of the platforms.
-    :raises UsageError: for a slice that tells hosts of one cell apart.
+    Args:
+        tables: The merged tables.
+        request: ``platforms`` chooses GPUs; ``by`` slices, except by the axis itself.
+
+    Raises:
+        NothingSelectedError: No cell is on one of the platforms.
+        UsageError: A slice separates hosts of one cell.
     """
     by = slice_columns(request.by, "sensitivity")
     found = standings(tables.cells)
@@ -33,7 +37,7 @@ def sensitivity(tables: Tables, request: QuestionOptions) -> list[Answer]:
         gpus, _ = chosen_gpus(table, request.platforms)
         table = table.filter(pl.col("gpu").is_in(gpus))
     pairs = {axis: _pairs(table, axis) for axis in _AXES}
-    answers = [_answer(axis, pairs[axis], by, [*notes, *_unsaid(table, axis)]) for axis in _AXES]
+    answers = [_answer(axis, pairs[axis], by, [*notes, *_unknown_axis(table, axis)]) for axis in _AXES]
     flips = pl.concat([_flips(axis, pairs[axis]) for axis in _AXES])
     return [
         *answers,
@@ -42,17 +46,17 @@ def sensitivity(tables: Tables, request: QuestionOptions) -> list[Answer]:
             title="Cells whose verdict differs with the dtype or toolchain",
             table=flips.sort(flips.columns),
             meanings={
-                "axis": "what differs: dtype or toolchain",
+                "axis": "the differing column: dtype or toolchain",
                 "passes_at": "its value with which the candidate passes",
                 "fails_at": "its value with which the candidate fails, by its own fault",
-                "status": "how",
+                "status": "status of the failure",
             },
         ),
     ]
 
 
 def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
-    """One row per cell and two values of ``axis``, ``first`` and ``second``, that both have an answer."""
+    """Make one row per cell and pair of values of ``axis``, ``first`` and ``second``, with a result for both."""
     keys = [name for name in CELL_KEY if name != axis]
     names = table[axis].cast(pl.String).drop_nulls().unique().sort().to_list()
     answered = table.filter(pl.col("standing").is_in([_PASSED, _FAILED]))
@@ -65,8 +69,8 @@ def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
         on=keys, how="left", nulls_equal=True, maintain_order="left",
     )  # fmt: skip
     parts = []
+    known = stands["passed"] | stands["failed"]
     for first, second in zip(*np.triu_indices(len(names), 1), strict=True):
-        known = stands["passed"] | stands["failed"]
         both = known[:, first] & known[:, second]
         ratios = {
             f"{name}_ratio": pl.Series(matrix[both, second] / matrix[both, first]).fill_nan(None)
@@ -81,10 +85,9 @@ def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
                 **ratios,
             )
         )
-    columns = {name: pl.String() for name in ("first", "second")}
-    flags = {name: pl.Boolean() for name in ("first_passes", "second_passes")}
+    columns = {"first": pl.String(), "second": pl.String(), "first_passes": pl.Boolean(), "second_passes": pl.Boolean()}
     numbers = {f"{name}_ratio": pl.Float64() for name in _QUANTITIES}
-    empty = pl.DataFrame(schema={**facts.schema, **columns, **flags, **numbers})
+    empty = pl.DataFrame(schema={**facts.schema, **columns, **numbers})
     statuses = shared.select(*keys, pl.col(axis).cast(pl.String).alias("_value"), pl.col("status").cast(pl.String))
     joined = pl.concat([empty, *(part.select(empty.columns) for part in parts)])
     failing = pl.when(pl.col("first_passes") & ~pl.col("second_passes")).then("second").otherwise("first")
@@ -93,9 +96,9 @@ def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
     )
 
 
-def _unsaid(table: pl.DataFrame, axis: str) -> list[str]:
+def _unknown_axis(table: pl.DataFrame, axis: str) -> list[str]:
     count = table[axis].null_count()
-    return [f"{count} cells do not say their {axis}, and are in no pair."] if count else []
+    return [f"{count} cells have no known {axis}, and are in no pair."] if count else []
 
 
 def _answer(axis: str, pairs: pl.DataFrame, by: Sequence[str], notes: Sequence[str]) -> Answer:
@@ -122,32 +125,32 @@ def _answer(axis: str, pairs: pl.DataFrame, by: Sequence[str], notes: Sequence[s
         .sort(group)
     )
     untimed = pairs.filter(passes & other & pl.col("candidate_ratio").is_null()).height
-    told = list(notes)
+    notes = list(notes)
     if pairs.is_empty():
-        told.append(f"No cell has an answer with two values of {axis}, so that there is nothing to compare.")
+        notes.append(f"No cell has a result with two values of {axis}, so there is nothing to compare.")
     if untimed:
-        told.append(f"{untimed} pairs pass on both sides and lack a time; they are in `cells` alone.")
+        notes.append(f"{untimed} pairs pass on both sides and lack a time; they count in `cells` only.")
     if axis in by:
-        told.append(f"This is about the {axis} and is not sliced by it.")
+        notes.append(f"This table compares the {axis} and is not sliced by it.")
     return Answer(
         name=axis,
         title=f"Sensitivity to the {axis}",
         table=table,
         meanings={
-            "cells": f"cells with an answer with both values of {axis}, all else the same",
-            "timed": "of them, those that pass and are timed with both",
+            "cells": f"cells with a result for both values of {axis}, all else equal",
+            "timed": "cells that pass and are timed with both",
             "candidate_ratio": "geometric mean of the candidate's time with `second` ÷ with `first`; below 1: faster",
             "sd_log_candidate": "sample standard deviation of the logarithm of that ratio, between cells",
-            "baselines": "cells of which the baseline is timed with both, beside a candidate that passes",
-            "baseline_ratio": "the same of the baseline's time, which may move too",
-            "sd_log_baseline": "its standard deviation",
+            "baselines": "cells whose baseline is timed with both, beside a candidate that passes",
+            "baseline_ratio": "the same for the baseline's time, which may change too",
+            "sd_log_baseline": "sample standard deviation of its logarithm",
             "speedup_ratio": "geometric mean of the speed-up with `second` ÷ with `first`",
-            "sd_log_speedup": "its standard deviation",
+            "sd_log_speedup": "sample standard deviation of its logarithm",
             "passes_fails": "cells that pass with `first` and fail with `second`",
-            "fails_passes": "the other way round",
-            "both_fail": "that fail with both",
+            "fails_passes": "cells that fail with `first` and pass with `second`",
+            "both_fail": "cells that fail with both",
         },
-        notes=told,
+        notes=notes,
     )
 
 

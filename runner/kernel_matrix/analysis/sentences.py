@@ -1,4 +1,4 @@
-"""Text made of columns."""
+"""Text composed from columns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import polars as pl
 
 
 def sentence(template: str, *parts: pl.Expr | str) -> pl.Expr:
-    """``template`` with each ``{}`` replaced by a part, a row at a time; null where a part is null.
+    """Replace each ``{}`` of ``template`` by a part, row by row; null where a part is null.
 
-    What :func:`polars.format` says it does. That one panics now and then on frames of several chunks since polars
-    1.35 (pola-rs/polars issues 25339 and 25525), and a panic is no exception that a caller could answer.
+    This is documented behaviour of :func:`polars.format`, which since polars 1.35 sometimes panics on frames of several
+    chunks (pola-rs/polars issues 25339 and 25525).
 
-    :param parts: expressions, or names of columns.
-    :raises ValueError: ``template`` has not as many ``{}`` as there are parts.
+    Args:
+        template: The text.
+        parts: Expressions, or names of columns.
+
+    Raises:
+        ValueError: ``template`` has another number of ``{}`` than there are parts.
     """
     pieces = template.split("{}")
     if len(pieces) != len(parts) + 1:

@@ -1,4 +1,4 @@
-"""The columns that outcomes may be sliced by, under the names a person types."""
+"""The columns that outcomes may be sliced by, under their names on the command line."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ SLICES: Final = {
 
 
 def columns_of(names: Sequence[str]) -> list[str]:
-    """The columns behind ``names``.
+    """Look up the columns of ``names``.
 
-    :raises UsageError: for a name that is none.
+    Raises:
+        UsageError: A name is unknown.
     """
     unknown = [name for name in names if name not in SLICES]
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is nothing to slice by", next_step=f"Use one of {', '.join(SLICES)}.")
+        raise UsageError(f"cannot slice by {unknown[0]!r}", next_step=f"Use one of {', '.join(SLICES)}.")
     return [SLICES[name] for name in names]

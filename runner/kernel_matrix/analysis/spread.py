@@ -1,4 +1,4 @@
-"""Components of variance as answers: pooled over the cells of a slice, and of each cell alone."""
+"""Answers about variance components: pooled over the cells of a slice, and of each cell alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernel_matrix.analysis.within import WITHIN
 
 
 def of_slices(measured: TimedSessions, sums: pl.DataFrame, by: Sequence[str]) -> Answer:
-    """Components pooled over the cells of each slice: their sums of squares are added."""
+    """Pool components over the cells of each slice by adding their sums of squares."""
     labels = [*by] or [SLICE]
     added = [*SQUARES, *DEGREES, *EXPECTED, *WITHIN, "values"]
     pooled = (
@@ -39,12 +39,12 @@ def of_slices(measured: TimedSessions, sums: pl.DataFrame, by: Sequence[str]) ->
         title="Components of variance, pooled over cells",
         table=_by_level(pooled, estimates(pooled, measured.chain, _shared_degrees(pooled)), labels),
         meanings={
-            "of": "Whose variance: the candidate's time, the baseline's, or the speed-up's, from session medians.",
-            "varies": "What differs: nights, hosts, units (boards) of a model, sessions, blocks in one, calls in one.",
+            "of": "Measure: the candidate's time, the baseline's, or the speed-up, from session medians.",
+            "varies": "Level: nights, hosts, units (boards) of a model, sessions, blocks in one, calls in one.",
             "sd_percent": "Standard deviation of the log that this level alone adds, percent, by moments.",
             "low_percent": "95 % bounds: modified large-sample (Ting et al. 1990); degrees count each unit, host and "
-            "night once, however many cells saw it.",
-            "share": "Of the sum of all levels' variances, for one call.",
+            "night once, even if many cells ran there.",
+            "share": "Share of the sum of all levels' variances, for one call.",
             "degrees": "Degrees of freedom of the interval.",
             "clipped": "The estimate was negative and is given as 0.",
         },
@@ -53,12 +53,12 @@ def of_slices(measured: TimedSessions, sums: pl.DataFrame, by: Sequence[str]) ->
 
 
 def _by_level(pooled: pl.DataFrame, found: LevelEstimates, labels: Sequence[str]) -> pl.DataFrame:
-    """One row per slice, of what, and level."""
+    """Make one row per slice, measure and level."""
     whole = sum(np.nan_to_num(np.maximum(found.raw[level], 0.0)) for level in LEVELS)
     whole = np.where(whole > 0, whole, np.nan)
     parts = []
     for place, level in enumerate(LEVELS):
-        raw, low, high = found.told(level)
+        raw, low, high = found.with_bounds(level)
         degrees = np.where(np.isfinite(raw), found.degrees[level], np.nan)
         parts.append(
             pooled.select(*labels, "of", "cells").with_columns(
@@ -77,7 +77,7 @@ def _by_level(pooled: pl.DataFrame, found: LevelEstimates, labels: Sequence[str]
 
 
 def _shared_degrees(pooled: pl.DataFrame) -> Array:
-    """Degrees of freedom when cells that share a host, unit, night or session are not counted apart."""
+    """Compute degrees of freedom, counting a host, unit, night or session that cells share once."""
     degrees = stacked(pooled, DEGREES)
     shared = stacked(pooled, [f"shared_{i}" for i in range(3)])
     degrees[:, :3] = np.minimum(degrees[:, :3], shared)
@@ -86,7 +86,7 @@ def _shared_degrees(pooled: pl.DataFrame) -> Array:
 
 
 def _members(measured: TimedSessions, by: Sequence[str]) -> pl.DataFrame:
-    """How many groups a slice has when cells that share a host, unit or night are not counted apart."""
+    """Count the groups of each slice, counting a host, unit or night that cells share once."""
     chain, labels = measured.chain, [*by] or [SLICE]
     values = measured.values.select("cell", "record", "session", "host", "unit", "night", _gpu="gpu")
     joined = measured.with_labels(values, by)
@@ -129,49 +129,44 @@ def _remarks(level: str, raw: Array, pooled: pl.DataFrame) -> list[str]:
 
 def _order_notes(chain: NestedLevels) -> list[str]:
     if chain is RECURRING:
-        recurring = "Units come back on several nights, so that nights are looked at within units"
-        return [f"{recurring}; a night's effect that all units share is told from theirs."]
-    return ["No unit measured a cell on several nights, so that units are looked at within nights and hosts."]
+        nested = "Units recur on several nights, so nights are nested within units"
+        return [f"{nested}; a night's effect that all units share is estimated separately from theirs."]
+    return ["No unit measured a cell on several nights, so units are nested within nights and hosts."]
 
 
 def _sample_notes(pooled: pl.DataFrame) -> list[str]:
     without = pooled.filter(pl.col("of") == "candidate")["sessions"].sum() == 0
     if without:
-        return ["The tables hold no samples of these sessions: blocks and samples are null, and in the sessions' part."]
-    explained = "What samples and blocks explain of a session's median (σ²_block / blocks + π/2 · σ²_sample / samples)"
-    return [f"{explained} is taken off the sessions' part, but for the speed-up, whose sides share the session."]
+        return ["The tables hold no samples of these sessions: the session level includes blocks and samples."]
+    explained = "The part of a session median's variance that comes from samples and blocks"
+    formula = "σ²_block / blocks + π/2 · σ²_sample / samples"
+    return [f"{explained} ({formula}) is subtracted from the session level, except for the speed-up."]
 
 
 def of_cells(measured: TimedSessions, sums: pl.DataFrame) -> Answer:
-    """Components of every cell, one row per cell and of what, where any can be told."""
+    """Compute the components of every cell, one row per cell and measure, where a level can be estimated."""
     several = pl.any_horizontal(pl.col(*DEGREES, "block_degrees", "sample_degrees").fill_null(0) > 0)
     kept = sums.filter(several)
     found = estimates(kept, measured.chain, interval_degrees(kept))
     columns = [
         percent(each).alias(f"{level}{bound}_percent")
         for level in LEVELS
-        for bound, each in zip(("", "_low", "_high"), found.told(level), strict=True)
+        for bound, each in zip(("", "_low", "_high"), found.with_bounds(level), strict=True)
     ]
     negative = pl.Series("clipped", np.sum([found.raw[level] < 0 for level in LEVELS], axis=0), dtype=pl.Int32)
     counts = kept.select("of", pl.col("values").alias("sessions"), "nights", "hosts", "units", *columns, negative)
-    clipped = int((negative > 0).sum())
+    clipped, hidden = int((negative > 0).sum()), sums.height - kept.height
+    notes = [f"{clipped} of {kept.height} rows have a level whose estimate was negative and is given as 0."]
+    if hidden:
+        notes.append(f"{hidden} of {sums.height} rows are not shown: one session without samples shows no level.")
     return Answer(
         name="components_by_cell",
         title="Components of variance of each cell",
         table=measured.cells.drop("cell")[kept["cell"]].hstack(counts),
         meanings={
             "<level>_percent": "Standard deviation that the level adds, percent; null where the cell has one member.",
-            "<level>_low_percent": "95 % bounds; with two or three members they are wide, and rightly so.",
-            "clipped": "How many of the levels had a negative estimate, given as 0.",
+            "<level>_low_percent": "95 % bounds; wide with two or three members.",
+            "clipped": "Number of levels with a negative estimate, given as 0.",
         },
-        notes=[
-            f"{clipped} of {kept.height} rows have a level whose estimate was negative and is given as 0.",
-            *_untold(sums.height - kept.height, sums.height),
-        ],
+        notes=notes,
     )
-
-
-def _untold(rows: int, total: int) -> list[str]:
-    if not rows:
-        return []
-    return [f"{rows} of {total} rows are not shown: one session and no samples of it, so that no level can be told."]

@@ -1,7 +1,6 @@
-"""Where each cell stands: its outcomes on all hosts and units put together, one row per :data:`CELL_KEY`.
+"""Standings: the outcomes of each cell on all hosts and units combined, one row per :data:`CELL_KEY`.
 
-What compares cells with each other (portability, ranks, sensitivity) starts here, so that all of it has the same idea
-of what passes, what fails, and what is not known.
+Portability, ranks and sensitivity start here, so that they agree on what passes, fails and is unknown.
 """
 
 from __future__ import annotations
@@ -28,29 +27,29 @@ Truths = NDArray[np.bool_]
 
 
 class Standing(str, Enum):
-    """What is known about a candidate on one GPU, from the least to what outweighs all others.
+    """Combined result of a candidate on one GPU, in rising order of precedence.
 
-    Where several hosts or units tried the same cell, the weightiest of what they said holds: a kernel that fails on one
+    Of several hosts or units that ran a cell, the result with the highest precedence holds: a kernel that fails on one
     of two units does not run on that GPU.
     """
 
     EXCLUDED = "excluded"
     """It cannot run there, for a reason known beforehand: that GPU is not in the platform set."""
     UNKNOWN = "unknown"
-    """Nothing about the candidate: the machine failed, the problem failed its own controls, or it was only built."""
+    """No result: infrastructure failure, invalid problem, or only built."""
     PASSED = "passed"
-    """Verified."""
+    """It passed."""
     FAILED = "failed"
-    """By its own fault: not built, not launched, wrong, or too late."""
+    """It failed by its own fault: not built, not launched, wrong, or too late."""
 
 
 _WEIGHTS: Final = {standing: weight for weight, standing in enumerate(Standing)}
 
 FACTS: Final = (
-    *("problem_sha256", "candidate_sha256", "category", "level", "source", "language"),
-    *("origin_method", "origin_model", "origin_round"),
-)
-"""Columns of outcomes that a standing takes over; the same in all its outcomes."""
+    "problem_sha256", "candidate_sha256", "category", "level", "source", "language",
+    "origin_method", "origin_model", "origin_round",
+)  # fmt: skip
+"""Columns that are equal in all outcomes of a standing."""
 
 _SHARES: Final = ("flops_share_of_peak", "bytes_share_of_peak", "share_of_peak")
 
@@ -67,32 +66,32 @@ STANDINGS: Final[dict[str, pl.DataType]] = {
     "speedup": pl.Float64(),
     **{name: OUTCOMES[name] for name in _SHARES},
 }
-"""``status``: of the outcome that decided. ``logs``: natural logarithms of the candidate's medians in nanoseconds, one
-per session, all units together, in order. ``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over
-sessions; null where no time is positive and finite. ``log_reach``: half-width of the 95 % t interval of the mean of
-``logs``, null with fewer than two sessions. Shares are medians. What did not pass has none of these, even where one
-unit timed it before another failed."""
+"""``status``: of the deciding outcome. ``logs``: natural logarithms of the candidate's medians in nanoseconds, one per
+session, all units together, in order. ``candidate_ns``, ``baseline_ns``, ``speedup``: geometric means over sessions;
+null where no time is positive and finite. ``log_reach``: half-width of the 95 % t interval of the mean of ``logs``,
+null with fewer than two sessions. Shares are medians. All of these are null unless the cell passed on every unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """The table with the columns of :data:`STANDINGS`, and what was left out of it, in sentences."""
+    """The table with the columns :data:`STANDINGS`, and notes on what was left out."""
 
     table: pl.DataFrame
     notes: tuple[str, ...]
 
 
 def standings(cells: pl.LazyFrame) -> Standings:
-    """Where every cell of the table ``cells`` stands; collected, since every question asks it several times.
+    """Compute the standing of every cell; collected, since every question uses it several times.
 
-    A cell that got to no workload stands for all workloads that its problem has elsewhere in the tables.
+    A cell that failed before any workload counts for all workloads that its problem has elsewhere in the tables.
 
-    :raises NothingSelectedError: without cells.
+    Raises:
+        NothingSelectedError: There are no cells.
     """
     latest = outcomes(cells).select(
-        *("record", *CELL_KEY, *FACTS, "status", "started_at"), *_SHARES, _weight().alias("_weight")
+        "record", *CELL_KEY, *FACTS, "status", "started_at", *_SHARES, _weight().alias("_weight")
     )
-    # in the order of records, so that sums of the same tables are the same to the last digit
+    # Sorted, so that sums over the same tables are equal to the last digit.
     found = _newest_content(_each_workload(latest.collect()).sort("record", "workload"))
     if found.table.is_empty():
         raise NothingSelectedError("the tables hold no cells", next_step="Run a matrix, or import results, and merge.")
@@ -119,7 +118,7 @@ def standings(cells: pl.LazyFrame) -> Standings:
 
 
 def _weight() -> pl.Expr:
-    """The weight of an outcome's :class:`Standing`."""
+    """Compute the precedence of an outcome's :class:`Standing`."""
     return (
         pl.when(pl.col("passed"))
         .then(_WEIGHTS[Standing.PASSED])
@@ -133,7 +132,7 @@ def _weight() -> pl.Expr:
 
 
 def _each_workload(latest: pl.DataFrame) -> pl.DataFrame:
-    """``latest`` with each row that got to no workload once per workload of its problem, of its dtype where known."""
+    """Repeat each row without a workload once per workload of its problem (of its dtype, if that has any)."""
     whole = latest.filter(pl.col("workload").is_null()).drop("workload")
     if whole.is_empty():
         return latest
@@ -149,7 +148,7 @@ def _each_workload(latest: pl.DataFrame) -> pl.DataFrame:
 
 
 def _newest_content(latest: pl.DataFrame) -> Standings:
-    """Without outcomes of a problem's or candidate's content that a newer outcome of the same cell replaces."""
+    """Drop outcomes whose problem or candidate has a newer content in the same cell."""
     content = ("problem_sha256", "candidate_sha256")
     changed = (
         latest.lazy()
@@ -170,14 +169,14 @@ def _newest_content(latest: pl.DataFrame) -> Standings:
         .select(latest.columns)
     )
     note = (
-        f"{changed.height} cells were run with several contents of the problem or candidate; the newest counts, "
+        f"{changed.height} cells were run with several versions of the problem or candidate; the newest counts, "
         f"and {latest.height - kept.height} older outcomes are left out."
     )
     return Standings(kept, (note,))
 
 
 def _times(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """One row per record and workload: logarithms of its sessions' medians; times that are none are left out."""
+    """Make one row per record and workload: logarithms of positive, finite session medians."""
     candidate = pl.col("candidate_median_ns")
     baseline, gain = (log_of(pl.col(name)).drop_nulls() for name in ("baseline_median_ns", "speedup"))
     return (
@@ -219,12 +218,12 @@ def _notes(table: pl.DataFrame) -> list[str]:
     if contradicted:
         notes.append(f"{contradicted} cells pass on one unit or host and fail on another; they count as failed.")
     if untimed:
-        notes.append(f"{untimed} cells passed without any time that is positive and finite; they have no efficiency.")
+        notes.append(f"{untimed} cells passed without a positive, finite time; they have no efficiency.")
     return notes
 
 
 def _unusable(cells: pl.LazyFrame) -> list[str]:
-    """What is to be said of times that are none."""
+    """Write a note on invalid times."""
     time = pl.col("candidate_median_ns")
     passed = (pl.col("status") == Status.PASSED.value) & (pl.col("session_status") == Status.PASSED.value)
     count = cells.filter(passed & ((time <= 0) | ~time.is_finite())).select(pl.len()).collect().item()
@@ -232,23 +231,25 @@ def _unusable(cells: pl.LazyFrame) -> list[str]:
 
 
 def gpus_in(table: pl.DataFrame) -> tuple[list[str], list[str]]:
-    """The GPUs that cells name, in order, and what is to be said of cells that name none, as some imported ones.
+    """List the GPUs that cells name, in order; also returns notes on cells that name none, as some imported ones.
 
-    :raises NothingSelectedError: when no cell names one.
+    Raises:
+        NothingSelectedError: No cell names a GPU.
     """
     named = table["gpu"].drop_nulls().unique().sort().to_list()
     if not named:
         raise NothingSelectedError(
-            "no cell says on which GPU it ran", next_step="Import results that name their device, or run a matrix."
+            "no cell names its GPU", next_step="Import results that name their device, or run a matrix."
         )
     nameless = table["gpu"].null_count()
-    return named, [f"{nameless} cells do not say on which GPU they ran, and are left out."] if nameless else []
+    return named, [f"{nameless} cells do not name their GPU, and are left out."] if nameless else []
 
 
 def chosen_gpus(table: pl.DataFrame, platforms: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of ``platforms`` that cells name, all that they name if it is empty, in order; and what is to be said.
+    """List those of ``platforms`` that cells name, or all that they name if it is empty; also returns notes.
 
-    :raises NothingSelectedError: when no cell names one of them.
+    Raises:
+        NothingSelectedError: No cell names one of them.
     """
     seen, nameless = gpus_in(table)
     gpus = [gpu for gpu in seen if gpu in (platforms or seen)]
@@ -261,14 +262,15 @@ def chosen_gpus(table: pl.DataFrame, platforms: Sequence[str]) -> tuple[list[str
 
 
 def one_toolchain_per_gpu(table: pl.DataFrame) -> bool:
-    """Whether the GPU says which toolchain it was, so that toolchains need not be kept apart."""
+    """Return True if each GPU has only one toolchain, so that toolchains need not be kept apart."""
     return table.select("gpu", "toolchain").unique().height == table["gpu"].n_unique()
 
 
 def slice_columns(names: Sequence[str], question: str) -> list[str]:
-    """The columns of standings behind ``names``.
+    """Look up the columns of ``names`` in standings.
 
-    :raises UsageError: for a name that is no slice, or one that may differ between the units of a cell.
+    Raises:
+        UsageError: A name is unknown, or its column may differ between the units of a cell.
     """
     columns = columns_of(names)
     for name, column in zip(names, columns, strict=True):
@@ -291,26 +293,30 @@ class FoldedTable:
     table: pl.DataFrame
     """The rows that were folded."""
     row: Places
-    """Per row of ``table``: its row of ``keys``."""
+    """Row of ``keys`` for each row of ``table``."""
     column: Places
-    """Per row of ``table``: its place in ``names``."""
+    """Place in ``names`` for each row of ``table``."""
 
     def of(self, values: pl.Series) -> Floats:
-        """``values``, aligned with ``table``, as keys × names; NaN where there is none."""
+        """Fold ``values``, aligned with ``table``, to keys × names; NaN where there is none."""
         folded = np.full((self.keys.height, len(self.names)), np.nan)
         folded[self.row, self.column] = values.cast(pl.Float64).fill_null(np.nan).to_numpy()
         return folded
 
     def stands(self, standing: Standing) -> Truths:
-        """Which of keys × names stand so."""
+        """Flag the keys × names with this standing."""
         found: Truths = self.of(self.table["standing"] == standing.value) == 1
         return found
 
 
 def fold(table: pl.DataFrame, axis: str, names: Sequence[str], keys: Sequence[str]) -> FoldedTable:
-    """Fold ``table`` along ``axis``; rows with another value than ``names`` there are left out.
+    """Fold ``table`` along ``axis``, leaving out rows whose value is not in ``names``.
 
-    :param keys: columns that, with ``axis``, name each row once.
+    Args:
+        table: The rows.
+        axis: The column to fold along.
+        names: Values of ``axis``.
+        keys: Columns that, with ``axis``, identify each row.
     """
     kept = table.filter(pl.col(axis).cast(pl.String).is_in(list(names)))
     found = kept.select(keys).unique().sort(keys)

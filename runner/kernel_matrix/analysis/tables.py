@@ -1,4 +1,4 @@
-"""Merged tables, opened lazily: what ``merge`` and ``import`` wrote, from one folder or several."""
+"""Merged tables of one or several folders, opened lazily."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_matrix.errors import StoreError
 from kernel_matrix.results.schema import TABLES, TABLES_VERSION, TELEMETRY, TELEMETRY_FILE, VERSION_KEY
 
 _JOINED: Final = ("cells", "samples", "kernels")
-"""Tables whose rows name a record by its number, which is one of their own folder."""
+"""Tables whose rows name a record by its number within their folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,14 @@ class Tables:
     kernels: pl.LazyFrame
     hosts: pl.LazyFrame
     telemetry: pl.LazyFrame | None = None
-    """Null where none of the folders has it: ``merge`` writes it when asked to."""
+    """None if no folder has it: ``merge`` writes it on request."""
 
 
 def open_tables(folders: Sequence[Path]) -> Tables:
-    """The tables of all ``folders`` together; records keep apart.
+    """Concatenate the tables of all ``folders``, giving each record its own number.
 
-    :raises StoreError: when a table is missing, damaged, or was written by a version with another schema.
+    Raises:
+        StoreError: A table is missing, damaged, or has another schema.
     """
     parts: dict[str, list[pl.LazyFrame]] = {name: [] for name in TABLES}
     offset = 0
@@ -45,7 +46,7 @@ def open_tables(folders: Sequence[Path]) -> Tables:
 
 
 def _telemetry(folders: Sequence[Path]) -> pl.LazyFrame | None:
-    """Numbers of records in it are those of its own folder: it is joined by what a trace knows of its record."""
+    """Concatenate telemetry; it is joined by run, cell and attempt, so record numbers are not changed."""
     files = [folder / TELEMETRY_FILE for folder in folders]
     frames = [_scan(file, TELEMETRY) for file in files if file.is_file()]
     return pl.concat(frames) if frames else None
@@ -54,7 +55,7 @@ def _telemetry(folders: Sequence[Path]) -> pl.LazyFrame | None:
 def _scan(path: Path, columns: Mapping[str, pl.DataType]) -> pl.LazyFrame:
     again = f"Run `kernel-matrix merge` again, with --out {path.parent}."
     if not path.is_file():
-        raise StoreError(f"{path} does not exist", next_step=f"{path.parent} is to hold merged tables. {again}")
+        raise StoreError(f"{path} does not exist", next_step=f"{path.parent} must hold merged tables. {again}")
     try:
         frame = pl.scan_parquet(path)
         schema = dict(frame.collect_schema())
@@ -62,7 +63,7 @@ def _scan(path: Path, columns: Mapping[str, pl.DataType]) -> pl.LazyFrame:
     except (OSError, pl.exceptions.PolarsError) as error:
         raise StoreError(f"{path} cannot be read: {error}", next_step=again) from None
     if schema != columns:
-        raise StoreError(f"{path} has another schema than this version writes", next_step=again)
+        raise StoreError(f"{path} does not have the schema of this version", next_step=again)
     if version != str(TABLES_VERSION):
         raise StoreError(f"{path} is of version {version}; this program reads {TABLES_VERSION}", next_step=again)
     return frame
@@ -73,6 +74,6 @@ def _shifted(frame: pl.LazyFrame, offset: int) -> pl.LazyFrame:
 
 
 def _records(cells: pl.LazyFrame) -> int:
-    """One more than the highest record number."""
+    """Return the highest record number + 1."""
     highest = cells.select(pl.col("record").max()).collect().item()
     return 0 if highest is None else int(highest) + 1

@@ -1,4 +1,4 @@
-"""Every timed session by cell: the logarithms that all about noise starts from, and how units and nights nest."""
+"""Every timed session by cell: the logarithms for all analyses of noise, and the nesting of units and nights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.model.enums import Fault
 
 OF: Final = ("candidate", "baseline", "speedup")
-"""What varies: the candidate's time, the baseline's, and the speed-up."""
+"""Measures: the candidate's time, the baseline's, and the speed-up."""
 RECURRING: Final = NestedLevels(
     top=("host",), middle=("unit",), low=("night",), middle_effect=("host", "unit"), low_effect=("night",)
 )
@@ -23,7 +23,7 @@ ONCE: Final = NestedLevels(
 )
 SLICE: Final = "slice"
 ALL: Final = "all"
-"""Column and value where nothing is asked for to slice by."""
+"""Column and value if there is nothing to slice by."""
 _CONTENT: Final = ("candidate_sha256", "problem_sha256")
 
 
@@ -34,29 +34,33 @@ class TimedSessions:
     values: pl.DataFrame
     """``cell``, ``record``, ``session``, ``workload``, ``host``, ``unit``, ``night``, and logarithms ``log_<of>``."""
     cells: pl.DataFrame
-    """``cell``, which is the row's number, and what makes it one: :data:`CELL_KEY`, content and slices."""
+    """``cell``, the row's number, and the columns that identify it: :data:`CELL_KEY`, content and slices."""
     chain: NestedLevels
     notes: tuple[str, ...] = field(default=())
 
     def with_labels(self, rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-        """``rows`` and the slice that the ``cell`` of each is in: columns ``by``, or one slice for all."""
+        """Add the slice of each row's ``cell``: the columns ``by``, or one slice for all."""
         if not by:
             return rows.with_columns(pl.lit(ALL).alias(SLICE))
         return rows.hstack(self.cells.select(by)[rows["cell"]])
 
 
 def measured_in(cells: pl.LazyFrame, by: Sequence[str]) -> TimedSessions:
-    """Every session that passed and was timed, with its cell.
+    """Read every session that passed and was timed, with its cell.
 
-    :param by: columns by which cells are told apart further.
-    :raises NothingSelectedError: where there is none.
+    Args:
+        cells: The table ``cells``.
+        by: Further columns that separate cells.
+
+    Raises:
+        NothingSelectedError: There is no such session.
     """
     keys = [*CELL_KEY, *_CONTENT, *(name for name in by if name not in CELL_KEY)]
     timed = _timed(cells, by, keys)
     total, infra = cells.select(pl.len(), infra=(pl.col("fault") == Fault.INFRA.value).sum()).collect().row(0)
     if timed.is_empty():
         raise NothingSelectedError(
-            f"none of {total} rows of cells is a session that passed and was timed",
+            f"none of the {total} rows of cells is a session that passed and was timed",
             next_step="Run `kernel-matrix run` until cells pass, then merge and ask again.",
         )
     numbered = timed.with_row_index("_row").group_by(keys).agg("_row").with_row_index("cell")
@@ -85,32 +89,32 @@ def _timed(cells: pl.LazyFrame, by: Sequence[str], keys: Sequence[str]) -> pl.Da
 def _left_out(rows: int, total: int, infra: int) -> list[str]:
     if not rows:
         return []
-    machines = f"{infra} failed through the machine, not the candidate"
-    return [f"{rows} of {total} rows of cells are left out: they did not pass or hold no usable time ({machines})."]
+    failures = f"{infra} are infrastructure failures"
+    return [f"{rows} of {total} rows of cells are left out: they did not pass or have no usable time ({failures})."]
 
 
 def _mixed(values: pl.DataFrame, cells: int) -> list[str]:
-    """What is said of cells that were measured with several drivers or images."""
+    """Write a note on cells that were measured with several drivers or images."""
     ran_with = values.select("cell", "driver", "image_id").unique().group_by("cell").agg(pl.len())
     several = int((ran_with["len"] > 1).sum())
     if not several:
         return []
-    counts = "what these do counts as difference between nights, or between hosts"
+    counts = "their effect counts as difference between nights, or between hosts"
     return [f"{several} of {cells} cells were measured with more than one driver or image; {counts}."]
 
 
 def log_of(value: pl.Expr) -> pl.Expr:
-    """The logarithm; null for what is no positive, finite number."""
+    """Take the logarithm; null for values that are not positive and finite."""
     return pl.when((value > 0) & value.is_finite()).then(value.log())
 
 
 def squares_around(value: pl.Expr) -> pl.Expr:
-    """The sum of squares around the mean; 0 for a single value."""
+    """Sum the squares around the mean; 0 for a single value."""
     return ((value.count().cast(pl.Float64) - 1) * value.var()).fill_null(0.0)
 
 
 def _chain(values: pl.DataFrame) -> NestedLevels:
-    """Nights within units where any unit measured a cell on several nights, units within nights where none did."""
+    """Choose the nesting: nights within units if any unit measured a cell on several nights, else units in nights."""
     counted = values.select("cell", "host", "unit", "night").unique()
     recur = counted.height > counted.select("cell", "host", "unit").unique().height
     return RECURRING if recur else ONCE

@@ -1,4 +1,4 @@
-"""Boards of one model against each other, on the cells that they share."""
+"""Comparison of boards of one model on the cells that they share."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _MODELS: Final[dict[str, pl.DataType]] = {
     "worst_percent": pl.Float64(),
 }
 _COMPARED: Final = {"candidate": "time", "speedup": "speedup"}
-"""What boards are compared by → its name in the answer."""
+"""Measure → its name in the answer."""
 _MODELS_MEAN: Final = {
-    "of": "Compared by the candidates' times, or by their speed-ups, in which most of it cancels.",
+    "of": "Compared by the candidates' times, or by their speed-ups, in which most of the difference cancels.",
     "cells": "Cells that two units or more measured.",
     "sd_cells_percent": "Median over cells of the standard deviation of log means between units, percent.",
-    "i_squared": "Share of what is between units that is not chance, 0 to 1 (Higgins and Thompson 2002).",
+    "i_squared": "Share of the variation between units that is not chance, 0 to 1 (Higgins and Thompson 2002).",
     "tau_percent": "Standard deviation between units (DerSimonian and Laird 1986), percent.",
     "tau_low_percent": "95 % bounds by Q profile (Viechtbauer 2007).",
-    "new_unit_percent": "What another unit of the model is expected to stay within, ± percent, 95 %.",
+    "new_unit_percent": "95 % prediction interval of the effect of another unit of the model, ± percent.",
     "worst_unit": "The unit with the longest times, or the lowest speed-ups.",
 }
 _UNITS_MEAN: Final = {
     "effect_percent": "Times (or speed-ups) against the mean of the model's units, on cells they share: "
     "least squares of log = cell + unit.",
-    "low_percent": "95 % bounds, from how much cells disagree about it.",
+    "low_percent": "95 % bounds, from the disagreement between cells.",
 }
 _UNITS: Final[dict[str, pl.DataType]] = {
     "gpu_name": pl.String(),
@@ -58,7 +58,7 @@ _UNITS: Final[dict[str, pl.DataType]] = {
 
 
 def between_units(measured: TimedSessions) -> list[Answer]:
-    """How much boards of one model differ on the cells that they share."""
+    """Compare boards of one model on the cells that they share."""
     models, boards = [], []
     for (model,), rows in _means(measured.values).group_by(["gpu_name"]):
         for of, name in _COMPARED.items():
@@ -69,19 +69,19 @@ def between_units(measured: TimedSessions) -> list[Answer]:
             compared = _compare_units(shared)
             models.append({"gpu_name": model, "of": name, **compared.summary(slowest=of == "candidate")})
             boards += [{"gpu_name": model, "of": name, **row} for row in compared.rows()]
-    notes = [] if models else ["No cell was measured on two units of one model, so that units cannot be compared."]
+    notes = [] if models else ["No cell was measured on two units of one model, so units cannot be compared."]
     order = ["gpu_name", "of"]
     return [
         Answer(
             name="heterogeneity",
-            title="Boards of one model against each other",
+            title="Differences between boards of one model",
             table=pl.DataFrame(models, schema=_MODELS).sort(order),
             meanings=_MODELS_MEAN,
             notes=notes,
         ),
         Answer(
             name="units",
-            title="Each board against the others of its model",
+            title="Each board against the mean of its model",
             table=pl.DataFrame(boards, schema=_UNITS).sort([*order, "unit"]),
             meanings=_UNITS_MEAN,
             notes=notes,
@@ -90,10 +90,10 @@ def between_units(measured: TimedSessions) -> list[Answer]:
 
 
 def _means(values: pl.DataFrame) -> pl.DataFrame:
-    """Per model, cell and unit the means of its sessions, where a cell was measured on several units."""
+    """Compute the session means per model, cell and unit, for cells that several units measured."""
     known = values.filter(pl.col("unit").is_not_null() & pl.col("gpu_name").is_not_null())
     where = known.select("gpu_name", "cell", "unit").unique().select("gpu_name", "cell")
-    shared = where.filter(where.is_duplicated()).unique()  # few, so that only these are grouped
+    shared = where.filter(where.is_duplicated()).unique()  # usually few, which keeps the grouping cheap
     logs = {of: pl.col(f"log_{of}") for of in _COMPARED}
     return (
         known.join(shared, on=["gpu_name", "cell"], how="semi")
@@ -108,19 +108,19 @@ def _means(values: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compared:
-    """Effects of units on the logarithm, and how sure they are."""
+    """Effects of units on the logarithm, with their variances."""
 
     names: list[str]
     effects: Array
     variances: Array
-    """Of each effect, from chance alone; NaN where it is not known."""
+    """Sampling variance of each effect; NaN where unknown."""
     degrees: float
     cells_of: Array
     cells: int
     spread: float
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per unit."""
+        """Make one row per unit."""
         reach = t_quantile(self.degrees) * np.sqrt(self.variances)
         return [
             {
@@ -134,9 +134,9 @@ class _Compared:
         ]
 
     def summary(self, *, slowest: bool) -> dict[str, Any]:
-        """The model's row."""
+        """Make the model's row."""
         worst = int(np.argmax(self.effects if slowest else -self.effects))
-        tau, low, high, share = between(self.effects, self.variances, self.degrees)
+        tau, low, high, share = variance_between(self.effects, self.variances, self.degrees)
         count = len(self.names)
         expected = None
         if tau is not None and count > 2:
@@ -157,9 +157,10 @@ class _Compared:
 
 
 def _compare_units(shared: pl.DataFrame) -> _Compared:
-    """Least squares of ``y`` = cell + unit, the cells eliminated.
+    """Fit ``y`` = cell + unit by least squares, with the cells eliminated.
 
-    :param shared: ``cell``, ``unit``, ``y`` and per row ``n`` sessions with ``ss`` around their mean.
+    Args:
+        shared: ``cell``, ``unit``, ``y``, and per row the ``n`` sessions with their sum of squares ``ss``.
     """
     names = sorted(shared["unit"].unique().to_list())
     coded = shared.with_columns(
@@ -181,7 +182,7 @@ def _compare_units(shared: pl.DataFrame) -> _Compared:
     degrees = float(coded.height - cells - np.linalg.matrix_rank(normal, tol=1e-9 * size))
     if degrees > 0:
         variance_ = max(rest, 0.0) / degrees
-    else:  # one cell says nothing of how cells disagree, so that its sessions have to
+    else:  # with one cell, its sessions have to replace the disagreement between cells
         degrees = float((coded["n"] - 1).sum())
         variance_ = float(coded["ss"].sum()) / degrees * float((1 / coded["n"]).mean()) if degrees > 0 else math.nan  # type: ignore[arg-type]  # a mean of numbers
     spread = shared.group_by("cell").agg(pl.col("y").std())["y"].median()
@@ -196,17 +197,15 @@ def _compare_units(shared: pl.DataFrame) -> _Compared:
     )
 
 
-def between(
+def variance_between(
     effects: Array, variances: Array, degrees: float
 ) -> tuple[float | None, float | None, float | None, float | None]:
-    """Variance between units, its 95 % bounds, and I².
+    """Compute the variance between units, its 95 % bounds, and I²; all None if the sampling variance is unknown.
 
     τ² = max(0, (Q − E[Q]) / (Σw − Σw²/Σw)) with w = 1 / variance (DerSimonian and Laird, Controlled Clinical Trials 7,
     1986); E[Q] = (units − 1) · d / (d − 2), since the variances are estimated with d degrees of freedom. Bounds are the
     τ² at which Q has its 97.5 % and 2.5 % quantile (Q profile: Viechtbauer, Statistics in Medicine 26, 2007), with
-    those of F where d is finite.
-
-    :return: null all four where chance is not known.
+    those of F since d is finite.
     """
     from scipy.special import fdtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
 
@@ -231,13 +230,13 @@ def _q(effects: Array, variances: Array, tau: float) -> float:
 
 
 def _where_q_is(effects: Array, variances: Array, wanted: float) -> float:
-    """The τ² at which Q, which falls with it, is ``wanted``; 0 where it is below it from the start."""
+    """Find the τ² at which Q, which falls with τ², is ``wanted``; 0 if Q(0) is already below."""
     if _q(effects, variances, 0.0) <= wanted:
         return 0.0
     low, high = 0.0, float(np.ptp(effects) ** 2 * len(effects) / wanted)
     while _q(effects, variances, high) > wanted:
         high *= 2
-    for _ in range(100):
+    for _ in range(100):  # bisection: importing scipy.optimize would take longer than all of it
         middle = (low + high) / 2
         low, high = (middle, high) if _q(effects, variances, middle) > wanted else (low, middle)
     return (low + high) / 2

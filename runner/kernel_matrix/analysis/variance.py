@@ -1,7 +1,7 @@
-"""How much times vary, and at which level: what is noise, what is the unit, and what a wanted precision costs.
+"""Variance of times by level, noise of cells and units, and the cost of a wanted precision.
 
-All spreads are standard deviations of natural logarithms, given in percent: 1.0 means that one standard deviation is
-one percent. Sessions are values, medians of their samples; samples and blocks are looked at within sessions only.
+All spreads are standard deviations of natural logarithms in percent: 1.0 means that one standard deviation is one
+percent. The values are session medians; samples and blocks are analysed within sessions only.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from kernel_matrix.model.enums import Status
 
 
 def variance(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Components of variance, the noise of cells, the noise floor of identical code, and how units of a model differ.
+    """Compute variance components, noise of cells, the noise floor of identical code, and differences between units.
 
-    :raises UsageError: for a name that is nothing to slice by.
-    :raises NothingSelectedError: where no session passed and was timed.
+    Raises:
+        UsageError: A slice is unknown.
+        NothingSelectedError: No session passed and was timed.
     """
     by = columns_of(request.by)
     measured = measured_in(tables.cells, by)
@@ -47,7 +48,7 @@ def variance(tables: Tables, request: QuestionOptions) -> list[Answer]:
 
 
 def _passed(cells: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Outcomes that passed, read once for all that is told from them, with the columns of their slice."""
+    """Read outcomes that passed, with the columns of their slice."""
     passed = outcomes(cells).filter(pl.col("status") == Status.PASSED.value)
     found = passed.select(*dict.fromkeys((*grades.NEEDED, *identical.NEEDED, *by))).collect()
     return found if by else found.with_columns(pl.lit(ALL).alias(SLICE))

@@ -1,4 +1,4 @@
-"""What blocks and samples add up to within the sessions of a cell."""
+"""Sums over blocks and samples within the sessions of a cell."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from kernel_matrix.measure.timed import CANDIDATE
 from kernel_matrix.model.enums import Implementation, Regime
 
 WITHIN: Final = (
-    *("samples", "blocks", "block_squares", "block_degrees", "block_factor", "sample_squares"),
-    *("sample_degrees", "inverse_blocks", "inverse_samples", "sessions", "call_ns"),
-)
-"""Columns of :func:`within`, all of which may be added over cells."""
+    "samples", "blocks", "block_squares", "block_degrees", "block_factor", "sample_squares",
+    "sample_degrees", "inverse_blocks", "inverse_samples", "sessions", "call_ns",
+)  # fmt: skip
+"""Columns of :func:`within`; all may be added over cells."""
 
 _ADDED: Final = ("samples", "blocks", "block_squares", "block_factor", "sample_squares")
 _AT_ONCE: Final = 125_000
-"""Records whose blocks are held at the same time: few enough that grouping stays quick and small."""
+"""Records whose blocks are held in memory; larger groups are slower."""
 _PASSES: Final = 8
-"""At most so many readings of the samples, however many records there are."""
+"""Largest number of passes over the samples, for any number of records."""
 _SIDES: Final = ("candidate", "baseline")
-"""Whose times these are; a side is a place here."""
+"""Measures; a side is encoded as its place here."""
 
 
 def within(samples: pl.LazyFrame, measured: TimedSessions) -> pl.DataFrame:
-    """Per ``cell`` and ``of`` (candidate or baseline): what blocks and samples within its sessions add up to.
+    """Sum blocks and samples within sessions, per ``cell`` and ``of`` (candidate or baseline).
 
-    Cold samples that count, of the candidate and of eager. The samples are read in ranges of records, and reduced to
-    blocks and then to sessions before anything is joined, so that they are never held.
+    Only kept, cold samples of the candidate and of eager count. They are read in ranges of records, and reduced to
+    blocks and then to sessions before any join, so that they are never all in memory.
     """
     numbers = _Numbers.of(samples, measured.values)
     in_sessions = pl.concat([numbers.sums(part) for part in numbers.ranges(_counted(samples))])
@@ -58,7 +58,7 @@ def within(samples: pl.LazyFrame, measured: TimedSessions) -> pl.DataFrame:
 
 
 def _counted(samples: pl.LazyFrame) -> pl.LazyFrame:
-    """Samples that count."""
+    """Keep cold samples of the candidate and of eager that were not discarded."""
     return samples.filter(
         pl.col("contestant").is_in([CANDIDATE, Implementation.EAGER.value])
         & (pl.col("regime") == Regime.COLD.value)
@@ -69,17 +69,17 @@ def _counted(samples: pl.LazyFrame) -> pl.LazyFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Numbers:
-    """How a session's workload, its side and a block become one number: groups of one integer are found the fastest."""
+    """Encoding of a session's workload, its side and a block as one number: grouping by one integer is fastest."""
 
     records: int
-    """One more than the highest record; the others likewise."""
+    """Highest record + 1; so are the following counts."""
     sessions: int
     blocks: int
     workloads: pl.Enum
 
     @property
     def kind(self) -> pl.DataType:
-        """An integer that holds the highest number."""
+        """An integer type that holds the highest number."""
         total = self.records * self.sessions * len(self.workloads.categories) * len(_SIDES) * self.blocks
         return pl.UInt64() if total < 2**64 else pl.Int128()
 
@@ -95,7 +95,7 @@ class _Numbers:
         )
 
     def ranges(self, samples: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-        """``samples`` of the sessions that are numbered, by ranges of records."""
+        """Yield the samples of the encoded sessions by ranges of records."""
         known = pl.col("session").is_between(0, self.sessions - 1) & self._workload().is_not_null()
         step = max(_AT_ONCE, -(-self.records // _PASSES))
         for first in range(0, self.records, step):
@@ -103,7 +103,7 @@ class _Numbers:
             yield samples.filter(pl.col("record").is_between(first, last) & known)
 
     def sums(self, samples: pl.LazyFrame) -> pl.DataFrame:
-        """Per ``visit`` (with its side): what its blocks and samples add up to."""
+        """Sum blocks and samples per ``visit`` (including its side)."""
         value = pl.col("device_ns").cast(pl.Float64).log()
         side = (pl.col("contestant") != CANDIDATE).cast(self.kind)
         block = (pl.col("block").fill_null(-1).cast(pl.Int64) + 1).cast(self.kind)
@@ -126,7 +126,7 @@ class _Numbers:
         return found.collect(engine="streaming")
 
     def visit(self) -> pl.Expr:
-        """The number of a session's workload among those of all records."""
+        """Encode a session's workload as one number among those of all records."""
         session = pl.col("record").cast(self.kind) * self.sessions + pl.col("session").cast(self.kind)
         workload = self._workload().to_physical().cast(self.kind)
         return (session * len(self.workloads.categories) + workload).alias("visit")

@@ -1,4 +1,4 @@
-"""Which cells and samples the page carries: all cells up to a number, samples of the slowest, fastest and noisiest."""
+"""Choice of the cells and samples on the page: all cells up to a limit, samples of the slowest, fastest, noisiest."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from kernel_matrix.measure.timed import CANDIDATE
 from kernel_matrix.model.enums import Fault, Grade, Regime
 
 MOST_CELLS: Final = 20_000
-"""Outcomes in the page's table; with more, what broke and what is extreme comes first."""
+"""Outcomes in the page's table. With more, unexpected failures and extreme speed-ups are kept."""
 MOST_SAMPLED: Final = 48
-"""Outcomes whose samples the page carries."""
+"""Outcomes whose samples are on the page."""
 MOST_SAMPLES: Final = 300
 """Samples of one side of one outcome; of more, every second, third, … is taken."""
-MOST_LOOKS: Final = 400
-"""Looks at the device that the page carries of one record."""
+MOST_READINGS: Final = 400
+"""Telemetry readings of one record."""
 
 _LONGEST: Final = 400
 """Characters of a message."""
 FROM_OUTCOMES: Final = (
-    *("record", "cell_id", "workload", "problem", "candidate", "gpu", "toolchain", "dtype"),
-    *("category", "level", "source", "language", "origin_method", "origin_model", "origin_round", "tier", "expect"),
-    *("status", "stage", "fault", "message", "verdict", "grade", "grade_reason"),
-    *("speedup", "speedup_low", "speedup_high", "candidate_ns", "baseline_ns", "sessions"),
-    *("spread_within", "spread_between", "machine_drift", "code_drift", "share_of_peak", "bound", "floor_ns"),
-    *("exclusive", "clock_state", "gpu_name", "gpu_uuid", "driver", "hostname", "engine", "image_id"),
-    *("torch", "triton", "cuda", "matrix", "started_at", "compile_s", "total_s"),
-)
+    "record", "cell_id", "workload", "problem", "candidate", "gpu", "toolchain", "dtype",
+    "category", "level", "source", "language", "origin_method", "origin_model", "origin_round", "tier", "expect",
+    "status", "stage", "fault", "message", "verdict", "grade", "grade_reason",
+    "speedup", "speedup_low", "speedup_high", "candidate_ns", "baseline_ns", "sessions",
+    "spread_within", "spread_between", "machine_drift", "code_drift", "share_of_peak", "bound", "floor_ns",
+    "exclusive", "clock_state", "gpu_name", "gpu_uuid", "driver", "hostname", "engine", "image_id",
+    "torch", "triton", "cuda", "matrix", "started_at", "compile_s", "total_s",
+)  # fmt: skip
 _FIRST: Final = (
-    *("registers_max", "spill_bytes_max", "exclusive_reason", "clock_reason", "sm_clock_mhz", "power_w"),
-    *("temperature_max_c", "peak_flops_per_s", "peak_bytes_per_s"),
-)
+    "registers_max", "spill_bytes_max", "exclusive_reason", "clock_reason", "sm_clock_mhz", "power_w",
+    "temperature_max_c", "peak_flops_per_s", "peak_bytes_per_s",
+)  # fmt: skip
 _MEDIANS: Final = ("flops_per_s", "bytes_per_s", "intensity", "worst_error_ratio")
 _UNION: Final = ("labels", "findings", "warnings")
 
@@ -41,11 +41,11 @@ SAMPLED: Final = ("row", "session", "block", "side", "us", "discarded")
 """Columns of the page's samples; ``row`` is a place in the page's cells, ``us`` the device time of one call, µs."""
 
 
-def chosen(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
-    """Up to :data:`MOST_CELLS` outcomes with all that a cell's page shows, and ``sampled``: whether samples are there.
+def choose_cells(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
+    """Choose up to :data:`MOST_CELLS` outcomes, with all columns that a cell's page shows.
 
-    Unexpected failures come first, at most half of them, then the speed-ups furthest from 1; what is left out is the
-    unremarkable middle.
+    Unexpected failures come first and fill at most half of the rows, then the speed-ups furthest from 1. The column
+    ``sampled`` is true for outcomes whose samples are on the page.
     """
     interest = pl.col("speedup").log().abs()
     unexpected = (pl.col("fault").cast(pl.String) != Fault.NONE.value) & (
@@ -72,8 +72,8 @@ def chosen(outcomes: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     ).drop("candidate_ns", "baseline_ns", "floor_ns", "flops_per_s", "bytes_per_s")
 
 
-def samples(cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:
-    """The samples of the rows of ``cells`` that are ``sampled``, thinned evenly; columns :data:`SAMPLED`."""
+def read_samples(cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:
+    """Read the samples of the ``sampled`` rows of ``cells``, thinned evenly, with the columns :data:`SAMPLED`."""
     wanted = cells.with_row_index("row").filter("sampled").select("row", "record", "workload")
     side = pl.col("contestant").cast(pl.String)
     found = (
@@ -83,7 +83,10 @@ def samples(cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:
         )
         .join(wanted.lazy(), on=["record", "workload"], how="inner")
         .select(
-            *("row", "session", "block", "index"),
+            "row",
+            "session",
+            "block",
+            "index",
             side=pl.when(side == CANDIDATE).then(pl.lit("candidate")).otherwise(side),
             us=pl.col("device_ns") / 1000 / pl.col("calls_per_sample").fill_null(1).clip(lower_bound=1),
             discarded=pl.col("discarded").is_not_null(),
@@ -99,11 +102,16 @@ def samples(cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:
     )
 
 
-def looks(cells: pl.DataFrame, records: pl.DataFrame, telemetry: pl.LazyFrame | None) -> pl.DataFrame:
-    """Telemetry of the sampled rows of ``cells``: ``row``, seconds since its first look, clock, power, temperature.
+def read_telemetry(cells: pl.DataFrame, records: pl.DataFrame, telemetry: pl.LazyFrame | None) -> pl.DataFrame:
+    """Read the telemetry of the sampled rows of ``cells``.
 
-    :param records: ``record`` with the ``run_id``, full ``cell_id`` and ``attempt`` that telemetry knows it by.
-    :param telemetry: null where the tables hold none.
+    Args:
+        cells: From :func:`choose_cells`.
+        records: ``record`` with the ``run_id``, full ``cell_id`` and ``attempt`` by which telemetry names it.
+        telemetry: None if the tables hold none.
+
+    Returns:
+        ``row``, seconds ``s`` since its first reading, clock, power and temperature.
     """
     columns = ("sm_clock_mhz", "power_w", "temperature_c")
     if telemetry is None:
@@ -116,14 +124,14 @@ def looks(cells: pl.DataFrame, records: pl.DataFrame, telemetry: pl.LazyFrame | 
         .collect(engine="streaming")
         .sort("row", "at_ns")
     )
-    step = (pl.len().over("row") / MOST_LOOKS).ceil().cast(pl.Int64).clip(lower_bound=1)
+    step = (pl.len().over("row") / MOST_READINGS).ceil().cast(pl.Int64).clip(lower_bound=1)
     return found.filter(pl.int_range(pl.len()).over("row") % step == 0).select(
         "row", ((pl.col("at_ns") - pl.col("at_ns").min().over("row")) / 1e9).alias("s"), *columns
     )
 
 
 def _more(cells: pl.LazyFrame, records: pl.Series) -> pl.DataFrame:
-    """Columns of ``cells`` that outcomes do not have, one row per record and workload of ``records``."""
+    """Read columns that outcomes lack: one row per record and workload of ``records``."""
     few = records.len() < MOST_CELLS // 2
     kept = cells.filter(pl.col("record").is_in(records.to_list())) if few else cells
     return (
@@ -139,14 +147,14 @@ def _more(cells: pl.LazyFrame, records: pl.Series) -> pl.DataFrame:
 
 
 def _sampled(rows: pl.DataFrame) -> pl.Series:
-    """True for the slowest, the fastest and the noisiest third of :data:`MOST_SAMPLED`; for all where they are few."""
+    """Flag all timed rows up to :data:`MOST_SAMPLED`; of more, a third each of the slowest, fastest and noisiest."""
     timed = rows.with_row_index("row").filter(pl.col("sessions") > 0)
     third = MOST_SAMPLED // 3
     noise = pl.max_horizontal(pl.col("spread_within").fill_null(0), pl.col("spread_between").fill_null(0))
-    flagged = timed.filter(pl.col("grade").cast(pl.String) == Grade.C.value)
+    noisy = timed.filter(pl.col("grade").cast(pl.String) == Grade.C.value).sort(noise, "row", descending=[True, False])
     by_speed = timed.drop_nulls("speedup").sort("speedup", "row")
-    picked = [by_speed.head(third), by_speed.tail(third), flagged.sort(noise, "row", descending=[True, False])]
+    picked = [by_speed.head(third), by_speed.tail(third), noisy.head(third)]
     if timed.height <= MOST_SAMPLED:
         picked = [timed]
-    rows_of = pl.concat([part["row"].head(MOST_SAMPLED if part is timed else third) for part in picked]).unique()
-    return pl.Series("sampled", pl.int_range(rows.height, eager=True).is_in(rows_of.cast(pl.Int64).to_list()))
+    places = pl.concat([part["row"] for part in picked]).cast(pl.Int64).to_list()
+    return pl.Series("sampled", pl.int_range(rows.height, eager=True).is_in(places))

@@ -1,4 +1,4 @@
-"""Tables as the page carries them: by column, words once and their numbers after, figures cut to six digits."""
+"""Encoding of tables for the page: by column, each distinct text once, numbers cut to six digits."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import polars as pl
 _DIGITS: Final = 6
 """Significant digits of a number on the page."""
 _INERT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""Characters that could end a script or start markup, as JSON may write them as well."""
+"""Characters that could end a script or start markup → their JSON escapes."""
 
 
-def coded(frame: pl.DataFrame) -> dict[str, Any]:
-    """``frame`` by column: ``{"rows": n, "columns": [{"name", "words", "codes"} | {"name", "values"}]}``.
+def encode_columns(frame: pl.DataFrame) -> dict[str, Any]:
+    """Encode ``frame`` by column: ``{"rows": n, "columns": [{"name", "words", "codes"} | {"name", "values"}]}``.
 
-    Text is coded: ``codes[i]`` is a place in ``words``, or null. Numbers are values; one that JSON cannot say is the
-    text ``inf``, ``-inf`` or ``nan``.
+    For text, ``codes[i]`` is a place in ``words``, or null. Numbers are values; those that JSON cannot express are the
+    texts ``inf``, ``-inf`` and ``nan``.
     """
     return {"rows": frame.height, "columns": [{"name": column.name, **_column(column)} for column in frame]}
 
 
-def embedded(document: Mapping[str, Any]) -> str:
-    """``document`` as JSON that can stand inside a ``<script>`` whatever its text holds."""
+def embed_json(document: Mapping[str, Any]) -> str:
+    """Write ``document`` as JSON that is safe inside a ``<script>`` for any text it holds."""
     text = orjson.dumps(document).decode()
     for character, written in _INERT.items():
         text = text.replace(character, written)
@@ -36,19 +36,15 @@ def _column(column: pl.Series) -> dict[str, Any]:
     if column.dtype == pl.Boolean or column.dtype.is_integer():
         return {"values": column.to_list()}
     if column.dtype.is_float():
-        return {"values": _floats(column)}
-    text = _text(column)
+        rounded = column.cast(pl.Float64).round_sig_figs(_DIGITS)
+        return {"values": [_json_number(value) for value in rounded.to_list()]}
+    text = pl.select(_as_text(pl.lit(column), column.dtype)).to_series()
     words = text.drop_nulls().unique(maintain_order=True)
     codes = text.replace_strict(words, pl.Series(range(len(words)), dtype=pl.Int64), default=None)
     return {"words": words.to_list(), "codes": codes.cast(pl.Int64).to_list()}
 
 
-def _floats(column: pl.Series) -> list[float | int | str | None]:
-    values = column.cast(pl.Float64).round_sig_figs(_DIGITS).to_list()
-    return [_figure(value) for value in values]
-
-
-def _figure(value: float | None) -> float | int | str | None:
+def _json_number(value: float | None) -> float | int | str | None:
     if value is None:
         return None
     if not math.isfinite(value):
@@ -56,12 +52,8 @@ def _figure(value: float | None) -> float | int | str | None:
     return int(value) if value == int(value) and abs(value) < 1e15 else value
 
 
-def _text(column: pl.Series) -> pl.Series:
-    """As text: instants to the minute, lists with commas between."""
-    return pl.select(_as_text(pl.lit(column), column.dtype)).to_series()
-
-
 def _as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Convert to text: times to the minute, lists joined by commas."""
     if dtype == pl.Datetime:
         return column.dt.strftime("%Y-%m-%d %H:%M")
     if isinstance(dtype, pl.List):

@@ -1,4 +1,4 @@
-"""Collects what every format shows from the tables; each part is read once."""
+"""Collection of the contents of a report from the tables; each part is read once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.report import cell_choice, failure_groups, heat_map, time_scatter
-from kernel_matrix.report.overview import Overview, overview, portability
-from kernel_matrix.report.question_pages import QuestionPage, asked, cut
+from kernel_matrix.report.overview import Overview, make_overview, summarise_portability
+from kernel_matrix.report.question_pages import QuestionPage, answer_questions, cut_rows
 
 MOST_PLACES: Final = 40_000
-"""Places of the heat map that the page carries."""
+"""Places of the heat map on the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFinding:
-    """What one check of the audit found."""
+    """The findings of one check of the audit."""
 
     check: str
     severity: str
@@ -38,7 +38,7 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContents:
-    """What every format shows."""
+    """Contents that every format shows."""
 
     title: str
     made_at: datetime
@@ -46,31 +46,28 @@ class ReportContents:
     overview: Overview
     portability: str
     grid: pl.DataFrame
-    """See :func:`kernel_matrix.report.heat_map.heat`."""
+    """See :func:`kernel_matrix.report.heat_map.build_heat_map`."""
     failures: pl.DataFrame
-    """See :func:`kernel_matrix.report.failure_groups.failures`."""
+    """See :func:`kernel_matrix.report.failure_groups.group_failures`."""
     comparison: Comparison | None = None
-    """With earlier results; null where none was asked for."""
+    """Comparison with earlier results; None if none was asked for."""
     findings: Sequence[AuditFinding] | None = None
-    """Of the audit, the worst first; null where none was made."""
+    """Findings of the audit, the worst first; None if no audit was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageDetails:
-    """What only a page shows."""
+    """Contents that only the HTML page shows."""
 
     cells: pl.DataFrame
     samples: pl.DataFrame
-    looks: pl.DataFrame
+    telemetry: pl.DataFrame
     nights: pl.DataFrame
     spreads: pl.DataFrame
-    asked: Sequence[QuestionPage] = field(default=())
+    questions: Sequence[QuestionPage] = field(default=())
 
 
-_NEEDED: Final = (
-    *cell_choice.FROM_OUTCOMES,
-    *("run_id", "run_started_at", "attempt", "counted", "passed"),
-)
+_NEEDED: Final = (*cell_choice.FROM_OUTCOMES, "run_id", "run_started_at", "attempt", "counted", "passed")
 
 
 def gather(
@@ -82,16 +79,16 @@ def gather(
     comparison: Comparison | None = None,
     findings: Sequence[AuditFinding] | None = None,
 ) -> tuple[ReportContents, pl.DataFrame]:
-    """The contents, and the outcomes they are made of."""
+    """Collect the contents; also returns the outcomes that they are made of."""
     found = outcomes(tables.cells).select(_NEEDED).collect(engine="streaming")
     contents = ReportContents(
         title=title,
         made_at=made_at,
         folders=folders,
-        overview=overview(found, tables),
-        portability=portability(found),
-        grid=heat_map.heat(found),
-        failures=failure_groups.failures(found),
+        overview=make_overview(found, tables),
+        portability=summarise_portability(found),
+        grid=heat_map.build_heat_map(found),
+        failures=failure_groups.group_failures(found),
         comparison=comparison,
         findings=findings,
     )
@@ -99,7 +96,7 @@ def gather(
 
 
 def audited(tables: Tables) -> list[AuditFinding]:
-    """What the audit finds, the worst severity first; nothing where there is nothing to look at."""
+    """Run the audit and return its findings, the worst severity first; empty if the tables have no rows."""
     from kernel_matrix.analysis.audit import audit  # noqa: PLC0415  # loads every check
 
     try:
@@ -109,7 +106,7 @@ def audited(tables: Tables) -> list[AuditFinding]:
 
 
 def _finding(check: AuditCheck, rows: pl.DataFrame) -> AuditFinding:
-    shown = cut(Answer(name=check.name, title=check.about, table=rows))
+    shown = cut_rows(Answer(name=check.name, title=check.about, table=rows))
     return AuditFinding(
         check=check.name,
         severity=check.severity.value,
@@ -120,19 +117,21 @@ def _finding(check: AuditCheck, rows: pl.DataFrame) -> AuditFinding:
     )
 
 
-def detail(tables: Tables, found: pl.DataFrame, *, request: QuestionOptions | None = None) -> PageDetails:
-    """What only a page shows.
+def gather_details(tables: Tables, found: pl.DataFrame, *, request: QuestionOptions | None = None) -> PageDetails:
+    """Collect the contents that only the HTML page shows.
 
-    :param found: the outcomes that :func:`gather` returned.
-    :param request: what to ask every question with.
+    Args:
+        tables: The merged tables.
+        found: The outcomes that :func:`gather` returned.
+        request: The options of every question.
     """
-    cells = cell_choice.chosen(found, tables)
+    cells = cell_choice.choose_cells(found, tables)
     keys = found.select("record", "run_id", "cell_id", "attempt").unique("record")
     return PageDetails(
         cells=cells,
-        samples=cell_choice.samples(cells, tables),
-        looks=cell_choice.looks(cells, keys, tables.telemetry),
+        samples=cell_choice.read_samples(cells, tables),
+        telemetry=cell_choice.read_telemetry(cells, keys, tables.telemetry),
         nights=time_scatter.nights(tables.cells),
         spreads=time_scatter.spreads(found),
-        asked=tuple(asked(tables, request or QuestionOptions())),
+        questions=tuple(answer_questions(tables, request or QuestionOptions())),
     )

@@ -1,25 +1,28 @@
-"""What broke, grouped by reason: messages that differ only in their numbers are one reason."""
+"""Failures grouped by reason: messages that differ only in their numbers are one reason."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import polars as pl
 
 from kernel_matrix.model.enums import Fault
 
 MOST: Final = 500
-"""Groups that the page carries, largest first."""
+"""Groups on the page, largest first."""
+REASON_HEAD: Final = ("status", "fault", "reason", "outcomes", "candidates")
 _LONGEST: Final = 200
 _NUMBER: Final = r"0x[0-9a-fA-F]+|[-+]?\d+([.,]\d+)*(e[-+]?\d+)?"
 
 
-def failures(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """One row per reason, unexpected ones first, then the most frequent.
+def group_failures(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Group failed outcomes by reason; unexpected ones first, then the most frequent.
 
-    Columns: ``status``, ``stage``, ``fault``, ``reason`` (the message with its numbers replaced by ``#``),
-    ``outcomes``, ``candidates``, ``gpus`` (their names), ``as_expected`` (outcomes whose candidate is
-    declared to end like this, as controls are), ``example`` (one message as it was), ``example_cell``.
+    Returns:
+        ``status``, ``stage``, ``fault``, ``reason`` (the message with ``#`` for every number), ``outcomes``,
+        ``candidates``, ``gpus`` (their names), ``as_expected`` (outcomes whose candidate is declared to end with this
+        status, as controls are), ``example`` (one original message) and ``example_cell``.
     """
     failed = outcomes.lazy().filter(pl.col("fault").cast(pl.String) != Fault.NONE.value)
     message = pl.col("message").fill_null("").str.slice(0, _LONGEST).str.replace_all(r"\s+", " ")
@@ -48,6 +51,17 @@ def failures(outcomes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def unexpected(found: pl.DataFrame) -> pl.DataFrame:
-    """The reasons of ``found``, as :func:`failures` gives them, for which not every outcome is declared to end so."""
-    return found.filter(pl.col("outcomes") > pl.col("as_expected"))
+def unexpected(groups: pl.DataFrame) -> pl.DataFrame:
+    """Keep the groups of :func:`group_failures` that have an outcome not declared to end with this status."""
+    return groups.filter(pl.col("outcomes") > pl.col("as_expected"))
+
+
+def reason_cells(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    """Write the columns :data:`REASON_HEAD` of one group as text."""
+    return (
+        row["status"].replace("_", " "),
+        row["fault"],
+        row["reason"] or "no evidence",
+        f"{row['outcomes'] - row['as_expected']:,}",
+        f"{row['candidates']:,}",
+    )

@@ -1,4 +1,4 @@
-"""The formats of a report: one line each."""
+"""Registry of the report's formats."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kernel_matrix.errors import UsageError
 from kernel_matrix.report.contents import ReportContents
 
 Render = Callable[[ReportContents, Tables, pl.DataFrame], str]
-"""Contents, tables and the outcomes → the whole file."""
+"""Contents, tables and outcomes → the text of the file."""
 
 _FORMATS: Final = {
     "html": "kernel_matrix.report.page:page",
     "md": "kernel_matrix.report.summary:markdown",
     "text": "kernel_matrix.report.summary:text",
 }
-"""Format → the function that writes it; imported when it is asked for."""
+"""Format → the function that writes it, imported on use."""
 
 _BY_ENDING: Final = {".md": "md", ".txt": "text"}
 
@@ -29,17 +29,18 @@ FORMATS: Final = tuple(_FORMATS)
 
 
 def format_of(file: Path) -> str:
-    """The format that the ending of ``file`` asks for: ``html`` where it is no other's."""
+    """Return the format for the file name's ending; ``html`` for unknown endings."""
     return _BY_ENDING.get(file.suffix.lower(), "html")
 
 
 def render(name: str) -> Render:
-    """What writes the format ``name``.
+    """Return the function that writes the format ``name``.
 
-    :raises UsageError: for one that there is not.
+    Raises:
+        UsageError: There is no such format.
     """
     if name not in _FORMATS:
-        raise UsageError(f"--format {name!r} is no format of a report", next_step=f"Use one of {', '.join(FORMATS)}.")
+        raise UsageError(f"unknown report format {name!r}", next_step=f"Use one of {', '.join(FORMATS)}.")
     module, _, function = _FORMATS[name].partition(":")
     found: Render = getattr(import_module(module), function)
     return found

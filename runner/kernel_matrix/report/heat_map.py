@@ -1,8 +1,8 @@
-"""The heat map GPU × problem: the best candidate that passed, and how many did.
+"""The heat map GPU × problem: the best candidate that passed, and the number that passed.
 
 A candidate *passes* at (GPU, problem, dtype, toolchain) when it passes with every workload that counts there; its
-speed-up is the geometric mean over them. The *best* is the one with the highest, which is biased upwards where many
-noisy candidates compete: its verdict and grade stand beside it.
+speed-up is the geometric mean over them. The *best* has the highest speed-up, which is biased upwards where many
+noisy candidates compete, so its verdict and grade are shown with it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from kernel_matrix.model.enums import Grade, Verdict
 PLACE: Final = ("gpu", "problem", "dtype", "toolchain")
 
 MIXED: Final = "mixed"
-"""What is said where a candidate's workloads have different verdicts."""
+"""The candidate's workloads have different verdicts."""
 FAILED: Final = "failed"
 """Candidates ran and none passed."""
 UNCOUNTED: Final = "uncounted"
-"""Nothing can be said about any candidate: infrastructure, an invalid problem, not supported here."""
+"""No candidate counts: infrastructure failure, invalid problem, or unsupported here."""
 UNTIMED: Final = "untimed"
-"""One passed, and no times of it can be compared."""
+"""A candidate passed, but its times cannot be compared."""
 
 STATES: Final = ("faster", "equivalent", "inconclusive", MIXED, UNTIMED, "slower", FAILED, UNCOUNTED)
 
 
 def _word(column: str, words: type[Enum]) -> pl.Expr:
-    """The word behind its place in the enum: groups of places are much faster than groups of text."""
+    """Map an enum's physical number back to its word; grouping by numbers is much faster than by text."""
     places = {place: word.value for place, word in enumerate(words)}
     return pl.col(column).replace_strict(places, default=None, return_dtype=pl.String)
 
 
-def heat(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """One row per GPU × problem × dtype × toolchain.
+def build_heat_map(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Build one row per GPU × problem × dtype × toolchain.
 
-    Columns: ``candidates`` (that count), ``passed``, ``uncounted``, ``best`` (speed-up), ``mean`` (geometric mean of
-    the speed-ups of all that passed), ``best_candidate``, ``state`` (of :data:`STATES`), ``grade`` of the best.
+    Returns:
+        ``candidates`` (that count), ``passed``, ``uncounted``, ``best`` (speed-up), ``mean`` (geometric mean of the
+        speed-ups of all that passed), ``best_candidate``, ``state`` (of :data:`STATES`) and ``grade`` of the best.
     """
     usable = pl.col("speedup").is_finite() & (pl.col("speedup") > 0)
     verdict = pl.col("verdict").to_physical()
@@ -59,7 +60,7 @@ def heat(outcomes: pl.DataFrame) -> pl.DataFrame:
         )
     )
     best = pl.col("passed") & pl.col("_log").is_not_null()
-    first = pl.struct("_log", "candidate", "state", "grade").filter(best).last()
+    fastest = pl.struct("_log", "candidate", "state", "grade").filter(best).last()
     return (
         each.sort("_log", "candidate")
         .group_by(*PLACE, maintain_order=True)
@@ -69,7 +70,7 @@ def heat(outcomes: pl.DataFrame) -> pl.DataFrame:
             pl.col("passed").sum().cast(pl.Int32),
             (~pl.col("counted")).sum().cast(pl.Int32).alias("uncounted"),
             pl.col("_log").filter(best).mean().exp().alias("mean"),
-            first.alias("_best"),
+            fastest.alias("_best"),
         )
         .with_columns(
             best=pl.col("_best").struct.field("_log").exp(),
@@ -88,7 +89,7 @@ def heat(outcomes: pl.DataFrame) -> pl.DataFrame:
 
 
 def overall(grid: pl.DataFrame) -> pl.DataFrame:
-    """One row per GPU × problem: of all dtypes and toolchains, the best; counts are added up."""
+    """Reduce the heat map to one row per GPU × problem: the best dtype and toolchain, and the sums of the counts."""
     rank = pl.col("best").fill_null(-1.0)
     return (
         grid.sort(rank, pl.col("state").replace_strict({state: -i for i, state in enumerate(STATES)}))

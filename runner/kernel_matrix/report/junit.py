@@ -1,4 +1,4 @@
-"""JUnit for a build server: every cell of a comparison is a test case."""
+"""JUnit XML for a build server: every cell of a comparison is a test case."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kernel_matrix.report.number_format import one_line
 
 _SKIPPED: Final = (Change.MISSING, Change.INCONCLUSIVE)
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML 1.0 document may hold, escaped or not."""
+"""Characters that XML 1.0 forbids, even escaped."""
 
 
 def comparison_junit(comparison: Comparison) -> str:
-    """The document: one case per workload of a cell, its class ``gpu.toolchain``.
+    """Write the document: one test case per workload of a cell, with the class ``gpu.toolchain``.
 
-    ``failure``: broke, or a regression that nobody accepted. ``error``: the machine's fault on either side.
-    ``skipped``: missing, or inconclusive. All others pass; their evidence, if any, is their output.
+    ``failure``: broke, or a regression that is not accepted. ``error``: an infrastructure failure on either side.
+    ``skipped``: missing or inconclusive. All others pass, with their evidence as output.
     """
     suite = ET.Element("testsuite", name=_text(f"compare {comparison.base} with {comparison.new}"))
     properties = ET.SubElement(suite, "properties")
@@ -38,9 +38,9 @@ def comparison_junit(comparison: Comparison) -> str:
         errors=str(found["error"]),
         skipped=str(found["skipped"]),
     )
-    said = [*([str(comparison.event)] if comparison.event else []), *comparison.notes]
-    if said:
-        ET.SubElement(suite, "system-out").text = _text("\n".join(said))
+    notes = [*([str(comparison.event)] if comparison.event else []), *comparison.notes]
+    if notes:
+        ET.SubElement(suite, "system-out").text = _text("\n".join(notes))
     whole = ET.Element("testsuites")
     whole.append(suite)
     ET.indent(whole)
@@ -48,7 +48,7 @@ def comparison_junit(comparison: Comparison) -> str:
 
 
 def _case(suite: ET.Element, row: Mapping[str, Any], comparison: Comparison) -> str | None:
-    """Add the case; returns what kind of outcome it has, null for one that passes."""
+    """Add a test case; returns its kind of outcome, None for one that passes."""
     case = ET.SubElement(suite, "testcase", classname=_text(f"{row['gpu']}.{row['toolchain']}"), name=_text(named(row)))
     change, proof = Change(row["change"]), _text(evidence(row, comparison.rules.of))
     kind = _kind(change, row)

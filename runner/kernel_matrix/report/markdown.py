@@ -11,18 +11,20 @@ from kernel_matrix.report.evidence import evidence, named, percent, quantity
 from kernel_matrix.report.number_format import one_line
 
 MOST_ROWS: Final = 50
-"""Rows that are shown; a comment on a pull request has room for 65,536 characters."""
+"""Rows shown; a comment on a pull request holds at most 65,536 characters."""
 _MOST_CHARACTERS: Final = 300
-"""Of one row's evidence."""
+"""Characters of one row's evidence."""
 _QUIET: Final = (Change.EQUIVALENT, Change.NEW, Change.BOTH_FAILED)
 
 
 def comparison_markdown(comparison: Comparison, *, most: int = MOST_ROWS) -> str:
-    """What is flagged on top, then the counts, what to know, and the worst rows.
+    """Write the flagged changes, the counts, the worst rows and the notes.
 
-    Names and messages are text, whatever they hold: no markup, no links, no mentions.
+    Names and messages stay plain text: no markup, links or mentions.
 
-    :param most: rows that are shown; how many there are beyond is said.
+    Args:
+        comparison: The comparison.
+        most: Number of rows shown; the number of further rows is stated.
     """
     return "\n".join(_lines(comparison, most)) + "\n"
 
@@ -56,7 +58,7 @@ def _worst(comparison: Comparison, most: int) -> Iterator[str]:
         yield _row(row, comparison)
     yield ""
     if len(loud) > most:
-        yield f"… and {len(loud) - most} rows more."
+        yield f"… and {len(loud) - most} more rows."
         yield ""
 
 
@@ -77,12 +79,12 @@ def _row(row: Mapping[str, Any], comparison: Comparison) -> str:
 
 
 def code(text: str) -> str:
-    """In a span of code, where neither links nor mentions are made."""
+    """Write a code span, in which Markdown makes neither links nor mentions."""
     return f"<code>{_text(text)}</code>"
 
 
 def _text(text: str) -> str:
-    """Everything that Markdown or HTML would take for markup, as a character reference."""
+    """Replace every character that Markdown or HTML could read as markup by a character reference."""
     safe = escape(one_line(text))
     for mark in "\\`*_[]|~@":
         safe = safe.replace(mark, f"&#{ord(mark)};")

@@ -1,4 +1,4 @@
-"""HTML that cannot be broken out of: text is escaped unless it was made here."""
+"""HTML construction: text is escaped unless it was made here."""
 
 from __future__ import annotations
 
@@ -6,40 +6,43 @@ from html import escape
 
 
 class Html(str):
-    """Markup made by :func:`element`; any other text is escaped where it meets one."""
+    """Markup made by :func:`element`; other text is escaped when it is put inside."""
 
     __slots__ = ()
 
 
 _EMPTY = frozenset({"meta", "link", "br", "hr", "input", "col"})
-"""Elements that have no content and no end."""
+"""Elements without content and end tag."""
 
 
 def element(name: str, /, *inside: str, **attributes: str | None) -> Html:
-    """``<name attributes>inside</name>``.
+    """Write ``<name attributes>inside</name>``.
 
-    :param inside: text, which is escaped, or :class:`Html`, which is not.
-    :param attributes: a trailing ``_`` is dropped (``class_``), other ``_`` become ``-``; null leaves it out.
+    Args:
+        name: Name of the element.
+        inside: Text, which is escaped, or :class:`Html`, which is not.
+        attributes: A trailing ``_`` is dropped (``class_``), other ``_`` become ``-``; None leaves the attribute out.
     """
-    said = "".join(
+    written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in _EMPTY:
-        return Html(f"<{name}{said}>")
-    return Html(f"<{name}{said}>{joined(*inside)}</{name}>")
+        return Html(f"<{name}{written}>")
+    return Html(f"<{name}{written}>{joined(*inside)}</{name}>")
 
 
 def joined(*parts: str) -> Html:
-    """All ``parts`` one after the other, each escaped unless it is :class:`Html`."""
+    """Join ``parts``, each escaped unless it is :class:`Html`."""
     return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
 
 
 def raw(name: str, text: str, /, **attributes: str) -> Html:
-    """Return a ``script`` or ``style`` with trusted ``text``: our own, or made by ``column_data.embedded``.
+    """Write a ``script`` or ``style`` with trusted ``text``: our own, or made by ``column_data.embed_json``.
 
-    :raises ValueError: for text that would end the element.
+    Raises:
+        ValueError: The text would end the element.
     """
     if f"</{name}" in text.lower() or "<!--" in text:
         raise ValueError(f"text of <{name}> would end it")

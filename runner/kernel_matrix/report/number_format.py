@@ -1,4 +1,4 @@
-"""Numbers as people read them; the same in every format."""
+"""Formatting of numbers, the same in every format of the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from kernel_matrix.results.descriptions import printable
 
 DASH: Final = "–"
-"""Where nothing is known."""
+"""Shown for an unknown value."""
 
 GLYPHS: Final = {
     "faster": "▲",
@@ -20,22 +20,22 @@ GLYPHS: Final = {
     "failed": "✕",
     "uncounted": "·",
 }
-"""State of a place of the heat map → its sign, so that colour is never needed to read it."""
+"""State of a place of the heat map → its sign, so that the map can be read without colours."""
 
 MEANINGS: Final = {
     "faster": "the best candidate is faster than the baseline",
     "slower": "the best candidate passes and is slower",
-    "equivalent": "the best candidate takes as long",
-    "inconclusive": "the sessions do not tell whether it is faster",
+    "equivalent": "the best candidate is as fast as the baseline",
+    "inconclusive": "the sessions do not show whether it is faster",
     "mixed": "verdicts differ between its workloads",
-    "untimed": "passes, and no times can be compared",
+    "untimed": "passes, but its times cannot be compared",
     "failed": "candidates ran and none passed",
-    "uncounted": "nothing can be said: infrastructure, invalid problem or not supported here",
+    "uncounted": "no candidate counts: infrastructure failure, invalid problem or unsupported here",
 }
 
 
 def times(speedup: float | None) -> str:
-    """``1.53×``, ``0.095×``, ``12×``, ``152×``; a dash for null."""
+    """Format a speed-up: ``1.53×``, ``0.095×``, ``12×``, ``152×``; a dash for None."""
     if speedup is None or math.isnan(speedup):
         return DASH
     if not math.isfinite(speedup):
@@ -46,7 +46,7 @@ def times(speedup: float | None) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """``63 %``; a dash where there is no whole. What is not all or nothing is never rounded to it."""
+    """Format a share: ``63 %``; a dash if ``whole`` is 0. Other shares are never rounded to 0 % or 100 %."""
     if not whole:
         return DASH
     percent = 100 * part / whole
@@ -56,22 +56,22 @@ def share(part: int, whole: int) -> str:
 
 
 def rate(value: float | None) -> str:
-    """A share of 0 to 1 as :func:`share` says it; a dash for null."""
+    """Format a share between 0 and 1 as :func:`share` does; a dash for None."""
     return DASH if value is None else share(round(value * 1_000_000), 1_000_000)
 
 
 def number(count: int, one: str, many: str = "") -> str:
-    """``1 cell``, ``20,000 cells``."""
+    """Format a count: ``1 cell``, ``20,000 cells``."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def one_line(text: str | None) -> str:
-    """``text`` as :func:`.printable` shows it, blanks in a row as one; empty for null."""
+    """Make ``text`` printable and collapse its blanks; empty for None."""
     return " ".join(printable(text or "").split())
 
 
 def bucket(speedup: float | None) -> str:
-    """Step of the heat map's colours: ``s4`` (slower than 1/4) … ``s1``, ``even`` (within 5 %), ``f1`` … ``f4``."""
+    """Return the heat map's colour: ``s4`` (slower than 1/4) … ``s1``, ``even`` (within 5 %), ``f1`` … ``f4``."""
     if speedup is None or math.isnan(speedup):
         return ""
     if speedup <= 0:

@@ -1,4 +1,4 @@
-"""What a manager reads in a minute: what ran, how far to believe it, what came out, what is portable."""
+"""Overview of results for a quick reader: what ran, how far to trust it, scores, portability."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from kernel_matrix.analysis.questions import QuestionOptions, ask
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Fault, Grade, Status
-from kernel_matrix.report.number_format import DASH, rate, times
+from kernel_matrix.report.number_format import DASH, number, rate, times
 
 THRESHOLDS: Final = (1.0, 1.5, 2.0)
 """The p of ``fast_p`` on the overview."""
@@ -19,40 +19,40 @@ THRESHOLDS: Final = (1.0, 1.5, 2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The numbers of the first page; every share has its whole beside it."""
+    """The numbers of the first page; every share comes with its denominator."""
 
     outcomes: int
-    """Rows: cells × hosts × workloads, the latest attempt of each."""
+    """Cells × hosts × workloads, the latest attempt of each."""
     cells: int
-    """Cells, as :mod:`kernel_matrix.analysis.scores` counts them."""
+    """Cells as :mod:`kernel_matrix.analysis.scores` counts them."""
     problems: int
     candidates: int
     counted: int
-    """Cells that say something about their candidate; all others are in no denominator."""
+    """Cells that passed or failed by their candidate's fault: the denominator of every rate."""
     passed: int
     """Of these, the cells that passed."""
     expected: int
-    """Failures of candidates that are declared to end exactly so (controls)."""
+    """Failures of candidates that are declared to end with this status (controls)."""
     unexpected_passes: int
     """Passes of candidates that are declared to fail."""
     ran: Sequence[tuple[str, str]]
-    """What ran: (fact, values)."""
+    """Facts about the run: (name, values)."""
     trust: Mapping[str, Sequence[tuple[str, int, int]]]
-    """How far to believe it: question → (answer, timed outcomes, how many answers are better), best first."""
+    """Quality criterion → (value, timed outcomes with it, number of better values), best first."""
     scores: pl.DataFrame
-    """One row per GPU and one for all: see :func:`scores`; empty where there is nothing."""
+    """One row per GPU and one for all: see :func:`score_gpus`; empty without outcomes."""
     odd_times: int
     """Outcomes whose speed-up is zero or infinite; they are in no mean."""
 
 
-def overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
-    """The overview of ``outcomes``, which those of ``tables`` are."""
-    rates = scores(tables) if outcomes.height else pl.DataFrame()
+def make_overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
+    """Make the overview of ``outcomes``, the outcomes of ``tables``."""
+    rates = score_gpus(tables) if outcomes.height else pl.DataFrame()
     nothing: dict[str, Any] = {"cells": 0, "counted": 0, "correct_rate": None}
     whole: dict[str, Any] = rates.row(-1, named=True) if rates.height else nothing
     fault = outcomes["fault"].cast(pl.String)
-    as_declared = outcomes["status"].cast(pl.String) == outcomes["expect"].cast(pl.String)
-    fails_by_declaration = outcomes["expect"].cast(pl.String) != Status.PASSED.value
+    expect = outcomes["expect"].cast(pl.String)
+    as_declared = outcomes["status"].cast(pl.String) == expect
     speedup = outcomes["speedup"].drop_nulls()
     return Overview(
         outcomes=outcomes.height,
@@ -62,7 +62,7 @@ def overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
         counted=whole["counted"],
         passed=round((whole["correct_rate"] or 0) * whole["counted"]),
         expected=int(((fault != Fault.NONE.value) & as_declared).sum()),
-        unexpected_passes=int((fails_by_declaration & outcomes["passed"]).sum()),
+        unexpected_passes=int(((expect != Status.PASSED.value) & outcomes["passed"]).sum()),
         ran=_ran(outcomes),
         trust=_trust(outcomes.filter(pl.col("speedup").is_not_null())),
         scores=rates,
@@ -70,23 +70,23 @@ def overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
     )
 
 
-def scores(tables: Tables) -> pl.DataFrame:
-    """One row per GPU of :mod:`kernel_matrix.analysis.scores` and, where there are several, one for ``all``.
+def score_gpus(tables: Tables) -> pl.DataFrame:
+    """Score each GPU, and all GPUs together where there are several.
 
-    That one is put together from the others, each share weighted by its whole: the same as scoring all at once.
+    The row ``all`` is the mean of the others weighted by their denominators, which equals scoring all at once.
     """
     found = ask("scores", tables, QuestionOptions(by=("gpu",), thresholds=THRESHOLDS, draws=(1,)))
     by_gpu = next(answer.table for answer in found if answer.name == "scores").select(
-        *("gpu", "cells", "counted", "timed"), *_OF_COUNTED, "speedup", "share_slower"
+        "gpu", "cells", "counted", "timed", *_OF_COUNTED, "speedup", "share_slower"
     )
-    return pl.concat([by_gpu, by_gpu.select(_whole())], how="vertical_relaxed") if by_gpu.height > 1 else by_gpu
+    return pl.concat([by_gpu, by_gpu.select(_totals())], how="vertical_relaxed") if by_gpu.height > 1 else by_gpu
 
 
 _OF_COUNTED: Final = ("compile_rate", "correct_rate", *(f"fast_{p:g}" for p in THRESHOLDS))
 """Shares of the cells that count."""
 
 
-def _whole() -> list[pl.Expr]:
+def _totals() -> list[pl.Expr]:
     def mean(value: pl.Expr, weight: str) -> pl.Expr:
         known = pl.col(weight).filter(value.is_not_null())
         return pl.when(known.sum() > 0).then((value * pl.col(weight)).sum() / known.sum())
@@ -100,27 +100,30 @@ def _whole() -> list[pl.Expr]:
     ]
 
 
-def score_rows(seen: Overview) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The scores in words: the names of the columns, of which the first is text, and a row per GPU."""
+def score_rows(overview: Overview) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Format the scores: the names of the columns, of which the first is text, and a row per GPU."""
     head = ("GPU", "cells", "count", "compiled", "correct", *(f"fast {p:g}×" for p in THRESHOLDS), "speed-up", "slower")
     rows = [
         (
-            *(row["gpu"] or DASH, f"{row['cells']:,}", f"{row['counted']:,}"),
+            row["gpu"] or DASH,
+            f"{row['cells']:,}",
+            f"{row['counted']:,}",
             *(rate(row[name]) for name in _OF_COUNTED),
-            *(times(row["speedup"]), rate(row["share_slower"])),
+            times(row["speedup"]),
+            rate(row["share_slower"]),
         )
-        for row in seen.scores.iter_rows(named=True)
+        for row in overview.scores.iter_rows(named=True)
     ]
     return head, rows
 
 
-def portability(outcomes: pl.DataFrame) -> str:
-    """In one sentence: of what counts on every GPU, how much passes on all, on some, on none."""
+def summarise_portability(outcomes: pl.DataFrame) -> str:
+    """Say in one sentence, of what counts on every GPU, how much passes on all, on some and on none."""
     gpus = outcomes["gpu"].drop_nulls().unique().sort()
     if len(gpus) == 0:
-        return "No GPU is in these tables: nothing can be said about portability."
+        return "These tables name no GPU: portability is unknown."
     if len(gpus) == 1:
-        return f"Only one GPU ({gpus[0]}) is in these tables: nothing can be said about portability."
+        return f"These tables have only one GPU ({gpus[0]}): portability is unknown."
     key = ("problem", "workload", "dtype", "toolchain", "candidate")
     each = (
         outcomes.lazy()
@@ -141,12 +144,12 @@ def portability(outcomes: pl.DataFrame) -> str:
     whole = each["everywhere"]
     aside = f" {each['partly']:,} more did not count on every GPU and are left out." if each["partly"] else ""
     if not whole:
-        return f"No candidate counted on all {len(gpus)} GPUs: nothing can be said about portability.{aside}"
+        return f"No candidate counted on all {len(gpus)} GPUs: portability is unknown.{aside}"
     some = whole - each["all"] - each["none"]
     return (
         f"Of {whole:,} candidates × workloads that counted on all {len(gpus)} GPUs, {each['all']:,}"
-        f" ({each['all'] / whole:.0%}) pass on every one, {some:,} ({some / whole:.0%}) pass here and fail there,"
-        f" {each['none']:,} ({each['none'] / whole:.0%}) pass on none.{aside}"
+        f" ({each['all'] / whole:.0%}) pass on every GPU, {some:,} ({some / whole:.0%}) pass on some and fail on"
+        f" others, {each['none']:,} ({each['none'] / whole:.0%}) pass on none.{aside}"
     )
 
 
@@ -156,7 +159,7 @@ def _ran(outcomes: pl.DataFrame) -> list[tuple[str, str]]:
     facts = [
         ("Night", first if first == last else f"{first} to {last} (UTC), {outcomes['run_id'].n_unique():,} runs"),
         ("Matrix", _listed(outcomes["matrix"])),
-        ("GPUs", _described(outcomes, "gpu", "gpu_name", "gpu_uuid", "unit")),
+        ("GPUs", _gpus(outcomes)),
         ("Driver", _listed(outcomes["driver"])),
         ("Toolchains", _toolchains(outcomes)),
         ("Dtypes", _listed(outcomes["dtype"].cast(pl.String))),
@@ -165,11 +168,10 @@ def _ran(outcomes: pl.DataFrame) -> list[tuple[str, str]]:
         ("Hosts", _listed(outcomes["hostname"])),
         ("Engine", _listed(outcomes["engine"])),
     ]
-    return [(name, said) for name, said in facts if said]
+    return [(name, values) for name, values in facts if values]
 
 
 def _counted(column: pl.Series, kinds: str) -> str:
-    """How many, and of what kinds where that is known."""
     return f"{column.n_unique():,}" + (f" in {kinds}" if kinds else "")
 
 
@@ -179,41 +181,37 @@ def _listed(column: pl.Series, most: int = 6) -> str:
     return ", ".join(str(word) for word in words[:most]) + more
 
 
-def _described(outcomes: pl.DataFrame, name: str, model: str, unit: str, units: str) -> str:
+def _gpus(outcomes: pl.DataFrame) -> str:
     rows = (
-        outcomes.group_by(name)
-        .agg(pl.col(model).drop_nulls().unique().sort(), pl.col(unit).drop_nulls().n_unique())
-        .sort(name)
+        outcomes.group_by("gpu")
+        .agg(pl.col("gpu_name").drop_nulls().unique().sort(), pl.col("gpu_uuid").drop_nulls().n_unique())
+        .sort("gpu")
         .head(12)
     )
     return "; ".join(
-        f"{word} ({', '.join(models) or 'hardware not known'}"
-        + (f", {number} {units}{'' if number == 1 else 's'})" if number else ")")
-        for word, models, number in rows.iter_rows()
+        f"{gpu} ({', '.join(models) or 'hardware unknown'}" + (f", {number(units, 'unit')})" if units else ")")
+        for gpu, models, units in rows.iter_rows()
     )
 
 
 def _toolchains(outcomes: pl.DataFrame) -> str:
     columns = ("toolchain", "torch", "triton", "cuda")
     rows = outcomes.filter(pl.col("torch").is_not_null()).select(columns).unique().sort(columns).head(8)
-    said = [
+    described = [
         f"{row['toolchain']} (torch {row['torch']}"
         + "".join(f", {name} {row[name]}" for name in ("triton", "cuda") if row[name])
         + ")"
         for row in rows.iter_rows(named=True)
     ]
-    return "; ".join(said) or _listed(outcomes["toolchain"])
+    return "; ".join(described) or _listed(outcomes["toolchain"])
 
 
 def _trust(timed: pl.DataFrame) -> dict[str, list[tuple[str, int, int]]]:
-    count = pl.col("sessions").clip(upper_bound=5)
     words = {1: "1 session", 2: "2 to 4 sessions", 3: "2 to 4 sessions", 4: "2 to 4 sessions", 5: "5 or more"}
+    sessions = pl.col("sessions").clip(upper_bound=5).replace_strict(words, default=None, return_dtype=pl.String)
     kinds = {
         "Grade": (pl.col("grade").cast(pl.String), [grade.value for grade in Grade]),
-        "Sessions": (
-            count.replace_strict(words, default=None, return_dtype=pl.String),
-            ["5 or more", "2 to 4 sessions", "1 session"],
-        ),
+        "Sessions": (sessions, ["5 or more", "2 to 4 sessions", "1 session"]),
         "Alone on the GPU": (pl.col("exclusive"), ["proven"]),
         "Clocks": (pl.col("clock_state"), ["locked", "unlocked", "throttled"]),
     }
@@ -221,8 +219,8 @@ def _trust(timed: pl.DataFrame) -> dict[str, list[tuple[str, int, int]]]:
 
 
 def _counts(timed: pl.DataFrame, column: pl.Expr, order: Sequence[str]) -> list[tuple[str, int, int]]:
-    counts = timed.select(column.fill_null("not known")).to_series().value_counts()
-    found = {str(word): int(number) for word, number in counts.iter_rows()}
+    counts = timed.select(column.fill_null("unknown")).to_series().value_counts()
+    found = {str(word): int(count) for word, count in counts.iter_rows()}
     rank = {word: place for place, word in enumerate(order)}
     ranked = sorted(found, key=lambda word: (rank.get(word, len(order)), word))
     return [(word.replace("_", " "), found[word], rank.get(word, len(order))) for word in ranked]

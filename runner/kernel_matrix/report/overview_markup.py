@@ -1,15 +1,16 @@
-"""The overview as markup: everything a manager reads, complete without a script."""
+"""The overview as HTML, complete without a script."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import polars as pl
 
 from kernel_matrix.analysis.comparison import FLAGGED, Change, Comparison
 from kernel_matrix.report.contents import AuditFinding, ReportContents
-from kernel_matrix.report.failure_groups import unexpected
+from kernel_matrix.report.failure_groups import REASON_HEAD, reason_cells, unexpected
 from kernel_matrix.report.heat_map import overall
 from kernel_matrix.report.markup import Html, element, joined
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, bucket, number, rate, share, times
@@ -17,14 +18,14 @@ from kernel_matrix.report.overview import Overview, score_rows
 
 _MOST_PROBLEMS: Final = 40
 _MOST_GPUS: Final = 16
-_ABREAST: Final = 12
-"""Columns of heat maps that fit beside each other."""
+_COLUMNS: Final = 12
+"""Columns that fit on the page when heat maps stand side by side."""
 _MOST_REASONS: Final = 10
 _MOST_ROWS: Final = 15
 
 
-def opening(contents: ReportContents) -> Html:
-    """The section ``overview``."""
+def overview_section(contents: ReportContents) -> Html:
+    """Write the section ``overview``."""
     if not contents.overview.outcomes:
         empty = (
             "These tables hold no results. Run cells with `kernel-matrix run`, merge them, and make the report again."
@@ -33,8 +34,8 @@ def opening(contents: ReportContents) -> Html:
     parts: list[Html] = [
         _headline(contents.overview),
         _block("What ran", _facts(contents.overview)),
-        _block("How far to believe it", _trust(contents.overview, contents.findings)),
-        _block("Right, and how fast", _scores(contents.overview)),
+        _block("How far to trust it", _trust(contents.overview, contents.findings)),
+        _block("Correctness and speed", _scores(contents.overview)),
         _block("Where it runs", _portable(contents), wide=True),
         _block("What broke", _broke(contents), wide=True),
     ]
@@ -47,15 +48,16 @@ def _block(title: str, inside: Html, *, wide: bool = False) -> Html:
     return element("div", element("h2", title), inside, class_="block wide" if wide else "block")
 
 
-def _headline(seen: Overview) -> Html:
-    whole = seen.scores.row(-1, named=True)
-    aside = seen.cells - seen.counted
+def _headline(overview: Overview) -> Html:
+    whole = overview.scores.row(-1, named=True)
+    aside = overview.cells - overview.counted
+    tested = f"{number(overview.problems, 'problem')}, {number(overview.candidates, 'candidate')}"
     figures = (
-        (f"{seen.cells:,}", "cells", f"{number(seen.problems, 'problem')}, {number(seen.candidates, 'candidate')}"),
+        (f"{overview.cells:,}", "cells", tested),
         (
             rate(whole["correct_rate"]),
             "correct",
-            f"{seen.passed:,} of {seen.counted:,} that count"
+            f"{overview.passed:,} of {overview.counted:,} that count"
             + (f"; {aside:,} {'does' if aside == 1 else 'do'} not" if aside else ""),
         ),
         (rate(whole["fast_1"]), "correct and faster than the baseline", "fast₁, of all that count"),
@@ -72,16 +74,17 @@ def _headline(seen: Overview) -> Html:
     )
 
 
-def _facts(seen: Overview) -> Html:
-    return element("dl", *(part for name, said in seen.ran for part in (element("dt", name), element("dd", said))))
+def _facts(overview: Overview) -> Html:
+    pairs = ((element("dt", name), element("dd", values)) for name, values in overview.ran)
+    return element("dl", *chain.from_iterable(pairs))
 
 
-def _trust(seen: Overview, findings: Sequence[AuditFinding] | None) -> Html:
-    bars = [_bar(question, answers) for question, answers in seen.trust.items()]
-    said = list(_trust_said(seen, findings))
+def _trust(overview: Overview, findings: Sequence[AuditFinding] | None) -> Html:
+    bars = [_bar(question, answers) for question, answers in overview.trust.items()]
+    lines = [element("li", line) for line in _trust_notes(overview, findings)]
     if not bars:
         bars = [element("p", "Nothing was timed.", class_="statement")]
-    return joined(*bars, element("ul", *(element("li", line) for line in said)) if said else Html(""))
+    return joined(*bars, element("ul", *lines) if lines else "")
 
 
 def _bar(question: str, answers: Sequence[tuple[str, int, int]]) -> Html:
@@ -90,20 +93,18 @@ def _bar(question: str, answers: Sequence[tuple[str, int, int]]) -> Html:
         element("i", class_=f"part p{min(rank, 3)}", style=f"flex-grow:{count}", title=f"{word}: {count:,}")
         for word, count, rank in answers
     )
-    said = ", ".join(f"{word} {share(count, whole)}" for word, count, _ in answers)
-    return element(
-        "div", element("span", question), element("div", *parts, class_="bar"), element("small", said), class_="meter"
-    )
+    shares = ", ".join(f"{word} {share(count, whole)}" for word, count, _ in answers)
+    bar = element("div", *parts, class_="bar")
+    return element("div", element("span", question), bar, element("small", shares), class_="meter")
 
 
-def _trust_said(seen: Overview, findings: Sequence[AuditFinding] | None) -> Iterator[str]:
-    if seen.expected:
-        controls = number(seen.expected, "outcome")
-        yield f"{controls} failed exactly as declared: controls, which show that failures are seen."
-    if seen.unexpected_passes:
-        yield f"{number(seen.unexpected_passes, 'outcome')} passed although declared to fail: look at these first."
-    if seen.odd_times:
-        yield f"{number(seen.odd_times, 'speed-up')} of zero or infinity: in no mean."
+def _trust_notes(overview: Overview, findings: Sequence[AuditFinding] | None) -> Iterator[str]:
+    if overview.expected:
+        yield f"{number(overview.expected, 'outcome')} failed exactly as declared: controls, which must fail."
+    if overview.unexpected_passes:
+        yield f"{number(overview.unexpected_passes, 'outcome')} passed although declared to fail: look at these first."
+    if overview.odd_times:
+        yield f"{number(overview.odd_times, 'speed-up')} of zero or infinity: in no mean."
     if findings is not None:
         if not findings:
             yield "The audit found nothing."
@@ -113,8 +114,8 @@ def _trust_said(seen: Overview, findings: Sequence[AuditFinding] | None) -> Iter
             yield f"{number(len(findings) - _MOST_REASONS, 'more audit check')} found something: see Answers, audit."
 
 
-def _scores(seen: Overview) -> Html:
-    head, rows = score_rows(seen)
+def _scores(overview: Overview) -> Html:
+    head, rows = score_rows(overview)
     note = (
         "Shares are of cells that count: passed, or failed by the candidate's own fault. fast p×: correct and more than"
         " p times as fast as the baseline. Speed-up: geometric mean over what passed; slower: share of what was timed."
@@ -125,7 +126,7 @@ def _scores(seen: Overview) -> Html:
 def _portable(contents: ReportContents) -> Html:
     rows = overall(contents.grid)
     gpus = rows["gpu"].unique().sort().to_list()[:_MOST_GPUS]
-    problems = _telling(rows)
+    problems = _choose_problems(rows)
     by_place = {
         (row["problem"], row["gpu"]): row
         for row in rows.filter(pl.col("problem").is_in(problems)).iter_rows(named=True)
@@ -135,7 +136,7 @@ def _portable(contents: ReportContents) -> Html:
         element("tr", element("th", problem, scope="row"), *(_place(by_place.get((problem, gpu))) for gpu in gpus))
         for problem in problems
     ]
-    beside = max(1, min(4, _ABREAST // (len(gpus) + 1), len(body) // 5))
+    beside = max(1, min(4, _COLUMNS // (len(gpus) + 1), len(body) // 5))
     tables = [
         element(
             "table",
@@ -145,35 +146,28 @@ def _portable(contents: ReportContents) -> Html:
         )
         for start in range(0, len(body), -(-len(body) // beside))
     ]
-    cut = rows["problem"].n_unique() - len(problems)
-    note = (
-        "The best candidate that passed, of any dtype and toolchain, and its speed-up over the baseline on that GPU."
-        + (
-            f" {number(cut, 'problem')} more on the page Heat map: here are those that fail, then those with the widest"
-            " difference between GPUs, then the slowest."
-            if cut
-            else ""
+    more = rows["problem"].n_unique() - len(problems)
+    note = "The best candidate that passed, of any dtype and toolchain, and its speed-up over the baseline on that GPU."
+    if more:
+        note += (
+            f" {number(more, 'problem')} more on the page Heat map: here are those that fail, then those with the"
+            " widest difference between GPUs, then the slowest."
         )
-    )
-    legend = element(
-        "p",
-        *(
-            element("span", element("b", GLYPHS[state]), f" {said}")
-            for state, said in MEANINGS.items()
-            if (rows["state"] == state).any()
-        ),
-        class_="legend",
+    legend = (
+        element("span", element("b", GLYPHS[state]), f" {meaning}")
+        for state, meaning in MEANINGS.items()
+        if (rows["state"] == state).any()
     )
     return joined(
         element("p", contents.portability),
         element("div", *tables, class_="scroll maps"),
-        legend,
+        element("p", *legend, class_="legend"),
         element("p", note, class_="note"),
     )
 
 
-def _telling(rows: pl.DataFrame) -> list[str]:
-    """The problems to show, by name: all, or those that say most."""
+def _choose_problems(rows: pl.DataFrame) -> list[str]:
+    """Choose the problems to show, by name: failing ones, then those that differ most between GPUs."""
     log = pl.col("best").filter(pl.col("best").is_finite() & (pl.col("best") > 0)).log()
     ranked = (
         rows.group_by("problem")
@@ -206,28 +200,18 @@ def _broke(contents: ReportContents) -> Html:
         return element("p", "Nothing failed.", class_="statement")
     surprises = unexpected(rows)
     if surprises.is_empty():
-        return element("p", "Everything that failed is declared to fail exactly so.", class_="statement")
-    head = ("how it ended", "fault", "reason", "outcomes", "candidates", "GPUs")
+        return element("p", "Everything that failed is declared to fail in this way.", class_="statement")
     body = [
-        (
-            row["status"].replace("_", " "),
-            row["fault"],
-            row["reason"] or "no evidence",
-            f"{row['outcomes'] - row['as_expected']:,}",
-            f"{row['candidates']:,}",
-            ", ".join(row["gpus"][:4]) + ("…" if len(row["gpus"]) > 4 else ""),
-        )
+        (*reason_cells(row), ", ".join(row["gpus"][:4]) + ("…" if len(row["gpus"]) > 4 else ""))
         for row in surprises.head(_MOST_REASONS).iter_rows(named=True)
     ]
-    more = surprises.height - len(body)
-    expected = (
-        f" {number(contents.overview.expected, 'outcome')} failed as declared and are not here."
-        if contents.overview.expected
-        else ""
-    )
-    note = (f"{number(more, 'more reason')} on the page Failures." if more else "") + expected
-    table = _table(head, body, texts=("how it ended", "fault", "reason", "GPUs"))
-    return joined(table, element("p", note, class_="note") if note else Html(""))
+    notes = []
+    if surprises.height > len(body):
+        notes.append(f"{number(surprises.height - len(body), 'more reason')} on the page Failures.")
+    if contents.overview.expected:
+        notes.append(f"{number(contents.overview.expected, 'outcome')} failed as declared and are not listed.")
+    table = _table((*REASON_HEAD, "GPUs"), body, texts=(*REASON_HEAD[:3], "GPUs"))
+    return joined(table, element("p", " ".join(notes), class_="note") if notes else "")
 
 
 def _compared(found: Comparison) -> Html:
@@ -257,22 +241,11 @@ def _changed(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _table(head: Sequence[str], body: Sequence[Sequence[str]], *, texts: Collection[str]) -> Html:
-    """A table; ``texts`` are the names of its columns that are text, all others are numbers."""
+    """Write a table; the columns named in ``texts`` are text, all others are numbers."""
     kinds = ["text" if name in texts else "figure" for name in head]
-    return element(
-        "table",
-        element(
-            "thead",
-            element(
-                "tr", *(element("th", name, class_=kind, scope="col") for name, kind in zip(head, kinds, strict=True))
-            ),
-        ),
-        element(
-            "tbody",
-            *(
-                element("tr", *(element("td", text, class_=kind) for text, kind in zip(row, kinds, strict=True)))
-                for row in body
-            ),
-        ),
-        class_="plain",
+    headings = (element("th", name, class_=kind, scope="col") for name, kind in zip(head, kinds, strict=True))
+    rows = (
+        element("tr", *(element("td", text, class_=kind) for text, kind in zip(row, kinds, strict=True)))
+        for row in body
     )
+    return element("table", element("thead", element("tr", *headings)), element("tbody", *rows), class_="plain")

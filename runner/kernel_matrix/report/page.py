@@ -1,7 +1,7 @@
-"""One HTML file with everything in it: styles, scripts, data, and an overview that needs no script.
+"""One self-contained HTML file: styles, scripts, data, and an overview that needs no script.
 
-The content security policy allows no network at all, and only the three scripts of ours, by their hashes: the page's
-own, the charts' library, which is run when the first chart is wanted, and none that anybody may have smuggled in.
+The content security policy allows no network access and, by hash, only two scripts: the page's own and the chart
+library, which runs when the first chart is opened. A script injected through a record does not run.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from kernel_matrix.analysis.outcomes import CELL_KEY
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
-from kernel_matrix.report import cell_choice, failure_groups, overview_markup
-from kernel_matrix.report.column_data import coded, embedded
-from kernel_matrix.report.contents import MOST_PLACES, PageDetails, ReportContents, detail
-from kernel_matrix.report.markup import Html, element, joined, raw
+from kernel_matrix.report import cell_choice, failure_groups
+from kernel_matrix.report.column_data import embed_json, encode_columns
+from kernel_matrix.report.contents import MOST_PLACES, PageDetails, ReportContents, gather_details
+from kernel_matrix.report.markup import Html, element, raw
 from kernel_matrix.report.number_format import GLYPHS, MEANINGS
-from kernel_matrix.report.question_pages import QuestionPage, cut
+from kernel_matrix.report.overview_markup import overview_section
+from kernel_matrix.report.question_pages import QuestionPage, cut_rows
 from kernel_matrix.results.descriptions import LABELS
 
 _SCRIPTS: Final = ("base", "table", "heat", "charts", "cell", "pages")
@@ -43,19 +44,25 @@ _PAGES: Final = (
 
 
 def page(contents: ReportContents, tables: Tables, found: pl.DataFrame) -> str:
-    """The whole file.
+    """Write the HTML file.
 
-    :param found: the outcomes that ``contents`` is made of.
-    :raises UsageError: where the charts' library is not installed.
+    Args:
+        contents: From :func:`~kernel_matrix.report.contents.gather`.
+        tables: The merged tables.
+        found: The outcomes that ``contents`` is made of.
+
+    Raises:
+        UsageError: The chart library is not installed.
     """
     library = chart_library()
-    return assembled(contents, detail(tables, found), library)
+    return assemble(contents, gather_details(tables, found), library)
 
 
-def assembled(contents: ReportContents, details: PageDetails, library: str) -> str:
-    """The file of ``contents`` and ``details``, with the charts' ``library`` inside."""
+def assemble(contents: ReportContents, details: PageDetails, library: str) -> str:
+    """Write the file from ``contents`` and ``details``, with the chart ``library`` inside."""
     script = own_script()
-    allowed = " ".join(f"'sha256-{_hash(text)}'" for text in (script, library))
+    digests = (hashlib.sha256(text.encode()).digest() for text in (script, library))
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -73,9 +80,9 @@ def assembled(contents: ReportContents, details: PageDetails, library: str) -> s
     body = element(
         "body",
         _header(contents),
-        element("main", overview_markup.opening(contents), element("div", id="page", hidden=""), id="main"),
+        element("main", overview_section(contents), element("div", id="page", hidden=""), id="main"),
         element("footer", _footer(contents)),
-        raw("script", embedded(_data(contents, details)), type="application/json", id="data"),
+        raw("script", embed_json(_data(contents, details)), type="application/json", id="data"),
         raw("script", library, type="text/plain", id="library"),
         raw("script", script),
     )
@@ -83,16 +90,17 @@ def assembled(contents: ReportContents, details: PageDetails, library: str) -> s
 
 
 def chart_library() -> str:
-    """The JavaScript that draws charts: Vega, Vega-Lite and Vega-Embed, in one text.
+    """Return the JavaScript of Vega, Vega-Lite and Vega-Embed.
 
-    :raises UsageError: where it is not installed.
+    Raises:
+        UsageError: It is not installed.
     """
     try:
         import vl_convert  # noqa: PLC0415  # an extra, of 80 MB
     except ImportError:
         raise UsageError(
             "the HTML report needs the package vl-convert-python, which is not installed",
-            next_step="Run `pip install 'kernel-matrix[report]'`, or ask for --format md or text, which need nothing.",
+            next_step="Run `pip install 'kernel-matrix[report]'`, or use --format md or --format text.",
         ) from None
     bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub has no defaults
     return f"(() => {{{bundle}\n}})();"
@@ -100,7 +108,7 @@ def chart_library() -> str:
 
 @cache
 def own_script() -> str:
-    """The page's own script: the files of ``static`` in one function, so that nothing of it is global."""
+    """Return the page's own script: the files of ``static`` in one function, so that it defines no globals."""
     parts = "\n".join(_read(f"{name}.js") for name in _SCRIPTS)
     return f"(() => {{\n'use strict';\n{parts}\n}})();"
 
@@ -109,14 +117,10 @@ def _read(name: str) -> str:
     return (resources.files("kernel_matrix.report") / "static" / name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 def _header(contents: ReportContents) -> Html:
     links = (
-        element("a", said, href=f"#{name}", data_page=name, aria_current="page" if name == "overview" else None)
-        for name, said in _PAGES
+        element("a", title, href=f"#{name}", data_page=name, aria_current="page" if name == "overview" else None)
+        for name, title in _PAGES
     )
     return element(
         "header",
@@ -127,31 +131,30 @@ def _header(contents: ReportContents) -> Html:
     )
 
 
-def _footer(contents: ReportContents) -> Html:
-    return joined(
+def _footer(contents: ReportContents) -> str:
+    return (
         f"kernel-matrix report, made {contents.made_at:%Y-%m-%d %H:%M} UTC from {', '.join(contents.folders)}."
         " Nothing on this page is loaded from a network."
     )
 
 
 def _data(contents: ReportContents, details: PageDetails) -> dict[str, Any]:
-    answers = [_answered(one) for one in (*details.asked, *_further(contents))]
     return {
-        "cells": coded(details.cells.drop("record")),
-        "grid": coded(contents.grid.head(MOST_PLACES)),
-        "failures": coded(contents.failures.head(failure_groups.MOST)),
-        "samples": coded(details.samples),
-        "looks": coded(details.looks),
-        "nights": coded(details.nights),
-        "spreads": coded(details.spreads),
-        "answers": answers,
+        "cells": encode_columns(details.cells.drop("record")),
+        "grid": encode_columns(contents.grid.head(MOST_PLACES)),
+        "failures": encode_columns(contents.failures.head(failure_groups.MOST)),
+        "samples": encode_columns(details.samples),
+        "looks": encode_columns(details.telemetry),
+        "nights": encode_columns(details.nights),
+        "spreads": encode_columns(details.spreads),
+        "answers": [_question_data(one) for one in (*details.questions, *_further_pages(contents))],
         "glyphs": GLYPHS,
         "states": MEANINGS,
         "labels": LABELS,
         "notes": {
             "cells": _cells_note(contents.overview.outcomes, details.cells.height),
-            "grid": " ".join(_cut(contents.grid.height, MOST_PLACES, "places")),
-            "failures": " ".join(_cut(contents.failures.height, failure_groups.MOST, "reasons")),
+            "grid": _cut_note(contents.grid.height, MOST_PLACES, "places"),
+            "failures": _cut_note(contents.failures.height, failure_groups.MOST, "reasons"),
             "samples": (
                 f"The page carries samples of {int(details.cells['sampled'].sum()):,} of {details.cells.height:,}"
                 " outcomes: the slowest, the fastest and the noisiest; of each side at most"
@@ -161,22 +164,22 @@ def _data(contents: ReportContents, details: PageDetails) -> dict[str, Any]:
     }
 
 
-def _answered(one: QuestionPage) -> dict[str, Any]:
+def _question_data(one: QuestionPage) -> dict[str, Any]:
     tables = [
         {
             "name": answer.name,
             "title": answer.title,
             "notes": list(answer.notes),
             "meanings": dict(answer.meanings),
-            "frame": coded(answer.table),
+            "frame": encode_columns(answer.table),
         }
         for answer in one.answers
     ]
     return {"question": one.question, "statement": one.statement, "tables": tables}
 
 
-def _further(contents: ReportContents) -> Iterator[QuestionPage]:
-    """What the audit and the comparison have, as answers beside the others."""
+def _further_pages(contents: ReportContents) -> Iterator[QuestionPage]:
+    """Yield the audit and the comparison as pages like those of the questions."""
     if contents.findings is not None:
         found = [
             Answer(
@@ -194,7 +197,7 @@ def _further(contents: ReportContents) -> Iterator[QuestionPage]:
         title = f"{contents.comparison.new} against {contents.comparison.base}"
         answer = Answer(name="compare", title=title, table=rows, notes=[str(contents.comparison.rules)])
         yield QuestionPage(
-            question="compare", answers=(cut(answer),), statement="" if rows.height else "Nothing was compared."
+            question="compare", answers=(cut_rows(answer),), statement="" if rows.height else "Nothing was compared."
         )
 
 
@@ -207,5 +210,5 @@ def _cells_note(outcomes: int, shown: int) -> str:
     )
 
 
-def _cut(rows: int, most: int, of: str) -> list[str]:
-    return [f"The first {most:,} of {rows:,} {of} are on this page."] if rows > most else []
+def _cut_note(rows: int, most: int, of: str) -> str:
+    return f"The first {most:,} of {rows:,} {of} are on this page." if rows > most else ""

@@ -1,4 +1,4 @@
-"""Every question that the tables can be asked, with its answers or the reason why it has none."""
+"""Pages of the questions: each with its answers, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import KernelMatrixError
 
 MOST: Final = 2_000
-"""Rows of an answer that the page carries."""
+"""Rows of an answer on the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionPage:
-    """One question."""
+    """One question with its answers."""
 
     question: str
     answers: Sequence[Answer] = ()
     statement: str = ""
-    """Why there is no answer; empty where there is one."""
+    """The reason why there is no answer; empty where there is one."""
     broken: bool = False
-    """The question itself went wrong, which is a mistake of this program."""
+    """Answering raised an unexpected error, which is a bug of this program."""
 
 
-def asked(
+def answer_questions(
     tables: Tables,
     request: QuestionOptions,
     *,
     questions: Sequence[str] = QUESTIONS,
     asking: Callable[[str, Tables, QuestionOptions], list[Answer]] = ask,
 ) -> Iterator[QuestionPage]:
-    """The answers to all ``questions``; one that goes wrong does not cost the others."""
+    """Answer all ``questions``; an error in one of them does not affect the others."""
     for question in questions:
-        yield _asked(question, partial(asking, question, tables, request))
+        yield _answer(question, partial(asking, question, tables, request))
 
 
-def _asked(question: str, answering: Callable[[], list[Answer]]) -> QuestionPage:
+def _answer(question: str, answering: Callable[[], list[Answer]]) -> QuestionPage:
     try:
         answers = answering()
     except KernelMatrixError as error:
         return QuestionPage(question=question, statement=str(error))
-    except Exception as error:  # noqa: BLE001  # a page without one answer is better than no page; it is told
-        said = f"This question could not be answered: {type(error).__name__}: {error}"
-        return QuestionPage(question=question, statement=said, broken=True)
-    nothing = "" if any(answer.table.height for answer in answers) else "The tables hold nothing about this."
-    return QuestionPage(question=question, answers=tuple(cut(answer) for answer in answers), statement=nothing)
+    except Exception as error:  # noqa: BLE001  # a page that reports one error is better than no page
+        statement = f"This question could not be answered: {type(error).__name__}: {error}"
+        return QuestionPage(question=question, statement=statement, broken=True)
+    statement = "" if any(answer.table.height for answer in answers) else "The tables hold nothing about this."
+    return QuestionPage(question=question, answers=tuple(map(cut_rows, answers)), statement=statement)
 
 
-def cut(answer: Answer) -> Answer:
-    """``answer`` with its first :data:`MOST` rows, and a note where there are more: nobody holds millions of rows."""
+def cut_rows(answer: Answer) -> Answer:
+    """Keep the first :data:`MOST` rows of ``answer``, with a note if it had more."""
     rows = answer.table.height
     if rows <= MOST:
         return answer

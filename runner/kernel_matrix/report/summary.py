@@ -1,16 +1,16 @@
-"""A report without a page: Markdown for a pull request, and text for a terminal."""
+"""Short reports: Markdown for a pull request, and text for a terminal."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import polars as pl
 
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.report.contents import ReportContents
-from kernel_matrix.report.failure_groups import unexpected
+from kernel_matrix.report.failure_groups import REASON_HEAD, reason_cells, unexpected
 from kernel_matrix.report.heat_map import overall
 from kernel_matrix.report.markdown import code, comparison_markdown
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, number, one_line, rate, share, times
@@ -20,52 +20,55 @@ _MOST_REASONS: Final = 10
 _MOST_PROBLEMS: Final = 30
 _MOST_GPUS: Final = 8
 _LONGEST: Final = 120
+"""Characters of a reason."""
 
 Row = tuple[str, ...]
 
 
 def markdown(contents: ReportContents, _tables: Tables, _found: pl.DataFrame) -> str:
-    """The summary, scores per GPU, what broke, and the map GPU × problem folded away; no links, no HTML of others."""
+    """Write the summary, scores per GPU, failures, and the map GPU × problem; no links or HTML from records."""
     parts = [f"## {_md(contents.title)}", "", *(_md(line) for line in _sentences(contents))]
     if contents.overview.outcomes:
         parts += ["", *_md_table(*score_rows(contents.overview), texts=1)]
-        parts += ["", *_compared_md(contents), "### What broke", "", *_broke_md(contents)]
+        if contents.comparison is not None:
+            parts += ["", comparison_markdown(contents.comparison)]
+        parts += ["", "### What broke", "", *_broke(contents, _md_table)]
         parts += ["", "<details><summary>GPU × problem</summary>", "", *_md_table(*_map(contents), texts=1), ""]
         parts += [_legend(contents), "", "</details>"]
     return "\n".join(parts) + "\n"
 
 
 def text(contents: ReportContents, _tables: Tables, _found: pl.DataFrame) -> str:
-    """The same in columns; nothing in it that a terminal obeys."""
+    """Write the same in columns, without control characters."""
     parts = [one_line(contents.title), "", *(one_line(line) for line in _sentences(contents))]
     if contents.overview.outcomes:
-        parts += ["", *(f"{name + ':':<12}{one_line(said)}" for name, said in contents.overview.ran)]
+        parts += ["", *(f"{name + ':':<12}{one_line(values)}" for name, values in contents.overview.ran)]
         parts += ["", *_text_table(*score_rows(contents.overview), texts=1)]
         parts += ["", *_text_table(*_map(contents), texts=1), _legend(contents)]
-        parts += ["", *_broke_text(contents)]
-        parts += ["", *_compared(contents)]
+        parts += ["", *_broke(contents, _text_table)]
+        parts += ["", *map(one_line, _compared(contents))]
     return "\n".join(parts) + "\n"
 
 
 def _sentences(contents: ReportContents) -> Iterator[str]:
-    seen = contents.overview
-    if not seen.outcomes:
+    overview = contents.overview
+    if not overview.outcomes:
         yield "These tables hold no results."
         return
-    aside = seen.cells - seen.counted
-    whole = seen.scores.row(-1, named=True)
+    aside = overview.cells - overview.counted
+    whole = overview.scores.row(-1, named=True)
     yield (
-        f"{number(seen.cells, 'cell')}: {seen.passed:,} of {seen.counted:,} that count are correct"
-        f" ({share(seen.passed, seen.counted)}), {rate(whole['fast_1'])} correct and faster than the baseline;"
+        f"{number(overview.cells, 'cell')}: {overview.passed:,} of {overview.counted:,} that count are correct"
+        f" ({share(overview.passed, overview.counted)}), {rate(whole['fast_1'])} correct and faster than the baseline;"
         f" geometric-mean speed-up of the correct ones {times(whole['speedup'])} ({whole['timed']:,} timed)."
         + (f" {number(aside, 'cell')} {'does' if aside == 1 else 'do'} not count." if aside else "")
     )
     yield contents.portability
-    for question, answers in seen.trust.items():
+    for question, answers in overview.trust.items():
         timed = sum(count for _, count, _ in answers)
         yield f"{question}: {', '.join(f'{word} {share(count, timed)}' for word, count, _ in answers)}."
-    if seen.unexpected_passes:
-        yield f"{number(seen.unexpected_passes, 'outcome')} passed although declared to fail."
+    if overview.unexpected_passes:
+        yield f"{number(overview.unexpected_passes, 'outcome')} passed although declared to fail."
     if contents.findings:
         yield f"Audit: {', '.join(f'{one.check} ({one.severity}, {one.count:,})' for one in contents.findings)}."
 
@@ -88,70 +91,45 @@ def _map(contents: ReportContents) -> tuple[Row, list[Row]]:
 
 def _legend(contents: ReportContents) -> str:
     present = set(contents.grid["state"])
-    return "; ".join(f"{GLYPHS[state]} {said}" for state, said in MEANINGS.items() if state in present)
+    return "; ".join(f"{GLYPHS[state]} {meaning}" for state, meaning in MEANINGS.items() if state in present)
 
 
-def _reasons(contents: ReportContents) -> tuple[Row, list[Row]]:
-    rows: list[Row] = [
-        (
-            row["status"].replace("_", " "),
-            row["fault"],
-            (row["reason"] or "no evidence")[:_LONGEST],
-            f"{row['outcomes'] - row['as_expected']:,}",
-            f"{row['candidates']:,}",
-        )
-        for row in unexpected(contents.failures).head(_MOST_REASONS).iter_rows(named=True)
-    ]
-    return ("how it ended", "fault", "reason", "outcomes", "candidates"), rows
-
-
-def _broke(contents: ReportContents) -> Iterator[str]:
-    if contents.failures.is_empty():
-        yield "Nothing failed."
-    more = unexpected(contents.failures).height - _MOST_REASONS
+def _broke(contents: ReportContents, write_table: Callable[..., list[str]]) -> Iterator[str]:
+    """Yield the table of unexpected failures, and notes on the others."""
+    groups = unexpected(contents.failures)
+    rows: list[Row] = []
+    for row in groups.head(_MOST_REASONS).iter_rows(named=True):
+        status, fault, reason, *counts = reason_cells(row)
+        rows.append((status, fault, reason[:_LONGEST], *counts))
+    notes = ["Nothing failed."] if contents.failures.is_empty() else []
+    more = groups.height - _MOST_REASONS
     if more > 0:
-        yield f"{number(more, 'more reason')} {'is' if more == 1 else 'are'} on the HTML page."
+        notes.append(f"{number(more, 'more reason')} {'is' if more == 1 else 'are'} on the HTML page.")
     if contents.overview.expected:
-        yield f"{number(contents.overview.expected, 'outcome')} failed exactly as declared (controls)."
+        notes.append(f"{number(contents.overview.expected, 'outcome')} failed exactly as declared (controls).")
+    if rows:
+        yield from write_table(REASON_HEAD, rows, texts=3)
+    if rows and notes:
+        yield ""
+    yield from notes
 
 
-def _broke_md(contents: ReportContents) -> list[str]:
-    head, rows = _reasons(contents)
-    return [*(_md_table(head, rows, texts=3) if rows else []), "", *_broke(contents)]
-
-
-def _broke_text(contents: ReportContents) -> list[str]:
-    head, rows = _reasons(contents)
-    return [*(_text_table(head, rows, texts=3) if rows else []), *_broke(contents)]
-
-
-def _compared(contents: ReportContents) -> list[str]:
+def _compared(contents: ReportContents) -> Iterator[str]:
     found = contents.comparison
     if found is None:
-        return []
+        return
     counts = ", ".join(f"{count:,} {change.value.replace('_', ' ')}" for change, count in found.counts().items())
-    said = [
-        f"Against {one_line(found.base)}: {counts or 'nothing to compare'}.",
-        *([str(found.event)] if found.event else []),
-    ]
-    return [one_line(line) for line in (*said, *found.notes)]
+    yield f"Against {one_line(found.base)}: {counts or 'nothing to compare'}."
+    if found.event:
+        yield str(found.event)
+    yield from found.notes
 
 
-def _compared_md(contents: ReportContents) -> list[str]:
-    found = contents.comparison
-    if found is None:
-        return []
-    return [comparison_markdown(found), ""]
-
-
-def _md(said: str) -> str:
-    """``said`` as Markdown that shows it as it is; what could be markup, a link or a mention becomes code."""
-    text = one_line(said)
-    return text if _harmless(text) else code(text)
-
-
-def _harmless(said: str) -> bool:
-    return re.fullmatch(r"[\w .,;:×%–+/()=?▲▼◆✓✕·…-]*", said) is not None and "_" not in said and "://" not in said
+def _md(text: str) -> str:
+    """Write ``text`` as Markdown that shows it unchanged; possible markup, links and mentions become code."""
+    line = one_line(text)
+    harmless = re.fullmatch(r"[\w .,;:×%–+/()=?▲▼◆✓✕·…-]*", line) and "_" not in line and "://" not in line
+    return line if harmless else code(line)
 
 
 def _md_table(head: Row, rows: Sequence[Row], *, texts: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""How much times scatter, and how they moved from night to night: two small tables for two charts."""
+"""Spread of times, and their change from night to night: two small tables for two charts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ SPREADS: Final = {
     "machine_drift": "machine drift",
     "code_drift": "code drift",
 }
-"""Column of outcomes → what the chart calls it; all are shares of the time."""
+"""Column of outcomes → its name in the chart; all are shares of the time."""
+_SIDES: Final = ("candidate", "baseline")
 
 
 def spreads(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """One row per GPU and kind of :data:`SPREADS`: ``cells`` that have it, its median, 90th percentile and maximum."""
-    long = (
+    """Compute per GPU and kind of :data:`SPREADS` the number of ``cells``, median, 90th percentile and maximum."""
+    return (
         outcomes.lazy()
-        .select("gpu", *(pl.col(name).abs().alias(said) for name, said in SPREADS.items()))
+        .select("gpu", *(pl.col(column).abs().alias(kind) for column, kind in SPREADS.items()))
         .unpivot(index="gpu", variable_name="kind", value_name="spread")
         .filter(pl.col("spread").is_finite())
-    )
-    return (
-        long.group_by("gpu", "kind")
+        .group_by("gpu", "kind")
         .agg(
             pl.len().cast(pl.Int32).alias("cells"),
             pl.col("spread").median().alias("median"),
@@ -39,11 +38,13 @@ def spreads(outcomes: pl.DataFrame) -> pl.DataFrame:
 
 
 def nights(cells: pl.LazyFrame) -> pl.DataFrame:
-    """One row per GPU, toolchain and night: how a cell's time differs there from its own mean over all nights.
+    """Compute per GPU, toolchain and night the change of times against each cell's own mean over all nights.
 
-    ``candidate`` and ``baseline``: mean over cells of log(time of the night ÷ geometric mean over the cell's nights),
-    as a share; ``cells`` that were timed in more than one night; the ``driver`` of most sessions. The same cells are
-    compared with themselves, so that a night with other cells does not look faster or slower.
+    Each cell is compared with itself, so a night with other cells does not look faster or slower.
+
+    Returns:
+        ``candidate`` and ``baseline``: mean over cells of log(time of the night ÷ geometric mean over the cell's
+        nights), as a share; ``cells``: number of cells timed in more than one night; ``driver`` of most sessions.
     """
     place = ("gpu", "toolchain")
     each = (
@@ -61,13 +62,10 @@ def nights(cells: pl.LazyFrame) -> pl.DataFrame:
     return (
         each.group_by(*place, "night")
         .agg(
-            *((pl.col(name).filter(pl.col(name).is_finite()).mean().exp() - 1) for name in _SIDES),
+            *(pl.col(name).filter(pl.col(name).is_finite()).mean().exp() - 1 for name in _SIDES),
             pl.len().cast(pl.Int32).alias("cells"),
             pl.col("driver").drop_nulls().mode().sort().first(),
         )
         .sort(*place, "night")
         .collect(engine="streaming")
     )
-
-
-_SIDES: Final = ("candidate", "baseline")

@@ -202,7 +202,7 @@ def test_a_fault_in_calls_is_told(name, columns, wanted):
     assert wanted in found[0]["evidence"]
 
 
-def test_calls_far_from_their_median_are_told_and_late_first_calls_are_not():
+def test_calls_far_from_median_are_found_late_first_calls_not():
     def late(every):
         return {"device_ns": lambda call: call["device_ns"] * (1 if call["index"] % every else 4)}
 
@@ -252,7 +252,7 @@ def test_times_that_agree_by_chance_are_no_copy():
     assert heard("copied_times", tables_of(rows, samples=[])) == []
 
 
-def test_a_kernel_without_a_record_and_a_host_without_a_row_are_told():
+def test_orphan_kernel_and_host_are_found():
     whole = tables_of(clean())
     kernels = frame("kernels", [{"record": 999, "origin": "built", "name": "k"}]).lazy()
     found = heard("orphan", replace(whole, kernels=kernels, hosts=whole.hosts.head(3)))
@@ -290,7 +290,7 @@ def test_failures_that_are_not_the_candidates_are_no_flip():
     assert heard("verdict_flip", tables_of(rows)) == []
 
 
-def test_an_accusation_by_clocks_is_a_flip_when_its_run_repeated_it():
+def test_repeated_timing_mismatch_is_a_verdict_flip():
     by_chance = tables_of(flipped("timing_mismatch", runs=("first", "second")))
     assert heard("verdict_flip", by_chance) == []
     assert [row["count"] for row in heard("accused_once", by_chance)] == [2]
@@ -301,7 +301,7 @@ def test_an_accusation_by_clocks_is_a_flip_when_its_run_repeated_it():
     ]
 
 
-def test_a_verdict_outside_its_interval_or_of_more_sessions_is_told():
+def test_contradictory_verdict_is_found():
     outside = changed(first, verdict_speedup=3.0, verdict_low=1.0, verdict_high=2.0)
     assert (
         heard("summary_against_rows", tables_of(outside))[0]["evidence"]
@@ -367,7 +367,7 @@ def test_a_check_that_is_none_names_those_there_are():
     assert "copied_times" in str(caught.value)
 
 
-def test_the_worst_checks_come_first_and_tables_in_any_order_say_the_same(tmp_path):
+def test_audit_order_is_by_severity_and_independent_of_rows(tmp_path):
     order = list(Severity)
     assert [order.index(check.severity) for check in CHECKS] == sorted(order.index(check.severity) for check in CHECKS)
     rows = slower(6.0, first)
@@ -376,7 +376,7 @@ def test_the_worst_checks_come_first_and_tables_in_any_order_say_the_same(tmp_pa
     assert one == other
 
 
-def test_a_cell_without_a_row_of_numbers_is_no_evidence_of_a_bound():
+def test_cell_without_numbers_is_no_evidence_of_a_bound():
     assert heard("impossible_time", tables_of(changed(first, bytes=None, flops=None))) == []
     assert cells([]).collect().is_empty()
 

@@ -96,21 +96,21 @@ def kernelbench():
     return tables(rows)
 
 
-def test_in_the_published_times_the_folders_of_two_boards_are_found(kernelbench):
+def test_published_times_folders_of_two_boards_are_found(kernelbench):
     found = errors(kernelbench)
     assert set(found) == {"two_boards", "wrong_board"}
     assert {row["gpu"] for row in found["two_boards"]} == {"A100_modal", "A10G_modal"}
     assert [(row["gpu"], row["count"]) for row in found["wrong_board"]] == [("A10G_modal", 275)]
 
 
-def test_in_the_published_times_coarse_steps_and_missing_baselines_are_told(kernelbench):
+def test_published_times_coarse_steps_and_gaps_are_found(kernelbench):
     assert all("multiples of 1000 ns" in row["evidence"] for row in heard("coarse_timer", kernelbench))
     whole = [row for row in heard("hole", kernelbench) if row["candidate"]]
     assert len(whole) == 6 * 4  # six machines have two of the six baselines
     assert {row["problem"] for row in heard("hole", kernelbench) if row["problem"]} >= {"31_VisionAttention.py"}
 
 
-def test_in_the_published_times_a_gpu_that_is_odd_in_one_cell_is_told(kernelbench):
+def test_published_times_odd_cell_of_a_gpu_is_found(kernelbench):
     found = heard("odd_cell", kernelbench)
     assert {row["gpu"] for row in found} <= {"A10G_modal", "A100_modal"}
     assert (found[0]["gpu"], found[0]["problem"]) == (
@@ -130,7 +130,7 @@ def test_published_times_say_the_same_through_the_import(tmp_path):
     assert set(found) == {"two_boards", "wrong_board"}
 
 
-def test_our_own_example_has_no_error_and_what_it_is_warned_of_is_known(tmp_path):
+def test_own_example_has_no_error_and_known_warnings(tmp_path):
     merge([ROOT / "results" / "example-h200"], tmp_path)
     tables = open_tables([tmp_path])
     assert errors(tables) == {}

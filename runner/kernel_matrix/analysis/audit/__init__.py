@@ -1,4 +1,4 @@
-"""Which rows cannot be believed, and why: a list of checks, each of which honest tables answer with nothing."""
+"""The audit: checks for rows that cannot be trusted. Correct tables give no findings."""
 
 from __future__ import annotations
 
@@ -24,89 +24,91 @@ CHECKS: Final = (
     AuditCheck(name="wrong_board", severity=_ERROR, look=boards.wrong_board,
           about="The GPU's name means another board than the one that the driver named."),
     AuditCheck(name="two_boards", severity=_ERROR, look=boards.two_boards,
-          about="Rows of several boards lie under one GPU name."),
+          about="Rows of several boards have one GPU name."),
     AuditCheck(name="copied_times", severity=_ERROR, look=copies.copied_times,
-          about="Two GPU names have the same times, to the last digit, in half of what both have."),
+          about="Two GPU names share times, equal to the last digit, in at least half of their common cells."),
     AuditCheck(name="copied_samples", severity=_ERROR, look=copies.copied_samples,
-          about="The same list of timed calls stands in several places."),
+          about="Several places hold the same list of timed calls."),
     AuditCheck(name="verdict_flip", severity=_ERROR, look=consistency.verdict_flips,
           about="Identical code under the same image and judge passed and failed on one GPU."),
     AuditCheck(name="never_ran", severity=_ERROR, look=execution.never_ran,
-          about="A candidate passed, and nothing of it was seen to run."),
+          about="A candidate passed, but no kernel of it was seen to run."),
     AuditCheck(name="summary_against_calls", severity=_ERROR, look=summaries.against_samples,
-          about="A median or a number of calls is not that of the calls in the table samples."),
+          about="A median or a number of calls contradicts the calls in the table samples."),
     AuditCheck(name="summary_against_rows", severity=_ERROR, look=summaries.against_rows,
-          about="A speed-up or verdict is not what its own medians, interval or sessions say."),
+          about="A speed-up or verdict contradicts its own medians, interval or sessions."),
     AuditCheck(name="time_order", severity=_ERROR, look=consistency.order_of_time,
           about="Something ended before it started, or started before what it follows."),
     AuditCheck(name="twice", severity=_ERROR, look=gaps.twice,
-          about="A row is there several times: joins multiply it."),
+          about="A row occurs several times: joins multiply it."),
     AuditCheck(name="orphan", severity=_ERROR, look=gaps.orphans,
-          about="Calls, kernels or hosts have no row to belong to: joins drop them."),
+          about="Calls, kernels or hosts have no matching row: joins drop them."),
     AuditCheck(name="copied_code", severity=_WARNING, look=copies.copied_code,
           about="Machine code is the same for GPUs of different compute capability."),
     AuditCheck(name="one_board_two_names", severity=_WARNING, look=boards.one_board_two_names,
           about="One device has rows under several GPU names."),
     AuditCheck(name="host_of_another_board", severity=_WARNING, look=boards.host_of_another,
-          about="A host is called after another board than the one in it."),
+          about="A host is named after another board than the one in it."),
     AuditCheck(name="like_the_baseline", severity=_WARNING, look=copies.copy_of_baseline,
-          about="A candidate cannot be told from the baseline in any of its rows."),
+          about="A candidate has the baseline's content, or its times in every row."),
     AuditCheck(name="same_for_any_size", severity=_WARNING, look=execution.same_for_any_size,
-          about="A candidate's time does not depend on the workload, and the baseline's does."),
+          about="A candidate's time does not depend on the workload, but the baseline's does."),
     AuditCheck(name="odd_gpu", severity=_WARNING, look=outliers.odd_gpu,
-          about="A GPU is faster or slower by a factor than its data sheet has it beside the others."),
+          about="A GPU is much faster or slower, relative to the others, than its data sheet says."),
     AuditCheck(name="odd_cell", severity=_WARNING, look=outliers.odd_cell,
-          about="One time is far off what the same GPU's others and other GPUs' times of the same say."),
+          about="One time is far off, given the GPU's other times and other GPUs' times of the same cell."),
     AuditCheck(name="baselines_apart", severity=_WARNING, look=consistency.baselines_apart,
           about="Baselines of one problem on one unit differ by more than 1.3× between candidates."),
     AuditCheck(name="accused_once", severity=_WARNING, look=consistency.accused_once,
-          about="Clocks contradicted each other in one attempt, and not in others of identical code."),
+          about="Clocks contradicted each other in one attempt, but not in others of identical code."),
     AuditCheck(name="mixed_units", severity=_WARNING, look=consistency.mixed_units,
           about="One cell's times come from several units, drivers, clock states or images."),
     AuditCheck(name="mixed_versions", severity=_WARNING, look=consistency.mixed_versions,
           about="Several versions of the program wrote the rows, or a toolchain changed under its name."),
     AuditCheck(name="not_alone", severity=_WARNING, look=consistency.not_alone,
-          about="Nobody has shown that the device was free of other processes."),
+          about="The device was not proven to be free of other processes."),
     AuditCheck(name="drift", severity=_WARNING, look=times.drift,
           about="The machine or the code changed during the measurement by more than 2 %."),
     AuditCheck(name="scattered", severity=_WARNING, look=summaries.scattered,
-          about="A fifth of the calls or more are 1.5× off their median: launches came late, or work differed."),
+          about="At least a fifth of the calls are 1.5× off their median: late launches, or differing work."),
     AuditCheck(name="few_samples", severity=_WARNING, look=times.few_samples,
           about="A median is of fewer than ten calls."),
     AuditCheck(name="few_values", severity=_WARNING, look=times.few_values,
-          about="Twenty calls or more have at most three different times."),
+          about="At least twenty calls have at most three different times."),
     AuditCheck(name="coarse_timer", severity=_WARNING, look=times.coarse_timer,
           about="Times are whole multiples of a step that is more than 1 % of them."),
     AuditCheck(name="no_partner", severity=_WARNING, look=gaps.no_partner,
-          about="One side's time has none of the other's: joins of the two drop it."),
+          about="A candidate's or baseline's time lacks the other: joins of the two drop it."),
     AuditCheck(name="nothing_passed", severity=_WARNING, look=gaps.nothing_passed,
-          about="Nothing at all passed on a GPU."),
+          about="Nothing passed on a GPU."),
     AuditCheck(name="hole", severity=_WARNING, look=gaps.holes,
-          about="A GPU has no row of what other GPUs have."),
+          about="A GPU has no row of cells that other GPUs have."),
     AuditCheck(name="no_bound", severity=_NOTE, look=times.no_bound,
-          about="No peak of the device is known: impossible times cannot be told."),
+          about="No peak of the device is known, so impossible times cannot be found."),
     AuditCheck(name="no_board", severity=_NOTE, look=boards.no_name,
-          about="A GPU's name cannot be held against hardware."),
+          about="A GPU's name cannot be checked against hardware."),
 )  # fmt: skip
 """Every check, the worst severity first."""
 
 
 def chosen(names: Sequence[str]) -> tuple[AuditCheck, ...]:
-    """The checks of these names; all where none is named.
+    """Select the checks with these names; all if ``names`` is empty.
 
-    :raises UsageError: for a name that is none.
+    Raises:
+        UsageError: A name is unknown.
     """
     known = {check.name: check for check in CHECKS}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is no check", next_step=f"Use one of {', '.join(known)}.")
+        raise UsageError(f"unknown check {unknown[0]!r}", next_step=f"Use one of {', '.join(known)}.")
     return tuple(check for check in CHECKS if not names or check.name in names)
 
 
 def audit(tables: Tables, checks: Sequence[AuditCheck] = CHECKS) -> Iterator[tuple[AuditCheck, pl.DataFrame]]:
-    """Each check with what it finds, in columns :data:`FINDINGS`, the worst first.
+    """Run the checks; yields each with its findings in the columns :data:`FINDINGS`, the worst first.
 
-    :raises NothingSelectedError: where the tables have no row.
+    Raises:
+        NothingSelectedError: The tables have no rows.
     """
     if tables.cells.select(pl.len()).collect().item() == 0:
         raise NothingSelectedError("the tables have no rows", next_step="Run or import something first, then merge it.")

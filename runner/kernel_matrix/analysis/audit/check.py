@@ -1,8 +1,8 @@
-"""What a check is, and what it finds."""
+"""Checks, their findings, and helpers to make them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -16,24 +16,24 @@ from kernel_matrix.model.enums import Status
 
 
 class Severity(str, Enum):
-    """How much of what the rows say is lost."""
+    """Severity of a finding."""
 
     ERROR = "error"
-    """The rows named cannot be true, or cannot mean what they seem to."""
+    """The rows cannot be true, or do not mean what they seem to."""
     WARNING = "warning"
-    """They may be true; whoever concludes something from them has to know this."""
+    """The rows may be true, but conclusions from them need care."""
     NOTE = "note"
-    """Something could not be looked at, or is good to know."""
+    """Something could not be checked, or is useful to know."""
 
 
 SEVERITIES: Final = tuple(one.value for one in Severity)
 """The worst first."""
 
 WHERE: Final = CELL_KEY
-"""The columns that say which cells a finding is about; null: it is about all of that kind."""
+"""The columns that name the cells of a finding; null: it is about all of them."""
 
 ROW: Final = ("record", "session", "workload")
-"""The columns that make a row of ``cells``, and by which samples belong to it."""
+"""The columns that identify a row of ``cells``; samples are joined by them."""
 
 FINDINGS: Final[dict[str, pl.DataType]] = {
     "check": pl.String(),
@@ -42,7 +42,7 @@ FINDINGS: Final[dict[str, pl.DataType]] = {
     "evidence": pl.String(),
     "count": pl.Int64(),
 }
-"""``evidence``: one line with the numbers. ``count``: how many rows, calls or cells it is about; the evidence says."""
+"""``evidence``: one line with the numbers. ``count``: number of rows, calls or cells, as the evidence says."""
 
 _WORST: Final = "_worst"
 _MOST_LISTED: Final = 4
@@ -52,20 +52,20 @@ Look = Callable[[Tables], pl.LazyFrame]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCheck:
-    """One question to the tables that honest ones answer with nothing."""
+    """A check that gives no findings for correct tables."""
 
     name: str
-    """Short and stable: what ``--only`` and ``--json`` call it."""
+    """Short and stable name, for ``--only`` and ``--json``."""
     severity: Severity
     about: str
-    """One sentence: what a finding of it means."""
+    """Meaning of a finding, in one sentence."""
     look: Look
-    """From tables to a frame that :func:`told` made."""
+    """From tables to a frame of :func:`make_findings`."""
 
     def findings(self, tables: Tables) -> pl.DataFrame:
-        """What it finds, the worst first, with the columns of :data:`FINDINGS`."""
+        """Run the check; returns findings with the columns :data:`FINDINGS`, the worst first."""
         found = self.look(tables).collect(engine="streaming")
-        # Groups come in no order: all columns decide, so that the same tables give the same page.
+        # Groups are unordered: sort by all columns, so that the same tables give the same page.
         ordered = found.sort(_WORST, *WHERE, "evidence", descending=[True, *(False for _ in (*WHERE, "evidence"))])
         return ordered.select(
             pl.lit(self.name).alias("check"),
@@ -74,14 +74,16 @@ class AuditCheck:
         )
 
 
-def told(
+def make_findings(
     frame: pl.LazyFrame, evidence: pl.Expr, *, count: pl.Expr | None = None, worst: pl.Expr | None = None
 ) -> pl.LazyFrame:
-    """Findings of the rows of ``frame``.
+    """Make findings from the rows of ``frame``.
 
-    :param frame: one row per finding; those columns of :data:`WHERE` that it has say where.
-    :param count: default: 1 each.
-    :param worst: the finding with the largest comes first; default: the largest count.
+    Args:
+        frame: One row per finding; its columns of :data:`WHERE` name the cells.
+        evidence: The evidence, as text.
+        count: Number of rows, calls or cells; 1 each by default.
+        worst: Sort key, largest first; ``count`` by default.
     """
     there = frame.collect_schema().names()
     number = pl.lit(1) if count is None else count
@@ -94,7 +96,7 @@ def told(
 
 
 def figure(value: pl.Expr, *, digits: int = 4) -> pl.Expr:
-    """``value`` as text with so many significant digits."""
+    """Format ``value`` with ``digits`` significant digits."""
     rounded = value.cast(pl.Float64).round_sig_figs(digits)
     whole = (rounded == rounded.round()) & (rounded.abs() < 1e15)
     text = pl.when(whole).then(rounded.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(rounded.cast(pl.String))
@@ -102,40 +104,35 @@ def figure(value: pl.Expr, *, digits: int = 4) -> pl.Expr:
 
 
 def micro(nanoseconds: pl.Expr) -> pl.Expr:
-    """Nanoseconds as text in µs."""
+    """Format nanoseconds in µs."""
     return sentence("{} µs", figure(nanoseconds / 1000))
 
 
 def percent(share: pl.Expr) -> pl.Expr:
-    """A share as text in per cent."""
+    """Format a share in percent."""
     return sentence("{} %", figure(share * 100, digits=3))
 
 
 def listed(name: str) -> pl.Expr:
-    """In a group: the distinct values of a column in order, the first few of them, as text."""
+    """List the first few distinct values of a column in a group, in order."""
     values = pl.col(name).cast(pl.String).drop_nulls().unique().sort()
     return values.head(_MOST_LISTED).implode().list.join(", ")
 
 
 def few_bits(value: pl.Expr) -> pl.Expr:
-    """In a group: an integer with a bit per distinct value, of which some may share one.
+    """Make an integer for a group with one bit per distinct value; several values may share a bit.
 
-    Few bits may be few values, and many bits are many: a set per group would take gigabytes to say that.
+    Many bits prove many values, and few bits suggest few, without a set per group, which would take gigabytes.
     """
     return pl.lit(2, pl.Int64).pow(value.hash() % 62).cast(pl.Int64).bitwise_or()
 
 
 def passed(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of attempts that passed and have a candidate's time."""
+    """Keep rows of attempts that passed and have a candidate's time."""
     return cells.filter((pl.col("status") == Status.PASSED.value) & pl.col("candidate_median_ns").is_not_null())
 
 
-def named(frame: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
-    """``frame`` with the columns :data:`WHERE` of a cell, by its columns :data:`ROW`; null where there is no cell."""
+def with_cells(frame: pl.LazyFrame, tables: Tables) -> pl.LazyFrame:
+    """Add the columns :data:`WHERE` of each row's cell, joined by :data:`ROW`; null where there is no cell."""
     names = tables.cells.select(*dict.fromkeys((*ROW, *WHERE))).unique(ROW)
     return frame.join(names, on=ROW, how="left")
-
-
-def together(frames: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-    """Findings of several looks as those of one."""
-    return pl.concat(frames)

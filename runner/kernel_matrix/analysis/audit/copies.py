@@ -1,4 +1,4 @@
-"""The same numbers or the same code where different ones belong."""
+"""Checks for equal numbers or code where they should differ."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from kernel_matrix.analysis.audit.check import (
     few_bits,
     figure,
     listed,
+    make_findings,
     micro,
-    named,
     passed,
     percent,
-    together,
-    told,
+    with_cells,
 )
 from kernel_matrix.analysis.audit.times import grain
 from kernel_matrix.analysis.sentences import sentence
@@ -28,7 +27,7 @@ _KEY: Final = ("toolchain", "dtype", "problem", "workload", "candidate")
 _FINE: Final = 32.0
 """Nanoseconds: the finest step of device timers."""
 _STEPS: Final = 100
-"""Times of fewer steps than this are the same by chance too often."""
+"""Timer steps of a telling time: shorter times are often equal by chance."""
 _FEWEST: Final = 5
 _SHARE: Final = 0.5
 _TICKS_NS: Final = 2 * _FINE
@@ -38,15 +37,15 @@ _CALLS: Final = 10
 
 
 def copied_times(tables: Tables) -> pl.LazyFrame:
-    """Pairs of GPU names of which at least half of what both have is equal to the last digit.
+    """Find pairs of GPU names of which at least half of the common times are equal to the last digit.
 
-    Only times of at least a hundred timer steps count, and only five of them or more: shorter ones agree by chance.
-    Looked at for the whole pair, and within each problem and each candidate where the whole pair is not alike.
+    Only times of at least a hundred timer steps count, and at least five of them, because shorter ones agree by chance.
+    Checked for the whole pair and, where the whole pair differs, within each problem and each candidate.
     """
     time = pl.col("candidate_median_ns")
     step = grain(time).fill_null(_FINE)
     telling = passed(tables.cells).filter((time > 0) & (time >= step * _STEPS))
-    # Strings are joined by their hash: 64 bits, and half of a block would have to collide.
+    # Joining by a 64-bit hash is faster than by strings; half of a pair's cells would have to collide to matter.
     rows = telling.group_by("gpu", *_KEY).agg(
         time.min().alias("t"), pl.col("baseline_median_ns").min().fill_null(-1.0).alias("b")
     )
@@ -54,20 +53,20 @@ def copied_times(tables: Tables) -> pl.LazyFrame:
     equal = rows.join(rows.drop("problem", "candidate"), on=["key", "t", "b"]).filter(
         pl.col("gpu") < pl.col("gpu_right")
     )
-    return together([_alike(rows, equal, by) for by in ((), ("problem",), ("candidate",))])
+    return pl.concat([_alike(rows, equal, by) for by in ((), ("problem",), ("candidate",))])
 
 
 def _alike(rows: pl.LazyFrame, equal: pl.LazyFrame, by: tuple[str, ...]) -> pl.LazyFrame:
-    """Pairs, within ``by``, that share too much; within it only where the pair as a whole does not."""
+    """Find pairs that share too many times within ``by``, leaving out pairs that do so as a whole."""
     pair = ("gpu", "gpu_right")
     found = _shares(rows, equal, by)
     if by:
         found = found.join(_shares(rows, equal, ()), on=pair, how="anti")
     evidence = sentence(
-        "{} of {} times that both have are equal to the last digit under {} and {}, as {}",
+        "{} of {} common times are equal to the last digit under {} and {}, for example {}",
         "same", "both", "gpu", "gpu_right", micro(pl.col("example")),
     )  # fmt: skip
-    return told(found, evidence, count=pl.col("same"))
+    return make_findings(found, evidence, count=pl.col("same"))
 
 
 def _shares(rows: pl.LazyFrame, equal: pl.LazyFrame, by: tuple[str, ...]) -> pl.LazyFrame:
@@ -82,17 +81,17 @@ def _shares(rows: pl.LazyFrame, equal: pl.LazyFrame, by: tuple[str, ...]) -> pl.
 
 
 def copied_samples(tables: Tables) -> pl.LazyFrame:
-    """The same calls, time for time and in the same order, in several records or sessions."""
+    """Find equal calls, with equal times in the same order, in several records or sessions."""
     time = pl.col("device_ns")
     calls = tables.samples.filter(pl.col("regime") == Regime.COLD.value)
-    # A number that tells two lists of calls apart unless they are the same, without keeping the lists.
+    # A checksum identifies equal lists of calls without keeping the lists.
     place = pl.col("index").cast(pl.Int64) + 1000 * pl.col("block").cast(pl.Int64)
     mark = ((time * 1_000_003 + place).hash() % 2**40).cast(pl.Int64).sum()
     one = (*ROW, "contestant")
     lists = calls.group_by(one).agg(
         pl.len().alias("calls"), time.sum().alias("sum"), mark.alias("mark"), few_bits(time).alias("bits")
     )
-    # Few different values may well come in the same order twice.
+    # Few different values come in the same order by chance.
     telling = lists.filter((pl.col("calls") >= _CALLS) & (pl.col("bits").bitwise_count_ones() > 3))
     alike = telling.group_by("calls", "sum", "mark").agg(
         pl.len().alias("times"),
@@ -101,17 +100,17 @@ def copied_samples(tables: Tables) -> pl.LazyFrame:
         pl.col("record").max().alias("other"),
     )
     others = tables.cells.select(pl.col("record").alias("other"), pl.col("gpu").alias("gpu_right")).unique("other")
-    copied = named(alike.filter(pl.col("times") > 1), tables).join(others, on="other", how="left")
+    copied = with_cells(alike.filter(pl.col("times") > 1), tables).join(others, on="other", how="left")
     evidence = sentence(
-        "{} calls are the same in {} places, of {} records (GPUs {} and {}); their mean is {}",
+        "{} calls are equal in {} places, of {} records (GPUs {} and {}); their mean is {}",
         "calls", "times", "records", pl.col("gpu").fill_null("unknown"), pl.col("gpu_right").fill_null("unknown"),
         micro(pl.col("sum") / pl.col("calls")),
     )  # fmt: skip
-    return told(copied, evidence, count=pl.col("times") * pl.col("calls"))
+    return make_findings(copied, evidence, count=pl.col("times") * pl.col("calls"))
 
 
 def copied_code(tables: Tables) -> pl.LazyFrame:
-    """Machine code that is the same under GPU names of different compute capability."""
+    """Find machine code that is equal under GPU names of different compute capability."""
     built = tables.cells.filter(pl.col("code_sha256").is_not_null() & pl.col("compute_capability").is_not_null())
     found = built.group_by("code_sha256").agg(
         pl.col("compute_capability").n_unique().alias("kinds"),
@@ -121,31 +120,31 @@ def copied_code(tables: Tables) -> pl.LazyFrame:
         pl.len().alias("rows"),
     )
     evidence = sentence(
-        "code {}… is the same on GPUs {} of compute capability {}", pl.col("code_sha256").str.head(12), "gpus", "each"
+        "code {}… is equal on GPUs {} of compute capability {}", pl.col("code_sha256").str.head(12), "gpus", "each"
     )
-    return told(found.filter(pl.col("kinds") > 1), evidence, count=pl.col("rows"))
+    return make_findings(found.filter(pl.col("kinds") > 1), evidence, count=pl.col("rows"))
 
 
 def copy_of_baseline(tables: Tables) -> pl.LazyFrame:
-    """Candidates that cannot be told from the baseline: the same content, or the same time in every row they have.
+    """Find candidates with the baseline's content, or with its time in every row.
 
-    Not those that say so: ``@reference`` is the problem's own implementation as a candidate.
+    ``@reference`` is exempt: it is the problem's own implementation as a candidate.
     """
     cell = ("gpu", "toolchain", "dtype", "problem", "candidate")
     ours, theirs = pl.col("candidate_median_ns"), pl.col("baseline_median_ns")
     apart = (ours - theirs).abs()
-    told_so = pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}")
-    rows = passed(tables.cells).filter((theirs > 0) & ~told_so).group_by(cell).agg(
+    is_reference = pl.col("candidate").cast(pl.String).str.ends_with(f"/{REFERENCE}")
+    rows = passed(tables.cells).filter((theirs > 0) & ~is_reference).group_by(cell).agg(
         pl.len().alias("rows"),
         apart.max().alias("apart"),
         (apart / theirs).max().alias("share"),
         (pl.col("candidate_sha256") == pl.col("problem_sha256")).any().fill_null(value=False).alias("content"),
     )  # fmt: skip
     near = (pl.col("rows") >= _ROWS) & (pl.col("apart") <= _TICKS_NS) & (pl.col("share") <= _SAME)
-    why = pl.when("content").then(pl.lit("the candidate's content is the problem's own")).otherwise(
+    why = pl.when("content").then(pl.lit("the candidate's content is that of the problem")).otherwise(
         sentence(
             "in all {} rows the two times differ by at most {} ns ({})",
             "rows", figure(pl.col("apart")), percent(pl.col("share")),
         )
     )  # fmt: skip
-    return told(rows.filter(near | pl.col("content")), why, count=pl.col("rows"))
+    return make_findings(rows.filter(near | pl.col("content")), why, count=pl.col("rows"))

@@ -1,4 +1,4 @@
-"""Candidates that passed without having run."""
+"""Checks for candidates that passed without having run."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.audit.check import WHERE, figure, micro, passed, together, told
+from kernel_matrix.analysis.audit.check import WHERE, figure, make_findings, micro, passed
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Language
 
 _WALL: Final = 0.5
-"""Share of a claimed time that the judge's clock has to have seen beyond an empty call."""
+"""Share of a claimed time that the judge's clock must have measured beyond an empty call."""
 _LONG: Final = 0.5
-"""Share of an empty call that a claim has to have for the judge's clock to see it."""
+"""Smallest claimed time, as a share of an empty call, that the judge's clock can resolve."""
 _GROWTH: Final = 10.0
 _STILL: Final = 1.1
 
 
 def never_ran(tables: Tables) -> pl.LazyFrame:
-    """Passed rows with no kernel seen, or none of the candidate's own, or calls that took no longer than empty ones.
+    """Find passed rows without a kernel, without one of the candidate's own, or with calls as short as empty ones.
 
-    A candidate in torch has no kernels of its own: the library's are its kernels.
+    A candidate in torch uses the library's kernels and has none of its own.
     """
     rows = passed(tables.cells)
     nothing = rows.filter(pl.col("kernels_seen") == 0)
     not_own = rows.filter((pl.col("own_kernel_share") == 0) & (pl.col("language") != Language.TORCH.value))
     time, wall, empty = pl.col("candidate_median_ns"), pl.col("candidate_wall_median_ns"), pl.col("wall_overhead_ns")
     unseen = rows.filter((time > empty * _LONG) & (wall - empty < time * _WALL))
-    said_unseen = sentence(
-        "claims {} on the device, and its calls took {} around, an empty one {}", micro(time), micro(wall), micro(empty)
+    too_short = sentence(
+        "claims {} on the device, but its calls took {} in all, an empty one {}", micro(time), micro(wall), micro(empty)
     )
-    return together(
+    return pl.concat(
         [
-            _by_cell(nothing, pl.lit("it passed, and no kernel was seen to run")),
-            _by_cell(not_own, pl.lit("it passed, and none of the kernels that ran were its own")),
-            told(unseen, said_unseen, worst=time / wall),
+            _by_cell(nothing, pl.lit("it passed, but no kernel was seen to run")),
+            _by_cell(not_own, pl.lit("it passed, but none of the kernels that ran were its own")),
+            make_findings(unseen, too_short, worst=time / wall),
         ]
     )
 
 
 def same_for_any_size(tables: Tables) -> pl.LazyFrame:
-    """Times that stay within a tenth over workloads whose baseline's times are ten times apart."""
+    """Find times that vary by less than a tenth over workloads whose baseline's times vary tenfold."""
     cell = ("gpu", "toolchain", "dtype", "problem", "candidate")
     ours, theirs = pl.col("candidate_median_ns"), pl.col("baseline_median_ns")
     found = passed(tables.cells).filter((ours > 0) & (theirs > 0)).group_by(cell).agg(
@@ -56,9 +56,9 @@ def same_for_any_size(tables: Tables) -> pl.LazyFrame:
         "over {} workloads its times differ {}× (up to {}), the baseline's {}×",
         "workloads", figure(pl.col("still"), digits=3), micro(pl.col("most")), figure(pl.col("growth"), digits=3),
     )  # fmt: skip
-    return told(found.filter(odd), evidence, count=pl.col("workloads"), worst=pl.col("growth"))
+    return make_findings(found.filter(odd), evidence, count=pl.col("workloads"), worst=pl.col("growth"))
 
 
 def _by_cell(rows: pl.LazyFrame, what: pl.Expr) -> pl.LazyFrame:
     by_cell = rows.group_by(WHERE).agg(pl.len().alias("sessions"))
-    return told(by_cell, sentence("{} ({} sessions)", what, "sessions"), count=pl.col("sessions"))
+    return make_findings(by_cell, sentence("{} ({} sessions)", what, "sessions"), count=pl.col("sessions"))

@@ -1,8 +1,8 @@
-"""GPUs, and cells of a GPU, that are not as fast beside the others as their data sheets say.
+"""Checks for GPUs, and cells of a GPU, whose speed relative to the others contradicts their data sheets.
 
-Each time is taken times the rate of its GPU that bounds it: peak FLOP/s of the dtype where the row says ``compute``,
-else bytes/s of its memory. On the scale of logarithms that is one number per problem plus how well a GPU does, if
-sheets are right; what is left is held against its median by a robust z: distance ÷ (1.4826 × median absolute deviation)
+Each time is multiplied by the rate of its GPU that bounds it: peak FLOP/s of the dtype where the row is bound by
+``compute``, else bytes/s of its memory. If the data sheets are right, the logarithm is one number per problem plus one
+per GPU. The residual is compared with its median by a robust z: distance ÷ (1.4826 × median absolute deviation)
 (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993).
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.audit.check import WHERE, figure, micro, passed, told
+from kernel_matrix.analysis.audit.check import WHERE, figure, make_findings, micro, passed
 from kernel_matrix.analysis.audit.times import with_sheets
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
@@ -20,20 +20,20 @@ from kernel_matrix.measure.roofline import COMPUTE
 
 _NORMAL: Final = 1.4826
 _Z: Final = 3.5
-"""What Iglewicz and Hoaglin call an outlier."""
+"""Limit for an outlier after Iglewicz and Hoaglin."""
 _Z_CELL: Final = 8.0
-"""Of the thousands of cells of a table many are beyond 3.5."""
+"""Limit for cells: of thousands of cells, many are beyond 3.5."""
 _FACTOR_GPU: Final = 1.5
 _FACTOR_CELL: Final = 3.0
 _GPUS: Final = 4
-"""Fewer cannot tell which one is odd."""
+"""GPUs needed to decide which one is the outlier."""
 _SPREAD: Final = 0.05
-"""Smallest deviation that is believed: GPUs that agree to the per mille are so by chance."""
+"""Smallest deviation used: GPUs that agree better do so by chance."""
 
 
 def odd_gpu(tables: Tables) -> pl.LazyFrame:
-    """A GPU all of whose times are off by a factor against those of the others."""
-    by_gpu = _left(tables).group_by("gpu").agg(pl.col("left").median().alias("off"), pl.len().alias("times"))
+    """Find GPUs whose times are off by a factor relative to the other GPUs."""
+    by_gpu = _residuals(tables).group_by("gpu").agg(pl.col("left").median().alias("off"), pl.len().alias("times"))
     others = by_gpu.select(middle=pl.col("off").median(), gpus=pl.len())
     placed = by_gpu.join(others, how="cross").with_columns(off=pl.col("off") - pl.col("middle"))
     spread = placed.select(spread=pl.col("off").abs().median() * _NORMAL)
@@ -42,19 +42,19 @@ def odd_gpu(tables: Tables) -> pl.LazyFrame:
     )
     odd = (pl.col("gpus") >= _GPUS) & (pl.col("z").abs() > _Z) & (pl.col("factor") > _FACTOR_GPU)
     evidence = sentence(
-        "{}× {} than its data sheet has it beside {} other GPUs, over {} times; robust z {}",
+        "{}× {} than its data sheet says relative to {} other GPUs, over {} times; robust z {}",
         figure(pl.col("factor"), digits=3), _direction("off"), pl.col("gpus") - 1, "times",
         figure(pl.col("z"), digits=3),
     )  # fmt: skip
-    return told(found.filter(odd), evidence, count=pl.col("times"), worst=pl.col("z").abs())
+    return make_findings(found.filter(odd), evidence, count=pl.col("times"), worst=pl.col("z").abs())
 
 
 def odd_cell(tables: Tables) -> pl.LazyFrame:
-    """One time of a GPU that is off by a factor against that GPU's other times and other GPUs' times of the same."""
-    left = _left(tables)
+    """Find single times that are off by a factor given the GPU's other times and other GPUs' times of the cell."""
+    left = _residuals(tables)
     middle = left.group_by("gpu").agg(pl.col("left").median().alias("usual"))
     own = left.join(middle, on="gpu").with_columns(off=pl.col("left") - pl.col("usual"))
-    # Where a GPU is the middle one itself nothing is left, which says nothing about how far it usually is off.
+    # Where the GPU itself is the median of the cell the residual is 0, which would underestimate its spread.
     apart = own.filter(pl.col("left") != 0)
     spread = apart.group_by("gpu").agg((pl.col("off").abs().median() * _NORMAL).alias("spread"))
     found = own.join(spread, on="gpu").with_columns(
@@ -62,15 +62,15 @@ def odd_cell(tables: Tables) -> pl.LazyFrame:
     )
     odd = (pl.col("gpus") >= _GPUS) & (pl.col("z").abs() > _Z_CELL) & (pl.col("factor") > _FACTOR_CELL)
     evidence = sentence(
-        "{}: {}× {} than on {} other GPUs, by data sheets and beside the rest of this GPU; robust z {}",
+        "{}: {}× {} than on {} other GPUs, given the data sheets and this GPU's other cells; robust z {}",
         micro(pl.col("t")), figure(pl.col("factor"), digits=3), _direction("off"), pl.col("gpus") - 1,
         figure(pl.col("z"), digits=3),
     )  # fmt: skip
-    return told(found.filter(odd), evidence, worst=pl.col("z").abs())
+    return make_findings(found.filter(odd), evidence, worst=pl.col("z").abs())
 
 
-def _left(tables: Tables) -> pl.LazyFrame:
-    """Per GPU and cell: the logarithm of its time × rate, less the median over GPUs of the same cell."""
+def _residuals(tables: Tables) -> pl.LazyFrame:
+    """Compute ``left`` per GPU and cell: the logarithm of time × rate, minus its median over GPUs."""
     time = pl.col("candidate_median_ns")
     rows = passed(tables.cells).filter((time > 0) & time.is_finite())
     known = with_sheets(

@@ -1,4 +1,4 @@
-"""Summaries against the rows they are made of."""
+"""Checks of summaries against the rows they are made of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.audit.check import ROW, WHERE, figure, micro, named, together, told
+from kernel_matrix.analysis.audit.check import ROW, WHERE, figure, make_findings, micro, with_cells
 from kernel_matrix.analysis.audit.times import FEWEST
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
@@ -14,15 +14,15 @@ from kernel_matrix.model.enums import Implementation, Regime, Role
 
 _ROUNDING: Final = 1e-6
 _FAR: Final = 1.5
-"""Times so many times as long as their median, or as short, are not of the same device doing the same work."""
+"""Factor from the median beyond which a call cannot be the same work under the same conditions."""
 _FAR_SHARE: Final = 0.2
-"""The first call of each block is often late by itself: one in eight."""
+"""Share of such calls that is a finding; the first call of each block, one in eight, is often late."""
 
 
 def against_samples(tables: Tables) -> pl.LazyFrame:
-    """Medians that are none of their calls, and numbers of calls that are not those in the table of calls.
+    """Find medians and numbers of calls that contradict the table of calls.
 
-    A value is a median of ``n`` calls exactly where at most ``n/2`` lie below it and at most ``n/2`` above.
+    A value is a median of ``n`` calls if and only if at most ``n/2`` lie below it and at most ``n/2`` above.
     """
     median, number = pl.col("median"), pl.col("number")
     slack = median * _ROUNDING
@@ -38,21 +38,21 @@ def against_samples(tables: Tables) -> pl.LazyFrame:
     wrong_number = pl.col("number") != pl.col("calls")
     found = counted.filter(off | wrong_number.fill_null(value=False))
     of_median = sentence(
-        "session {}: the median of {} is said to be {} ns; of its {} calls {} are below that and {} above",
+        "session {}: the median of {} is given as {} ns, but of its {} calls {} are below that and {} above",
         "session", "contestant", figure(pl.col("median"), digits=6), "calls", "below", "above",
     )  # fmt: skip
     of_number = sentence(
-        "session {}: {} calls of {} are said to count, and {} are there", "session", "number", "contestant", "calls"
+        "session {}: {} calls of {} are given as counted, but there are {}", "session", "number", "contestant", "calls"
     )
     said_off = [pl.when(off).then(of_median), pl.when(pl.col("number") != pl.col("calls")).then(of_number)]
     evidence = pl.concat_str(said_off, separator="; ", ignore_nulls=True)
-    return told(named(found, tables), evidence, count=pl.col("calls"), worst=off.cast(pl.Float64))
+    return make_findings(with_cells(found, tables), evidence, count=pl.col("calls"), worst=off.cast(pl.Float64))
 
 
 def scattered(tables: Tables) -> pl.LazyFrame:
-    """Medians of calls that differ by factors, which chance decides, and the speed-ups with them.
+    """Find medians of calls that differ by factors: such medians, and their speed-ups, depend on chance.
 
-    The host was late with its launches, or the code does not always do the same.
+    The host was late with its launches, or the code does not always do the same work.
     """
     time, median = pl.col("device_ns"), pl.col("median")
     far = (time > median * _FAR) | (time * _FAR < median)
@@ -64,15 +64,15 @@ def scattered(tables: Tables) -> pl.LazyFrame:
     )  # fmt: skip
     share = pl.col("far") / pl.col("calls")
     evidence = sentence(
-        f"session {{}}: {{}} of {{}} calls of {{}} are {_FAR}× off their median of {{}} or more; the least took {{}}",
+        f"session {{}}: {{}} of {{}} calls of {{}} are at least {_FAR}× off their median of {{}}; the least took {{}}",
         "session", "far", "calls", "contestant", micro(pl.col("median")), micro(pl.col("least")),
     )  # fmt: skip
     found = counted.filter((share > _FAR_SHARE) & (pl.col("calls") >= FEWEST))
-    return told(named(found, tables), evidence, worst=share)
+    return make_findings(with_cells(found, tables), evidence, worst=share)
 
 
 def _calls(tables: Tables) -> pl.LazyFrame:
-    """Kept cold calls of the candidate and the baseline, with their row's ``median``, ns, and ``number`` of calls."""
+    """Read kept cold calls of candidate and baseline with the ``median`` (ns) and ``number`` of calls in their row."""
     sides = [Role.CANDIDATE.value, Implementation.EAGER.value]
     cold = (pl.col("regime") == Regime.COLD.value) & pl.col("contestant").is_in(sides) & pl.col("discarded").is_null()
     columns = ("candidate_median_ns", "baseline_median_ns", "candidate_samples", "baseline_samples")
@@ -86,13 +86,13 @@ def _calls(tables: Tables) -> pl.LazyFrame:
 
 
 def against_rows(tables: Tables) -> pl.LazyFrame:
-    """Speed-ups that are not the ratio of their medians, verdicts outside their own interval or of more sessions."""
+    """Find speed-ups that are not the ratio of their medians, and verdicts that contradict interval or sessions."""
     cells = tables.cells
     ratio = pl.col("baseline_median_ns") / pl.col("candidate_median_ns")
     off = (pl.col("speedup") / ratio - 1).abs()
     wrong = cells.with_columns(off=off, ratio=ratio).filter((pl.col("off") > _ROUNDING) & pl.col("off").is_finite())
     of_ratio = sentence(
-        "session {}: speed-up {} is said, the medians' ratio is {}",
+        "session {}: the speed-up is given as {}, but the medians' ratio is {}",
         pl.col("session").cast(pl.String).fill_null("unknown"), figure(pl.col("speedup")), figure(pl.col("ratio")),
     )  # fmt: skip
     low, high, middle = pl.col("verdict_low"), pl.col("verdict_high"), pl.col("verdict_speedup")
@@ -100,18 +100,18 @@ def against_rows(tables: Tables) -> pl.LazyFrame:
         ("record", "workload")
     )
     of_interval = sentence(
-        "verdict {} lies outside of its own interval {} … {}", figure(middle), figure(low), figure(high)
+        "verdict {} lies outside its own interval {} … {}", figure(middle), figure(low), figure(high)
     )
     counted = cells.filter(pl.col("verdict_sessions").is_not_null()).group_by("record", "workload").agg(
         pl.col([name for name in WHERE if name != "workload"]).first(),
         pl.col("verdict_sessions").max().alias("said"),
         pl.col("session").filter(ratio.is_not_null()).n_unique().alias("there"),
     )  # fmt: skip
-    of_sessions = sentence("the verdict is said to be of {} sessions; {} were timed", "said", "there")
-    return together(
+    of_sessions = sentence("the verdict is given for {} sessions, but {} were timed", "said", "there")
+    return pl.concat(
         [
-            told(wrong, of_ratio, worst=pl.col("off")),
-            told(outside, of_interval),
-            told(counted.filter(pl.col("said") != pl.col("there")), of_sessions),
+            make_findings(wrong, of_ratio, worst=pl.col("off")),
+            make_findings(outside, of_interval),
+            make_findings(counted.filter(pl.col("said") != pl.col("there")), of_sessions),
         ]
     )

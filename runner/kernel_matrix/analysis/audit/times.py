@@ -1,4 +1,4 @@
-"""Times that cannot be, and times that say less than they seem to."""
+"""Checks for impossible times, and for times that are less precise than they seem."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from kernel_matrix.analysis.audit.check import ROW, WHERE, few_bits, micro, named, passed, percent, together, told
+from kernel_matrix.analysis.audit.check import ROW, WHERE, few_bits, make_findings, micro, passed, percent, with_cells
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.grade import LIMITS
@@ -15,17 +15,17 @@ from kernel_matrix.platforms.data_sheets import DataSheet, all_sheets
 from kernel_matrix.results.schema import CELLS
 
 BEYOND: Final = 1.05
-"""Shares of the peak above this are impossible: vendors round their figures, and boards clock a little higher."""
+"""Share of the peak above which a time is impossible; vendors round their figures, and boards clock a little higher."""
 FEWEST: Final = 10
-"""Fewer calls than this in a session give a median that one odd call can move."""
+"""Calls in a session needed for a median that one outlier cannot move."""
 GRAINS: Final = (1024, 1000, 512, 500)
-"""Steps, nanoseconds, that coarse timers and rounded files are known to have."""
+"""Steps, in nanoseconds, of known coarse timers and rounded files."""
 _GRAIN_SHARE: Final = 0.7
-"""Share of times on a step from which the step is the timer's: by chance a time is on it once in hundreds."""
+"""Share of times on a step from which it is the timer's step; by chance, one time in hundreds is on it."""
 _GRAIN_TIMES: Final = 10
 _COARSE: Final = 0.01
 _ROUNDING: Final = 1e-4
-"""Of a step: files give times as decimal fractions."""
+"""Tolerance, as a share of a step: files give times as decimal fractions."""
 _FEW_VALUES: Final = 3
 _CALLS: Final = 20
 
@@ -35,9 +35,9 @@ _CALL_KEY: Final = (*ROW, "contestant", "regime")
 
 
 def with_sheets(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """``rows`` with ``sheet_flops_per_s`` and ``sheet_bytes_per_s`` of their board's data sheet, null where not known.
+    """Add ``sheet_flops_per_s`` and ``sheet_bytes_per_s`` from the board's data sheet; null where unknown.
 
-    For fp32 the larger of fp32 and tf32 counts: what was allowed inside is not always known.
+    For fp32 the larger of fp32 and tf32 counts, because it is not always recorded whether tf32 was allowed.
     """
     flops = pl.LazyFrame(
         [
@@ -54,7 +54,7 @@ def with_sheets(rows: pl.LazyFrame) -> pl.LazyFrame:
         schema={"gpu_name": pl.String(), "sheet_bytes_per_s": pl.Float64()},
         orient="row",
     )
-    # Bandwidth needs no dtype, which what others measured may not tell.
+    # Joined separately: bandwidth needs no dtype, which imported results may lack.
     return rows.join(flops, on=["gpu_name", "dtype"], how="left").join(bandwidth, on="gpu_name", how="left")
 
 
@@ -66,11 +66,11 @@ def _rate(sheet: DataSheet, dtype: Dtype) -> float | None:
 
 
 def impossible(tables: Tables) -> pl.LazyFrame:
-    """Medians below the least time that the work takes at the device's peak (Williams et al., CACM 52, 2009).
+    """Find medians below the least time that the work takes at the device's peak (Williams et al., CACM 52, 2009).
 
-    The bound is the longest of bytes ÷ peak bytes/s, FLOPs ÷ peak FLOP/s and the record's own ``floor_ns``; peaks are
-    the record's, else the data sheet's by the device's name. Quantised arithmetic has no peak: it runs at the rate of
-    narrower numbers than the cell's dtype.
+    The bound is the longest of bytes ÷ peak bytes/s, FLOPs ÷ peak FLOP/s and the record's own ``floor_ns``; peaks come
+    from the record, else from the data sheet by the device's name. Quantised arithmetic has no peak FLOP/s here: it
+    runs at the rate of a narrower dtype than the cell's.
     """
     columns = ("flops", "bytes", "floor_ns", "share_of_peak", "peak_flops_per_s", "peak_bytes_per_s", "gpu_name")
     rows = passed(tables.cells).select(*WHERE, *columns, *_NAMES, "quality_snr_db")
@@ -91,50 +91,50 @@ def impossible(tables: Tables) -> pl.LazyFrame:
             (time > 0) & (pl.col("share") > BEYOND) & pl.col("share").is_finite()
         )
         evidence = sentence(
-            f"the {whose} took {{}}; {{}} is the least for its work at peak rate ({{}} of peak)",
+            f"the {whose} took {{}}, but its work takes at least {{}} at peak rate ({{}} of peak)",
             micro(time), micro(pl.col("least")), percent(pl.col("share")),
         )  # fmt: skip
-        found.append(told(above, evidence, worst=pl.col("share")))
-    return together(found)
+        found.append(make_findings(above, evidence, worst=pl.col("share")))
+    return pl.concat(found)
 
 
 def no_bound(tables: Tables) -> pl.LazyFrame:
-    """Devices of which no peak is known, so that no time of theirs could be called impossible."""
+    """Find devices without a known peak, for which impossible times cannot be found."""
     rows = with_sheets(passed(tables.cells).select("gpu", "gpu_name", "dtype", "peak_bytes_per_s"))
     lacking = rows.filter(pl.coalesce("peak_bytes_per_s", "sheet_bytes_per_s").is_null())
     unknown = lacking.group_by("gpu", "gpu_name").agg(pl.len().alias("rows"))
     name = pl.col("gpu_name").fill_null("a device without a name")
-    evidence = sentence("{} has no peak in its records or in a data sheet: {} times have no bound", name, "rows")
-    return told(unknown, evidence, count=pl.col("rows"))
+    evidence = sentence("{} has no peak in its records or a data sheet: {} times have no bound", name, "rows")
+    return make_findings(unknown, evidence, count=pl.col("rows"))
 
 
 def no_numbers(tables: Tables) -> pl.LazyFrame:
-    """Times and speed-ups that are NaN, infinite, zero or negative."""
+    """Find times and speed-ups that are NaN, infinite, zero or negative."""
     columns = (*_TIMES, "speedup")
     wrong = {name: ~pl.col(name).is_finite() | (pl.col(name) <= 0) for name in columns}
     said = [pl.when(bad).then(sentence(f"{name} is {{}}", pl.col(name))) for name, bad in wrong.items()]
     rows = tables.cells.filter(pl.any_horizontal(bad.fill_null(value=False) for bad in wrong.values()))
-    in_cells = told(rows, pl.concat_str(said, separator=", ", ignore_nulls=True))
+    in_cells = make_findings(rows, pl.concat_str(said, separator=", ", ignore_nulls=True))
     calls = tables.samples.filter((pl.col("device_ns") <= 0) & pl.col("discarded").is_null())
     by_row = calls.group_by(ROW).agg(pl.len().alias("calls"), pl.col("device_ns").min().alias("least"))
     evidence = sentence("{} timed calls took no time; the least says {} ns", "calls", "least")
-    return together([in_cells, told(named(by_row, tables), evidence, count=pl.col("calls"))])
+    return pl.concat([in_cells, make_findings(with_cells(by_row, tables), evidence, count=pl.col("calls"))])
 
 
 def few_samples(tables: Tables) -> pl.LazyFrame:
-    """Medians of fewer than ten calls."""
+    """Find medians of fewer than ten calls."""
     fewest = pl.min_horizontal("candidate_samples", "baseline_samples")
     rows = passed(tables.cells).with_columns(fewest=fewest).filter(pl.col("fewest") < FEWEST)
     by_cell = rows.group_by(WHERE).agg(pl.col("fewest").min(), pl.len().alias("sessions"))
-    evidence = sentence("as few as {} timed calls in {} sessions; {} are wanted", "fewest", "sessions", pl.lit(FEWEST))
-    return told(by_cell, evidence, count=pl.col("sessions"), worst=-pl.col("fewest"))
+    evidence = sentence("as few as {} timed calls in {} sessions; {} are needed", "fewest", "sessions", pl.lit(FEWEST))
+    return make_findings(by_cell, evidence, count=pl.col("sessions"), worst=-pl.col("fewest"))
 
 
 def coarse_timer(tables: Tables) -> pl.LazyFrame:
-    """GPUs whose times are whole multiples of a step that is more than 1 % of many of them."""
+    """Find GPUs whose times are whole multiples of a step that is more than 1 % of some of them."""
     time, step = pl.col("candidate_median_ns"), pl.col("step")
     rows = passed(tables.cells).filter(time > 0).with_columns(grain=grain(time)).select("gpu", "grain", time)
-    # A multiple of 1000 is one of 500 too. The largest step that enough of a GPU's times are on is told.
+    # A multiple of 1000 is one of 500 too: report the largest step that enough of a GPU's times are on.
     on = pl.LazyFrame(
         [(grain, step) for grain in GRAINS for step in GRAINS if grain % step == 0], ("grain", "step"), orient="row"
     )
@@ -151,17 +151,17 @@ def coarse_timer(tables: Tables) -> pl.LazyFrame:
         "{} of {} times are whole multiples of {} ns; for {} that is more than 1 % of the time, the least is {}",
         percent(pl.col("share")), "times", "step", "coarse", micro(pl.col("least")),
     )  # fmt: skip
-    return told(largest, evidence, count=pl.col("coarse"))
+    return make_findings(largest, evidence, count=pl.col("coarse"))
 
 
 def grain(time: pl.Expr) -> pl.Expr:
-    """The largest of :data:`GRAINS` that a time in nanoseconds is a multiple of, within rounding; null: none."""
+    """Find the largest of :data:`GRAINS` that a time in nanoseconds is a multiple of, within rounding; else null."""
     on = [((time / step) - (time / step).round()).abs() < _ROUNDING for step in GRAINS]
     return pl.coalesce(pl.when(is_on).then(pl.lit(step, pl.Int32)) for step, is_on in zip(GRAINS, on, strict=True))
 
 
 def few_values(tables: Tables) -> pl.LazyFrame:
-    """Sessions in which many calls have at most three different times: a timer's steps, or made up."""
+    """Find sessions in which many calls have at most three different times: a coarse timer, or invented times."""
     calls = tables.samples.filter(pl.col("discarded").is_null() & (pl.col("regime") == Regime.COLD.value))
     time = pl.col("device_ns")
     rough = calls.group_by(_CALL_KEY).agg(pl.len().alias("calls"), few_bits(time).alias("bits"))
@@ -170,15 +170,15 @@ def few_values(tables: Tables) -> pl.LazyFrame:
     found = exact.agg(
         pl.len().alias("calls"), time.n_unique().alias("values"), time.min().alias("least"), time.max().alias("most")
     )
-    few = named(found.filter(pl.col("values") <= _FEW_VALUES), tables)
+    few = with_cells(found.filter(pl.col("values") <= _FEW_VALUES), tables)
     evidence = sentence(
         "{} calls of {} have {} different times, from {} to {} ns", "calls", "contestant", "values", "least", "most"
     )
-    return told(few, evidence, count=pl.col("calls"), worst=-pl.col("values").cast(pl.Int64))
+    return make_findings(few, evidence, count=pl.col("calls"), worst=-pl.col("values").cast(pl.Int64))
 
 
 def drift(tables: Tables) -> pl.LazyFrame:
-    """Cells during which the machine or the code changed by more than grade B allows."""
+    """Find cells during which the machine or the code changed by more than grade B allows."""
     limit = LIMITS[Grade.B]
     kinds = ("machine_drift", "code_drift", "anchor_drift")
     largest = pl.max_horizontal(pl.col(kind).abs() for kind in kinds)
@@ -189,4 +189,4 @@ def drift(tables: Tables) -> pl.LazyFrame:
     said = [pl.when(pl.col(kind) > limit).then(sentence(f"{kind} {{}}", percent(pl.col(kind)))) for kind in kinds]
     text = pl.concat_str(said, separator=", ", ignore_nulls=True)
     evidence = sentence(f"{{}}; {100 * limit:g} % is the limit of grade B", text)
-    return told(by_cell, evidence, count=pl.col("rows"), worst=pl.col("largest"))
+    return make_findings(by_cell, evidence, count=pl.col("rows"), worst=pl.col("largest"))

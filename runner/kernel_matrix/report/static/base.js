@@ -1,4 +1,4 @@
-// What every page uses: the data by column, elements made of text alone, numbers as people read them.
+// Helpers of every page: the data by column, elements made from text only, formatting of numbers.
 
 const DASH = '–';
 const data = JSON.parse(document.getElementById('data').textContent);
@@ -84,7 +84,7 @@ function plain(value) {
   return size >= 1000 ? value.toLocaleString('en', { maximumFractionDigits: 0 }) : String(Number(value.toPrecision(4)));
 }
 
-// The step of the heat map's colours; see bucket() in words.py.
+// The step of the heat map's colours; see bucket() in number_format.py.
 function bucket(speedup) {
   if (speedup === null || Number.isNaN(speedup)) return '';
   if (speedup <= 0) return 's4';

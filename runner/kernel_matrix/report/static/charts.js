@@ -175,7 +175,7 @@ function cascade(rows) {
 
 function harmonic(values) { return values.some((value) => !value) ? 0 : values.length / values.reduce((sum, value) => sum + 1 / value, 0); }
 
-// Noise: what times scatter by, by GPU.
+// Noise: spread of times, by GPU.
 function noisePage() {
   const frame = new Frame(data.spreads);
   const title = h('h2', {}, 'Noise');

@@ -59,7 +59,7 @@ function failuresPage() {
   const get = Object.fromEntries(frame.columns.map(({ name }) => [name, frame.get(name)]));
   const column = (name, said, width, more = {}) => ({ name, title: said, width, text: frame.isText(name), get: get[name], ...more });
   const made = table(frame.rows, [
-    column('status', 'how it ended', '10rem', { show: (value) => h('a', { href: `#cells/status=${value}` }, value.replaceAll('_', ' ')) }),
+    column('status', 'status', '10rem', { show: (value) => h('a', { href: `#cells/status=${value}` }, value.replaceAll('_', ' ')) }),
     column('stage', 'at', '5rem'), column('fault', 'fault', '7rem'),
     column('reason', 'reason (numbers as #)', '26rem', { show: (value) => value || 'no evidence' }),
     column('outcomes', 'outcomes', '6rem'), column('as_expected', 'as declared', '7rem', { hint: 'of candidates that are declared to end exactly so' }),

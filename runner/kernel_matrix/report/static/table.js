@@ -37,7 +37,7 @@ function table(rows, columns, options = {}) {
       order = order.slice().sort((a, b) => {
         const [x, y] = [key[a], key[b]];
         const [noX, noY] = [x === null || Number.isNaN(x), y === null || Number.isNaN(y)];
-        if (noX || noY) return noX - noY || a - b; // what is not known is last, whichever way
+        if (noX || noY) return noX - noY || a - b; // unknown values last, in either direction
         const found = typeof x === 'number' ? (x > y) - (x < y) : naturally(String(x), String(y));
         return sign * found || a - b;
       });
@@ -82,7 +82,7 @@ function table(rows, columns, options = {}) {
   return { node: h('div', {}, count, frame), filter };
 }
 
-// The columns of a frame as they come, for tables that this page knows nothing about.
+// The columns of a frame in their order, for tables of any kind.
 function columnsOf(frame, meanings) {
   return frame.columns.map(({ name }) => ({
     name, title: name.replaceAll('_', ' '), hint: meanings[name] || null, get: frame.get(name), text: frame.isText(name),
