@@ -1,4 +1,4 @@
-"""Tables made up for tests: rows of ``cells`` from the columns that matter, all others as a passed cell has them."""
+"""Tables for tests: rows of ``cells`` from the given columns, all others as in a passed cell."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kernel_matrix.results.schema import CELLS, TABLES
 
 START = datetime(2026, 3, 1, 22, tzinfo=timezone.utc)
 STEADY = (100.0, 100.3, 99.8, 100.1, 99.9)
-"""Session medians, nanoseconds, that differ by chance alone."""
+"""Session medians, in nanoseconds, that differ by noise only."""
 SLOWER = tuple(value * 1.05 for value in STEADY)
-"""The same, 5 % slower: a regression beside :data:`STEADY`."""
+"""The same, 5 % slower: a regression against :data:`STEADY`."""
 _USUAL: Mapping[str, Any] = {
     "attempt": 1,
     "matrix": "made",
@@ -60,7 +60,7 @@ _USUAL: Mapping[str, Any] = {
 
 
 def cell(**columns: Any) -> dict[str, Any]:
-    """One row of ``cells``; what follows from the columns given (ids, speed-up, fault, times) is filled in.
+    """One row of ``cells``; columns that follow from the given ones (ids, speed-up, fault, times) are filled in.
 
     :param columns: names of ``CELLS``; ``night=3`` starts the run three days after :data:`START`.
     """
@@ -92,7 +92,7 @@ def cells(rows: Iterable[Mapping[str, Any]]) -> pl.LazyFrame:
 
 
 def frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """The table ``name`` of ``rows``; columns that are not there are null."""
+    """The table ``name`` of ``rows``; missing columns are null."""
     kept = list(rows)
     return pl.DataFrame(
         {column: pl.Series([row.get(column) for row in kept], dtype=dtype) for column, dtype in TABLES[name].items()}
@@ -126,7 +126,7 @@ def timed(medians_ns: Iterable[float], **columns: Any) -> list[dict[str, Any]]:
 
 
 def failed(**columns: Any) -> dict[str, Any]:
-    """One row of a cell that crashed by its own fault before it got to any workload."""
+    """One row of a cell that crashed by its own fault before any workload."""
     return cell(**{"status": "crashed", "fault": "candidate", "message": "signal 11", "workload": None, **columns})
 
 

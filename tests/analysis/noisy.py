@@ -1,4 +1,4 @@
-"""Sessions with noise made up, and the answers of ``variance`` about them."""
+"""Sessions with simulated noise, and the answers of ``variance`` about them."""
 
 import numpy as np
 

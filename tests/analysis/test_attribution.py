@@ -1,4 +1,4 @@
-"""What correctness and speed-up hang on, against statsmodels and by simulation."""
+"""Attribution of correctness and speed-up, against statsmodels and by simulation."""
 
 import warnings
 
@@ -106,7 +106,7 @@ def test_levels_that_always_or_never_pass_are_noted():
     for factor, shares in wanted.items():
         line = found["correctness"][factor]
         assert (line["add_one"], line["drop_one"]) == pytest.approx(shares, abs=1e-4), factor
-    assert any(note.startswith("Some combinations of levels pass always or never") for note in notes)
+    assert any(note.startswith("Some combinations of levels always or never pass") for note in notes)
     _found, notes = told(grid(np.random.default_rng(4)), by=tuple(NAMES))
     assert not any("always or never" in note for note in notes)
 
@@ -127,7 +127,7 @@ def test_one_level_and_aliases_are_named():
         assert {lines[name]["separable"] for name in ("gpu", "toolchain")} == {"no"}
         assert lines["gpu"]["add_one"] == pytest.approx(lines["toolchain"]["add_one"])
         assert (lines["gpu"]["drop_one"], lines["method"]["separable"]) == (None, "yes")
-    assert "dtype has one level (fp32): nothing can be said of it." in notes
+    assert "dtype has one level (fp32), so it explains nothing." in notes
     assert any(note.startswith("gpu is not separable from toolchain") for note in notes)
 
 
@@ -137,11 +137,11 @@ def test_a_factor_of_which_only_a_part_can_be_told_apart():
         row["toolchain"] = {"a": "one", "b": "one", "c": "two"}[row["gpu"]]
     found, notes = told(rows, by=("gpu", "toolchain"))
     assert [found["speedup"][name]["separable"] for name in ("gpu", "toolchain")] == ["partly", "no"]
-    assert "gpu is separable in part: 1 of its 2 differences can be told from the other factors." in notes
+    assert "gpu is partly separable: 1 of its 2 contrasts are independent of the other factors." in notes
 
 
 def test_chance_explains_as_much_as_it_claims(monkeypatch):
-    """Under no effect at all, p is at most 5 % in about 5 % of experiments, though cells of a problem hang together."""
+    """Under no effect at all, p is at most 5 % in about 5 % of experiments, despite correlation within problems."""
     monkeypatch.setattr(module, "_PERMUTATIONS", (99, 99))
     generator, experiments = np.random.default_rng(7), 500
     smallest = {"category": 0, "method": 0}
@@ -154,7 +154,7 @@ def test_chance_explains_as_much_as_it_claims(monkeypatch):
 
 
 def _dealt_line(generator, tasks=24):
-    """``p`` of a factor between problems and of one within them, with outcomes that only the problem decides."""
+    """``p`` of a factor between problems and of one within them, with outcomes that depend on the problem only."""
     task = np.repeat(np.arange(tasks), 3)
     codes = np.column_stack([np.repeat(np.arange(tasks) % 3, 3), np.tile(np.arange(3), tasks)])
     count = np.full(len(task), 4.0)
@@ -172,7 +172,7 @@ def _dealt_line(generator, tasks=24):
 
 
 def simulated(generator, tasks):
-    """Log speed-ups of three methods on problems of three categories that differ from problem to problem as well."""
+    """Log speed-ups of three methods on problems of three categories, with an effect per problem."""
     task, method = np.repeat(np.arange(tasks), 3), np.tile(np.arange(3), tasks)
     category = task % 3
     values = 0.4 * category + 0.3 * method + np.repeat(generator.normal(0, 0.4, tasks), 3)
@@ -186,7 +186,7 @@ def simulated(generator, tasks):
 
 
 def test_intervals_cover_the_share_of_the_whole_population():
-    """At 95 % of 500 experiments, or a little less: with 40 problems such intervals are known to be narrow."""
+    """Coverage of 95 % in 500 experiments, or slightly less: with 40 problems such intervals are narrow."""
     generator, experiments = np.random.default_rng(8), 500
     truth = simulated(generator, 30_000).shares()
     covered = np.zeros_like(truth)
@@ -232,16 +232,16 @@ def test_the_same_tables_give_the_same_answer():
         ([cell(baseline_median_ns=200, candidate_median_ns=100)], "method has one level (none)"),
         (
             [cell(gpu=gpu, status="timeout", fault="candidate") for gpu in ("a", "b")],
-            "All of them are the same: there is nothing to explain.",
+            "All values are equal: there is nothing to explain.",
         ),
-        ([cell(gpu=gpu, status="infra_error", fault="infra") for gpu in ("a", "b")], "0 cells count; 2 say nothing"),
-        ([cell(gpu="ä"), cell(gpu="b", candidate_median_ns=0.0)], "2 passed without a speed-up"),
+        ([cell(gpu=gpu, status="infra_error", fault="infra") for gpu in ("a", "b")], "0 cells count; 2 do not judge"),
+        ([cell(gpu="ä"), cell(gpu="b", candidate_median_ns=0.0)], "2 passed without a positive, finite speed-up"),
         (
             [
                 cell(gpu="a", baseline_median_ns=200, candidate_median_ns=100),
                 cell(gpu="b", status="timeout", fault="candidate"),
             ],
-            "There is one problem: nothing to draw from",
+            "There is only one problem to resample",
         ),
     ],
 )
@@ -261,7 +261,7 @@ def test_a_factor_with_too_many_levels_is_left_out_and_said():
 def test_what_cannot_be_asked():
     with pytest.raises(NothingSelectedError, match="no cell"):
         told([])
-    with pytest.raises(UsageError, match="as a whole"):
+    with pytest.raises(UsageError, match="resamples whole problems"):
         told([cell()], by=("problem",))
     with pytest.raises(UsageError, match="slice by"):
         told([cell()], by=("colour",))

@@ -1,4 +1,4 @@
-"""Best-known times: made, kept, read, and told apart by their hash."""
+"""Best-known times: making, writing, reading and hashing them."""
 
 import orjson
 import polars as pl
@@ -57,13 +57,13 @@ def edited(**columns):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (edited(best_ns=29.0), "not the one that it was frozen with"),
+        (edited(best_ns=29.0), "was changed after it was frozen"),
         (edited(best_ns=0), "not above 0"),
         (edited(best_ns="30"), "`best_ns` is '30'"),
         (edited(sessions=True), "`sessions` is True"),
         (edited(gpu=None), "`gpu` is None"),
         (edited(further=1), "a row has exactly"),
-        (lambda document: document["best"].append(document["best"][0]), "twice"),
+        (lambda document: document["best"].append(document["best"][0]), "two rows with the same"),
         (lambda document: document.update(kernel_matrix_best_known=2), "of version 1"),
         (lambda document: document.update(best=None), "no list"),
     ],
@@ -120,7 +120,7 @@ def test_nothing_passed_is_an_empty_table(tmp_path):
 
 
 def test_a_time_without_a_dtype_is_kept_and_found_again(tmp_path):
-    """As imported tables have it; one without a GPU is nobody's best."""
+    """Imported tables may lack the GPU; such a row is never a best time."""
     rows = [
         cell(dtype=None, candidate_median_ns=20, baseline_median_ns=40),
         cell(gpu=None, candidate_median_ns=1, baseline_median_ns=40),

@@ -1,4 +1,4 @@
-"""Noise of cells and the sessions that a precision needs."""
+"""Noise of cells, and the sessions needed for a precision."""
 
 import numpy as np
 import pytest

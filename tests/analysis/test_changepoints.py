@@ -1,4 +1,4 @@
-"""Steps and slopes over nights: how often they are found where there are none, and where there are."""
+"""Steps and slopes over nights: false positives and power."""
 
 import numpy as np
 import polars as pl

@@ -1,4 +1,4 @@
-"""Base against new: what is joined, what is tested, and how often it is wrong."""
+"""Base against new: joins, tests and error rates."""
 
 import math
 from datetime import date
@@ -23,7 +23,7 @@ def only(base, new, how=ComparisonAxis.RESULTS, **options):
 
 
 def many(matrix, **columns):
-    """``cells`` of a matrix of session medians, one row per cell; made in columns, since there are many."""
+    """``cells`` of a matrix of session medians, one row per cell; built by column, since there are many."""
     count, sessions = matrix.shape
     one = cells(timed([1.0], night=columns.pop("night", 0), **columns)).collect()
     number = np.repeat(np.arange(count), sessions)
@@ -53,7 +53,7 @@ def noisy(rng, count, noise, sessions=5):
         (timed(SLOWER), timed(STEADY), "improvement", ""),
         (timed(STEADY), timed(STEADY[::-1]), "equivalent", ""),
         (timed(STEADY), timed([95.0, 105.0, 100.2]), "inconclusive", "the interval is wider than the margin"),
-        (timed(STEADY), timed([112.0, 95.0, 110.0]), "inconclusive", "beyond the margin, and may be chance"),
+        (timed(STEADY), timed([112.0, 95.0, 110.0]), "inconclusive", "more than the margin, but not significant"),
         (timed(STEADY), timed(SLOWER[:1]), "inconclusive", "one session on a side"),
         (timed(STEADY), [failed()], "broke", "crashed: signal 11"),
         ([failed()], timed(STEADY), "fixed", "was crashed"),
@@ -134,7 +134,7 @@ def test_two_values_of_one_column_are_compared(axis, column, base, new):
 def test_a_value_that_is_not_there_says_which_are():
     with pytest.raises(NothingSelectedError, match="no cell has toolchain 'cu999'") as caught:
         between(cells(timed(STEADY)), ComparisonAxis.TOOLCHAIN, "cu130", "cu999")
-    assert "There is cu130." in str(caught.value)
+    assert "The values are cu130." in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_the_common_variance_is_found_again():
 @pytest.mark.parametrize("sessions", [2, 3, 5])
 @pytest.mark.parametrize("wild", [0.0, 0.02, 0.5])
 def test_p_values_hold_their_level_where_noise_differs(sessions, wild):
-    """Some cells ten times as noisy as the others: false positives at 1 % stay at 1 %, of all and of those."""
+    """False positives stay at 1 %, of all cells and of those ten times as noisy as the others."""
     rng = np.random.default_rng(11)
     noise = np.where(np.arange(2000) < 2000 * wild, 0.03, 0.003)
     p = np.concatenate(
@@ -311,7 +311,7 @@ def test_p_values_hold_their_level_where_noise_differs(sessions, wild):
 
 @pytest.mark.parametrize(("noise", "sessions"), [(0.01, 5), ("mixed", 5), ("mixed", 2)])
 def test_identical_code_is_hardly_ever_called_different(noise, sessions):
-    """500 cells × 5 sessions without any difference: at most 1 % false positives, here of 20 pages."""
+    """500 cells × 5 sessions without any difference: at most 1 % false positives over 20 comparisons."""
     rng = np.random.default_rng(2026)
     each = np.resize([0.003, 0.01, 0.03], 500) if noise == "mixed" else noise
     wrong = 0
@@ -323,7 +323,7 @@ def test_identical_code_is_hardly_ever_called_different(noise, sessions):
 
 @pytest.mark.parametrize("moved", [1, 25])
 def test_two_percent_is_found_where_noise_is_grade_a(moved):
-    """Sessions differ by 0.3 %, five of them: 95 % power, also for one cell of 500."""
+    """With five sessions and noise of 0.3 % the power is 95 %, also for one cell of 500."""
     rng = np.random.default_rng(2027)
     hits, pages = 0, max(500 // moved // 4, 20)
     for _ in range(pages):
@@ -335,7 +335,7 @@ def test_two_percent_is_found_where_noise_is_grade_a(moved):
 
 
 def test_a_step_of_one_tick_is_no_regression():
-    """Kernels of 2 µs under a clock that ticks every 32 ns: 1.6 % in all sessions alike, and yet one tick."""
+    """Kernels of 2 µs with a clock tick of 32 ns: a difference of 1.6 % in all sessions is one tick."""
     at = np.repeat(32.0 * np.arange(60, 100)[:, None], 5, axis=1)
     stepped, leapt = at.copy(), at.copy()
     stepped[:4] += 32
@@ -346,7 +346,7 @@ def test_a_step_of_one_tick_is_no_regression():
 
 
 def twins(rng, pairs, noise):
-    """Cells of two names for one source each, of two sessions; they differ by ``noise``."""
+    """Cells with two names per source and two sessions each, which differ by ``noise``."""
     for number in range(pairs):
         for name in ("a", "b"):
             where = {"candidate": f"softmax/{number}{name}", "candidate_sha256": f"source {number}"}
@@ -372,7 +372,7 @@ def test_few_identical_pairs_are_no_floor_and_that_is_said():
     base, new = [*twins(np.random.default_rng(2), 4, 0.05), *timed(STEADY)], timed(SLOWER)
     found = compare(cells(base), cells(new))
     assert (found.rules.floor, found.rules.floor_pairs) == (0.0, 0)
-    assert found.notes[0] == "No noise floor: 4 pairs of identical code, and 20 are needed."
+    assert found.notes[0] == "No noise floor: there are 4 pairs of identical code, and 20 are needed."
     assert not any("noise floor" in note for note in compare(cells(timed(STEADY)), cells(new)).notes)
 
 

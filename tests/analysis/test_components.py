@@ -1,4 +1,4 @@
-"""Components of variance: against another implementation on balanced data, and by simulation."""
+"""Components of variance, against another implementation on balanced data, and by simulation."""
 
 import numpy as np
 import polars as pl

@@ -1,4 +1,4 @@
-"""What a second look at flagged cells comes to."""
+"""Confirmation of flagged cells by running them again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Outcomes and sessions: the two frames that everything else starts from."""
+"""Outcomes and sessions: the two frames that every analysis starts from."""
 
 import math
 
@@ -90,5 +90,5 @@ def test_a_folder_without_tables_says_what_to_do(tmp_path):
 def test_a_table_of_another_version_is_refused(tmp_path):
     folder = write(tmp_path, [])
     pl.DataFrame({"record": [1]}).write_parquet(folder / "cells.parquet")
-    with pytest.raises(StoreError, match="another schema"):
+    with pytest.raises(StoreError, match="does not have the schema"):
         open_tables([folder])

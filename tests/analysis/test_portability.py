@@ -1,4 +1,4 @@
-"""Portability: the paper's numbers, what is null and what is zero, intervals that hold, spread and verdicts."""
+"""Portability: the paper's numbers, null and zero, coverage of intervals, spread and verdicts."""
 
 import math
 import statistics
@@ -27,7 +27,7 @@ APPLICATIONS = {
     "inconsistent": [place / 10 for place in range(1, 11)],
     "9 of 10 at 95 %": [*[0.95] * 9, None],
 }
-"""Efficiencies on ten platforms, in the manner of the cascades of Pennycook et al., P3HPC 2020; None: not supported."""
+"""Efficiencies on ten platforms, like the cascades of Pennycook et al., P3HPC 2020; None: not supported."""
 
 WANTED = {
     "unportable": (0.1, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0),
@@ -300,7 +300,7 @@ def test_poor_tables_are_answered(rows):
 
 
 def test_an_unknown_dtype_is_a_dtype_like_any_other():
-    """As imported tables have it."""
+    """A row without a GPU, as in imported tables."""
     row = main([on("x", 0.5, dtype=None), on("y", 0.5, dtype=None)])["a"]
     assert (row["dtype"], row["pp"], row["platforms"]) == (None, pytest.approx(0.5), 2)
 
@@ -323,6 +323,6 @@ def test_cells_without_gpu_are_left_out_and_counted():
     rows = [on("x", 0.5), on("y", 0.25), on(None, 1.0), on(None, 1.0, "b")]
     found = answers(rows)["portability"]
     assert [(row["candidate"], row["platforms"]) for row in found.table.to_dicts()] == [("a", 2)]
-    assert "2 cells do not say on which GPU they ran" in told(found)
+    assert "2 cells do not name their GPU" in told(found)
     with pytest.raises(NothingSelectedError, match="no cell says on which GPU"):
         answers(rows[2:])

@@ -1,4 +1,4 @@
-"""What every question has in common."""
+"""Properties of every question."""
 
 import pytest
 from polars.testing import assert_frame_equal

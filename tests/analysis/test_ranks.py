@@ -1,4 +1,4 @@
-"""Ranks: tau as scipy has it, ties by intervals or margin, the ceiling, and what it costs to take a winner along."""
+"""Ranks: tau against scipy, ties by intervals or margin, the ceiling, and regret."""
 
 import math
 

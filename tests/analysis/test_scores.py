@@ -1,4 +1,4 @@
-"""Rates, fast_p, pass@k and what lies behind them."""
+"""Rates, fast_p, pass@k and their denominators."""
 
 from itertools import combinations
 
@@ -31,7 +31,7 @@ def only(rows, **request):
 
 
 def problems(outcomes, **columns):
-    """One cell per outcome, each of another problem: a speed-up, or null for one that is wrong."""
+    """One cell per outcome, each of another problem: a speed-up, or None for a wrong result."""
     for number, speedup in enumerate(outcomes):
         facts = {"problem": f"p{number}", "candidate": f"p{number}/one", **columns}
         yield cell(**facts, **WRONG) if speedup is None else timed(speedup, **facts)

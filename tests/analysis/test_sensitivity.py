@@ -1,4 +1,4 @@
-"""Sensitivity: ratios of pairs that are the same cell but for one thing, and verdicts that flip."""
+"""Sensitivity: ratios of pairs of cells that differ in one column, and flipped verdicts."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Standings: what all hosts together say about a cell."""
+"""Standings: the combined result of a cell on all hosts."""
 
 import math
 

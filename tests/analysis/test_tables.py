@@ -1,4 +1,4 @@
-"""Folders of tables read together, and those that another version wrote."""
+"""Several folders of tables, and folders of another version."""
 
 import polars as pl
 import pytest
@@ -31,7 +31,7 @@ def test_folder_of_another_version_is_refused(tmp_path):
 def test_other_columns_are_refused(tmp_path):
     path = write(tmp_path / "there", [cell()]) / "cells.parquet"
     pl.read_parquet(path).drop("driver").write_parquet(path)
-    with pytest.raises(StoreError, match="another schema"):
+    with pytest.raises(StoreError, match="does not have the schema"):
         open_tables([path.parent])
 
 

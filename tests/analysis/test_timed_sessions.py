@@ -1,4 +1,4 @@
-"""Which sessions are looked at, and what is said of the others."""
+"""Selection of timed sessions, and notes on the others."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the question ``variance`` answers, and what it refuses."""
+"""Answers and errors of the question ``variance``."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Blocks and samples within sessions: against numpy, in whatever order and with whatever numbers they come."""
+"""Blocks and samples within sessions, against numpy, in any order and with any numbering."""
 
 import numpy as np
 import polars as pl

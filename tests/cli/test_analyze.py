@@ -50,13 +50,13 @@ def test_a_wrong_question_lists_those_there_are(lab, arguments):
 
 def test_an_answer_is_a_table_with_its_notes(lab):
     lines = asked(lab, "scores", "one", "--by", "gpu").stdout.splitlines()
-    assert lines[0] == "Right, and how fast"
+    assert lines[0] == "Correctness and speed"
     assert lines[1].split()[:8] == [
         "gpu", "problems", "cells", "counted", "compile_rate", "correct_rate", "fast_0", "fast_1",
     ]  # fmt: skip
     assert lines[2].split()[:8] == ["h100", "1", "3", "3", "1", "1", "1", "0.6667"]
     assert lines[4].startswith("- Rates are over cells")
-    assert "What a correct kernel costs" in lines
+    assert "Cost of a correct kernel" in lines
 
 
 def test_one_document_has_everything(lab):
@@ -110,7 +110,7 @@ def test_columns_are_explained_where_that_is_asked(lab):
         (("--k", "1.5"), "--k '1.5' is no list of numbers"),
         (("--k", "0"), "a whole number from 1 on"),
         (("--p", "nan"), "a number from 0 on"),
-        (("--by", "colour"), "'colour' is nothing to slice by"),
+        (("--by", "colour"), "cannot slice by 'colour'"),
         (("--platforms", "h100"), "scores does not look at --platforms"),
         (("--margin", "0.02"), "scores does not look at --margin"),
         (("--best-known", "x.json"), "scores does not look at --best-known"),
@@ -137,7 +137,7 @@ def test_best_known_times_are_frozen_and_used(lab):
     content = first.stderr.split()[-1]
     write(lab / "slow", [cell(gpu="h100", candidate="softmax/late", candidate_median_ns=400.0)])
     (answer, *_rest) = document(lab, "portability", "slow", "--best-known", "best.json")["answers"]
-    assert f"Application efficiency is over best-known times with content hash {content}." in answer["notes"]
+    assert f"Application efficiency is relative to best-known times with content hash {content}." in answer["notes"]
     assert [row["pp"] for row in answer["rows"]] == [pytest.approx(0.25)]
     both = asked(lab, "portability", "one", "--best-known", "best.json", "--freeze-best-known", "best.json")
     assert (both.returncode, "exclude each other" in both.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""The machine's drift and the code's."""
+"""Machine drift and code drift."""
 
 import pytest
 

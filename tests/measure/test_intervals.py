@@ -1,4 +1,4 @@
-"""Intervals hold their level, from two sessions on."""
+"""Coverage of intervals, from two sessions on."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Rates under the roof."""
+"""Rates under the roofline."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How many sessions a cell gets."""
+"""The stopping rule."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Whose times are whose, and which of them count."""
+"""Times by contestant and regime, and discarded samples."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Verdicts: never of chance, never of what the clock cannot tell, and found where there is something."""
+"""Verdicts: error rates, limits of the clock's tick, and power."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""A browser to open pages with, where this machine has one."""
+"""A browser to open pages with, if this machine has one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def gathered() -> Callable[..., ReportContents]:
-    """Gathers the contents of tables under a title."""
+    """Gather the contents of tables under a title."""
 
     def gathered_of(tables: Tables, title: str = "made", **further: Any) -> ReportContents:
         contents, _ = gather(tables, title=title, made_at=MADE_AT, folders=["tables"], **further)
@@ -43,7 +43,7 @@ def gathered() -> Callable[..., ReportContents]:
 
 @pytest.fixture
 def write_page(tmp_path: Path) -> Callable[..., Path]:
-    """Writes the page of tables, as the command does."""
+    """Write the page of tables, as the command does."""
     pytest.importorskip("vl_convert", reason="vl-convert-python is not installed (the `report` extra)")
     from kernel_matrix.report.page import page  # noqa: PLC0415  # needs the extra
 

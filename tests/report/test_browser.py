@@ -1,4 +1,4 @@
-"""The page in a real browser: it opens from disk, sorts, filters, draws, and asks nobody for anything."""
+"""The page in a real browser: it opens from disk, sorts, filters and draws, without network requests."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def some_tables():
 
 @contextmanager
 def opened(browser, path, **context) -> Iterator:
-    """A tab with the page; afterwards, that nothing was wrong and nothing was asked for."""
+    """A tab with the page; afterwards checks that there was no error and no request."""
     holder = browser.new_context(viewport={"width": 1300, "height": 900}, **context)
     tab = holder.new_page()
     wrong: list[str] = []
@@ -80,7 +80,7 @@ def opened(browser, path, **context) -> Iterator:
 
 
 def to(tab, name):
-    """Goes to a page, and waits until it is the one that is drawn with all of its charts.
+    """Go to a page, and wait until it is drawn with all of its charts.
 
     Waiting is `expect`'s: `wait_for_function` would evaluate text in the page, which the page's own policy forbids.
     """

@@ -1,4 +1,4 @@
-"""Which cells and samples the page carries."""
+"""Choice of the cells and samples on the page."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tables as the page carries them."""
+"""Encoding of tables for the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What broke, grouped by reason."""
+"""Failures grouped by reason."""
 
 from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.report.failure_groups import group_failures

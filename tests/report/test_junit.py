@@ -1,4 +1,4 @@
-"""JUnit of a comparison: what a build server reads out of it."""
+"""JUnit XML of a comparison."""
 
 from xml.etree import ElementTree as ET
 

@@ -1,4 +1,4 @@
-"""The page as a file: whole, closed to the network, and deaf to what records hold."""
+"""The page as a file: complete, without network access, and safe against hostile records."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_overview_is_whole_without_a_script(write_page):
         cell(gpu="h100", candidate="softmax/broken", status="incorrect_values", fault="candidate", message="3 of 9"),
     ]
     text = read(write_page(tables(rows))).text
-    for said in ("67 %", "1.26×", "▲ 2.00×", "▼ 0.80×", "incorrect values", "# of #", "A 100 %", "pass on every one"):
+    for said in ("67 %", "1.26×", "▲ 2.00×", "▼ 0.80×", "incorrect values", "# of #", "A 100 %", "pass on every GPU"):
         assert said in text
 
 

@@ -1,4 +1,4 @@
-"""Every question with its answers, or why it has none."""
+"""Pages of questions, with answers or the reason why there are none."""
 
 import polars as pl
 import pytest

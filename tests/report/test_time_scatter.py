@@ -1,4 +1,4 @@
-"""How much times scatter, and how they move from night to night."""
+"""Spread of times, and their change from night to night."""
 
 import pytest
 

@@ -73,11 +73,7 @@ def accepted_text(path: Path) -> str:
 
 
 def parse_accepted(text: str, where: Path) -> tuple[Acceptance, ...]:
-    """Parse the entries in ``text``, in order.
-
-    Args:
-        text: The TOML text.
-        where: The file that errors name.
+    """Parse the entries in ``text``, in order; errors name the file ``where``.
 
     Raises:
         UsageError: The text or an entry is invalid; names the first error.

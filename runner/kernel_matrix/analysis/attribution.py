@@ -359,11 +359,7 @@ def permuted_deviances(response: _Response, factor: int, generator: np.random.Ge
 
 
 def attribution(tables: Tables, request: QuestionOptions) -> list[Answer]:
-    """Compute the shares of correctness and of log speed-up that each factor explains.
-
-    Args:
-        tables: The merged tables.
-        request: ``by`` names the factors; :data:`FACTORS` if empty.
+    """Compute the shares of correctness and of log speed-up that each factor in ``request.by`` explains.
 
     Raises:
         UsageError: The problem is named as a factor.

@@ -1,4 +1,4 @@
-"""The best known time of any implementation per problem, dtype, workload and GPU.
+"""The best-known time of any implementation per problem, dtype, workload and GPU.
 
 It is the reference of application efficiency. The table is frozen, because one more candidate in the results would
 otherwise change the efficiency of all others. It is made once, kept as a file under version control, and named by its
@@ -52,11 +52,7 @@ class BestKnown:
 
 
 def make(table: pl.DataFrame) -> BestKnown:
-    """Find the best times in ``table`` where the GPU is known; among equal times the first name wins.
-
-    Args:
-        table: With the columns :data:`~kernel_matrix.analysis.standings.STANDINGS`.
-    """
+    """Find the best times in standings where the GPU is known; among equal times the first name wins."""
     timed = table.lazy().filter(pl.col("gpu").is_not_null() & (pl.col("standing") == Standing.PASSED.value))
     shared = (*KEY, "problem_sha256", "toolchain")
     of_candidates = timed.select(
@@ -81,7 +77,7 @@ def make(table: pl.DataFrame) -> BestKnown:
 
 
 def freeze(cells: pl.LazyFrame, path: Path) -> BestKnown:
-    """Write the best known times of the table ``cells`` to ``path``.
+    """Write the best-known times of the table ``cells`` to ``path``.
 
     Raises:
         NothingSelectedError: Nothing passed and was timed on a named GPU.
@@ -90,7 +86,7 @@ def freeze(cells: pl.LazyFrame, path: Path) -> BestKnown:
     best = make(standings(cells).table)
     if best.table.is_empty():
         raise NothingSelectedError(
-            "there is no best known time: nothing passed and was timed on a named GPU",
+            "there is no best-known time: nothing passed and was timed on a named GPU",
             next_step="Freeze tables in which something passed.",
         )
     write(best, path)
@@ -127,7 +123,7 @@ def read(path: Path) -> BestKnown:
     except orjson.JSONDecodeError as error:
         raise _damaged(path, f"cannot be read: {error}") from None
     if not isinstance(document, dict) or document.get(_VERSION_KEY) != VERSION:
-        raise _damaged(path, f"is not a table of best known times of version {VERSION}")
+        raise _damaged(path, f"is not a table of best-known times of version {VERSION}")
     rows = document.get("best")
     if not isinstance(rows, list):
         raise _damaged(path, "has no list `best`")
@@ -158,7 +154,7 @@ def _fault(row: Any) -> str:
 
 
 def _damaged(path: Path, what: str) -> StoreError:
-    return StoreError(f"{path} {what}", next_step="Freeze a new table of best known times, or fetch the unchanged one.")
+    return StoreError(f"{path} {what}", next_step="Freeze a new table of best-known times, or fetch the unchanged one.")
 
 
 def _hashed(table: pl.DataFrame) -> BestKnown:
@@ -183,15 +179,11 @@ class EfficiencyTable:
 
 
 def with_efficiency(table: pl.DataFrame, best: BestKnown) -> EfficiencyTable:
-    """Add application efficiency: best known time of any implementation ÷ the candidate's time.
+    """Add application efficiency: best-known time of any implementation ÷ the candidate's time.
 
     See Pennycook, Sewall and Lee, *A Metric for Performance Portability*, 2016, arXiv 1611.07409. Null where nothing
     passed or was timed, where ``best`` has no such cell, and where the problem's content changed since. Above 1 where
-    the candidate is faster than the frozen best time.
-
-    Args:
-        table: With the columns :data:`~kernel_matrix.analysis.standings.STANDINGS`.
-        best: The best known times.
+    the candidate is faster than the frozen best time. ``table`` holds standings.
     """
     known = best.table.lazy().select(
         *(pl.col(name).cast(table.schema[name]) for name in KEY), "best_ns", _best_of=pl.col("problem_sha256")
@@ -207,11 +199,11 @@ def with_efficiency(table: pl.DataFrame, best: BestKnown) -> EfficiencyTable:
     unknown = joined.filter(pl.col("_timed") & pl.col("best_ns").is_null()).height
     stale = joined.filter(pl.col("_timed") & pl.col("best_ns").is_not_null() & ~pl.col("_same")).height
     better = int((joined["efficiency"] > 1).sum())
-    notes = [f"Application efficiency is relative to best known times with content hash {best.sha256}."]
+    notes = [f"Application efficiency is relative to best-known times with content hash {best.sha256}."]
     if unknown:
-        notes.append(f"{unknown} timed cells have no best known time, and so no efficiency.")
+        notes.append(f"{unknown} timed cells have no best-known time, and so no efficiency.")
     if stale:
-        notes.append(f"{stale} timed cells have another content of the problem than their best known time.")
+        notes.append(f"{stale} timed cells have another content of the problem than their best-known time.")
     if better:
-        notes.append(f"{better} cells are faster than the best known time: freeze a new table to keep efficiency ≤ 1.")
+        notes.append(f"{better} cells are faster than the best-known time: freeze a new table to keep efficiency ≤ 1.")
     return EfficiencyTable(joined.drop("_best_of", "_same", "_timed"), tuple(notes))

@@ -103,11 +103,8 @@ def _noise_columns() -> list[pl.Expr]:
 def sessions_needed(deviation: Array, half_width: float) -> Array:
     """Compute the sessions needed for a 95 % t interval of ± ``half_width`` around a geometric mean.
 
-    The least n ≥ 2 with t(0.975, n − 1) · sd / √n ≤ log(1 + half_width).
-
-    Args:
-        deviation: Standard deviation of the sessions' logarithms; NaN gives NaN.
-        half_width: The wanted half-width, as a share.
+    The least n ≥ 2 with t(0.975, n − 1) · deviation / √n ≤ log(1 + half_width), with the standard deviation of the
+    sessions' logarithms; NaN for NaN.
     """
     count = np.arange(2, _MOST + 1, dtype=np.float64)
     reach = t_quantile(count - 1) / np.sqrt(count)

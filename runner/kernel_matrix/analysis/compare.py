@@ -175,7 +175,10 @@ def _picked(
     base: pl.LazyFrame, new: pl.LazyFrame, key: Sequence[str], *, units_matter: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Read the rows of the attempts that count on each side, and count those left out for their unit."""
-    latest = [_latest(cells, key) for cells in (base, new)]
+    words = [pl.col(name).cast(pl.String) for name in key]
+    latest = [
+        latest_attempts(cells.with_columns(words), (*key, "host_id", "gpu_uuid")).collect() for cells in (base, new)
+    ]
     left_out = 0
     if units_matter:
         unit = [*key, "gpu_uuid"]
@@ -201,12 +204,6 @@ def _read(cells: pl.LazyFrame) -> pl.LazyFrame:
     return cells.select(
         pl.col(name).cast(pl.String) if name in words else pl.col(name) for name in dict.fromkeys(names)
     )
-
-
-def _latest(cells: pl.LazyFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Find the record of the latest attempt at each cell on each unit of each host."""
-    words = cells.with_columns(pl.col(name).cast(pl.String) for name in key)
-    return latest_attempts(words, (*key, "host_id", "gpu_uuid")).collect()
 
 
 def _side(rows: pl.DataFrame, key: Sequence[str], of: ComparedQuantity) -> _Side:

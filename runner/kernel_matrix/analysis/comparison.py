@@ -192,7 +192,7 @@ class Comparison:
     """Rows with the columns :data:`ROWS`, the worst first."""
     event: EnvironmentEvent | None
     notes: Sequence[str]
-    """What was left out and why, and cautions; whole sentences."""
+    """Omissions with their reasons, and cautions; whole sentences."""
 
     def counts(self) -> Mapping[Change, int]:
         """Count the rows of every change that occurs, in the order of :class:`Change`."""

@@ -172,10 +172,9 @@ def sums_of_squares(groups: pl.DataFrame, key: Sequence[str], chain: NestedLevel
         "k_2c": (two, chain.low_effect),
     }
     found += [_share(several, key, outer, inner, name) for name, (outer, inner) in shares.items()]
-    found += [
-        _distinct(several, key, columns, name)
-        for name, columns in zip(EFFECTS, (chain.middle_effect, chain.low_effect), strict=True)
-    ]
+    for name, columns in zip(EFFECTS, (chain.middle_effect, chain.low_effect), strict=True):
+        effects = several.select(*key, *columns).unique()
+        found.append(effects.group_by(key).agg(pl.len().alias(name)))
     joined = whole
     for table in found:
         joined = joined.join(table, on=key, how="left", nulls_equal=True)
@@ -198,10 +197,6 @@ def _share(groups: pl.DataFrame, key: list[str], outer: Sequence[str], inner: Se
     effects = groups.group_by(*key, *together).agg(pl.col("n").sum())
     within = (pl.col("n").cast(pl.Float64) ** 2).sum() / pl.col("n").sum()
     return effects.group_by(*key, *outer).agg(share=within).group_by(key).agg(pl.col("share").sum().alias(name))
-
-
-def _distinct(groups: pl.DataFrame, key: list[str], effect: Sequence[str], name: str) -> pl.DataFrame:
-    return groups.select(*key, *effect).unique().group_by(key).agg(pl.len().alias(name))
 
 
 def _columns() -> dict[str, pl.Expr]:

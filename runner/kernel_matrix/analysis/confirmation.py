@@ -49,7 +49,8 @@ def confirmed(first: Comparison, again: Comparison, impossible: Mapping[str, str
     key = list(CELL_KEY)
     words = [change.value for change in FLAGGED]
     seen = again.rows.select(*key, again="change", again_status="new_status", again_p="p", again_said=_summary())
-    flagged, why_not = pl.col("change").is_in(words), _why_not(impossible)
+    flagged = pl.col("change").is_in(words)
+    why_not = pl.col("new_cell_id").replace_strict(dict(impossible), default=None, return_dtype=pl.String)
     rows = first.rows.join(seen, on=key, how="left", nulls_equal=True).with_columns(
         pl.col("change", "again").cast(pl.String), why_not=why_not
     )
@@ -91,9 +92,3 @@ def _summary() -> pl.Expr:
         separator=", ",
         ignore_nulls=True,
     )
-
-
-def _why_not(impossible: Mapping[str, str]) -> pl.Expr:
-    if not impossible:
-        return pl.lit(None, pl.String)
-    return pl.col("new_cell_id").replace_strict(dict(impossible), default=None, return_dtype=pl.String)

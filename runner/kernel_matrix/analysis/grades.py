@@ -14,12 +14,7 @@ NEEDED: Final = ("grade",)
 
 
 def by_grade(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
-    """Count outcomes per grade.
-
-    Args:
-        passed: Outcomes that passed, with the columns :data:`NEEDED` and ``labels``.
-        labels: Columns of the slice.
-    """
+    """Count passed outcomes per grade and slice; ``labels`` are the columns of the slice."""
     grade = pl.col("grade").cast(pl.String).fill_null("none")
     table = passed.group_by(*labels, grade.alias("grade")).agg(pl.len().alias("outcomes"))
     return Answer(

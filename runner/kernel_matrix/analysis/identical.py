@@ -30,11 +30,9 @@ _FEWEST: Final = {_FLOOR: FEWEST_PAIRS, 0.99: 100}
 
 
 def noise_floor(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
-    """Measure the difference between identical code; smaller differences should not be claimed.
+    """Measure the difference between identical code, per slice: smaller differences should not be claimed.
 
-    Args:
-        passed: Outcomes that passed, with the columns :data:`NEEDED` and ``labels``.
-        labels: Columns of the slice.
+    ``passed`` holds passed outcomes with the columns :data:`NEEDED` and ``labels``, the columns of the slice.
     """
     pairs = _pairs(passed, labels)
     table = _by_kind(pl.concat([pairs, pairs.with_columns(kind=pl.lit("all"))]), labels)
@@ -68,11 +66,17 @@ def floor_of(log_ratios: pl.Series) -> float | None:
 
 def _pairs(passed: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
     timed = passed.filter((pl.col("candidate_ns") > 0) & pl.col("candidate_ns").is_finite())
+    references = timed.filter(pl.col("candidate").str.ends_with(REFERENCE)).select(
+        *labels, kind=pl.lit("reference"), log_ratio=log_of(pl.col("speedup"))
+    )
+    # One name per source, so that no pair counts both by its source and by its machine code.
+    sources = _several_names(timed, "code_sha256").sort("candidate")
+    sources = sources.unique([*_AT, "candidate_sha256"], keep="first", maintain_order=True)
     return pl.concat(
         [
-            _references(timed, labels),
+            references.drop_nulls("log_ratio"),
             _twins(_several_names(timed, "candidate_sha256"), labels, "candidate_sha256", "source"),
-            _twins(_distinct_sources(_several_names(timed, "code_sha256")), labels, "code_sha256", "machine code"),
+            _twins(sources, labels, "code_sha256", "machine code"),
         ]
     )
 
@@ -111,12 +115,6 @@ def _as_percent(log_ratio: pl.Expr) -> pl.Expr:
     return 100 * (log_ratio.exp() - 1)
 
 
-def _references(found: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
-    own = found.filter(pl.col("candidate").str.ends_with(REFERENCE))
-    logs = own.select(*labels, pl.lit("reference").alias("kind"), log_of(pl.col("speedup")).alias("log_ratio"))
-    return logs.drop_nulls("log_ratio")
-
-
 def _several_names(found: pl.DataFrame, same: str) -> pl.DataFrame:
     """Keep outcomes of sources that share ``same`` with another name: these are few, which keeps sorting cheap."""
     names = found.select(same, "candidate").drop_nulls(same).unique()
@@ -133,8 +131,3 @@ def _twins(found: pl.DataFrame, labels: Sequence[str], same: str, kind: str) -> 
     other = (pl.col("candidate") != pl.col("candidate").shift()).over(place)
     pairs = ordered.with_columns(previous.alias("log_ratio"), other.alias("_other")).filter(pl.col("_other"))
     return pairs.select(*labels, pl.lit(kind).alias("kind"), "log_ratio").drop_nulls("log_ratio")
-
-
-def _distinct_sources(found: pl.DataFrame) -> pl.DataFrame:
-    """Keep one name per source, so that no pair counts both by its source and by its machine code."""
-    return found.sort("candidate").unique([*_AT, "candidate_sha256"], keep="first", maintain_order=True)

@@ -71,11 +71,7 @@ SESSIONS: Final[dict[str, pl.DataType]] = {
 
 
 def outcomes(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Select the latest attempt at every cell on every host, one row per workload, in no order.
-
-    Args:
-        cells: With the columns of ``CELLS``.
-    """
+    """Select the latest attempt at every cell on every host, one row per workload, in no order."""
     passed = pl.col("status") == Status.PASSED.value
     log = {name: pl.col(name).log().filter(passed) for name in ("candidate_median_ns", "baseline_median_ns", "speedup")}
     found = (

@@ -72,14 +72,12 @@ class _Scene:
 def portability(tables: Tables, request: QuestionOptions) -> list[Answer]:
     """Answer ``portability``, ``by_method``, ``cascade``, ``spread``, ``architecture`` and the two about verdicts.
 
-    Args:
-        tables: The merged tables.
-        request: ``by`` slices ``by_method``; by candidates' method if it is empty.
+    ``request.by`` slices ``by_method``; by candidates' method if it is empty.
 
     Raises:
         NothingSelectedError: No cell is on one of the platforms.
         UsageError: A slice separates platforms or hosts.
-        StoreError: The table of best known times is invalid.
+        StoreError: The table of best-known times is invalid.
     """
     by = _method_columns(request)
     found = standings(tables.cells)
@@ -91,8 +89,8 @@ def portability(tables: Tables, request: QuestionOptions) -> list[Answer]:
     notes = [*found.notes, *notes, *efficient.notes]
     if request.best_known is None:
         notes.append(
-            "The best known times come from these tables, so efficiencies change with every added candidate; freeze a "
-            "table of best known times to compare with other days."
+            "The best-known times come from these tables, so efficiencies change with every added candidate; freeze a "
+            "table of best-known times to compare with other days."
         )
     rows = _rows(scene)
     rows, about_intervals = _with_intervals(rows, scene)
@@ -214,7 +212,7 @@ def _with_intervals(rows: pl.DataFrame, scene: _Scene) -> tuple[pl.DataFrame, li
     bounds = wide.keys.with_columns(pp_low=pl.Series(low).fill_nan(None), pp_high=pl.Series(high).fill_nan(None))
     joined = rows.join(bounds, on=list(scene.keys), how="left", nulls_equal=True, maintain_order="left")
     few = int((~enough).sum())
-    notes = ["Intervals of PP take the best known times as exact; a PP of 0 has none, since no session changes it."]
+    notes = ["Intervals of PP take the best-known times as exact; a PP of 0 has none, since no session changes it."]
     if few:
         notes.append(f"{few} values of PP have no interval: a GPU has fewer than {SESSIONS_FOR_INTERVAL} sessions.")
     return joined, notes

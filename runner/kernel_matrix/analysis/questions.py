@@ -30,7 +30,7 @@ class QuestionOptions:
     margin: float = 0.02
     """Differences up to this share do not matter in practice."""
     best_known: Path | None = None
-    """A frozen table of best known times; None: one is made from the tables."""
+    """A frozen table of best-known times; None: one is made from the tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Answer:
     meanings: Mapping[str, str] = field(default_factory=dict)
     """Column → its meaning, its unit, and the source of its formula."""
     notes: Sequence[str] = ()
-    """What was left out and why, and cautions; whole sentences."""
+    """Omissions with their reasons, and cautions; whole sentences."""
 
 
 Ask = Callable[[Tables, QuestionOptions], list[Answer]]

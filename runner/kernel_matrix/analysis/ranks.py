@@ -64,9 +64,7 @@ class _Side:
 def ranks(tables: Tables, request: QuestionOptions) -> list[Answer]:
     """Answer ``ranks``, one row per pair of GPUs, and ``regret``, one row per GPU and GPU its winners are reused on.
 
-    Args:
-        tables: The merged tables.
-        request: ``platforms`` chooses GPUs; ``margin`` is for ties without intervals; ``by`` slices both tables.
+    In ``request``, ``platforms`` chooses GPUs, ``margin`` is for ties without intervals, and ``by`` slices both tables.
 
     Raises:
         NothingSelectedError: No cell is on one of the platforms.
@@ -154,18 +152,10 @@ def _halves(wide: FoldedTable) -> list[tuple[_Side, _Side]]:
     for remainder in (0, 1):
         mine = number % 2 == remainder
         count = np.bincount(cell[mine], minlength=len(sessions))
-        whole = pl.DataFrame(
-            {
-                "sum": np.bincount(cell[mine], weights=logs[mine], minlength=len(sessions)),
-                "count": count,
-                "widened": np.sqrt(sessions / np.maximum(count, 1)),
-                "reach": wide.table["log_reach"],
-                "enough": sessions > 1,
-            }
-        )
-        mean = whole.select(pl.when("enough").then(pl.col("sum") / pl.col("count"))).to_series()
-        reach = whole.select(pl.when("enough").then(pl.col("reach") * pl.col("widened"))).to_series()
-        found.append((wide.of(mean), wide.of(reach)))
+        count = np.where(sessions > 1, count, np.nan)  # one session has no halves
+        mean = np.bincount(cell[mine], weights=logs[mine], minlength=len(sessions)) / count
+        reach = wide.table["log_reach"].to_numpy() * np.sqrt(sessions / count)
+        found.append((wide.of(pl.Series(mean)), wide.of(pl.Series(reach))))
     (one, reach_one), (two, reach_two) = found
     return [
         (_Side(one[:, place], reach_one[:, place], none_failed), _Side(two[:, place], reach_two[:, place], none_failed))

@@ -97,7 +97,7 @@ class Reproduction:
     differences: Sequence[str]
     """Contradictions, one per entry; empty if reproduced."""
     notes: Sequence[str]
-    """What could not be compared, and cautions."""
+    """Omissions with their reasons, and cautions; whole sentences."""
 
     @property
     def reproduced(self) -> bool:
@@ -234,12 +234,7 @@ def _medians(timed: Sequence[tuple[str, WorkloadTimes]]) -> dict[str, tuple[floa
 
 
 def _timed(record: Document, read: Sessions) -> list[tuple[str, WorkloadTimes]]:
-    """Select the times of ``record`` that are comparable: those of passed, not interpreted sessions.
-
-    Args:
-        record: The record.
-        read: Its times, from :func:`~kernel_matrix.results.judged.times_of`.
-    """
+    """Select from ``read``, the times of ``record``, the comparable ones: those of passed, not interpreted sessions."""
     passed = record["outcome"]["status"] == Status.PASSED.value
     comparable = {s["session"] for s in record["sessions"] if passed and INTERPRETED not in s["labels"]}
     return [(name, times) for (session, name), times in read.items() if session in comparable]

@@ -64,11 +64,9 @@ class _Scope:
     by: list[str]
     thresholds: tuple[float, ...]
 
-    @property
-    def place(self) -> list[str]:
-        """Columns of a task, besides the slice and the generator."""
-        workload = ["workload"] if "workload" in self.by else []
-        return [name for name in (*_PLACE, *workload) if name not in self.by]
+    def key(self, *further: str) -> list[str]:
+        """Return the columns of a task (slice, target and generator) and ``further`` ones."""
+        return list(dict.fromkeys((*self.by, *_PLACE, *_GENERATOR, *further)))
 
 
 def scores(tables: Tables, request: QuestionOptions) -> list[Answer]:
@@ -258,11 +256,10 @@ def _samples(scope: _Scope, cells: pl.DataFrame) -> pl.DataFrame:
     Kernels with the same ``origin_sample`` and ``alone`` are one sample; ``alone`` is the candidate's name if it gives
     neither sample nor round, so that it is a sample of its own.
     """
-    keys = list(dict.fromkeys((*scope.by, *scope.place, *_GENERATOR, "candidate")))
     return (
         cells.lazy()
         .filter("counted")
-        .group_by(keys)
+        .group_by(scope.key("candidate"))
         .agg(
             pl.col("passed").all(),
             pl.col("ratio").log().mean().exp(),
@@ -278,7 +275,7 @@ def _samples(scope: _Scope, cells: pl.DataFrame) -> pl.DataFrame:
 
 def _draws(scope: _Scope, samples: pl.DataFrame, draws: Sequence[int]) -> Answer:
     """Compute ``pass@k`` and ``fast_p@k``."""
-    task = list(dict.fromkeys((*scope.by, *scope.place, *_GENERATOR)))
+    task = scope.key()
     hits = [f"hit_{number}" for number in range(len(scope.thresholds))]
     tasks = (
         samples.lazy()
@@ -385,7 +382,7 @@ def _rounds(scope: _Scope, samples: pl.DataFrame) -> Answer:
             name="rounds", title="Best of the rounds up to N: fast_p@N", table=pl.DataFrame(), meanings=meanings,
             notes=[f"There is no result for refinement: {why}."],
         )  # fmt: skip
-    attempt = list(dict.fromkeys((*scope.by, *scope.place, *_GENERATOR, "origin_sample")))
+    attempt = scope.key("origin_sample")
     names = ["attempts", *(f"fast_{p:g}" for p in scope.thresholds)]
     conditions = [pl.lit(True), *(_above(p) for p in scope.thresholds)]
     first = known.group_by(attempt).agg(
@@ -421,11 +418,10 @@ def _reached(grid: pl.DataFrame, first: pl.DataFrame, by: Sequence[str], name: s
 
 def _costs(scope: _Scope, cells: pl.DataFrame) -> Answer:
     """Compute tokens and dollars per correct kernel: the cost of all kernels ÷ the number of correct ones."""
-    kernel = list(dict.fromkeys((*scope.by, "candidate", "candidate_sha256")))
     kernels = (
         cells.lazy()
         .filter("counted")
-        .group_by(kernel)
+        .group_by(list(dict.fromkeys((*scope.by, "candidate", "candidate_sha256"))))
         .agg(
             pl.col("passed").all(),
             (pl.col("origin_tokens_in") + pl.col("origin_tokens_out")).first().cast(pl.Float64).alias("tokens"),

@@ -22,9 +22,7 @@ _FAILED: Final = Standing.FAILED.value
 def sensitivity(tables: Tables, request: QuestionOptions) -> list[Answer]:
     """Answer ``dtype``, ``toolchain`` (one row per pair and slice) and ``flips``, the cells whose verdict differs.
 
-    Args:
-        tables: The merged tables.
-        request: ``platforms`` chooses GPUs; ``by`` slices, except by the axis itself.
+    In ``request``, ``platforms`` chooses GPUs, and ``by`` slices, except by the axis itself.
 
     Raises:
         NothingSelectedError: No cell is on one of the platforms.
@@ -37,7 +35,9 @@ def sensitivity(tables: Tables, request: QuestionOptions) -> list[Answer]:
         gpus, _ = chosen_gpus(table, request.platforms)
         table = table.filter(pl.col("gpu").is_in(gpus))
     pairs = {axis: _pairs(table, axis) for axis in _AXES}
-    answers = [_answer(axis, pairs[axis], by, [*notes, *_unknown_axis(table, axis)]) for axis in _AXES]
+    unknown = {axis: table[axis].null_count() for axis in _AXES}
+    on_unknown = {axis: [f"{count} cells have no known {axis}."] if count else [] for axis, count in unknown.items()}
+    answers = [_answer(axis, pairs[axis], by, [*notes, *on_unknown[axis]]) for axis in _AXES]
     flips = pl.concat([_flips(axis, pairs[axis]) for axis in _AXES])
     return [
         *answers,
@@ -94,11 +94,6 @@ def _pairs(table: pl.DataFrame, axis: str) -> pl.DataFrame:
     return joined.with_columns(_value=failing).join(
         statuses, on=[*keys, "_value"], how="left", nulls_equal=True, maintain_order="left"
     )
-
-
-def _unknown_axis(table: pl.DataFrame, axis: str) -> list[str]:
-    count = table[axis].null_count()
-    return [f"{count} cells have no known {axis}, and are in no pair."] if count else []
 
 
 def _answer(axis: str, pairs: pl.DataFrame, by: Sequence[str], notes: Sequence[str]) -> Answer:

@@ -39,17 +39,17 @@ def open_tables(folders: Sequence[Path]) -> Tables:
     for folder in folders:
         found = {name: _scan(folder / f"{name}.parquet", columns) for name, columns in TABLES.items()}
         for name, frame in found.items():
-            parts[name].append(_shifted(frame, offset) if name in _JOINED and offset else frame)
+            renumbered = frame.with_columns(pl.col("record") + pl.lit(offset, pl.UInt32)) if offset else frame
+            parts[name].append(renumbered if name in _JOINED else frame)
         if len(folders) > 1:
-            offset += _records(found["cells"])
-    return Tables(**{name: pl.concat(frames) for name, frames in parts.items()}, telemetry=_telemetry(folders))
-
-
-def _telemetry(folders: Sequence[Path]) -> pl.LazyFrame | None:
-    """Concatenate telemetry; it is joined by run, cell and attempt, so record numbers are not changed."""
+            offset += found["cells"].select(pl.col("record").max() + 1).collect().item() or 0
+    # Telemetry is joined by run, cell and attempt, so its record numbers need no change.
     files = [folder / TELEMETRY_FILE for folder in folders]
-    frames = [_scan(file, TELEMETRY) for file in files if file.is_file()]
-    return pl.concat(frames) if frames else None
+    telemetry = [_scan(file, TELEMETRY) for file in files if file.is_file()]
+    return Tables(
+        **{name: pl.concat(frames) for name, frames in parts.items()},
+        telemetry=pl.concat(telemetry) if telemetry else None,
+    )
 
 
 def _scan(path: Path, columns: Mapping[str, pl.DataType]) -> pl.LazyFrame:
@@ -67,13 +67,3 @@ def _scan(path: Path, columns: Mapping[str, pl.DataType]) -> pl.LazyFrame:
     if version != str(TABLES_VERSION):
         raise StoreError(f"{path} is of version {version}; this program reads {TABLES_VERSION}", next_step=again)
     return frame
-
-
-def _shifted(frame: pl.LazyFrame, offset: int) -> pl.LazyFrame:
-    return frame.with_columns(pl.col("record") + pl.lit(offset, pl.UInt32))
-
-
-def _records(cells: pl.LazyFrame) -> int:
-    """Return the highest record number + 1."""
-    highest = cells.select(pl.col("record").max()).collect().item()
-    return 0 if highest is None else int(highest) + 1

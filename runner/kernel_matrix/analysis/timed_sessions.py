@@ -46,11 +46,7 @@ class TimedSessions:
 
 
 def measured_in(cells: pl.LazyFrame, by: Sequence[str]) -> TimedSessions:
-    """Read every session that passed and was timed, with its cell.
-
-    Args:
-        cells: The table ``cells``.
-        by: Further columns that separate cells.
+    """Read every session that passed and was timed, with its cell; ``by`` are further columns that separate cells.
 
     Raises:
         NothingSelectedError: There is no such session.

@@ -157,11 +157,7 @@ class _Compared:
 
 
 def _compare_units(shared: pl.DataFrame) -> _Compared:
-    """Fit ``y`` = cell + unit by least squares, with the cells eliminated.
-
-    Args:
-        shared: ``cell``, ``unit``, ``y``, and per row the ``n`` sessions with their sum of squares ``ss``.
-    """
+    """Fit ``y`` = cell + unit by least squares; rows have ``n`` sessions with the sum of squares ``ss``."""
     names = sorted(shared["unit"].unique().to_list())
     coded = shared.with_columns(
         pl.col("unit").replace_strict(names, range(len(names)), return_dtype=pl.Int64).alias("u"),

@@ -14,13 +14,9 @@ Anchor = tuple[float, float]
 
 
 def machine_drift(anchors: Sequence[Anchor]) -> float | None:
-    """Compute the largest relative difference between two readings of the same anchor kernel.
+    """Compute the largest relative difference between two readings of the same anchor; None for fewer than two.
 
-    Args:
-        anchors: Readings of one session for drift within it, or of all sessions for drift over all of them.
-
-    Returns:
-        The difference as a share, or None for fewer than two readings.
+    Give readings of one session for the drift within it, of all sessions for the drift over all.
     """
     usable = _usable(anchors)
     if len(usable) < 2:

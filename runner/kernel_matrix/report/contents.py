@@ -118,13 +118,7 @@ def _finding(check: AuditCheck, rows: pl.DataFrame) -> AuditFinding:
 
 
 def gather_details(tables: Tables, found: pl.DataFrame, *, request: QuestionOptions | None = None) -> PageDetails:
-    """Collect the contents that only the HTML page shows.
-
-    Args:
-        tables: The merged tables.
-        found: The outcomes that :func:`gather` returned.
-        request: The options of every question.
-    """
+    """Collect the contents that only the HTML page shows; ``found`` are the outcomes from :func:`gather`."""
     cells = cell_choice.choose_cells(found, tables)
     keys = found.select("record", "run_id", "cell_id", "attempt").unique("record")
     return PageDetails(

@@ -20,11 +20,8 @@ _QUIET: Final = (Change.EQUIVALENT, Change.NEW, Change.BOTH_FAILED)
 def comparison_markdown(comparison: Comparison, *, most: int = MOST_ROWS) -> str:
     """Write the flagged changes, the counts, the worst rows and the notes.
 
-    Names and messages stay plain text: no markup, links or mentions.
-
-    Args:
-        comparison: The comparison.
-        most: Number of rows shown; the number of further rows is stated.
+    Shows ``most`` rows and states the number of further ones. Names and messages stay plain text: no markup, links or
+    mentions.
     """
     return "\n".join(_lines(comparison, most)) + "\n"
 

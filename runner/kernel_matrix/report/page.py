@@ -44,12 +44,7 @@ _PAGES: Final = (
 
 
 def page(contents: ReportContents, tables: Tables, found: pl.DataFrame) -> str:
-    """Write the HTML file.
-
-    Args:
-        contents: From :func:`~kernel_matrix.report.contents.gather`.
-        tables: The merged tables.
-        found: The outcomes that ``contents`` is made of.
+    """Write the HTML file; ``found`` are the outcomes that ``contents`` is made of.
 
     Raises:
         UsageError: The chart library is not installed.

@@ -1,4 +1,4 @@
-"""Clean tables that no check says anything of, and how faults are planted in them."""
+"""Clean tables without findings, and helpers to plant faults in them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def clean() -> list[dict[str, Any]]:
 
 
 def _row(*, gpu: str, problem: str, candidate: str, session: int, ours: float, theirs: float) -> dict[str, Any]:
-    """Medians are odd multiples of 32 ns, as a device's timer has them."""
+    """One row; its medians are odd multiples of 32 ns, the tick of a device's timer."""
     moved = PROBLEMS[problem]
     ours, theirs = (32.0 * (2 * round(time / 64) + 1) for time in (ours, theirs))
     return cell(
@@ -56,7 +56,7 @@ def _row(*, gpu: str, problem: str, candidate: str, session: int, ours: float, t
 
 
 def tables_of(rows: list[dict[str, Any]], *, samples: list[dict[str, Any]] | None = None) -> Tables:
-    """Tables of ``rows``, with calls whose medians they have, and their hosts."""
+    """Tables of ``rows``, with calls that have their medians, and their hosts."""
     made = cells(rows)
     numbered = made.collect().to_dicts()
     hosts = [{"host_id": host} for host in sorted({row["host_id"] for row in rows if row["host_id"]})]
@@ -94,7 +94,7 @@ def calls_of(numbered: list[dict[str, Any]], *, only: int = 40) -> list[dict[str
 
 
 def heard(name: str, tables: Tables) -> list[dict[str, Any]]:
-    """What the check of this name finds."""
+    """The findings of the check with this name."""
     (check,) = chosen([name])
     return check.findings(tables).to_dicts()
 

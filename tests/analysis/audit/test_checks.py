@@ -1,4 +1,4 @@
-"""Every check stays silent on clean tables and tells the fault that is planted for it."""
+"""Every check has no finding in clean tables, and finds the fault that is planted for it."""
 
 import re
 from dataclasses import replace
@@ -17,7 +17,7 @@ NAMES = [check.name for check in CHECKS]
 
 
 def changed(where=None, **columns):
-    """Clean rows; those that ``where`` says have these columns."""
+    """Clean rows; those that match ``where`` get these columns."""
     rows = clean()
     for row in rows:
         if where is None or where(row):
@@ -173,7 +173,7 @@ def test_every_check_has_a_test():
 
 
 def edited(where, **columns):
-    """The clean tables with these columns in those calls that ``where`` says."""
+    """The clean tables with these columns in the calls that match ``where``."""
     whole = tables_of(clean())
     calls = whole.samples.collect().to_dicts()
     for call in calls:
@@ -247,7 +247,7 @@ def test_a_copied_block_of_one_candidate_is_told():
 
 
 def test_times_that_agree_by_chance_are_no_copy():
-    """Times of few timer steps: two boards of one kind read the same every other time."""
+    """Times of few timer steps: two boards of one kind agree half of the time."""
     rows = changed(candidate_median_ns=lambda row: 2000.0 + 32 * (hash(row["problem"]) % 3), baseline_median_ns=4000.0)
     assert heard("copied_times", tables_of(rows, samples=[])) == []
 
@@ -382,7 +382,7 @@ def test_cell_without_numbers_is_no_evidence_of_a_bound():
 
 
 def test_rows_without_a_gpu_are_told_and_stop_no_check():
-    """As imports have them whose files name no device."""
+    """Rows as imported from files that name no device."""
     rows = tables_of(changed(first, gpu=None))
     assert "2 rows are of NVIDIA H200" in heard("no_board", rows)[0]["evidence"]
     assert heard("wrong_board", rows) == []

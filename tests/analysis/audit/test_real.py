@@ -1,4 +1,4 @@
-"""Results that others published, and our own: what is wrong in them is told, and nothing else is called an error."""
+"""Published results and our own: their known faults are found, and there are no other errors."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ UNKNOWN = dict.fromkeys(
 
 
 def published(gpu, board, problem, *, baseline="torch", mean_ms=1.5, trials=100):
-    """A row as an import makes it of a published time: no baseline, no calls, nothing known of host and driver."""
+    """A row as imported from a published time: without baseline, calls, host and driver."""
     row = cell(
         gpu=gpu, gpu_name=board, problem=problem, candidate=baseline, candidate_median_ns=mean_ms * 1e6,
         candidate_samples=trials, source="kernelbench",

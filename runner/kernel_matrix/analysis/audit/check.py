@@ -42,7 +42,7 @@ FINDINGS: Final[dict[str, pl.DataType]] = {
     "evidence": pl.String(),
     "count": pl.Int64(),
 }
-"""``evidence``: one line with the numbers. ``count``: number of rows, calls or cells, as the evidence says."""
+"""``evidence``: one line with the numbers. ``count``: number of rows, calls or cells, see the evidence."""
 
 _WORST: Final = "_worst"
 _MOST_LISTED: Final = 4

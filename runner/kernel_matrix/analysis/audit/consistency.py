@@ -82,11 +82,11 @@ def mixed_units(tables: Tables) -> pl.LazyFrame:
         pl.len().alias("rows"),
     )
     several = {name: pl.col(f"{name}_n") > 1 for name in _MIXED}
-    said = [
+    parts = [
         pl.when(several[name]).then(sentence(f"{{}} {word} ({{}} … {{}})", f"{name}_n", f"{name}_low", f"{name}_high"))
         for name, word in _MIXED.items()
     ]
-    text = pl.concat_str(said, separator=", ", ignore_nulls=True)
+    text = pl.concat_str(parts, separator=", ", ignore_nulls=True)
     evidence = sentence("{} in one cell; its times are up to {} apart", text, percent(pl.col("apart")))
     return make_findings(
         found.filter(pl.any_horizontal(several.values())), evidence, count=pl.col("rows"), worst=pl.col("apart")
@@ -110,8 +110,8 @@ def mixed_versions(tables: Tables) -> pl.LazyFrame:
         pl.len().alias("rows"),
     )
     changed = {name: pl.col(f"{name}_n") > 1 for name in ("torch", "triton", "cuda")}
-    said = [pl.when(is_so).then(sentence(f"{name} {{}}", name)) for name, is_so in changed.items()]
-    text = sentence("several toolchains have this name: {}", pl.concat_str(said, separator="; ", ignore_nulls=True))
+    parts = [pl.when(is_so).then(sentence(f"{name} {{}}", name)) for name, is_so in changed.items()]
+    text = sentence("several toolchains have this name: {}", pl.concat_str(parts, separator="; ", ignore_nulls=True))
     toolchains = make_findings(by_toolchain.filter(pl.any_horizontal(changed.values())), text, count=pl.col("rows"))
     return pl.concat([versions, toolchains])
 

@@ -27,7 +27,7 @@ _KEY: Final = ("toolchain", "dtype", "problem", "workload", "candidate")
 _FINE: Final = 32.0
 """Nanoseconds: the finest step of device timers."""
 _STEPS: Final = 100
-"""Timer steps of a telling time: shorter times are often equal by chance."""
+"""Timer steps that a time needs to count: shorter times are often equal by chance."""
 _FEWEST: Final = 5
 _SHARE: Final = 0.5
 _TICKS_NS: Final = 2 * _FINE
@@ -44,9 +44,9 @@ def copied_times(tables: Tables) -> pl.LazyFrame:
     """
     time = pl.col("candidate_median_ns")
     step = grain(time).fill_null(_FINE)
-    telling = passed(tables.cells).filter((time > 0) & (time >= step * _STEPS))
+    long_enough = passed(tables.cells).filter((time > 0) & (time >= step * _STEPS))
     # Joining by a 64-bit hash is faster than by strings; half of a pair's cells would have to collide to matter.
-    rows = telling.group_by("gpu", *_KEY).agg(
+    rows = long_enough.group_by("gpu", *_KEY).agg(
         time.min().alias("t"), pl.col("baseline_median_ns").min().fill_null(-1.0).alias("b")
     )
     rows = rows.with_columns(key=pl.struct(_KEY).hash()).select("gpu", "problem", "candidate", "key", "t", "b")
@@ -92,8 +92,8 @@ def copied_samples(tables: Tables) -> pl.LazyFrame:
         pl.len().alias("calls"), time.sum().alias("sum"), mark.alias("mark"), few_bits(time).alias("bits")
     )
     # Few different values come in the same order by chance.
-    telling = lists.filter((pl.col("calls") >= _CALLS) & (pl.col("bits").bitwise_count_ones() > 3))
-    alike = telling.group_by("calls", "sum", "mark").agg(
+    varied = lists.filter((pl.col("calls") >= _CALLS) & (pl.col("bits").bitwise_count_ones() > 3))
+    alike = varied.group_by("calls", "sum", "mark").agg(
         pl.len().alias("times"),
         *(pl.col(name).min() for name in one),
         pl.col("record").n_unique().alias("records"),

@@ -44,8 +44,8 @@ def against_samples(tables: Tables) -> pl.LazyFrame:
     of_number = sentence(
         "session {}: {} calls of {} are given as counted, but there are {}", "session", "number", "contestant", "calls"
     )
-    said_off = [pl.when(off).then(of_median), pl.when(pl.col("number") != pl.col("calls")).then(of_number)]
-    evidence = pl.concat_str(said_off, separator="; ", ignore_nulls=True)
+    parts = [pl.when(off).then(of_median), pl.when(pl.col("number") != pl.col("calls")).then(of_number)]
+    evidence = pl.concat_str(parts, separator="; ", ignore_nulls=True)
     return make_findings(with_cells(found, tables), evidence, count=pl.col("calls"), worst=off.cast(pl.Float64))
 
 
@@ -76,9 +76,9 @@ def _calls(tables: Tables) -> pl.LazyFrame:
     sides = [Role.CANDIDATE.value, Implementation.EAGER.value]
     cold = (pl.col("regime") == Regime.COLD.value) & pl.col("contestant").is_in(sides) & pl.col("discarded").is_null()
     columns = ("candidate_median_ns", "baseline_median_ns", "candidate_samples", "baseline_samples")
-    said = tables.cells.select(*ROW, *columns).unique(ROW)
+    summaries = tables.cells.select(*ROW, *columns).unique(ROW)
     ours = pl.col("contestant") == Role.CANDIDATE.value
-    return tables.samples.filter(cold).select(*ROW, "contestant", "device_ns").join(said, on=ROW).select(
+    return tables.samples.filter(cold).select(*ROW, "contestant", "device_ns").join(summaries, on=ROW).select(
         *ROW, "contestant", "device_ns",
         pl.when(ours).then("candidate_median_ns").otherwise("baseline_median_ns").alias("median"),
         pl.when(ours).then("candidate_samples").otherwise("baseline_samples").alias("number"),
@@ -104,14 +104,14 @@ def against_rows(tables: Tables) -> pl.LazyFrame:
     )
     counted = cells.filter(pl.col("verdict_sessions").is_not_null()).group_by("record", "workload").agg(
         pl.col([name for name in WHERE if name != "workload"]).first(),
-        pl.col("verdict_sessions").max().alias("said"),
+        pl.col("verdict_sessions").max().alias("given"),
         pl.col("session").filter(ratio.is_not_null()).n_unique().alias("there"),
     )  # fmt: skip
-    of_sessions = sentence("the verdict is given for {} sessions, but {} were timed", "said", "there")
+    of_sessions = sentence("the verdict is given for {} sessions, but {} were timed", "given", "there")
     return pl.concat(
         [
             make_findings(wrong, of_ratio, worst=pl.col("off")),
             make_findings(outside, of_interval),
-            make_findings(counted.filter(pl.col("said") != pl.col("there")), of_sessions),
+            make_findings(counted.filter(pl.col("given") != pl.col("there")), of_sessions),
         ]
     )

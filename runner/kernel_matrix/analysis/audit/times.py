@@ -112,12 +112,12 @@ def no_numbers(tables: Tables) -> pl.LazyFrame:
     """Find times and speed-ups that are NaN, infinite, zero or negative."""
     columns = (*_TIMES, "speedup")
     wrong = {name: ~pl.col(name).is_finite() | (pl.col(name) <= 0) for name in columns}
-    said = [pl.when(bad).then(sentence(f"{name} is {{}}", pl.col(name))) for name, bad in wrong.items()]
+    parts = [pl.when(bad).then(sentence(f"{name} is {{}}", pl.col(name))) for name, bad in wrong.items()]
     rows = tables.cells.filter(pl.any_horizontal(bad.fill_null(value=False) for bad in wrong.values()))
-    in_cells = make_findings(rows, pl.concat_str(said, separator=", ", ignore_nulls=True))
+    in_cells = make_findings(rows, pl.concat_str(parts, separator=", ", ignore_nulls=True))
     calls = tables.samples.filter((pl.col("device_ns") <= 0) & pl.col("discarded").is_null())
     by_row = calls.group_by(ROW).agg(pl.len().alias("calls"), pl.col("device_ns").min().alias("least"))
-    evidence = sentence("{} timed calls took no time; the least says {} ns", "calls", "least")
+    evidence = sentence("{} timed calls took no time; the least is {} ns", "calls", "least")
     return pl.concat([in_cells, make_findings(with_cells(by_row, tables), evidence, count=pl.col("calls"))])
 
 
@@ -186,7 +186,7 @@ def drift(tables: Tables) -> pl.LazyFrame:
     by_cell = rows.group_by(WHERE).agg(
         pl.col("largest").max(), *(pl.col(kind).abs().max() for kind in kinds), pl.len().alias("rows")
     )
-    said = [pl.when(pl.col(kind) > limit).then(sentence(f"{kind} {{}}", percent(pl.col(kind)))) for kind in kinds]
-    text = pl.concat_str(said, separator=", ", ignore_nulls=True)
+    parts = [pl.when(pl.col(kind) > limit).then(sentence(f"{kind} {{}}", percent(pl.col(kind)))) for kind in kinds]
+    text = pl.concat_str(parts, separator=", ", ignore_nulls=True)
     evidence = sentence(f"{{}}; {100 * limit:g} % is the limit of grade B", text)
     return make_findings(by_cell, evidence, count=pl.col("rows"), worst=pl.col("largest"))
