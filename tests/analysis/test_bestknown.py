@@ -102,7 +102,7 @@ def test_efficiency_says_what_has_none(table):
     said = "\n".join(found.notes)
     assert best.sha256 in said
     assert "1 timed cells have no best-known time" in said
-    assert "1 timed cells are of another content" in said
+    assert "1 timed cells have another content" in said
 
 
 def test_candidate_faster_than_frozen_best_is_noted(table):

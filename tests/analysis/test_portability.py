@@ -324,5 +324,5 @@ def test_cells_without_gpu_are_left_out_and_counted():
     found = answers(rows)["portability"]
     assert [(row["candidate"], row["platforms"]) for row in found.table.to_dicts()] == [("a", 2)]
     assert "2 cells do not name their GPU" in told(found)
-    with pytest.raises(NothingSelectedError, match="no cell says on which GPU"):
+    with pytest.raises(NothingSelectedError, match="no cell names its GPU"):
         answers(rows[2:])

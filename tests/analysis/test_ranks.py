@@ -189,7 +189,7 @@ def test_what_cannot_be_sliced_by_is_said(name):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([cell(gpu="x", candidate_median_ns=1)], "There is one GPU"),
+        ([cell(gpu="x", candidate_median_ns=1)], "There is only one GPU"),
         ([cell(gpu="x", candidate_median_ns=1), cell(gpu="y", candidate_median_ns=1)], "No problem has two candidates"),
         ([*timed("x", {"a": None, "b": None}), *timed("y", {"a": None, "b": None})], ""),
         ([*timed("x", {"a": math.inf, "b": 0.0}), *timed("y", {"a": 1, "b": 2})], "zero, negative or not finite"),
@@ -215,5 +215,5 @@ def test_gpus_that_are_not_there_are_said():
 def test_cells_without_gpu_are_left_out_and_counted():
     rows = [row for gpu in ("x", "y", None) for row in timed(gpu, {"a": 1.0, "b": 2.0})]
     found = answers(rows)["ranks"]
-    assert "2 cells do not say on which GPU they ran" in told(found)
+    assert "2 cells do not name their GPU" in told(found)
     assert found.table.select("gpu", "other").rows() == [("x", "y")]

@@ -158,7 +158,7 @@ def test_records_of_two_cells_are_refused_by_what_differs(key, value, words):
 
 
 def test_a_machine_that_failed_says_nothing():
-    with pytest.raises(UsageError, match="the machine failed"):
+    with pytest.raises(UsageError, match="infrastructure failure"):
         reproduction(document(1_000_000), failed(Status.CONTAINER_LOST))
 
 

@@ -100,7 +100,7 @@ def test_times_that_are_none_are_left_out_and_told(time):
     assert any("1 sessions have a time that is zero" in note for note in found.notes)
     alone = stood(rows[1:])
     assert alone.table["candidate_ns"].to_list() == [None]
-    assert any("passed without any time" in note for note in alone.notes)
+    assert any("passed without a positive, finite time" in note for note in alone.notes)
 
 
 def test_no_cells_is_said():

@@ -18,7 +18,7 @@ def test_infinite_times_and_failures_are_left_out_and_said():
     ]
     found = answers(rows)
     assert "3 of 6 rows of cells are left out" in found["components"].notes[0]
-    assert "(1 failed through the machine" in found["components"].notes[0]
+    assert "(1 are infrastructure failures" in found["components"].notes[0]
     assert found["noise"].table["candidate"].to_list() == ["softmax/é"]
 
 

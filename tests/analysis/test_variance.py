@@ -9,7 +9,7 @@ from tests.analysis.noisy import answers, measured
 
 
 def test_a_name_that_is_no_slice_is_refused():
-    with pytest.raises(UsageError, match="nothing to slice by"):
+    with pytest.raises(UsageError, match="cannot slice by"):
         answers([cell(candidate_median_ns=1.0)], by=("colour",))
 
 

@@ -108,8 +108,8 @@ def test_columns_are_explained_where_that_is_asked(lab):
     [
         (("--p", "1,fast"), "--p '1,fast' is no list of numbers"),
         (("--k", "1.5"), "--k '1.5' is no list of numbers"),
-        (("--k", "0"), "a whole number from 1 on"),
-        (("--p", "nan"), "a number from 0 on"),
+        (("--k", "0"), "a whole number ≥ 1"),
+        (("--p", "nan"), "a number ≥ 0"),
         (("--by", "colour"), "cannot slice by 'colour'"),
         (("--platforms", "h100"), "scores does not look at --platforms"),
         (("--margin", "0.02"), "scores does not look at --margin"),

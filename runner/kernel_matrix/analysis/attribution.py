@@ -190,14 +190,9 @@ def fit_logistic(
     """Fit a logistic model by iteratively reweighted least squares.
 
     See McCullagh and Nelder, *Generalized Linear Models*, 2nd edition, 1989, section 2.5. A step that makes the fit
-    worse is halved. The effect of a level that always or never passes diverges while the deviance converges.
-
-    Args:
-        design: The design.
-        factors: Numbers of at least one factor of ``design``; levels may be collinear.
-        count: Rows per combination, may be 0.
-        passed: Rows that passed, per combination.
-        start: Coefficients of similar data.
+    worse is halved. The effect of a level that always or never passes diverges while the deviance converges. There must
+    be at least one factor; levels may be collinear. ``count`` and ``passed`` are rows per combination and may be 0;
+    ``start`` are coefficients of similar data.
     """
     at = design.sums(np.zeros(len(count)), factors) if start is None else np.clip(start, -_START, _START)
     deviance = _deviance_of(design.predicted(at, factors), count, passed)
@@ -233,14 +228,10 @@ def _solved(curvature: Floats, gradient: Floats) -> Floats:
 def residual_squares(
     design: EffectDesign, factors: Sequence[int], count: Floats, total: Floats, squares: float
 ) -> float:
-    """Compute the sum of squared residuals of a linear model.
+    """Compute the sum of squared residuals of a linear model with at least one factor; levels may be collinear.
 
-    Args:
-        design: The design.
-        factors: Numbers of at least one factor of ``design``; levels may be collinear.
-        count: Rows per combination, may be 0.
-        total: Sum of the response per combination.
-        squares: Sum of its squares over all rows.
+    ``count`` and ``total`` are rows and sum of the response per combination; ``squares`` is the sum over all rows of
+    the response squared.
     """
     middle = total.sum() / count.sum()
     moments = design.sums(total - count * middle, factors)
@@ -328,11 +319,6 @@ def permuted_deviances(response: _Response, factor: int, generator: np.random.Ge
     Results of one problem are correlated, so whole problems are permuted: levels of a factor that is constant within
     problems are permuted over problems; those of any other factor within each problem, keeping the rows of a problem
     and level together.
-
-    Args:
-        response: The response.
-        factor: Number of the factor.
-        generator: Source of the permutations.
 
     Returns:
         The observed value, then one per permutation. Divide by the null deviance for shares.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -81,9 +81,6 @@ def drift(tables: Tables, request: QuestionOptions) -> list[Answer]:
     ]
 
 
-# --- series ----------------------------------------------------------------------------------------------------------
-
-
 def _nights(cells: pl.LazyFrame) -> pl.DataFrame:
     """Make one row per series, night and environment, in order; ``stretch`` numbers the stretches."""
     where = [*CELL_KEY, "gpu_uuid", "host_id"]
@@ -126,9 +123,6 @@ def _stretches(values: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-# --- steps -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePoints:
     """The steps found, and how they were tested."""
@@ -165,11 +159,7 @@ def find_changes(values: Array, starts: Places, lengths: Places, *, seed: int) -
     badly. A step counts if its q is at most :data:`ERROR` over all pieces of its round: first all stretches, then both
     sides of every step (Yekutieli, *Hierarchical false discovery rate*, J. Am. Stat. Assoc. 103, 2008).
 
-    Args:
-        values: Logarithms, one stretch after the other.
-        starts: Place in ``values`` where each stretch begins.
-        lengths: Nights of each stretch.
-        seed: Seed of the permutations.
+    ``values`` are logarithms, one stretch after the other; ``starts`` and ``lengths`` locate the stretches in them.
     """
     enough = np.flatnonzero(lengths >= FEWEST_NIGHTS)
     rng = np.random.default_rng(seed)
@@ -241,12 +231,8 @@ def chance_of(explained: Array, nights: int, inflation: float = 1.0) -> Array:
     Centred normal noise is a random direction on a sphere, and each split a point on it. A split explains more than a
     share w² if the direction lies within a cap around the point or its opposite. One cap has the probability of F; each
     further split adds at most its cap, or the strip on the way to it: arc / π · (1 − w²)^((nights − 3) / 2) (Naiman,
-    Annals of Statistics 14, 1986, after Hotelling 1939).
-
-    Args:
-        explained: Share explained by the best split of each piece.
-        nights: Nights of each piece.
-        inflation: Factor on the variance of means from correlation of neighbouring nights.
+    Annals of Statistics 14, 1986, after Hotelling 1939). ``explained`` is the share of each piece, and ``inflation`` as
+    in :class:`ChangePoints`.
     """
     with np.errstate(divide="ignore"):
         f = explained / (1 - explained) * (nights - 2) / inflation
@@ -290,22 +276,6 @@ def _correlation(values: Array, starts: Places, lengths: Places) -> float:
     return min(found, 0.9) if found > 5 / np.sqrt(count) else 0.0
 
 
-_STEPS: Final[dict[str, pl.DataType]] = {
-    "of": pl.String(),
-    "series": pl.UInt32(),
-    "night": pl.Date(),
-    "night_before": pl.Date(),
-    "shift_percent": pl.Float64(),
-    "low_percent": pl.Float64(),
-    "high_percent": pl.Float64(),
-    "nights_before": pl.Int64(),
-    "nights_after": pl.Int64(),
-    "p": pl.Float64(),
-    "q": pl.Float64(),
-    "matters": pl.Boolean(),
-}
-
-
 def _pieces(stretches: pl.DataFrame, found: ChangePoints) -> tuple[Places, Places, Places]:
     """Cut the stretches at steps; returns where each piece starts in the values, its nights, and its stretch."""
     stretch = np.concatenate([np.arange(stretches.height), found.stretches])
@@ -331,7 +301,7 @@ def _steps(values: pl.DataFrame, stretches: pl.DataFrame, found: ChangePoints, m
         (squares[after] + squares[before]) / degrees * (1 / size[after] + 1 / size[before]) * found.inflation
     )
     shift, reach = mean[after] - mean[before], t_quantile(degrees) * error
-    columns: dict[str, Any] = {
+    columns = {
         "of": stretches["of"].gather(found.stretches),
         "series": stretches["series"].gather(found.stretches),
         "night": values["night"].gather(found.places),
@@ -345,7 +315,7 @@ def _steps(values: pl.DataFrame, stretches: pl.DataFrame, found: ChangePoints, m
         "q": found.q,
         "matters": np.abs(shift) > np.log1p(margin),
     }
-    return pl.DataFrame({name: pl.Series(columns[name]).cast(kind) for name, kind in _STEPS.items()})
+    return pl.DataFrame(columns)
 
 
 def _steps_answer(
@@ -390,18 +360,12 @@ def _moved_together(steps: pl.DataFrame, values: pl.DataFrame) -> list[str]:
     ]
 
 
-# --- slow drift ------------------------------------------------------------------------------------------------------
-
-
 def slopes(values: Array, days: Array) -> tuple[Array, Array, Array, Array]:
     """Compute the Theil–Sen slope of each row, its 95 % bounds, and the two-sided p of the Mann–Kendall test.
 
     The slope is the median of the slopes between all pairs of nights; bounds are the slopes of rank (N ∓ z · √V) / 2 of
-    N pairs, with V the variance of Kendall's S (Sen, J. Am. Stat. Assoc. 63, 1968).
-
-    Args:
-        values: Shape (m, nights).
-        days: The same shape, rising along each row.
+    N pairs, with V the variance of Kendall's S (Sen, J. Am. Stat. Assoc. 63, 1968). ``values`` and ``days`` have the
+    shape (m, nights); days rise along each row.
     """
     nights = values.shape[1]
     first, second = np.triu_indices(nights, 1)
@@ -466,9 +430,6 @@ def _slopes(names: pl.DataFrame, values: pl.DataFrame, stretches: pl.DataFrame, 
         },
         notes=[f"{len(kept)} of {len(begin)} pieces have {FEWEST_FOR_SLOPE} nights or more; {drifting.height} drift."],
     )
-
-
-# --- environment -----------------------------------------------------------------------------------------------------
 
 
 def _environment(nights: pl.DataFrame) -> Answer:

@@ -48,10 +48,8 @@ class VarianceEstimates:
 def solve(moments: SumsOfSquares, interval_degrees: Array | None = None) -> VarianceEstimates:
     """Estimate the variance of each level.
 
-    Args:
-        moments: Sums of squares and their expectations.
-        interval_degrees: Shape (m, l): degrees of freedom for intervals, if they differ from ``moments.degrees``
-            because squares of data sets that share their groups were added.
+    ``interval_degrees`` (m, l) are degrees of freedom for intervals, if they differ from ``moments.degrees`` because
+    squares of data sets that share their groups were added.
     """
     count, levels = moments.squares.shape
     known = (moments.degrees > 0) & (np.diagonal(moments.expected, axis1=1, axis2=2) > 1e-9)

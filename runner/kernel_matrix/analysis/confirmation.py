@@ -41,10 +41,8 @@ def rounds(cells: pl.LazyFrame) -> pl.LazyFrame:
 def confirmed(first: Comparison, again: Comparison, impossible: Mapping[str, str]) -> Comparison:
     """Update ``first``: flagged rows that ran again and did not show again become ``inconclusive``.
 
-    Args:
-        first: The first comparison.
-        again: The same comparison of the cells that were run again.
-        impossible: Id of a cell on the new side → the reason why it was not run again; such rows stay flagged.
+    ``again`` is the same comparison of the cells that were run again. ``impossible`` maps the id of a cell on the new
+    side to the reason why it was not run again; such rows stay flagged.
     """
     key = list(CELL_KEY)
     words = [change.value for change in FLAGGED]

@@ -124,9 +124,6 @@ def _above(threshold: float) -> pl.Expr:
     return pl.col("passed") & (pl.col("ratio") > threshold * (1 + _ROUNDING)).fill_null(False)
 
 
-# Rates and speed-ups
-
-
 def _rates(scope: _Scope, cells: pl.DataFrame) -> Answer:
     """Compute counts, rates, ``fast_p`` and the mean speed-up."""
     counted, correct = pl.col("counted").sum(), pl.col("passed").sum()
@@ -247,9 +244,6 @@ def _speed_notes(timed: pl.DataFrame, scope: _Scope, matched: pl.DataFrame | Non
         )
 
 
-# Draws: several samples per task
-
-
 def _samples(scope: _Scope, cells: pl.DataFrame) -> pl.DataFrame:
     """Make one row per kernel of each task (slice × place × generator); it passes if it passes on all hosts and units.
 
@@ -364,9 +358,6 @@ def _draw_notes(table: pl.DataFrame) -> Iterator[str]:
         yield f"Tasks with fewer than k samples are left out: {', '.join(left_out)}."
 
 
-# Rounds of refinement
-
-
 def _rounds(scope: _Scope, samples: pl.DataFrame) -> Answer:
     """Compute ``fast_p@N``: the best of the rounds up to N."""
     meanings = {
@@ -411,9 +402,6 @@ def _reached(grid: pl.DataFrame, first: pl.DataFrame, by: Sequence[str], name: s
     new = first.group_by([*by, pl.col(name).alias("round")]).agg(pl.len().cast(pl.Int64).alias(name))
     joined = grid.join(new, on=[*by, "round"], how="left", nulls_equal=True, maintain_order="left")
     return joined.with_columns(pl.col(name).fill_null(0).cum_sum().over(by))
-
-
-# Costs
 
 
 def _costs(scope: _Scope, cells: pl.DataFrame) -> Answer:

@@ -9,11 +9,7 @@ def sentence(template: str, *parts: pl.Expr | str) -> pl.Expr:
     """Replace each ``{}`` of ``template`` by a part, row by row; null where a part is null.
 
     This is documented behaviour of :func:`polars.format`, which since polars 1.35 sometimes panics on frames of several
-    chunks (pola-rs/polars issues 25339 and 25525).
-
-    Args:
-        template: The text.
-        parts: Expressions, or names of columns.
+    chunks (pola-rs/polars issues 25339 and 25525). Parts are expressions or names of columns.
 
     Raises:
         ValueError: ``template`` has another number of ``{}`` than there are parts.

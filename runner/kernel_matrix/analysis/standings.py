@@ -312,11 +312,7 @@ class FoldedTable:
 def fold(table: pl.DataFrame, axis: str, names: Sequence[str], keys: Sequence[str]) -> FoldedTable:
     """Fold ``table`` along ``axis``, leaving out rows whose value is not in ``names``.
 
-    Args:
-        table: The rows.
-        axis: The column to fold along.
-        names: Values of ``axis``.
-        keys: Columns that, with ``axis``, identify each row.
+    The columns ``keys`` and ``axis`` together must identify each row.
     """
     kept = table.filter(pl.col(axis).cast(pl.String).is_in(list(names)))
     found = kept.select(keys).unique().sort(keys)

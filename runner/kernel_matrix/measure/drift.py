@@ -28,14 +28,8 @@ def code_drift(medians_ns: Sequence[float], anchors: Sequence[Sequence[Anchor]])
     """Compute the relative range of a time over sessions after dividing out the machine's drift.
 
     A kernel's time may follow the arithmetic anchor, the memory anchor or neither, so the smallest of the three
-    ranges is the unexplained part.
-
-    Args:
-        medians_ns: One median per session, in nanoseconds.
-        anchors: The readings of each session, in the same order.
-
-    Returns:
-        The range as a share, or None for fewer than two sessions or a session without a usable reading.
+    ranges is the unexplained part. There is one median and one sequence of readings per session. None for fewer than
+    two sessions, or a session without a usable reading.
     """
     usable = [_usable(session) for session in anchors]
     if len(medians_ns) < 2 or not all(usable):

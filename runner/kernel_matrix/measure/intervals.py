@@ -41,10 +41,6 @@ def log_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
     The interval of a single value is 0 to infinity.
 
-    Args:
-        values: Times or ratios, all > 0.
-        level: Confidence level.
-
     Raises:
         ValueError: ``values`` is empty, or a value is not positive.
     """

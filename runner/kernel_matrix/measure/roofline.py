@@ -49,10 +49,7 @@ class Roofline:
 def roofline(time_ns: float, work: Work, peak: Work) -> Roofline:
     """Compute the achieved rates of a call that took ``time_ns``.
 
-    Args:
-        time_ns: Time of the call, in nanoseconds.
-        work: FLOPs of one call, and the bytes that it must move at least.
-        peak: The device's peak FLOP/s and bytes/s.
+    ``work`` is the FLOPs of one call and the bytes that it must move at least; ``peak`` is the device's rates.
     """
     flops_per_s, bytes_per_s = _per_second(work.flops, time_ns), _per_second(work.bytes, time_ns)
     return Roofline(

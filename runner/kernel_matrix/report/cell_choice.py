@@ -103,15 +103,9 @@ def read_samples(cells: pl.DataFrame, tables: Tables) -> pl.DataFrame:
 
 
 def read_telemetry(cells: pl.DataFrame, records: pl.DataFrame, telemetry: pl.LazyFrame | None) -> pl.DataFrame:
-    """Read the telemetry of the sampled rows of ``cells``.
+    """Read the telemetry of the sampled rows of ``cells``: seconds ``s``, clock, power and temperature.
 
-    Args:
-        cells: From :func:`choose_cells`.
-        records: ``record`` with the ``run_id``, full ``cell_id`` and ``attempt`` by which telemetry names it.
-        telemetry: None if the tables hold none.
-
-    Returns:
-        ``row``, seconds ``s`` since its first reading, clock, power and temperature.
+    ``records`` maps ``record`` to the ``run_id``, full ``cell_id`` and ``attempt`` by which telemetry names it.
     """
     columns = ("sm_clock_mhz", "power_w", "temperature_c")
     if telemetry is None:

@@ -72,7 +72,7 @@ def test_folders_that_mix_boards_are_told_from_rows_alone():
     found = errors(tables(rows))
     assert set(found) == {"two_boards", "wrong_board"}
     assert found["two_boards"][0]["evidence"] == (
-        "2 boards in one name: 9 rows on NVIDIA A100-SXM4-40GB, 2 rows on NVIDIA A100-SXM4-80GB"
+        "2 boards under one name: 9 rows on NVIDIA A100-SXM4-40GB, 2 rows on NVIDIA A100-SXM4-80GB"
     )
     assert found["wrong_board"][0]["evidence"] == "11 rows were measured on NVIDIA A10; the name means NVIDIA A10G"
 
