@@ -106,7 +106,7 @@ PLANTED = {
     ),
     "two_boards": (
         changed(lambda row: row["gpu"] == "t4" and row["problem"] == "problem7", gpu_name="NVIDIA T4"),
-        "2 boards in one name: 28 rows on Tesla T4, 4 rows on NVIDIA T4",
+        "2 boards under one name: 28 rows on Tesla T4, 4 rows on NVIDIA T4",
     ),
     "copied_times": (copied(), r"12 of 16 common times .* under l40s and t4"),
     "verdict_flip": (flipped(), "1 attempts passed and 1 ended as incorrect_values"),
