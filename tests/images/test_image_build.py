@@ -103,7 +103,7 @@ def test_a_build_that_differs_is_refused_with_the_reasons(bench: Bench, client: 
     assert taken.differences
 
 
-def test_another_machines_entry_gives_way_and_the_differences_are_said(bench: Bench) -> None:
+def test_accept_change_other_machine_returns_differences(bench: Bench) -> None:
     first = bench.build()
     elsewhere = replace(
         first.entry, built_on="elsewhere", config_digest="sha256:" + "0" * 64, digest=None, packages={"py:tiny": "0.9"}
@@ -115,7 +115,7 @@ def test_another_machines_entry_gives_way_and_the_differences_are_said(bench: Be
     assert load_lock(bench.lock) == {"test-built": first.entry}
 
 
-def test_a_change_without_effect_reproduces_and_renews_the_inputs(bench: Bench) -> None:
+def test_build_after_idle_change_reproduces_and_updates_inputs(bench: Bench) -> None:
     first = bench.build()
     toml = bench.images / "test-built" / "image.toml"
     toml.write_text(toml.read_text() + "# a remark\n")

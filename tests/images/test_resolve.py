@@ -49,7 +49,7 @@ def test_an_image_that_is_not_there_says_how_to_get_it(make_image: MakeImage, cl
 
 
 @pytest.mark.docker
-def test_a_name_that_means_another_image_is_refused_unless_unpinned_is_allowed(
+def test_resolve_different_image_is_refused_unless_unpinned(
     make_image: MakeImage, load: Callable[[ImageArchive], str], client: DockerClient
 ) -> None:
     locked, other = make_image({"a": b"locked"}), make_image({"a": b"other"})

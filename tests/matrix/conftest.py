@@ -38,7 +38,7 @@ Faults = Callable[..., list[str]]
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Loads a small valid matrix followed by what the test adds to it."""
+    """Return a function that loads a small valid matrix with the text of the test appended."""
     (tmp_path / "problems").mkdir()
 
     def load_text(added: str = "", *, base: str = MINIMAL) -> Matrix:
@@ -51,7 +51,7 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def faults(load: Load, tmp_path: Path) -> Faults:
-    """The faults of such a file, each without the folder in front."""
+    """Return a function that lists the faults of such a file, without the folder in front."""
 
     def faults_of(added: str = "", *, base: str = MINIMAL) -> list[str]:
         with pytest.raises(MatrixError) as caught:

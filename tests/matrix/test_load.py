@@ -205,7 +205,7 @@ def test_a_valid_file_nested_beyond_reason_is_refused_in_words(load, faults):
         assert "unknown key" in fault or "nested too deeply" in fault
 
 
-def test_a_parser_that_nests_deeper_than_the_checks_changes_nothing(faults, monkeypatch):
+def test_load_with_deeper_parser_still_reports_nesting(faults, monkeypatch):
     nested = []
     for _ in range(5000):
         nested = [nested]
@@ -302,7 +302,7 @@ def write(value):
 
 
 def change(document, place, value):
-    """Put ``value`` at ``place``, unless an earlier change took the place away."""
+    """Put ``value`` at ``place``, unless an earlier change removed the place."""
     *around, last = place
     with suppress(IndexError, KeyError, TypeError):
         for part in around:

@@ -1,4 +1,4 @@
-"""The schema, the dataclasses and the page that describes them say the same."""
+"""The schema, the dataclasses and their documentation page agree."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_every_rule_of_the_schema_has_a_sentence():
             schema is parent.get("properties") for parent in every_subschema(SCHEMA)
         )
         rules |= set() if is_map_of_names else set(schema)
-    assert rules - words - structure == set(shape._ABOUT_KEYS) | set(shape._ABOUT_VALUES)
+    assert rules - words - structure == set(shape._KEY_RULES) | set(shape._VALUE_RULES)
 
 
 def test_every_pattern_speaks_of_the_whole_text():

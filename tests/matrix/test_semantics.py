@@ -19,7 +19,7 @@ def test_repeated_names_are_told_where_the_second_is(faults):
 
 def test_two_names_for_the_same_devices(faults):
     assert faults("[[gpus]]\nmodel = 'NVIDIA H200*'\nname = 'other'\n") == [
-        "matrix.toml:20:1 gpus[2]: says the same as gpus[1]; take one out"
+        "matrix.toml:20:1 gpus[2]: repeats gpus[1]; remove one"
     ]
 
 
@@ -28,7 +28,7 @@ def test_two_names_for_the_same_devices(faults):
 )
 def test_repeated_selections(faults, table):
     (fault,) = faults(table)
-    assert "says the same as" in fault
+    assert "repeats" in fault
 
 
 def test_a_cpu_has_no_conditions(faults, minimal):
@@ -73,10 +73,10 @@ def test_an_override_must_change_something(faults):
 
 def test_build_workers_are_for_the_whole_run(faults):
     (fault,) = faults("[[override]]\nmatch.gpu = 'cpu'\npolicy.build_workers = 2\n")
-    assert fault.startswith("matrix.toml:22:1 override[0].policy.build_workers: holds for the whole run")
+    assert fault.startswith("matrix.toml:22:1 override[0].policy.build_workers: applies to the whole run")
 
 
-TOO_FEW = "is too few for tier 'publish'; must be at least 5, or take tier 'screen'"
+TOO_FEW = "is too few for tier 'publish'; must be at least 5, or use tier 'screen'"
 
 
 def test_publish_takes_five_sessions(faults, load):
@@ -110,8 +110,7 @@ def test_two_overrides_of_one_cell_are_checked_together(faults):
     for one, other in (("h200", "h200"), ("h*", "h200"), ("*", "cpu")):
         (fault,) = faults(TWO_OVERRIDES.format(one=one, other=other))
         assert (
-            fault
-            == f"matrix.toml:27:1 override[1].protocol.sessions: 2 {TOO_FEW} (override[0] holds for the same cells)"
+            fault == f"matrix.toml:27:1 override[1].protocol.sessions: 2 {TOO_FEW} (override[0] matches the same cells)"
         )
 
 

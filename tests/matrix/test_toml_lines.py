@@ -17,7 +17,7 @@ else:
 
 
 def paths_of(value, path=()):
-    """Every path of a parsed document: what the scanner must find, no more and no less."""
+    """Return every path of a parsed document, which is what the scanner must find."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     found = {path} if path else set()
     for key, item in items:
@@ -63,7 +63,7 @@ def test_tricky_text_confuses_nothing(text, expected):
     assert {path: positions[path] for path in expected} == expected
 
 
-def test_tables_below_an_array_of_tables_belong_to_its_latest_element():
+def test_scan_subtable_of_array_belongs_to_latest_element():
     text = dedent("""\
         [[a]]
         [a.b]
@@ -81,7 +81,7 @@ def test_tables_below_an_array_of_tables_belong_to_its_latest_element():
     assert positions["a", 1, "b"] == (8, 1)
 
 
-def test_an_implied_table_is_found_where_it_is_implied_until_it_is_written():
+def test_scan_implied_table_has_place_of_first_mention():
     positions = scan_checked("[a.b.c]\n[a]\n[d]\ne.f = 1\n")
     assert (positions["a",], positions["a", "b"], positions["d", "e"]) == ((2, 1), (1, 1), (4, 1))
 

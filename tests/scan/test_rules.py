@@ -355,7 +355,7 @@ class ModelNew(nn.Module):
 '''
 
 
-def test_honest_cuda_has_no_findings_whatever_its_comments_and_texts_say(scan: Scanner) -> None:
+def test_honest_cuda_with_odd_comments_has_no_findings(scan: Scanner) -> None:
     found = scan(CUDA % ("", "", "run"), language=Language.CUDA)
     assert found.findings == ()
     assert found.own_kernels == ("own_kernel",)
@@ -425,7 +425,7 @@ def test_a_mangled_line_number_is_the_files(scan: Scanner) -> None:
     assert found.findings[0].evidence == "out = at::matmul(x, x);"
 
 
-def test_a_matrix_may_reject_the_findings_of_every_rule_and_of_no_other():
+def test_reject_findings_allows_exactly_the_scan_rules():
     policy = load_schema("matrix")["$defs"]["policy"]["properties"]
     assert policy["reject_findings"]["items"]["enum"] == list(RULES)
 
@@ -442,7 +442,7 @@ def test_a_source_that_no_pattern_likes_is_read_in_no_time(scan: Scanner, text: 
     assert found.own_kernels == ("late_kernel",)
 
 
-def test_of_several_files_the_one_that_defines_the_entry_is_looked_at() -> None:
+def test_scan_files_reads_file_that_defines_entry() -> None:
     files = {
         "helper.py": b"import torch\n",
         "kernel.py": b"import triton\n\n@triton.jit\ndef inner(x):\n    pass\n\ndef run(x):\n    inner[(1,)](x)\n",

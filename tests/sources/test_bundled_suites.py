@@ -23,7 +23,7 @@ def test_ids_begin_with_the_name_of_the_source(name):
     assert len(loaded.problems) >= 14
 
 
-def test_the_same_reading_serves_any_folder_and_the_candidates_in_it(tmp_path):
+def test_load_any_folder_reads_problems_and_candidates(tmp_path):
     write(tmp_path / "half/problem.toml", PROBLEM)
     write(tmp_path / "half/reference.py", REFERENCE)
     write(tmp_path / "half/candidates/mine.py", "class ModelNew:\n    pass\n")

@@ -127,7 +127,7 @@ def test_every_kind_of_number_can_be_drawn(reference):
     assert drawn[1].view(torch.float64).abs().max() < 10
 
 
-def test_a_higher_precision_is_used_where_the_reference_allows_it(reference):
+def test_reference_runs_in_higher_precision_if_possible(reference):
     made = reference(*simple(["bfloat16", "bfloat16"], ["bfloat16"], "return torch.tanh(a) * b"))
     inputs = made.draw(InputMode.STANDARD, "a")
     expected = made.expect(inputs)
@@ -179,7 +179,7 @@ def test_inputs_made_by_the_definition_are_checked_and_carried(reference):
 
 
 @pytest.mark.parametrize("other", ["torch.rand(m, h)", "torch.rand(h, m).bfloat16()"])
-def test_inputs_of_another_kind_than_the_definition_says_are_refused(reference, other):
+def test_inputs_of_wrong_kind_are_refused(reference, other):
     with pytest.raises(ValueError, match="make makes a torch"):
         reference(*made_by_the_definition(f"{{'b': torch.rand(m, h), 'a': {other}}}"))
 
@@ -233,7 +233,7 @@ def test_a_solution_computes_what_the_reference_does(reference, candidate, solut
         torch.testing.assert_close(got, want)
 
 
-def test_memory_for_outputs_is_new_with_each_call_and_axes_are_computed(candidate):
+def test_destination_outputs_are_new_and_axes_computed(candidate):
     definition, workload = simple(["float32"], ["int32"], "return a")
     definition["axes"]["P"] = {"type": "expr", "expression": "M * H // 2"}
     definition["outputs"]["y0"]["shape"] = ["P"]

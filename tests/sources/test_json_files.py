@@ -94,7 +94,7 @@ def test_faults_are_found_on_their_lines_whatever_is_around_them(tmp_path):
     assert sorted(one.line for one in file.refused()) == sorted(wanted.values())
 
 
-def test_halves_of_characters_are_spelled_out_and_whole_ones_stay(tmp_path):
+def test_surrogates_are_escaped_and_characters_kept(tmp_path):
     text = '{"\\uDFFF": ["a\\ud800", "\\ud83d\\ude00"],\n "\\udc00": -1}'
     file = JsonFile(put(tmp_path / "a.json", text))
     (document,) = file.documents()

@@ -213,7 +213,7 @@ def test_an_answer_is_a_candidate(problems, tmp_path, name):
     assert not (tmp_path / "candidate/test_segment.py").exists()
 
 
-def test_an_answer_without_the_function_says_so_when_it_is_loaded(problems, tmp_path):
+def test_answer_without_function_fails_at_load(problems, tmp_path):
     (tmp_path / "scaled_sum.py").write_text("def other(x):\n    return x\n")
     ((candidate,), _) = load_candidates("kernelbenchx", tmp_path / "scaled_sum.py", problems)
     module = import_file(stage(candidate.code, tmp_path / "candidate"), "candidate_without", {})

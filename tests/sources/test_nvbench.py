@@ -78,7 +78,7 @@ def test_samples_beside_the_document_are_read(tmp_path):
         (array("f", [1.0, float("nan"), 1.0]).tobytes(), "a.json-bin/0.bin", "that are no times"),
     ],
 )
-def test_samples_that_cannot_be_believed_are_left_out_and_the_summary_counts(tmp_path, content, said, note):
+def test_nvbench_invalid_samples_are_dropped_and_summary_counts(tmp_path, content, said, note):
     put(tmp_path / "a.json-bin" / "0.bin", content)
     report, rows = load(tmp_path, put(tmp_path / "a.json", document(state(MEAN, samples(said)))))
     assert note in report.files[0].notes[0]

@@ -94,7 +94,7 @@ def test_a_table_without_code_says_what_was_looked_for(tmp_path, suffix):
     ],
 )
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-def test_a_faulty_row_is_told_with_its_number_and_the_others_stay(tmp_path, suffix, bad, reason):
+def test_faulty_row_is_reported_with_number_and_others_kept(tmp_path, suffix, bad, reason):
     path = write(tmp_path / f"t{suffix}", [ROWS[0], bad, ROWS[1]])
     loaded = load_source("table", path)
     assert tuple(problem.id for problem in loaded.problems) == KERNELBENCH[:2]
@@ -263,7 +263,7 @@ def test_rows_of_one_maker_are_told_apart(read):
     assert [candidate.id.removeprefix("level1/19_ReLU/") for candidate in found] == ["m", "m-row2", "row3", "row4"]
 
 
-def test_what_does_not_parse_is_a_candidate_and_what_is_empty_is_none(read):
+def test_unparsable_answer_is_candidate_and_empty_one_is_not(read):
     found, unreadable = read(
         {"kernel": "def f(:", "name": "19_ReLU"},
         {"kernel": None, "name": "19_ReLU"},

@@ -1,6 +1,6 @@
-"""``matrix.toml`` as frozen objects; nothing downstream sees raw TOML.
+"""Frozen classes for the content of ``matrix.toml``.
 
-:func:`kernel_matrix.matrix.load.load_matrix` makes these.
+:func:`kernel_matrix.matrix.load.load_matrix` makes them; no other package reads the TOML itself.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from kernel_matrix.model.enums import ClockPolicy, Dtype, Language, Tier
 from kernel_matrix.model.messages import ProtocolSpec
 
 DECLARED_LANGUAGES = frozenset({Language.CUTE_DSL, Language.TILELANG})
-"""Languages whose compiler no image of ours has: a toolchain whose image does says so in ``languages``."""
+"""Languages that no bundled image can compile; a toolchain whose own image can lists them in ``languages``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAxis:
-    """One value of the ``gpus`` axis: a name of ours and what a device must match. All given conditions must hold."""
+    """One value of the ``gpus`` axis: a name, and conditions that a device must all meet."""
 
     name: str
-    """How cells, records and tables call it: ``h200``, ``cpu``."""
+    """Name in cells, records and tables: ``h200``, ``cpu``."""
     vendor: str = "nvidia"
     """``nvidia`` or ``cpu``."""
     model: str | None = None
     """Glob on the product name, case-insensitive: ``NVIDIA H200*``."""
     uuid: str | None = None
     compute_capability: str | None = None
-    """``9.0``; also what is planned against on hosts that lack the GPU."""
+    """``9.0``; planning uses it on hosts that lack the GPU."""
     min_memory_gib: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """One CUDA + PyTorch + Triton set: one pinned image, ``images/<name>/``. ``cuda`` null means a CPU toolchain."""
+    """Versions of CUDA, PyTorch and Triton in one pinned image, ``images/<name>/``."""
 
     name: str
     torch: str
     triton: str
     cuda: str | None = None
-    """CUDA toolkit version, ``12.8``."""
+    """CUDA toolkit version, ``12.8``; ``None`` for a CPU toolchain."""
     languages: tuple[Language, ...] = ()
-    """Of :data:`DECLARED_LANGUAGES`, those that its image can compile."""
+    """Members of :data:`DECLARED_LANGUAGES` that its image can compile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,33 +52,33 @@ class ProblemSet:
     source: str
     """Registry key of the source: ``folder``, ``kernelbench``, …"""
     path: Path | None = None
-    """Absolute; written relative to the matrix file. Null: the problems that come with the source."""
+    """Absolute path; in the file it is relative to the matrix file. ``None``: the problems bundled with the source."""
     select: tuple[str, ...] = ("*",)
     """Globs on the problem id."""
     levels: tuple[int, ...] = ()
     categories: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
-    """Names to run; empty means all that each problem has."""
+    """Names to run; empty means all of each problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateSet:
-    """A selection of candidates, with what is known of their origin."""
+    """A selection of candidates and their origin."""
 
     select: tuple[str, ...] = ("*",)
     """Globs on the candidate id ``<problem id>/<name>``; ``*/@reference`` is the reference itself."""
     path: Path | None = None
-    """Where candidates are kept apart from the problems; null: the candidates beside the problems."""
+    """Folder or file of candidates kept apart from the problems; ``None``: the candidates beside the problems."""
     source: str = "folder"
-    """Registry key of what reads ``path``."""
+    """Registry key of the source that reads ``path``."""
     method: str | None = None
     model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Which cells a rule speaks of: globs per axis, all given ones must match; empty matches everything."""
+    """Globs per axis that select the cells of a rule; all must match, an empty tuple matches everything."""
 
     gpu: tuple[str, ...] = ()
     toolchain: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclude:
-    """Cells that are planned but not run, and why."""
+    """Cells that are planned but not run, with the reason."""
 
     match: Match
     reason: str
@@ -99,7 +99,7 @@ class Exclude:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Include:
-    """Cells outside the product of the axes, e.g. a dtype for one problem; never touched by ``exclude``."""
+    """Cells outside the product of the axes, e.g. a dtype for one problem; ``exclude`` does not apply to them."""
 
     match: Match
     dtypes: tuple[Dtype, ...]
@@ -108,41 +108,41 @@ class Include:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How cells are measured: one tier's numbers, as the judge gets them, and the number of sessions."""
+    """Settings of the measurement: the judge's protocol and the number of sessions."""
 
     tier: Tier = Tier.SCREEN
     sessions: int = 1
-    """Fresh sessions at least."""
+    """Minimum number of fresh sessions."""
     max_sessions: int = 1
-    """At most so many where the interval between sessions is still wider than ``session_half_width``."""
+    """Maximum number of sessions while the interval between sessions is wider than ``session_half_width``."""
     session_half_width: float = 0.005
-    """Wanted relative half-width of the 95 % interval of the speed-up between sessions."""
+    """Target relative half-width of the 95 % interval of the speed-up between sessions."""
     spec: ProtocolSpec = field(default_factory=ProtocolSpec)
     seed: int | None = None
-    """Null: secrets are drawn anew for each attempt. A number repeats a run, for debugging: it can be known."""
+    """``None``: a new secret seed per attempt. A fixed seed repeats a run for debugging, but candidates can know it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the host does around a cell. Times in seconds, sizes in MiB."""
+    """Settings of the host around a cell. Times in seconds, sizes in MiB."""
 
     clocks: ClockPolicy = ClockPolicy.OBSERVE
     clock_target: str | int | Mapping[str, str | int] = "base"
     """SM clock to lock to: ``base`` (the driver's TDP clock), ``max``, MHz, or one of these per glob on the product
-    name, the first that matches; ``base`` where none does."""
+    name (the first match counts; ``base`` without a match)."""
     memory_clock: str | int | Mapping[str, str | int] = "auto"
     """Memory clock to lock to: ``auto`` (``max``, but ``off`` on consumer cards), ``off``, ``max``, MHz, or one of
-    these per glob on the product name; ``auto`` where none matches."""
+    these per glob on the product name; ``auto`` without a match."""
     exclusive: bool = True
-    """Refuse a GPU on which somebody else has a process."""
+    """Refuse a GPU that runs processes of others."""
     hard_exclusive: bool = False
-    """Also have the driver refuse further processes while a session is timed (EXCLUSIVE_PROCESS, given back after)."""
+    """Have the driver refuse further processes while a session is timed (EXCLUSIVE_PROCESS, reset afterwards)."""
     allow_mig: bool = False
-    """Take a GPU in MIG mode; nobody can be proven alone on it."""
+    """Accept a GPU in MIG mode, where exclusive use cannot be proven."""
     allow_mps: bool = False
-    """Take a GPU that an MPS server shares out; nobody can be proven alone on it."""
+    """Accept a GPU behind an MPS server, where exclusive use cannot be proven."""
     health_probe: bool = True
-    """After each cell, have the GPU compute something whose answer is known."""
+    """Check the GPU with a computation of known result after each cell."""
     gpu_wait_s: float = 300.0
     memory_mib: int = 16384
     pids: int = 512
@@ -155,15 +155,15 @@ class Policy:
     session_timeout_s: float = 900.0
     infra_retries: int = 1
     build_workers: int = 0
-    """Builds at once; 0 means one per core that the measuring of the run's GPUs leaves free."""
+    """Parallel builds; 0 means one per core that measuring the run's GPUs leaves free."""
     require_own_kernel: bool = True
-    """A Triton or CUDA candidate none of whose own kernels was seen to run is ``no_own_kernel``."""
+    """Fail a Triton or CUDA candidate as ``no_own_kernel`` if none of its own kernels was seen to run."""
     reject_findings: tuple[str, ...] = ()
-    """Rules of :mod:`.scan` whose findings make a candidate ``policy_violation``; all others are labels."""
+    """Rules of :mod:`.scan` whose findings make a candidate ``policy_violation``; others are labels."""
     sanitize: tuple[str, ...] = ()
-    """Tools of compute-sanitizer that each candidate is also run under once, untimed: ``memcheck``, ``racecheck``, …"""
+    """Tools of compute-sanitizer to run each candidate under once, untimed: ``memcheck``, ``racecheck``, …"""
     compile_absent: bool = False
-    """Build candidates for GPUs that this host does not have, and record what came of it."""
+    """Build candidates for GPUs that this host lacks, and record the result of the build."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,16 +174,16 @@ class Override:
     protocol: Mapping[str, object] = field(default_factory=dict)
     policy: Mapping[str, object] = field(default_factory=dict)
     workloads: tuple[str, ...] = ()
-    """Replaces the workloads of matching cells when not empty."""
+    """Workloads of matching cells in place of the selected ones; empty changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """What ``matrix.toml`` says, checked and complete."""
+    """The content of ``matrix.toml``, checked and complete."""
 
     name: str
     path: Path
-    """The file it came from, absolute."""
+    """Absolute path of the file."""
     gpus: tuple[GpuAxis, ...]
     toolchains: tuple[Toolchain, ...]
     dtypes: tuple[Dtype, ...]
@@ -197,10 +197,10 @@ class Matrix:
 
     @property
     def root(self) -> Path:
-        """The folder that relative paths in the file start from."""
+        """Folder that relative paths in the file start from."""
         return self.path.parent
 
     @property
     def lock_path(self) -> Path:
-        """The images lock, unless another is named."""
+        """Default path of the images lock."""
         return self.root / "images" / "images.lock"

@@ -1,4 +1,4 @@
-"""What is wrong with a matrix file: one complaint per fault, and the words they share."""
+"""Faults of a matrix file, and helpers for their messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kernel_matrix.matrix.toml_lines import KeyPath
 
-_LONGEST_VALUE = 60
+_LONGEST_VALUE = 60  # characters of a quoted value, so that a message stays on one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,26 +16,26 @@ class MatrixFault:
     """One fault of the file."""
 
     path: KeyPath
-    """The key at fault; may name a key that is missing."""
+    """The faulty key, or the missing one."""
     text: str
-    """What is wrong, what is allowed, and the closest match; one line."""
+    """One line: the fault, the allowed values and the closest match."""
     usable: bool = False
-    """True: later checks can still read the value."""
+    """Later checks can still read the value."""
 
 
 def quote(value: object) -> str:
-    """``value`` on one line, shortened."""
+    """Return ``repr(value)``, shortened to fit on one line."""
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 def listed(allowed: Iterable[object]) -> str:
-    """``a, b, c``."""
+    """Join ``allowed`` as ``a, b, c``."""
     return ", ".join(map(str, allowed))
 
 
 def closest(word: object, allowed: Sequence[str]) -> str | None:
-    """The one of ``allowed`` that ``word`` was probably meant to be, if any is close."""
+    """Return the member of ``allowed`` that is closest to ``word``, or ``None`` if none is close."""
     if not isinstance(word, str):
         return None
     by_lower_case = {name.lower(): name for name in reversed(allowed)}
@@ -44,6 +44,6 @@ def closest(word: object, allowed: Sequence[str]) -> str | None:
 
 
 def suggestion(word: object, allowed: Sequence[str]) -> str:
-    """``; did you mean 'x'?``, or nothing when none of ``allowed`` is close."""
+    """Return ``; did you mean 'x'?``, or an empty text if none of ``allowed`` is close."""
     close = closest(word, allowed)
     return f"; did you mean {close!r}?" if close else ""

@@ -1,4 +1,4 @@
-"""Globs as rules and selections write them: ``*``, ``?`` and ``[…]``, upper and lower case differ."""
+"""Case-sensitive globs of rules and selections: ``*``, ``?`` and ``[…]``."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 
 
 def one_or_many(value: Any) -> tuple[Any, ...]:
-    """What the file gives as one value or a list, as a tuple."""
+    """Return a value or a list from the file as a tuple."""
     return tuple(value) if isinstance(value, list) else (value,)
 
 
 def matches(value: str, globs: Sequence[str]) -> bool:
-    """Whether any of ``globs`` matches ``value``; no globs match everything."""
+    """Return True if any of ``globs`` matches ``value``; no globs match everything."""
     return not globs or any(fnmatchcase(value, glob) for glob in globs)
 
 
 def is_plain(glob: str) -> bool:
-    """Whether ``glob`` matches nothing but itself."""
+    """Return True if ``glob`` has no wildcards, so that it matches only itself."""
     return not set("*?[") & set(glob)
 
 
 def is_within(globs: Sequence[str], wider: Sequence[str]) -> bool:
-    """Whether whatever ``globs`` match, ``wider`` match too; says no when in doubt."""
+    """Return True if ``wider`` surely match everything that ``globs`` match."""
     return all(any(_is_narrower(glob, other) for other in wider or ("*",)) for glob in globs or ("*",))
 
 
 def _is_narrower(glob: str, wider: str) -> bool:
-    # Without sets of characters, a wider glob may read the other as text: its "*" swallow the other's wildcards whole.
-    readable = "[" not in glob and not set("?[") & set(wider)
-    return wider in (glob, "*") or (readable and fnmatchcase(glob, wider))
+    # A wider glob with "*" only can be matched against the other glob as plain text: "*" also covers its wildcards.
+    comparable = "[" not in glob and not set("?[") & set(wider)
+    return wider in (glob, "*") or (comparable and fnmatchcase(glob, wider))

@@ -1,4 +1,4 @@
-"""``matrix.toml`` → :class:`~kernel_matrix.matrix.Matrix`, or every fault of the file at once."""
+"""Load ``matrix.toml`` as a :class:`~kernel_matrix.matrix.Matrix`, or report all of its faults at once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kernel_matrix.matrix import (
 )
 from kernel_matrix.matrix.complaints import MatrixFault
 from kernel_matrix.matrix.globs import one_or_many
-from kernel_matrix.matrix.rule_checks import rule_complaints
-from kernel_matrix.matrix.semantics import meaning_complaints, resolve
-from kernel_matrix.matrix.shape import shape_complaints, without
+from kernel_matrix.matrix.rule_checks import check_rules
+from kernel_matrix.matrix.semantics import check_semantics, resolve
+from kernel_matrix.matrix.shape import check_shape, remove_faulty
 from kernel_matrix.matrix.tiers import read_policy, read_protocol, with_policy, with_protocol
 from kernel_matrix.matrix.toml_lines import Position, find, nearest, scan, show
 from kernel_matrix.model.enums import Dtype, Language
@@ -45,24 +45,28 @@ _AT_LINE = re.compile(
 def load_matrix(path: Path) -> Matrix:
     """Read and check a matrix file.
 
-    :raises kernel_matrix.errors.MatrixError: with one line per fault, ``file:line:column key: what; what is allowed``.
+    Raises:
+        kernel_matrix.errors.MatrixError: with one line per fault, ``file:line:column key: fault; allowed values``.
     """
     text = _read(path)
     document = _parse(path, text)
     root = path.resolve().parent
     try:
-        complaints = _complaints(document, root)
-        if complaints:
-            raise MatrixError(_one_line_each(path, text, complaints), next_step=_NEXT_STEP)
+        faults = _find_faults(document, root)
+        if faults:
+            raise MatrixError(_describe_faults(path, text, faults), next_step=_NEXT_STEP)
     except RecursionError:
         raise MatrixError([_too_deep(path)], next_step=_NEXT_STEP) from None
     return _build(document, path.resolve())
 
 
 def position_of(path: Path, key_path: str) -> Position:
-    """Line and column, both from 1, of ``problems[2].select`` or of the closest thing around it in the file.
+    """Return line and column, both from 1, of a key such as ``problems[2].select``.
 
-    :raises kernel_matrix.errors.MatrixError: when the file cannot be read as TOML any more.
+    For a key that is not in the file it is the position of the innermost table or array around it.
+
+    Raises:
+        kernel_matrix.errors.MatrixError: the file cannot be read as TOML any more.
     """
     text = _read(path)
     _parse(path, text)
@@ -85,20 +89,20 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise MatrixError([_too_deep(path)], next_step=_NEXT_STEP) from None
-    except ValueError as error:  # a syntax error, or a number of thousands of digits
+    except ValueError as error:  # a syntax error, or an integer with too many digits for Python
         raise MatrixError([_syntax_error(path, text, str(error))], next_step=_NEXT_STEP) from None
 
 
 def _syntax_error(path: Path, text: str, message: str) -> str:
     found = _AT_LINE.match(message)
     what = found["what"] if found else message
-    line, column = _end_of(text) if found else (1, 1)
+    line, column = _find_end(text) if found else (1, 1)
     if found and found["line"]:
         line, column = int(found["line"]), int(found["column"])
     return f"{path}:{line}:{column} not valid TOML: {what[:1].lower()}{what[1:]}".replace("\n", "\\n")
 
 
-def _end_of(text: str) -> Position:
+def _find_end(text: str) -> Position:
     last = text.rstrip().rpartition("\n")[2]
     return text.rstrip().count("\n") + 1, len(last) + 1
 
@@ -107,17 +111,17 @@ def _too_deep(path: Path) -> str:
     return f"{path}:1:1 is nested too deeply to be a matrix"
 
 
-def _complaints(document: Mapping[str, Any], root: Path) -> list[MatrixFault]:
-    """Every fault, of shape and of meaning; what is malformed is taken out before its meaning is asked for."""
-    found = shape_complaints(document)
-    rest = without(document, found)
-    malformed = {complaint.path[:2] for complaint in found}
-    return [*found, *meaning_complaints(rest, malformed, root), *rule_complaints(rest, malformed)]
+def _find_faults(document: Mapping[str, Any], root: Path) -> list[MatrixFault]:
+    """Return all faults; values of the wrong shape are removed before the semantic checks read the document."""
+    found = check_shape(document)
+    rest = remove_faulty(document, found)
+    malformed = {fault.path[:2] for fault in found}
+    return [*found, *check_semantics(rest, malformed, root), *check_rules(rest, malformed)]
 
 
-def _one_line_each(path: Path, text: str, complaints: list[MatrixFault]) -> list[str]:
+def _describe_faults(path: Path, text: str, faults: list[MatrixFault]) -> list[str]:
     positions = scan(text)
-    placed = sorted((nearest(positions, c.path), show(c.path), c.text) for c in complaints)
+    placed = sorted((nearest(positions, fault.path), show(fault.path), fault.text) for fault in faults)
     return [f"{path}:{line}:{column} {key}: {what}" for (line, column), key, what in placed]
 
 
@@ -128,12 +132,15 @@ def _build(document: Mapping[str, Any], path: Path) -> Matrix:
         path=path,
         gpus=tuple(_gpu(table) for table in document["gpus"]),
         toolchains=tuple(_toolchain(table) for table in document["toolchains"]),
-        dtypes=tuple(Dtype(name) for name in document["dtypes"]),
+        dtypes=tuple(map(Dtype, document["dtypes"])),
         problems=tuple(_problem_set(table, root) for table in document["problems"]),
         candidates=tuple(_candidate_set(table, root) for table in document.get("candidates", ({},))),
         protocol=with_protocol(Protocol(), read_protocol(document.get("protocol", {}))),
         policy=with_policy(Policy(), read_policy(document.get("policy", {}))),
-        include=tuple(_include(table) for table in document.get("include", ())),
+        include=tuple(
+            Include(match=_match(table), dtypes=tuple(map(Dtype, table["dtypes"])), reason=table["reason"])
+            for table in document.get("include", ())
+        ),
         exclude=tuple(Exclude(match=_match(table), reason=table["reason"]) for table in document.get("exclude", ())),
         overrides=tuple(_override(table) for table in document.get("override", ())),
     )
@@ -145,7 +152,7 @@ def _gpu(table: Mapping[str, Any]) -> GpuAxis:
 
 
 def _toolchain(table: Mapping[str, Any]) -> Toolchain:
-    return Toolchain(**{**table, "languages": tuple(Language(name) for name in table.get("languages", ()))})
+    return Toolchain(**{**table, "languages": tuple(map(Language, table.get("languages", ())))})
 
 
 def _problem_set(table: Mapping[str, Any], root: Path) -> ProblemSet:
@@ -166,10 +173,6 @@ def _candidate_set(table: Mapping[str, Any], root: Path) -> CandidateSet:
 def _match(table: Mapping[str, Any]) -> Match:
     keys = Match.__dataclass_fields__
     return Match(**{key: one_or_many(value) for key, value in table.items() if key in keys})
-
-
-def _include(table: Mapping[str, Any]) -> Include:
-    return Include(match=_match(table), dtypes=tuple(Dtype(name) for name in table["dtypes"]), reason=table["reason"])
 
 
 def _override(table: Mapping[str, Any]) -> Override:

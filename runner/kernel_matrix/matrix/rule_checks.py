@@ -1,4 +1,4 @@
-"""Include, exclude and override must speak of cells that exist, and must agree."""
+"""Checks of include, exclude and override rules: they must match cells that exist and must not contradict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_matrix.model.enums import Language
 _MATCH_KEYS = ("gpu", "toolchain", "dtype", "problem", "candidate", "language", "category")
 
 Names = Mapping[str, Sequence[str]]
-"""Match key → every value it can have. Without ``problem``, ``candidate``, ``category``: those are not read yet."""
+"""Match key → all of its values. Lacks ``problem``, ``candidate`` and ``category``, which are not read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,37 +40,39 @@ class _Rule:
 
     @property
     def match(self) -> Table:
-        """The table that holds the globs: the rule itself, or ``match`` in an override."""
+        """Table with the globs: the rule itself, or ``match`` in an override."""
         inner: Table = self.table.get("match", {}) if self.kind == "override" else self.table
         return inner
 
     def globs(self, key: str) -> tuple[str, ...]:
-        """What the rule says of one axis; nothing stands for everything."""
+        """Return the globs for one axis; none stand for everything."""
         return one_or_many(self.match[key]) if key in self.match else ()
 
     def effect(self) -> dict[str, Any]:
-        """What the rule does, whatever its reason and however its globs are ordered."""
+        """Return the effect of the rule, independent of its reason and of the order of its globs."""
         rest = {key: value for key, value in self.table.items() if key not in ("reason", "match", *_MATCH_KEYS)}
         return rest | {"match": {key: frozenset(self.globs(key)) for key in _MATCH_KEYS}}
 
 
-def rule_complaints(document: Table, malformed: Collection[KeyPath]) -> Iterator[MatrixFault]:
-    """Every fault of the rules.
+def check_rules(document: Table, malformed: Collection[KeyPath]) -> Iterator[MatrixFault]:
+    """Yield every fault of the rules.
 
-    :param malformed: paths of rules with a malformed key. Which cells those mean is unknown, so they are not compared.
+    Args:
+        document: the parsed file without its malformed values.
+        malformed: paths of rules with a malformed key. It is unknown which cells those match, so they are not compared.
     """
-    names = _known_names(document)
+    names = _collect_names(document)
     kinds = ("include", "exclude", "override")
     rules = [_Rule((kind, index), table) for kind in kinds for index, table in tables(document, kind)]
     for rule in rules:
-        yield from _unknown_names(rule, names)
+        yield from _find_unknown_names(rule, names)
     whole = [rule for rule in rules if rule.path not in malformed]
-    yield from _repeated_rules(whole)
-    yield from _wrong_excludes(whole, names)
+    yield from _find_repeated_rules(whole)
+    yield from _find_wrong_excludes(whole, names)
 
 
-def _known_names(document: Table) -> Names:
-    """What each axis has; an axis that the file does not let us know in full is left out."""
+def _collect_names(document: Table) -> Names:
+    """Return the values of each axis, without axes whose values are not all known because some are malformed."""
     dtypes = [*document.get("dtypes", ())]
     if dtypes:
         dtypes += [name for _, rule in tables(document, "include") for name in rule.get("dtypes", ())]
@@ -87,7 +89,7 @@ def _names(document: Table, key: str) -> list[str | None]:
     return [None if table is None else table.get("name") for table in document.get(key, ())]
 
 
-def _unknown_names(rule: _Rule, names: Names) -> Iterator[MatrixFault]:
+def _find_unknown_names(rule: _Rule, names: Names) -> Iterator[MatrixFault]:
     for key in rule.match.keys() & names.keys():
         written = rule.match[key]
         for index, glob in enumerate(one_or_many(written)):
@@ -98,13 +100,13 @@ def _unknown_names(rule: _Rule, names: Names) -> Iterator[MatrixFault]:
             yield MatrixFault(path, f"{text}{suggestion(glob, names[key])}")
 
 
-def _repeated_rules(rules: Sequence[_Rule]) -> Iterator[MatrixFault]:
+def _find_repeated_rules(rules: Sequence[_Rule]) -> Iterator[MatrixFault]:
     for one, other in combinations(rules, 2):
         if one.kind == other.kind and one.effect() == other.effect():
-            yield MatrixFault(other.path, f"says the same as {one.title}; take one out")
+            yield MatrixFault(other.path, f"repeats {one.title}; remove one")
 
 
-def _wrong_excludes(rules: Sequence[_Rule], names: Names) -> Iterator[MatrixFault]:
+def _find_wrong_excludes(rules: Sequence[_Rule], names: Names) -> Iterator[MatrixFault]:
     includes = [rule for rule in rules if rule.kind == "include"]
     for rule in rules:
         if rule.kind != "exclude":
@@ -114,22 +116,22 @@ def _wrong_excludes(rules: Sequence[_Rule], names: Names) -> Iterator[MatrixFaul
             continue
         for include in includes:
             if _contradicts(rule, include, names):
-                text = f"contradicts {include.title}, which runs every cell that this excludes; take one out"
+                text = f"contradicts {include.title}, which runs every cell that this rule excludes; remove one"
                 yield MatrixFault(rule.path, text)
 
 
 def _is_everything(rule: _Rule, names: Names) -> bool:
-    return all(_is_part((), rule.globs(key), names.get(key)) for key in _MATCH_KEYS)
+    return all(_is_subset((), rule.globs(key), names.get(key)) for key in _MATCH_KEYS)
 
 
 def _contradicts(exclude: _Rule, include: _Rule, names: Names) -> bool:
-    """Whether ``include`` has every cell of ``exclude``; a wider exclude has an exception, and that is fine."""
+    """Return True if ``include`` has every cell of ``exclude``; an exclude that has further cells is valid."""
     included = {key: include.globs(key) for key in _MATCH_KEYS} | {"dtype": tuple(include.table["dtypes"])}
-    return all(_is_part(exclude.globs(key), included[key], names.get(key)) for key in _MATCH_KEYS)
+    return all(_is_subset(exclude.globs(key), included[key], names.get(key)) for key in _MATCH_KEYS)
 
 
-def _is_part(globs: Sequence[str], wider: Sequence[str], names: Sequence[str] | None) -> bool:
-    """Whether ``globs`` match something and ``wider`` match all of it; of unknown names, going by the globs alone."""
+def _is_subset(globs: Sequence[str], wider: Sequence[str], names: Sequence[str] | None) -> bool:
+    """Return True if ``globs`` match something and ``wider`` all of it; without known names, compare the globs."""
     if names is None:
         return is_within(globs, wider)
     matched = [name for name in names if matches(name, globs)]

@@ -1,7 +1,4 @@
-"""The shape of a matrix file: keys, types and ranges, as ``schemas/matrix.schema.json`` has them.
-
-The schema is the one place that knows the shape; here its findings become sentences.
-"""
+"""Check keys, types and ranges of a matrix file against ``schemas/matrix.schema.json``, and explain violations."""
 
 from __future__ import annotations
 
@@ -32,23 +29,23 @@ _TYPE_NAMES = {
 }
 
 
-def shape_complaints(document: Mapping[str, Any]) -> list[MatrixFault]:
-    """Everything the schema rejects, and numbers that are not finite."""
-    not_finite = list(_not_finite(document, ()))
-    skipped = {complaint.path for complaint in not_finite}
-    found = (c for error in _validator().iter_errors(document) for c in _explain(error) if c.path not in skipped)
-    return list(dict.fromkeys([*not_finite, *found]))
+def check_shape(document: Mapping[str, Any]) -> list[MatrixFault]:
+    """Return every violation of the schema, and every number that is not finite."""
+    infinite = list(_find_infinite(document, ()))
+    skipped = {fault.path for fault in infinite}
+    found = (fault for error in _validator().iter_errors(document) for fault in _explain(error))
+    return list(dict.fromkeys([*infinite, *(fault for fault in found if fault.path not in skipped)]))
 
 
-def without(document: Mapping[str, Any], complaints: Iterable[MatrixFault]) -> dict[str, Any]:
-    """A copy of ``document`` with what was complained about taken out, so that the rest can be checked.
+def remove_faulty(document: Mapping[str, Any], faults: Iterable[MatrixFault]) -> dict[str, Any]:
+    """Return a copy of ``document`` without its faulty values, so that the rest can be checked.
 
-    A key goes away; an element of a list becomes ``None``, so that its neighbours keep their index.
+    A faulty key is removed; a faulty element of a list becomes ``None``, so that the others keep their index.
     """
     rest = copy.deepcopy(dict(document))
-    for complaint in complaints:
-        if not complaint.usable:
-            _take_out(rest, complaint.path)
+    for fault in faults:
+        if not fault.usable:
+            _remove(rest, fault.path)
     return rest
 
 
@@ -59,12 +56,12 @@ def _validator() -> Validator:
 
 
 def _pattern(_validator: Validator, pattern: str, value: object, _schema: object) -> Iterator[ValidationError]:
-    # Python's "$" lets a line end pass, a schema's does not; every pattern of ours is one from "^" to "$".
+    # Python's "$" also matches before a final newline, a schema's does not. All patterns of the schema are anchored.
     if isinstance(value, str) and not re.fullmatch(pattern, value):
         yield ValidationError("does not match")
 
 
-def _take_out(node: Any, path: KeyPath) -> None:
+def _remove(node: Any, path: KeyPath) -> None:
     *around, last = path
     for part in around:
         node = node[part]
@@ -74,72 +71,74 @@ def _take_out(node: Any, path: KeyPath) -> None:
         node.pop(last, None)
 
 
-def _not_finite(value: object, path: KeyPath) -> Iterator[MatrixFault]:
+def _find_infinite(value: object, path: KeyPath) -> Iterator[MatrixFault]:
     if isinstance(value, float) and not isfinite(value):
-        yield MatrixFault(path, f"{value} is no number one can use; must be finite")
+        yield MatrixFault(path, f"{value} is not allowed; must be finite")
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _not_finite(item, (*path, key))
+            yield from _find_infinite(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _not_finite(item, (*path, index))
+            yield from _find_infinite(item, (*path, index))
 
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
+class _SchemaViolation:
     """One violated rule of the schema."""
 
     path: KeyPath
     rule: str
     wanted: Any
-    """What the schema says under ``rule``."""
+    """Value of the schema's keyword ``rule``."""
     got: Any
     schema: Mapping[str, Any]
-    """The part of the schema that holds the rule."""
+    """Part of the schema that holds the rule."""
 
 
 def _explain(error: ValidationError) -> Iterator[MatrixFault]:
     schema = cast("Mapping[str, Any]", error.schema)
-    finding = _Finding(tuple(error.absolute_path), str(error.validator), error.validator_value, error.instance, schema)
-    if finding.rule in _ABOUT_KEYS:
-        yield from _ABOUT_KEYS[finding.rule](finding)
+    violation = _SchemaViolation(
+        tuple(error.absolute_path), str(error.validator), error.validator_value, error.instance, schema
+    )
+    if violation.rule in _KEY_RULES:
+        yield from _KEY_RULES[violation.rule](violation)
     else:
-        yield MatrixFault(finding.path, _ABOUT_VALUES[finding.rule](finding))
+        yield MatrixFault(violation.path, _VALUE_RULES[violation.rule](violation))
 
 
-def _unknown_keys(finding: _Finding) -> Iterator[MatrixFault]:
-    allowed = list(finding.schema["properties"])
-    for key in finding.got:
+def _explain_unknown_keys(violation: _SchemaViolation) -> Iterator[MatrixFault]:
+    allowed = list(violation.schema["properties"])
+    for key in violation.got:
         if key not in allowed:
             yield MatrixFault(
-                (*finding.path, key), f"unknown key; allowed: {listed(allowed)}{suggestion(key, allowed)}"
+                (*violation.path, key), f"unknown key; allowed: {listed(allowed)}{suggestion(key, allowed)}"
             )
 
 
-def _missing_keys(finding: _Finding) -> Iterator[MatrixFault]:
-    properties = finding.schema["properties"]
-    misspelt = {closest(key, list(properties)) for key in finding.got if key not in properties}
-    for key in finding.wanted:
-        if key not in finding.got and key not in misspelt:
+def _explain_missing_keys(violation: _SchemaViolation) -> Iterator[MatrixFault]:
+    properties = violation.schema["properties"]
+    misspelt = {closest(key, list(properties)) for key in violation.got if key not in properties}
+    for key in violation.wanted:
+        if key not in violation.got and key not in misspelt:
             purpose = properties[key]["description"]
-            yield MatrixFault((*finding.path, key), f"missing; {purpose[0].lower()}{purpose[1:].rstrip('.')}")
+            yield MatrixFault((*violation.path, key), f"missing; {purpose[0].lower()}{purpose[1:].rstrip('.')}")
 
 
-def _repeated_elements(finding: _Finding) -> Iterator[MatrixFault]:
-    for index, item in enumerate(finding.got):
-        if item in finding.got[:index]:
-            text = f"{quote(item)} is given twice, first as element {finding.got.index(item)}"
-            yield MatrixFault((*finding.path, index), text, usable=True)
+def _explain_repeats(violation: _SchemaViolation) -> Iterator[MatrixFault]:
+    for index, item in enumerate(violation.got):
+        if item in violation.got[:index]:
+            text = f"{quote(item)} is given twice, first as element {violation.got.index(item)}"
+            yield MatrixFault((*violation.path, index), text, usable=True)
 
 
-def _wrong_type(finding: _Finding) -> str:
-    expected = [finding.wanted] if isinstance(finding.wanted, str) else finding.wanted
-    text = f"must be {' or '.join(_TYPE_NAMES[name] for name in expected)}, got {_kind_of(finding.got)}"
-    is_number = isinstance(finding.got, (int, float)) and not isinstance(finding.got, bool)
-    return f'{text}; write "{finding.got}"' if "string" in expected and is_number else text
+def _explain_type(violation: _SchemaViolation) -> str:
+    expected = [violation.wanted] if isinstance(violation.wanted, str) else violation.wanted
+    text = f"must be {' or '.join(_TYPE_NAMES[name] for name in expected)}, got {_describe_value(violation.got)}"
+    is_number = isinstance(violation.got, (int, float)) and not isinstance(violation.got, bool)
+    return f'{text}; write "{violation.got}"' if "string" in expected and is_number else text
 
 
-def _kind_of(value: object) -> str:
+def _describe_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
@@ -151,33 +150,33 @@ def _kind_of(value: object) -> str:
     return "a list" if isinstance(value, list) else "a table"
 
 
-def _wrong_word(finding: _Finding) -> str:
-    allowed = finding.wanted
-    return f"{quote(finding.got)} is not known; allowed: {listed(allowed)}{suggestion(finding.got, allowed)}"
+def _explain_word(violation: _SchemaViolation) -> str:
+    allowed = violation.wanted
+    return f"{quote(violation.got)} is not known; allowed: {listed(allowed)}{suggestion(violation.got, allowed)}"
 
 
-def _limit(words: str) -> Callable[[_Finding], str]:
-    return lambda finding: f"{quote(finding.got)} is out of range; must be {words} {finding.wanted}"
+def _explain_limit(words: str) -> Callable[[_SchemaViolation], str]:
+    return lambda violation: f"{quote(violation.got)} is out of range; must be {words} {violation.wanted}"
 
 
-_ABOUT_KEYS: Mapping[str, Callable[[_Finding], Iterator[MatrixFault]]] = {
-    "additionalProperties": _unknown_keys,
-    "required": _missing_keys,
-    "uniqueItems": _repeated_elements,
+_KEY_RULES: Mapping[str, Callable[[_SchemaViolation], Iterator[MatrixFault]]] = {
+    "additionalProperties": _explain_unknown_keys,
+    "required": _explain_missing_keys,
+    "uniqueItems": _explain_repeats,
 }
 
-_ABOUT_VALUES: Mapping[str, Callable[[_Finding], str]] = {
-    "type": _wrong_type,
-    "enum": _wrong_word,
-    "minimum": _limit("at least"),
-    "maximum": _limit("at most"),
-    "exclusiveMinimum": _limit("more than"),
-    "exclusiveMaximum": _limit("less than"),
-    "pattern": lambda finding: f"{quote(finding.got)} does not fit; {finding.schema['description']}".rstrip("."),
+_VALUE_RULES: Mapping[str, Callable[[_SchemaViolation], str]] = {
+    "type": _explain_type,
+    "enum": _explain_word,
+    "minimum": _explain_limit("at least"),
+    "maximum": _explain_limit("at most"),
+    "exclusiveMinimum": _explain_limit("more than"),
+    "exclusiveMaximum": _explain_limit("less than"),
+    "pattern": lambda violation: f"{quote(violation.got)} does not fit; {violation.schema['description']}".rstrip("."),
     "minItems": lambda _: "the list is empty; give at least one value",
-    "contains": lambda finding: f"{quote(finding.wanted['enum'][0])} is missing; it is always among them",
+    "contains": lambda violation: f"{quote(violation.wanted['enum'][0])} is missing; the list must have it",
     "minLength": lambda _: "the text is empty",
-    "maxLength": lambda finding: f"the text is too long; must have at most {finding.wanted} characters",
-    "minProperties": lambda finding: f"the table is empty; allowed: {listed(finding.schema['properties'])}",
+    "maxLength": lambda violation: f"the text is too long; must have at most {violation.wanted} characters",
+    "minProperties": lambda violation: f"the table is empty; allowed: {listed(violation.schema['properties'])}",
 }
-"""Every rule that the schema uses is in one of the two; a test holds them equal."""
+"""Together with ``_KEY_RULES``, every rule that the schema uses; a test compares them."""

@@ -1,4 +1,4 @@
-"""Protocol and policy values: what a tier sets, and how an override changes what holds."""
+"""Values of protocol and policy: the tiers' presets, reading the tables, and applying overrides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_matrix.model.enums import ClockPolicy, Implementation, InputMode, Re
 from kernel_matrix.model.messages import ProtocolSpec
 
 PUBLISH_SESSIONS = 5
-"""Fewest sessions of tier ``publish``: below, between-session intervals mean little."""
+"""Fewest sessions of tier ``publish``; intervals between fewer sessions are too wide to be useful."""
 
 TIERS: Mapping[Tier, Mapping[str, object]] = {
     Tier.SCREEN: {
@@ -36,10 +36,10 @@ TIERS: Mapping[Tier, Mapping[str, object]] = {
         "budget_s": 60.0,
     },
 }
-"""What naming a tier sets. Both name the same keys, so that either replaces all of the other's."""
+"""Values that a tier sets. Both tiers have the same keys, so that one replaces all values of the other."""
 
 _ENUMS: Mapping[str, type[Enum]] = {"modes": InputMode, "regimes": Regime, "baselines": Implementation}
-"""Keys of a protocol that are lists of words."""
+"""Protocol keys with lists of words, and the type of their elements."""
 
 _DEFAULTS: Mapping[str, object] = {
     f.name: getattr(owner, f.name) for owner in (ProtocolSpec(), Policy()) for f in fields(owner)
@@ -47,11 +47,12 @@ _DEFAULTS: Mapping[str, object] = {
 
 
 def read_protocol(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that a ``protocol`` table sets: those of its tier, if it names one, then its own.
+    """Return the values that a ``protocol`` table sets: those of its tier, if it names one, then its own.
 
-    :param table: as the TOML parser gives it, already checked against the schema.
+    Args:
+        table: parsed TOML that was checked against the schema.
     """
-    values = {key: _typed(key, value) for key, value in table.items()}
+    values = {key: _convert_number(key, value) for key, value in table.items()}
     if "tier" in values:
         values["tier"] = Tier(values["tier"])
         values = {**TIERS[values["tier"]], **values}
@@ -64,15 +65,17 @@ def read_protocol(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_policy(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that a ``policy`` table sets, already checked against the schema."""
-    values = {key: tuple(value) if isinstance(value, list) else _typed(key, value) for key, value in table.items()}
+    """Return the values that a ``policy`` table sets; the table was checked against the schema."""
+    values = {
+        key: tuple(value) if isinstance(value, list) else _convert_number(key, value) for key, value in table.items()
+    }
     if "clocks" in values:
         values["clocks"] = ClockPolicy(values["clocks"])
     return values
 
 
 def with_protocol(base: Protocol, values: Mapping[str, Any]) -> Protocol:
-    """``base`` with the values of an :class:`.Override` (or :func:`read_protocol`) in their place."""
+    """Return ``base`` with the values of an :class:`.Override` or of :func:`read_protocol`."""
     spec_keys = {f.name for f in fields(ProtocolSpec)}
     spec = {key: value for key, value in values.items() if key in spec_keys}
     rest = {key: value for key, value in values.items() if key not in spec_keys}
@@ -80,12 +83,12 @@ def with_protocol(base: Protocol, values: Mapping[str, Any]) -> Protocol:
 
 
 def with_policy(base: Policy, values: Mapping[str, Any]) -> Policy:
-    """``base`` with the values of an :class:`.Override` (or :func:`read_policy`) in their place."""
+    """Return ``base`` with the values of an :class:`.Override` or of :func:`read_policy`."""
     return replace(base, **values)
 
 
-def _typed(key: str, value: Any) -> Any:
-    """``value`` as the field's own kind of number: a cell's id must not tell ``1`` from ``1.0``."""
+def _convert_number(key: str, value: Any) -> Any:
+    """Convert a number to the type of its field, because the id of a cell must not depend on ``1`` or ``1.0``."""
     default = _DEFAULTS.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value

@@ -1,7 +1,6 @@
-"""Where each key of a TOML document stands: parsers keep the values and forget the lines.
+"""Find line and column of the keys of a TOML document, which TOML parsers do not report.
 
-The scanner walks the same grammar as the parser but keeps only positions. It trusts that the text is valid TOML, so
-parse first.
+The scanner assumes valid TOML, so parse the text first.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ else:
     import tomli as tomllib
 
 KeyPath = tuple[str | int, ...]
-"""``("gpus", 2, "name")``: keys of tables and indices of arrays, both as the parser gives them."""
+"""Path of a value, such as ``("gpus", 2, "name")``: keys of tables and indices of arrays."""
 
 Position = tuple[int, int]
 """Line and column, both from 1; columns count characters."""
 
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BLANKS = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STRING = re.compile(
@@ -39,10 +38,10 @@ _LAST_PART = re.compile(r"(?:\[\d+\]|\.?[A-Za-z0-9_-]+|\.?\"(?:\\.|[^\"\\])*\")\
 
 
 def scan(text: str) -> dict[KeyPath, Position]:
-    """The position of every key, table and array element of ``text``, which must be valid TOML without a BOM.
+    """Return the position of every key, table and array element of ``text``, which must be valid TOML without a BOM.
 
-    A key is found where it is written, a table at its header, an element of an array where its value begins. A table
-    that is only implied (``a`` of ``[a.b]``) is found at the first place that implies it.
+    The position of a table is its header, that of an array element the start of its value. For a table that is only
+    implied (``a`` of ``[a.b]``) it is the first place that implies it.
     """
     scanner = _Scanner(text)
     scanner.document()
@@ -51,7 +50,7 @@ def scan(text: str) -> dict[KeyPath, Position]:
 
 
 def nearest(positions: Mapping[KeyPath, Position], path: KeyPath) -> Position:
-    """The position of ``path``, or of the closest thing around it that is in the file; ``(1, 1)`` for none."""
+    """Return the position of ``path`` or of the innermost table or array around it; ``(1, 1)`` if there is none."""
     for length in range(len(path), 0, -1):
         if path[:length] in positions:
             return positions[path[:length]]
@@ -59,7 +58,7 @@ def nearest(positions: Mapping[KeyPath, Position], path: KeyPath) -> Position:
 
 
 def show(path: KeyPath) -> str:
-    """``path`` as people write it: ``problems[2].select``; keys that are not bare are quoted, on one line."""
+    """Format ``path`` as ``problems[2].select``; keys that are not bare are quoted."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -70,7 +69,7 @@ def show(path: KeyPath) -> str:
 
 
 def find(text: str, key_path: str) -> Position:
-    """The position of ``key_path``, written as :func:`show` writes it, or of the closest thing around it."""
+    """Return the position of ``key_path``, in the form of :func:`show`, or of the innermost value around it."""
     shown = {show(path): position for path, position in scan(text).items()}
     while key_path and key_path not in shown:
         shorter = _LAST_PART.sub("", key_path)
@@ -91,23 +90,23 @@ def _position(starts: list[int], offset: int) -> Position:
 
 
 class _Scanner:
-    """One pass over a document; ``found`` maps each path to the offset where it is written."""
+    """Scans a document once; ``found`` maps each path to its offset in the text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.found: dict[KeyPath, int] = {}
-        self._tables: dict[KeyPath, int] = {}  # array of tables -> how many elements it has so far
+        self._tables: dict[KeyPath, int] = {}  # array of tables -> index of its latest element
 
     def document(self) -> None:
         table: KeyPath = ()
-        self._skip(_BLANK)
+        self._skip(_BLANKS)
         while self.at < len(self.text):
             if self._sees("["):
                 table = self._header()
             else:
                 self._pair(table)
-            self._skip(_BLANK)
+            self._skip(_BLANKS)
 
     def _header(self) -> KeyPath:
         start = self.at
@@ -131,7 +130,7 @@ class _Scanner:
         return path
 
     def _current(self, path: KeyPath) -> KeyPath:
-        """``path``, or its latest element where it is an array of tables."""
+        """Return ``path``, or the latest element if it is an array of tables."""
         return (*path, self._tables[path]) if path in self._tables else path
 
     def _pair(self, table: KeyPath) -> None:
@@ -146,7 +145,7 @@ class _Scanner:
         self._value(path)
 
     def _keys(self) -> list[str]:
-        """A dotted key, with the blanks around it."""
+        """Read a dotted key and the blanks around it."""
         keys = [self._key()]
         while self._sees("."):
             self.at += len(".")
@@ -172,7 +171,7 @@ class _Scanner:
     def _array(self, path: KeyPath) -> None:
         index = 0
         self.at += len("[")
-        self._skip(_BLANK)
+        self._skip(_BLANKS)
         while not self._sees("]"):
             element = (*path, index)
             self.found[element] = self.at
@@ -183,17 +182,17 @@ class _Scanner:
 
     def _inline_table(self, path: KeyPath) -> None:
         self.at += len("{")
-        self._skip(_BLANK)
+        self._skip(_BLANKS)
         while not self._sees("}"):
             self._pair(path)
             self._skip_comma()
         self.at += len("}")
 
     def _skip_comma(self) -> None:
-        self._skip(_BLANK)
+        self._skip(_BLANKS)
         if self._sees(","):
             self.at += len(",")
-            self._skip(_BLANK)
+            self._skip(_BLANKS)
 
     def _sees(self, text: str) -> bool:
         return self.text.startswith(text, self.at)

@@ -69,7 +69,7 @@ def test_a_solution_is_a_candidate(read):
     compile(found.adapter, "candidate.py", "exec")
 
 
-def test_a_candidate_is_told_nothing_of_the_reference_and_the_workloads(read):
+def test_candidate_facts_lack_reference_and_workloads(read):
     (found,), _ = read(SOLUTION)
     assert DEFINITION["reference"] not in found.adapter
     assert set(facts_of(found)) == {"inputs", "outputs", "constants", "expressions", "destination", "entry"}
@@ -103,7 +103,7 @@ def test_the_language_is_what_it_says_or_what_its_text_tells(read, spec, content
         (..., "*everything", True),
     ],
 )
-def test_where_it_does_not_say_its_parameters_tell_whether_it_writes_into_outputs(read, said, parameters, writes):
+def test_solution_without_destination_flag_is_read_by_parameters(read, said, parameters, writes):
     solution = changed(SOLUTION, "spec.destination_passing_style", said)
     source = [{"path": "main.py", "content": f"def run({parameters}):\n    pass\n"}]
     (found,), _ = read(changed(solution, "sources", source))

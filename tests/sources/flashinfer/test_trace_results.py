@@ -96,7 +96,7 @@ def test_a_solution_that_is_wrong_on_one_workload_is_wrong(tmp_path):
     assert [row["speedup"] is None for row in rows] == [False, True, False]
 
 
-def test_what_is_not_the_candidates_fault_takes_nothing_from_the_rest(tmp_path):
+def test_other_faults_leave_remaining_results(tmp_path):
     lost = trace("INVALID_REFERENCE", uuid="w2", timestamp="2026-05-01T00:00:00Z")
     report, rows = load(tmp_path, put(tmp_path / "a.jsonl", [trace(), lost]))
     assert [(row["workload"], row["status"], row["attempt"]) for row in rows] == [

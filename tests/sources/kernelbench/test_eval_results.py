@@ -49,7 +49,7 @@ def test_correct_but_not_timed_is_passed_without_a_time(tmp_path):
     assert (row["status"], row["candidate_median_ns"], row["labels"]) == ("passed", None, ["not_timed"])
 
 
-def test_the_references_own_time_is_the_baseline_and_an_excessive_speedup_is_said(tmp_path):
+def test_eval_reference_time_is_baseline_and_excess_is_warned(tmp_path):
     given = result(ref_runtime=1.5, metadata={"excessive_speedup": True})
     row = only(tmp_path, put(tmp_path / "run" / "eval_results.json", {"1": given}))
     assert (row["speedup"], row["warnings"]) == (3.0, ["KernelBench marked its speed-up as excessive"])

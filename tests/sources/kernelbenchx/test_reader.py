@@ -79,7 +79,7 @@ def test_the_parts_of_a_file_lie_beside_one_adapter_for_all(root):
     ast.parse(problem.adapter, feature_version=(3, 9))
 
 
-def test_each_kind_of_drawn_call_is_a_workload_and_the_largest_the_default(root):
+def test_drawn_calls_become_workloads_and_largest_is_default(root):
     assert cases(load_source("kernelbenchx", root).problems[0]) == {"default": 4, "case2": 2, "case6": 6, "case8": 8}
 
 
@@ -178,7 +178,7 @@ def test_random_answers_are_seen(tmp_path, more, random):
     assert read(tmp_path, DROPOUT, f"import torch\ntest_results = work(torch.randn(4){more})").random is random
 
 
-def test_calls_that_repeat_come_before_random_ones_and_ones_with_an_output(tmp_path):
+def test_repeatable_calls_precede_random_and_output_calls(tmp_path):
     function = DROPOUT.replace("training=True)", "training=True, out=None)", 1)
     test = """
     import torch
@@ -199,7 +199,7 @@ def test_the_function_may_have_another_name_than_the_file(tmp_path):
     assert problem.adapter == adapter_of("lion_step", "task.py")
 
 
-def test_the_digest_covers_function_test_and_what_the_metadata_holds_it_to(root):
+def test_digest_covers_function_test_and_thresholds(root):
     def digests():
         return [problem.digest for problem in load_source("kernelbenchx", root).problems]
 
@@ -241,7 +241,7 @@ def test_thresholds_that_make_no_sense_are_no_contract(root, thresholds):
     assert "precision_thresholds in the metadata must give" in loaded.unreadable[0].reason
 
 
-def test_metadata_that_is_no_json_is_told_and_tasks_are_read_without(root):
+def test_invalid_metadata_is_reported_and_tasks_are_read(root):
     path = root / "data/kernelbenchx_v1.json"
     path.write_text("[\n{]")
     loaded = load_source("kernelbenchx", root)

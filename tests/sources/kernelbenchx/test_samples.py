@@ -126,7 +126,7 @@ def test_samples_are_numbered_by_task(read):
     assert [c.origin.sample for c in found] == [0, 0, 1, 2, 9, 3]
 
 
-def test_what_cannot_be_read_is_named_with_its_line_and_the_rest_goes_on(read, tmp_path):
+def test_unreadable_items_are_listed_with_line_and_rest_is_read(read, tmp_path):
     found, refused = read(
         "{",
         "",
