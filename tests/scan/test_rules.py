@@ -1,4 +1,4 @@
-"""Every rule: what it finds, and the honest code beside it that it must leave alone."""
+"""Each rule with code that it must find and similar honest code that it must not."""
 # ruff: noqa: E501  # sources on one line each are a table
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ModelNew(nn.Module):
 
 @pytest.fixture
 def scan(tmp_path: Path) -> Scanner:
-    """Reads a source that is written for it."""
+    """Return a function that scans a source."""
 
     def scanned(*parts: str, language: Language = Language.TRITON, dtype: Dtype = Dtype.FP32) -> SourceScan:
         return scan_text("\n".join(dedent(part) for part in parts), language, dtype)

@@ -1,8 +1,8 @@
-"""Reading a candidate's source for what a person would want to know of it: labels with evidence, never proof.
+"""Static rules over a candidate's source, which is parsed but never run.
 
-What the program cannot see by running a candidate (why it does something, what it does on other days) a reader may
-see in its text: a library's call where a kernel was asked for, a kernel that nobody launches, a rebound clock. Each
-rule is one file; the policy decides what its findings cost. Nothing of the candidate is run.
+A rule finds what running a candidate cannot show, such as a library call in place of a kernel, a kernel that is never
+launched, or a replaced clock. A finding is a label with its source line, not a proof. Each rule is one file; the
+policy decides which rules reject a candidate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kernel_matrix.scan import (
     threads,
     timing,
 )
-from kernel_matrix.scan.embedded_cpp import native
+from kernel_matrix.scan.embedded_cpp import parse_cpp
 from kernel_matrix.scan.kernel_names import own_kernels
 from kernel_matrix.scan.rule_match import RuleMatch, SourceScan
 from kernel_matrix.scan.source import ScannedSource, read_source
@@ -49,20 +49,28 @@ RULES: Mapping[str, Callable[[ScannedSource], Iterator[RuleMatch]]] = {
     capture.RULE: capture.find,
     hidden.RULE: hidden.find,
 }
-"""Name of a rule → what it finds, in the order findings are told."""
+"""Name of a rule → function that yields its findings, in the order of the report."""
 
 MOST_FINDINGS = 20
-"""Findings that one rule may have; a source that repeats itself says no more with the next."""
+"""Findings kept per rule; further ones of the same rule rarely add information."""
 
 
 def scan_files(files: Mapping[str, bytes], language: Language, dtype: Dtype, *, entry: str = "ModelNew") -> SourceScan:
-    """What is to be known of a candidate of several files, by name: its rules look at the one that defines ``entry``.
+    """Scan a candidate of several files.
 
-    Files that are no Python are C++, and only their kernels are named: Python reaches them through their builder.
+    The rules read the Python file that defines ``entry``. All files that are not Python are taken as C++, of which only
+    the kernel names are read.
+
+    Args:
+        files: content by file name.
+        language: language of the candidate.
+        dtype: dtype of the cell.
+        entry: class that is constructed and called, or the function that an adapter calls.
     """
     texts = {name: content.decode("utf-8", errors="replace") for name, content in files.items()}
     python = [text for name, text in texts.items() if name.endswith(".py")]
-    kernels = {kernel for name, text in texts.items() if not name.endswith(".py") for kernel in native(text).kernels}
+    cpp = [parse_cpp(text) for name, text in texts.items() if not name.endswith(".py")]
+    kernels = {kernel for text in cpp for kernel in text.kernels}
     definition = re.compile(rf"^(class|def|async def) {re.escape(entry)}\b", re.MULTILINE)
     main = next((text for text in python if definition.search(text)), python[0] if python else None)
     if main is None:
@@ -72,20 +80,23 @@ def scan_files(files: Mapping[str, bytes], language: Language, dtype: Dtype, *, 
 
 
 def scan_text(text: str, language: Language, dtype: Dtype, *, entry: str = "ModelNew") -> SourceScan:
-    """What is to be known of the candidate whose source ``text`` is.
+    """Scan a candidate of one Python source.
 
-    A source that does not parse has neither kernels nor findings: whoever compiles it says what is wrong.
+    A source that does not parse has neither kernels nor findings; building the candidate reports its error.
 
-    :param dtype: of the cell: what counts as a loss of precision depends on it.
-    :param entry: the class that is constructed and called, or the function where an adapter calls one.
+    Args:
+        text: the source.
+        language: language of the candidate.
+        dtype: dtype of the cell, which decides what counts as a loss of precision.
+        entry: class that is constructed and called, or the function that an adapter calls.
     """
     source = read_source(text, language=language, dtype=dtype, entry=entry)
     if source is None:
         return SourceScan(own_kernels=(), findings=())
-    found = (_told(find(source)) for find in RULES.values())
-    return SourceScan(own_kernels=own_kernels(source), findings=tuple(finding for rule in found for finding in rule))
+    findings = tuple(finding for find in RULES.values() for finding in _limit_matches(find(source)))
+    return SourceScan(own_kernels=own_kernels(source), findings=findings)
 
 
-def _told(findings: Iterator[RuleMatch]) -> list[RuleMatch]:
-    """Each finding once, in the order of lines, not too many."""
+def _limit_matches(findings: Iterator[RuleMatch]) -> list[RuleMatch]:
+    """Return the findings of a rule without duplicates, sorted by line, at most :data:`MOST_FINDINGS`."""
     return sorted(dict.fromkeys(findings), key=lambda finding: finding.line or 0)[:MOST_FINDINGS]

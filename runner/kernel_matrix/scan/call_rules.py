@@ -1,4 +1,4 @@
-"""What rules that look for calls by name have in common."""
+"""Shared function of the rules that look for calls by name."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from kernel_matrix.scan.rule_match import RuleMatch
 from kernel_matrix.scan.source import ScannedSource
 
 
-def named(
-    source: ScannedSource, rule: str, python: re.Pattern[str], native: re.Pattern[str], what: str
+def find_calls(
+    source: ScannedSource, rule: str, python: re.Pattern[str], native: re.Pattern[str], message: str
 ) -> Iterator[RuleMatch]:
-    """A finding for each call whose full name ``python`` matches, and each place of C++ that ``native`` does.
+    """Yield a finding for each matching call in Python and each match in embedded C++.
 
-    :param what: the message; ``{}`` stands for the name.
+    Args:
+        source: the source to search.
+        rule: name of the rule.
+        python: pattern of full names of Python functions.
+        native: pattern searched in C++.
+        message: text of the finding; ``{}`` stands for the name.
     """
     for call, name in source.called():
         if python.search(name):
-            yield source.finding(rule, call, what.format(name))
+            yield source.finding(rule, call, message.format(name))
     for text in source.native:
         for line, found in text.find(native):
-            yield source.finding(rule, line, what.format(found.rstrip("( ")))
+            yield source.finding(rule, line, message.format(found.rstrip("( ")))

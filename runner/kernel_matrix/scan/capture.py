@@ -1,4 +1,4 @@
-"""CUDA graphs: work that is recorded once and played again."""
+"""Rule ``capture``: CUDA graphs, which record work once and replay it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from kernel_matrix.scan.call_rules import named
+from kernel_matrix.scan.call_rules import find_calls
 from kernel_matrix.scan.rule_match import RuleMatch
 from kernel_matrix.scan.source import ScannedSource
 
@@ -19,8 +19,8 @@ _MODES = ("reduce-overhead", "max-autotune")
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Graphs that are recorded or played, by hand or by a compiler."""
-    yield from named(source, RULE, _PYTHON, _NATIVE, "{} records or plays a graph")
+    """Yield calls that record or replay a graph, directly or through ``torch.compile``."""
+    yield from find_calls(source, RULE, _PYTHON, _NATIVE, "{} records or replays a graph")
     for call, name in source.called():
         mode = next((keyword.value for keyword in call.keywords if keyword.arg == "mode"), None)
         if name == "torch.compile" and isinstance(mode, ast.Constant) and mode.value in _MODES:

@@ -1,4 +1,4 @@
-"""A kernel that nobody launches."""
+"""Rule ``decoy``: a kernel that is never launched."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ RULE = "decoy"
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Kernels that are out of the entry's reach."""
+    """Yield kernels that are not reachable from the entry."""
     for function in source.kernel_definitions:
         if function.name not in source.reach.words:
-            yield source.finding(RULE, function, f"kernel {function.name} is out of reach of {source.entry}")
+            yield source.finding(RULE, function, f"kernel {function.name} is not reachable from {source.entry}")
     for native in source.native:
         for name in native.kernels:
-            why = _why_decoy(name, native, source)
-            if why:
+            message = _explain_decoy(name, native, source)
+            if message:
                 line = next(native.find(re.compile(rf"\b{name}\b")))[0]
-                yield source.finding(RULE, line, why)
+                yield source.finding(RULE, line, message)
 
 
-def _why_decoy(name: str, native: CppText, source: ScannedSource) -> str:
+def _explain_decoy(name: str, native: CppText, source: ScannedSource) -> str:
     if name in source.reach.words:
-        return ""  # asked for by its name
+        return ""  # looked up by its name
     mentions = sum(len(re.findall(rf"\b{name}\b", other.code)) for other in source.native)
     if mentions < 2:
-        return f"kernel {name} is defined and launched nowhere"
-    if not any(source.reach.words & other.callable_names for other in _joined_to(native, source)):
-        return f"kernel {name} belongs to an extension that is out of reach of {source.entry}"
+        return f"kernel {name} is defined but never launched"
+    if not any(source.reach.words & other.callable_names for other in _compiled_with(native, source)):
+        return f"kernel {name} belongs to an extension that is not reachable from {source.entry}"
     return ""
 
 
-def _joined_to(native: CppText, source: ScannedSource) -> Iterator[CppText]:
-    """The texts that are compiled together with ``native``, as far as their words tell."""
+def _compiled_with(native: CppText, source: ScannedSource) -> Iterator[CppText]:
+    """Yield ``native`` and the texts that share identifiers with it, which are probably compiled together with it."""
     yield from (other for other in source.native if other is native or other.identifiers & native.identifiers)

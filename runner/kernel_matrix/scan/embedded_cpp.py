@@ -1,4 +1,4 @@
-"""C++ and CUDA inside a Python file's strings, with comments and texts blanked so that only code is looked at."""
+"""C++ and CUDA in the strings of a Python file, with comments and string literals blanked."""
 
 from __future__ import annotations
 
@@ -8,93 +8,93 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-_SIGNS = ("__global__", "#include", "torch::Tensor", "at::Tensor", "PYBIND11_MODULE", 'extern "C"', "#define")
-"""What only C++ has."""
+_CPP_MARKERS = ("__global__", "#include", "torch::Tensor", "at::Tensor", "PYBIND11_MODULE", 'extern "C"', "#define")
+"""Texts that occur in C++ but not in other strings of a candidate."""
 
 _NOT_CODE = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)"  # comments
-    r'|R"(?P<delimiter>[^()\s\\]{0,16})\(.*?(?:\)(?P=delimiter)"|\Z)'  # raw texts
-    r'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',  # texts and characters
+    r'|R"(?P<delimiter>[^()\s\\]{0,16})\(.*?(?:\)(?P=delimiter)"|\Z)'  # raw string literals
+    r'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',  # string and character literals
     re.DOTALL,
 )
 
-_BETWEEN = r"(?:\s|\bvoid\b|\bstatic\b|\binline\b|\b__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+_KERNEL_PREFIX = r"(?:\s|\bvoid\b|\bstatic\b|\binline\b|\b__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
 _KERNEL = re.compile(
-    rf"__global__{_BETWEEN}|\b__cluster_dims__\s*\([^()]*\)|\b__maxnreg__\s*\([^()]*\)|\b__block_size__\s*\([^()]*\)"
+    rf"__global__{_KERNEL_PREFIX}|\b__cluster_dims__\s*\([^()]*\)|\b__maxnreg__\s*\([^()]*\)|\b__block_size__\s*\([^()]*\)"
     r"|\b__attribute__\s*\(\([^()]*\)\)|\bconst\b)*\b(?P<name>[A-Za-z_]\w*)\s*(?:<[^<>;{]*>\s*)?\("
 )
-"""A kernel's definition or declaration: whatever may stand between ``__global__`` and its name."""
+"""Definition or declaration of a kernel, with the attributes allowed between ``__global__`` and its name."""
 
 _FUNCTION = re.compile(
     r"^[ \t]*[\w:<>,*&][\w:<>,*& \t\n]{0,300}?[ \t\n*&](?P<name>[A-Za-z_]\w{0,127})[ \t]*\([^;{}()]*\)\s*[;{]",
     re.MULTILINE,
 )
-"""A function's definition or declaration, as plain as those that Python calls are.
+"""Definition or declaration of a function, in the simple forms of functions that Python calls.
 
-Bounded, as every pattern here: sources are hostile, and a pattern that tries all ways to split a text never ends.
+The repetitions are bounded: sources are hostile, and unbounded ones could backtrack for hours.
 """
 
 _EXPORT = re.compile(r'\.def\s*\(\s*"(?P<name>\w+)"')
-"""pybind11's way of giving a function to Python."""
+"""A function that pybind11 exports to Python."""
 
 
 @dataclass(frozen=True)
 class CppText:
-    """One text of C++."""
+    """One C++ text of a candidate."""
 
     code: str
-    """Comments and the insides of texts are blanks; lines are where they were."""
+    """The text with comments and string literals blanked and line numbers kept."""
     line: int
-    """Line of the Python file that it begins on."""
+    """Line of the Python file where it begins."""
     exported: frozenset[str]
-    """Names under which Python is given its functions."""
+    """Python names of the functions that it exports."""
 
     @cached_property
     def kernels(self) -> tuple[str, ...]:
-        """Names of its ``__global__`` functions, in order."""
+        """Names of its ``__global__`` functions in order of appearance."""
         return tuple(dict.fromkeys(found["name"] for found in _KERNEL.finditer(self.code)))
 
     @cached_property
     def callable_names(self) -> frozenset[str]:
-        """Names that Python may call something of it by: those that are exported, and those of its functions."""
+        """Names by which Python may call its functions."""
         return self.exported | {found["name"] for found in _FUNCTION.finditer(self.code)}
 
     @cached_property
     def identifiers(self) -> frozenset[str]:
-        """Every word in it."""
+        """Every identifier and keyword in it."""
         return frozenset(re.findall(r"[A-Za-z_]\w*", self.code))
 
     def find(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-        """(line in the Python file, text) of every match."""
+        """Yield (line in the Python file, matched text) for every match."""
         for found in pattern.finditer(self.code):
             yield self.line + self.code.count("\n", 0, found.start()), found.group()
 
 
-def native_texts(tree: ast.Module) -> Iterator[CppText]:
-    """The strings of a file that are C++."""
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+def find_cpp_texts(tree: ast.Module) -> Iterator[CppText]:
+    """Yield the strings of a file that look like C++."""
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
-        text = None if id(node) in inside else _text_of(node)
-        if text is not None and any(sign in text for sign in _SIGNS):
-            yield native(text, line=getattr(node, "lineno", 1))
+        text = None if id(node) in parts else _string_value(node)
+        if text is not None and any(sign in text for sign in _CPP_MARKERS):
+            yield parse_cpp(text, line=getattr(node, "lineno", 1))
 
 
-def native(text: str, *, line: int = 1) -> CppText:
-    """A text of C++ that begins on ``line``."""
+def parse_cpp(text: str, *, line: int = 1) -> CppText:
+    """Make a :class:`CppText` of a text that begins on ``line``."""
     exported = frozenset(found["name"] for found in _EXPORT.finditer(text))
-    return CppText(_NOT_CODE.sub(_blanked, text), line, exported)
+    return CppText(_NOT_CODE.sub(_blank, text), line, exported)
 
 
-def _text_of(node: ast.AST) -> str | None:
-    """The string that ``node`` is; a value put into an f-string is a word of its own."""
+def _string_value(node: ast.AST) -> str | None:
+    """Return the string that ``node`` is, with ``0`` for each value inserted into an f-string."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join((_text_of(part) if isinstance(part, ast.Constant) else None) or "0" for part in node.values)
+        return "".join((_string_value(part) if isinstance(part, ast.Constant) else None) or "0" for part in node.values)
     return None
 
 
-def _blanked(found: re.Match[str]) -> str:
-    """As many lines as before, and quotes where there was a text."""
+def _blank(found: re.Match[str]) -> str:
+    """Return a replacement with the same number of lines: quotes for a string literal, blanks for a comment."""
     quotes = "" if found.group().startswith("/") else '""'
     return quotes + "\n" * found.group().count("\n") + " " * (not quotes)

@@ -1,4 +1,4 @@
-"""The class, or function, that is called must be there, and a class must say what a call does."""
+"""Rule ``entry``: the entry class or function must exist, and a class needs ``forward`` or ``__call__``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RULE = "entry"
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """No such class or function, or a class without ``forward``."""
+    """Yield a finding if the entry is missing, or is a class without ``forward``."""
     entry = source.entry
     classes = {node.name: node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
     if entry not in classes:
@@ -25,10 +25,7 @@ def find(source: ScannedSource) -> Iterator[RuleMatch]:
 
 
 def _is_bound(tree: ast.Module, name: str) -> bool:
-    """Whether the file gives ``name`` any other meaning: an assignment, a function, an import.
-
-    A method is not one: who is to call a function does not find it there.
-    """
+    """Return True if the file binds ``name`` by an assignment, a function (but not a method) or an import."""
     methods = {node for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef) for node in owner.body}
     return any(
         (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store))
@@ -39,7 +36,7 @@ def _is_bound(tree: ast.Module, name: str) -> bool:
 
 
 def _has_forward(name: str, classes: dict[str, ast.ClassDef]) -> bool:
-    """Whether a class of this file, or one of this file that it inherits from, defines what a call does."""
+    """Return True if the class, or a base class in this file, defines ``forward`` or ``__call__``."""
     pending, seen = [name], set[str]()
     while pending:
         word = pending.pop()

@@ -1,4 +1,4 @@
-"""Reaching out of one's own code: into frames, other objects, raw memory, or what the system tells of the process."""
+"""Rule ``frames``: access to stack frames, foreign objects, raw memory or system files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from kernel_matrix.scan.call_rules import named
+from kernel_matrix.scan.call_rules import find_calls
 from kernel_matrix.scan.rule_match import RuleMatch
 from kernel_matrix.scan.source import ScannedSource
 
@@ -25,8 +25,8 @@ _PATHS = ("/proc", "/sys/", "/dev/", "/channel", "/judge")
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Calls that leave the candidate's own code, and paths of the system."""
-    yield from named(source, RULE, _PYTHON, _NATIVE, "{} reaches out of the candidate's own code")
+    """Yield calls that reach beyond the candidate's own code, and system paths."""
+    yield from find_calls(source, RULE, _PYTHON, _NATIVE, "{} reaches beyond the candidate's own code")
     for node in source.host_nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(_PATHS):
-            yield source.finding(RULE, node, f"the path {node.value[:40]!r} is none of a candidate's")
+            yield source.finding(RULE, node, f"the path {node.value[:40]!r} belongs to the system or the judge")

@@ -1,4 +1,4 @@
-"""Results that are carried from one call to the next."""
+"""Rule ``memo``: results that are kept from one call to the next."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _DICTIONARIES = frozenset(
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Dictionaries whose keys tell tensors apart, comparisons of such keys, and caches around functions of tensors."""
-    dictionaries = _dictionaries(source)
-    values = _assigned(source)
+    """Yield dictionary lookups by a tensor's identity or shape, comparisons of identities, and cached functions."""
+    dictionaries = _find_dictionaries(source)
+    values = _last_assignments(source)
     for node in source.host_nodes:
         if isinstance(node, FunctionDef) and _is_cached(source, node) and _takes_tensors(node):
-            yield source.finding(RULE, node, f"{node.name} keeps its results for tensors that it has seen")
-        elif key := _key(node, dictionaries):
-            what = _told_apart_by(key, values)
-            if what:
-                yield source.finding(RULE, node, f"a dictionary is asked by the {what} of a tensor")
+            yield source.finding(RULE, node, f"{node.name} caches its results by tensor")
+        elif key := _lookup_key(node, dictionaries):
+            tensor_property = _distinguishing_property(key, values)
+            if tensor_property:
+                yield source.finding(RULE, node, f"a dictionary is looked up by the {tensor_property} of a tensor")
         elif isinstance(node, ast.Compare) and _compares_identity(node, values):
-            yield source.finding(RULE, node, "the identity of a tensor is compared with that of another")
+            yield source.finding(RULE, node, "the identities of two tensors are compared")
 
 
-def _dictionaries(source: ScannedSource) -> frozenset[str]:
-    """Names and attributes that hold a dictionary."""
+def _find_dictionaries(source: ScannedSource) -> frozenset[str]:
+    """Return the names and attributes that hold a dictionary."""
     found = set()
     for node in source.host_nodes:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and _makes_dictionary(node.value):
@@ -48,8 +48,8 @@ def _makes_dictionary(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Dict) or (value is not None and bare(value) in _DICTIONARIES)
 
 
-def _assigned(source: ScannedSource) -> Mapping[str, ast.expr]:
-    """Local name → what it was last set to, so that a key with a name of its own is looked through."""
+def _last_assignments(source: ScannedSource) -> Mapping[str, ast.expr]:
+    """Map each name to its last assigned expression, to resolve keys that are assigned to a variable first."""
     return {
         target.id: node.value
         for node in source.host_nodes
@@ -59,33 +59,30 @@ def _assigned(source: ScannedSource) -> Mapping[str, ast.expr]:
     }
 
 
-def _key(node: ast.AST, dictionaries: frozenset[str]) -> ast.expr | None:
-    """The key that ``node`` asks a dictionary for."""
+def _lookup_key(node: ast.AST, dictionaries: frozenset[str]) -> ast.expr | None:
+    """Return the key of a dictionary lookup, or ``None`` if ``node`` is none."""
     if isinstance(node, ast.Subscript) and bare(node.value) in dictionaries:
         return node.slice
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
         return node.left if bare(node.comparators[0]) in dictionaries else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        asked = node.func.attr in ("get", "setdefault", "pop") and bare(node.func.value) in dictionaries
-        return node.args[0] if asked else None
+        is_lookup = node.func.attr in ("get", "setdefault", "pop") and bare(node.func.value) in dictionaries
+        return node.args[0] if is_lookup else None
     return None
 
 
-def _told_apart_by(key: ast.expr, values: Mapping[str, ast.expr]) -> str:
-    words = set(_words(key, values))
+def _distinguishing_property(key: ast.expr, values: Mapping[str, ast.expr]) -> str:
+    words = set(_names_in(key, values))
     if words & _IDENTITY:
         return "identity"
     return "shape" if words & _SHAPE else ""
 
 
-def _words(key: ast.expr, values: Mapping[str, ast.expr]) -> Iterator[str]:
-    """Names in ``key`` and, one step on, in what they were set to."""
-    expressions = [
-        key,
-        *(values[node.id] for node in ast.walk(key) if isinstance(node, ast.Name) and node.id in values),
-    ]
-    for expression in expressions:
-        yield from (bare(node) for node in ast.walk(expression))
+def _names_in(key: ast.expr, values: Mapping[str, ast.expr]) -> Iterator[str]:
+    """Yield the names in ``key`` and in the values last assigned to them."""
+    assigned = [values[node.id] for node in ast.walk(key) if isinstance(node, ast.Name) and node.id in values]
+    for expression in (key, *assigned):
+        yield from map(bare, ast.walk(expression))
 
 
 def _compares_identity(node: ast.Compare, values: Mapping[str, ast.expr]) -> bool:
@@ -103,7 +100,7 @@ def _is_cached(source: ScannedSource, function: ast.FunctionDef | ast.AsyncFunct
 
 
 def _takes_tensors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a parameter is used as only a tensor can be."""
+    """Return True if an attribute of a parameter is used that only tensors have."""
     parameters = {argument.arg for argument in (*function.args.posonlyargs, *function.args.args)}
     return any(
         isinstance(node, ast.Attribute)

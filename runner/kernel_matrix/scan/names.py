@@ -1,4 +1,4 @@
-"""Full names: what ``F.softmax`` is where ``F`` was imported as ``torch.nn.functional``."""
+"""Resolve names to full names: ``F.softmax`` to ``torch.nn.functional.softmax``, according to the imports."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QualifiedNames:
-    """The imports of a file and the plain aliases that it makes of them. Scopes are not told apart."""
+    """Imports of a file and plain aliases of them; scopes are not distinguished."""
 
     known: Mapping[str, str]
     """Name in this file → full name."""
 
     @classmethod
     def of(cls, tree: ast.Module) -> QualifiedNames:
-        """The names of one file."""
+        """Collect the names of one file."""
         known: dict[str, str] = {}
         for node in ast.walk(tree):
             known.update(_imported(node))
@@ -27,7 +27,7 @@ class QualifiedNames:
         return names
 
     def full(self, node: ast.AST) -> str:
-        """The full name of a dotted expression; empty where it begins with anything but an import or a builtin."""
+        """Return the full name of a dotted expression, or an empty text if it starts with no import or builtin."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -38,7 +38,7 @@ class QualifiedNames:
         return ".".join([root, *reversed(parts)]) if root else ""
 
     def _aliased(self, node: ast.AST) -> Iterator[tuple[str, str]]:
-        """``relu = F.relu``: a further name for something imported."""
+        """Yield (alias, full name) for assignments such as ``relu = F.relu``."""
         if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
             full = self.full(node.value)
             for target in node.targets:
@@ -56,7 +56,7 @@ def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def bare(node: ast.AST) -> str:
-    """The last part of a dotted expression or the function that a call calls; empty for anything else."""
+    """Return the last part of a dotted expression or of the called function; empty for other nodes."""
     if isinstance(node, ast.Call):
         return bare(node.func)
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""Arithmetic in a narrower type than the cell's."""
+"""Rule ``precision``: arithmetic in a narrower type than the dtype of the cell."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BITS = {
     **dict.fromkeys(("float16", "half", "bfloat16"), 16),
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8e4nv", "float8e5", "float8e4b15"), 8),
 }
-"""Width of a floating type by its name in torch or Triton."""
+"""Bits of a floating type, by its name in torch or Triton."""
 
 _CELL_BITS = {Dtype.FP64: 64, Dtype.FP32: 32, Dtype.TF32: 32, Dtype.FP16: 16, Dtype.BF16: 16}
-"""Width that a cell promises; the other dtypes are as narrow as can be, or exact."""
+"""Bits of the arithmetic that a cell promises; other dtypes are the narrowest there are, or exact."""
 
 _METHODS = frozenset({"half", "bfloat16", "float", "double"})
-"""Methods of a tensor that are named after the type they cast to."""
+"""Methods of a tensor that have the name of the type they cast to."""
 
 _NATIVE_NARROWING = {
     16: re.compile(
@@ -37,11 +37,11 @@ _NATIVE_NARROWING = {
     19: re.compile(r"\bprecision::tf32\b|\b__float_to_tf32\b"),
     32: re.compile(r"\b__double2float\w*|\bto\s*\(\s*(?:at|torch)::kFloat\s*\)"),
 }
-"""Narrowings in C++, by the width they narrow to; 19 is TF32."""
+"""Bits of the result → narrowing conversions in C++; TF32 has 19 bits."""
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Casts to a narrower type, and switches that let a library use one."""
+    """Yield casts to a narrower type, and switches that let a library use one."""
     promised = _CELL_BITS.get(source.dtype)
     if promised is None:
         return
@@ -50,7 +50,7 @@ def find(source: ScannedSource) -> Iterator[RuleMatch]:
         if kind and _BITS[kind] < promised:
             yield source.finding(RULE, node, f"a cast to {kind} in a cell of {source.dtype.value}")
     if source.dtype is Dtype.FP32:
-        yield from _rounded_factors(source)
+        yield from _find_tf32(source)
     for native in source.native:
         for bits, pattern in _NATIVE_NARROWING.items():
             if bits < promised and not (bits == 19 and source.dtype is Dtype.TF32):
@@ -59,7 +59,7 @@ def find(source: ScannedSource) -> Iterator[RuleMatch]:
 
 
 def _cast_to(source: ScannedSource, node: ast.AST) -> str:
-    """The floating type that ``node`` casts to, or makes a tensor of; empty where it does neither."""
+    """Return the floating type that ``node`` casts to or makes a tensor of, or an empty text."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return ""
     method, full = node.func.attr, source.names.full(node.func)
@@ -68,16 +68,16 @@ def _cast_to(source: ScannedSource, node: ast.AST) -> str:
     given: list[ast.expr] = [k.value for k in node.keywords if k.arg == "dtype"]
     if method in ("to", "type", "cast", "type_as", "view", "astype"):
         given += node.args[-1:] if full else node.args
-    return next((kind for value in given if (kind := _floating(source, value))), "")
+    return next((kind for value in given if (kind := _float_dtype(source, value))), "")
 
 
-def _floating(source: ScannedSource, value: ast.expr) -> str:
+def _float_dtype(source: ScannedSource, value: ast.expr) -> str:
     root, _, name = source.names.full(value).rpartition(".")
     return name if name in _BITS and root in ("torch", "triton.language") else ""
 
 
-def _rounded_factors(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Single precision whose products are not: TF32, asked for or by default."""
+def _find_tf32(source: ScannedSource) -> Iterator[RuleMatch]:
+    """Yield settings and calls that make FP32 products with TF32 precision, including Triton's default."""
     for node in source.host_nodes:
         if isinstance(node, ast.Assign) and _switches_tf32_on(node):
             yield source.finding(RULE, node, "TF32 is switched on in a cell of fp32")
@@ -98,7 +98,7 @@ def _switches_tf32_on(node: ast.Assign) -> bool:
 
 
 def _is_full_precision(call: ast.Call) -> bool:
-    """Whether a product keeps all of its factors' bits, or is decided elsewhere and so is not known here."""
+    """Return True if a product keeps all bits of its factors, or if its precision is not a constant."""
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     if bare(given.get("out_dtype", call)).startswith("int"):
         return True
@@ -109,4 +109,4 @@ def _is_full_precision(call: ast.Call) -> bool:
 
 
 _FULL = frozenset({"ieee", "tf32x3", "bf16x3", "bf16x6"})
-"""Values of ``input_precision`` that do not round float32 factors to 10 bits."""
+"""Values of ``input_precision`` that do not round float32 factors to a 10-bit mantissa."""

@@ -1,4 +1,4 @@
-"""What reading a source comes to."""
+"""Result of scanning a source."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RuleMatch:
-    """Something that a reader would want to know, with the line that shows it."""
+    """One finding of a rule, with the source line that shows it."""
 
     rule: str
     """Key in :data:`kernel_matrix.scan.RULES`."""
     line: int | None
-    """Line of the file, from 1; null where it is the absence of something."""
+    """Line of the file, from 1; ``None`` if something is missing from the file."""
     message: str
-    """One sentence for a person."""
+    """One sentence for the report."""
     evidence: str
     """The source line, stripped and cut to :data:`MOST_EVIDENCE` characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceScan:
-    """All that was read out of one source."""
+    """Kernels and findings of one source."""
 
     own_kernels: tuple[str, ...]
     """Names of the kernels that the source defines, sorted."""

@@ -1,11 +1,11 @@
-"""Work on another stream than the one that is timed."""
+"""Rule ``streams``: work on another CUDA stream than the timed one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from kernel_matrix.scan.call_rules import named
+from kernel_matrix.scan.call_rules import find_calls
 from kernel_matrix.scan.rule_match import RuleMatch
 from kernel_matrix.scan.source import ScannedSource
 
@@ -18,5 +18,5 @@ _NATIVE = re.compile(
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Streams that are made or switched to."""
-    return named(source, RULE, _PYTHON, _NATIVE, "{} makes or takes another stream")
+    """Yield calls that create or select a stream."""
+    return find_calls(source, RULE, _PYTHON, _NATIVE, "{} creates or selects another stream")

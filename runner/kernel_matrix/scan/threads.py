@@ -1,11 +1,11 @@
-"""Work that goes on beside the call: threads and processes."""
+"""Rule ``threads``: threads, processes and callbacks that run outside of the timed call."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from kernel_matrix.scan.call_rules import named
+from kernel_matrix.scan.call_rules import find_calls
 from kernel_matrix.scan.rule_match import RuleMatch
 from kernel_matrix.scan.source import ScannedSource
 
@@ -23,5 +23,5 @@ _NATIVE = re.compile(
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Threads, processes and late callbacks that are started."""
-    return named(source, RULE, _PYTHON, _NATIVE, "{} starts work beside the call")
+    """Yield calls that start threads, processes or late callbacks."""
+    return find_calls(source, RULE, _PYTHON, _NATIVE, "{} starts work outside of the call")
