@@ -32,7 +32,7 @@ def test_what_the_daemon_refuses_is_an_image_error() -> None:
 
 
 @pytest.mark.docker
-def test_a_name_nobody_knows_and_a_machine_that_stays_itself() -> None:
+def test_find_unknown_name_is_none_and_machine_is_stable() -> None:
     with connect() as client:
         assert find(client, "kernel-matrix-test/no-such-image") is None
         assert machine_of(client) == machine_of(client)

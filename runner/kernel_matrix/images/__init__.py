@@ -1,4 +1,4 @@
-"""Images known by digest: the lock, and what a daemon really has."""
+"""Container images pinned by digest: entries of the lock, and images resolved in a daemon."""
 
 from __future__ import annotations
 
@@ -8,48 +8,50 @@ from enum import Enum
 
 
 class LockState(str, Enum):
-    """How sure an entry of ``images.lock`` is."""
+    """Origin of the digest in an entry of ``images.lock``."""
 
     LOCKED = "locked"
-    """Resolved against its registry, or pulled and confirmed."""
+    """Resolved by the registry, or confirmed by a pull."""
     DECLARED = "declared"
-    """Found in public code, never resolved against a registry; the first pull confirms or refuses it."""
+    """Copied from public code and not yet confirmed; the first pull confirms or refuses it."""
     LOCAL = "local"
-    """Built (or adopted) on one machine, pinned by its config digest."""
+    """Built or adopted on one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockEntry:
-    """What one toolchain's image is."""
+    """The pinned image of one toolchain."""
 
     toolchain: str
     reference: str
     """``repo:tag@sha256:…`` for a registry image, a local name for one built here."""
     state: LockState
     digest: str | None
-    """Manifest (or index) digest that the reference is pulled by; for a local build the id a containerd store shows,
-    null where it was adopted from a graph-driver store."""
+    """Digest of the manifest or index, by which a registry image is pulled.
+
+    For a local image it is the id in a containerd store; ``None`` if it was adopted from a graph-driver store.
+    """
     config_digest: str | None
-    """Digest of the image configuration: the id a graph-driver daemon shows; null until it was seen."""
+    """Digest of the image configuration, the id in a graph-driver store; ``None`` while unknown."""
     platform: str = "linux/amd64"
     inputs_sha256: str = ""
-    """Digest of the folder ``images/<toolchain>``: Dockerfile, requirements."""
+    """Digest of the files in ``images/<toolchain>``."""
     built_on: str = ""
-    """Daemon (its identity, hashed) that a local image was built or adopted on: elsewhere a build may differ."""
+    """Hashed identity of the daemon that built or adopted a local image; builds on other machines may differ."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """``deb:<name>`` and ``py:<name>`` → version, for saying what differs."""
+    """``deb:<name>`` and ``py:<name>`` → version, to report differences between images."""
     source: str = ""
-    """Where a declared digest was found, or what a local image was made from."""
+    """Origin of a declared digest, or base of a local image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedImage:
-    """The image a cell runs, as this daemon has it."""
+    """The image that a cell runs, as found in the daemon."""
 
     toolchain: str
     reference: str
     id: str
-    """What to start: the daemon's own id."""
+    """Id in the daemon, with which containers are started."""
     repo_digest: str | None
     store: str
     state: str

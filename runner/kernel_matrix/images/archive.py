@@ -1,9 +1,9 @@
-"""Image archives whose digests depend on content alone.
+"""Write image archives whose digests depend only on their content.
 
-A daemon's own build puts times into an image's configuration, so two builds never agree; here the configuration is
-written by us, around one layer (:mod:`kernel_matrix.images.layer`). The archive is both what ``docker save`` wrote of
-old (``manifest.json``) and an OCI layout, so every daemon loads it, and both digests are known beforehand: the config
-digest (a graph driver's image id) and the manifest digest (containerd's).
+A daemon's own build puts times into the image configuration, so that no two builds have the same digest. Here the
+configuration is written around one layer (:mod:`kernel_matrix.images.layer`). The archive is both a Docker archive
+(``manifest.json``) and an OCI layout, so every daemon can load it. Both digests are known before loading: the config
+digest (image id in a graph-driver store) and the manifest digest (image id in a containerd store).
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+_MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+
 SOURCE_DATE_EPOCH = 1767225600
-"""2026-01-01 UTC: what a file gets that is younger, and an image made from nothing."""
+"""2026-01-01 UTC, the time of younger files and of images without a base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +34,18 @@ class ImageBlob:
 
     @property
     def path(self) -> str:
-        """Where it is inside an archive."""
+        """Path inside an archive."""
         return "blobs/" + self.digest.replace(":", "/")
 
     @property
     def descriptor(self) -> dict[str, object]:
-        """How OCI documents refer to it."""
+        """Descriptor in OCI documents."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True, slots=True)
 class ImageArchive:
-    """An image archive on disk, and what daemons know the image by."""
+    """An image archive on disk, with the names of the image in a daemon."""
 
     path: Path
     reference: str
@@ -56,15 +58,18 @@ def write_archive(
 ) -> ImageArchive:
     """Write an image of one layer.
 
-    :param content: the layer's file.
-    :param repository: where the image is tagged; the tag is the start of the config digest.
-    :param config: ``Env``, ``Cmd``, … as ``docker inspect`` shows them.
-    :param created_s: the image's time of creation, seconds since 1970.
+    Args:
+        target: path of the new archive.
+        layer: descriptor of the layer.
+        content: file of the layer.
+        repository: repository of the image's tag; the tag is the start of the config digest.
+        config: ``Env``, ``Cmd``, … in the form of ``docker inspect``.
+        created_s: creation time of the image, seconds since 1970.
     """
     config_bytes = _json(_configuration(config, layer, created_s))
     config_blob = _blob("application/vnd.oci.image.config.v1+json", config_bytes)
     manifest_bytes = _json(_manifest(config_blob, layer))
-    manifest_blob = _blob("application/vnd.oci.image.manifest.v1+json", manifest_bytes)
+    manifest_blob = _blob(_MANIFEST_TYPE, manifest_bytes)
     reference = f"{repository}:{config_blob.digest.partition(':')[2][:12]}"
     documents = {
         "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
@@ -93,10 +98,9 @@ def _configuration(config: Mapping[str, Any], layer: ImageBlob, created_s: int) 
 
 
 def _manifest(config: ImageBlob, layer: ImageBlob) -> dict[str, object]:
-    manifest = "application/vnd.oci.image.manifest.v1+json"
     return {
         "schemaVersion": 2,
-        "mediaType": manifest,
+        "mediaType": _MANIFEST_TYPE,
         "config": config.descriptor,
         "layers": [layer.descriptor],
     }

@@ -1,4 +1,4 @@
-"""A Debian base without any registry: debootstrap, from the mirror this host's own apt uses."""
+"""Make a Debian base image with debootstrap, from the mirror that apt uses on this host."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ MIRROR_VARIABLE = "KERNEL_MATRIX_DEBIAN_MIRROR"
 
 
 def check_debootstrap() -> None:
-    """See that a base can be made here.
+    """Check that a base can be made on this host.
 
-    :raises ImageError: debootstrap is not installed or this user is not root.
+    Raises:
+        ImageError: debootstrap is not installed, or the user is not root.
     """
-    wanting = [name for name in ("debootstrap", "unshare", "tar") if shutil.which(name) is None]
-    if wanting or os.geteuid() != 0:
-        why = f"{', '.join(wanting)} is not installed" if wanting else "debootstrap needs root"
+    missing = [name for name in ("debootstrap", "unshare", "tar") if shutil.which(name) is None]
+    if missing or os.geteuid() != 0:
+        reason = f"{', '.join(missing)} is not installed" if missing else "debootstrap needs root"
         raise ImageError(
-            f"A Debian base cannot be made here: {why}.",
+            f"A Debian base cannot be made here: {reason}.",
             next_step="Install debootstrap and run this as root; or run cells without images: --engine process.",
         )
 
 
 def host_mirror(suite: str) -> str | None:
-    """The mirror for ``suite``: ``$KERNEL_MATRIX_DEBIAN_MIRROR``, else what apt is configured with, else null."""
+    """Return ``$KERNEL_MATRIX_DEBIAN_MIRROR``, else apt's mirror for ``suite``, else ``None``."""
     if named := os.environ.get(MIRROR_VARIABLE):
         return named
     if shutil.which("apt-get") is None:
@@ -46,13 +47,18 @@ def host_mirror(suite: str) -> str | None:
 def bootstrap(debian: DebianBase, scratch: Path, cache: Path) -> Path:
     """Make the base and return it as a tar file under ``scratch``.
 
-    :param cache: where downloaded packages are kept for the next time.
-    :raises ImageError: debootstrap failed; the message ends with the end of its log.
+    Args:
+        debian: the base.
+        scratch: folder for temporary files.
+        cache: folder that keeps downloaded packages for later builds.
+
+    Raises:
+        ImageError: debootstrap failed; the message has the end of its log.
     """
     root = scratch / "root"
     cache.mkdir(parents=True, exist_ok=True)
     mirror = host_mirror(debian.suite)
-    # A mount namespace of its own: whatever debootstrap mounts in the root is gone with it, however it ends.
+    # Mounts that debootstrap makes disappear with its mount namespace, even if it is killed.
     _run(
         (
             *("unshare", "--mount", "debootstrap", f"--variant={debian.variant}", f"--cache-dir={cache}"),

@@ -1,4 +1,4 @@
-"""Building a toolchain's image so that a second build gives the same digest, and settling the result in the lock."""
+"""Build images reproducibly, so that a second build has the same digest, and update the lock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-_SETTINGS = ("Env", "Cmd", "Entrypoint", "WorkingDir", "User", "Labels")
+_KEPT_SETTINGS = ("Env", "Cmd", "Entrypoint", "WorkingDir", "User", "Labels")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _STEP_IMAGE = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
 
@@ -43,11 +43,11 @@ class ImageBuildResult:
     """A finished build."""
 
     entry: LockEntry
-    """What the lock says now."""
+    """The entry that is now in the lock."""
     reproduced: bool
-    """The lock already said so: this build gave the same image."""
+    """The build has the same digest as the entry that was in the lock."""
     differences: tuple[str, ...]
-    """What differs from the entry that was replaced; empty when reproduced or new."""
+    """Differences to the replaced entry; empty if reproduced or new."""
     size_bytes: int
     seconds: float
 
@@ -55,10 +55,15 @@ class ImageBuildResult:
 def build_image(name: str, *, images_dir: Path, lock_path: Path, relock: bool, say: Say) -> ImageBuildResult:
     """Build toolchain ``name`` from ``images_dir/name``, load it into the daemon and compare it with the lock.
 
-    An entry of another machine is replaced, and the differences are said; one of this machine only with ``relock``.
+    Args:
+        name: toolchain.
+        images_dir: folder with a folder per toolchain.
+        lock_path: the lock.
+        relock: replace an entry of this machine that differs; entries of other machines are always replaced.
+        say: receives one line of progress at a time.
 
-    :param say: takes one line of progress at a time.
-    :raises ImageError: it cannot be built here, or it differs from what this machine built before.
+    Raises:
+        ImageError: it cannot be built here, or it differs from an earlier build of this machine.
     """
     started = time.monotonic()
     recipe = read_recipe(images_dir, name)
@@ -67,11 +72,11 @@ def build_image(name: str, *, images_dir: Path, lock_path: Path, relock: bool, s
     if recipe.debian:
         check_debootstrap()
     with connect() as client:
-        entry, size_bytes = _make(recipe, client, say)
+        entry, size_bytes = _build_entry(recipe, client, say)
         try:
             found = accept_change(before, entry, relock=relock)
         except ImageError:
-            _forget(client, entry.reference)
+            _untag(client, entry.reference)
             raise
     reproduced = before is not None and not found
     kept = before if before and reproduced and before.inputs_sha256 == entry.inputs_sha256 else entry
@@ -87,9 +92,10 @@ def build_image(name: str, *, images_dir: Path, lock_path: Path, relock: bool, s
 
 
 def ensure_local(toolchain: str, *, images_dir: Path, lock_path: Path, say: Say) -> ResolvedImage:
-    """The pinned image of ``toolchain``, built first where it is one that is built here and the daemon lacks it.
+    """Return the pinned image of ``toolchain``, building it if the daemon lacks it and it is not a registry image.
 
-    :raises ImageError: it cannot be built here, or it must be pulled or adopted.
+    Raises:
+        ImageError: it cannot be built here, or it must be pulled or adopted.
     """
     entry = load_lock(lock_path).get(toolchain)
     if entry is None or (entry.state is LockState.LOCAL and entry.inputs_sha256):
@@ -111,20 +117,22 @@ def _refuse_registry_entry(name: str, before: LockEntry | None, *, relock: bool)
         )
 
 
-def _make(recipe: ImageRecipe, client: DockerClient, say: Say) -> tuple[LockEntry, int]:
-    """Build, bring into one form, load. Returns the new lock entry and the image's size in bytes."""
+def _build_entry(recipe: ImageRecipe, client: DockerClient, say: Say) -> tuple[LockEntry, int]:
+    """Build, normalise and load the image; return its lock entry and its size in bytes."""
     name = recipe.toolchain
-    wheels = _wheels(recipe, say)
-    with _scratch() as folder, _base(recipe, client, folder, say) as base:
+    requirements = recipe.folder / "requirements.lock"
+    say(f"{name}: wheels of {requirements}")
+    wheels = fetch_wheels(requirements, recipe.python, cache_root() / "wheels")
+    with _scratch_folder() as folder, _make_base(recipe, client, folder, say) as base:
         say(f"{name}: building its Dockerfile on {base.id}")
-        context = _context(recipe, wheels, folder)
-        with _built(client, context, base) as image:
+        context = _make_context(recipe, wheels, folder)
+        with _build_dockerfile(client, context, base) as image:
             say(f"{name}: normalising the file tree")
-            tree = _exported(client, image, folder)
-            config = {key: value for key, value in image.attrs["Config"].items() if key in _SETTINGS and value}
-        archive = _archived(tree, folder, f"kernel-matrix/{name}", config, base.newest_s)
+            tree = _export_tree(client, image, folder)
+            config = {key: value for key, value in image.attrs["Config"].items() if key in _KEPT_SETTINGS and value}
+        archive = _write_image(tree, folder, f"kernel-matrix/{name}", config, base.newest_s)
         say(f"{name}: loading {archive.reference}")
-        size_bytes = _loaded(client, archive)
+        size_bytes = _load_image(client, archive)
     say(f"{name}: reading its packages")
     entry = LockEntry(
         toolchain=name,
@@ -140,23 +148,18 @@ def _make(recipe: ImageRecipe, client: DockerClient, say: Say) -> tuple[LockEntr
     return entry, size_bytes
 
 
-def _wheels(recipe: ImageRecipe, say: Say) -> tuple[Path, ...]:
-    say(f"{recipe.toolchain}: wheels of {recipe.folder / 'requirements.lock'}")
-    return fetch_wheels(recipe.folder / "requirements.lock", recipe.python, cache_root() / "wheels")
-
-
 @contextmanager
-def _scratch() -> Iterator[Path]:
+def _scratch_folder() -> Iterator[Path]:
     root = cache_root() / "build"
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root) as folder:
             yield Path(folder)
     except OSError as error:
-        if error.errno is None:  # the SDK's own errors are OSErrors too, and are not the disk's
+        if error.errno is None:  # errors of the Docker SDK are OSErrors too, but do not come from the disk
             raise
         raise ImageError(
-            f"The image could not be put together under {root}: {error}.",
+            f"The image could not be built under {root}: {error}.",
             next_step="Free some disk space, or set XDG_CACHE_HOME to a larger disk.",
         ) from error
 
@@ -165,39 +168,39 @@ def _scratch() -> Iterator[Path]:
 class _Base:
     id: str
     newest_s: int
-    """Files of the final image are not younger than this, seconds since 1970."""
+    """Latest modification time of files in the final image, seconds since 1970."""
     source: str
 
 
 @contextmanager
-def _base(recipe: ImageRecipe, client: DockerClient, folder: Path, say: Say) -> Iterator[_Base]:
+def _make_base(recipe: ImageRecipe, client: DockerClient, folder: Path, say: Say) -> Iterator[_Base]:
     if recipe.debian is None:
-        yield _registry_base(recipe, client, say)
+        yield _pull_base(recipe, client, say)
         return
     debian = recipe.debian
     say(f"{recipe.toolchain}: debootstrap {debian.suite}")
     tree = bootstrap(debian, folder, cache_root() / "debs")
-    archive = _archived(tree, folder, f"kernel-matrix/{recipe.toolchain}-base", {}, SOURCE_DATE_EPOCH)
+    archive = _write_image(tree, folder, f"kernel-matrix/{recipe.toolchain}-base", {}, SOURCE_DATE_EPOCH)
     try:
-        _loaded(client, archive)
+        _load_image(client, archive)
         image_id = client.images.get(archive.reference).id
         source = f"debootstrap {debian.suite} {debian.variant}, base {archive.config_digest}"
         yield _Base(str(image_id), SOURCE_DATE_EPOCH, source)
     finally:
-        _forget(client, archive.reference)
+        _untag(client, archive.reference)
 
 
-def _registry_base(recipe: ImageRecipe, client: DockerClient, say: Say) -> _Base:
+def _pull_base(recipe: ImageRecipe, client: DockerClient, say: Say) -> _Base:
     name = ImageReference.parse(recipe.base).by_digest
     if find(client, name) is None:
         say(f"{recipe.toolchain}: pulling {recipe.base}")
         client.images.pull(name)
     created = client.images.get(name).attrs["Created"]
-    # The base's own bytecode is valid only while its sources keep their times.
+    # Python's bytecode in the base is valid only while its sources keep their modification times.
     return _Base(name, int(datetime.fromisoformat(created[:19] + "+00:00").timestamp()), f"built on {recipe.base}")
 
 
-def _context(recipe: ImageRecipe, wheels: tuple[Path, ...], folder: Path) -> Path:
+def _make_context(recipe: ImageRecipe, wheels: tuple[Path, ...], folder: Path) -> Path:
     context = folder / "context"
     context.mkdir()
     for name in ("Dockerfile", "requirements.lock"):
@@ -207,7 +210,7 @@ def _context(recipe: ImageRecipe, wheels: tuple[Path, ...], folder: Path) -> Pat
 
 
 @contextmanager
-def _built(client: DockerClient, context: Path, base: _Base) -> Iterator[Image]:
+def _build_dockerfile(client: DockerClient, context: Path, base: _Base) -> Iterator[Image]:
     from docker.errors import BuildError  # noqa: PLC0415  # the SDK is loaded when a daemon is needed
 
     try:
@@ -217,7 +220,7 @@ def _built(client: DockerClient, context: Path, base: _Base) -> Iterator[Image]:
     except BuildError as error:
         log = _COLOUR.sub("", "".join(str(line.get("stream", "")) for line in error.build_log))
         if steps := _STEP_IMAGE.findall(log):
-            _forget(client, steps[-1])
+            _untag(client, steps[-1])
         raise ImageError(
             "The Dockerfile did not build:\n"
             + "\n".join(f"    {line}" for line in (*log.splitlines()[-8:], error.msg)),
@@ -226,10 +229,10 @@ def _built(client: DockerClient, context: Path, base: _Base) -> Iterator[Image]:
     try:
         yield image
     finally:
-        _forget(client, str(image.id))
+        _untag(client, str(image.id))
 
 
-def _exported(client: DockerClient, image: Image, folder: Path) -> Path:
+def _export_tree(client: DockerClient, image: Image, folder: Path) -> Path:
     tree = folder / "tree.tar"
     container = client.containers.create(image, command=["true"], network_mode="none")
     try:
@@ -241,7 +244,7 @@ def _exported(client: DockerClient, image: Image, folder: Path) -> Path:
     return tree
 
 
-def _archived(tree: Path, folder: Path, repository: str, config: Mapping[str, Any], newest_s: int) -> ImageArchive:
+def _write_image(tree: Path, folder: Path, repository: str, config: Mapping[str, Any], newest_s: int) -> ImageArchive:
     content = folder / "layer.tar"
     layer = write_layer(tree, content, newest_s=newest_s)
     tree.unlink()
@@ -251,22 +254,22 @@ def _archived(tree: Path, folder: Path, repository: str, config: Mapping[str, An
     return archive
 
 
-def _loaded(client: DockerClient, archive: ImageArchive) -> int:
+def _load_image(client: DockerClient, archive: ImageArchive) -> int:
     with archive.path.open("rb") as file:
         client.images.load(file)
     archive.path.unlink()
     held = find(client, archive.reference)
     if held is None or held.id not in (archive.config_digest, archive.manifest_digest):
         raise ImageError(
-            f"The daemon made {held.id if held else 'nothing'} of an image that is {archive.config_digest}.",
+            f"The daemon loaded image {archive.config_digest} as {held.id if held else 'nothing'}.",
             next_step="Report this together with `docker version` and `docker info`.",
         )
     return held.size_bytes
 
 
-def _forget(client: DockerClient, name: str) -> None:
-    from docker.errors import APIError  # noqa: PLC0415  # see _built
+def _untag(client: DockerClient, name: str) -> None:
+    from docker.errors import APIError  # noqa: PLC0415  # see _build_dockerfile
 
-    # Another build may be using the same base; whoever is last takes it away.
+    # Another build may use the same base; the last one to end removes it.
     with suppress(APIError):
         client.images.remove(name, force=False)

@@ -1,4 +1,4 @@
-"""Image references, ``repository:tag@sha256:…``, taken apart."""
+"""Parse image references, ``repository:tag@sha256:…``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """A reference in its parts; the registry's name, port and all, belongs to the repository."""
+    """The parts of a reference; the repository includes the registry's name and port."""
 
     repository: str
     tag: str | None
@@ -15,7 +15,7 @@ class ImageReference:
 
     @classmethod
     def parse(cls, text: str) -> ImageReference:
-        """Take ``text`` apart; a colon before the last slash is a port, not a tag."""
+        """Split ``text``; a colon before the last slash is a port, not a tag."""
         name, _, digest = text.partition("@")
         repository, colon, tag = name.rpartition(":")
         if not colon or "/" in tag:
@@ -24,14 +24,14 @@ class ImageReference:
 
     @property
     def by_digest(self) -> str:
-        """``repository@sha256:…``: what to pull and what ``RepoDigests`` lists."""
+        """``repository@sha256:…``, the form for pulling and in ``RepoDigests``."""
         return f"{self.repository}@{self.digest}"
 
     @property
     def by_tag(self) -> str:
-        """``repository:tag``: what a registry resolves."""
+        """``repository:tag``, which a registry can resolve."""
         return f"{self.repository}:{self.tag or 'latest'}"
 
     def pinned(self, digest: str) -> str:
-        """The whole reference with ``digest``."""
+        """Return the reference with ``digest``."""
         return f"{self.by_tag}@{digest}"

@@ -1,4 +1,4 @@
-"""The Docker daemon as a keeper of images: connecting to it, and what its image store calls an image."""
+"""Connect to the Docker daemon and read its image store."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _TIMEOUT_S = 1800  # loading or exporting several GB is one request
 
 @dataclass(frozen=True, slots=True)
 class ImageStore:
-    """A daemon's image store. A graph driver's image id is the config digest, containerd's the manifest digest."""
+    """A daemon's image store; the image id is the config digest, or in a containerd store the manifest digest."""
 
     driver: str
     containerd: bool
 
     @property
     def name(self) -> str:
-        """How records call it: ``overlay2``, ``containerd/overlayfs``."""
+        """Name in records: ``overlay2``, ``containerd/overlayfs``."""
         return f"containerd/{self.driver}" if self.containerd else self.driver
 
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """An image as the daemon has it."""
+    """An image in the daemon."""
 
     id: str
     repo_digests: tuple[str, ...]
@@ -40,9 +40,10 @@ class StoredImage:
 
 @contextmanager
 def connect() -> Iterator[DockerClient]:
-    """A client of the daemon that the environment names.
+    """Open a client of the daemon that the environment names.
 
-    :raises ImageError: no daemon answers, or it refused what was asked of it inside the block.
+    Raises:
+        ImageError: no daemon answers, or a request inside the ``with`` block failed.
     """
     import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import and most verbs never need it
     from docker.errors import DockerException  # noqa: PLC0415  # same
@@ -67,19 +68,19 @@ def connect() -> Iterator[DockerClient]:
 
 
 def store_of(client: DockerClient) -> ImageStore:
-    """Which kind of image store ``client``'s daemon has."""
+    """Read the kind of the daemon's image store."""
     info = client.info()
     status = [tuple(pair) for pair in info.get("DriverStatus") or ()]
     return ImageStore(driver=info["Driver"], containerd=("driver-type", "io.containerd.snapshotter.v1") in status)
 
 
 def machine_of(client: DockerClient) -> str:
-    """The daemon's own identity, hashed: images built with it live in its store."""
+    """Return the hashed identity of the daemon."""
     return hashlib.sha256(str(client.info()["ID"]).encode()).hexdigest()[:16]
 
 
 def find(client: DockerClient, name: str) -> StoredImage | None:
-    """The image the daemon knows as ``name`` (id, tag or ``repo@digest``), or null."""
+    """Return the image that the daemon has as ``name`` (id, tag or ``repo@digest``), or ``None``."""
     from docker.errors import ImageNotFound  # noqa: PLC0415  # see connect
 
     try:
@@ -94,9 +95,12 @@ def find(client: DockerClient, name: str) -> StoredImage | None:
 
 
 def digests(store: ImageStore, held: StoredImage, manifest: str | None) -> dict[str, str | None]:
-    """The two digests of a lock entry, as far as this store shows them.
+    """Return the two digests of a lock entry, ``None`` where this store does not show one.
 
-    :param manifest: the manifest digest, where it is known from elsewhere.
+    Args:
+        store: the store.
+        held: the image.
+        manifest: the manifest digest if it is known from another source.
     """
     if store.containerd:
         return {"digest": manifest or held.id, "config_digest": None}

@@ -1,4 +1,4 @@
-"""One file tree, one layer, one digest: whatever depends on when and where a tree was made is taken out of it."""
+"""Write a file tree as a layer with a reproducible digest, without traces of the time and machine of the build."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import IO, BinaryIO, cast
 from kernel_matrix.images.archive import ImageBlob
 
 _DAY_S = 86400
-# What a building machine, a package manager or a container leaves behind and no program needs.
-_TRACES = re.compile(
+# Files that the building machine, package managers or containers leave behind and that no program needs.
+_MACHINE_TRACES = re.compile(
     r"""
         \.dockerenv | debootstrap(/.*)?
       | (dev|proc|sys|run|tmp|var/tmp|var/log|var/cache|var/lib/apt/lists)/.+
@@ -29,24 +29,25 @@ _TRACES = re.compile(
 
 
 def write_layer(tree: Path, target: Path, *, newest_s: int) -> ImageBlob:
-    """Write the file tree in the tar file ``tree`` to ``target`` in its one form.
+    """Write the tar file ``tree`` to ``target`` in normal form: sorted by name, numeric owners, no machine traces.
 
-    Sorted by name, owners by number, no traces of the machine it was made on.
-
-    :param newest_s: seconds since 1970; younger files get this time.
+    Args:
+        tree: tar file with the file tree.
+        target: path of the layer.
+        newest_s: latest modification time, seconds since 1970; younger files get this time.
     """
     with tarfile.open(tree, "r:") as source, target.open("wb") as raw:
         hashing = _HashingFile(raw)
         with tarfile.open(mode="w", fileobj=cast("IO[bytes]", hashing), format=tarfile.PAX_FORMAT) as layer:
             for entry in _entries(source):
-                layer.addfile(*_in_one_form(source, entry, newest_s))
+                layer.addfile(*_normalise(source, entry, newest_s))
         return ImageBlob(
             media_type="application/vnd.oci.image.layer.v1.tar", digest=hashing.digest, size=hashing.tell()
         )
 
 
 class _HashingFile:
-    """A file that is written front to back and knows the digest of what was written."""
+    """A sequentially written file that computes the digest of its content."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -71,32 +72,32 @@ class _Entry:
     name: str
     member: tarfile.TarInfo
     link: str | None
-    """Name of the earlier entry that is the same file; null for an entry with content of its own."""
+    """Name of the earlier entry that this is a hard link to; ``None`` for an entry with its own content."""
 
 
 def _entries(source: tarfile.TarFile) -> Iterator[_Entry]:
-    """What to keep, in order. The first name of a hard-linked file carries its content, whichever did in the source."""
+    """Yield the kept entries sorted by name; the first name of a hard-linked file gets the content."""
     first: dict[str, str] = {}
-    for name, member in sorted(_kept(source), key=lambda pair: pair[0]):
+    for name, member in sorted(_kept_members(source), key=lambda pair: pair[0]):
         if member.isfile() or member.islnk():
-            carrier = first.setdefault(_path(member.linkname) if member.islnk() else name, name)
+            carrier = first.setdefault(_clean_path(member.linkname) if member.islnk() else name, name)
             yield _Entry(name, member, None if carrier == name else carrier)
         else:
             yield _Entry(name, member, None)
 
 
-def _kept(source: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
+def _kept_members(source: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
     for member in source.getmembers():
-        name = _path(member.name)
-        if name and not _TRACES.fullmatch(name):
+        name = _clean_path(member.name)
+        if name and not _MACHINE_TRACES.fullmatch(name):
             yield name, member
 
 
-def _path(name: str) -> str:
+def _clean_path(name: str) -> str:
     return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
-def _in_one_form(source: tarfile.TarFile, entry: _Entry, newest_s: int) -> tuple[tarfile.TarInfo, IO[bytes] | None]:
+def _normalise(source: tarfile.TarFile, entry: _Entry, newest_s: int) -> tuple[tarfile.TarInfo, IO[bytes] | None]:
     member = entry.member
     info = tarfile.TarInfo(entry.name)
     info.mode, info.uid, info.gid = member.mode, member.uid, member.gid
@@ -109,24 +110,24 @@ def _in_one_form(source: tarfile.TarFile, entry: _Entry, newest_s: int) -> tuple
         info.type, info.linkname = member.type, member.linkname
         info.devmajor, info.devminor = member.devmajor, member.devminor
         return info, None
-    return _with_content(source, member, info, newest_s)
+    return _normalise_file(source, member, info, newest_s)
 
 
-def _with_content(
+def _normalise_file(
     source: tarfile.TarFile, member: tarfile.TarInfo, info: tarfile.TarInfo, newest_s: int
 ) -> tuple[tarfile.TarInfo, IO[bytes]]:
     content = source.extractfile(member)
     if content is None:
         raise tarfile.ExtractError(f"{member.name} has no content")
     if info.name == "etc/shadow":
-        content = io.BytesIO(_undated(content.read(), newest_s))
+        content = io.BytesIO(_clamp_shadow_dates(content.read(), newest_s))
     info.size = content.seek(0, io.SEEK_END)
     content.seek(0)
     return info, content
 
 
-def _undated(shadow: bytes, newest_s: int) -> bytes:
-    """``/etc/shadow`` whose accounts were not changed after ``newest_s``: its third field counts days."""
+def _clamp_shadow_dates(shadow: bytes, newest_s: int) -> bytes:
+    """Limit the date of the last password change, field 3 of ``/etc/shadow`` in days since 1970, to ``newest_s``."""
     lines = []
     for line in shadow.split(b"\n"):
         fields = line.split(b":")

@@ -1,4 +1,4 @@
-"""``images.lock``: which image each toolchain is, one JSON object per toolchain, in an order that diffs well."""
+"""Read and write ``images.lock``, which has one JSON object per toolchain, sorted for readable diffs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from kernel_matrix.images import LockEntry, LockState
 
 SCHEMA = 1
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_RESTORE = "Restore it from version control, or write it anew with `kernel-matrix images lock`."
+_RESTORE = "Restore it from version control, or write a new one with `kernel-matrix images lock`."
 
 
 def load_lock(path: Path) -> dict[str, LockEntry]:
-    """Read the lock: toolchain → entry, in the order of names. A lock that is not there holds nothing.
+    """Return toolchain → entry, sorted by name; a missing file is an empty lock.
 
-    :raises ImageError: the file cannot be read, or an entry of it is not what it must be.
+    Raises:
+        ImageError: the file cannot be read, or an entry is not valid.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -40,21 +41,22 @@ def load_lock(path: Path) -> dict[str, LockEntry]:
 
 
 def save_lock(path: Path, entries: Mapping[str, LockEntry]) -> None:
-    """Write the lock beside itself, then rename: a reader sees the old one or the new one.
+    """Write the lock atomically.
 
-    :raises ImageError: the folder cannot be written.
+    Raises:
+        ImageError: the folder cannot be written.
     """
-    images = {name: _raw(entry) for name, entry in entries.items()}
+    images = {name: _to_json(entry) for name, entry in entries.items()}
     text = json.dumps({"schema": SCHEMA, "images": images}, indent=2, sort_keys=True) + "\n"
     try:
-        _replace(path, text)
+        _write_atomically(path, text)
     except OSError as error:
         raise ImageError(
             f"{path} cannot be written: {error}.", next_step="Make its folder writable, or name another with --lock."
         ) from error
 
 
-def _replace(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -68,20 +70,20 @@ def _replace(path: Path, text: str) -> None:
         raise
 
 
-def _raw(entry: LockEntry) -> dict[str, Any]:
+def _to_json(entry: LockEntry) -> dict[str, Any]:
     raw = asdict(entry)
     del raw["toolchain"]
     return raw | {"state": entry.state.value, "packages": dict(entry.packages)}
 
 
 def _entry(path: Path, name: str, raw: Any) -> LockEntry:
-    complaint = _complaint(raw)
-    if complaint:
-        raise ImageError(f"{path}: images.{name}: {complaint}.", next_step=_RESTORE)
+    fault = _check_entry(raw)
+    if fault:
+        raise ImageError(f"{path}: images.{name}: {fault}.", next_step=_RESTORE)
     return LockEntry(**{**raw, "toolchain": name, "state": LockState(raw["state"])})
 
 
-def _complaint(raw: Any) -> str:
+def _check_entry(raw: Any) -> str:
     if not isinstance(raw, dict):
         return "must be an object"
     known = {field.name for field in fields(LockEntry)} - {"toolchain"}
@@ -91,10 +93,10 @@ def _complaint(raw: Any) -> str:
         return f"{missing[0]!r} is missing"
     if raw["state"] not in [state.value for state in LockState]:
         return f"state {raw['state']!r} must be one of {', '.join(state.value for state in LockState)}"
-    return _mistyped(raw) or _unpinned(raw)
+    return _check_types(raw) or _check_pin(raw)
 
 
-def _mistyped(raw: Mapping[str, Any]) -> str:
+def _check_types(raw: Mapping[str, Any]) -> str:
     for key in ("digest", "config_digest"):
         if raw[key] is not None and not (isinstance(raw[key], str) and _DIGEST.fullmatch(raw[key])):
             return f"{key} must be null or sha256: and 64 hex digits, not {raw[key]!r}"
@@ -107,7 +109,7 @@ def _mistyped(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _unpinned(raw: Mapping[str, Any]) -> str:
+def _check_pin(raw: Mapping[str, Any]) -> str:
     if raw["state"] == LockState.LOCAL.value:
         return "" if raw["digest"] or raw["config_digest"] else "a local image needs its digest or config_digest"
     if raw["digest"] is None or not raw["reference"].endswith(f"@{raw['digest']}"):

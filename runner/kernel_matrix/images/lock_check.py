@@ -1,4 +1,4 @@
-"""Every entry of a lock compared with what a daemon has and with the folder it was built from."""
+"""Compare the entries of a lock with the images in a daemon and with the folders they were built from."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class LockCheck:
     entry: LockEntry
     presence: ImagePresence
     size_bytes: int | None
-    """Size in the daemon; null where it is absent."""
+    """Size in the daemon; ``None`` if the image is absent."""
     complaints: tuple[str, ...]
-    """What is not as the lock says; absence alone is none."""
+    """Differences to the lock; an absent image is not one."""
     next_step: str = ""
 
 
@@ -52,7 +52,7 @@ def audit(entries: Iterable[LockEntry], images_dir: Path, client: DockerClient) 
 
 
 def folder_complaints(entry: LockEntry, images_dir: Path) -> tuple[str, ...]:
-    """What the folder of ``entry`` says otherwise than the lock; nothing where there is no folder."""
+    """Return the differences between ``entry`` and its folder; none if there is no folder."""
     folder = images_dir / entry.toolchain
     if not folder.is_dir():
         return ()

@@ -1,4 +1,4 @@
-"""What differs between two lock entries of one toolchain, in words."""
+"""Describe the differences between two lock entries of one toolchain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernel_matrix.images import LockEntry
 
 
 def differences(before: LockEntry, after: LockEntry) -> tuple[str, ...]:
-    """One line per thing that is not the same; empty when both entries pin the same image."""
+    """Return one line per difference; none if both entries pin the same image."""
     if _same_image(before, after):
         return ()
     known = (*_settings(before, after), *_packages(before, after))
@@ -17,7 +17,7 @@ def differences(before: LockEntry, after: LockEntry) -> tuple[str, ...]:
 
 
 def _same_image(before: LockEntry, after: LockEntry) -> bool:
-    """The configuration names all content; the manifest decides where a store does not show the configuration."""
+    """Compare config digests, which cover all content, or manifest digests if a config digest is unknown."""
     if before.config_digest and after.config_digest:
         return before.config_digest == after.config_digest
     return before.digest is not None and before.digest == after.digest

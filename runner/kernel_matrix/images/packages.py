@@ -1,4 +1,4 @@
-"""Which packages an image holds: asked of the image itself."""
+"""List the Debian and Python packages of an image by running ``python3`` in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_matrix.errors import ImageError
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_ASK = """
+_LIST_PACKAGES = """
 import json, subprocess
 from importlib.metadata import distributions
 found = {"py:" + d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
@@ -21,18 +21,24 @@ print(json.dumps(found))
 
 
 def read_packages(client: DockerClient, image: str) -> dict[str, str]:
-    """``deb:<name>`` and ``py:<name>`` → version.
+    """Return ``deb:<name>`` and ``py:<name>`` → version.
 
-    :raises ImageError: the image has no working ``python3``.
+    Raises:
+        ImageError: the image has no working ``python3``.
     """
     from docker.errors import ContainerError  # noqa: PLC0415  # the SDK is loaded when a daemon is needed
 
     try:
         output: bytes = client.containers.run(
-            image, entrypoint=["python3", "-c", _ASK], command=[], network_mode="none", remove=True, user="65534:65534"
+            image,
+            entrypoint=["python3", "-c", _LIST_PACKAGES],
+            command=[],
+            network_mode="none",
+            remove=True,
+            user="65534:65534",
         )
         return dict(sorted(json.loads(output).items()))
     except (ContainerError, ValueError) as error:
         raise ImageError(
-            f"The packages of {image} cannot be read: {error}.", next_step="See that python3 runs in the image."
+            f"The packages of {image} cannot be read: {error}.", next_step="Check that python3 runs in the image."
         ) from error

@@ -1,4 +1,4 @@
-"""What ``images/<toolchain>/`` says about how an image is made."""
+"""Read ``images/<toolchain>/``, which describes the build of an image."""
 
 from __future__ import annotations
 
@@ -39,24 +39,25 @@ class ImageRecipe:
     toolchain: str
     folder: Path
     python: str
-    """Version the wheels are fetched for, ``3.11``."""
+    """Python version of the wheels, ``3.11``."""
     debian: DebianBase | None
-    """Null: the Dockerfile's ``FROM`` names a registry image by digest."""
+    """``None``: the Dockerfile's ``FROM`` names a registry image by digest."""
     base: str
-    """What ``FROM`` says."""
+    """Argument of ``FROM``."""
     inputs_sha256: str
 
 
 def read_recipe(images_dir: Path, toolchain: str) -> ImageRecipe:
     """Read ``images_dir/toolchain``.
 
-    :raises ImageError: a file is missing or says something it may not.
+    Raises:
+        ImageError: a file is missing or has a value that is not allowed.
     """
     folder = images_dir / toolchain
     absent = [name for name in _FILES if not (folder / name).is_file()]
     if absent:
         raise ImageError(
-            f"{folder} lacks {', '.join(absent)}; it holds how toolchain {toolchain!r} is built.",
+            f"{folder} lacks {', '.join(absent)}, needed to build toolchain {toolchain!r}.",
             next_step=f"{images_dir} (see --images) holds {', '.join(toolchains(images_dir)) or 'no toolchain'}.",
         )
     debian, python = _read_toml(folder / "image.toml")
@@ -65,18 +66,18 @@ def read_recipe(images_dir: Path, toolchain: str) -> ImageRecipe:
         folder=folder,
         python=python,
         debian=debian,
-        base=_base(folder / "Dockerfile", pinned=debian is None),
+        base=_read_base(folder / "Dockerfile", pinned=debian is None),
         inputs_sha256=inputs_digest(folder),
     )
 
 
 def toolchains(images_dir: Path) -> tuple[str, ...]:
-    """Toolchains that have a folder under ``images_dir``."""
+    """List the toolchains that have a folder under ``images_dir``."""
     return tuple(sorted(path.parent.name for path in images_dir.glob("*/Dockerfile")))
 
 
 def inputs_digest(folder: Path) -> str:
-    """SHA-256 over the names and contents of the files that make an image."""
+    """Return the SHA-256 over the names and contents of a recipe's files."""
     digest = hashlib.sha256()
     for name in sorted(_FILES):
         content = (folder / name).read_bytes()
@@ -89,18 +90,18 @@ def _read_toml(path: Path) -> tuple[DebianBase | None, str]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ImageError(f"{path} cannot be read: {error}.", next_step="Correct it as TOML.") from error
-    _known(path, "", document, {"python", "debootstrap"})
+    _refuse_unknown_keys(path, "", document, {"python", "debootstrap"})
     python = document.get("python")
     if not isinstance(python, str) or not _PYTHON.fullmatch(python):
         raise ImageError(f'{path}: python must be a version such as "3.11", not {python!r}.', next_step="Correct it.")
     table = document.get("debootstrap")
-    return (_debian(path, table) if table is not None else None), python
+    return (_read_debian(path, table) if table is not None else None), python
 
 
-def _debian(path: Path, table: Any) -> DebianBase:
+def _read_debian(path: Path, table: Any) -> DebianBase:
     if not isinstance(table, dict):
         raise ImageError(f"{path}: debootstrap must be a table.", next_step="Write [debootstrap].")
-    _known(path, "debootstrap.", table, {"suite", "variant", "include"})
+    _refuse_unknown_keys(path, "debootstrap.", table, {"suite", "variant", "include"})
     suite, variant, include = table.get("suite"), table.get("variant", "minbase"), table.get("include", [])
     words = [suite, variant, *include] if isinstance(include, list) else [None]
     if not all(isinstance(word, str) and re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) for word in words):
@@ -111,14 +112,14 @@ def _debian(path: Path, table: Any) -> DebianBase:
     return DebianBase(suite=str(suite), variant=str(variant), include=tuple(include))
 
 
-def _known(path: Path, where: str, table: Mapping[str, Any], allowed: set[str]) -> None:
+def _refuse_unknown_keys(path: Path, where: str, table: Mapping[str, Any], allowed: set[str]) -> None:
     if unknown := sorted(table.keys() - allowed):
         raise ImageError(
             f"{path}: unknown key {where}{unknown[0]}.", next_step=f"Allowed are {', '.join(sorted(allowed))}."
         )
 
 
-def _base(dockerfile: Path, *, pinned: bool) -> str:
+def _read_base(dockerfile: Path, *, pinned: bool) -> str:
     found = _FROM.findall(dockerfile.read_text(encoding="utf-8"))
     base = str(found[0]) if found else ""
     if pinned and not ImageReference.parse(base).digest:

@@ -1,4 +1,4 @@
-"""Lock entries against registries and daemons: pulling by digest, resolving a tag, adopting an image that is there."""
+"""Pull images by digest, resolve tags, and adopt images that the daemon already has."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _UNKNOWN = ("manifest unknown", "not found", "name unknown")
 
 @dataclass(frozen=True, slots=True)
 class PulledImage:
-    """A pulled image, and what the lock should say of it now."""
+    """A pulled image and its updated lock entry."""
 
     entry: LockEntry
     held: StoredImage
 
 
 def pull_image(entry: LockEntry, client: DockerClient, say: Say) -> PulledImage:
-    """Pull ``entry`` by its digest; a declared digest is confirmed by that.
+    """Pull ``entry`` by its digest, which confirms a declared digest.
 
-    :raises ImageError: the entry is a local image, or the registry refuses the digest or does not answer.
+    Raises:
+        ImageError: the entry is a local image, or the registry lacks the digest or does not answer.
     """
     if entry.state is LockState.LOCAL:
         raise ImageError(
@@ -60,30 +61,36 @@ def _pull(entry: LockEntry, client: DockerClient, say: Say) -> None:
     try:
         for event in client.api.pull(wanted.repository, tag=wanted.digest, stream=True, decode=True):
             if "error" in event:
-                raise _refused(entry, event["error"])
+                raise _pull_error(entry, event["error"])
             if event.get("status") in ("Already exists", "Pull complete"):
                 say(f"{entry.toolchain}: layer {event.get('id', '')} {event['status'].lower()}")
     except APIError as error:
-        raise _refused(entry, str(error.explanation or error)) from error
+        raise _pull_error(entry, str(error.explanation or error)) from error
 
 
-def _refused(entry: LockEntry, reason: str) -> ImageError:
+def _pull_error(entry: LockEntry, reason: str) -> ImageError:
     unknown = any(word in reason.lower() for word in _UNKNOWN)
     verdict = "the registry does not have it" if unknown else "the registry could not be asked"
     digest = f"The declared digest (found in {entry.source})" if entry.state is LockState.DECLARED else "The digest"
     return ImageError(
         f"{digest} of {entry.toolchain}, {entry.reference}, was not pulled: {verdict}: {reason}.",
-        next_step=f"`kernel-matrix images lock {entry.toolchain} --relock` takes what its tag means today."
+        next_step=f"`kernel-matrix images lock {entry.toolchain} --relock` pins the image that its tag names now."
         if unknown
         else f"Check the network; without a registry: `kernel-matrix images lock {entry.toolchain} --adopt IMAGE`.",
     )
 
 
 def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, client: DockerClient) -> LockEntry:
-    """Ask the registry what a tag means and pin that.
+    """Resolve a tag in the registry and pin its digest.
 
-    :param reference: ``repository:tag``; null: that of ``before``.
-    :raises ImageError: there is no tag to ask for, or the registry does not answer.
+    Args:
+        toolchain: toolchain of the entry.
+        before: the present entry.
+        reference: ``repository:tag``; ``None`` for that of ``before``.
+        client: client of the daemon.
+
+    Raises:
+        ImageError: there is no tag to resolve, or the registry does not answer.
     """
     from docker.errors import APIError  # noqa: PLC0415  # see _pull
 
@@ -114,17 +121,22 @@ def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, cl
 
 
 def adopt_image(toolchain: str, image: str, client: DockerClient) -> LockEntry:
-    """Pin an image that the daemon already has as this machine's own for ``toolchain``.
+    """Pin an image of the daemon as the local image of ``toolchain``.
 
-    :param image: any name or id the daemon knows it by.
-    :raises ImageError: the daemon does not know it, or it has no working ``python3``.
+    Args:
+        toolchain: toolchain of the entry.
+        image: name or id in the daemon.
+        client: client of the daemon.
+
+    Raises:
+        ImageError: the daemon does not have the image, or it has no working ``python3``.
     """
     held = find(client, image)
     if held is None:
         raise ImageError(f"The daemon has no image {image!r} to adopt.", next_step="`docker images` lists what it has.")
     packages = read_packages(client, held.id)
     tag = held.id.partition(":")[2][:12]
-    # A name of our own keeps it from being pruned when its first name moves on.
+    # A second tag protects the image from pruning if its first tag moves to another image.
     client.images.get(held.id).tag(f"kernel-matrix/{toolchain}", tag=tag)
     pins = digests(store_of(client), held, None)
     return LockEntry(
@@ -140,22 +152,23 @@ def adopt_image(toolchain: str, image: str, client: DockerClient) -> LockEntry:
 
 
 def accept_change(before: LockEntry | None, after: LockEntry, *, relock: bool) -> tuple[str, ...]:
-    """What changes for a toolchain when ``after`` takes the place of ``before``; empty when the image is the same.
+    """Return the differences if ``after`` replaces ``before``; none if the image is the same.
 
-    A declared digest, and an image of another machine, give way; anything else only with ``relock``.
+    A declared digest or an image of another machine may be replaced; other entries only with ``relock``.
 
-    :raises ImageError: ``before`` may not be replaced; the message says what differs.
+    Raises:
+        ImageError: ``before`` may not be replaced; the message lists the differences.
     """
     found = differences(before, after) if before else ()
-    if before and found and not relock and _binding(before, after):
+    if before and found and not relock and _needs_relock(before, after):
         lines = "\n".join(f"    {line}" for line in found)
         raise ImageError(
-            f"{after.toolchain} would be another image than the lock says:\n{lines}",
-            next_step="The same command with --relock takes it; records of the two are not comparable.",
+            f"The image of {after.toolchain} differs from the lock:\n{lines}",
+            next_step="Repeat the command with --relock to accept it; records of the two images are not comparable.",
         )
     return found
 
 
-def _binding(before: LockEntry, after: LockEntry) -> bool:
+def _needs_relock(before: LockEntry, after: LockEntry) -> bool:
     foreign = before.state is LockState.LOCAL and before.built_on != after.built_on
     return before.state is not LockState.DECLARED and not foreign

@@ -1,4 +1,4 @@
-"""From a lock entry to the image a daemon really has, or the reason why it may not be run."""
+"""Find the image of a lock entry in the daemon, or explain why it may not be run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ UNPINNED = "unpinned"
 
 
 class ImagePresence(str, Enum):
-    """How what a daemon has compares with a lock entry."""
+    """Result of comparing a daemon's images with a lock entry."""
 
     PRESENT = "present"
     """The daemon has exactly this image."""
     ABSENT = "absent"
     """The daemon has no image under this digest or name."""
     DIFFERENT = "different"
-    """The daemon has another image than the lock says."""
+    """The daemon has another image under this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +34,43 @@ class ImageStatus:
 
     presence: ImagePresence
     held: StoredImage | None
-    """What the daemon has, right or wrong; null when absent."""
+    """Image in the daemon, right or wrong; ``None`` if absent."""
     text: str = ""
-    """What differs, in words."""
+    """Difference to the lock."""
 
 
 def resolve_image(
     entry: LockEntry | None, toolchain: str, *, client: DockerClient, allow_unpinned: bool = False
 ) -> ResolvedImage:
-    """The image to run for ``toolchain``: the one its lock entry names, and no other.
+    """Return the image to run for ``toolchain``, which is the image of its lock entry.
 
-    :param allow_unpinned: take what the daemon has under the entry's name (``kernel-matrix/<toolchain>`` without an
-        entry) when the pinned image is not there; the result's state then says ``unpinned``.
-    :raises ImageError: the toolchain is not in the lock, or the daemon does not have exactly that image.
+    Args:
+        entry: the lock entry, if there is one.
+        toolchain: name of the toolchain.
+        client: client of the daemon.
+        allow_unpinned: without the pinned image, accept the image that the daemon has under the entry's name
+            (``kernel-matrix/<toolchain>`` without an entry), with state ``unpinned``.
+
+    Raises:
+        ImageError: the toolchain is not in the lock, or the daemon does not have exactly that image.
     """
     store = store_of(client)
     standing = standing_of(entry, client, store) if entry else None
     if entry and standing and standing.held and standing.presence is ImagePresence.PRESENT:
-        return _resolved(toolchain, entry.reference, entry.state.value, standing.held, store)
+        return _make_resolved(toolchain, entry.reference, entry.state.value, standing.held, store)
     name = ImageReference.parse(entry.reference).by_tag if entry else f"kernel-matrix/{toolchain}"
     held = find(client, name) if allow_unpinned else None
     if held:
-        return _resolved(toolchain, name, UNPINNED, held, store)
-    raise _refusal(entry, standing, toolchain)
+        return _make_resolved(toolchain, name, UNPINNED, held, store)
+    raise _resolve_error(entry, standing, toolchain)
 
 
 def standing_of(entry: LockEntry, client: DockerClient, store: ImageStore) -> ImageStatus:
-    """Compare ``entry`` with what the daemon has."""
+    """Compare ``entry`` with the images in the daemon."""
     pin = _pin(entry, store)
     held = find(client, pin) if pin else None
     if held is None:
-        return _without_pin(entry, client, pin)
+        return _find_by_name(entry, client, pin)
     if not store.containerd and entry.config_digest not in (None, held.id):
         return ImageStatus(
             ImagePresence.DIFFERENT, held, f"its config digest is {held.id}, the lock says {entry.config_digest}"
@@ -73,13 +79,13 @@ def standing_of(entry: LockEntry, client: DockerClient, store: ImageStore) -> Im
 
 
 def _pin(entry: LockEntry, store: ImageStore) -> str | None:
-    """The name under which this store can have nothing but the locked image."""
+    """Return the name under which this store can only have the locked image, or ``None`` if it is unknown."""
     if entry.state is not LockState.LOCAL:
         return ImageReference.parse(entry.reference).by_digest
     return entry.digest if store.containerd else entry.config_digest
 
 
-def _without_pin(entry: LockEntry, client: DockerClient, pin: str | None) -> ImageStatus:
+def _find_by_name(entry: LockEntry, client: DockerClient, pin: str | None) -> ImageStatus:
     name = ImageReference.parse(entry.reference).by_tag
     named = find(client, name)
     if named is None:
@@ -92,7 +98,7 @@ def _without_pin(entry: LockEntry, client: DockerClient, pin: str | None) -> Ima
 
 
 def next_step(entry: LockEntry | None, toolchain: str) -> str:
-    """What to do about an image that is not there or not right."""
+    """Return the command that repairs a missing or different image."""
     if entry is None:
         return f"`kernel-matrix images build {toolchain}`, or `kernel-matrix images lock {toolchain}`."
     if entry.state is not LockState.LOCAL:
@@ -102,7 +108,7 @@ def next_step(entry: LockEntry | None, toolchain: str) -> str:
     return f"It was adopted on another daemon: `kernel-matrix images lock {toolchain} --adopt IMAGE --relock`."
 
 
-def _refusal(entry: LockEntry | None, standing: ImageStatus | None, toolchain: str) -> ImageError:
+def _resolve_error(entry: LockEntry | None, standing: ImageStatus | None, toolchain: str) -> ImageError:
     if entry is None or standing is None:
         return ImageError(
             f"Toolchain {toolchain!r} has no entry in the image lock.", next_step=next_step(None, toolchain)
@@ -112,7 +118,7 @@ def _refusal(entry: LockEntry | None, standing: ImageStatus | None, toolchain: s
     )
 
 
-def _resolved(toolchain: str, reference: str, state: str, held: StoredImage, store: ImageStore) -> ResolvedImage:
+def _make_resolved(toolchain: str, reference: str, state: str, held: StoredImage, store: ImageStore) -> ResolvedImage:
     repository = ImageReference.parse(reference).repository
     mine = [digest for digest in held.repo_digests if digest.startswith(f"{repository}@")]
     wanted = ImageReference.parse(reference).by_digest

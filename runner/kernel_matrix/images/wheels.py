@@ -1,4 +1,4 @@
-"""Hash-locked wheels: fetched once into the cache of the user, checked by hash whenever they are used."""
+"""Fetch hash-locked wheels into the user's cache, and check the hashes at every use."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 def cache_root() -> Path:
-    """The folder that downloads and half-made images may use: ``$XDG_CACHE_HOME/kernel-matrix``."""
+    """Return the folder for downloads and unfinished images, ``$XDG_CACHE_HOME/kernel-matrix``."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "kernel-matrix"
 
 
 def read_requirements(path: Path) -> dict[str, frozenset[str]]:
-    """Requirement → the SHA-256 its wheel may have.
+    """Return requirement → allowed SHA-256 digests of its wheel.
 
-    :raises ImageError: a line is not ``name==version`` with at least one ``--hash=sha256:``.
+    Raises:
+        ImageError: a line is not ``name==version`` with at least one ``--hash=sha256:``.
     """
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#")]
     locked = {}
@@ -44,10 +45,15 @@ def read_requirements(path: Path) -> dict[str, frozenset[str]]:
 
 
 def fetch_wheels(requirements: Path, python: str, cache: Path) -> tuple[Path, ...]:
-    """The wheels that ``requirements`` names, one each, fetched into ``cache`` where they are not there yet.
+    """Return one wheel per requirement, and download those that ``cache`` lacks.
 
-    :param python: version of the Python they are for, ``3.11``.
-    :raises ImageError: a wheel cannot be had, or no wheel with a locked hash exists.
+    Args:
+        requirements: file of hash-locked requirements.
+        python: Python version of the wheels, ``3.11``.
+        cache: folder of downloaded wheels.
+
+    Raises:
+        ImageError: the download failed, or no wheel with a locked hash exists.
     """
     locked = read_requirements(requirements)
     cache.mkdir(parents=True, exist_ok=True)
@@ -63,17 +69,13 @@ def fetch_wheels(requirements: Path, python: str, cache: Path) -> tuple[Path, ..
 
 
 def place(wheels: tuple[Path, ...], folder: Path) -> None:
-    """Put ``wheels`` into ``folder``, without a copy where the file system can."""
+    """Put ``wheels`` into a new folder, as hard links if the file system allows it."""
     folder.mkdir()
     for wheel in wheels:
-        _link_or_copy(wheel, folder / wheel.name)
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+        try:
+            os.link(wheel, folder / wheel.name)
+        except OSError:  # noqa: PERF203  # a handful of wheels
+            shutil.copyfile(wheel, folder / wheel.name)
 
 
 def _missing(locked: Mapping[str, frozenset[str]], held: Mapping[str, Path]) -> list[str]:
