@@ -1,16 +1,14 @@
-"""Writes ``aten.json`` beside this file: which operators of PyTorch's OpInfo database make problems, by which calls.
+"""Write the catalogue ``problems/aten.json``: operators of PyTorch's OpInfo database as problems, with their calls.
 
-Run by hand, where torch and NumPy are installed, when the images move to another PyTorch::
+Run it by hand, with torch and NumPy installed, when the images move to another version of PyTorch::
 
-    python runner/kernel_matrix/sources/catalogue/make_aten.py                  # ten minutes on one core
-    python runner/kernel_matrix/sources/catalogue/make_aten.py --only add,sum   # these anew, all others as they stand
-    there
+    python tools/make_aten.py                  # all operators, ten minutes on one core
+    python tools/make_aten.py --only add,sum   # update only these operators
 
-Each operator is tried in a forked process of its own, with a time limit. Its samples go through what a judge asks of
-every problem (:meth:`kernel_matrix.inside.judge.verification.Verifier.controls`) on the CPU, with the problem's module
-staged as in a cell; what fails is left out, and the catalogue says why.
+Each operator is tried in a forked process with a time limit. Its samples must pass the judge's controls of problems
+(:meth:`kernel_matrix.inside.judge.verification.Verifier.controls`) on the CPU, with the module staged as in a cell.
+The catalogue lists the operators that fail with the reason.
 """
-# a program that stands beside what it writes, and is imported by nobody
 
 from __future__ import annotations
 
@@ -55,19 +53,22 @@ from kernel_matrix.model.messages import ContestantSpec, JudgeJob, JudgeTimeouts
 from kernel_matrix.sources.aten.reader import TEMPLATE, module_source
 
 FORMAT = 1
-PATIENCE_S = 25.0
-"""Longest that one operator may take."""
+TIME_LIMIT_S = 25.0
+"""Time limit of one operator."""
 SAMPLES = 200
-"""So many samples of an operator are looked at."""
-TRIES = 10
-"""So many of them are held to the controls until one passes."""
+"""Most samples of an operator that are read."""
+MOST_TRIES = 10
+"""Most samples that are checked until one passes the controls."""
 FEW, MANY = 16, 100_000
-"""Numbers in the answer of a good ``smoke`` sample: enough to say something, and no more than a moment's work."""
-FINITE = 0.75
-"""Least share of finite numbers in a good answer."""
+"""Numbers in the result of a good ``smoke`` sample: enough to be meaningful, and few enough to be fast."""
+MIN_FINITE_SHARE = 0.75
+"""Least share of finite numbers in the result of a good sample."""
 SEEDS = tuple(f"{index:032x}" for index in range(8))
-"""A call must pass its controls on each: the determinant of a few rows, or a comparison of a few numbers, passes on
-some draws and fails on others, and a cell's draws are secret."""
+"""Seeds on which a call must pass the controls.
+
+The determinant of a few rows, or a comparison of a few numbers, passes on some draws only, and the draws of a cell are
+secret.
+"""
 FLOATING = (Dtype.FP32, Dtype.FP64, Dtype.FP16, Dtype.BF16)
 
 ADAPTER = import_file(TEMPLATE, "kernel_matrix_aten_template", {})
@@ -80,7 +81,7 @@ NAMES = tuple(contestant.name for contestant in CONTESTANTS)
 
 
 class LeftOutError(Exception):
-    """The operator makes no problem."""
+    """The operator cannot be a problem."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(f"{kind}: {detail}")
@@ -90,7 +91,7 @@ class LeftOutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One sample of an operator, its arguments in the order that the function takes them in."""
+    """One sample of an operator with its arguments in the order of the function's parameters."""
 
     call: dict[str, Any]
     positional: list[Any]
@@ -98,27 +99,27 @@ class Sampled:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """Every tensor among the arguments."""
+        """All tensors in the arguments."""
         return tensors_in([self.positional, list(self.named.values())])
 
     @property
     def size(self) -> int:
-        """Numbers in them."""
+        """Number of elements of the tensors."""
         return sum(tensor.numel() for tensor in self.tensors)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was learnt of one call that passed its controls."""
+    """Facts about a call that passed the controls."""
 
     sensitivity: tuple[float, ...]
     view: bool
 
 
-# ---- sizes of our own
+# ---- large calls
 
 Dimension = Any
-"""A number, or a pair: the number, and a smaller one to try it out with."""
+"""A size, or a pair: the size, and a smaller one for checking the call."""
 
 ROWS, SIDE = (16384, 64), (4096, 64)
 SQUARE = ((8192, 128), (8192, 128))
@@ -126,12 +127,12 @@ IMAGE = (32, 4)
 
 
 def numbers(*shape: Dimension, low: float = -1.0, high: float = 1.0, dtype: str = "float") -> dict[str, Any]:
-    """A tensor drawn evenly from ``low`` to ``high``."""
+    """Describe a tensor of uniform numbers from ``low`` to ``high``."""
     return {"tensor": list(shape), "dtype": dtype, "low": low, "high": high}
 
 
 def whole(*shape: Dimension, high: Dimension) -> dict[str, Any]:
-    """A tensor of indices below ``high``."""
+    """Describe a tensor of indices below ``high``."""
     return {"tensor": list(shape), "dtype": "int64", "low": 0, "high": high}
 
 
@@ -220,57 +221,57 @@ LARGE: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "trapezoid": ([TABLE], {"dim": 1}),
     "diff": ([TABLE], {"dim": 1}),
 }
-"""Calls of our own that a large GPU works on for a while, by operator and variant; others follow from their kind."""
+"""Operator and variant → call large enough to measure on a large GPU; other operators get one by their kind."""
 
 OVERFLOWING = frozenset({"prod", "masked.prod"})
-"""Reductions of which a long one overflows."""
+"""Reductions that overflow over many numbers."""
 
 FLOPS = dict.fromkeys(
     ("mm", "matmul", "__rmatmul__", "addmm", "nn.functional.linear", "inner", "tensordot", "einsum"),
     2.0 * SIDE[0] ** 2 * 4096,
 )
-"""Operations of large calls: these multiply two square matrices."""
+"""FLOPs of large calls that multiply two square matrices."""
 
 
 def large_forms(name: str, kind: str, like: Sampled) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pairs of a large call and a smaller one of its kind to try it out with, the best one first."""
+    """Yield pairs of a large call and a smaller one for checking it, the best one first."""
     function = like.call["function"]
     if name in LARGE:
         positional, named = LARGE[name]
-        yield from (_pair({"function": function, "positional": positional, "named": named}),)
+        yield from (_make_pair({"function": function, "positional": positional, "named": named}),)
     elif kind == "elementwise":
         tensors = iter(like.tensors)
-        yield _pair(_with_tensors(like.call, lambda: _like(next(tensors), *SQUARE)))
+        yield _make_pair(_with_tensors(like.call, lambda: _similar(next(tensors), *SQUARE)))
     elif kind == "reduction" and name not in OVERFLOWING:
         for shape in ((ROWS, 4096), ((262144, 1024), 256)):
-            table = _like(like.tensors[0], *shape)
-            yield _pair({"function": function, "positional": [table], "named": {"dim": 1}})
+            table = _similar(like.tensors[0], *shape)
+            yield _make_pair({"function": function, "positional": [table], "named": {"dim": 1}})
 
 
-def _like(tensor: torch.Tensor, *shape: Dimension) -> dict[str, Any]:
-    """One of this shape, drawn between the numbers that the database draws ``tensor`` from, or else that are in it."""
+def _similar(tensor: torch.Tensor, *shape: Dimension) -> dict[str, Any]:
+    """Describe a tensor of this shape, with the range from which ``tensor`` was drawn, or else that of its values."""
     low, high = float(tensor.min()), float(tensor.max())
-    noted = _drawn_between.get(tensor.untyped_storage().data_ptr())
-    # An address may have been another tensor's before.
-    if noted is not None and noted[0] <= low and high <= noted[1]:
-        low, high = noted
+    recorded = _draw_ranges.get(tensor.untyped_storage().data_ptr())
+    # The recorded range may be that of an earlier tensor at the same address.
+    if recorded is not None and recorded[0] <= low and high <= recorded[1]:
+        low, high = recorded
     return numbers(*shape, low=low, high=high) if low < high else numbers(*shape)
 
 
-def _pair(call: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return _resolved(call, 0), _resolved(call, 1)
+def _make_pair(call: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    return _choose_sizes(call, 0), _choose_sizes(call, 1)
 
 
-def _resolved(value: Any, which: int) -> Any:
+def _choose_sizes(value: Any, which: int) -> Any:
     if isinstance(value, dict):
-        return {key: _resolved(item, which) for key, item in value.items()}
+        return {key: _choose_sizes(item, which) for key, item in value.items()}
     if isinstance(value, list):
-        return [_resolved(item, which) for item in value]
+        return [_choose_sizes(item, which) for item in value]
     return value[which] if isinstance(value, tuple) else value
 
 
 def _with_tensors(call: dict[str, Any], make: Any) -> dict[str, Any]:
-    """``call`` with every tensor replaced."""
+    """Return ``call`` with every tensor replaced."""
 
     def replaced(value: Any) -> Any:
         if isinstance(value, dict) and "tensor" in value:
@@ -285,17 +286,17 @@ def _with_tensors(call: dict[str, Any], make: Any) -> dict[str, Any]:
 
 # ---- samples
 
-_drawn_between: dict[int, tuple[float, float]] = {}
+_draw_ranges: dict[int, tuple[float, float]] = {}
 
 
-def watch_draws() -> None:
-    """Note between which numbers each floating tensor of a sample is drawn."""
-    from torch.testing import _creation  # noqa: PLC0415  # private: the one place where all draws pass
+def record_draw_ranges() -> None:
+    """Record the range from which each floating tensor of a sample is drawn."""
+    from torch.testing import _creation  # noqa: PLC0415  # private, but all draws use it
 
     draw = _creation._uniform_random_
 
     def noted(tensor: torch.Tensor, low: float, high: float) -> torch.Tensor:
-        _drawn_between[tensor.untyped_storage().data_ptr()] = (float(low), float(high))
+        _draw_ranges[tensor.untyped_storage().data_ptr()] = (float(low), float(high))
         result: torch.Tensor = draw(tensor, low, high)
         return result
 
@@ -303,9 +304,10 @@ def watch_draws() -> None:
 
 
 def sampled_dtypes(operator: Any) -> list[str]:
-    """What to ask samples for, the best one first.
+    """Return the dtypes for samples, the best one first.
 
-    :raises LeftOutError: when neither real nor whole numbers will do.
+    Raises:
+        LeftOutError: the operator takes neither real nor whole numbers.
     """
     offered = operator.supported_dtypes("cpu")
     dtypes = [name for dtype, name in ((torch.float32, "float"), (torch.int32, "int32")) if dtype in offered]
@@ -315,9 +317,10 @@ def sampled_dtypes(operator: Any) -> list[str]:
 
 
 def collect(operator: Any, dtype: torch.dtype, function: str = "") -> list[Sampled]:
-    """Different calls among the first samples.
+    """Return the different calls among the first samples.
 
-    :raises LeftOutError: when there are none that can be written down and have a tensor.
+    Raises:
+        LeftOutError: none has a JSON form and a tensor.
     """
     found: dict[str, Sampled] = {}
     reasons: Counter[LeftOutKey] = Counter()
@@ -344,7 +347,7 @@ LeftOutKey = tuple[str, str]
 
 
 def _signature(call: dict[str, Any]) -> str:
-    """The same for calls that differ in real numbers only, of which the adapter finds the first."""
+    """Return a key that is equal for calls that differ only in floats, because the adapter finds the first of them."""
 
     def blurred(value: Any) -> Any:
         if isinstance(value, float):
@@ -359,12 +362,13 @@ def _signature(call: dict[str, Any]) -> str:
 # ---- the function
 
 
-def named_function(operator: Any, sample: Sampled) -> tuple[str, bool]:
-    """A public function that answers as the operator does, and whether its first two arguments change places.
+def find_function(operator: Any, sample: Sampled) -> tuple[str, bool]:
+    """Find a public function with the results of the operator, and whether its first two arguments are swapped.
 
-    :raises LeftOutError: when none does, or the operator returns no tensors.
+    Raises:
+        LeftOutError: there is none, or the operator does not return tensors.
     """
-    wanted = _answer(operator.op, sample.positional, sample.named)
+    wanted = _call(operator.op, sample.positional, sample.named)
     name = operator.name
     tails = dict.fromkeys([name, name.removeprefix("torch."), f"ops.aten.{name}", f"Tensor.{name}"])
     tails |= dict.fromkeys([f"ops.aten.{operator.aten_name}", f"Tensor.{name}.__get__"])
@@ -373,13 +377,13 @@ def named_function(operator: Any, sample: Sampled) -> tuple[str, bool]:
         if swapped:
             positional[:2] = positional[1::-1]
         with contextlib.suppress(Exception):
-            got = _answer(ADAPTER.function_at(path), positional, sample.named)
+            got = _call(ADAPTER.function_at(path), positional, sample.named)
             if len(got) == len(wanted) and all(map(same_bits, got, wanted)):
                 return path, swapped
-    raise LeftOutError("no function", "no function of torch answers as the database's does")
+    raise LeftOutError("no function", "no function of torch has the results of the operator")
 
 
-def _answer(function: Any, positional: list[Any], named: dict[str, Any]) -> list[torch.Tensor]:
+def _call(function: Any, positional: list[Any], named: dict[str, Any]) -> list[torch.Tensor]:
     torch.manual_seed(7)
     positional, named = copy.deepcopy(positional), copy.deepcopy(named)
     try:
@@ -395,8 +399,8 @@ def _answer(function: Any, positional: list[Any], named: dict[str, Any]) -> list
     return list(listed)
 
 
-def called(sample: Sampled, function: str, *, swapped: bool) -> Sampled:
-    """The sample as a call of ``function``."""
+def as_call_of(sample: Sampled, function: str, *, swapped: bool) -> Sampled:
+    """Return the sample as a call of ``function``."""
     call, positional = {**sample.call, "function": function}, list(sample.positional)
     if swapped:
         call["positional"] = [*call["positional"][1::-1], *call["positional"][2:]]
@@ -409,24 +413,24 @@ def called(sample: Sampled, function: str, *, swapped: bool) -> Sampled:
 
 
 @contextlib.contextmanager
-def bench(folder: Path, job: JudgeJob, values: dict[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
-    """A verifier and its reference over workers in threads, as a session has them."""
+def verification_session(folder: Path, job: JudgeJob, values: dict[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
+    """Set up a verifier and its reference like in a session, with workers in threads."""
     reference = ReferenceModel(folder / "problem.py", values, "cpu", job.dtype, job.seed)
     with contextlib.ExitStack() as undo:
         sides: dict[str, WorkerClient] = {}
         for contestant in job.contestants:
             if contestant.name in names:
-                channel = undo.enter_context(_served(folder))
+                channel = undo.enter_context(_serve_worker(folder))
                 side = sides[contestant.name] = WorkerClient(contestant, channel, "cpu", job.timeouts)
                 undo.callback(side.close)
                 side.open()
                 side.load(values)
                 side.construct(reference, 0)
-        yield Verifier(job, sides, random.Random(1)), reference  # no secret
+        yield Verifier(job, sides, random.Random(1)), reference  # the seed need not be secret here
 
 
 @contextlib.contextmanager
-def _served(folder: Path) -> Iterator[Channel]:
+def _serve_worker(folder: Path) -> Iterator[Channel]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     thread = threading.Thread(target=serve, args=(Channel(theirs, MAX_FROM_JUDGE), folder, "cpu"), daemon=True)
     thread.start()
@@ -438,8 +442,8 @@ def _served(folder: Path) -> Iterator[Channel]:
         theirs.close()
 
 
-def job_of(dtype: Dtype, **changes: Any) -> JudgeJob:
-    """A job to verify one call with."""
+def make_job(dtype: Dtype, **changes: Any) -> JudgeJob:
+    """Make a job to verify one call."""
     return replace(
         JudgeJob(
             cell_id="c" * 32,
@@ -457,31 +461,32 @@ def job_of(dtype: Dtype, **changes: Any) -> JudgeJob:
 
 
 def check(folder: Path, call: dict[str, Any], dtype: Dtype) -> Checked:
-    """Hold one call to the controls, on every seed.
+    """Run the controls of one call on every seed.
 
-    :raises LeftOutError: with the kind of what it fails by.
+    Raises:
+        LeftOutError: with the kind of the failure.
     """
     values = {"CALL": json.dumps(call)}
     try:
-        with bench(folder, job_of(dtype), values, ("eager",)) as (verifier, reference):
+        with verification_session(folder, make_job(dtype), values, ("eager",)) as (verifier, reference):
             _check_inputs(reference)
             verifier.controls(reference)
-            if _finite_share(reference.answer(reference.draw(InputMode.STANDARD, "finite"))) < FINITE:
-                raise LeftOutError("nonfinite", "most of the answer is not finite")
+            if _finite_share(reference.answer(reference.draw(InputMode.STANDARD, "finite"))) < MIN_FINITE_SHARE:
+                raise LeftOutError("nonfinite", "too much of the result is not finite")
             probe = reference.draw(InputMode.STANDARD, "another view")
             expected = reference.expect(probe)
             _check_dependence(reference, expected.trusted)
             learnt = Checked(verifier.traits.sensitivity, any(expected.views))
         for seed in SEEDS[1:]:
-            with bench(folder, job_of(dtype, seed=seed), values, ("eager",)) as (verifier, reference):
+            with verification_session(folder, make_job(dtype, seed=seed), values, ("eager",)) as (verifier, reference):
                 verifier.controls(reference)
     except SessionEnded as found:
-        raise LeftOutError(_kind_of(found), found.evidence.message) from None
+        raise LeftOutError(_classify(found), found.evidence.message) from None
     return learnt
 
 
 def _check_inputs(reference: ReferenceModel) -> None:
-    if reference._writes:  # noqa: SLF001  # found out anyway, and of no use to others
+    if reference._writes:  # noqa: SLF001  # no other user needs it
         raise LeftOutError("writes", "writes into its inputs")
     one, same, other = (tensors_in(reference.draw(InputMode.STANDARD, which)) for which in ("one", "one", "other"))
     if not all(map(same_bits, one, same)):
@@ -495,12 +500,12 @@ def _check_dependence(reference: ReferenceModel, answer: tuple[torch.Tensor, ...
     if all(
         a.shape == b.shape and bool(same_bits(a, b)) for other in others for a, b in zip(other, answer, strict=True)
     ):
-        raise LeftOutError("worthless", "the answer does not depend on the inputs")
+        raise LeftOutError("worthless", "the result does not depend on the inputs")
     if any(a.shape != b.shape for other in others for a, b in zip(other, answer, strict=True)):
-        raise LeftOutError("shape", "the shape of the answer depends on what is drawn")
+        raise LeftOutError("shape", "the shape of the result depends on the inputs")
 
 
-def _kind_of(found: SessionEnded) -> str:
+def _classify(found: SessionEnded) -> str:
     message = found.evidence.message
     if "differs between two runs" in message:
         return "random"
@@ -509,16 +514,19 @@ def _kind_of(found: SessionEnded) -> str:
     return "fails"
 
 
-def bears_outliers(folder: Path, call: dict[str, Any]) -> bool:
-    """Whether the call makes sense on inputs 50 times as large and on zeros and ones."""
+def allows_outliers(folder: Path, call: dict[str, Any]) -> bool:
+    """Return True if the call passes with outliers and with exact inputs."""
     try:
-        with bench(folder, job_of(Dtype.FP32), {"CALL": json.dumps(call)}, NAMES) as (verifier, reference):
+        with verification_session(folder, make_job(Dtype.FP32), {"CALL": json.dumps(call)}, NAMES) as (
+            verifier,
+            reference,
+        ):
             input_generation.OUTLIER_PROBABILITY = 0.2  # the samples are small, and one raising element is enough
             usual = _finite_share(reference.expect(reference.draw(InputMode.STANDARD, "finite")).trusted)
             rough = _finite_share(reference.expect(reference.draw(InputMode.OUTLIER, "finite")).trusted)
             verifier.controls(reference)
             verifier.verify(reference, "before", 2)
-    except Exception:  # noqa: BLE001  # whatever an operator raises on inputs it was not made for
+    except Exception:  # noqa: BLE001  # an operator may raise anything on unusual inputs
         return False
     return rough > usual - 0.1
 
@@ -528,11 +536,11 @@ def _finite_share(tensors: tuple[torch.Tensor, ...]) -> float:
     return min(map(float, flags), default=1.0)
 
 
-# ---- what an operator is
+# ---- kinds of operators
 
 
 def is_elementwise(sample: Sampled) -> bool:
-    """Whether each number of the answer follows from the numbers at its own place alone."""
+    """Return True if each element of the result depends only on the inputs' elements at its own place."""
     tensors = [v for v in (*sample.positional, *sample.named.values()) if isinstance(v, torch.Tensor)]
     shapes = {tuple(t.shape) for t in tensors}
     if len(shapes) != 1 or tensors[0].numel() < 4 or not all(t.is_floating_point() for t in tensors):
@@ -543,21 +551,21 @@ def is_elementwise(sample: Sampled) -> bool:
     lost = torch.zeros(1, dtype=torch.int64)
 
     def shuffled(value: Any) -> Any:
-        # One number is lost too: sums over all of them are the same in any order.
+        # One number is also changed, because a sum over all is the same in any order.
         return value.reshape(-1)[order].index_fill(0, lost, 0.25) if isinstance(value, torch.Tensor) else value
 
     function = ADAPTER.function_at(sample.call["function"])
     try:
-        straight = _answer(function, sample.positional, sample.named)
+        straight = _call(function, sample.positional, sample.named)
         named = {name: shuffled(value) for name, value in sample.named.items()}
-        mixed = _answer(function, [shuffled(value) for value in sample.positional], named)
+        mixed = _call(function, [shuffled(value) for value in sample.positional], named)
     except LeftOutError:
         return False
     shape = next(iter(shapes))
     if any(tuple(a.shape) != shape or b.numel() != a.numel() for a, b in zip(straight, mixed, strict=False)):
         return False
     if any(same_bits(a, tensor) for a in straight for tensor in tensors if a.dtype is tensor.dtype):
-        return False  # of what moves numbers, a sample that moves none
+        return False  # an operator that moves numbers, on a sample where it moves none
     return len(straight) == len(mixed) and all(
         torch.allclose(a.reshape(-1)[order][1:], b[1:], rtol=1e-6, atol=1e-7, equal_nan=True)
         for a, b in zip(straight, mixed, strict=True)
@@ -599,17 +607,17 @@ CATEGORIES = (
 
 
 LOCAL = ("Math", "Activation", "Loss")
-"""Categories with elementwise operators; in others a sample may look like one."""
+"""Categories with elementwise operators; samples of other categories may only look elementwise."""
 
 REDUCING = (
     r"^((max|min)\.reduction_\w+|(masked\.)?(median|logsumexp)|nanmedian|mode|aminmax|std_mean.*|var_mean.*|norm(\..*)?"
     r"|(nan)?quantile|linalg\.(vector_|matrix_)?norm.*|trace)$"
 )
-"""Operators that reduce though the database does not list them as such."""
+"""Reductions that the database does not list as such."""
 
 
 def category_of(operator: Any) -> str:
-    """One of the categories that problems have."""
+    """Return the problem category of an operator."""
     name = operator.name
     for category, pattern in CATEGORIES[:5]:
         if re.search(pattern, name):
@@ -623,37 +631,39 @@ def category_of(operator: Any) -> str:
 
 
 def describe(operator: Any, folder: Path) -> dict[str, Any]:
-    """The operator's entry in the catalogue.
+    """Return the operator's entry in the catalogue.
 
-    :raises LeftOutError: when it makes no problem.
+    Raises:
+        LeftOutError: it cannot be a problem.
     """
     if re.search(RANDOM, operator.name):
-        raise LeftOutError("random", "its answer is drawn")
+        raise LeftOutError("random", "the result is random")
     if re.search(BEYOND, operator.name):
-        raise LeftOutError("memory", "reaches for memory around its input")
+        raise LeftOutError("memory", "uses memory outside of its input")
     first, *others = sampled_dtypes(operator)
     try:
         return describe_sampled(operator, folder, first)
     except LeftOutError as error:
-        if error.kind == "worthless" and others:  # real numbers are never equal, and never zero
+        if error.kind == "worthless" and others:  # drawn real numbers are practically never equal or zero
             with contextlib.suppress(LeftOutError):
                 return describe_sampled(operator, folder, others[0])
         raise
 
 
 def describe_sampled(operator: Any, folder: Path, sampled: str) -> dict[str, Any]:
-    """The same from samples of one dtype.
+    """Return the operator's entry from samples of one dtype.
 
-    :raises LeftOutError: when they make no problem.
+    Raises:
+        LeftOutError: they make no problem.
     """
     found = collect(operator, torch.float32 if sampled == "float" else getattr(torch, sampled))
-    function, swapped = _function_of(operator, found)
-    found = [called(sample, function, swapped=swapped) for sample in found]
+    function, swapped = _find_function(operator, found)
+    found = [as_call_of(sample, function, swapped=swapped) for sample in found]
     module = module_source(operator.name, operator.variant_test_name, sampled)
     (folder / "problem.py").write_text(module, encoding="utf-8")
     first = Dtype.FP32 if sampled == "float" else Dtype.INT32
-    smoke, checked = _first_good(folder, sorted(found, key=_rank), first)
-    further = _further(folder, [s for s in found if s is not smoke], first)
+    smoke, checked = _find_smoke(folder, sorted(found, key=_rank), first)
+    further = _find_further(folder, [s for s in found if s is not smoke], first)
     dtypes = [first, *(d for d in FLOATING[1:] if sampled == "float" and _passes(folder, smoke.call, d))]
     category = category_of(operator)
     local = sampled == "float" and category in LOCAL
@@ -663,7 +673,11 @@ def describe_sampled(operator: Any, folder: Path, sampled: str) -> dict[str, Any
     calls, cost = {"smoke": smoke.call}, dict[str, float]()
     if further is not None:
         calls["sample"] = further.call
-    large = None if checked.view or sampled != "float" else _large(folder, operator, kind, elementwise or smoke, dtypes)
+    large = (
+        None
+        if checked.view or sampled != "float"
+        else _find_large(folder, operator, kind, elementwise or smoke, dtypes)
+    )
     if large is not None:
         calls["default"], cost = large
     return {
@@ -673,7 +687,7 @@ def describe_sampled(operator: Any, folder: Path, sampled: str) -> dict[str, Any
         "category": category,
         "tags": [*filter(None, [kind]), *(["view"] if checked.view else [])],
         "dtypes": [d.value for d in dtypes],
-        "outliers": sampled == "float" and bears_outliers(folder, smoke.call),
+        "outliers": sampled == "float" and allows_outliers(folder, smoke.call),
         "calls": calls,
         **({"cost": cost} if cost else {}),
     }
@@ -682,34 +696,34 @@ def describe_sampled(operator: Any, folder: Path, sampled: str) -> dict[str, Any
 RANDOM = (
     r"dropout|rrelu|fractional|bernoulli|multinomial|^rand|^normal|uniform|cauchy|^exponential|geometric|log_normal"
 )
-"""Operators that draw; some of their samples do not, which are no such operators then."""
+"""Random operators; they are excluded by name, because some of their samples are not random."""
 
 BEYOND = r"^as_strided|^resize_"
-"""Operators to which a tensor's memory is more than the tensor."""
+"""Operators that can use memory outside of a tensor."""
 
 
-def _function_of(operator: Any, found: list[Sampled]) -> tuple[str, bool]:
+def _find_function(operator: Any, found: list[Sampled]) -> tuple[str, bool]:
     reason: LeftOutError | None = None
-    for sample in found[:TRIES]:
+    for sample in found[:MOST_TRIES]:
         try:
-            return named_function(operator, sample)
+            return find_function(operator, sample)
         except LeftOutError as error:  # noqa: PERF203  # a handful
             reason = reason or error
     raise reason or LeftOutError("no sample")
 
 
 def _rank(sample: Sampled) -> tuple[bool, int]:
-    """Samples whose answer says most first, else in the database's order; those that raise last."""
+    """Return a sort key: samples with many results first, those that raise last, else the order of the database."""
     try:
-        answer = _answer(ADAPTER.function_at(sample.call["function"]), sample.positional, sample.named)
+        answer = _call(ADAPTER.function_at(sample.call["function"]), sample.positional, sample.named)
     except LeftOutError:
         return (True, 0)
     return (sample.size > MANY, -min(FEW, sum(tensor.numel() for tensor in answer)))
 
 
-def _first_good(folder: Path, found: list[Sampled], dtype: Dtype) -> tuple[Sampled, Checked]:
+def _find_smoke(folder: Path, found: list[Sampled], dtype: Dtype) -> tuple[Sampled, Checked]:
     reasons: list[LeftOutError] = []
-    for sample in found[:TRIES]:
+    for sample in found[:MOST_TRIES]:
         try:
             return sample, check(folder, sample.call, dtype)
         except LeftOutError as error:  # noqa: PERF203  # a handful
@@ -717,8 +731,8 @@ def _first_good(folder: Path, found: list[Sampled], dtype: Dtype) -> tuple[Sampl
     raise reasons[0]
 
 
-def _further(folder: Path, found: list[Sampled], dtype: Dtype) -> Sampled | None:
-    """The largest other sample that passes."""
+def _find_further(folder: Path, found: list[Sampled], dtype: Dtype) -> Sampled | None:
+    """Find the largest other sample that passes."""
     for sample in sorted(found, key=lambda s: s.size, reverse=True)[:2]:
         if FEW < sample.size <= MANY and _passes(folder, sample.call, dtype):
             return sample
@@ -733,25 +747,25 @@ def _passes(folder: Path, call: dict[str, Any], dtype: Dtype) -> bool:
     return True
 
 
-def _large(
+def _find_large(
     folder: Path, operator: Any, kind: str, like: Sampled, dtypes: list[Dtype]
 ) -> tuple[dict[str, Any], dict[str, float]] | None:
-    """The large call and what it costs; null where there is none that makes sense in every dtype."""
+    """Return the large call and its cost, or ``None`` if no large call passes in every dtype."""
     name = full_name(operator)
     for call, small in large_forms(name, kind, like):
         try:
             checked = check(folder, small, dtypes[0])
-        except Exception:  # noqa: BLE001  # an operator may raise anything for arguments it was not made for
+        except Exception:  # noqa: BLE001  # an operator may raise anything for unusual arguments
             continue
         if all(_passes(folder, small, dtype) for dtype in dtypes[1:]):
-            return call, _cost(name, call, checked)
+            return call, _compute_cost(name, call, checked)
     return None
 
 
-def _cost(name: str, call: dict[str, Any], checked: Checked) -> dict[str, float]:
-    """Numbers in the cell's dtype and further bytes that a call must move at least, and its operations where known."""
+def _compute_cost(name: str, call: dict[str, Any], checked: Checked) -> dict[str, float]:
+    """Return the minimum of numbers in the cell's dtype and of further bytes that a call moves, and its FLOPs."""
     values, rest, places = 0, 0, iter(checked.sensitivity)
-    for spec in _specs(call):
+    for spec in _tensor_specs(call):
         count = math.prod(spec["tensor"])
         if spec["dtype"] != "float":
             rest += count * int(getattr(torch, spec["dtype"]).itemsize)
@@ -759,7 +773,7 @@ def _cost(name: str, call: dict[str, Any], checked: Checked) -> dict[str, float]
             values += count
     if name in CHOOSING:
         values, rest = 0, 0
-    for output in _outputs(call):
+    for output in _meta_outputs(call):
         if output.dtype in (torch.float32, torch.complex64):
             values += output.numel() * (2 if output.is_complex() else 1)
         else:
@@ -768,38 +782,29 @@ def _cost(name: str, call: dict[str, Any], checked: Checked) -> dict[str, float]
     return {**cost, "flops": FLOPS[name]} if name in FLOPS else cost
 
 
-CHOOSING = frozenset(
-    {
-        *(
-            "gather",
-            "index_select",
-            "nn.functional.embedding",
-            "take_along_dim",
-            "tril",
-            "triu",
-            "where",
-            "masked_fill",
-        ),
-        *("nn.functional.nll_loss", "scatter_add", "index_add", "nn.functional.max_pool2d", "nn.functional.avg_pool2d"),
-        *("nn.functional.interpolate.nearest", "copysign", "fill"),
-    }
-)
-"""Operators whose answer does not need all of their inputs."""
+# fmt: off
+CHOOSING = frozenset({
+    "gather", "index_select", "nn.functional.embedding", "take_along_dim", "tril", "triu", "where", "masked_fill",
+    "nn.functional.nll_loss", "scatter_add", "index_add", "nn.functional.max_pool2d", "nn.functional.avg_pool2d",
+    "nn.functional.interpolate.nearest", "copysign", "fill",
+})
+# fmt: on
+"""Operators that do not read all of their inputs."""
 
 
-def _specs(value: Any) -> Iterator[dict[str, Any]]:
+def _tensor_specs(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict) and "tensor" in value:
         yield value
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _specs(item)
+            yield from _tensor_specs(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _specs(item)
+            yield from _tensor_specs(item)
 
 
-def _outputs(call: dict[str, Any]) -> list[torch.Tensor]:
-    """What the call returns, without computing it."""
+def _meta_outputs(call: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the outputs of a call on the meta device, without computing them."""
     module = import_file(TEMPLATE, "kernel_matrix_aten_cost", {"CALL": json.dumps(call)})
 
     def hollow(value: Any) -> Any:
@@ -811,10 +816,10 @@ def _outputs(call: dict[str, Any]) -> list[torch.Tensor]:
         return value
 
     given = [*call["positional"], *call["named"].values()]
-    input_generation = [hollow(value) for value in given if next(_specs(value), None) is not None]
+    inputs = [hollow(value) for value in given if next(_tensor_specs(value), None) is not None]
     try:
-        returned = module.Model(*module.get_init_inputs())(*input_generation)
-    except Exception:  # noqa: BLE001  # an operator without a form for tensors that have no memory
+        returned = module.Model(*module.get_init_inputs())(*inputs)
+    except Exception:  # noqa: BLE001  # some operators do not support the meta device
         return []
     return tensors_in([returned])
 
@@ -823,31 +828,31 @@ def _outputs(call: dict[str, Any]) -> list[torch.Tensor]:
 
 
 def main() -> int:
-    """Write the catalogue; prints what became of each operator, and of how many."""
+    """Write the catalogue, and print the result of each operator and the totals."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--only", default="", help="names of operators, with commas between; default: all")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("aten.json"))
+    parser.add_argument("--only", default="", help="names of operators, separated by commas; default: all")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "problems" / "aten.json")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     operators, wanted = ADAPTER.database(), set(filter(None, arguments.only.split(",")))
-    watch_draws()
-    found = as_they_stand(arguments.out) if wanted else {}
+    record_draw_ranges()
+    found = read_catalogue(arguments.out) if wanted else {}
     for operator in operators:
         name = full_name(operator)
         if not wanted or name in wanted or name not in found:
             began = time.monotonic()
-            found[name] = in_a_child(operator)
+            found[name] = describe_in_child(operator)
             became = " ".join(found[name].get(key, "") for key in ("kind", "detail")).strip() or "in"
             print(f"{time.monotonic() - began:6.2f} s  {name}: {became}", flush=True)
-    entries, left_out = sorted_out({full_name(operator): found[full_name(operator)] for operator in operators})
-    arguments.out.write_text(written(entries, left_out), encoding="utf-8")
+    entries, left_out = sort_entries({full_name(operator): found[full_name(operator)] for operator in operators})
+    arguments.out.write_text(format_catalogue(entries, left_out), encoding="utf-8")
     print(f"{len(entries)} operators of {len(operators)}; left out:", {k: len(v) for k, v in left_out.items()})
     return 0
 
 
-def as_they_stand(path: Path) -> dict[str, dict[str, Any]]:
-    """The entries of the catalogue there is, by full name; those left out too."""
+def read_catalogue(path: Path) -> dict[str, dict[str, Any]]:
+    """Return full name → entry of the present catalogue, including the operators left out."""
     catalogue = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"operators": [], "left_out": {}}
     kept = {".".join(filter(None, (entry["name"], entry["variant"]))): entry for entry in catalogue["operators"]}
     for kind, names in catalogue["left_out"].items():
@@ -855,8 +860,8 @@ def as_they_stand(path: Path) -> dict[str, dict[str, Any]]:
     return kept
 
 
-def sorted_out(found: dict[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, dict[str, str]]]:
-    """What makes a problem, and what does not, by kind of reason; of those with the same calls the first is in."""
+def sort_entries(found: dict[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, dict[str, str]]]:
+    """Separate the problems from the operators left out (kind → name → reason); repeated calls are left out."""
     entries: list[dict[str, Any]] = []
     left_out: dict[str, dict[str, str]] = {}
     known: dict[str, str] = {}
@@ -872,27 +877,27 @@ def sorted_out(found: dict[str, dict[str, Any]]) -> tuple[list[dict[str, Any]], 
 
 
 def full_name(operator: Any) -> str:
-    """Its name, with the variant behind a dot where there is one."""
+    """Return the name, followed by a dot and the variant if there is one."""
     return ".".join(filter(None, (operator.name, operator.variant_test_name)))
 
 
-def written(entries: list[dict[str, Any]], left_out: dict[str, dict[str, str]]) -> str:
-    """The catalogue as text, one operator a line."""
+def format_catalogue(entries: list[dict[str, Any]], left_out: dict[str, dict[str, str]]) -> str:
+    """Return the catalogue as JSON with one operator per line."""
     head = {"format": FORMAT, "torch": torch.__version__}
     lines = ",\n".join("  " + json.dumps(entry, separators=(",", ":")) for entry in entries)
     rest = json.dumps({kind: left_out[kind] for kind in sorted(left_out)}, indent=1)
     return f'{json.dumps(head)[:-1]},\n"operators": [\n{lines}\n],\n"left_out": {rest}}}\n'
 
 
-def in_a_child(operator: Any) -> dict[str, Any]:
-    """:func:`describe` in a process of its own, which may crash or hang."""
+def describe_in_child(operator: Any) -> dict[str, Any]:
+    """Run :func:`describe` in a process, because operators may crash or hang."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         os.close(reader)
-        _tell(writer, operator)
+        _report_from_child(writer, operator)
     os.close(writer)
-    text, deadline = b"", time.monotonic() + PATIENCE_S
+    text, deadline = b"", time.monotonic() + TIME_LIMIT_S
     with os.fdopen(reader, "rb") as answers:
         while True:
             ready, _, _ = select.select([answers], [], [], max(0.0, deadline - time.monotonic()))
@@ -904,22 +909,22 @@ def in_a_child(operator: Any) -> dict[str, Any]:
         os.kill(child, signal.SIGKILL)
     _, ended = os.waitpid(child, 0)
     if text:
-        told: dict[str, Any] = json.loads(text)
-        return told
-    what = "took too long" if not ready else f"its process ended with {ended}"
-    return {"kind": "crash", "detail": what}
+        entry: dict[str, Any] = json.loads(text)
+        return entry
+    detail = "took too long" if not ready else f"its process ended with {ended}"
+    return {"kind": "crash", "detail": detail}
 
 
-def _tell(writer: int, operator: Any) -> None:
-    """The child's part; never returns."""
-    with open(os.devnull, "w") as nothing:  # noqa: PTH123  # a descriptor is what is wanted
+def _report_from_child(writer: int, operator: Any) -> None:
+    """Describe the operator in the child process, send the entry and exit."""
+    with open(os.devnull, "w") as nothing:  # noqa: PTH123  # only the descriptor is used
         os.dup2(nothing.fileno(), 2)
     try:
         with tempfile.TemporaryDirectory() as folder:
             entry = describe(operator, Path(folder))
     except LeftOutError as error:
         entry = {"kind": error.kind, "detail": error.detail}
-    except BaseException as error:  # noqa: BLE001  # a child must not go on as its parent
+    except BaseException as error:  # noqa: BLE001  # the child must not continue as its parent
         entry = {"kind": "fails", "detail": " ".join(f"{type(error).__name__}: {error}".split())[:200]}
     text = json.dumps(entry).encode()
     while text:

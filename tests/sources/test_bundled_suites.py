@@ -33,7 +33,7 @@ def test_load_any_folder_reads_problems_and_candidates(tmp_path):
 
 
 def test_a_folder_without_problems_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="holds no problem"):
+    with pytest.raises(UsageError, match="has no problem"):
         load_source("cublas", tmp_path)
 
 

@@ -55,7 +55,7 @@ def test_lines_are_found_for_dotted_and_quoted_keys():
 def test_only_regular_files_of_a_sane_size_are_read(tmp_path):
     with pytest.raises(UnreadableFileError, match="no such file"):
         read_bytes(tmp_path / "absent.py")
-    with pytest.raises(UnreadableFileError, match="no regular file"):
+    with pytest.raises(UnreadableFileError, match="not a regular file"):
         read_bytes(tmp_path)
     large = tmp_path / "large.py"
     with large.open("wb") as file:

@@ -146,8 +146,8 @@ def test_outputs_get_the_dtypes_of_the_definition(reference):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("return {'y0': a}", "returns no y1"),
-        ("return a", "returns 1 outputs; 2 are due: y0, y1"),
+        ("return {'y0': a}", "does not return y1"),
+        ("return a", "returns 1 outputs; expected 2: y0, y1"),
         ("return a, a, a", "returns 3 outputs"),
     ],
 )

@@ -223,9 +223,9 @@ def test_nothing_is_run(root):
 
 
 def test_a_folder_without_problems_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="holds no problem"):
+    with pytest.raises(UsageError, match="has no problem"):
         load(tmp_path)
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         load(tmp_path / "absent")
 
 
@@ -248,7 +248,7 @@ def test_candidates_may_be_kept_apart(root, tmp_path_factory):
 
 
 def test_a_folder_of_candidates_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         load_candidates(tmp_path / "absent", {})
 
 
@@ -321,7 +321,7 @@ def test_a_cuda_file_that_binds_itself_is_compiled_as_it_is(root):
 @pytest.mark.parametrize(
     ("side", "words"),
     [
-        ('description = "x"\nentry = "forward"\n', "bad.toml:2: entry: bad.cu has nothing called 'forward'"),
+        ('description = "x"\nentry = "forward"\n', "bad.toml:2: entry: bad.cu does not contain 'forward'"),
         ('language = "triton"\n', "bad.toml:1: language: bad.cu cannot be triton; allowed: cuda, hip"),
         ('language = "cude"\n', "bad.toml:1: language: 'cude' is not allowed; allowed: triton, cuda, torch, cute_dsl,"),
         ("entry = 3\n", "bad.toml:1: entry: 3 is not of type 'string'"),
@@ -346,14 +346,14 @@ def test_of_two_files_with_one_name_neither_is_taken(root):
     loaded = load(root)
     assert [candidate.id for candidate in loaded.candidates] == ["half/good", "half/plain"]
     first, second = reasons(loaded)
-    assert first.endswith("twice.cu: twice.py beside it has the same name, and an id is of one file; rename one")
+    assert first.endswith("twice.cu: twice.py beside it has the same name, so both have the same id; rename one")
     assert "twice.py: twice.cu beside it has the same name" in second
 
 
 def test_a_side_file_without_a_candidate_is_named(root):
     write(root / "half/candidates/lost.toml", 'expect = "passed"\n')
     (reason,) = reasons(load(root))
-    assert reason.endswith("lost.toml: describes lost.py, which is not beside it, and neither is lost.cu")
+    assert reason.endswith("lost.toml: describes lost.py, but neither lost.py nor lost.cu is beside it")
 
 
 def test_cuda_files_can_be_kept_apart(root, tmp_path):
@@ -362,4 +362,4 @@ def test_cuda_files_can_be_kept_apart(root, tmp_path):
     write(tmp_path / "apart/haf/plain.cu", CUDA)
     (found,), (refused,) = load_candidates(tmp_path / "apart", problems)
     assert found.id == "half/plain"
-    assert "holds candidates for 'haf', which is no known problem; did you mean 'half'?" in str(refused)
+    assert "has candidates for 'haf', which is not a known problem; did you mean 'half'?" in str(refused)

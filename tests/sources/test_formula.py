@@ -25,7 +25,7 @@ def test_evaluates_arithmetic(formula, value):
     [
         ("2 * m", "'m' is not known; known: M, N, RATE, itemsize"),
         ("item_size", "did you mean 'itemsize'?"),
-        ("M *", "is no formula"),
+        ("M *", "is not a formula"),
         ("M if N else 2", "is not allowed"),
         ("__import__('os').system('true')", "cannot be called; only min and max can"),
         ("().__class__", "is not allowed"),
@@ -36,7 +36,7 @@ def test_evaluates_arithmetic(formula, value):
         ("9 ** 9 ** 9 ** 9", "has no finite value"),
         ("(0 - 1) ** 0.5", "has no finite value"),
         ("1e308 * 10", "has no finite value"),
-        ("-" * 5000 + "1", "nested too deeply|is no formula"),
+        ("-" * 5000 + "1", "nested too deeply|is not a formula"),
     ],
 )
 def test_says_what_is_wrong(formula, words):

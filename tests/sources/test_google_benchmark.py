@@ -86,10 +86,10 @@ def test_fits_are_counted_and_bad_rows_refused(tmp_path):
     ]
     report, found = load(tmp_path, put(tmp_path / "a.json", document(*rows)))
     assert len(found) == 1
-    assert report.files[0].notes == ("1 rows are fits of complexity, and no times",)
+    assert report.files[0].notes == ("1 rows are complexity fits without a time",)
     assert [one.reason for one in report.refused] == [
-        "benchmarks.2.time_unit: 'weeks' is no unit known: ns, us, ms, s",
+        "benchmarks.2.time_unit: 'weeks' is not a known unit: ns, us, ms, s",
         "benchmarks.3.real_time: must not be negative; got -1",
-        "benchmarks.4: neither a repetition, nor a median or mean of them is there",
+        "benchmarks.4: there is no repetition, median or mean",
         "benchmarks.5: must be an object; got a number",
     ]

@@ -97,9 +97,7 @@ def test_tests_are_made_for_the_device_the_judge_is_on(problems, tmp_path):
 
 
 def test_a_case_that_is_not_there_is_told(problems, tmp_path):
-    with pytest.raises(
-        ValueError, match="scaled_sum: the test makes 10 calls, so there is no case 10; they count from 0"
-    ):
+    with pytest.raises(ValueError, match="scaled_sum: the test makes 10 calls, so there is no case 10"):
         reference(problems["Fusion/scaled_sum"], tmp_path, case=10)
 
 
@@ -138,14 +136,14 @@ def test_a_generator_is_made_anew_where_the_function_runs(tmp_path):
 @pytest.mark.parametrize("argument", ["lambda y: y", "{1: 2}", "torch.nn.Linear(2, 2)"])
 def test_what_cannot_cross_is_told(tmp_path, argument):
     problem = work(tmp_path / "set", "def work(x, other):\n    return x", f"work(torch.randn(3), {argument})")
-    with pytest.raises(ValueError, match=r"work, case 0: an argument of type .* cannot be handed to a candidate"):
+    with pytest.raises(ValueError, match=r"work, case 0: an argument of type .* is unsupported"):
         reference(problem, tmp_path)
 
 
 def test_numbers_that_are_drawn_are_told(tmp_path):
     test = "work(torch.randn(3), float(torch.rand(1)))"
     problem = work(tmp_path / "set", "def work(x, y):\n    return x * y", test)
-    with pytest.raises(ValueError, match="case 0: arguments that are no tensors are drawn at random, and must not be"):
+    with pytest.raises(ValueError, match="case 0: arguments other than tensors are random"):
         reference(problem, tmp_path)
 
 
@@ -180,7 +178,7 @@ def test_outliers_of_the_helper_are_few_and_far(problems, tmp_path):
     assert -1 <= even.min() < -0.99 < 0.99 < even.max() < 1
     whole, flags = module.rand_int((100,), low=2, high=4), module.rand_bool((100,))
     assert (set(whole.tolist()), set(flags.tolist())) == ({2, 3}, {False, True})
-    with pytest.raises(ValueError, match="mode is 'normal', must be standard, outlier or uniform"):
+    with pytest.raises(ValueError, match="mode must be standard, outlier or uniform; got 'normal'"):
         module.rand_tensor((2,), mode="normal")
 
 

@@ -71,11 +71,11 @@ def test_samples_beside_the_document_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said", "note"),
     [
-        (b"1234", "a.json-bin/1.bin", "samples are not beside it"),
-        (b"1234", "a.json-bin/..", "samples are not beside it"),
-        (b"12345", "a.json-bin/0.bin", "holds 5 bytes"),
-        (b"12341234", "a.json-bin/0.bin", "holds 8 bytes"),
-        (array("f", [1.0, float("nan"), 1.0]).tobytes(), "a.json-bin/0.bin", "that are no times"),
+        (b"1234", "a.json-bin/1.bin", "sample file is missing"),
+        (b"1234", "a.json-bin/..", "sample file is missing"),
+        (b"12345", "a.json-bin/0.bin", "has 5 bytes"),
+        (b"12341234", "a.json-bin/0.bin", "has 8 bytes"),
+        (array("f", [1.0, float("nan"), 1.0]).tobytes(), "a.json-bin/0.bin", "that are not times"),
     ],
 )
 def test_nvbench_invalid_samples_are_dropped_and_summary_counts(tmp_path, content, said, note):
@@ -110,7 +110,7 @@ def test_bad_states_are_refused_and_the_others_count(tmp_path):
     assert [row["spread_within"] for row in rows] == [None]
     said = [one.reason.rpartition("data.0.value: ")[2] for one in report.refused]
     assert said == [
-        "benchmarks.0.states.1.device: is no device of the file: 0",
+        "benchmarks.0.states.1.device: is not a device of the file: 0",
         "must be a number",
         "must not be negative; got -1",
         "must be a finite number; got inf",

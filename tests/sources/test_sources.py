@@ -51,7 +51,7 @@ def test_a_source_with_problems_of_its_own_needs_no_path(name):
 
 
 def test_a_source_without_problems_of_its_own_needs_one():
-    with pytest.raises(UsageError, match="brings no problems of its own"):
+    with pytest.raises(UsageError, match="has no bundled problems"):
         load_source("folder", None)
 
 

@@ -90,7 +90,7 @@ def test_a_table_without_code_says_what_was_looked_for(tmp_path, suffix):
         (row(2, "a/../b"), "cannot be an id"),
         (row(2, "/x", None), "cannot be an id"),
         (row(None, None), "'' cannot be an id; a row needs letters"),
-        (row(19, "19_ReLU"), "is named 'level1/19_ReLU', as another row is"),
+        (row(19, "19_ReLU"), "has the name 'level1/19_ReLU' of another row"),
     ],
 )
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
@@ -110,7 +110,7 @@ def test_faulty_row_is_reported_with_number_and_others_kept(tmp_path, suffix, ba
         (b'{"code": NaN}', "NaN is no number of JSON"),
         (b"[1, 2]", "must be a JSON object; got list"),
         (b'{"code": "\xff"}', "is not UTF-8 text"),
-        (b'{"cod": "x"}', "has no column of code"),
+        (b'{"cod": "x"}', "has no code column"),
         (b'{"code": "' + b"x" * (5 << 20) + b'"}', "the line is longer than 4 MiB"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_damaged_parquet_is_told(tmp_path, damage):
     path.write_bytes(content)
     loaded = load_source("table", path)
     assert not loaded.problems
-    assert "no Parquet that can be read" in loaded.unreadable[0].reason
+    assert "is not readable as Parquet" in loaded.unreadable[0].reason
     assert "\n" not in loaded.unreadable[0].reason
 
 
@@ -149,9 +149,7 @@ def test_there_is_a_most_of_rows(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(tables, "_BATCH_ROWS", 1)
     loaded = load_source("table", write(tmp_path / f"t{suffix}", ROWS))
     assert len(loaded.problems) == 2
-    assert [(it.line, it.reason) for it in loaded.unreadable] == [
-        (3, "has more than 2 rows; those from here on are left out")
-    ]
+    assert [(it.line, it.reason) for it in loaded.unreadable] == [(3, "has more than 2 rows; the rest is ignored")]
 
 
 def test_there_is_a_largest_file(tmp_path):

@@ -1,7 +1,7 @@
-"""Where problems and candidates come from: the nouns, the ``Source`` protocol and the registry.
+"""Problems and candidates: their classes, the source protocols and the registry of sources.
 
-A source is a module with the function of :class:`Source`, or that of :class:`CandidateSource`, or both. To add one: one
-file here and one line in the registry at the end.
+A source is a module with the function of :class:`Source`, of :class:`CandidateSource`, or both. To add one, add a
+module here and a line in the registry at the end of this file.
 """
 
 from __future__ import annotations
@@ -19,34 +19,28 @@ from kernel_matrix.model.messages import ContractSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleCode:
-    """A module in KernelBench's form, and the files it reads in its own folder, as a process gets them."""
+    """A module in KernelBench's form, and further files in its folder.
+
+    The methods raise ``OSError`` if a file cannot be read.
+    """
 
     path: Path
-    """The file it comes from, for people to look at; the module itself where there is no ``adapter``."""
+    """File of the author: the module itself, or the file that ``adapter`` makes a module of."""
     adapter: str = ""
-    """Source of the module where ``path`` is none in that form; it finds ``beside`` through ``__file__``."""
+    """Source of the module if ``path`` is not in that form; it finds ``beside`` through ``__file__``."""
     beside: Mapping[str, Path | bytes] = field(default_factory=dict)
-    """Further files by their names beside the module: where they are, or what is in them."""
+    """Name of each further file beside the module → its path or its content."""
 
     def module(self) -> bytes:
-        """The module's source.
-
-        :raises OSError: when it cannot be read.
-        """
+        """Return the source of the module."""
         return self.adapter.encode() if self.adapter else self.path.read_bytes()
 
     def contents(self) -> dict[str, bytes]:
-        """What is in the files beside the module.
-
-        :raises OSError: when one cannot be read.
-        """
+        """Return the content of the files beside the module."""
         return {name: it if isinstance(it, bytes) else it.read_bytes() for name, it in self.beside.items()}
 
     def written(self) -> dict[str, bytes]:
-        """What its author wrote, by file name: no adapter, which is ours.
-
-        :raises OSError: when a file cannot be read.
-        """
+        """Return the content of the author's files, without the adapter."""
         return self.contents() if self.adapter else {self.path.name: self.module(), **self.contents()}
 
 
@@ -57,21 +51,27 @@ class Workload:
     name: str
     values: Mapping[str, int | float | bool | str] = field(default_factory=dict)
     flops: float | None = None
-    """Floating point operations of one call, already evaluated; null where the problem does not say."""
+    """Floating point operations of one call; ``None`` if unknown."""
     bytes: Mapping[Dtype, float] = field(default_factory=dict)
-    """Least bytes one call must move, by dtype; empty where the problem does not say."""
+    """Dtype → minimum of bytes that one call must move; empty if unknown."""
+
+    @property
+    def digest_facts(self) -> dict[str, Any]:
+        """Values that count for the digest of its problem."""
+        by_dtype = {dtype.value: count for dtype, count in self.bytes.items()}
+        return {"name": self.name, "values": self.values, "flops": self.flops, "bytes": by_dtype}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A reference ``Model`` with ``get_inputs`` / ``get_init_inputs`` and what is known about it."""
+    """A reference ``Model`` with ``get_inputs`` and ``get_init_inputs``, and its metadata."""
 
     id: str
     """Unique over all sources of a matrix, e.g. ``softmax`` or ``level1/1_Square_matrix_multiplication_``."""
     source: str
-    """Registry key of the source it came from."""
+    """Registry key of its source."""
     path: Path
-    """The module that defines the reference, or the file that ``adapter`` makes one of."""
+    """Module that defines the reference, or the file that ``adapter`` makes a module of."""
     adapter: str = ""
     """See :class:`ModuleCode`."""
     beside: Mapping[str, Path | bytes] = field(default_factory=dict)
@@ -87,34 +87,34 @@ class Problem:
     random: bool = False
     """Outputs are random numbers, judged by their distribution."""
     contract: ContractSpec | None = None
-    """What a quantised problem's outputs are held to; null: a tolerance per element."""
+    """Accuracy limits for the outputs of a quantised problem; ``None``: a tolerance per element."""
     library: Path | None = None
-    """A module whose ``ModelNew`` is the call of a vendor's library; null: there is none."""
+    """Module whose ``ModelNew`` calls a vendor's library, if there is one."""
     digest: str = ""
     """SHA-256 over everything that determines the answer: source, workloads, tolerances, flags."""
     description: str = ""
 
     @property
     def code(self) -> ModuleCode:
-        """The reference, as judge and baseline get it."""
+        """Code of the reference for judge and baseline."""
         return ModuleCode(path=self.path, adapter=self.adapter, beside=self.beside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a candidate came from, as far as its side file says. Null where unknown."""
+    """Origin of a candidate according to its metadata; ``None`` where unknown."""
 
     method: str | None = None
     model: str | None = None
     sample: int | None = None
     round: int | None = None
     parent: str | None = None
-    """The candidate it was made from, by the name its maker gave it."""
+    """Author's name of the candidate it was made from."""
     prompt_sha256: str | None = None
     tokens_in: int | None = None
-    """Read by the model, those from its cache included."""
+    """Input tokens of the model, including cached ones."""
     tokens_cached: int | None = None
-    """Of them, read from its cache."""
+    """Input tokens read from the model's cache."""
     tokens_out: int | None = None
     cost_usd: float | None = None
     wall_s: float | None = None
@@ -134,32 +134,32 @@ class Candidate:
     beside: Mapping[str, Path | bytes] = field(default_factory=dict)
     """See :class:`ModuleCode`."""
     entry: str = "ModelNew"
-    """Name of the class; ``Model`` when the reference is its own candidate."""
+    """Name of the class; ``Model`` if the reference is its own candidate."""
     defines: str = ""
-    """The class or function that its author had to define, where an adapter makes the class of it; else empty."""
+    """Class or function that the author had to define, if an adapter makes the class of it."""
     dtypes: tuple[Dtype, ...] = ()
-    """Dtypes it claims; empty means all the problem offers."""
+    """Supported dtypes; empty means all of the problem."""
     origin: Origin = Origin()
     expect: Status | None = None
-    """What an example is meant to end as; null for real candidates."""
+    """Expected status of an example; ``None`` for real candidates."""
     digest: str = ""
     """SHA-256 over source, language and entry."""
     description: str = ""
 
     @property
     def code(self) -> ModuleCode:
-        """Its source, as its process gets it."""
+        """Code for the candidate's process."""
         return ModuleCode(path=self.path, adapter=self.adapter, beside=self.beside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableItem:
-    """Something a source could not read; the rest goes on."""
+    """An item that a source could not read and left out."""
 
     path: Path
     reason: str
     line: int | None = None
-    """Where in the file, from 1; null where the file as a whole is meant."""
+    """Line in the file, from 1; ``None`` for the whole file."""
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else f"{self.path}"
@@ -168,7 +168,7 @@ class UnreadableItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSource:
-    """What a source found."""
+    """Items that a source read."""
 
     problems: tuple[Problem, ...] = ()
     candidates: tuple[Candidate, ...] = ()
@@ -176,13 +176,17 @@ class LoadedSource:
 
 
 class Source(Protocol):
-    """Reads problems, and candidates where the source keeps them beside the problems."""
+    """Reads problems, and candidates that are kept beside them."""
 
     def load(self, root: Path, *, name: str) -> LoadedSource:
         """Read everything under ``root``.
 
-        :param name: the source's registry key, to be put into each problem.
-        :raises kernel_matrix.errors.UsageError: when ``root`` is not what this source reads at all.
+        Args:
+            root: folder or file to read.
+            name: registry key of the source, for :attr:`Problem.source`.
+
+        Raises:
+            kernel_matrix.errors.UsageError: ``root`` is not in the form of this source.
         """
         ...
 
@@ -198,7 +202,7 @@ class CandidateSource(Protocol):
 
 
 def reference_candidate(problem: Problem) -> Candidate:
-    """The problem's own reference as a candidate, ``<problem id>/@reference``: the free A/A control."""
+    """Return the reference of a problem as candidate ``<problem id>/@reference``, for an A/A comparison."""
     return Candidate(
         id=f"{problem.id}/@reference",
         problem_id=problem.id,
@@ -214,43 +218,52 @@ def reference_candidate(problem: Problem) -> Candidate:
 
 
 def source_names() -> Sequence[str]:
-    """Names that ``problems.source`` may take."""
+    """List the allowed values of ``problems.source``."""
     return tuple(_PROBLEMS)
 
 
 def candidate_source_names() -> Sequence[str]:
-    """Names that ``candidates.source`` may take."""
+    """List the allowed values of ``candidates.source``."""
     return tuple(_CANDIDATES)
 
 
 def load_source(name: str, root: Path | None) -> LoadedSource:
-    """Read the source registered as ``name``; its module is imported only now.
+    """Read the source registered as ``name``.
 
-    :param root: where its problems are; null: those that come with it.
-    :raises kernel_matrix.errors.UsageError: when ``root`` is not what it reads, or null where nothing comes with it.
+    Args:
+        name: registry key of the source.
+        root: folder or file to read; ``None`` for the problems bundled with the source.
+
+    Raises:
+        kernel_matrix.errors.UsageError: ``root`` is not in the form of the source, or the source has no bundled
+            problems.
     """
     place = root if root is not None else BUNDLED_PROBLEMS.get(name)
     if place is None:
-        raise UsageError(f"source {name} brings no problems of its own", next_step="name a path to read")
-    source: Source = _module(_PROBLEMS[name])
+        raise UsageError(f"source {name} has no bundled problems", next_step="name a path to read")
+    source: Source = _import_module(_PROBLEMS[name])
     return source.load(place, name=name)
 
 
 def load_candidates(
     name: str, path: Path, problems: Mapping[str, Problem]
 ) -> tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]:
-    """Read candidates kept apart from their problems.
+    """Read candidates that are kept apart from their problems.
 
-    :param name: of the source that reads ``path``; see :func:`candidate_source_names`.
-    :param problems: all problems that are known, by id; what is for any other is unreadable.
-    :raises kernel_matrix.errors.UsageError: when ``path`` is not what it reads at all.
+    Args:
+        name: registry key of the source that reads ``path``; see :func:`candidate_source_names`.
+        path: folder or file to read.
+        problems: all known problems by id; candidates for other problems are unreadable.
+
+    Raises:
+        kernel_matrix.errors.UsageError: ``path`` is not in the form of the source.
     """
-    source: CandidateSource = _module(_CANDIDATES[name])
+    source: CandidateSource = _import_module(_CANDIDATES[name])
     return source.load_candidates(path, problems)
 
 
-def _module(name: str) -> Any:
-    import importlib  # noqa: PLC0415  # sources are imported when asked for: the command line must start fast
+def _import_module(name: str) -> Any:
+    import importlib  # noqa: PLC0415  # sources are imported on demand, because the command line must start fast
 
     return importlib.import_module(f"kernel_matrix.sources.{name}")
 

@@ -1,6 +1,6 @@
-"""Problems that come with the package: the operators of a serving engine, and the routines of cuBLAS.
+"""Bundled problems: operators of vLLM and routines of cuBLAS.
 
-Both are folders of problems, see :mod:`kernel_matrix.sources.folder`; their ids begin with the source's name:
+Both are folders of problems (:mod:`kernel_matrix.sources.folder`) whose ids start with the name of the source:
 ``vllm/rms_norm``, ``cublas/gemm``.
 """
 
@@ -13,10 +13,7 @@ from kernel_matrix.sources import LoadedSource, folder
 
 
 def load(root: Path, *, name: str) -> LoadedSource:
-    """Read every problem folder under ``root``; see :class:`kernel_matrix.sources.Source`.
-
-    :raises kernel_matrix.errors.UsageError: when ``root`` is no folder or holds no problem folder.
-    """
+    """Read every problem folder under ``root``; see :class:`kernel_matrix.sources.Source`."""
     loaded = folder.load(root, name=name)
     return replace(
         loaded,

@@ -1,4 +1,4 @@
-"""The small TOML files of a source: parsed, held against their schema, every fault with its line."""
+"""Read the TOML files of a source and check them against their schemas, with the line of each fault."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ else:
     import tomli as tomllib
 
 MAX_BYTES = 4 << 20
-"""Largest file that is read; no kernel is written by hand or by model in more."""
+"""Largest file that is read, in bytes; sources of kernels are far smaller."""
 
+Item = TypeVar("Item")
 T = TypeVar("T")
 
 _AT_LINE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)\Z", re.DOTALL)
 
 
 class UnreadableFileError(UsageError):
-    """One file of a source cannot be used; sources note an :class:`.UnreadableItem` and go on."""
+    """A file of a source cannot be used; the source lists it as an :class:`.UnreadableItem` and continues."""
 
     def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
         self.unreadable = UnreadableItem(path=path, reason=reason, line=line)
@@ -40,24 +41,25 @@ class UnreadableFileError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class TomlDocument:
-    """A TOML file that fits its schema."""
+    """A TOML file that conforms to its schema."""
 
     path: Path
     values: Mapping[str, Any]
     text: str
 
     def error(self, reason: str, *keys: str) -> UnreadableFileError:
-        """What to raise when the value at ``keys`` makes no sense after all."""
+        """Make the exception for a value at ``keys`` that is invalid although it conforms to the schema."""
         return UnreadableFileError(self.path, f"{'.'.join(keys)}: {reason}", line_of(self.text, keys))
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a regular file of at most :data:`MAX_BYTES`.
+    """Read a regular file of at most :data:`MAX_BYTES`.
 
-    :raises UnreadableError: when it is none, is larger, or cannot be read.
+    Raises:
+        UnreadableFileError: it is not a regular file, is larger, or cannot be read.
     """
     if not path.is_file():
-        raise UnreadableFileError(path, "there is no such file" if not path.exists() else "is no regular file")
+        raise UnreadableFileError(path, "there is no such file" if not path.exists() else "is not a regular file")
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -69,33 +71,34 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_document(path: Path, schema: str) -> TomlDocument:
-    """Read a TOML file and hold it against ``schemas/<schema>.schema.json``.
+    """Read a TOML file and check it against ``schemas/<schema>.schema.json``.
 
-    :raises UnreadableError: with the line of the first fault.
+    Raises:
+        UnreadableFileError: with the line of the first fault.
     """
     text = _decode(path)
     values = _parse(path, text)
-    error = next(iter(sorted(_validator(schema).iter_errors(values), key=lambda e: list(map(str, e.path)))), None)
+    error = next(iter(sorted(_make_validator(schema).iter_errors(values), key=lambda e: list(map(str, e.path)))), None)
     if error is not None:
         keys, reason = _explain(error)
         raise UnreadableFileError(path, f"{'.'.join(keys)}: {reason}" if keys else reason, line_of(text, keys))
     return TomlDocument(path, values, text)
 
 
-def read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> tuple[tuple[T, ...], tuple[UnreadableItem, ...]]:
-    """What ``read`` makes of each path, and what it refuses."""
+def read_each(items: Iterable[Item], read: Callable[[Item], T]) -> tuple[tuple[T, ...], tuple[UnreadableItem, ...]]:
+    """Apply ``read`` to each item; return the results, and the items for which it raised ``UnreadableFileError``."""
     found: list[T] = []
     refused: list[UnreadableItem] = []
-    for path in paths:
+    for item in items:
         try:
-            found.append(read(path))
+            found.append(read(item))
         except UnreadableFileError as error:  # noqa: PERF203  # one bad file must not end the others
             refused.append(error.unreadable)
     return tuple(found), tuple(refused)
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line, from 1, of a key of a TOML document, or of the table around it; 1 for the document as a whole."""
+    """Return the line, from 1, of a key of a TOML document or of the innermost table around it."""
     table: tuple[str, ...] = ()
     best = (0, 1)
     for number, line in enumerate(text.splitlines(), start=1):
@@ -110,7 +113,7 @@ def line_of(text: str, keys: Sequence[str]) -> int:
 
 
 def suggestion(word: str, allowed: Sequence[str]) -> str:
-    """``; did you mean 'x'?`` for the closest of ``allowed``, or nothing when none is close."""
+    """Return ``; did you mean 'x'?`` for the closest of ``allowed``, or an empty text if none is close."""
     close = difflib.get_close_matches(word, allowed, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -128,19 +131,19 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise UnreadableFileError(path, "is nested too deeply") from None
-    except ValueError as error:  # a syntax error, or a number of thousands of digits
+    except ValueError as error:  # a syntax error, or an integer with too many digits for Python
         placed = _AT_LINE.match(str(error))
         what, line = (placed["what"], int(placed["line"])) if placed else (str(error), None)
         raise UnreadableFileError(path, f"not valid TOML: {what}", line) from None
 
 
 @cache
-def _validator(schema: str) -> Draft202012Validator:
+def _make_validator(schema: str) -> Draft202012Validator:
     return Draft202012Validator(load_schema(schema))
 
 
 def _explain(error: ValidationError) -> tuple[tuple[str, ...], str]:
-    """The key at fault and what is wrong with it."""
+    """Return the faulty key and the reason."""
     keys = tuple(str(part) for part in error.absolute_path)
     if "propertyNames" in error.absolute_schema_path:  # the fault is the key itself
         keys = (*keys, str(error.instance))

@@ -1,7 +1,4 @@
-"""Problems in folders of their own: ``<name>/problem.toml``, ``reference.py`` and ``candidates/<candidate>.py``.
-
-A candidate may also be one CUDA file, ``<candidate>.cu``.
-"""
+"""Problems in folders: ``<name>/problem.toml``, ``reference.py`` and ``candidates/<candidate>.py`` or ``.cu``."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ REFERENCE_FILE = "reference.py"
 CANDIDATE_FOLDER = "candidates"
 
 LIBRARY_FILE = "library.py"
-"""The same as the call of a vendor's library, where there is one."""
+"""Optional module whose ``ModelNew`` calls a vendor's library."""
 
 ITEMSIZES = {
     Dtype.FP64: 8,
@@ -48,48 +45,41 @@ ITEMSIZES = {
     Dtype.INT8: 1,
     Dtype.BOOL: 1,
 }
-"""Bytes of one element of an input: what ``itemsize`` stands for in a formula."""
+"""Bytes of one element of an input, the value of ``itemsize`` in a formula."""
 
 _SUFFIXES = (".py", SUFFIX)
-"""What the files of candidates end in."""
+"""Suffixes of candidate files."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_NAME_RULE = "must be letters, digits, '.', '_' and '-', and begin with a letter or digit"
+_NAME_RULE = "it must have letters, digits, '.', '_' and '-', and start with a letter or digit"
 
 
 def load(root: Path, *, name: str) -> LoadedSource:
-    """Read every problem folder under ``root``; see :class:`kernel_matrix.sources.Source`.
-
-    :raises kernel_matrix.errors.UsageError: when ``root`` is no folder or holds no problem folder.
-    """
+    """Read every problem folder under ``root``; see :class:`kernel_matrix.sources.Source`."""
     folders = _problem_folders(root)
     problems, unreadable = read_each(folders, lambda folder: _read_problem(folder, name))
-    candidates, bad_candidates = _candidates_in((p.id, p.path.parent / CANDIDATE_FOLDER) for p in problems)
+    candidates, bad_candidates = _read_candidates((p.id, p.path.parent / CANDIDATE_FOLDER) for p in problems)
     return LoadedSource(problems=problems, candidates=candidates, unreadable=unreadable + bad_candidates)
 
 
 def load_candidates(
     path: Path, problems: Mapping[str, Problem]
 ) -> tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]:
-    """Read candidates kept apart from their problems: ``<path>/<problem id>/<name>.py`` with side files.
-
-    :param problems: all problems that are known, by id; a folder of candidates for any other is unreadable.
-    :raises kernel_matrix.errors.UsageError: when ``path`` is no folder.
-    """
+    """Read ``<path>/<problem id>/<name>.py`` with side files; see :func:`kernel_matrix.sources.load_candidates`."""
     if not path.is_dir():
-        raise UsageError(f"{path} is no folder", next_step="name a folder <problem id>/<candidate>.py")
-    candidates, unreadable = _candidates_in((id_, path / id_) for id_ in problems)
-    return candidates, unreadable + tuple(_strangers(path, problems))
+        raise UsageError(f"{path} is not a folder", next_step="name a folder <problem id>/<candidate>.py")
+    candidates, unreadable = _read_candidates((id_, path / id_) for id_ in problems)
+    return candidates, unreadable + tuple(_find_unknown_problems(path, problems))
 
 
 def _problem_folders(root: Path) -> list[Path]:
     form = f"name a folder that holds <problem>/{PROBLEM_FILE}"
     if not root.is_dir():
-        raise UsageError(f"problems: {root} is no folder", next_step=form)
+        raise UsageError(f"problems: {root} is not a folder", next_step=form)
     marks = (PROBLEM_FILE, REFERENCE_FILE, CANDIDATE_FOLDER)
     folders = sorted(f for f in root.iterdir() if any((f / mark).exists() for mark in marks))
     if not folders:
-        raise UsageError(f"problems: {root} holds no problem", next_step=form)
+        raise UsageError(f"problems: {root} has no problem", next_step=form)
     return folders
 
 
@@ -105,10 +95,10 @@ def _read_problem(folder: Path, source: str) -> Problem:
     random = values.get("random", False)
     library = folder / LIBRARY_FILE if (folder / LIBRARY_FILE).exists() else None
     facts = {
-        "workloads": _canonical(workloads),
+        "workloads": [workload.digest_facts for workload in workloads],
         "tolerance": tolerance,
         **flags,
-        **_extras(contract, library, random=random),
+        **_rare_facts(contract, library, random=random),
     }
     return Problem(
         id=folder.name,
@@ -129,8 +119,8 @@ def _read_problem(folder: Path, source: str) -> Problem:
     )
 
 
-def _extras(contract: ContractSpec | None, library: Path | None, *, random: bool) -> dict[str, Any]:
-    """What few problems have; left out of the digests of all others."""
+def _rare_facts(contract: ContractSpec | None, library: Path | None, *, random: bool) -> dict[str, Any]:
+    """Return the optional facts that a problem has; absent ones must not change the digests of other problems."""
     extras: dict[str, Any] = {}
     if contract is not None:
         extras["contract"] = asdict(contract)
@@ -139,13 +129,6 @@ def _extras(contract: ContractSpec | None, library: Path | None, *, random: bool
     if random:
         extras["random"] = random
     return extras
-
-
-def _canonical(workloads: Iterable[Workload]) -> list[Any]:
-    return [
-        {"name": w.name, "values": w.values, "flops": w.flops, "bytes": {d.value: n for d, n in w.bytes.items()}}
-        for w in workloads
-    ]
 
 
 def _read_workload(document: TomlDocument, reference: ReferenceModule, name: str) -> Workload:
@@ -157,13 +140,13 @@ def _read_workload(document: TomlDocument, reference: ReferenceModule, name: str
     return Workload(
         name=name,
         values=values,
-        flops=_formula(document, "flops", name, numbers) if "flops" in document.values else None,
-        bytes={d: _formula(document, "bytes", name, numbers | {"itemsize": size}) for d, size in sizes.items()},
+        flops=_evaluate(document, "flops", name, numbers) if "flops" in document.values else None,
+        bytes={d: _evaluate(document, "bytes", name, numbers | {"itemsize": size}) for d, size in sizes.items()},
     )
 
 
 def _check_constant(document: TomlDocument, reference: ReferenceModule, workload: str, name: str) -> None:
-    """A workload may replace a plain constant by a value of its kind."""
+    """Check that a workload replaces a constant that exists, by a value of the same type."""
     keys = ("workloads", workload, name)
     values = document.values["workloads"][workload]
     if name not in reference.constants:
@@ -185,7 +168,7 @@ def _same_kind(value: Value, constant: Value) -> bool:
     return whole_for_real or type(value) is type(constant)
 
 
-def _formula(document: TomlDocument, key: str, workload: str, names: Mapping[str, int | float]) -> float:
+def _evaluate(document: TomlDocument, key: str, workload: str, names: Mapping[str, int | float]) -> float:
     try:
         value = evaluate(document.values[key], names)
     except FormulaError as error:
@@ -195,28 +178,28 @@ def _formula(document: TomlDocument, key: str, workload: str, names: Mapping[str
     return value
 
 
-def _candidates_in(
+def _read_candidates(
     folders: Iterable[tuple[str, Path]],
 ) -> tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]:
-    """The candidates of each (problem id, folder); a folder that does not exist has none."""
+    """Read the candidates of each (problem id, folder); the folder may be missing."""
     found: list[Candidate] = []
     refused: list[UnreadableItem] = []
     for problem_id, folder in folders:
         files = sorted(file for suffix in _SUFFIXES for file in folder.glob(f"*{suffix}"))
         good, bad = read_each(files, partial(_read_candidate, problem_id=problem_id))
         found += good
-        refused += [*bad, *_lonely(folder)]
+        refused += [*bad, *_find_orphaned_side_files(folder)]
     return tuple(found), tuple(refused)
 
 
 def _read_candidate(path: Path, problem_id: str) -> Candidate:
     _check_name(path, path.stem)
     source = read_bytes(path)
-    _check_alone(path)
+    _check_unique(path)
     side = path.with_suffix(".toml")
     document = read_document(side, "candidate") if side.exists() else TomlDocument(side, {}, "")
     values = document.values
-    code = _native_code(path, source, document) if path.suffix == SUFFIX else _python_code(source, values)
+    code = _native_fields(path, source, document) if path.suffix == SUFFIX else _python_fields(source, values)
     return Candidate(
         id=f"{problem_id}/{path.stem}",
         problem_id=problem_id,
@@ -229,17 +212,17 @@ def _read_candidate(path: Path, problem_id: str) -> Candidate:
     )
 
 
-def _python_code(source: bytes, values: Mapping[str, Any]) -> dict[str, Any]:
+def _python_fields(source: bytes, values: Mapping[str, Any]) -> dict[str, Any]:
     language = Language(values["language"]) if "language" in values else detect_language(source)
     entry = values.get("entry", "ModelNew")
     facts = {"language": language.value, "entry": entry}
     return {"language": language, "entry": entry, "digest": digest_of(source, facts)}
 
 
-def _native_code(path: Path, source: bytes, document: TomlDocument) -> dict[str, Any]:
+def _native_fields(path: Path, source: bytes, document: TomlDocument) -> dict[str, Any]:
     function = document.values.get("entry", FUNCTION)
     if "entry" in document.values and not re.search(rb"\b%s\b" % function.encode(), source):
-        raise document.error(f"{path.name} has nothing called {function!r}", "entry")
+        raise document.error(f"{path.name} does not contain {function!r}", "entry")
     native = read_native(path.name, source, function)
     language = Language(document.values.get("language", native.language))
     if language not in LANGUAGES:
@@ -255,37 +238,37 @@ def _native_code(path: Path, source: bytes, document: TomlDocument) -> dict[str,
     }
 
 
-def _check_alone(path: Path) -> None:
-    """Of two files with one name neither is taken: nobody can say whose the id and the side file are."""
+def _check_unique(path: Path) -> None:
+    """Refuse both of two files with the same stem, because they would share the id and the side file."""
     twins = [other.name for suffix in _SUFFIXES if (other := path.with_suffix(suffix)) != path and other.exists()]
     if twins:
-        raise UnreadableFileError(path, f"{twins[0]} beside it has the same name, and an id is of one file; rename one")
+        raise UnreadableFileError(path, f"{twins[0]} beside it has the same name, so both have the same id; rename one")
 
 
 def _dtypes(values: Mapping[str, Any]) -> tuple[Dtype, ...]:
     return tuple(Dtype(name) for name in values.get("dtypes", ()))
 
 
-def _lonely(folder: Path) -> Iterator[UnreadableItem]:
-    """Side files whose candidate is missing, most likely after a rename."""
+def _find_orphaned_side_files(folder: Path) -> Iterator[UnreadableItem]:
+    """Yield side files without a candidate, mostly left behind by a rename."""
     for side in sorted(folder.glob("*.toml")):
         if not any(side.with_suffix(suffix).exists() for suffix in _SUFFIXES):
             first, *others = (side.with_suffix(suffix).name for suffix in _SUFFIXES)
-            reason = f"describes {first}, which is not beside it, and neither is {', '.join(others)}"
+            reason = f"describes {first}, but neither {first} nor {', '.join(others)} is beside it"
             yield UnreadableItem(path=side, reason=reason)
 
 
-def _strangers(root: Path, problems: Mapping[str, Problem]) -> Iterator[UnreadableItem]:
-    """Folders with candidates for a problem that nobody knows."""
+def _find_unknown_problems(root: Path, problems: Mapping[str, Problem]) -> Iterator[UnreadableItem]:
+    """Yield folders with candidates for an unknown problem."""
     for folder in sorted({file.parent for suffix in _SUFFIXES for file in root.rglob(f"*{suffix}")}):
         problem_id = folder.relative_to(root).as_posix()
         if problem_id not in problems and "__pycache__" not in folder.parts:
             hint = suggestion(problem_id, list(problems))
             yield UnreadableItem(
-                path=folder, reason=f"holds candidates for {problem_id!r}, which is no known problem{hint}"
+                path=folder, reason=f"has candidates for {problem_id!r}, which is not a known problem{hint}"
             )
 
 
 def _check_name(path: Path, name: str) -> None:
     if not _NAME.match(name):
-        raise UnreadableFileError(path, f"the name {name!r} cannot be part of an id; {_NAME_RULE}")
+        raise UnreadableFileError(path, f"the name {name!r} cannot be used in an id; {_NAME_RULE}")

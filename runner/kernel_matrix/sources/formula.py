@@ -1,6 +1,6 @@
-"""FLOPs and bytes as formulas over a problem's constants: ``2 * M * N * K``.
+"""Evaluate formulas over a problem's constants, such as ``2 * M * N * K``.
 
-Formulas come from files that anybody may have written, so they are read as syntax and never run as Python.
+Formulas come from untrusted files, so their syntax tree is interpreted here and never run as Python.
 """
 
 from __future__ import annotations
@@ -27,22 +27,30 @@ _ALLOWED = "numbers, constants of the problem, itemsize, + - * / // % ** ( ) min
 
 
 class FormulaError(ValueError):
-    """A formula cannot be read or has no finite value; the message says which part and what is allowed."""
+    """A formula cannot be read or has no finite value; the message names the part and the allowed syntax."""
 
 
 def evaluate(formula: str, names: Mapping[str, Number]) -> float:
-    """The value of ``formula``, computed in floating point, with ``names`` for its variables.
+    """Evaluate ``formula`` in floating point.
 
-    :raises FormulaError: for anything but numbers, known names, arithmetic, ``min`` and ``max``, and for results that
-        are not finite.
+    Args:
+        formula: an expression of numbers, names, arithmetic, ``min`` and ``max``.
+        names: values of the names.
+
+    Raises:
+        FormulaError: the formula has other syntax or unknown names, or its value is not finite.
     """
-    return evaluate_tree(_parse(formula), names)
+    try:
+        tree = ast.parse(formula.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise FormulaError(f"{formula!r} is not a formula; allowed: {_ALLOWED}") from None
+    return evaluate_tree(tree, names)
 
 
 def evaluate_tree(tree: ast.expr, names: Mapping[str, Number]) -> float:
-    """The value of an expression that was parsed before, see :func:`evaluate`."""
+    """Evaluate a parsed expression; see :func:`evaluate`."""
     try:
-        value = _value(tree, names)
+        value = _evaluate_node(tree, names)
     except ZeroDivisionError:
         raise FormulaError("divides by zero") from None
     except (OverflowError, ValueError) as error:
@@ -54,28 +62,21 @@ def evaluate_tree(tree: ast.expr, names: Mapping[str, Number]) -> float:
     return value
 
 
-def _parse(formula: str) -> ast.expr:
-    try:
-        return ast.parse(formula.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise FormulaError(f"{formula!r} is no formula; allowed: {_ALLOWED}") from None
-
-
-def _value(node: ast.expr, names: Mapping[str, Number]) -> float:
+def _evaluate_node(node: ast.expr, names: Mapping[str, Number]) -> float:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
         return float(node.value)
     if isinstance(node, ast.Name):
-        return _named(node.id, names)
+        return _look_up(node.id, names)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand, names)
+        return -_evaluate_node(node.operand, names)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_value(node.left, names), _value(node.right, names))
+        return _OPERATORS[type(node.op)](_evaluate_node(node.left, names), _evaluate_node(node.right, names))
     if isinstance(node, ast.Call) and not node.keywords and node.args:
-        return _called(node, names)
+        return _call(node, names)
     raise FormulaError(f"{ast.unparse(node)!r} is not allowed; allowed: {_ALLOWED}")
 
 
-def _named(name: str, names: Mapping[str, Number]) -> float:
+def _look_up(name: str, names: Mapping[str, Number]) -> float:
     if name in names:
         return float(names[name])
     close = difflib.get_close_matches(name, names, n=1)
@@ -83,9 +84,9 @@ def _named(name: str, names: Mapping[str, Number]) -> float:
     raise FormulaError(f"{name!r} is not known; known: {', '.join(sorted(names))}{hint}")
 
 
-def _called(node: ast.Call, names: Mapping[str, Number]) -> float:
+def _call(node: ast.Call, names: Mapping[str, Number]) -> float:
     function = _FUNCTIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
     if function is None:
         raise FormulaError(f"{ast.unparse(node.func)!r} cannot be called; only min and max can")
-    values = [_value(argument, names) for argument in node.args]
+    values = [_evaluate_node(argument, names) for argument in node.args]
     return function(values)

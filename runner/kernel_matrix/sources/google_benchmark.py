@@ -1,8 +1,8 @@
-"""Google Benchmark's JSON: ``{context, benchmarks: [{name, run_type, real_time, cpu_time, time_unit, …}]}``.
+"""Import JSON of Google Benchmark: ``{context, benchmarks: [{name, run_type, real_time, cpu_time, time_unit, …}]}``.
 
-A row of run type ``iteration`` is one repetition, its time the mean over its iterations; rows of type ``aggregate`` are
-mean, median, stddev and cv over repetitions. Repetitions are samples; where only aggregates were kept, those count.
-Times are the host's clock, but for benchmarks whose name says ``manual_time``.
+A row of run type ``iteration`` is one repetition; its time is the mean over its iterations. Rows of type ``aggregate``
+are mean, median, stddev and cv over repetitions. Repetitions become samples; aggregates are used if there are no
+repetitions. Times are from the host's clock, except for benchmarks with ``manual_time`` in their name.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from kernel_matrix.sources.measurement import DEFAULT, HOST_CLOCK, MEAN, Importe
 
 _UNITS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _FITS: Final = frozenset({"BigO", "RMS"})
-"""Aggregates that are no times."""
+"""Aggregates of complexity fits, which are not times."""
 _MANUAL: Final = "manual_time"
 _ITERATION, _AGGREGATE = "iteration", "aggregate"
 
 
 def read(file: JsonFile) -> list[ImportedMeasurement]:
-    """One measurement per benchmark and its arguments; see :class:`ImportFormat`."""
+    """Read one measurement per benchmark and arguments; see :class:`ImportFormat`."""
     document = file.document()
-    context = _context(document["context"])
-    rows = list(file.each(document["benchmarks"].elements(), _row))
+    context = _read_context(document["context"])
+    rows = list(file.each(document["benchmarks"].elements(), _read_row))
     fits = sum(row is _NO_TIME for row in rows)
     if fits:
-        file.notes.append(f"{fits} rows are fits of complexity, and no times")
+        file.notes.append(f"{fits} rows are complexity fits without a time")
     named: dict[str, list[_Row]] = {}
     for row in rows:
         if row is not _NO_TIME:
             named.setdefault(row["run_name"], []).append(row)
-    return list(file.each(named.values(), lambda group: _measured(group, context)))
+    return list(file.each(named.values(), lambda group: _make_measurement(group, context)))
 
 
 _Row = dict[str, Any]
 _NO_TIME: Final[_Row] = {}
 
 
-def _context(node: JsonNode) -> _Row:
-    """Where and when it ran, and what did."""
+def _read_context(node: JsonNode) -> _Row:
+    """Read program, host name and start time."""
     executable, host, date = node.get("executable"), node.get("host_name"), node.get("date")
     return {
         "candidate": PurePath(executable.text()).name if executable else "benchmark",
         "hostname": host and host.text(),
-        "started_at": date and _instant(date.text()),
+        "started_at": date and _parse_time(date.text()),
     }
 
 
-def _instant(text: str) -> datetime | None:
-    """Null for the form without an offset that old versions write: it may be hours off."""
+def _parse_time(text: str) -> datetime | None:
+    """Return the time in UTC, or ``None`` without a UTC offset (old versions write none)."""
     try:
         at = parse_instant(text)
     except ValueError:
@@ -63,7 +63,7 @@ def _instant(text: str) -> datetime | None:
     return at.astimezone(timezone.utc) if at.tzinfo else None
 
 
-def _row(node: JsonNode) -> _Row:
+def _read_row(node: JsonNode) -> _Row:
     kind, aggregate, unit = node.get("run_type"), node.get("aggregate_name"), node.get("time_unit")
     if aggregate is not None and aggregate.value in _FITS:
         return _NO_TIME
@@ -82,12 +82,12 @@ def _row(node: JsonNode) -> _Row:
         return {**row, "status": status, "message": said and said.text()}
     scale = _UNITS.get(unit.text()) if unit else 1.0
     if scale is None:
-        raise node["time_unit"].fault(f"{node['time_unit'].value!r} is no unit known: {', '.join(_UNITS)}")
-    # A cv is a ratio in every unit, which is how the file has it as well.
+        raise node["time_unit"].fault(f"{node['time_unit'].value!r} is not a known unit: {', '.join(_UNITS)}")
+    # A coefficient of variation is a ratio and has no unit.
     return {**row, "status": Status.PASSED, "ns": node["real_time"].amount(1.0 if row["aggregate"] == "cv" else scale)}
 
 
-def _measured(rows: Sequence[_Row], context: _Row) -> ImportedMeasurement:
+def _make_measurement(rows: Sequence[_Row], context: _Row) -> ImportedMeasurement:
     run_name: str = rows[0]["run_name"]
     problem, _, workload = run_name.partition("/")
     failed = next((row for row in rows if row["status"] is not Status.PASSED), None)
@@ -103,18 +103,18 @@ def _measured(rows: Sequence[_Row], context: _Row) -> ImportedMeasurement:
         return ImportedMeasurement(**common, status=failed["status"], message=failed["message"], columns=started)
     manual = _MANUAL in run_name.split("/")
     repeated = [row for row in rows if row["type"] == _ITERATION]
-    columns, labels = _of_repetitions(repeated) if repeated else _of_aggregates(rows)
+    columns, labels = _from_repetitions(repeated) if repeated else _from_aggregates(rows)
     if not manual:
         columns["candidate_wall_median_ns"] = columns["candidate_median_ns"]
     return ImportedMeasurement(
         **common,
         columns={**started, **columns},
         labels=labels if manual else (*labels, HOST_CLOCK),
-        samples=tuple(_sample(row, manual=manual) for row in repeated),
+        samples=tuple(_make_sample(row, manual=manual) for row in repeated),
     )
 
 
-def _of_repetitions(rows: Sequence[_Row]) -> tuple[_Row, tuple[str, ...]]:
+def _from_repetitions(rows: Sequence[_Row]) -> tuple[_Row, tuple[str, ...]]:
     times = [row["ns"] for row in rows]
     mean = fmean(times)
     return {
@@ -124,12 +124,12 @@ def _of_repetitions(rows: Sequence[_Row]) -> tuple[_Row, tuple[str, ...]]:
     }, () if len(times) > 1 else (MEAN,)  # one repetition is a mean over its iterations
 
 
-def _of_aggregates(rows: Sequence[_Row]) -> tuple[_Row, tuple[str, ...]]:
+def _from_aggregates(rows: Sequence[_Row]) -> tuple[_Row, tuple[str, ...]]:
     by_name = {row["aggregate"]: row["ns"] for row in rows}
     chosen = next((name for name in ("median", "mean") if name in by_name), None)
     node: JsonNode = rows[0]["node"]
     if chosen is None:
-        raise BadValueError("neither a repetition, nor a median or mean of them is there", node.keys, node.line)
+        raise BadValueError("there is no repetition, median or mean", node.keys, node.line)
     repetitions, mean, deviation = node.get("repetitions"), by_name.get("mean"), by_name.get("stddev")
     spread = deviation / mean if mean and deviation is not None else by_name.get("cv")
     columns = {
@@ -140,20 +140,20 @@ def _of_aggregates(rows: Sequence[_Row]) -> tuple[_Row, tuple[str, ...]]:
     return columns, () if chosen == "median" else (MEAN,)
 
 
-def _sample(row: _Row, *, manual: bool) -> _Row:
+def _make_sample(row: _Row, *, manual: bool) -> _Row:
     return {
         "calls_per_sample": row["iterations"],
         "device_ns" if manual else "wall_ns": round(row["ns"]),
     }
 
 
-def _knows(value: Any) -> bool:
+def _recognises(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() >= {"context", "benchmarks"} and "devices" not in value
 
 
 FORMAT: Final = ImportFormat(
     name="google-benchmark",
     said="Google Benchmark's JSON, {context, benchmarks}",
-    knows=_knows,
+    knows=_recognises,
     read=read,
 )

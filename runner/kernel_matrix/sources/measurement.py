@@ -1,4 +1,4 @@
-"""What every format becomes: measurements, before they are rows of tables."""
+"""Imported measurements, the common form of all import formats."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kernel_matrix.sources import UnreadableItem
 from kernel_matrix.sources.json_files import JsonFile
 
 MEAN: Final = "mean_not_median"
-"""Label: the file has no median; what the tables call one is a mean."""
+"""Label: the file has no median, so the median columns have a mean."""
 UNTIMED: Final = "not_timed"
-"""Label: it passed, and the file has no time of it."""
+"""Label: the candidate passed, but the file has no time for it."""
 HOST_CLOCK: Final = "host_clock"
-"""Label: the times are those of the host's clock, not of the device."""
+"""Label: the times are from the host's clock, not from the device."""
 
 EAGER: Final = "torch"
-"""Candidate: the reference as it stands."""
+"""Candidate name of the unchanged reference."""
 DEFAULT: Final = "default"
-"""Workload of a problem that has but one."""
+"""Workload name for problems with a single workload."""
 
 LONGEST_MESSAGE: Final = 2000
-"""Characters of what a file says of a failure that are kept."""
+"""Maximum length of an imported error message, in characters."""
 
 NS_PER_MS: Final = 1e6
 NS_PER_S: Final = 1e9
@@ -32,60 +32,60 @@ NS_PER_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMeasurement:
-    """What a file says of one candidate on one workload: one session of one cell."""
+    """Result of one candidate on one workload, imported as one session of one cell."""
 
     problem: str
     candidate: str
     gpu: str | None
-    """The device as a person typed it."""
+    """Device name as written in the file."""
     workload: str = DEFAULT
     status: Status = Status.PASSED
     message: str | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Further columns of ``cells``; those that are not there are null."""
+    """Further columns of ``cells``; missing ones are null."""
     host: Mapping[str, Any] = field(default_factory=dict)
-    """Columns of ``hosts`` that are known."""
+    """Known columns of ``hosts``."""
     labels: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     samples: tuple[Mapping[str, Any], ...] = ()
-    """Rows of ``samples``, in the order they were taken, all of the candidate; the columns that are known."""
+    """Rows of ``samples`` of the candidate in the order of measurement, with the known columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
-    """What one file holds."""
+    """Measurements of one file."""
 
     path: Path
     place: Path
-    """The folder it lies in, whatever links led there."""
+    """Its folder, with links resolved."""
     format: str
     sha256: str
     measured: tuple[ImportedMeasurement, ...]
     version: str = ""
-    """Which version of the problem set, where it has several whose times must not meet."""
+    """Version of the problem set, if it has several whose times must not be compared."""
     refused: tuple[UnreadableItem, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def machine(self) -> str:
-        """Name of the folder of the file."""
+        """Name of the machine, which is the name of the folder."""
         return self.place.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFormat:
-    """One form in which others write results."""
+    """One file format of results from other tools."""
 
     name: str
     said: str
-    """What it is, in a few words."""
+    """Short description for messages."""
     knows: Callable[[Any], bool]
-    """Whether a document, whatever it is, looks like this form."""
+    """Returns True if a parsed document looks like this format."""
     read: Callable[[JsonFile], Sequence[ImportedMeasurement]]
-    """Its measurements; what is wrong within goes to the file's refusals.
+    """Reads the measurements, and adds faulty entries to the refusals of the file.
 
-    :raises BadValueError: when the document as a whole is something else.
+    Raises ``BadValueError`` if the document as a whole is in another form.
     """
     version: Callable[[JsonFile], str] = lambda _file: ""
     join: Callable[[Sequence[ImportedFile]], Sequence[ImportedFile]] = tuple
-    """What files of this form say together: baselines that lie in files of their own."""
+    """Completes the files of this format from each other, such as times with baselines from other files."""

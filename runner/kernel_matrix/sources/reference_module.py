@@ -1,6 +1,6 @@
-"""What can be known of a Python source without running it.
+"""Analyse Python sources without running them.
 
-The host never imports a reference or a candidate: both may be hostile, and torch is not there.
+The host never imports a reference or a candidate, because both may be hostile and the host has no torch.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from kernel_matrix.sources.formula import FormulaError, evaluate_tree
 
 Value = int | float | bool | str
 
-_REQUIRED = (("Model", "class Model(nn.Module)"), ("get_inputs", "def get_inputs()"))
+_REQUIRED = {"Model": "class Model(nn.Module)", "get_inputs": "def get_inputs()"}
 _TRITON_TEXT = re.compile(rb"^\s*@triton\.(jit|autotune|heuristics)\b", re.MULTILINE)
 _CUDA_TEXT = re.compile(rb"\b(load_inline|cpp_extension)\b")
 _PACKAGE_TEXT = re.compile(rb"^\s*(?:import|from)\s+(tilelang|cutlass)\b", re.MULTILINE)
 _HIP_TEXT = re.compile(r"\bhipcc\b|__HIP_PLATFORM|\bhip/hip_runtime\.h\b")
 _CUDA_HEADER = re.compile(r"#\s*include\s*<cuda")
-"""Sources for both vendors include either's headers; here they are CUDA."""
+"""Sources for both vendors include the headers of both; they count as CUDA."""
 
 _PACKAGES = {"tilelang": Language.TILELANG, "cutlass": Language.CUTE_DSL}
-"""Packages without which a candidate cannot even be imported, and what candidates that import them are written in."""
+"""Package that a candidate imports → language of the candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleConstant:
-    """One module-level name that is assigned once or more at the top of a module."""
+    """A name that is assigned at the top of a module."""
 
     value: Value | None
-    """Null where it is not plain text or arithmetic over other constants."""
+    """``None`` if it is neither a literal nor arithmetic over other constants."""
     uses: frozenset[str]
-    """Names its value is made from."""
+    """Constants in its expression."""
     line: int
 
 
@@ -51,14 +51,13 @@ class ReferenceModule:
     path: Path
     source: bytes
     constants: Mapping[str, ModuleConstant]
-    docstring: str
 
     def dependents(self, name: str) -> tuple[str, ...]:
-        """Constants that are computed from ``name`` when the module is imported, so they do not follow it later."""
+        """Return the constants computed from ``name`` at import, which do not change if ``name`` is replaced later."""
         return tuple(other for other, constant in self.constants.items() if name in constant.uses)
 
     def numbers(self, replaced: Mapping[str, Value]) -> dict[str, int | float]:
-        """The numeric constants, with the values of a workload in place of the module's."""
+        """Return the numeric constants, with the values of a workload in place of the module's."""
         values = {name: constant.value for name, constant in self.constants.items()} | dict(replaced)
         return {name: value for name, value in values.items() if isinstance(value, (int, float))}
 
@@ -66,30 +65,33 @@ class ReferenceModule:
 def read_reference(path: Path) -> ReferenceModule:
     """Read a reference module.
 
-    :raises UnreadableError: when it is no Python, or lacks ``Model`` or ``get_inputs``.
+    Raises:
+        UnreadableFileError: it is not valid Python, or lacks ``Model`` or ``get_inputs``.
     """
     source = read_bytes(path)
-    tree = _parse_reference(path, source)
-    defined = {name: node for node in tree.body for name in _names_bound(node)}
-    for name, form in _REQUIRED:
-        if name not in defined:
-            raise UnreadableFileError(
-                path, f"defines no {name}; KernelBench's form asks for `{form}`", _last_line(tree)
-            )
-    model = defined["Model"]
-    docstring = ast.get_docstring(model) if isinstance(model, ast.ClassDef) else None
-    return ReferenceModule(path, source, _constants(tree), docstring or "")
+    tree = parse_module(path, source)
+    missing = find_missing_definition(tree)
+    if missing:
+        raise UnreadableFileError(path, missing, max((node.end_lineno or 1 for node in tree.body), default=1))
+    return ReferenceModule(path, source, _constants(tree))
+
+
+def find_missing_definition(tree: ast.Module) -> str:
+    """Return a message if a module lacks a definition of KernelBench's form, or an empty text."""
+    defined = {name for node in tree.body for name in _bound_names(node)}
+    missing = next((name for name in _REQUIRED if name not in defined), None)
+    return f"defines no {missing}; KernelBench's form asks for `{_REQUIRED[missing]}`" if missing else ""
 
 
 def detect_language(source: bytes) -> Language:
-    """What a candidate is written in.
+    """Detect the language of a candidate.
 
-    TileLang or CuTe DSL where their package is imported; else Triton where a kernel is jitted; else HIP where its texts
-    name HIP's compiler, platform or header; else CUDA where an extension is built; else PyTorch. A source that does not
-    parse is a candidate too, and fails later under its own name; its text decides.
+    The first that applies: TileLang or CuTe DSL if their package is imported; Triton if a kernel is jitted; HIP if a
+    text names HIP's compiler, platform or header; CUDA if an extension is built; else PyTorch. In a source that does
+    not parse, patterns in its text decide, because it still is a candidate and fails later.
     """
     try:
-        tree = _parse(source)
+        tree = parse_source(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         packages = [found.decode() for found in _PACKAGE_TEXT.findall(source)]
         is_triton, is_cuda = _TRITON_TEXT.search(source) is not None, _CUDA_TEXT.search(source) is not None
@@ -97,9 +99,9 @@ def detect_language(source: bytes) -> Language:
     else:
         packages = [package for package in _PACKAGES if _names_imported(tree, package)]
         jitted = _names_imported(tree, "triton")
-        is_triton = any(_root(d) in jitted for d in _decorators(tree))
+        is_triton = any(root_name(d) in jitted for d in _decorators(tree))
         is_cuda = any(name in ("load_inline", "cpp_extension") for name in _names_used(tree))
-        texts = "\n".join(_texts(tree))
+        texts = "\n".join(_used_texts(tree))
     if packages:
         return _PACKAGES[packages[0]]
     if is_triton:
@@ -108,51 +110,51 @@ def detect_language(source: bytes) -> Language:
 
 
 def detect_native_language(text: str) -> Language | None:
-    """HIP where C++, or what builds it, names HIP's compiler, platform or header and no header of CUDA's; else null."""
+    """Return HIP if the text names HIP's compiler, platform or header and no CUDA header, else ``None``."""
     return Language.HIP if _HIP_TEXT.search(text) and not _CUDA_HEADER.search(text) else None
 
 
 def packages_needed(source: bytes) -> frozenset[str]:
-    """Packages that a module must have: it, or a function or class of it, imports them and has no other way.
+    """Return the packages that a module, its functions or its classes import unconditionally.
 
-    What is imported under a condition or in a ``try`` is not among them: a source that asks first can do without, or
-    choose to fail there. One that does not parse needs nothing.
+    Imports under a condition or in a ``try`` are optional and do not count. A source that does not parse needs none.
     """
     try:
-        tree = _parse(source)
+        tree = parse_source(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
-    return frozenset(name.split(".")[0] for node in _unconditional(tree) for name in _modules_imported(node))
+    return frozenset(name.split(".")[0] for node in _unconditional_statements(tree) for name in _modules_imported(node))
 
 
 def digest_of(source: bytes, facts: Mapping[str, Any]) -> str:
-    """SHA-256 over a source and what else determines the answer, as 64 hex digits."""
+    """Return the SHA-256, as 64 hex digits, over a source and other facts that determine the answer."""
     document = {"source": hashlib.sha256(source).hexdigest(), **facts}
     canonical = json.dumps(document, allow_nan=False, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _parse(source: bytes) -> ast.Module:
+def parse_source(source: bytes) -> ast.Module:
+    """Parse a source without Python's warnings about it, such as those about invalid escapes."""
     with warnings.catch_warnings():
-        # Sources of others may hold "\d" and the like, which is theirs to mend and not worth a line here.
         warnings.simplefilter("ignore")
         return ast.parse(source)
 
 
-def _parse_reference(path: Path, source: bytes) -> ast.Module:
+def parse_module(path: Path, source: bytes) -> ast.Module:
+    """Parse the source in a file.
+
+    Raises:
+        UnreadableFileError: it is not valid Python.
+    """
     try:
-        return _parse(source)
+        return parse_source(source)
     except SyntaxError as error:
         raise UnreadableFileError(path, f"not valid Python: {error.msg}", error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise UnreadableFileError(path, f"not valid Python: {str(error) or 'nested too deeply'}") from None
 
 
-def _last_line(tree: ast.Module) -> int:
-    return max((node.end_lineno or 1 for node in tree.body), default=1)
-
-
-def _names_bound(node: ast.stmt) -> list[str]:
+def _bound_names(node: ast.stmt) -> list[str]:
     if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -165,28 +167,28 @@ def _constants(tree: ast.Module) -> dict[str, ModuleConstant]:
     for node in tree.body:
         for name, value in _assignments(node):
             uses = frozenset(n.id for n in ast.walk(value) if isinstance(n, ast.Name))
-            found[name] = ModuleConstant(_value_of(value, found), uses & found.keys(), node.lineno)
+            found[name] = ModuleConstant(_constant_value(value, found), uses & found.keys(), node.lineno)
     return found
 
 
 def _assignments(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """Each (name, value) that a statement assigns; ``M, N = 1, 2`` assigns two."""
+    """Yield each (name, value) that a statement assigns; two for ``M, N = 1, 2``."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
         yield node.target.id, node.value
     elif isinstance(node, ast.Assign):
         for target in node.targets:
-            yield from _unpacked(target, node.value)
+            yield from _unpack(target, node.value)
 
 
-def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+def _unpack(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(target, ast.Name):
         yield target.id, value
     elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         for one, its_value in zip(target.elts, value.elts, strict=False):
-            yield from _unpacked(one, its_value)
+            yield from _unpack(one, its_value)
 
 
-def _value_of(node: ast.expr, known: Mapping[str, ModuleConstant]) -> Value | None:
+def _constant_value(node: ast.expr, known: Mapping[str, ModuleConstant]) -> Value | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, str)):
         return node.value
     numbers = {n: c.value for n, c in known.items() if isinstance(c.value, (int, float))}
@@ -202,15 +204,15 @@ def _decorators(tree: ast.Module) -> Iterator[ast.expr]:
             yield from node.decorator_list
 
 
-def _root(node: ast.expr) -> str:
-    """``triton`` of ``@triton.autotune(...)``."""
-    while isinstance(node, (ast.Attribute, ast.Call)):
-        node = node.value if isinstance(node, ast.Attribute) else node.func
+def root_name(node: ast.expr) -> str:
+    """Return the first name of an expression: ``triton`` of ``triton.autotune(…)``, ``x`` of ``x[0].add_(y)``."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _names_imported(tree: ast.Module, package: str) -> set[str]:
-    """What a module calls the things it imports from ``package``."""
+    """Return the names that a module gives to ``package`` and to imports from it."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -220,8 +222,8 @@ def _names_imported(tree: ast.Module, package: str) -> set[str]:
     return names
 
 
-def _unconditional(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The statements of a module, its functions and its classes that nothing stands before."""
+def _unconditional_statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, its functions and its classes that are not inside a compound statement."""
     blocks: list[list[ast.stmt]] = [tree.body]
     while blocks:
         for node in blocks.pop():
@@ -236,11 +238,11 @@ def _modules_imported(node: ast.stmt) -> list[str]:
     return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
 
 
-def _texts(tree: ast.Module) -> Iterator[str]:
-    """Every text in a module that something is done with: C++, what is said to compilers, but no docstring."""
-    idle = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+def _used_texts(tree: ast.Module) -> Iterator[str]:
+    """Yield the string constants of a module except docstrings."""
+    unused = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in idle:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in unused:
             yield node.value
 
 

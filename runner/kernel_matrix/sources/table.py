@@ -1,14 +1,12 @@
-"""Problems and candidates in tables, JSONL or Parquet, as data sets are kept on Hugging Face: a row is a module.
+"""Problems and candidates in JSONL or Parquet tables, such as data sets on Hugging Face; each row is a module.
 
-What a column is called differs from set to set; :data:`PROBLEM_COLUMNS` and :data:`CANDIDATE_COLUMNS` say which names
-are known. Case, blanks and hyphens do not matter.
+Column names differ between data sets: :data:`PROBLEM_COLUMNS` and :data:`CANDIDATE_COLUMNS` list the known ones. Case
+does not matter, and blanks and hyphens count as underscores.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +17,14 @@ from kernel_matrix.model.enums import Dtype
 from kernel_matrix.sources import Candidate, LoadedSource, Origin, Problem, UnreadableItem, Workload
 from kernel_matrix.sources.document import UnreadableFileError
 from kernel_matrix.sources.kernelbench.reader import OTHER
-from kernel_matrix.sources.reference_module import detect_language, digest_of
+from kernel_matrix.sources.reference_module import detect_language, digest_of, find_missing_definition, parse_source
 from kernel_matrix.sources.strict_json import parse_object
 
 Columns = Mapping[str, tuple[str, ...]]
 
-_OF_BOTH: Columns = {
+# The formatter would put each name on a line of its own.
+# fmt: off
+_COMMON_COLUMNS: Columns = {
     "level": ("level", "level_id"),
     "problem_id": ("problem_id", "task_id"),
 }
@@ -35,14 +35,14 @@ PROBLEM_COLUMNS: Columns = {
     "name": _NAMES,
     "category": ("category",),
     "description": ("description",),
-    **_OF_BOTH,
+    **_COMMON_COLUMNS,
 }
-"""What a problem's row holds → names of its column; the first that is there counts. Only ``code`` must be."""
+"""Field of a problem → possible names of its column; the first that exists counts. Only ``code`` is required."""
 
 CANDIDATE_COLUMNS: Columns = {
     "code": (
-        *("custom_code", "custom_kernel", "generated_code", "kernel_code", "kernel", "predict", "prediction"),
-        *("triton_code", "cuda_code", "completion", "code", "source"),
+        "custom_code", "custom_kernel", "generated_code", "kernel_code", "kernel", "predict", "prediction",
+        "triton_code", "cuda_code", "completion", "code", "source",
     ),
     "name": _NAMES,
     "sample": ("sample_id", "sample"),
@@ -54,13 +54,19 @@ CANDIDATE_COLUMNS: Columns = {
     "tokens_out": ("tokens_out", "output_tokens", "completion_tokens"),
     "cost_usd": ("cost_usd", "cost", "estimated_cost_usd"),
     "wall_s": ("wall_s", "wall_time_s", "generation_time_s"),
-    **_OF_BOTH,
+    **_COMMON_COLUMNS,
 }
-"""The same for a candidate's row."""
+"""The same for candidates."""
+
+_CATEGORIES = frozenset({
+    "Activation", "Convolution", "Fusion", "Index", "LinearAlgebra", "Loss", "Math", "MatrixMultiply",
+    "Normalization", "Optimizer", "Pooling", "Quantization", "Random", "Reduce", "SpatialOps", OTHER,
+})
+# fmt: on
 
 MAX_FILE_BYTES = 1 << 30
 MAX_ROW_BYTES = 4 << 20
-"""Longest line, and longest code, bytes."""
+"""Longest line in bytes, and longest code in characters."""
 MAX_ROWS = 100_000
 
 _SUFFIXES = (".jsonl", ".ndjson", ".parquet")
@@ -74,27 +80,21 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from table_row import ModelNew
 """
-"""Makes the row's text, which lies beside it as its author wrote it, the candidate's module."""
+"""Module of a candidate; the code of its row is in a file beside it."""
 
-_CATEGORIES = frozenset(
-    {
-        *("Activation", "Convolution", "Fusion", "Index", "LinearAlgebra", "Loss", "Math", "MatrixMultiply"),
-        *("Normalization", "Optimizer", "Pooling", "Quantization", "Random", "Reduce", "SpatialOps", OTHER),
-    }
-)
-_REQUIRED = (("Model", "class Model(nn.Module)"), ("get_inputs", "def get_inputs()"))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row, by what its columns hold."""
+    """A row of a table."""
 
     path: Path
     number: int
-    """From 1; of JSONL, the line."""
+    """Number of the row from 1, or the line of a JSONL file."""
     values: Mapping[str, Any]
+    """Field → value."""
 
     def error(self, reason: str) -> UnreadableFileError:
         return UnreadableFileError(self.path, reason, self.number)
@@ -104,7 +104,7 @@ class _Row:
         return value.strip() or None if isinstance(value, str) else None
 
     def whole(self, field: str) -> int | None:
-        """A whole number, whatever the column keeps it as; ``level_2`` is 2."""
+        """Return a whole number that may be stored as integer, float or text; ``level_2`` is 2."""
         value: Any = self.values.get(field)
         if isinstance(value, str):
             match = re.fullmatch(r"(?:level[_ -]?)?(\d{1,9})", value.strip(), re.IGNORECASE)
@@ -122,11 +122,11 @@ class _Row:
         if not isinstance(value, str) or not value.strip():
             raise self.error(f"has no code; got {type(value).__name__}")
         if len(value) > MAX_ROW_BYTES:
-            raise self.error(f"its code is larger than {MAX_ROW_BYTES >> 20} MiB")
+            raise self.error(f"the code is larger than {MAX_ROW_BYTES >> 20} MiB")
         return value
 
     def key(self) -> str:
-        """``level1/19_ReLU``, as far as the row says it; empty where it says nothing."""
+        """Return ``level1/19_ReLU``, or as much of it as the row has."""
         level, number, name = self.whole("level"), self.whole("problem_id"), self.text("name") or ""
         title = name.removesuffix(".py")
         if number is not None and title != str(number) and not title.startswith(f"{number}_"):
@@ -135,17 +135,18 @@ class _Row:
 
 
 def load(root: Path, *, name: str) -> LoadedSource:
-    """Read every row of a table, or of the tables in a folder, as a problem; see :class:`kernel_matrix.sources.Source`.
+    """Read the rows of a table, or of the tables in a folder, as problems; see :class:`kernel_matrix.sources.Source`.
 
-    :raises kernel_matrix.errors.UsageError: when there is no table, or no column of code in any.
+    Raises:
+        kernel_matrix.errors.UsageError: there is no table, or none has a code column.
     """
     problems: dict[str, Problem] = {}
     unreadable: list[UnreadableItem] = []
-    for row in _rows_of(root, PROBLEM_COLUMNS, "problems", unreadable):
+    for row in _read_rows(root, PROBLEM_COLUMNS, "problems", unreadable):
         try:
-            problem = _problem(row, name)
+            problem = _make_problem(row, name)
             if problem.id in problems:
-                raise row.error(f"is named {problem.id!r}, as another row is")
+                raise row.error(f"has the name {problem.id!r} of another row")
             problems[problem.id] = problem
         except UnreadableFileError as error:  # noqa: PERF203  # one bad row must not end the others
             unreadable.append(error.unreadable)
@@ -155,20 +156,21 @@ def load(root: Path, *, name: str) -> LoadedSource:
 def load_candidates(
     path: Path, problems: Mapping[str, Problem]
 ) -> tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]:
-    """Read every row of a table, or of the tables in a folder, as a candidate.
+    """Read the rows of a table, or of the tables in a folder, as candidates.
 
-    A row belongs to the problem that it names by id, by level and number, or by a name that only one has.
+    A row names its problem by id, by level and number, or by a name that only one problem has.
 
-    :raises kernel_matrix.errors.UsageError: when there is no table, or no column of code in any.
+    Raises:
+        kernel_matrix.errors.UsageError: there is no table, or none has a code column.
     """
-    known = _Known.of(problems)
+    known = _KnownProblems.of(problems)
     candidates: dict[str, Candidate] = {}
     unreadable: list[UnreadableItem] = []
-    for row in _rows_of(path, CANDIDATE_COLUMNS, "candidates", unreadable):
+    for row in _read_rows(path, CANDIDATE_COLUMNS, "candidates", unreadable):
         try:
             problem_id = known.find(row)
-            name = _candidate_name(row, problem_id, candidates)
-            candidates[f"{problem_id}/{name}"] = _candidate(row, problems[problem_id], name)
+            name = _name_candidate(row, problem_id, candidates)
+            candidates[f"{problem_id}/{name}"] = _make_candidate(row, problems[problem_id], name)
         except UnreadableFileError as error:  # noqa: PERF203  # one bad row must not end the others
             unreadable.append(error.unreadable)
     return tuple(candidates.values()), tuple(unreadable)
@@ -177,11 +179,8 @@ def load_candidates(
 # ---- rows
 
 
-def _rows_of(root: Path, columns: Columns, key: str, unreadable: list[UnreadableItem]) -> Iterator[_Row]:
-    """Every row of every table; what cannot be read goes to ``unreadable``.
-
-    :raises kernel_matrix.errors.UsageError: when there is no table, or no column of code in any.
-    """
+def _read_rows(root: Path, columns: Columns, key: str, unreadable: list[UnreadableItem]) -> Iterator[_Row]:
+    """Yield the rows of all tables, and add unreadable items to ``unreadable``."""
     paths = [root] if root.is_file() else sorted(p for p in root.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
     if not paths:
         what = "no such file or folder" if not root.exists() else f"a folder without any {', '.join(_SUFFIXES)}"
@@ -189,59 +188,59 @@ def _rows_of(root: Path, columns: Columns, key: str, unreadable: list[Unreadable
     without_code: list[UnreadableFileError] = []
     for path in paths:
         try:
-            yield from _rows_in(path, columns, unreadable)
+            yield from _read_table(path, columns, unreadable)
         except _NoCodeError as error:  # noqa: PERF203  # one bad table must not end the others
             without_code.append(error)
         except UnreadableFileError as error:
             unreadable.append(error.unreadable)
     if len(without_code) == len(paths):
-        raise UsageError(f"{key}: {without_code[0]}", next_step="rename the column that holds the code")
+        raise UsageError(f"{key}: {without_code[0]}", next_step="rename the column with the code")
     unreadable += [error.unreadable for error in without_code]
 
 
 class _NoCodeError(UnreadableFileError):
-    """A table has no column of code."""
+    """A table has no code column."""
 
 
-def _rows_in(path: Path, columns: Columns, unreadable: list[UnreadableItem]) -> Iterator[_Row]:
+def _read_table(path: Path, columns: Columns, unreadable: list[UnreadableItem]) -> Iterator[_Row]:
     if path.suffix not in _SUFFIXES:
-        raise UnreadableFileError(path, f"is no table; known: {', '.join(_SUFFIXES)}")
+        raise UnreadableFileError(path, f"is not a table; known: {', '.join(_SUFFIXES)}")
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UnreadableFileError(path, f"is larger than {MAX_FILE_BYTES >> 30} GiB")
         if path.suffix == ".parquet":
-            yield from _rows_of_parquet(path, columns)
+            yield from _read_parquet(path, columns)
         else:
-            yield from _rows_of_lines(path, columns, unreadable)
+            yield from _read_jsonl(path, columns, unreadable)
     except OSError as error:
         raise UnreadableFileError(path, f"cannot be read: {error.strerror}") from None
 
 
-def _rows_of_lines(path: Path, columns: Columns, unreadable: list[UnreadableItem]) -> Iterator[_Row]:
-    """Rows of JSONL, whose lines may have different keys."""
+def _read_jsonl(path: Path, columns: Columns, unreadable: list[UnreadableItem]) -> Iterator[_Row]:
+    """Yield the rows of a JSONL file, whose lines may have different keys."""
     seen: dict[str, None] = {}
     without_code: list[UnreadableItem] = []
     has_code = False
-    for number, line in _lines(path):
+    for number, line in _numbered_lines(path):
         try:
-            values = parse_object(path, _decoded(path, line, number), number)
+            values = parse_object(path, _decode(path, line, number), number)
         except UnreadableFileError as error:
             unreadable.append(error.unreadable)
             continue
-        found = _columns_found(values, columns)
+        found = _match_columns(values, columns)
         if "code" in found:
             has_code = True
             yield _Row(path, number, {field: values[column] for field, column in found.items()})
         else:
             seen.update(dict.fromkeys(values))
-            without_code.append(UnreadableItem(path=path, reason=_no_code(columns, values), line=number))
+            without_code.append(UnreadableItem(path=path, reason=_explain_no_code(columns, values), line=number))
     if without_code and not has_code:
-        raise _NoCodeError(path, _no_code(columns, seen))
+        raise _NoCodeError(path, _explain_no_code(columns, seen))
     unreadable += without_code
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(number from 1, line) of each line that is not blank, the longest cut to one byte more than is allowed."""
+def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (number from 1, line) for each line that is not blank; too long lines are cut after the limit."""
     rows = 0
     with path.open("rb") as file:
         number = 0
@@ -253,13 +252,11 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             if line.strip():
                 rows += 1
                 if rows > MAX_ROWS:
-                    raise UnreadableFileError(
-                        path, f"has more than {MAX_ROWS} rows; those from here on are left out", number
-                    )
+                    raise UnreadableFileError(path, f"has more than {MAX_ROWS} rows; the rest is ignored", number)
                 yield number, line
 
 
-def _decoded(path: Path, line: bytes, number: int) -> str:
+def _decode(path: Path, line: bytes, number: int) -> str:
     if len(line) > MAX_ROW_BYTES:
         raise UnreadableFileError(path, f"the line is longer than {MAX_ROW_BYTES >> 20} MiB", number)
     try:
@@ -268,16 +265,16 @@ def _decoded(path: Path, line: bytes, number: int) -> str:
         raise UnreadableFileError(path, "is not UTF-8 text", number) from None
 
 
-def _rows_of_parquet(path: Path, columns: Columns) -> Iterator[_Row]:
+def _read_parquet(path: Path, columns: Columns) -> Iterator[_Row]:
     import polars as pl  # noqa: PLC0415  # slow to import, and few matrices need it
 
-    # A damaged file makes polars panic, which is no Exception.
+    # A damaged file can make polars panic, and PanicException is not an Exception.
     faults = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
     try:
         schema = pl.read_parquet_schema(path)
-        found = _columns_found(schema, columns)
+        found = _match_columns(schema, columns)
         if "code" not in found:
-            raise _NoCodeError(path, _no_code(columns, schema))
+            raise _NoCodeError(path, _explain_no_code(columns, schema))
         table = pl.scan_parquet(path, glob=False).select(found.values())
         for start in range(0, MAX_ROWS, _BATCH_ROWS):
             rows = table.slice(start, _BATCH_ROWS).collect().to_dicts()
@@ -287,30 +284,30 @@ def _rows_of_parquet(path: Path, columns: Columns) -> Iterator[_Row]:
                 return
     except faults as error:
         reason = " ".join(str(error).split())[:200]
-        raise UnreadableFileError(path, f"no Parquet that can be read: {reason}") from None
-    raise UnreadableFileError(path, f"has more than {MAX_ROWS} rows; those from here on are left out", MAX_ROWS + 1)
+        raise UnreadableFileError(path, f"is not readable as Parquet: {reason}") from None
+    raise UnreadableFileError(path, f"has more than {MAX_ROWS} rows; the rest is ignored", MAX_ROWS + 1)
 
 
-def _columns_found(given: Iterable[str], columns: Columns) -> dict[str, str]:
-    """What a row holds → the column it is in."""
+def _match_columns(given: Iterable[str], columns: Columns) -> dict[str, str]:
+    """Return field → column for the fields that the table has."""
     plain = {re.sub(r"[\s-]+", "_", column.strip().lower()): column for column in given}
     found = {field: next((plain[name] for name in names if name in plain), None) for field, names in columns.items()}
     return {field: column for field, column in found.items() if column is not None}
 
 
-def _no_code(columns: Columns, given: Iterable[str]) -> str:
+def _explain_no_code(columns: Columns, given: Iterable[str]) -> str:
     has = ", ".join(list(given)[:20])[:300]
-    return f"has no column of code; looked for: {', '.join(columns['code'])}; it has: {has}"
+    return f"has no code column; looked for: {', '.join(columns['code'])}; it has: {has}"
 
 
 # ---- problems
 
 
-def _problem(row: _Row, source: str) -> Problem:
+def _make_problem(row: _Row, source: str) -> Problem:
     code, id_ = row.code(), row.key()
     if not _NAME.match(id_.partition("/")[2] if row.whole("level") is not None else id_):
-        asked = ", ".join((*PROBLEM_COLUMNS["name"], *PROBLEM_COLUMNS["problem_id"]))
-        raise row.error(f"{id_!r} cannot be an id; a row needs letters, digits, '.', '_' or '-' in one of: {asked}")
+        columns = ", ".join((*PROBLEM_COLUMNS["name"], *PROBLEM_COLUMNS["problem_id"]))
+        raise row.error(f"{id_!r} cannot be an id; a row needs letters, digits, '.', '_' or '-' in one of: {columns}")
     _check_form(row, code)
     level, category = row.whole("level"), row.text("category")
     return Problem(
@@ -328,37 +325,31 @@ def _problem(row: _Row, source: str) -> Problem:
 
 
 def _check_form(row: _Row, code: str) -> None:
-    """KernelBench's form: ``Model`` and ``get_inputs`` at the top of the module."""
+    """Check that the code is in KernelBench's form."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of "\d" in a text of somebody else
-            body = ast.parse(code.encode()).body
+        missing = find_missing_definition(parse_source(code.encode()))
     except SyntaxError as error:
         raise row.error(f"not valid Python at line {error.lineno} of its code: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise row.error(f"not valid Python: {str(error) or 'nested too deeply'}") from None
-    defined = {node.name for node in body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    defined |= {a.asname or a.name for n in body if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-    defined |= {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
-    for name, form in _REQUIRED:
-        if name not in defined:
-            raise row.error(f"defines no {name}; KernelBench's form asks for `{form}`")
+    if missing:
+        raise row.error(missing)
 
 
 # ---- candidates
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """Problems by what a row may call them."""
+class _KnownProblems:
+    """Problems by the names that a row may use for them."""
 
     ids: frozenset[str]
     by_number: Mapping[tuple[int, int], str]
     by_title: Mapping[str, str]
-    """Last part of an id, where only one has it."""
+    """Last part of an id, if unique → id."""
 
     @classmethod
-    def of(cls, ids: Iterable[str]) -> _Known:
+    def of(cls, ids: Iterable[str]) -> _KnownProblems:
         numbered: dict[tuple[int, int], str] = {}
         titles: dict[str, list[str]] = {}
         for id_ in ids:
@@ -369,7 +360,7 @@ class _Known:
         return cls(frozenset(ids), numbered, {title: its[0] for title, its in titles.items() if len(its) == 1})
 
     def find(self, row: _Row) -> str:
-        """The id of the problem that a row is for."""
+        """Return the id of the problem of a row."""
         name, key = (row.text("name") or "").removesuffix(".py"), row.key()
         for id_ in (name, key):
             if id_ in self.ids:
@@ -382,30 +373,24 @@ class _Known:
         else:
             found = self.by_title.get(name)
         if found is None:
-            raise row.error(f"is for {key or 'no problem at all'}, which is not among the problems read")
+            raise row.error(f"is for {key or 'an unnamed problem'}, which is not among the problems read")
         return found
 
 
-def _candidate_name(row: _Row, problem_id: str, taken: Iterable[str]) -> str:
-    """``<model or method>-<sample>``, with the row's number where that is not enough."""
+def _name_candidate(row: _Row, problem_id: str, taken: Iterable[str]) -> str:
+    """Return ``<model or method>-<sample>``, with the number of the row if needed to be unique."""
     maker = row.text("model") or row.text("method") or ""
-    parts = [
-        _NOT_IN_NAMES.sub("_", maker).strip("_.-"),
-        *map(str, filter(_is_there, map(row.whole, ("sample", "round")))),
-    ]
+    numbers = [row.whole(field) for field in ("sample", "round")]
+    parts = [_NOT_IN_NAMES.sub("_", maker).strip("_.-"), *(str(number) for number in numbers if number is not None)]
     name = "-".join(part for part in parts if part)
     if not name or f"{problem_id}/{name}" in taken:
         name = f"{name}-row{row.number}" if name else f"row{row.number}"
     if f"{problem_id}/{name}" in taken:
-        raise row.error(f"is named {problem_id}/{name!r}, as a row of another table is")
+        raise row.error(f"has the name {problem_id}/{name!r} of a row in another table")
     return name
 
 
-def _is_there(number: int | None) -> bool:
-    return number is not None
-
-
-def _candidate(row: _Row, problem: Problem, name: str) -> Candidate:
+def _make_candidate(row: _Row, problem: Problem, name: str) -> Candidate:
     source = row.code().encode()
     language = detect_language(source)
     return Candidate(

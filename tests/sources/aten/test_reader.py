@@ -179,7 +179,7 @@ def test_what_is_no_catalogue_is_refused(text, reason, tmp_path):
 
 
 def test_a_folder_is_no_catalogue(tmp_path):
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         load(tmp_path, name="aten")
 
 

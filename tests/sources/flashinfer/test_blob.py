@@ -34,30 +34,30 @@ def test_a_tensor_of_no_elements_and_one_of_no_dimensions(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "no safetensors: a header of 0 bytes in a file of 0"),
-        (b"\x01\x02", "no safetensors"),
-        (container(length=1 << 63), "no safetensors: a header of 9223372036854775808 bytes"),
-        (container(length=500), "no safetensors: a header of 500 bytes"),
+        (b"", "is not safetensors: a header of 0 bytes in a file of 0"),
+        (b"\x01\x02", "is not safetensors"),
+        (container(length=1 << 63), "is not safetensors: a header of 9223372036854775808 bytes"),
+        (container(length=500), "is not safetensors: a header of 500 bytes"),
         (container(length=20), "not valid JSON"),
         (container(length=0), "not valid JSON"),
         (struct.pack("<Q", 3) + b"[1]", "must be a JSON object"),
         (struct.pack("<Q", 7) + b'{"a":N}', "not valid JSON"),
         (struct.pack("<Q", 2) + b"\xff\xff", "not valid JSON"),
-        (container({}), "holds no tensor 'rows'"),
-        (container({"rows": 7}), "holds no tensor 'rows'"),
+        (container({}), "has no tensor 'rows'"),
+        (container({"rows": 7}), "has no tensor 'rows'"),
         (container({"rows": {}}), "dtype None is unsupported; supported: F64"),
         (container({"rows": entry(dtype="Q99")}), "dtype 'Q99' is unsupported"),
         (container({"rows": entry(dtype=["I32"])}), "is unsupported"),
-        (container({"rows": entry(dtype="I64")}), "is int64; the definition asks for int32"),
-        (container({"rows": entry(shape=[6])}), "has shape [6]; [7] is due"),
+        (container({"rows": entry(dtype="I64")}), "is int64; the definition needs int32"),
+        (container({"rows": entry(shape=[6])}), "has shape [6]; expected [7]"),
         (container({"rows": entry(shape=[7.0])}), "has shape [7.0]"),
         (container({"rows": entry(shape="7")}), "has shape '7'"),
         (container({"rows": entry(shape=[True] * 7)}), "has shape"),
-        (container({"rows": entry(data_offsets=[0, 24])}), "data_offsets [0, 24] are not those of 28 bytes"),
-        (container({"rows": entry(data_offsets=[28, 0])}), "are not those of 28 bytes"),
-        (container({"rows": entry(data_offsets=[-28, 0])}), "are not those of 28 bytes"),
-        (container({"rows": entry(data_offsets=[0])}), "are not those of 28 bytes"),
-        (container({"rows": entry(data_offsets=None)}), "are not those of 28 bytes"),
+        (container({"rows": entry(data_offsets=[0, 24])}), "data_offsets [0, 24] do not cover 28 bytes"),
+        (container({"rows": entry(data_offsets=[28, 0])}), "do not cover 28 bytes"),
+        (container({"rows": entry(data_offsets=[-28, 0])}), "do not cover 28 bytes"),
+        (container({"rows": entry(data_offsets=[0])}), "do not cover 28 bytes"),
+        (container({"rows": entry(data_offsets=None)}), "do not cover 28 bytes"),
         (container({"rows": entry(data_offsets=[4, 32])}), "lie beyond the end of the file"),
         (container({"rows": entry(data_offsets=[1 << 62, (1 << 62) + 28])}), "lie beyond the end of the file"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a pointer of Git LFS"),
@@ -74,7 +74,7 @@ def test_nothing_in_a_header_is_believed(tmp_path, content, reason):
 def test_the_metadata_are_no_tensor(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(container({"__metadata__": entry()}))
-    with pytest.raises(UnreadableFileError, match="holds no tensor"):
+    with pytest.raises(UnreadableFileError, match="has no tensor"):
         find_tensor(path, "__metadata__", "int32", [7])
 
 
@@ -83,7 +83,7 @@ def test_a_header_is_read_up_to_a_limit(tmp_path):
     with path.open("wb") as file:
         file.write(struct.pack("<Q", MAX_HEADER + 1))
         file.truncate(MAX_HEADER + 100)
-    with pytest.raises(UnreadableFileError, match="its header is larger than 16 MiB"):
+    with pytest.raises(UnreadableFileError, match="the header is larger than 16 MiB"):
         find_tensor(path, "rows", "int32", [7])
 
 

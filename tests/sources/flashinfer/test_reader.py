@@ -38,7 +38,7 @@ def test_a_folder_of_sol_execbench_is_a_problem(tmp_path):
     (folder / "workload.jsonl").write_text(json.dumps(changed(WORKLOAD, "inputs.rows", {"type": "random"})))
     loaded = load_source("flashinfer", tmp_path)
     (reason,) = reasons(loaded)
-    assert "mixed_h32 has no workload that can be run; the first: inputs.rows is random, but a constraint" in reason
+    assert "mixed_h32 has no workload that can be run; the first: inputs.rows is random, but the definition" in reason
     (folder / "definition.json").write_text(json.dumps(changed(DEFINITION, "constraints", None)))
     (problem,) = load_source("flashinfer", tmp_path).problems
     assert problem.level == 2
@@ -95,14 +95,14 @@ def test_inputs_may_be_made_by_the_definition(tmp_path):
         ("axes.H.value", -1, "axes.H: value must be a whole number from 0 to 2**48; got -1"),
         ("axes.H.value", 1 << 70, "axes.H: value must be a whole number from 0 to 2**48"),
         ("axes.H.value", True, "axes.H: value must be a whole number from 0 to 2**48; got true"),
-        ("axes.json", {"type": "var"}, "axes.json: the name is taken"),
-        ("axes.len", {"type": "var"}, "axes.len: the name is taken"),
-        ("axes.while", {"type": "var"}, "axes.while: the name is taken"),
+        ("axes.json", {"type": "var"}, "axes.json: the module that makes the inputs uses"),
+        ("axes.len", {"type": "var"}, "axes.len: the module that makes the inputs uses"),
+        ("axes.while", {"type": "var"}, "axes.while: the module that makes the inputs uses"),
         ("axes.a-b", {"type": "var"}, "axes: 'a-b' cannot be a name"),
         ("inputs", {}, "inputs: there are none"),
         ("inputs.x.dtype", "float4_e2m1", 'inputs.x: dtype "float4_e2m1" is unsupported; supported: float64'),
         ("inputs.x.dtype", ["bfloat16"], 'inputs.x: dtype ["bfloat16"] is unsupported'),
-        ("inputs.x.shape", ["M", "Q"], 'inputs.x: shape names "Q", which is no axis; axes: M, H, N'),
+        ("inputs.x.shape", ["M", "Q"], 'inputs.x: shape names "Q", which is not an axis; axes: M, H, N'),
         ("inputs.x.shape", "MH", "inputs.x: shape must be a list of axes or null"),
         ("inputs.x", None, "inputs.x: must be an object; got null"),
         ("outputs", ..., "outputs: must be an object"),
@@ -111,7 +111,7 @@ def test_inputs_may_be_made_by_the_definition(tmp_path):
         ("reference", "x = 1", "reference: the reference defines no function 'run'"),
         ("reference", "(" * 5000, "reference: not valid Python"),
         ("custom_inputs_entrypoint", "os.system", "the reference defines no function 'os.system'"),
-        ("op_type", "sampling", "op_type: 'sampling' is unsupported: outputs are drawn at random"),
+        ("op_type", "sampling", "op_type: 'sampling' is unsupported: random outputs"),
     ],
 )
 def test_a_faulty_definition_is_told_and_loses_nothing_else(tmp_path, path, new, reason):
@@ -154,7 +154,7 @@ def test_what_is_no_json_is_told_with_its_line(tmp_path, text, reason):
     ("path", "new", "reason"),
     [
         ("axes.M", ..., "axes.M must be a whole number from 0 to 2**48; got None"),
-        ("axes.M", 0, "breaks the definition's constraint 'M >= 1'"),
+        ("axes.M", 0, "violates the definition's constraint 'M >= 1'"),
         ("axes.M", 1.5, "axes.M must be a whole number"),
         ("axes.M", 1 << 45, "inputs and outputs have "),
         ("axes", None, "axes must be an object"),
@@ -166,9 +166,9 @@ def test_what_is_no_json_is_told_with_its_line(tmp_path, text, reason):
         ("inputs.scale.type", "random", "inputs.scale is a plain number; it must be scalar"),
         ("inputs.scale.value", "0.5", "inputs.scale: value must be a number"),
         ("inputs.scale.value", None, "inputs.scale: value must be a number"),
-        ("inputs.rows.type", "random", "inputs.rows is random, but a constraint speaks of its values"),
+        ("inputs.rows.type", "random", "inputs.rows is random, but the definition has a constraint"),
         ("inputs.rows.tensor_key", 1, "inputs.rows: path and tensor_key must be texts"),
-        ("inputs.rows.tensor_key", "cols", "holds no tensor 'cols'; it holds: rows"),
+        ("inputs.rows.tensor_key", "cols", "has no tensor 'cols'; it has: rows"),
         ("inputs.rows.path", "../rows.safetensors", "leaves its folder"),
         ("inputs.rows.path", "/etc/passwd", "leaves its folder"),
         ("inputs.rows.path", "blob/../../rows", "leaves its folder"),
@@ -208,7 +208,7 @@ def test_equal_uuids_are_told_and_missing_ones_made_up(tmp_path):
     nameless = changed(WORKLOAD, "uuid", ...)
     loaded = load_source("flashinfer", write_set(tmp_path, DEFINITION, WORKLOAD, WORKLOAD, nameless))
     assert [w.values["workload"] for w in loaded.problems[0].workloads] == ["6120f144", "w1"]
-    assert [it.reason for it in loaded.unreadable] == ["uuid '6120f144' is that of another workload too"]
+    assert [it.reason for it in loaded.unreadable] == ["uuid '6120f144' is also that of another workload"]
 
 
 def test_there_is_a_most_of_workloads(tmp_path):
@@ -238,7 +238,7 @@ def test_a_second_definition_of_a_name_is_told(tmp_path):
     (tmp_path / "definitions/again.json").write_text(json.dumps(DEFINITION))
     loaded = load_source("flashinfer", tmp_path)
     assert len(loaded.problems) == 1
-    assert [it.reason.partition(",")[0] for it in loaded.unreadable] == ["defines 'mixed_h32'"]
+    assert [it.reason.partition(",")[0] for it in loaded.unreadable] == ["defines 'mixed_h32' again"]
 
 
 def test_a_link_may_not_lead_out(tmp_path):
@@ -262,7 +262,7 @@ def test_a_link_may_lead_into_the_cache_it_is_a_snapshot_of(tmp_path):
 
 @pytest.mark.parametrize("make", [lambda root: root, lambda root: root / "none"])
 def test_a_folder_without_definitions_is_refused(tmp_path, make):
-    with pytest.raises(UsageError, match=r"holds neither definitions/<kind>/<name>\.json nor") as raised:
+    with pytest.raises(UsageError, match=r"has neither definitions/<kind>/<name>\.json nor") as raised:
         load_source("flashinfer", make(tmp_path))
     assert raised.value.next_step
 

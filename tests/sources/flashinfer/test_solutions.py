@@ -145,17 +145,17 @@ def test_compiled_sources_become_an_extension(read):
         (changed(SOLUTION, "spec.entry_point", "main.py::run()"), "spec.entry_point: must be '<file>::<function>'"),
         (changed(SOLUTION, "spec.entry_point", "other.py::run"), "spec.entry_point: names 'other.py'"),
         (changed(SOLUTION, "spec.destination_passing_style", "yes"), "must be true or false"),
-        (changed(SOLUTION, "name", "../x"), "name: '../x' cannot be part of an id"),
+        (changed(SOLUTION, "name", "../x"), "name: '../x' cannot be used in an id"),
         (changed(SOLUTION, "name", 3), "name: must be a text"),
-        (changed(SOLUTION, "definition", "mixed_h3"), "is no known problem of source flashinfer; did you mean"),
+        (changed(SOLUTION, "definition", "mixed_h3"), "is not a known problem of source flashinfer; did you mean"),
         (changed(SOLUTION, "sources", []), "sources: must be a list of 1 to 64 files"),
         (changed(SOLUTION, "sources", SOLUTION["sources"] * 40), "sources: must be a list of 1 to 64 files"),
         (changed(SOLUTION, "sources.0", "main.py"), "sources: each needs a path and a content"),
         (changed(SOLUTION, "sources.0.content", ...), "sources: each needs a path and a content"),
-        (changed(SOLUTION, "sources.0.path", "/main.py"), "sources: '/main.py' is no path within the solution"),
-        (changed(SOLUTION, "sources.0.path", "../main.py"), "sources: '../main.py' is no path within the solution"),
-        (changed(SOLUTION, "sources.0.path", "a b.py"), "sources: 'a b.py' is no path within the solution"),
-        (changed(SOLUTION, "sources.0.path", "kernels/main.py"), "lies in a folder, which is unsupported where"),
+        (changed(SOLUTION, "sources.0.path", "/main.py"), "sources: '/main.py' is not a path within the solution"),
+        (changed(SOLUTION, "sources.0.path", "../main.py"), "sources: '../main.py' is not a path within the solution"),
+        (changed(SOLUTION, "sources.0.path", "a b.py"), "sources: 'a b.py' is not a path within the solution"),
+        (changed(SOLUTION, "sources.0.path", "kernels/main.py"), "is in a folder, which is unsupported for"),
         (changed(SOLUTION, "sources.0.path", "candidate.py"), "sources: 'candidate.py' would hide the module"),
         (changed(SOLUTION, "sources.1.path", "torch.py"), "sources: 'torch.py' would hide the module 'torch'"),
         (changed(SOLUTION, "sources.1.path", "main.py"), "sources: there are two files 'main.py'"),
@@ -183,7 +183,7 @@ def test_outputs_whose_size_no_input_has_cannot_be_allocated(tmp_path):
 def test_a_second_solution_of_a_name_is_told(read):
     found, unreadable = read(SOLUTION, SOLUTION)
     assert len(found) == 1
-    assert [it.reason.partition(",")[0] for it in unreadable] == ["is named 'mixed_h32/plain_v1'"]
+    assert [it.reason.partition(" of ")[0] for it in unreadable] == ["has the name 'mixed_h32/plain_v1'"]
 
 
 def test_a_solution_for_a_problem_of_another_source_is_told(tmp_path, problems, root):
@@ -191,7 +191,7 @@ def test_a_solution_for_a_problem_of_another_source_is_told(tmp_path, problems, 
     write_solution(tmp_path / "set")
     found, (unreadable,) = load_candidates("flashinfer", tmp_path / "set", others)
     assert not found
-    assert "is no known problem of source flashinfer" in unreadable.reason
+    assert "is not a known problem of source flashinfer" in unreadable.reason
 
 
 def test_solutions_beside_a_problem_and_single_files_are_found(tmp_path, problems):
@@ -203,7 +203,7 @@ def test_solutions_beside_a_problem_and_single_files_are_found(tmp_path, problem
 
 
 def test_a_folder_without_solutions_is_refused(tmp_path, problems):
-    with pytest.raises(UsageError, match="holds no solution"):
+    with pytest.raises(UsageError, match="has no solution"):
         load_candidates("flashinfer", tmp_path / "none", problems)
 
 

@@ -64,7 +64,7 @@ def test_a_reference_that_was_not_timed_is_no_baseline(tmp_path):
 def test_a_speedup_that_its_times_contradict_is_said(tmp_path):
     performance = {"latency_ms": 0.02, "reference_latency_ms": 0.1, "speedup_factor": 7.0}
     row = only(tmp_path, put(tmp_path / "a.jsonl", [trace(performance=performance)]))
-    assert row["warnings"] == ["the file says a speed-up of 7, its own times one of 5"]
+    assert row["warnings"] == ["the file has a speed-up of 7, but its times give 5"]
     assert row["speedup"] == pytest.approx(5)
 
 
@@ -112,7 +112,7 @@ def test_workloads_are_counted_and_broken_lines_are_refused(tmp_path):
     path.write_text(path.read_text() + '{"definition": \n' + "5\n")
     report, rows = load(tmp_path, path)
     assert len(rows) == 1
-    assert report.files[0].notes == ("1 lines are workloads without an evaluation, and no results",)
+    assert report.files[0].notes == ("1 lines are workloads without an evaluation",)
     assert [(one.line, one.reason.partition(";")[0]) for one in report.refused] == [
         (2, "evaluation.status: 'DANCED' is not known"),
         (4, "lacks 'workload'"),
@@ -124,7 +124,7 @@ def test_workloads_are_counted_and_broken_lines_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"timestamp": "yesterday"}, "timestamp: is no time as ISO 8601 has it"),
+        ({"timestamp": "yesterday"}, "timestamp: is not a time in ISO 8601"),
         ({"performance": {"latency_ms": -1}}, "latency_ms: must not be negative; got -1"),
         ({"environment": {"hardware": 4}}, "hardware: must be a string; got a number"),
     ],

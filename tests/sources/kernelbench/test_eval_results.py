@@ -65,7 +65,7 @@ def test_the_level_is_that_of_the_kernels_beside(tmp_path):
 def test_without_a_level_that_is_said(tmp_path):
     report, rows = load(tmp_path, put(tmp_path / "run" / "eval_results.json", {"7": {"4": result(sample_id=None)}}))
     assert (rows[0]["problem"], rows[0]["candidate"]) == ("problem7", "run-4")
-    assert report.files[0].notes == ("neither the file nor its folder says of which level its problems are",)
+    assert report.files[0].notes == ("neither the file nor its folder names the level of the problems",)
 
 
 def test_one_result_per_file_is_named_after_its_file(tmp_path):
@@ -75,7 +75,7 @@ def test_one_result_per_file_is_named_after_its_file(tmp_path):
     put(tmp_path / "run" / "lost.json", given)
     report, rows = load(tmp_path)
     assert [(row["problem"], row["candidate"]) for row in rows] == [("level2/9", "run-3")]
-    assert "does not say which problem" in report.refused[0].reason
+    assert "does not name its problem" in report.refused[0].reason
 
 
 @pytest.mark.parametrize(

@@ -71,5 +71,5 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path, problems):
 def test_any_other_folder_is_refused(tmp_path, problems, name):
     (tmp_path / "empty").mkdir()
     write(tmp_path / "other/kernel.py", KERNEL)
-    with pytest.raises(UsageError, match="is no KernelBench run"):
+    with pytest.raises(UsageError, match="is not a KernelBench run"):
         load_candidates("kernelbench", tmp_path / name, problems)

@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(checkout):
 
 
 def test_any_other_folder_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="is no KernelBench checkout"):
+    with pytest.raises(UsageError, match="is not a KernelBench checkout"):
         load_source("kernelbench", tmp_path)
-    with pytest.raises(UsageError, match="is no KernelBench checkout"):
+    with pytest.raises(UsageError, match="is not a KernelBench checkout"):
         load_source("kernelbench", tmp_path / "absent")

@@ -102,6 +102,6 @@ def test_a_level_that_is_none_or_holds_no_problems(tmp_path):
     assert len(rows) == 1
     assert [one.reason for one in report.refused] == [
         "level2: must be an object of problems",
-        "warmup.1_A.py: 'warmup' is no level: level1, level2, …",
+        "warmup.1_A.py: 'warmup' is not a level: level1, level2, …",
         "level3: must be an object of problems",
     ]

@@ -225,7 +225,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(root):
     bare, broken, untested = map(str, loaded.unreadable)
     assert bare == f"{folder / 'bare.py'}: has no line of 80 or more '#' between the function and its test"
     assert broken.startswith(f"{folder / 'broken.py'}:7: not valid Python: ")
-    assert untested.endswith("untested.py: its test calls no function of the part before it; there is: untested")
+    assert untested.endswith("untested.py: the test calls no function of the part before it, which has: untested")
 
 
 @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ def test_invalid_metadata_is_reported_and_tasks_are_read(root):
 def test_any_other_folder_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "work.py").write_text(content)
-    with pytest.raises(UsageError, match="holds no task of KernelBench-X or TritonBench-T"):
+    with pytest.raises(UsageError, match="has no task of KernelBench-X or TritonBench-T"):
         load_source("kernelbenchx", tmp_path)
-    with pytest.raises(UsageError, match="holds no task"):
+    with pytest.raises(UsageError, match="has no task"):
         load_source("kernelbenchx", tmp_path / "absent")
 
 

@@ -142,11 +142,11 @@ def test_unreadable_items_are_listed_with_line_and_rest_is_read(read, tmp_path):
         (str(tmp_path / "answers.jsonl"), line) for line in (1, 3, 4, 5, 6, 7)
     ]
     assert [bad.reason for bad in refused[1:]] == [
-        "is no object with the code as text in `predict`",
-        "is for 'scaled_sums.py', which is no known task; did you mean 'scaled_sum'?",
-        "says neither `file` nor, in `instruction`, which known task it is for",
-        "holds no code",
-        "is no object with the code as text in `predict`",
+        "is not an object with the code as text in `predict`",
+        "is for 'scaled_sums.py', which is not a known task; did you mean 'scaled_sum'?",
+        "has neither a `file` nor a known task in `instruction`",
+        "has no code",
+        "is not an object with the code as text in `predict`",
     ]
 
 
@@ -199,5 +199,5 @@ def test_problems_of_other_sources_are_no_tasks(tmp_path, problems):
 def test_anything_else_is_refused(tmp_path, problems, name):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("none")
-    with pytest.raises(UsageError, match="is no answer to KernelBench-X, and holds none"):
+    with pytest.raises(UsageError, match="neither is nor has a candidate"):
         load_candidates("kernelbenchx", tmp_path / name, problems)

@@ -1,20 +1,20 @@
-"""Any operator of PyTorch's own test database (OpInfo) as a problem in KernelBench's form.
+"""An operator of PyTorch's test database (OpInfo) as a problem in KernelBench's form.
 
-This file is a template: it is never imported on a host, but staged as a problem's module with other constants. Images
-carry Pythons from 3.9 on.
+This file is a template: the host never imports it, but stages it with other constants as the module of a problem. It
+must run on Python 3.9.
 
-One call of the operator, which stands in :data:`CALL` as JSON, says everything but the numbers in its tensors::
+:data:`CALL` has one call of the operator as JSON, without the numbers in its tensors::
 
     {"function": "torch.nn.functional.linear",
      "positional": [{"tensor": [4, 8], "dtype": "float"}, {"tensor": [3, 8], "dtype": "float"}],
      "named": {}}
 
-Every argument with a tensor in it, positional ones first, is one of ``get_inputs()``; all others are constants, and the
-same in every process. What JSON has no word for is written as a dictionary of one key: ``{"dtype": "int64"}``,
+Every argument with a tensor in it is an item of ``get_inputs()``, positional ones first; all others are constants.
+Values without a JSON form are written as a dictionary of one key: ``{"dtype": "int64"}``,
 ``{"memory_format": "channels_last"}``, ``{"layout": "strided"}``, ``{"slice": [0, 3, null]}``, ``{"complex": [1, 2]}``,
-``{"float": "inf"}``. Tuples are lists.
+``{"float": "inf"}``. Tuples become lists.
 """
-# ruff: noqa: UP033, UP035  # a folder of texts; the syntax and library of Python 3.9
+# ruff: noqa: UP033, UP035  # syntax and library of Python 3.9
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from typing import Any, Callable, Iterator
 import torch
 
 OPERATOR = ""
-"""Its name in the database."""
+"""Name in the database."""
 VARIANT = ""
-"""Name of the variant there; mostly empty."""
+"""Name of the variant in the database; mostly empty."""
 SAMPLED = "float"
-"""Dtype that the database is asked for; ``float``: what numbers are drawn in by default."""
+"""Dtype of the samples; ``float`` is torch's default dtype."""
 CALL = ""
-"""See above."""
+"""The call as JSON, see above."""
 
 DATABASE = "torch.testing._internal.common_methods_invocations"
 
@@ -52,49 +52,49 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
 
 
 class NotPlainError(TypeError):
-    """An argument of a sample cannot be written down."""
+    """An argument of a sample cannot be written as JSON."""
 
 
-class Model(torch.nn.Module):  # type: ignore[misc]  # the host has no torch to look at
-    """One call of a function of torch: ``positional`` and ``named`` with ``{"input": i}`` where an input belongs."""
+class Model(torch.nn.Module):  # type: ignore[misc]  # types are checked without torch
+    """One call of a function of torch, with ``{"input": i}`` in place of the i-th input among its arguments."""
 
     def __init__(self, function: str, positional: list[Any], named: dict[str, Any]) -> None:
         super().__init__()
         self.function = function
-        self.positional = [_filled(value) for value in positional]
-        self.named = {name: _filled(value) for name, value in named.items()}
+        self.positional = [_argument_builder(value) for value in positional]
+        self.named = {name: _argument_builder(value) for name, value in named.items()}
 
     def forward(self, *inputs: Any) -> Any:
-        """The operator's answer: a tensor, or a flat tuple or list of tensors."""
+        """Return the operator's result: a tensor, or a flat tuple or list of tensors."""
         positional = [value(inputs) for value in self.positional]
         return function_at(self.function)(*positional, **{name: value(inputs) for name, value in self.named.items()})
 
 
 def get_inputs() -> list[Any]:
-    """The arguments with tensors in them, drawn anew on the default device."""
+    """Return the arguments that have tensors, newly drawn on the default device."""
     call = json.loads(CALL)
     given = [*call["positional"], *call["named"].values()]
-    if any("low" in spec for value in given for spec in _specs_in(value)):
-        return [_drawn(value) for value in given if _has_tensor(value)]
-    positional, named = _sample_like(call)
-    return [_detached(value) for value in (*positional, *named.values()) if _tensors_in(value)]
+    if any("low" in spec for value in given for spec in _tensor_specs(value)):
+        return [_draw(value) for value in given if _has_tensor(value)]
+    positional, named = _find_sample(call)
+    return [_detach(value) for value in (*positional, *named.values()) if _tensors_in(value)]
 
 
 def get_init_inputs() -> list[Any]:
-    """Name of the function, and its arguments with ``{"input": i}`` in place of the i-th input."""
+    """Return the name of the function, and its arguments with ``{"input": i}`` in place of the i-th input."""
     call = json.loads(CALL)
     places = iter(range(len(call["positional"]) + len(call["named"])))
 
-    def marked(value: Any) -> Any:
+    def mark_input(value: Any) -> Any:
         return {"input": next(places)} if _has_tensor(value) else value
 
-    positional = [marked(value) for value in call["positional"]]
-    return [call["function"], positional, {name: marked(value) for name, value in call["named"].items()}]
+    positional = [mark_input(value) for value in call["positional"]]
+    return [call["function"], positional, {name: mark_input(value) for name, value in call["named"].items()}]
 
 
 @functools.lru_cache(maxsize=None)
 def function_at(path: str) -> Callable[..., Any]:
-    """``torch.nn.functional.linear`` → that function."""
+    """Return the function named ``torch.nn.functional.linear`` or the like."""
     found: Any = torch
     for name in path.split(".")[1:]:
         found = getattr(found, name)
@@ -103,10 +103,14 @@ def function_at(path: str) -> Callable[..., Any]:
 
 
 def encode(value: Any, sampled: torch.dtype) -> Any:  # noqa: PLR0911  # one line per kind of value
-    """An argument as :data:`CALL` has it.
+    """Encode an argument as in :data:`CALL`.
 
-    :param sampled: the floating dtype that counts as ``float``.
-    :raises NotPlainError: when there is no way to write it.
+    Args:
+        value: the argument.
+        sampled: floating dtype that is written as ``float``.
+
+    Raises:
+        NotPlainError: it has no JSON form.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -127,25 +131,26 @@ def encode(value: Any, sampled: torch.dtype) -> Any:  # noqa: PLR0911  # one lin
 
 
 def samples(operator: Any, device: str, dtype: torch.dtype) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """Positional and named arguments of each of the operator's samples, drawn now."""
-    # Not the method sample_inputs(), which sets the same seeds before each sample, whatever the judge's are.
+    """Draw positional and named arguments of each sample of the operator."""
+    # The method sample_inputs() is not used: it sets a fixed seed before each sample, in place of the judge's.
     with torch.no_grad():
         for sample in operator.sample_inputs_func(operator, device, dtype, False):
             yield [sample.input, *sample.args], dict(sample.kwargs)
 
 
 def database() -> list[Any]:
-    """Every ``OpInfo`` of this PyTorch.
+    """Return every ``OpInfo`` of the installed PyTorch.
 
-    :raises ImportError: when NumPy is missing.
+    Raises:
+        ImportError: NumPy is missing.
     """
-    # The module's own import: a base class of tests, and a function that nobody calls here. Few images have it.
+    # The database imports expecttest for tests that do not run here, and few images have it.
     if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
         stand_in = types.ModuleType("expecttest")
         stand_in.TestCase = object  # type: ignore[attr-defined]
         stand_in.assert_expected_inline = None  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stand_in
-    # Importing it would freeze the switches for TF32 and the like, which the judge sets for each workload.
+    # Importing the database would freeze torch's switches for TF32 and others, which the judge sets per workload.
     freeze, torch.backends.disable_global_flags = torch.backends.disable_global_flags, lambda: None
     try:
         with warnings.catch_warnings():
@@ -156,8 +161,8 @@ def database() -> list[Any]:
     return found
 
 
-def _filled(value: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """What gives one argument, once the inputs are there."""
+def _argument_builder(value: Any) -> Callable[[tuple[Any, ...]], Any]:
+    """Return a function from the inputs to one argument."""
     if isinstance(value, dict) and "input" in value:
         place = value["input"]
         return lambda inputs: inputs[place]
@@ -182,17 +187,18 @@ def _encode_tensor(value: torch.Tensor, sampled: torch.dtype) -> dict[str, Any]:
     return {"tensor": list(value.shape), "dtype": dtype}
 
 
-def _sample_like(call: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The first of the samples whose arguments are these: another PyTorch may have them in another order.
+def _find_sample(call: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Find the first sample with the arguments of the call, whose order differs between versions of PyTorch.
 
-    :raises LookupError: when there is none.
+    Raises:
+        LookupError: there is none.
     """
     dtype = torch.get_default_dtype() if SAMPLED == "float" else getattr(torch, SAMPLED)
     device = str(torch.empty(0).device)
     for positional, named in samples(_operator(), device, dtype):
         if call.get("swapped"):
             positional[:2] = positional[1::-1]
-        if _is_like(positional, call["positional"], dtype) and _is_like(named, call["named"], dtype):
+        if _matches_call(positional, call["positional"], dtype) and _matches_call(named, call["named"], dtype):
             return positional, named
     raise LookupError(f"OpInfo of torch {torch.__version__} has no such sample of {OPERATOR} {VARIANT}".rstrip())
 
@@ -205,36 +211,36 @@ def _operator() -> Any:
     raise LookupError(f"OpInfo of torch {torch.__version__} has no operator {OPERATOR} {VARIANT}".rstrip())
 
 
-def _is_like(arguments: Any, wanted: Any, sampled: torch.dtype) -> bool:
+def _matches_call(arguments: Any, wanted: Any, sampled: torch.dtype) -> bool:
     try:
         if isinstance(arguments, dict):
-            return _alike({name: encode(value, sampled) for name, value in arguments.items()}, wanted)
-        return _alike(encode(arguments, sampled), wanted)
+            return _equal_but_draws({name: encode(value, sampled) for name, value in arguments.items()}, wanted)
+        return _equal_but_draws(encode(arguments, sampled), wanted)
     except NotPlainError:
         return False
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Equal, but for words and numbers that are not whole: some samples draw these too, and the call's own are used."""
+def _equal_but_draws(one: Any, other: Any) -> bool:
+    """Return True if equal except for texts and floats, which some samples draw; those of the call are used."""
     if isinstance(one, dict) and isinstance(other, dict) and "tensor" not in one:
-        return one.keys() == other.keys() and all(_alike(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(_equal_but_draws(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_alike, one, other))
+        return len(one) == len(other) and all(map(_equal_but_draws, one, other))
     both_vary = any(isinstance(one, kind) and isinstance(other, kind) for kind in (float, str))
     return both_vary or bool(one == other)
 
 
-def _specs_in(value: Any) -> Iterator[dict[str, Any]]:
-    """Every tensor of an encoded argument."""
+def _tensor_specs(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every tensor of an encoded argument."""
     if isinstance(value, list):
         for item in value:
-            yield from _specs_in(item)
+            yield from _tensor_specs(item)
     elif isinstance(value, dict) and "tensor" in value:
         yield value
 
 
 def _has_tensor(value: Any) -> bool:
-    return next(_specs_in(value), None) is not None
+    return next(_tensor_specs(value), None) is not None
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:
@@ -243,16 +249,16 @@ def _tensors_in(value: Any) -> list[torch.Tensor]:
     return [value] if isinstance(value, torch.Tensor) else []
 
 
-def _detached(value: Any) -> Any:
+def _detach(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_detached(item) for item in value]
+        return [_detach(item) for item in value]
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 
-def _drawn(value: Any) -> Any:
-    """An argument whose tensors say between which numbers they lie: ``low`` included, ``high`` not."""
+def _draw(value: Any) -> Any:
+    """Draw an argument whose tensors have a range from ``low`` to just below ``high``."""
     if isinstance(value, list):
-        return [_drawn(item) for item in value]
+        return [_draw(item) for item in value]
     if not isinstance(value, dict) or "tensor" not in value:
         return _decode(value)
     low, high, shape = value["low"], value["high"], value["tensor"]

@@ -1,7 +1,7 @@
-"""Operators of PyTorch by name, with the sample inputs of its own test database (OpInfo).
+"""Operators of PyTorch with the sample inputs of its test database (OpInfo) as problems.
 
-The host has no PyTorch, so the operators are listed in a catalogue, ``problems/aten.json``, which
-``tools/make_aten.py`` writes. A problem's module is made from the template ``adapter.py`` beside this file.
+The host has no PyTorch, so the catalogue ``problems/aten.json``, written by ``tools/make_aten.py``, lists the
+operators. The module of a problem is made from the template ``adapter.py`` beside this file.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype
-from kernel_matrix.sources import LoadedSource, Problem, UnreadableItem, Workload
-from kernel_matrix.sources.document import UnreadableFileError, read_bytes
+from kernel_matrix.sources import LoadedSource, Problem, Workload
+from kernel_matrix.sources.document import UnreadableFileError, read_bytes, read_each
 from kernel_matrix.sources.folder import ITEMSIZES
 from kernel_matrix.sources.reference_module import digest_of
 
 TEMPLATE = Path(__file__).with_name("adapter.py")
-"""The module that a problem's is made from."""
+"""Template of a problem's module."""
 
 FORMAT = 1
-"""Version of the catalogue's form that is read and written here."""
+"""Version of the catalogue's format."""
 
 T = TypeVar("T")
 
@@ -36,31 +36,26 @@ _COSTS = ("numbers", "bytes", "flops")
 
 
 def load(root: Path, *, name: str) -> LoadedSource:
-    """Read every operator of a catalogue; see :class:`kernel_matrix.sources.Source`.
-
-    :param root: the catalogue, ``aten.json``.
-    :raises kernel_matrix.errors.UsageError: when it is none.
-    """
+    """Read every operator of the catalogue ``root``; see :class:`kernel_matrix.sources.Source`."""
     problems: dict[str, Problem] = {}
-    unreadable: list[UnreadableItem] = []
-    for entry in _read_catalogue(root):
-        try:
-            problem = _read_problem(root, entry, name)
-        except UnreadableFileError as error:
-            unreadable.append(error.unreadable)
-            continue
-        if problem.id in problems:
-            unreadable.append(UnreadableItem(path=root, reason=f"{problem.id} is there twice"))
-        problems.setdefault(problem.id, problem)
-    return LoadedSource(problems=tuple(problems.values()), unreadable=tuple(unreadable))
+
+    def read(entry: Any) -> None:
+        problem = _read_problem(root, entry, name)
+        if problems.setdefault(problem.id, problem) is not problem:
+            raise UnreadableFileError(root, f"{problem.id} is there twice")
+
+    _, unreadable = read_each(_read_catalogue(root), read)
+    return LoadedSource(problems=tuple(problems.values()), unreadable=unreadable)
 
 
 def module_source(operator: str, variant: str, sampled: str, call: str = "") -> str:
-    """The template with its constants filled in.
+    """Return the template with its constants filled in.
 
-    :param operator: its name in the database, and ``variant`` that of its variant there.
-    :param sampled: the dtype that samples are asked for; ``float``: the one that numbers have by default.
-    :param call: JSON, see the template; a workload replaces it.
+    Args:
+        operator: name in the database.
+        variant: name of the variant in the database.
+        sampled: dtype of the samples; ``float`` for torch's default dtype.
+        call: JSON, see the template; workloads replace it.
     """
     before, after = _template()
     constants = {"OPERATOR": operator, "VARIANT": variant, "SAMPLED": sampled, "CALL": call}
@@ -69,7 +64,7 @@ def module_source(operator: str, variant: str, sampled: str, call: str = "") -> 
 
 @cache
 def _template() -> tuple[str, str]:
-    """What comes before and after the template's constants."""
+    """Return the text before and after the constants of the template."""
     text = TEMPLATE.read_text(encoding="utf-8")
     before, first, rest = text.partition('OPERATOR = ""\n')
     _, last, after = rest.partition('CALL = ""\n')
@@ -79,11 +74,12 @@ def _template() -> tuple[str, str]:
 
 
 def _read_catalogue(root: Path) -> list[Any]:
-    """The entries of a catalogue.
+    """Return the entries of a catalogue.
 
-    :raises kernel_matrix.errors.UsageError: when the file is no catalogue of this version.
+    Raises:
+        kernel_matrix.errors.UsageError: the file is not a catalogue of this version.
     """
-    hint = f"name a catalogue of format {FORMAT}, or leave the path out: one comes with the source"
+    hint = f"name a catalogue of format {FORMAT}, or omit the path to read the bundled one"
     try:
         catalogue = json.loads(read_bytes(root))
     except UnreadableFileError as error:
@@ -92,7 +88,7 @@ def _read_catalogue(root: Path) -> list[Any]:
         what = str(error) or "nested too deeply"
         raise UsageError(f"problems: {root} is not JSON: {what}", next_step=hint) from None
     if not isinstance(catalogue, dict) or not isinstance(catalogue.get("operators"), list):
-        raise UsageError(f"problems: {root} is no catalogue: it has no list of operators", next_step=hint)
+        raise UsageError(f"problems: {root} is not a catalogue: it has no list of operators", next_step=hint)
     if catalogue.get("format") != FORMAT:
         found = catalogue.get("format")
         raise UsageError(f"problems: {root} is a catalogue of format {found!r}, not {FORMAT}", next_step=hint)
@@ -101,7 +97,7 @@ def _read_catalogue(root: Path) -> list[Any]:
 
 
 class _Entry:
-    """One operator of a catalogue, whose every value is held against what it must be."""
+    """One operator of a catalogue; the methods raise ``UnreadableFileError`` for invalid values."""
 
     def __init__(self, path: Path, values: Any) -> None:
         self._path = path
@@ -109,34 +105,25 @@ class _Entry:
         self._called = str(self._values.get("name", "an operator"))[:80]
 
     def error(self, reason: str) -> UnreadableFileError:
-        """What to raise where the entry makes no sense."""
+        """Make the exception for an invalid entry."""
         return UnreadableFileError(self._path, f"{self._called}: {reason}")
 
     def take(self, key: str, kind: type[T], default: T | None = None) -> T:
-        """The value of ``key``.
-
-        :raises UnreadableError: when there is none and no ``default``, or it is of another kind.
-        """
+        """Return the value of ``key``, which must be of type ``kind``."""
         value = self._values.get(key, default)
         if not isinstance(value, kind):
             raise self.error(f"{key} must be a {kind.__name__}; got {value!r}"[:200])
         return value
 
     def text(self, key: str, form: re.Pattern[str]) -> str:
-        """The text of ``key``, which must have this form.
-
-        :raises UnreadableError: when it has not.
-        """
+        """Return the text of ``key``, which must match ``form``."""
         value = self.take(key, str)
         if not form.match(value):
             raise self.error(f"{key} is {value[:80]!r}; must look like {form.pattern}")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """The texts of ``key``.
-
-        :raises UnreadableError: when it is no list of texts.
-        """
+        """Return the list of texts of ``key``."""
         values = self.take(key, list)
         if not all(isinstance(value, str) for value in values):
             raise self.error(f"{key} must be a list of texts")
@@ -148,10 +135,10 @@ def _read_problem(path: Path, values: Any, source: str) -> Problem:
     operator, variant = entry.text("name", _NAME), entry.take("variant", str)
     if variant and not _NAME.match(variant):
         raise entry.error(f"variant is {variant[:80]!r}; must look like {_NAME.pattern}")
-    calls = _calls(entry)
-    workloads = tuple(_workloads(entry, calls))
+    calls = _read_calls(entry)
+    workloads = tuple(_make_workloads(entry, calls))
     smoke = next(iter(calls.values()))
-    adapter = module_source(operator, variant, entry.text("sampled", _SAMPLED), _written(smoke))
+    adapter = module_source(operator, variant, entry.text("sampled", _SAMPLED), _call_text(smoke))
     outliers = entry.take("outliers", bool)
     full_name = f"{operator}.{variant}" if variant else operator
     return Problem(
@@ -161,30 +148,26 @@ def _read_problem(path: Path, values: Any, source: str) -> Problem:
         adapter=adapter,
         category=entry.take("category", str),
         tags=entry.texts("tags"),
-        dtypes=_dtypes(entry),
+        dtypes=_read_dtypes(entry),
         workloads=workloads,
         outliers=outliers,
-        digest=digest_of(adapter.encode(), {"workloads": _canonical(workloads), "outliers": outliers}),
+        digest=digest_of(adapter.encode(), {"workloads": [w.digest_facts for w in workloads], "outliers": outliers}),
         description=f"{smoke['function']} on samples of PyTorch's own tests.",
     )
 
 
-def _dtypes(entry: _Entry) -> tuple[Dtype, ...]:
+def _read_dtypes(entry: _Entry) -> tuple[Dtype, ...]:
     names, known = entry.texts("dtypes"), [dtype.value for dtype in Dtype]
-    strange = next((name for name in names if name not in known), None)
-    if strange is not None or not names:
+    if not names or not set(names) <= set(known):
         raise entry.error(f"dtypes must be some of {', '.join(known)}; got {', '.join(names) or 'none'}")
     return tuple(map(Dtype, names))
 
 
-def _calls(entry: _Entry) -> dict[str, dict[str, Any]]:
-    """The calls by the names of their workloads; one at least.
-
-    :raises UnreadableError: when one is no call.
-    """
+def _read_calls(entry: _Entry) -> dict[str, dict[str, Any]]:
+    """Return workload → call, at least one."""
     calls = entry.take("calls", dict)
     if not calls:
-        raise entry.error("calls is empty; a problem needs one at least")
+        raise entry.error("calls is empty; a problem needs at least one")
     for name, call in calls.items():
         if not _WORKLOAD.match(name) or not _is_call(call):
             form = '{"function": "torch.…", "positional": […], "named": {…}}'
@@ -192,19 +175,19 @@ def _calls(entry: _Entry) -> dict[str, dict[str, Any]]:
     return calls
 
 
-def _workloads(entry: _Entry, calls: Mapping[str, dict[str, Any]]) -> Iterator[Workload]:
-    """One per call; what it costs is known of the one called ``default``."""
+def _make_workloads(entry: _Entry, calls: Mapping[str, dict[str, Any]]) -> Iterator[Workload]:
+    """Yield one workload per call; the cost is known for the one named ``default``."""
     for name, call in calls.items():
-        cost = _cost(entry) if name == "default" else {}
+        cost = _read_cost(entry) if name == "default" else {}
         yield Workload(
             name=name,
-            values={"CALL": _written(call)},
+            values={"CALL": _call_text(call)},
             flops=cost.get("flops"),
             bytes={d: cost["numbers"] * size + cost["bytes"] for d, size in ITEMSIZES.items()} if cost else {},
         )
 
 
-def _written(call: dict[str, Any]) -> str:
+def _call_text(call: dict[str, Any]) -> str:
     return json.dumps(call, separators=(", ", ": "))
 
 
@@ -215,11 +198,8 @@ def _is_call(call: Any) -> bool:
     return listed and _FUNCTION.match(call["function"]) is not None
 
 
-def _cost(entry: _Entry) -> Mapping[str, float]:
-    """Numbers in the cell's dtype and bytes besides that a call must move at least, and its operations where known.
-
-    :raises UnreadableError: when one is no number, or negative.
-    """
+def _read_cost(entry: _Entry) -> Mapping[str, float]:
+    """Return the minimum of numbers in the cell's dtype and of further bytes that a call moves, and its FLOPs."""
     cost = entry.take("cost", dict, {})
     for name, value in cost.items():
         if name not in _COSTS or isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
@@ -227,10 +207,3 @@ def _cost(entry: _Entry) -> Mapping[str, float]:
     if cost and not {"numbers", "bytes"} <= cost.keys():
         raise entry.error("cost lacks numbers or bytes")
     return cost
-
-
-def _canonical(workloads: tuple[Workload, ...]) -> list[Any]:
-    return [
-        {"name": w.name, "values": w.values, "flops": w.flops, "bytes": {d.value: n for d, n in w.bytes.items()}}
-        for w in workloads
-    ]

@@ -1,13 +1,12 @@
 """A definition's function as a model: its reference as ``Model``, a solution of it as ``ModelNew``.
 
-A template: the host puts what it has read of the definition in place of the text that ``FACTS`` is made from, and the
-sizes of a workload's axes behind it. Standard library, torch and the runner's core only; it runs beside the files it
-names.
+This file is a template: the host fills in ``FACTS`` and the sizes of a workload's axes, and stages it beside the files
+that it reads. It may import only the standard library, torch and ``kernel_matrix.inside``.
 
-Every input keeps the dtype that the definition gives it. What a cell would cast crosses as integers of the same size
-(``carrier``), which ``forward`` looks at as what they are: a view, not a copy.
+Every input keeps its dtype of the definition. Inputs that a cell would cast are passed as integers of the same size
+(``carrier``), and ``forward`` views them as their real dtype without a copy.
 """
-# ruff: noqa: B905, UP035  # a file to copy from, in no package; its images may have Python 3.9
+# ruff: noqa: B905, UP035  # images may have Python 3.9
 
 from __future__ import annotations
 
@@ -22,20 +21,20 @@ import torch
 from torch import nn
 
 FACTS: dict[str, Any] = json.loads("@FACTS@")
-"""``inputs``, ``outputs``: name, shape (axes), dtype, carrier. ``constants``: sizes. ``axes``: names of all others.
+"""``inputs``, ``outputs``: name, shape (axes), dtype, carrier. ``constants``: sizes. ``axes``: names of other axes.
 
-Of a problem also ``cell`` (dtype of inputs that cross as they are), ``maker`` and ``workloads``: sources by input. Of a
-solution also ``entry`` (``module`` and ``function``, or what is compiled), ``destination`` and ``expressions``.
+For a problem also ``cell`` (dtype of inputs without carrier), ``maker`` and ``workloads`` (input → source). For a
+solution also ``entry`` (``module`` and ``function``, or sources to compile), ``destination`` and ``expressions``.
 """
 
 workload = ""
-"""Which of the workloads inputs are made for."""
+"""The workload of ``get_inputs``."""
 # @AXES@
 
 RANGES = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
-"""Least number drawn, and the first that is not."""
+"""Range of drawn integers, without its upper end."""
 RANGE = (-1024, 1024)
-"""The same for wider integers."""
+"""Range of wider integers, without its upper end."""
 
 _read: dict[str, torch.Tensor] = {}
 
@@ -51,7 +50,7 @@ class Model(nn.Module):  # type: ignore[misc]
         self._function = _reference().run
 
     def forward(self, *arguments: Any) -> Any:
-        """The outputs in the definition's order and dtypes; wider ones where wider inputs are given."""
+        """Return the outputs in the definition's order and dtypes; with wider inputs in the dtypes they have."""
         returned = _in_order(self._function(*_declared(arguments)))
         if not _are_widened(arguments):
             returned = [_as_declared(spec, value) for spec, value in zip(FACTS["outputs"], returned)]
@@ -59,7 +58,7 @@ class Model(nn.Module):  # type: ignore[misc]
 
 
 def get_inputs() -> list[Any]:
-    """New inputs for one call of the workload."""
+    """Make new inputs for one call of the workload."""
     sources = FACTS["workloads"][workload]
     made: dict[str, Any] = {}
     if any(source["type"] == "custom" for source in sources.values()):
@@ -78,7 +77,7 @@ def _input(spec: dict[str, Any], source: dict[str, Any], made: dict[str, Any]) -
             return value
         if value.dtype is not _dtype(spec["dtype"]) or list(value.shape) != _shape(spec):
             found = f"{value.dtype} {list(value.shape)}"
-            raise ValueError(f"{FACTS['maker']} makes {spec['name']} {found}; due: {spec['dtype']} {_shape(spec)}")
+            raise ValueError(f"{FACTS['maker']} makes {spec['name']} {found}; expected: {spec['dtype']} {_shape(spec)}")
     elif source["type"] == "safetensors":
         value = _from_file(spec, source)
     else:
@@ -87,7 +86,7 @@ def _input(spec: dict[str, Any], source: dict[str, Any], made: dict[str, Any]) -
 
 
 def _drawn(spec: dict[str, Any]) -> torch.Tensor:
-    """Standard normal numbers, or integers of a range."""
+    """Draw standard normal numbers, or integers of a range."""
     dtype = _dtype(spec["dtype"])
     if not dtype.is_floating_point:
         low, high = RANGES.get(spec["dtype"], RANGE)
@@ -97,7 +96,7 @@ def _drawn(spec: dict[str, Any]) -> torch.Tensor:
 
 
 def _from_file(spec: dict[str, Any], source: dict[str, Any]) -> torch.Tensor:
-    """A tensor whose place the host has read from the file's header; read from the disk once."""
+    """Return a copy of a tensor in a file, whose offset the host has read; the file is read only once."""
     place = f"{source['file']}:{source['start']}:{spec['name']}"
     if place not in _read:
         with Path(__file__).with_name(source["file"]).open("rb") as file:
@@ -120,9 +119,9 @@ def _shape(spec: dict[str, Any]) -> list[int]:
 
 
 def _are_widened(arguments: Sequence[Any]) -> bool:
-    """Whether these are inputs of a cell in a higher precision than its own, for what is expected of it."""
-    crossing = (a for spec, a in zip(FACTS["inputs"], arguments) if not spec["carrier"] and torch.is_tensor(a))
-    return any(a.is_floating_point() and a.dtype is not _dtype(FACTS["cell"]) for a in crossing)
+    """Return True for inputs in a higher precision, with which the judge computes the expected outputs."""
+    cast = (a for spec, a in zip(FACTS["inputs"], arguments) if not spec["carrier"] and torch.is_tensor(a))
+    return any(a.is_floating_point() and a.dtype is not _dtype(FACTS["cell"]) for a in cast)
 
 
 def _as_declared(spec: dict[str, Any], value: torch.Tensor) -> torch.Tensor:
@@ -135,7 +134,7 @@ def _reference() -> Any:
     if spec is None or spec.loader is None:
         raise ImportError(f"{path.name} is not a Python source file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["reference_run"] = module  # where Triton and dataclasses look for it
+    sys.modules["reference_run"] = module  # Triton and dataclasses look it up there
     spec.loader.exec_module(module)
     return module
 
@@ -147,7 +146,7 @@ class ModelNew(nn.Module):  # type: ignore[misc]
     """A solution's function."""
 
     def forward(self, *arguments: Any) -> Any:
-        """The outputs in the definition's order: what it returns, or what it writes into new tensors."""
+        """Return the outputs in the definition's order, returned by the function or written into new tensors."""
         given = _declared(arguments)
         if not FACTS["destination"]:
             return _as_returned(_in_order(FUNCTION(*given)))
@@ -157,14 +156,14 @@ class ModelNew(nn.Module):  # type: ignore[misc]
 
 
 def _destinations(given: Sequence[Any]) -> list[torch.Tensor]:
-    """Memory for the outputs; axes that no input has are computed."""
+    """Allocate the outputs; sizes of axes that no input has are computed."""
     sizes = dict(FACTS["constants"])
     device = next((value.device for value in given if torch.is_tensor(value)), None)
     for spec, value in zip(FACTS["inputs"], given):
         sizes.update(zip(spec["shape"] or (), value.shape) if torch.is_tensor(value) else ())
     for axis, expression in FACTS["expressions"].items():
         if axis not in sizes:
-            sizes[axis] = int(eval(expression, {"__builtins__": {}}, sizes))  # noqa: S307  # the host has read it
+            sizes[axis] = int(eval(expression, {"__builtins__": {}}, sizes))  # noqa: S307  # the host has checked it
     shapes = [[sizes[axis] for axis in spec["shape"]] for spec in FACTS["outputs"]]
     return [torch.empty(s, dtype=_dtype(o["dtype"]), device=device) for s, o in zip(shapes, FACTS["outputs"])]
 
@@ -177,8 +176,8 @@ def _entry(entry: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _compiled(entry: dict[str, Any]) -> Any:
-    """The extension that its sources make."""
-    from kernel_matrix.inside.native_extension import load_extension  # noqa: PLC0415  # needs a compiler, which only such solutions do
+    """Compile and load the extension."""
+    from kernel_matrix.inside.native_extension import load_extension  # noqa: PLC0415  # only such solutions need it
 
     return load_extension(
         Path(__file__).parent,
@@ -194,23 +193,23 @@ def _compiled(entry: dict[str, Any]) -> Any:
 
 
 def _declared(arguments: Sequence[Any]) -> list[Any]:
-    """The arguments in the definition's dtypes."""
+    """View the arguments in the definition's dtypes."""
     pairs = zip(FACTS["inputs"], arguments)
     return [value.view(_dtype(spec["dtype"])) if spec["carrier"] else value for spec, value in pairs]
 
 
 def _in_order(returned: Any) -> list[Any]:
-    """One tensor per output, whatever form a function returns them in."""
+    """Return one tensor per output from a returned dictionary, sequence or single value."""
     names = [spec["name"] for spec in FACTS["outputs"]]
     if isinstance(returned, dict):
         missing = [name for name in names if name not in returned]
         if missing:
-            raise ValueError(f"returns no {', '.join(missing)}")
+            raise ValueError(f"does not return {', '.join(missing)}")
         values: list[Any] = [returned[name] for name in names]
     else:
         values = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     if len(values) != len(names):
-        raise ValueError(f"returns {len(values)} outputs; {len(names)} are due: {', '.join(names)}")
+        raise ValueError(f"returns {len(values)} outputs; expected {len(names)}: {', '.join(names)}")
     return [_tensor(spec, value) for spec, value in zip(FACTS["outputs"], values)]
 
 

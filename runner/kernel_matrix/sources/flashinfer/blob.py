@@ -1,7 +1,7 @@
-"""Tensors in safetensors files: where one lies, found by reading the header alone.
+"""Find tensors in safetensors files by reading only the header.
 
-A file is 8 bytes of header length (little-endian), a JSON header that says dtype, shape and place of each tensor, and
-the data. Every number of it is held against the file before anybody may use it.
+A file has 8 bytes of header length (little-endian), a JSON header with dtype, shape and offsets of each tensor, and the
+data. Every number in the header is checked against the file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kernel_matrix.sources.flashinfer.definition import ITEMSIZES
 from kernel_matrix.sources.strict_json import Object, parse_object
 
 MAX_HEADER = 16 << 20
-"""Longest header that is read, bytes; those of whole models have less."""
+"""Longest header that is read, in bytes; even headers of whole models are shorter."""
 MAX_FILE = 4 << 30
-"""Largest file, bytes: each session's judge and baseline get a copy."""
+"""Largest file in bytes, because the judge and the baseline of each session get a copy."""
 
 DTYPES = {
     "F64": "float64",
@@ -37,10 +37,10 @@ DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-"""What the format calls torch's dtypes."""
+"""Dtype in the format → dtype of torch."""
 
 _POINTER = b"version https://git-lfs"
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,47 +54,47 @@ class TensorBlob:
 
 
 def find_tensor(path: Path, key: str, dtype: str, shape: Sequence[int]) -> TensorBlob:
-    """Where tensor ``key`` lies in a file, which must hold it with this dtype and shape.
+    """Find tensor ``key``, which must have this dtype and shape.
 
-    :raises UnreadableError: when it does not, or the file is not what it says it is.
+    Raises:
+        UnreadableFileError: the file is damaged, or has no such tensor.
     """
     header, data_at, file_bytes = _read_header(path)
     entry = header.get(key)
     if not isinstance(entry, dict) or key == "__metadata__":
-        named = ", ".join(name for name in header if name != "__metadata__")[:200]
-        raise UnreadableFileError(path, f"holds no tensor {key!r}; it holds: {named}")
-    _check_kind(path, key, entry, dtype, shape)
+        names = ", ".join(name for name in header if name != "__metadata__")[:200]
+        raise UnreadableFileError(path, f"has no tensor {key!r}; it has: {names}")
+    _check_type(path, key, entry, dtype, shape)
     offsets: Any = entry.get("data_offsets")
     wanted = prod(shape) * ITEMSIZES[dtype]
     begin, end = offsets if _are_sizes(offsets) and len(offsets) == 2 else (0, -1)
     if end - begin != wanted:
-        raise UnreadableFileError(
-            path, f"tensor {key!r}: data_offsets {_short(offsets)} are not those of {wanted} bytes"
-        )
+        raise UnreadableFileError(path, f"tensor {key!r}: data_offsets {_shorten(offsets)} do not cover {wanted} bytes")
     if data_at + end > file_bytes:
         raise UnreadableFileError(
-            path, f"tensor {key!r}: data_offsets {_short(offsets)} lie beyond the end of the file"
+            path, f"tensor {key!r}: data_offsets {_shorten(offsets)} lie beyond the end of the file"
         )
     return TensorBlob(path, data_at + begin, wanted)
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hex.
+    """Return the SHA-256 of a file in hex.
 
-    :raises UnreadableError: when it cannot be read.
+    Raises:
+        UnreadableFileError: it cannot be read.
     """
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
     except OSError as error:
         raise UnreadableFileError(path, f"cannot be read: {error.strerror}") from None
     return digest.hexdigest()
 
 
 def _read_header(path: Path) -> tuple[Object, int, int]:
-    """The header, where the data begin, and how many bytes the file has."""
+    """Return the header, the offset of the data, and the size of the file in bytes."""
     if not path.is_file():
         raise UnreadableFileError(path, "there is no such file")
     try:
@@ -111,27 +111,28 @@ def _read_header(path: Path) -> tuple[Object, int, int]:
     if file_bytes > MAX_FILE:
         raise UnreadableFileError(path, f"is larger than {MAX_FILE >> 30} GiB")
     if file_bytes < 8 or length > file_bytes - 8:
-        raise UnreadableFileError(path, f"no safetensors: a header of {length} bytes in a file of {file_bytes}")
+        raise UnreadableFileError(path, f"is not safetensors: a header of {length} bytes in a file of {file_bytes}")
     if length > MAX_HEADER:
-        raise UnreadableFileError(path, f"no safetensors: its header is larger than {MAX_HEADER >> 20} MiB")
+        raise UnreadableFileError(path, f"is not safetensors: the header is larger than {MAX_HEADER >> 20} MiB")
     return parse_object(path, header.decode("utf-8", errors="replace")), 8 + length, file_bytes
 
 
-def _check_kind(path: Path, key: str, entry: Object, dtype: str, shape: Sequence[int]) -> None:
+def _check_type(path: Path, key: str, entry: Object, dtype: str, shape: Sequence[int]) -> None:
     known = entry.get("dtype")
     if not isinstance(known, str) or known not in DTYPES:
         raise UnreadableFileError(
             path, f"tensor {key!r}: dtype {known!r} is unsupported; supported: {', '.join(DTYPES)}"
         )
     if DTYPES[known] != dtype:
-        raise UnreadableFileError(path, f"tensor {key!r} is {DTYPES[known]}; the definition asks for {dtype}")
+        raise UnreadableFileError(path, f"tensor {key!r} is {DTYPES[known]}; the definition needs {dtype}")
     if not _are_sizes(entry.get("shape")) or entry["shape"] != list(shape):
-        raise UnreadableFileError(path, f"tensor {key!r} has shape {_short(entry.get('shape'))}; {list(shape)} is due")
+        given = _shorten(entry.get("shape"))
+        raise UnreadableFileError(path, f"tensor {key!r} has shape {given}; expected {list(shape)}")
 
 
 def _are_sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return repr(value)[:80]

@@ -1,6 +1,6 @@
-"""``definition.json``: an operator's axes, its inputs and outputs by name, shape and dtype, and its reference.
+"""Read ``definition.json``: axes, inputs and outputs (name, shape, dtype) and reference of an operator.
 
-The format is flashinfer-bench's; SOL-ExecBench adds axes that are computed and inputs that a function makes.
+The format is that of flashinfer-bench; SOL-ExecBench adds computed axes and inputs made by a function.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ITEMSIZES = {
     "uint8": 1,
     "bool": 1,
 }
-"""Dtypes that are read, by torch's names, and the bytes of one element."""
+"""Supported dtype in torch's names → bytes of one element."""
 
 CELL_DTYPES = {
     "float64": Dtype.FP64,
@@ -43,15 +43,15 @@ CELL_DTYPES = {
     "float8_e4m3fn": Dtype.FP8_E4M3,
     "float8_e5m2": Dtype.FP8_E5M2,
 }
-"""Floating dtypes, and what a cell whose inputs have them is called."""
+"""Floating dtype of the inputs → dtype of the cell."""
 
 MAX_AXIS = 1 << 48
-"""Largest size of an axis: no tensor that fits into a machine has a longer one."""
+"""Largest size of an axis; a tensor with a larger one fits into no machine."""
 MAX_NAMES = 256
 """Most axes, inputs or outputs of one definition."""
 
 RUN = "run"
-"""The function that the reference must define."""
+"""Function that the reference must define."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -64,18 +64,18 @@ class TensorDefinition:
 
     name: str
     shape: tuple[str, ...] | None
-    """Names of its axes; null for a plain number, which is no tensor."""
+    """Names of its axes; ``None`` for a plain number."""
     dtype: str
 
     @property
-    def is_floating(self) -> bool:
-        """Whether its numbers are floating point."""
-        return self.dtype in CELL_DTYPES
+    def is_float_tensor(self) -> bool:
+        """True for a tensor, not a plain number, of a floating dtype."""
+        return self.dtype in CELL_DTYPES and self.shape is not None
 
 
 @dataclass(frozen=True)
 class OperatorDefinition:
-    """An operator, as its file describes it."""
+    """An operator as described by its file."""
 
     path: Path
     text: str
@@ -88,36 +88,36 @@ class OperatorDefinition:
     variables: tuple[str, ...]
     """Axes whose size a workload gives."""
     expressions: Mapping[str, str]
-    """Axes whose size is computed from others."""
+    """Axis → formula of its size."""
     inputs: tuple[TensorDefinition, ...]
     outputs: tuple[TensorDefinition, ...]
     reference: str
     maker: str
-    """The reference's function that makes inputs; empty where there is none."""
+    """Function of the reference that makes inputs; empty if there is none."""
     constraints: tuple[str, ...]
 
     @cached_property
     def dtype(self) -> Dtype:
-        """What its cells are called: the dtype of its first floating input, float32 where there is none."""
-        return next((CELL_DTYPES[tensor.dtype] for tensor in self.inputs if self._has_numbers(tensor)), Dtype.FP32)
-
-    @staticmethod
-    def _has_numbers(tensor: TensorDefinition) -> bool:
-        return tensor.is_floating and tensor.shape is not None
+        """Dtype of its cells: that of its first floating input, or FP32."""
+        return next((CELL_DTYPES[tensor.dtype] for tensor in self.inputs if tensor.is_float_tensor), Dtype.FP32)
 
     def carrier(self, tensor: TensorDefinition) -> str:
-        """The integer dtype as whose bits an input crosses to a model; empty where it crosses as what it is.
+        """Return the integer dtype as which an input is passed to a model, or an empty text for its own dtype.
 
-        A cell casts every floating input to its own dtype. Inputs of any other, and those of 8 bits, which a reference
-        would see widened, must not be cast: as integers of the same size they stay what they are, without a copy.
+        A cell casts every floating input to its own dtype. Inputs of another dtype, and inputs of 8 bits, which a
+        reference would receive in a wider dtype, must not be cast. They are passed as integers of the same size.
         """
         own = CELL_DTYPES.get(tensor.dtype) is self.dtype and ITEMSIZES[tensor.dtype] > 1
-        return "" if own or not self._has_numbers(tensor) else f"int{8 * ITEMSIZES[tensor.dtype]}"
+        return "" if own or not tensor.is_float_tensor else f"int{8 * ITEMSIZES[tensor.dtype]}"
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """The size of every axis, where those of the variable ones are given.
+        """Return the size of every axis.
 
-        :raises FormulaError: when one cannot be computed, or is no size.
+        Args:
+            given: sizes of the variable axes.
+
+        Raises:
+            FormulaError: the size of a computed axis is invalid.
         """
         sizes = {**self.constants, **given}
         for axis, formula in self.expressions.items():
@@ -128,34 +128,35 @@ class OperatorDefinition:
         return sizes
 
     def broken_constraint(self, sizes: Mapping[str, int]) -> str:
-        """The first constraint over axes alone that does not hold; empty where all do.
+        """Return the first violated constraint on axes, or an empty text.
 
-        Constraints that speak of the values of inputs, or in ways that are not read here, are not looked at.
+        Constraints on the values of inputs, and those in another form, are not checked.
         """
         return next((text for text in self.constraints if _holds(text, sizes) is False), "")
 
     def constrained_inputs(self) -> frozenset[str]:
-        """Inputs whose values a constraint speaks of."""
+        """Return the names of inputs in constraints."""
         words = {word for text in self.constraints for word in re.findall(r"[A-Za-z_]\w*", text)}
         return frozenset(tensor.name for tensor in self.inputs if tensor.name in words)
 
     def tensor_facts(self, tensors: Sequence[TensorDefinition]) -> list[dict[str, Any]]:
-        """What the adapter is told of inputs or outputs."""
+        """Return the facts about inputs or outputs for the adapter."""
         return [
             {"name": t.name, "shape": t.shape, "dtype": t.dtype, "carrier": self.carrier(t) if t in self.inputs else ""}
             for t in tensors
         ]
 
     def error(self, reason: str, key: str = "") -> UnreadableFileError:
-        """What to raise when the value at ``key`` makes no sense."""
+        """Make the exception for an invalid value at ``key``."""
         where = f"{key}: " if key else ""
         return UnreadableFileError(self.path, f"{where}{reason}", line_of_key(self.text, key.rpartition(".")[2]))
 
 
 def read_definition(path: Path) -> OperatorDefinition:
-    """Read one ``definition.json``; nothing of it is run, and no shape is given memory.
+    """Read one ``definition.json`` without running any of its code.
 
-    :raises UnreadableError: with the line of the first fault.
+    Raises:
+        UnreadableFileError: with the line of the first fault.
     """
     values, text = read_object(path)
     reader = _Reader(path, text)
@@ -184,14 +185,14 @@ def read_definition(path: Path) -> OperatorDefinition:
 
 
 def writes_into_inputs(definition: OperatorDefinition) -> bool:
-    """Whether the reference's ``run`` seems to write into one of its arguments, as far as its text tells."""
+    """Return True if the source of the reference's ``run`` seems to write into an argument."""
     run = next(n for n in ast.parse(definition.reference).body if isinstance(n, ast.FunctionDef) and n.name == RUN)
     parameters = {argument.arg for argument in (*run.args.posonlyargs, *run.args.args)}
-    return any(_written_name(node) in parameters for node in ast.walk(run))
+    return any(_mutated_name(node) in parameters for node in ast.walk(run))
 
 
-def _written_name(node: ast.AST) -> str:
-    """``x`` of ``x.add_(…)``, ``x[…] = …`` and ``x += …``; else empty."""
+def _mutated_name(node: ast.AST) -> str:
+    """Return ``x`` of ``x.add_(…)``, ``x[…] = …`` and ``x += …``, else an empty text."""
     target: ast.expr | None = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         in_place = node.func.attr.endswith("_") and not node.func.attr.endswith("__")
@@ -204,7 +205,7 @@ def _written_name(node: ast.AST) -> str:
 
 
 def _holds(constraint: str, sizes: Mapping[str, int]) -> bool | None:
-    """Whether a comparison of sizes holds; null where it is none."""
+    """Evaluate a comparison of sizes; return ``None`` for a constraint of another form."""
     try:
         tree = ast.parse(constraint.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -234,7 +235,7 @@ def _check_reference(definition: OperatorDefinition) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Takes values out of parsed JSON, each of the kind it must be."""
+    """Reads values of the right type from parsed JSON."""
 
     path: Path
     content: str
@@ -245,27 +246,27 @@ class _Reader:
     def text(self, values: Mapping[str, Any], key: str) -> str:
         value = values.get(key)
         if not isinstance(value, str) or not value.strip():
-            raise self.error(f"must be a text; got {_shown(value)}", key)
+            raise self.error(f"must be a text; got {_shorten(value)}", key)
         return value
 
     def size(self, axis: Mapping[str, Any], name: str) -> int:
         value = axis.get("value")
         if type(value) is not int or not 0 <= value <= MAX_AXIS:
-            raise self.error(f"value must be a whole number from 0 to 2**48; got {_shown(value)}", f"axes.{name}")
+            raise self.error(f"value must be a whole number from 0 to 2**48; got {_shorten(value)}", f"axes.{name}")
         return value
 
     def table(self, values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        """An object of objects whose names are identifiers; axes must say what they are."""
+        """Read an object of objects whose names are identifiers; axes must have a type."""
         found = values.get(key)
         if not isinstance(found, dict) or len(found) > MAX_NAMES:
-            raise self.error(f"must be an object of at most {MAX_NAMES} entries; got {_shown(found)}", key)
+            raise self.error(f"must be an object of at most {MAX_NAMES} entries; got {_shorten(found)}", key)
         for name, value in found.items():
             if not _IDENTIFIER.match(name):
                 raise self.error(f"{name!r} cannot be a name; allowed: letters, digits and '_'", key)
             if not isinstance(value, dict):
-                raise self.error(f"must be an object; got {_shown(value)}", f"{key}.{name}")
+                raise self.error(f"must be an object; got {_shorten(value)}", f"{key}.{name}")
             if key == "axes" and value.get("type") not in ("const", "var", "expr"):
-                raise self.error(f"type must be const, var or expr; got {_shown(value.get('type'))}", f"{key}.{name}")
+                raise self.error(f"type must be const, var or expr; got {_shorten(value.get('type'))}", f"{key}.{name}")
         return found
 
     def tensors(self, values: Mapping[str, Any], key: str, axes: Mapping[str, Any]) -> tuple[TensorDefinition, ...]:
@@ -277,16 +278,16 @@ class _Reader:
     def tensor(self, key: str, name: str, value: Mapping[str, Any], axes: Mapping[str, Any]) -> TensorDefinition:
         shape, dtype = value.get("shape"), value.get("dtype")
         if not isinstance(dtype, str) or dtype not in ITEMSIZES:
-            raise self.error(f"dtype {_shown(dtype)} is unsupported; supported: {', '.join(ITEMSIZES)}", key)
+            raise self.error(f"dtype {_shorten(dtype)} is unsupported; supported: {', '.join(ITEMSIZES)}", key)
         if shape is None:
             return TensorDefinition(name, None, dtype)
         if not isinstance(shape, list) or len(shape) > 16:
-            raise self.error(f"shape must be a list of axes or null; got {_shown(shape)}", key)
+            raise self.error(f"shape must be a list of axes or null; got {_shorten(shape)}", key)
         for axis in shape:
             if not isinstance(axis, str) or axis not in axes:
-                raise self.error(f"shape names {_shown(axis)}, which is no axis; axes: {', '.join(axes)}", key)
+                raise self.error(f"shape names {_shorten(axis)}, which is not an axis; axes: {', '.join(axes)}", key)
         return TensorDefinition(name, tuple(shape), dtype)
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return json.dumps(value)[:80]

@@ -1,7 +1,7 @@
 """Problems of flashinfer-bench and SOL-ExecBench: a definition, its workloads, and captured tensors in safetensors.
 
-Either a set (``definitions/<op>/<name>.json``, ``workloads/<op>/<name>.jsonl``), or folders with ``definition.json``
-and ``workload.jsonl``. Each definition becomes a problem whose inputs keep the dtypes that it gives them.
+They are kept as a set (``definitions/<op>/<name>.json``, ``workloads/<op>/<name>.jsonl``) or in folders with
+``definition.json`` and ``workload.jsonl``. Each definition becomes a problem whose inputs keep their dtypes.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ DEFINITION_FILE = "definition.json"
 WORKLOAD_FILE = "workload.jsonl"
 
 MAX_WORKLOADS = 64
-"""Most workloads of one definition that are read."""
+"""Most workloads that are read per definition."""
 MAX_CALL_BYTES = 1 << 40
-"""Most bytes that the inputs of one call may have: no device holds more."""
+"""Most bytes of the inputs and outputs of one call; no device has more memory."""
 MAX_STAGED_BYTES = 8 << 30
-"""Most bytes of captured tensors that one problem may need: each session's judge and baseline get a copy."""
+"""Most bytes of captured tensors per problem, because the judge and the baseline of each session get a copy."""
 
 TEMPLATE = Path(__file__).with_name("adapter.py")
 _REFERENCE_FILE = "reference_run.py"
 _WORKLOAD = "workload"
-"""The adapter's constant that says which workload is meant."""
+"""Constant of the adapter that selects the workload."""
 
 _RANDOM_OUTPUTS = "sampling"
-"""Kind of operator whose outputs are drawn at random."""
+"""Operator type with random outputs."""
 
 _CATEGORIES = (
     ("Normalization", r"norm"),
@@ -61,12 +61,12 @@ _CATEGORIES = (
     ("Reduce", r"reduc|topk|top_k"),
     ("Activation", r"silu|gelu|relu|softmax|activation"),
 )
-"""Category → what the kind of operator of it contains, tried in order."""
+"""Category and pattern of its operator types, tried in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A workload as a file says it."""
+    """A line of a workload file."""
 
     path: Path
     number: int
@@ -82,45 +82,36 @@ class _Case:
 
     workload: Workload
     sources: Mapping[str, Mapping[str, Any]]
-    """Where each input comes from, as the adapter reads it."""
+    """Input → its source in the form of the adapter."""
     blobs: Mapping[str, Path]
-    """Files it needs, by their names beside the adapter."""
+    """Name beside the adapter → file with captured tensors."""
 
 
 def load(root: Path, *, name: str) -> LoadedSource:
-    """Read every definition under ``root``; see :class:`kernel_matrix.sources.Source`.
-
-    :raises kernel_matrix.errors.UsageError: when there is none.
-    """
-    lines, bad_lines = _lines_of_set(root)
+    """Read every definition under ``root``; see :class:`kernel_matrix.sources.Source`."""
+    lines, bad_lines = _read_lines_of_set(root)
     found, unreadable = read_each(_definition_files(root), lambda path: _read_problem(path, root, lines, source=name))
     problems: dict[str, Problem] = {}
     twice: list[UnreadableItem] = []
     for problem, _ in found:
         first = problems.setdefault(problem.id, problem)
         if first is not problem:
-            twice.append(
-                UnreadableItem(path=problem.path, reason=f"defines {problem.id!r}, which {first.path} does too")
-            )
+            twice.append(UnreadableItem(path=problem.path, reason=f"defines {problem.id!r} again, after {first.path}"))
     refused = (it for _, unread in found for it in unread)
     return LoadedSource(problems=tuple(problems.values()), unreadable=(*unreadable, *refused, *twice, *bad_lines))
 
 
 def adapter_of(facts: Mapping[str, Any], constants: Mapping[str, int | float | bool | str] | None = None) -> str:
-    """The source of the module that runs a definition's function.
+    """Return the source of the module that runs a definition's function.
 
-    :param facts: what :data:`TEMPLATE` lists.
-    :param constants: module constants that it shall have, with their first values.
+    Args:
+        facts: ``FACTS`` of the template.
+        constants: module constants of the workloads, with their first values.
     """
-    written = json.dumps(json.dumps(facts, allow_nan=False))  # a text of ASCII, which Python reads as JSON does
-    given = "".join(f"{name} = {value!r}\n" for name, value in (constants or {}).items())
-    template = _template()
-    return template.replace('"@FACTS@"', written, 1).replace("# @AXES@\n", given, 1)
-
-
-@functools.cache
-def _template() -> str:
-    return TEMPLATE.read_text(encoding="utf-8")
+    literal = json.dumps(json.dumps(facts, allow_nan=False))  # ASCII text, which is the same literal in Python
+    assignments = "".join(f"{name} = {value!r}\n" for name, value in (constants or {}).items())
+    template = TEMPLATE.read_text(encoding="utf-8")
+    return template.replace('"@FACTS@"', literal, 1).replace("# @AXES@\n", assignments, 1)
 
 
 def _definition_files(root: Path) -> list[Path]:
@@ -129,7 +120,7 @@ def _definition_files(root: Path) -> list[Path]:
     files = sorted(found) if root.is_dir() else []
     if not files:
         raise UsageError(
-            f"problems: {root} holds neither definitions/<kind>/<name>.json nor a folder with {DEFINITION_FILE}",
+            f"problems: {root} has neither definitions/<kind>/<name>.json nor a folder with {DEFINITION_FILE}",
             next_step="name a folder of flashinfer-bench traces or of SOL-ExecBench problems",
         )
     return files
@@ -143,29 +134,31 @@ def _read_problem(
 ) -> tuple[Problem, list[UnreadableItem]]:
     definition = read_definition(path)
     _refuse_unsupported(definition)
-    ours, unreadable = (lines.get(definition.name, []), []) if path.name != DEFINITION_FILE else _lines_beside(path)
-    cases, bad = _read_cases(definition, ours, (path.parent, root))
-    unreadable += bad
+    own_lines, bad_lines = tuple(lines.get(definition.name, ())), tuple[UnreadableItem, ...]()
+    if path.name == DEFINITION_FILE:
+        own_lines, bad_lines = _read_lines(path.with_name(WORKLOAD_FILE))
+    cases, bad_cases = _read_cases(definition, own_lines, (path.parent, root))
+    unreadable = [*bad_lines, *bad_cases]
     if not cases:
         why = f"; the first: {unreadable[0].reason}" if unreadable else ""
         raise UnreadableFileError(path, f"{definition.name} has no workload that can be run{why}")
-    return _problem(definition, cases, source), unreadable
+    return _make_problem(definition, cases, source), unreadable
 
 
 def _refuse_unsupported(definition: OperatorDefinition) -> None:
     if definition.op_type == _RANDOM_OUTPUTS:
-        reason = f"{_RANDOM_OUTPUTS!r} is unsupported: outputs are drawn at random, which comparing values cannot judge"
+        reason = f"{_RANDOM_OUTPUTS!r} is unsupported: random outputs cannot be compared with expected values"
         raise definition.error(reason, "op_type")
-    taken = _names_of_template()
+    taken = _template_names()
     for axis in (*definition.variables, *definition.expressions):
         if axis in taken or keyword.iskeyword(axis):
-            raise definition.error("the name is taken by the module that makes the inputs; rename it", f"axes.{axis}")
+            raise definition.error("the module that makes the inputs uses this name; rename it", f"axes.{axis}")
 
 
 @functools.cache
-def _names_of_template() -> frozenset[str]:
-    """What a module constant would replace: functions, classes and constants of the template, and built-in names."""
-    body = ast.parse(_template()).body
+def _template_names() -> frozenset[str]:
+    """Return the names that a module constant would overwrite: built-in names and those of the template."""
+    body = ast.parse(TEMPLATE.read_text(encoding="utf-8")).body
     names = set(dir(builtins))
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -177,11 +170,11 @@ def _names_of_template() -> frozenset[str]:
     return frozenset(names)
 
 
-def _problem(definition: OperatorDefinition, cases: list[_Case], source: str) -> Problem:
+def _make_problem(definition: OperatorDefinition, cases: list[_Case], source: str) -> Problem:
     blobs = {name: path for case in cases for name, path in case.blobs.items()}
     _check_staged(definition, blobs)
-    # Captured numbers, and those a definition makes itself, may have a range to keep; carried ones are never changed.
-    outliers = _kinds_of_floating(definition, cases) == {"random"}
+    # Captured or custom-made inputs may need to stay in a range, and inputs with a carrier cannot be changed.
+    outliers = _floating_source_types(definition, cases) == {"random"}
     mutates_inputs = writes_into_inputs(definition)
     workloads = tuple(case.workload for case in cases)
     adapter = adapter_of(
@@ -190,7 +183,7 @@ def _problem(definition: OperatorDefinition, cases: list[_Case], source: str) ->
             "outputs": definition.tensor_facts(definition.outputs),
             "constants": definition.constants,
             "axes": (*definition.variables, *definition.expressions),
-            "cell": next((t.dtype for t in definition.inputs if t.is_floating and t.shape is not None), "float32"),
+            "cell": next((t.dtype for t in definition.inputs if t.is_float_tensor), "float32"),
             "maker": definition.maker,
             "workloads": {case.workload.values[_WORKLOAD]: case.sources for case in cases},
         },
@@ -222,9 +215,9 @@ def _problem(definition: OperatorDefinition, cases: list[_Case], source: str) ->
     )
 
 
-def _kinds_of_floating(definition: OperatorDefinition, cases: Iterable[_Case]) -> set[str]:
-    """Where the floating inputs come from that a cell may change; nothing where there are none."""
-    names = [t.name for t in definition.inputs if t.is_floating and t.shape is not None and not definition.carrier(t)]
+def _floating_source_types(definition: OperatorDefinition, cases: Iterable[_Case]) -> set[str]:
+    """Return the source types of the floating inputs that a cell may change."""
+    names = [t.name for t in definition.inputs if t.is_float_tensor and not definition.carrier(t)]
     return {str(case.sources[name]["type"]) for case in cases for name in names}
 
 
@@ -236,21 +229,21 @@ def _check_staged(definition: OperatorDefinition, blobs: Mapping[str, Path]) -> 
 
 
 def _category(definition: OperatorDefinition) -> str:
-    """One of KernelBench-X's categories, guessed from the kind of operator, or else from the name."""
+    """Guess the category of KernelBench-X from the operator type, or else from the name."""
     words = (definition.op_type or definition.name).lower()
     return next((category for category, pattern in _CATEGORIES if re.search(pattern, words)), "Other")
 
 
 def _level(path: Path) -> int | None:
-    """The number of the nearest folder ``L<number>``, SOL-ExecBench's."""
+    """Return the number of the nearest folder ``L<number>`` of SOL-ExecBench."""
     return next((int(part[1:]) for part in reversed(path.parts[:-1]) if re.fullmatch(r"L\d{1,3}", part)), None)
 
 
 # ---- workloads
 
 
-def _lines_of_set(root: Path) -> tuple[Mapping[str, list[_Line]], list[UnreadableItem]]:
-    """The workloads of a set, by the definition they are of."""
+def _read_lines_of_set(root: Path) -> tuple[Mapping[str, list[_Line]], list[UnreadableItem]]:
+    """Return definition → its workload lines, for a set."""
     lines: dict[str, list[_Line]] = {}
     unreadable: list[UnreadableItem] = []
     for path in sorted((root / "workloads").rglob("*.jsonl")):
@@ -261,33 +254,22 @@ def _lines_of_set(root: Path) -> tuple[Mapping[str, list[_Line]], list[Unreadabl
     return lines, unreadable
 
 
-def _lines_beside(path: Path) -> tuple[list[_Line], list[UnreadableItem]]:
-    return _read_lines(path.with_name(WORKLOAD_FILE))
-
-
-def _read_lines(path: Path) -> tuple[list[_Line], list[UnreadableItem]]:
-    found: list[_Line] = []
-    unreadable: list[UnreadableItem] = []
+def _read_lines(path: Path) -> tuple[tuple[_Line, ...], tuple[UnreadableItem, ...]]:
     try:
-        text = read_text(path)
+        lines = lines_of(read_text(path))
     except UnreadableFileError as error:
-        return [], [error.unreadable]
-    for number, line in lines_of(text):
-        try:
-            found.append(_Line(path, number, parse_object(path, line, number)))
-        except UnreadableFileError as error:  # noqa: PERF203  # one bad line must not end the others
-            unreadable.append(error.unreadable)
-    return found, unreadable
+        return (), (error.unreadable,)
+    return read_each(lines, lambda line: _Line(path, line[0], parse_object(path, line[1], line[0])))
 
 
 def _read_cases(
-    definition: OperatorDefinition, lines: list[_Line], roots: tuple[Path, ...]
+    definition: OperatorDefinition, lines: Sequence[_Line], roots: tuple[Path, ...]
 ) -> tuple[list[_Case], list[UnreadableItem]]:
     cases: list[_Case] = []
     unreadable: list[UnreadableItem] = []
     for line in lines:
         if len(cases) == MAX_WORKLOADS:
-            reason = f"{definition.name} has more than {MAX_WORKLOADS} workloads; those from here on are left out"
+            reason = f"{definition.name} has more than {MAX_WORKLOADS} workloads; the rest is ignored"
             unreadable.append(line.error(reason).unreadable)
             break
         try:
@@ -306,23 +288,23 @@ def _read_case(definition: OperatorDefinition, line: _Line, before: Sequence[_Ca
     if not isinstance(uuid, str) or len(uuid) > 200:
         raise line.error("uuid must be a text of at most 200 letters")
     if any(case.workload.values[_WORKLOAD] == uuid for case in before):
-        raise line.error(f"uuid {uuid!r} is that of another workload too")
-    sizes = _sizes(definition, line, values.get("axes", {}))
+        raise line.error(f"uuid {uuid!r} is also that of another workload")
+    sizes = _read_sizes(definition, line, values.get("axes", {}))
     inputs = values.get("inputs")
     if not isinstance(inputs, dict):
         raise line.error("inputs must be an object")
-    sources = {tensor.name: _source_kind(definition, line, tensor, inputs) for tensor in definition.inputs}
-    _check_kinds(definition, line, sources)
+    sources = {tensor.name: _read_source(definition, line, tensor, inputs) for tensor in definition.inputs}
+    _check_sources(definition, line, sources)
     blobs: dict[str, Path] = {}
     for tensor in definition.inputs:
         if sources[tensor.name]["type"] == "safetensors":
-            sources[tensor.name], file, path = _captured(line, tensor, sources[tensor.name], sizes, roots)
+            sources[tensor.name], file, path = _find_blob(line, tensor, sources[tensor.name], sizes, roots)
             blobs[file] = path
     given = {axis: sizes[axis] for axis in (*definition.variables, *definition.expressions)}
     return _Case(Workload(name=name, values={**given, _WORKLOAD: uuid}), sources, blobs)
 
 
-def _sizes(definition: OperatorDefinition, line: _Line, axes: Any) -> dict[str, int]:
+def _read_sizes(definition: OperatorDefinition, line: _Line, axes: Any) -> dict[str, int]:
     if not isinstance(axes, dict):
         raise line.error("axes must be an object")
     given = {}
@@ -337,24 +319,24 @@ def _sizes(definition: OperatorDefinition, line: _Line, axes: Any) -> dict[str, 
         raise line.error(str(error)) from None
     broken = definition.broken_constraint(sizes)
     if broken:
-        raise line.error(f"breaks the definition's constraint {broken!r}")
-    nbytes = sum(_nbytes(tensor, sizes) for tensor in (*definition.inputs, *definition.outputs))
+        raise line.error(f"violates the definition's constraint {broken!r}")
+    nbytes = sum(_count_bytes(tensor, sizes) for tensor in (*definition.inputs, *definition.outputs))
     if nbytes > MAX_CALL_BYTES:
-        raise line.error(f"inputs and outputs have {nbytes} bytes; no device holds more than {MAX_CALL_BYTES}")
+        raise line.error(f"inputs and outputs have {nbytes} bytes; at most {MAX_CALL_BYTES} are supported")
     return sizes
 
 
-def _nbytes(tensor: TensorDefinition, sizes: Mapping[str, int]) -> int:
+def _count_bytes(tensor: TensorDefinition, sizes: Mapping[str, int]) -> int:
     count = ITEMSIZES[tensor.dtype]
     for axis in tensor.shape or ():
         count *= sizes[axis]
     return count
 
 
-def _source_kind(
+def _read_source(
     definition: OperatorDefinition, line: _Line, tensor: TensorDefinition, inputs: Object
 ) -> dict[str, Any]:
-    """Where an input comes from, as the line says it, and with nothing that it must not say."""
+    """Read and check the source of an input."""
     where = f"inputs.{tensor.name}"
     source = inputs.get(tensor.name)
     kind = source.get("type") if isinstance(source, dict) else None
@@ -375,20 +357,20 @@ def _source_kind(
     return dict(source) if kind == "safetensors" else {"type": kind}
 
 
-def _check_kinds(definition: OperatorDefinition, line: _Line, sources: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_sources(definition: OperatorDefinition, line: _Line, sources: Mapping[str, Mapping[str, Any]]) -> None:
     for name in sorted(definition.constrained_inputs()):
         if sources[name]["type"] == "random":
-            raise line.error(f"inputs.{name} is random, but a constraint speaks of its values, which would not keep it")
+            raise line.error(f"inputs.{name} is random, but the definition has a constraint on its values")
     if all(source["type"] in ("scalar", "safetensors") for source in sources.values()):
-        raise line.error("no input is random: every call would be the same, and its answer could be kept")
+        raise line.error("no input is random, so that all calls are equal and a candidate could cache the result")
 
 
-def _captured(
+def _find_blob(
     line: _Line, tensor: TensorDefinition, source: Mapping[str, Any], sizes: Mapping[str, int], roots: tuple[Path, ...]
 ) -> tuple[dict[str, Any], str, Path]:
-    """What the adapter needs to know of a tensor in a file, the file's name beside it, and the file."""
+    """Return the source of a captured tensor for the adapter, the file's name beside the adapter, and the file."""
     try:
-        path = _inside(source["path"], roots)
+        path = _resolve_inside(source["path"], roots)
         blob = find_tensor(path, source["tensor_key"], tensor.dtype, [sizes[axis] for axis in tensor.shape or ()])
     except UnreadableFileError as error:
         raise line.error(f"inputs.{tensor.name}: {error.unreadable}") from None
@@ -396,19 +378,19 @@ def _captured(
     return {"type": "safetensors", "file": name, "start": blob.start, "nbytes": blob.nbytes}, name, path
 
 
-def _inside(path: str, roots: tuple[Path, ...]) -> Path:
-    """The file at ``path`` under one of the folders, which it must not leave."""
+def _resolve_inside(path: str, roots: tuple[Path, ...]) -> Path:
+    """Find a file under one of the folders, without leaving it."""
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or "\0" in path:
         raise UnreadableFileError(Path(path), "leaves its folder; it must be relative, without '..'")
     found = next((root / parts for root in roots if (root / parts).is_file()), roots[-1] / parts)
-    if not any(found.resolve().is_relative_to(home) for home in _homes(roots[-1])):
+    if not any(found.resolve().is_relative_to(home) for home in _allowed_folders(roots[-1])):
         raise UnreadableFileError(Path(path), f"is a link that leaves {roots[-1]}")
     return found
 
 
-def _homes(root: Path) -> Iterator[Path]:
-    """Where links may lead: into the folder, and from a snapshot in Hugging Face's cache to where its files are."""
+def _allowed_folders(root: Path) -> Iterator[Path]:
+    """Yield the folders that links may point into: the folder itself, and the blobs of a Hugging Face snapshot."""
     home = root.resolve()
     yield home
     if home.parent.name == "snapshots":

@@ -1,4 +1,4 @@
-"""Solutions of flashinfer-bench and SOL-ExecBench: ``solution.json`` files with the sources of a candidate in them."""
+"""Candidates of flashinfer-bench and SOL-ExecBench: ``solution.json`` files with the sources inside."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from kernel_matrix.sources.reference_module import detect_language, digest_of
 from kernel_matrix.sources.strict_json import Object, line_of_key, read_object
 
 MAX_SOURCES = 64
-"""Most files of one solution."""
+"""Most files per solution."""
 MAX_FLAGS = 64
-"""Most flags that one compiler may be given."""
+"""Most flags per compiler."""
 
 _PYTHON = frozenset({"python", "pytorch", "triton"})
 _NATIVE = frozenset({"cuda", "cuda_cpp", "cpp"})
@@ -31,14 +31,14 @@ _COMPILED_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
-_TAKEN = frozenset({"candidate", "problem", "library", "torch", "triton", "numpy", "kernel_matrix"})
-"""Modules that a solution's file, which lies first on Python's path, must not be taken for."""
-_MARKED = re.compile(r"solution", re.IGNORECASE)
+_RESERVED_MODULES = frozenset({"candidate", "problem", "library", "torch", "triton", "numpy", "kernel_matrix"})
+"""Modules that a file of a solution must not hide, because its folder is first on Python's path."""
+_SOLUTION_NAME = re.compile(r"solution", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
-    """A solution, as its file says it."""
+    """A parsed solution file."""
 
     path: Path
     text: str
@@ -46,7 +46,7 @@ class _Solution:
     spec: Object
     definition: OperatorDefinition
     files: Mapping[str, str]
-    """Its sources, by the names they lie beside the adapter under."""
+    """Name beside the adapter → source."""
 
     def error(self, reason: str, key: str) -> UnreadableFileError:
         return UnreadableFileError(self.path, f"{key}: {reason}", line_of_key(self.text, key.rpartition(".")[2]))
@@ -55,17 +55,15 @@ class _Solution:
 def load_candidates(
     path: Path, problems: Mapping[str, Problem]
 ) -> tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]:
-    """Read every solution in ``path``: one file, a set with ``solutions/``, or a folder of such files.
-
-    :raises kernel_matrix.errors.UsageError: when there is none.
-    """
+    """Read every solution in ``path``: one file, a set with ``solutions/``, or a folder of such files."""
     found, refused = read_each(_solution_files(path), lambda file: _read_solution(file, problems))
     candidates: dict[str, Candidate] = {}
     twice: list[UnreadableItem] = []
     for candidate in found:
         first = candidates.setdefault(candidate.id, candidate)
         if first is not candidate:
-            twice.append(UnreadableItem(path=candidate.path, reason=f"is named {candidate.id!r}, as {first.path} is"))
+            reason = f"has the name {candidate.id!r} of {first.path}"
+            twice.append(UnreadableItem(path=candidate.path, reason=reason))
     return tuple(candidates.values()), (*refused, *twice)
 
 
@@ -73,40 +71,39 @@ def _solution_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     folder = path / "solutions"
-    found = folder.rglob("*.json") if folder.is_dir() else (f for f in path.rglob("*.json") if _may_be_solution(f))
-    files = sorted(found) if path.is_dir() else []
+    if folder.is_dir():
+        files = sorted(folder.rglob("*.json"))
+    else:
+        # Folders of problems have other JSON files too, so only the name tells which are solutions.
+        found = (file for file in path.rglob("*.json") if _SOLUTION_NAME.search(file.name))
+        files = sorted(file for file in found if file.name != DEFINITION_FILE)
     if not files:
         raise UsageError(
-            f"{path} holds no solution: neither solutions/**/<name>.json nor solution*.json",
+            f"{path} has no solution: neither solutions/**/<name>.json nor solution*.json",
             next_step="name a solution.json, or a folder of flashinfer-bench or SOL-ExecBench solutions",
         )
     return files
 
 
-def _may_be_solution(path: Path) -> bool:
-    """Folders of problems hold other JSON too, so that only the name can tell."""
-    return path.name != DEFINITION_FILE and bool(_MARKED.search(path.name))
-
-
 def _read_solution(path: Path, problems: Mapping[str, Problem]) -> Candidate:
     values, text = read_object(path)
-    name, about = _text_of(path, text, values, "name"), _text_of(path, text, values, "definition")
+    name, about = _read_text(path, text, values, "name"), _read_text(path, text, values, "definition")
     if not _NAME.match(name):
-        reason = f"name: {name!r} cannot be part of an id; allowed: letters, digits, '.', '_' and '-'"
+        reason = f"name: {name!r} cannot be used in an id; allowed: letters, digits, '.', '_' and '-'"
         raise UnreadableFileError(path, reason, line_of_key(text, "name"))
     problem = problems.get(about)
     if problem is None or problem.source != "flashinfer":
         hint = suggestion(about, list(problems))
-        reason = f"definition: {about!r} is no known problem of source flashinfer{hint}"
+        reason = f"definition: {about!r} is not a known problem of source flashinfer{hint}"
         raise UnreadableFileError(path, reason, line_of_key(text, "definition"))
     spec = values.get("spec")
     if not isinstance(spec, dict):
         raise UnreadableFileError(path, "spec: must be an object", line_of_key(text, "spec"))
     files = _read_files(path, text, values.get("sources"))
-    return _candidate(_Solution(path, text, values, spec, read_definition(problem.path), files), problem, name)
+    return _make_candidate(_Solution(path, text, values, spec, read_definition(problem.path), files), problem, name)
 
 
-def _text_of(path: Path, text: str, values: Object, key: str) -> str:
+def _read_text(path: Path, text: str, values: Object, key: str) -> str:
     value = values.get(key)
     if not isinstance(value, str) or not value:
         raise UnreadableFileError(path, f"{key}: must be a text", line_of_key(text, key))
@@ -130,22 +127,24 @@ def _read_files(path: Path, text: str, sources: Any) -> dict[str, str]:
 
 
 def _file_name(path: Path, place: str, line: int, *, alone: bool) -> str:
-    """What a source is called beside the adapter, where there are no folders yet."""
+    """Return the name of a source beside the adapter, where there are no folders."""
     parts = PurePosixPath(place)
     if parts.is_absolute() or ".." in parts.parts or not _FILE.match(parts.name):
-        raise UnreadableFileError(path, f"sources: {place!r} is no path within the solution", line)
+        raise UnreadableFileError(path, f"sources: {place!r} is not a path within the solution", line)
     if len(parts.parts) > 1 and not alone:
-        reason = f"sources: {place!r} lies in a folder, which is unsupported where there are several files"
+        reason = f"sources: {place!r} is in a folder, which is unsupported for several files"
         raise UnreadableFileError(path, reason, line)
-    if parts.stem in _TAKEN:
+    if parts.stem in _RESERVED_MODULES:
         raise UnreadableFileError(path, f"sources: {place!r} would hide the module {parts.stem!r}; rename it", line)
     return parts.name
 
 
-def _candidate(solution: _Solution, problem: Problem, name: str) -> Candidate:
+def _make_candidate(solution: _Solution, problem: Problem, name: str) -> Candidate:
     file, function = _entry_point(solution)
-    words = _languages(solution)
-    language, entry = _native(solution, function) if words & _NATIVE else _python(solution, words, file, function)
+    words = _read_languages(solution)
+    language, entry = (
+        _native_entry(solution, function) if words & _NATIVE else _python_entry(solution, words, file, function)
+    )
     definition = solution.definition
     destination = _writes_into_outputs(solution, file, function)
     facts = {
@@ -176,7 +175,7 @@ def _candidate(solution: _Solution, problem: Problem, name: str) -> Candidate:
 
 
 def _entry_point(solution: _Solution) -> tuple[str, str]:
-    """File (or module) and function."""
+    """Return file (or module) and function of the entry point."""
     entry = solution.spec.get("entry_point")
     file, _, function = entry.rpartition("::") if isinstance(entry, str) else ("", "", "")
     if not file or not function.isidentifier():
@@ -184,8 +183,8 @@ def _entry_point(solution: _Solution) -> tuple[str, str]:
     return PurePosixPath(file).name, function
 
 
-def _languages(solution: _Solution) -> frozenset[str]:
-    """What it says it is written in; flashinfer-bench names one language, SOL-ExecBench a list."""
+def _read_languages(solution: _Solution) -> frozenset[str]:
+    """Return the declared languages: one for flashinfer-bench, a list for SOL-ExecBench."""
     given = solution.spec.get("languages") or solution.spec.get("language")
     words = frozenset(str(word).lower() for word in (given if isinstance(given, list) else [given]))
     key = "spec.languages" if "languages" in solution.spec else "spec.language"
@@ -193,41 +192,43 @@ def _languages(solution: _Solution) -> frozenset[str]:
     if not words or words - _PYTHON - _NATIVE or (words & _PYTHON and words & _NATIVE):
         raise solution.error(f"{', '.join(sorted(words))} is unsupported; supported: one of {', '.join(known)}", key)
     if solution.spec.get("pip_packages"):
-        raise solution.error("unsupported: images have no packages of a candidate's own", "spec.pip_packages")
+        raise solution.error("unsupported: candidates cannot install packages", "spec.pip_packages")
     return words
 
 
-def _python(solution: _Solution, words: frozenset[str], file: str, function: str) -> tuple[Language, dict[str, Any]]:
+def _python_entry(
+    solution: _Solution, words: frozenset[str], file: str, function: str
+) -> tuple[Language, dict[str, Any]]:
     if file not in solution.files or not file.endswith(".py"):
-        raise solution.error(f"names {file!r}, which is no Python file of its sources", "spec.entry_point")
+        raise solution.error(f"names {file!r}, which is not a Python file of its sources", "spec.entry_point")
     found = {detect_language(text.encode()) for name, text in solution.files.items() if name.endswith(".py")}
     others = (Language.TILELANG, Language.CUTE_DSL, Language.TRITON, Language.HIP, Language.CUDA, Language.TORCH)
     language = Language.TRITON if "triton" in words else next(it for it in others if it in found)
     return language, {"module": file[: -len(".py")], "function": function}
 
 
-def _native(solution: _Solution, function: str) -> tuple[Language, dict[str, Any]]:
+def _native_entry(solution: _Solution, function: str) -> tuple[Language, dict[str, Any]]:
     _check_binding(solution)
     compiled = [name for name in solution.files if name.endswith(_COMPILED_SUFFIXES)]
     if not compiled:
         suffixes = ", ".join(_COMPILED_SUFFIXES)
         raise solution.error(f"there is nothing to compile: no file ends in {suffixes}", "sources")
     options = solution.spec.get("compile_options") or {}
-    flags = {key: _flags(solution, options, key) for key in ("cflags", "cuda_cflags", "ld_flags")}
+    flags = {key: _read_flags(solution, options, key) for key in ("cflags", "cuda_cflags", "ld_flags")}
     content = json.dumps([solution.files, flags], sort_keys=True)
     entry = {
         "function": function,
         "extension": f"solution_{hashlib.sha256(content.encode()).hexdigest()[:16]}",
         "files": list(solution.files),
         "sources": compiled,
-        "with_cuda": not _languages(solution) <= {"cpp"},
+        "with_cuda": not _read_languages(solution) <= {"cpp"},
         **flags,
     }
     return Language.CUDA, entry
 
 
 def _check_binding(solution: _Solution) -> None:
-    """Compiled code must be a module of pybind11; where the file does not say, its sources do."""
+    """Check that compiled code is a pybind11 module, according to the file or else to its sources."""
     binding = solution.spec.get("binding")
     has_module = any("PYBIND11_MODULE" in text for text in solution.files.values())
     if binding not in (None, "torch") or not has_module:
@@ -236,7 +237,7 @@ def _check_binding(solution: _Solution) -> None:
         raise solution.error(reason, "spec.binding" if binding is not None else "spec")
 
 
-def _flags(solution: _Solution, options: Any, key: str) -> list[str]:
+def _read_flags(solution: _Solution, options: Any, key: str) -> list[str]:
     flags = options.get(key) or [] if isinstance(options, dict) else None
     if not isinstance(flags, list) or len(flags) > MAX_FLAGS or not all(isinstance(flag, str) for flag in flags):
         raise solution.error(f"must be a list of at most {MAX_FLAGS} texts", f"spec.compile_options.{key}")
@@ -244,22 +245,22 @@ def _flags(solution: _Solution, options: Any, key: str) -> list[str]:
 
 
 def _writes_into_outputs(solution: _Solution, file: str, function: str) -> bool:
-    """Whether its function is handed tensors to write into; where the file does not say, its parameters may."""
-    said = solution.spec.get("destination_passing_style")
-    if said is not None and not isinstance(said, bool):
+    """Return True if the function receives tensors to write into, by declaration or by its number of parameters."""
+    declared = solution.spec.get("destination_passing_style")
+    if declared is not None and not isinstance(declared, bool):
         raise solution.error("must be true or false", "spec.destination_passing_style")
-    if said is None and file.endswith(".py"):
-        both = len(solution.definition.inputs) + len(solution.definition.outputs)
-        return _takes(solution.files[file], function, both)
-    return said is not False
+    if declared is None and file.endswith(".py"):
+        count = len(solution.definition.inputs) + len(solution.definition.outputs)
+        return _accepts(solution.files[file], function, count)
+    return declared is not False
 
 
-def _takes(source: str, function: str, count: int) -> bool:
-    """Whether a function may be called with so many arguments; true where that cannot be told."""
+def _accepts(source: str, function: str, count: int) -> bool:
+    """Return False if a function surely cannot be called with ``count`` arguments."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # whoever imports it says what is wrong
+        return True  # importing it will report the error
     node = next((it for it in body if isinstance(it, ast.FunctionDef) and it.name == function), None)
     if node is None or node.args.vararg is not None:
         return True
@@ -268,13 +269,13 @@ def _takes(source: str, function: str, count: int) -> bool:
 
 
 def _computed_axes(solution: _Solution) -> dict[str, str]:
-    """Axes of outputs that no input has, and how to compute them: a candidate never learns a workload's values."""
+    """Return axis → formula for axes of outputs that no input has, because candidates get no values of workloads."""
     definition = solution.definition
     known = {axis for tensor in definition.inputs for axis in tensor.shape or ()} | set(definition.constants)
     computed: dict[str, str] = {}
     for tensor in definition.outputs:
         if tensor.shape is None:
-            reason = f"output {tensor.name!r} is a plain number, which nothing can be written into"
+            reason = f"output {tensor.name!r} is a plain number, which cannot be written into"
             raise solution.error(reason, "spec.destination_passing_style")
         for axis in tensor.shape:
             formula = definition.expressions.get(axis, axis)

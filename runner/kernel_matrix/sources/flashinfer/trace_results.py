@@ -1,9 +1,9 @@
-"""Evaluation traces of flashinfer-bench and SOL-ExecBench: one JSON object per line, one evaluation each.
+"""Import evaluation traces of flashinfer-bench and SOL-ExecBench: one JSON object per line with one evaluation.
 
 ``{definition, workload: {axes, inputs, uuid}, solution, evaluation: {status, environment, timestamp, log, correctness,
-performance: {latency_ms, reference_latency_ms, speedup_factor}}}``. Latencies are medians, in flashinfer-bench the mean
-of those of three trials. A line without a solution or evaluation is a workload, and no result. SOL-ExecBench writes a
-reference latency of 0 where the reference could not be timed.
+performance: {latency_ms, reference_latency_ms, speedup_factor}}}``. Latencies are medians, in flashinfer-bench means of
+the medians of three trials. A line without solution or evaluation is a workload without a result. SOL-ExecBench writes
+a reference latency of 0 if the reference could not be timed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _STATUSES: Final = {
     "INVALID_REFERENCE": Status.INVALID_PROBLEM,
 }
 _LIBRARIES: Final = ("torch", "triton", "cuda")
-_AGREES: Final = 0.01
-"""How far a written speed-up may be from the quotient of the written times, relatively."""
+_MAX_DEVIATION: Final = 0.01
+"""Largest relative difference between the speed-up in the file and the quotient of its times."""
 
 
 def read(file: JsonFile) -> list[ImportedMeasurement]:
-    """One measurement per line with an evaluation; see :class:`ImportFormat`."""
+    """Read one measurement per line with an evaluation; see :class:`ImportFormat`."""
     without = 0
 
     def measured(node: JsonNode) -> ImportedMeasurement | None:
@@ -44,20 +44,20 @@ def read(file: JsonFile) -> list[ImportedMeasurement]:
         if solution is None or evaluation is None:
             without += 1
             return None
-        return _measured(definition, workload, solution.text(), evaluation)
+        return _make_measurement(definition, workload, solution.text(), evaluation)
 
     found = list(file.each(file.documents(), measured))
     if without:
-        file.notes.append(f"{without} lines are workloads without an evaluation, and no results")
+        file.notes.append(f"{without} lines are workloads without an evaluation")
     return found
 
 
-def _measured(definition: str, workload: JsonNode, solution: str, evaluation: JsonNode) -> ImportedMeasurement:
-    status = _status(evaluation["status"])
+def _make_measurement(definition: str, workload: JsonNode, solution: str, evaluation: JsonNode) -> ImportedMeasurement:
+    status = _read_status(evaluation["status"])
     environment, log, uuid = evaluation.get("environment"), evaluation.get("log"), workload.get("uuid")
     hardware = environment.get("hardware") if environment else None
     gpu = hardware.text() if hardware else None
-    columns, warnings = _times(evaluation) if status is Status.PASSED else ({}, ())
+    columns, warnings = _read_times(evaluation) if status is Status.PASSED else ({}, ())
     axes = workload.get("axes")
     return ImportedMeasurement(
         problem=definition,
@@ -68,16 +68,16 @@ def _measured(definition: str, workload: JsonNode, solution: str, evaluation: Js
         status=status,
         message=None if status is Status.PASSED or log is None else log.text()[:LONGEST_MESSAGE] or None,
         columns={
-            "started_at": _instant(evaluation.get("timestamp")),
+            "started_at": _read_time(evaluation.get("timestamp")),
             "values_json": None if axes is None else json.dumps(axes.value, sort_keys=True),
-            **_libraries(environment),
+            **_read_libraries(environment),
             **columns,
         },
         warnings=warnings,
     )
 
 
-def _status(node: JsonNode) -> Status:
+def _read_status(node: JsonNode) -> Status:
     said = node.text()
     found = _STATUSES.get(said.upper())
     if found is None:
@@ -85,7 +85,7 @@ def _status(node: JsonNode) -> Status:
     return found
 
 
-def _times(evaluation: JsonNode) -> tuple[dict[str, float], tuple[str, ...]]:
+def _read_times(evaluation: JsonNode) -> tuple[dict[str, float], tuple[str, ...]]:
     performance = evaluation.get("performance")
     latency = performance.get("latency_ms") if performance else None
     if performance is None or latency is None:
@@ -99,36 +99,36 @@ def _times(evaluation: JsonNode) -> tuple[dict[str, float], tuple[str, ...]]:
     if said is None or not columns["candidate_median_ns"]:
         return columns, ()
     speedup = baseline / columns["candidate_median_ns"]
-    contradicts = abs(said.number() - speedup) > _AGREES * speedup
-    warning = f"the file says a speed-up of {said.number():.4g}, its own times one of {speedup:.4g}"
+    contradicts = abs(said.number() - speedup) > _MAX_DEVIATION * speedup
+    warning = f"the file has a speed-up of {said.number():.4g}, but its times give {speedup:.4g}"
     return columns, (warning,) if contradicts else ()
 
 
-def _libraries(environment: JsonNode | None) -> dict[str, str]:
+def _read_libraries(environment: JsonNode | None) -> dict[str, str]:
     libraries = environment.get("libs") if environment else None
     if libraries is None:
         return {}
     return {name: found.text() for name in _LIBRARIES if (found := libraries.get(name)) is not None}
 
 
-def _instant(node: JsonNode | None) -> datetime | None:
+def _read_time(node: JsonNode | None) -> datetime | None:
     if node is None:
         return None
     try:
         at = parse_instant(node.text())
     except ValueError:
-        raise node.fault("is no time as ISO 8601 has it") from None
-    # A time without its offset is some hours off at worst, and still orders the evaluations of one machine.
+        raise node.fault("is not a time in ISO 8601") from None
+    # A time without offset is wrong by some hours at most, and still orders the evaluations of one machine.
     return at.astimezone(timezone.utc) if at.tzinfo else at.replace(tzinfo=timezone.utc)
 
 
-def _knows(value: Any) -> bool:
+def _recognises(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() >= {"definition", "workload"}
 
 
 FORMAT: Final = ImportFormat(
     name="trace",
     said="traces of flashinfer-bench and SOL-ExecBench, one {definition, workload, solution, evaluation} per line",
-    knows=_knows,
+    knows=_recognises,
     read=read,
 )

@@ -1,8 +1,8 @@
-"""What KernelBench says of samples: ``runs/<run>/eval_results.json``, or one result per file.
+"""Import KernelBench's results of samples: ``runs/<run>/eval_results.json``, or one result per file.
 
-The former is ``{problem number: [result, …]}``, in older files one result, or ``{sample: result}``. A result is
-``{sample_id, compiled, correctness, metadata, runtime, runtime_stats}``, times in milliseconds, -1 where nothing was
-timed. The level is in no key: kernels beside the file, or the folder's name, may say it.
+The former is ``{problem number: [result, …]}``; older files have one result or ``{sample: result}`` per problem. A
+result is ``{sample_id, compiled, correctness, metadata, runtime, runtime_stats}`` with times in milliseconds, or -1 if
+not timed. The level is not in the file; it is taken from kernels beside the file or from the name of the folder.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ _RESULT: Final = frozenset({"compiled", "correctness"})
 _NAMED = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)")
 _LEVEL = re.compile(r"level[_-]?(\d+)")
 _TRIALS = re.compile(r"\(\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\)\Z")
+# fmt: off
 _ERRORS: Final = (
-    *("compilation_error", "runtime_error", "cuda_error", "correctness_issue", "gpu_error", "other_error"),
-    *("error", "error_message", "error_during_performance"),
+    "compilation_error", "runtime_error", "cuda_error", "correctness_issue", "gpu_error", "other_error",
+    "error", "error_message", "error_during_performance",
 )
-"""Keys of ``metadata`` that say why, the most telling first."""
+# fmt: on
+"""Keys of ``metadata`` with an error message, the most specific first."""
 
 _Result = tuple[JsonNode, str, int]
-"""Result, number of its problem, and of its sample where it does not say so itself."""
+"""Result, number of its problem, and number of its sample if the result has none."""
 
 
 def knows(value: Any) -> bool:
-    """See :class:`ImportFormat`."""
+    """Return True for a document in this format; see :class:`ImportFormat`."""
     if not isinstance(value, dict):
         return False
     return _is_result(value) or any(key.isdecimal() and _holds_result(inner) for key, inner in value.items())
@@ -47,22 +49,22 @@ def _holds_result(value: Any) -> bool:
 
 
 def read(file: JsonFile) -> list[ImportedMeasurement]:
-    """Every sample of every problem; see :class:`ImportFormat`."""
+    """Read every sample of every problem; see :class:`ImportFormat`."""
     document = file.document()
     named = _NAMED.search(file.path.name)
-    level = named[1] if named else _level(file)
+    level = named[1] if named else _find_level(file)
     if level is None:
-        file.notes.append("neither the file nor its folder says of which level its problems are")
+        file.notes.append("neither the file nor its folder names the level of the problems")
     run = file.folder
     if _is_result(document.value):
         number, sample = (named[2], int(named[3])) if named else ("", 0)
         results: Iterable[_Result] = [(document, number, sample)]
     else:
-        results = _results(document)
-    return list(file.each(results, lambda one: _measured(one, run, level)))
+        results = _find_results(document)
+    return list(file.each(results, lambda one: _make_measurement(one, run, level)))
 
 
-def _results(document: JsonNode) -> Iterator[_Result]:
+def _find_results(document: JsonNode) -> Iterator[_Result]:
     for number, node in document.members():
         if isinstance(node.value, list):
             for position, one in enumerate(node.elements()):
@@ -74,8 +76,8 @@ def _results(document: JsonNode) -> Iterator[_Result]:
             yield node, number, 0
 
 
-def _level(file: JsonFile) -> str | None:
-    """The one level that kernels beside the file are of, or that its folder is named after."""
+def _find_level(file: JsonFile) -> str | None:
+    """Return the level of the kernels beside the file, or that in the name of its folder."""
     beside = {match[1] for path in file.path.parent.glob("level_*") if (match := _NAMED.match(path.name))}
     if len(beside) == 1:
         return beside.pop()
@@ -83,13 +85,13 @@ def _level(file: JsonFile) -> str | None:
     return match[1] if match and not beside else None
 
 
-def _measured(result: _Result, run: str, level: str | None) -> ImportedMeasurement:
+def _make_measurement(result: _Result, run: str, level: str | None) -> ImportedMeasurement:
     node, number, place = result
     if not number.isdecimal():
-        raise node.fault("does not say which problem it is of; name the file level_<l>_problem_<p>_sample_<s>….json")
+        raise node.fault("does not name its problem; rename the file to level_<l>_problem_<p>_sample_<s>….json")
     given, metadata = node.get("sample_id"), node.get("metadata")
     sample = place if given is None else given.count()
-    status, columns = _status(node, metadata), _columns(node)
+    status, columns = _read_status(node, metadata), _read_columns(node)
     timed = status is Status.PASSED and "candidate_median_ns" in columns
     known = metadata.get("hardware") if metadata else None
     hardware = known.text() if known else None
@@ -99,20 +101,20 @@ def _measured(result: _Result, run: str, level: str | None) -> ImportedMeasureme
         gpu=hardware,
         host={"gpu_name": hardware},
         status=status,
-        message=None if status is Status.PASSED else _why(metadata),
+        message=None if status is Status.PASSED else _read_message(metadata),
         columns={
             "level": int(level) if level else None,
             "origin_method": run,
             "origin_sample": sample,
-            **_trials(metadata),
+            **_read_trials(metadata),
             **(columns if timed else {}),
         },
         labels=(MEAN,) if timed else (),
-        warnings=_warnings(metadata),
+        warnings=_read_warnings(metadata),
     )
 
 
-def _status(node: JsonNode, metadata: JsonNode | None) -> Status:
+def _read_status(node: JsonNode, metadata: JsonNode | None) -> Status:
     if not node["compiled"].truth():
         return Status.COMPILE_ERROR
     if node["correctness"].truth():
@@ -120,8 +122,8 @@ def _status(node: JsonNode, metadata: JsonNode | None) -> Status:
     return Status.RUNTIME_ERROR if metadata and metadata.get("runtime_error") else Status.INCORRECT_VALUES
 
 
-def _columns(node: JsonNode) -> dict[str, Any]:
-    """Times; none where ``runtime`` is the -1 that means that nothing was timed."""
+def _read_columns(node: JsonNode) -> dict[str, Any]:
+    """Return the columns of times; none if ``runtime`` is -1, which means not timed."""
     columns: dict[str, Any] = {}
     mean, stats = _time_ns(node.get("runtime")), node.get("runtime_stats")
     if mean is not None:
@@ -135,14 +137,14 @@ def _time_ns(node: JsonNode | None) -> float | None:
     return None if node is None or node.value == -1 else node.amount(NS_PER_MS)
 
 
-def _trials(metadata: JsonNode | None) -> dict[str, int]:
-    """Correctness trials, which the file has as ``(4 / 5)``."""
+def _read_trials(metadata: JsonNode | None) -> dict[str, int]:
+    """Read the numbers of correctness trials from the form ``(4 / 5)``."""
     said = metadata.get("correctness_trials") if metadata else None
     match = _TRIALS.match(said.value) if said is not None and isinstance(said.value, str) else None
     return {"trials_passed": int(match[1]), "trials": int(match[2])} if match else {}
 
 
-def _why(metadata: JsonNode | None) -> str | None:
+def _read_message(metadata: JsonNode | None) -> str | None:
     for key in _ERRORS:
         said = metadata.get(key) if metadata else None
         if said is not None:
@@ -151,7 +153,7 @@ def _why(metadata: JsonNode | None) -> str | None:
     return None
 
 
-def _warnings(metadata: JsonNode | None) -> tuple[str, ...]:
+def _read_warnings(metadata: JsonNode | None) -> tuple[str, ...]:
     excessive = metadata.get("excessive_speedup") if metadata else None
     return ("KernelBench marked its speed-up as excessive",) if excessive is not None and excessive.value else ()
 

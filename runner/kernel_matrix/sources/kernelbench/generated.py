@@ -1,4 +1,4 @@
-"""The kernels of a KernelBench run: ``runs/<run>/level_<level>_problem_<number>_sample_<sample>_kernel.py``."""
+"""Kernels of a KernelBench run: ``runs/<run>/level_<level>_problem_<number>_sample_<sample>_kernel.py``."""
 
 from __future__ import annotations
 
@@ -22,32 +22,29 @@ def load_candidates(
 ) -> tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]:
     """Read one run, or a folder of runs; see :func:`kernel_matrix.sources.load_candidates`.
 
-    Kernels belong to the problem of their level and number, whatever it is called. Their ids end in
-    ``<run>-<sample>``; results beside them are not read.
-
-    :raises kernel_matrix.errors.UsageError: when there is no kernel of such a name.
+    Kernels belong to the problem of their level and number. Their ids end in ``<run>-<sample>``.
     """
     files = sorted([*path.glob("*.py"), *path.glob("*/*.py")]) if path.is_dir() else []
-    if not any(map(_named, files)):
+    if not any(map(_match_name, files)):
         raise UsageError(
-            f"candidates: {path} is no KernelBench run: it holds no level_<l>_problem_<p>_sample_<s>_kernel.py",
+            f"candidates: {path} is not a KernelBench run: it has no level_<l>_problem_<p>_sample_<s>_kernel.py",
             next_step="name a folder runs/<run>, or runs",
         )
     known = {(int(match[1]), int(match[2])): id_ for id_ in problems if (match := _PROBLEM.match(id_))}
-    return read_each(sorted(files, key=_order), partial(_read, known=known))
+    return read_each(sorted(files, key=_sort_key), partial(_read, known=known))
 
 
-def _named(path: Path) -> re.Match[str] | None:
+def _match_name(path: Path) -> re.Match[str] | None:
     return _KERNEL.match(path.name)
 
 
-def _order(path: Path) -> tuple[str, tuple[int, ...], str]:
-    match = _named(path)
+def _sort_key(path: Path) -> tuple[str, tuple[int, ...], str]:
+    match = _match_name(path)
     return (path.parent.name, tuple(map(int, match.groups())) if match else (), path.name)
 
 
 def _read(path: Path, known: Mapping[tuple[int, int], str]) -> Candidate:
-    match = _named(path)
+    match = _match_name(path)
     if match is None:
         raise UnreadableFileError(path, "is not named level_<level>_problem_<number>_sample_<sample>_kernel.py")
     level, number, sample = map(int, match.groups())

@@ -1,4 +1,4 @@
-"""A KernelBench checkout: its ``level<N>/<number>_<name>.py`` files, unchanged."""
+"""Problems of a KernelBench checkout: its ``level<N>/<number>_<name>.py`` files, unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_matrix.sources.document import UnreadableFileError, read_each
 from kernel_matrix.sources.reference_module import digest_of, read_reference
 
 OTHER = "Other"
-"""Category of whole networks, which are none of the fifteen kinds of operator."""
+"""Category of whole networks, which fit none of the fifteen operator categories."""
 
 _LEVEL = re.compile(r"level(\d+)\Z")
 _PROBLEM = re.compile(r"(\d+)_(.+)\Z")
@@ -30,15 +30,11 @@ _CATEGORIES = (
     ("Normalization", r"norm"),
     ("Activation", r"relu|sigmoid|tanh|softmax|swish|gelu|selu|softplus|softsign|elu"),
 )
-"""Category → what a level 1 file name of it contains, tried in order."""
+"""Category and pattern of the names of its level 1 files, tried in order."""
 
 
 def load(root: Path, *, name: str) -> LoadedSource:
-    """Read every level of a KernelBench checkout; see :class:`kernel_matrix.sources.Source`.
-
-    :param root: the checkout, or its folder ``KernelBench``.
-    :raises kernel_matrix.errors.UsageError: when there is no folder ``level1``, ``level2``, … in either.
-    """
+    """Read every level of a KernelBench checkout, or of its folder ``KernelBench``."""
     problems: list[Problem] = []
     unreadable: list[UnreadableItem] = []
     for level, folder in _levels(root):
@@ -55,7 +51,7 @@ def _levels(root: Path) -> Iterator[tuple[int, Path]]:
     found = [(int(match[1]), f) for f in folders if (match := _LEVEL.match(f.name)) and f.is_dir()]
     if not found:
         raise UsageError(
-            f"problems: {root} is no KernelBench checkout: it has no folder level1",
+            f"problems: {root} is not a KernelBench checkout: it has no folder level1",
             next_step="name the checkout, or its folder KernelBench",
         )
     yield from sorted(found)
@@ -85,7 +81,7 @@ def _read_problem(path: Path, level: int, source: str) -> Problem:
 
 
 def _category(level: int, title: str) -> str:
-    """One of KernelBench-X's categories, guessed from the file name; fused operators are level 2 by definition."""
+    """Guess the category of KernelBench-X from the file name; level 2 has the fused operators."""
     if level == 2:
         return "Fusion"
     words = title.lower()

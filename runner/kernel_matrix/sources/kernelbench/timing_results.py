@@ -1,7 +1,7 @@
-"""KernelBench's baseline tables: ``{level: {problem file: statistics}}``, a file per baseline, a folder per machine.
+"""Import KernelBench's baseline times: ``{level: {problem file: statistics}}``, a file per baseline and machine.
 
-Times are milliseconds of at most three digits: mean, std, min, max over ``num_trials``. A problem that could not be
-timed is null, without a reason.
+The statistics are mean, std, min and max over ``num_trials`` in milliseconds with at most three digits. A problem that
+could not be timed is null, without a reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEVEL = re.compile(r"level(\d+)\Z")
 _VERSION = re.compile(r"v\d+(\.\d+)*\Z")
 _PREFIX: Final = "baseline_time_"
 
-_ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
+_DISTINCT_PROBLEMS: Final[Mapping[str, frozenset[str]]] = {
     "v0": frozenset(
         {"level1/97_CosineSimilarityLoss", "level2/27_Conv3d_HardSwish_ReLU_Softmax_Mean", "level3/36_LTSMHn"}
     ),
@@ -28,14 +28,14 @@ _ONLY_IN: Final[Mapping[str, frozenset[str]]] = {
         {"level1/97_ScaledDotProductAttention", "level2/27_Conv3d_HardSwish_GroupNorm_Mean", "level3/36_LSTMHn"}
     ),
 }
-"""Version → problems that only it has; their shapes differ throughout, so that no time of one compares to the other."""
+"""Version → problems that only it has; shapes differ between versions, so their times must not be compared."""
 
 
 def read(file: JsonFile) -> list[ImportedMeasurement]:
-    """Every problem of every level; see :class:`ImportFormat`."""
+    """Read every problem of every level; see :class:`ImportFormat`."""
     candidate = clean(file.path.stem).removeprefix(_PREFIX)
     document = file.document()
-    found = list(file.each(_entries(document), lambda node: _measured(node, file.folder, candidate)))
+    found = list(file.each(_entries(document), lambda node: _make_measurement(node, file.folder, candidate)))
     nulls = sum(one.status is not Status.PASSED for one in found)
     if nulls:
         file.notes.append(f"{nulls} problems have neither a time nor a reason: {Status.INFRA_ERROR.value}")
@@ -45,17 +45,17 @@ def read(file: JsonFile) -> list[ImportedMeasurement]:
 def _entries(document: JsonNode) -> Iterator[JsonNode]:
     for _level, problems in document.members():
         if not isinstance(problems.value, dict):
-            yield problems  # refused one by one, so that the other levels go on
+            yield problems  # refused later, so that the other levels are still read
             continue
         for _name, entry in problems.members():
             yield entry
 
 
-def _measured(node: JsonNode, machine: str, candidate: str) -> ImportedMeasurement:
+def _make_measurement(node: JsonNode, machine: str, candidate: str) -> ImportedMeasurement:
     level, name = map(str, (node.keys[0], node.keys[-1]))
     number = _LEVEL.match(level)
     if number is None:
-        raise node.fault(f"{level!r} is no level: level1, level2, …")
+        raise node.fault(f"{level!r} is not a level: level1, level2, …")
     if len(node.keys) == 1:
         raise node.fault("must be an object of problems")
     seen = ImportedMeasurement(
@@ -66,8 +66,8 @@ def _measured(node: JsonNode, machine: str, candidate: str) -> ImportedMeasureme
         columns={"level": int(number[1]), "language": Language.TORCH.value},
     )
     if node.value is None:
-        why = "the file has neither a time nor a reason: nothing is known of whose fault it is"
-        return replace(seen, status=Status.INFRA_ERROR, message=why)
+        message = "the file has neither a time nor a reason, so the cause is unknown"
+        return replace(seen, status=Status.INFRA_ERROR, message=message)
     columns, hardware = statistics(node), node.get("hardware")
     return replace(
         seen,
@@ -78,7 +78,7 @@ def _measured(node: JsonNode, machine: str, candidate: str) -> ImportedMeasureme
 
 
 def statistics(node: JsonNode) -> dict[str, Any]:
-    """Columns for KernelBench's statistics of one candidate: a mean in milliseconds, its std and number of trials."""
+    """Convert KernelBench's statistics (mean and std in milliseconds, number of trials) to columns."""
     mean, std, trials = node["mean"].amount(NS_PER_MS), node.get("std"), node.get("num_trials")
     return {
         "candidate_median_ns": mean,
@@ -88,9 +88,9 @@ def statistics(node: JsonNode) -> dict[str, Any]:
 
 
 def version(file: JsonFile) -> str:
-    """``v0``, ``v0.1``, by what the problems are called, or else by the folder around the machine's; empty if neither.
+    """Detect the version, ``v0`` or ``v0.1``, from problem names or else from the folder around the machine's.
 
-    The two share most names, and differ in nearly every shape.
+    The versions share most names, but nearly all shapes differ.
     """
     document = file.first()
     names = {
@@ -98,7 +98,7 @@ def version(file: JsonFile) -> str:
         for level, problems in (document.items() if isinstance(document, dict) else ())
         for name in (problems if isinstance(problems, dict) else ())
     }
-    known = [version for version, only in _ONLY_IN.items() if only & names]
+    known = [version for version, only in _DISTINCT_PROBLEMS.items() if only & names]
     if len(known) == 1:
         return known[0]
     around = file.place.parent.name
@@ -106,29 +106,29 @@ def version(file: JsonFile) -> str:
 
 
 def join(found: Sequence[ImportedFile]) -> tuple[ImportedFile, ...]:
-    """Beside each time that of eager PyTorch on the same machine, where both say that they ran on the same hardware."""
+    """Add the time of eager PyTorch on the same machine and hardware as baseline of each time."""
     eager = {
-        _partner(file, one): one.columns
+        _pair_key(file, one): one.columns
         for file in found
         for one in file.measured
         if one.candidate == EAGER and one.status is Status.PASSED
     }
-    return tuple(_joined(file, eager) for file in found)
+    return tuple(_join_file(file, eager) for file in found)
 
 
-def _joined(file: ImportedFile, eager: Mapping[tuple[str, ...], Mapping[str, Any]]) -> ImportedFile:
-    measured = tuple(_beside(one, eager.get(_partner(file, one))) for one in file.measured)
+def _join_file(file: ImportedFile, eager: Mapping[tuple[str, ...], Mapping[str, Any]]) -> ImportedFile:
+    measured = tuple(_add_baseline(one, eager.get(_pair_key(file, one))) for one in file.measured)
     timed = [one for one in measured if one.candidate != EAGER and one.status is Status.PASSED]
     alone = sum("baseline_median_ns" not in one.columns for one in timed)
-    said = f"{alone} of {len(timed)} times have no baseline: no time of {EAGER} on the same hardware of this machine"
-    return replace(file, measured=measured, notes=(*file.notes, said) if alone else file.notes)
+    note = f"{alone} of {len(timed)} times have no baseline: no time of {EAGER} on the same hardware of this machine"
+    return replace(file, measured=measured, notes=(*file.notes, note) if alone else file.notes)
 
 
-def _partner(file: ImportedFile, one: ImportedMeasurement) -> tuple[str, ...]:
+def _pair_key(file: ImportedFile, one: ImportedMeasurement) -> tuple[str, ...]:
     return (str(file.place), file.version, one.problem, str(one.host.get("gpu_name")))
 
 
-def _beside(one: ImportedMeasurement, eager: Mapping[str, Any] | None) -> ImportedMeasurement:
+def _add_baseline(one: ImportedMeasurement, eager: Mapping[str, Any] | None) -> ImportedMeasurement:
     if eager is None or one.candidate == EAGER or one.status is not Status.PASSED:
         return one
     baseline = {

@@ -1,12 +1,12 @@
-"""A function and the calls that a test makes of it, as a module in KernelBench's form.
+"""A function, and the calls of it in a test, as a module in KernelBench's form.
 
-Beside this file lies ``FILE``, which defines ``NAME``. In a problem's folder lies the test too: ``get_inputs`` runs it
-with a recorder in the function's place. Tensors of the recorded call become the arguments of ``forward``; everything
-else in it (numbers, words, dtypes, in which list a tensor lies) goes into a recipe, the argument of the constructor,
-so that a candidate needs nothing of the test.
+This file is a template. ``FILE`` beside it defines ``NAME``; the folder of a problem also has the test. ``get_inputs``
+runs the test with a recorder in place of the function. Tensors of the recorded call become the arguments of
+``forward``; all else in it (numbers, texts, dtypes, nesting of lists) becomes a recipe, the argument of the
+constructor, so that a candidate needs no access to the test.
 """
 
-# ruff: noqa: UP006, UP033, UP035  # the text of modules that are made elsewhere, perhaps for Python 3.9; nothing imports it here
+# ruff: noqa: UP006, UP033, UP035  # must run on Python 3.9
 
 import ast
 import contextlib
@@ -21,30 +21,29 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 import torch
 
 Build = Callable[[Sequence[Any]], Any]
-"""From the tensors of a call to one of its arguments."""
+"""Function from the tensors of a call to one of its arguments."""
 
 NAME = "@name@"
-"""The function."""
+"""Name of the function."""
 OTHER_NAME = "kernel_function"
-"""What it may be called instead."""
+"""Alternative name of the function."""
 FILE = "@file@"
-"""Where it is defined."""
+"""File that defines it."""
 TEST = "test_segment.py"
-"""The test that calls it, in a problem's folder."""
+"""Test that calls it, in the folder of a problem."""
 HELPERS = "data_utils"
-"""Module that tests take their random tensors from."""
+"""Module of the benchmark from which tests import random tensors."""
 
 CASE = 0
-"""Which of the test's calls is meant, from 0."""
+"""Number of the call in the test, from 0."""
 
 HERE = Path(__file__).parent
 
 
-class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not there when types are checked
-    """Calls the function with the tensors it is given and with what its recipe holds."""
+class Model(torch.nn.Module):  # type: ignore[misc]  # types are checked without torch
+    """Calls the function with its input tensors and the constants of a recipe, see :func:`recipe_of`."""
 
     def __init__(self, recipe: Dict[str, Any]) -> None:
-        """:param recipe: see :func:`recipe_of`."""
         super().__init__()
         self._function = load_function()
         self._device = recipe["device"]
@@ -52,7 +51,7 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not there when t
         self._keywords = {name: builder(item, self._device) for name, item in recipe["keywords"].items()}
 
     def forward(self, *tensors: Any) -> Any:
-        """The function's answer: a tensor, or a tuple of all tensors and numbers in it."""
+        """Return the result of the function: a tensor, or a tuple of all tensors and numbers in it."""
         arguments = [build(tensors) for build in self._arguments]
         keywords = {name: build(tensors) for name, build in self._keywords.items()}
         answer = self._function(*arguments, **keywords)
@@ -60,9 +59,10 @@ class Model(torch.nn.Module):  # type: ignore[misc]  # torch is not there when t
 
 
 def load_function() -> Callable[..., Any]:
-    """The function itself.
+    """Load the function.
 
-    :raises AttributeError: when its file does not define it.
+    Raises:
+        AttributeError: its file does not define it.
     """
     module = load_module()
     for name in (NAME, OTHER_NAME):
@@ -74,7 +74,7 @@ def load_function() -> Callable[..., Any]:
 
 @functools.lru_cache(maxsize=None)
 def load_module() -> types.ModuleType:
-    """``FILE`` as a module; it stays in ``sys.modules``, where Triton looks for it."""
+    """Import ``FILE``, and keep it in ``sys.modules`` for Triton."""
     name = "kernel_matrix_" + Path(FILE).stem
     spec = importlib.util.spec_from_file_location(name, str(HERE / FILE))
     if spec is None or spec.loader is None:
@@ -86,7 +86,7 @@ def load_module() -> types.ModuleType:
 
 
 def builder(item: Dict[str, Any], device: str) -> Build:
-    """A function from the tensors of a call to the argument that ``item`` of a recipe describes."""
+    """Return a function from the tensors of a call to the argument that ``item`` of a recipe describes."""
     ((kind, value),) = item.items()
     if kind == "tensor":
         return lambda tensors: tensors[value]
@@ -116,7 +116,7 @@ def _constant(kind: str, value: Any, device: str) -> Any:  # one line per kind o
 
 
 def flattened(answer: Any, device: str) -> Iterator[Any]:
-    """The tensors of an answer in a fixed order: of a dictionary by its keys, numbers as tensors, nothing else."""
+    """Yield the tensors and numbers of a result as tensors in a fixed order; dictionaries are sorted by key."""
     if isinstance(answer, torch.Tensor):
         yield answer
     elif isinstance(answer, (bool, int, float, complex)):
@@ -131,32 +131,33 @@ def flattened(answer: Any, device: str) -> Iterator[Any]:
         yield from flattened(answer.defaults, device)
 
 
-# ---- the calls of a test: only where there is one
+# ---- the calls of a test, in the folder of a problem
 
 
 _recipes: Dict[int, Dict[str, Any]] = {}
-"""Recipe of each case that was asked for."""
+"""Case → recipe."""
 
 
 def get_init_inputs() -> List[Any]:
-    """The recipe of the case's call."""
+    """Return the recipe of the call."""
     _recipes[CASE] = recipe_of(*record_call())[0]
     return [_recipes[CASE]]
 
 
 def get_inputs() -> List[Any]:
-    """The tensors of the case's call.
+    """Draw the tensors of the call.
 
-    :raises ValueError: when what is not a tensor in it differs from what the recipe says.
+    Raises:
+        ValueError: the other arguments differ from the recipe.
     """
     recipe, tensors = recipe_of(*record_call())
     if _recipes.setdefault(CASE, recipe) != recipe:
-        raise ValueError(f"{NAME}, case {CASE}: arguments that are no tensors are drawn at random, and must not be")
+        raise ValueError(f"{NAME}, case {CASE}: arguments other than tensors are random, which is unsupported")
     return tensors
 
 
 def recipe_of(arguments: Sequence[Any], keywords: Dict[str, Any]) -> Tuple[Dict[str, Any], List[Any]]:
-    """What a call is made of, as words and numbers, and its tensors in the order the recipe counts them."""
+    """Return the recipe of a call, which is serialisable as JSON, and its tensors in the order of the recipe."""
     tensors: List[Any] = []
     recipe = {
         "arguments": [_item(value, tensors) for value in arguments],
@@ -168,7 +169,7 @@ def recipe_of(arguments: Sequence[Any], keywords: Dict[str, Any]) -> Tuple[Dict[
 
 def _item(value: Any, tensors: List[Any]) -> Dict[str, Any]:  # noqa: C901, PLR0911  # one line per kind of value
     if isinstance(value, torch.Tensor):
-        # The same tensor twice is one argument.
+        # A tensor that is passed twice becomes one argument.
         known = [place for place, tensor in enumerate(tensors) if tensor is value]
         if not known:
             tensors.append(value)
@@ -191,13 +192,14 @@ def _item(value: Any, tensors: List[Any]) -> Dict[str, Any]:  # noqa: C901, PLR0
         return {"device": "name"}
     if value is None or isinstance(value, (bool, int, float, str)):
         return {"value": value}
-    raise ValueError(f"{NAME}, case {CASE}: an argument of type {type(value).__name__} cannot be handed to a candidate")
+    raise ValueError(f"{NAME}, case {CASE}: an argument of type {type(value).__name__} is unsupported")
 
 
 def record_call() -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-    """Positional and keyword arguments of the case's call; the test is run up to there.
+    """Run the test up to the call, and return its positional and keyword arguments.
 
-    :raises ValueError: when the test makes fewer calls.
+    Raises:
+        ValueError: the test makes fewer calls.
     """
     function = load_function()
     calls: List[Tuple[Tuple[Any, ...], Dict[str, Any]]] = []
@@ -210,44 +212,44 @@ def record_call() -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
 
     names = {**vars(load_module()), "__name__": "kernel_matrix_test", "__file__": str(HERE / TEST), NAME: recorder}
     helpers = {"rand_tensor": rand_tensor, "rand_int": rand_int, "rand_bool": rand_bool}
-    # A test may import the function from a module of its name.
+    # Some tests import the function from a module named like it.
     with _surroundings({HELPERS: helpers, NAME: {NAME: recorder}}), contextlib.suppress(_RecordedError):
-        exec(_test(_device()), names)  # noqa: S102  # that is what a problem is made of
+        exec(_test(_device()), names)  # noqa: S102  # the inputs come from the test
     if len(calls) <= CASE:
-        raise ValueError(f"{NAME}: the test makes {len(calls)} calls, so there is no case {CASE}; they count from 0")
+        raise ValueError(f"{NAME}: the test makes {len(calls)} calls, so there is no case {CASE} (from 0)")
     return calls[CASE]
 
 
 class _RecordedError(BaseException):
-    """The call was made; no test catches this."""
+    """Ends a test after the call; as a ``BaseException`` the test does not catch it."""
 
 
 def _device() -> str:
-    """Where tensors are made now."""
+    """Return torch's default device."""
     return str(torch.empty(0).device.type)
 
 
 @functools.lru_cache(maxsize=None)
 def _test(device: str) -> types.CodeType:
-    """The test, for ``device`` and under the seed that is set already."""
+    """Compile the test for ``device``, without its own seeds."""
     tree = _Adapted(device).visit(ast.parse((HERE / TEST).read_bytes()))
     return compile(ast.fix_missing_locations(tree), TEST, "exec")
 
 
 class _Adapted(ast.NodeTransformer):
-    """Tests name the device they run on, and seed generators with numbers that anybody can read."""
+    """Replaces the fixed devices and the fixed seeds of a test."""
 
     def __init__(self, device: str) -> None:
         self._device = device
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        """``"cuda"`` and ``"cuda:0"`` are the device the judge is on."""
+        """Replace ``"cuda"`` and ``"cuda:0"`` by the judge's device."""
         if isinstance(node.value, str) and (node.value == "cuda" or node.value.startswith("cuda:")):
             return ast.copy_location(ast.Constant(self._device), node)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """``.cuda()`` moves there too; a seed is drawn from the generator that the judge has seeded."""
+        """Replace ``.cuda()`` likewise, and seeds by numbers drawn from the generator that the judge has seeded."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute):
             if node.func.attr == "cuda":
@@ -260,7 +262,7 @@ class _Adapted(ast.NodeTransformer):
 
 @contextlib.contextmanager
 def _surroundings(modules: Dict[str, Dict[str, Any]]) -> Iterator[None]:
-    """What a test may print and change, and what it may import: names of modules → what is in them."""
+    """Suppress what a test prints, provide the modules that it imports (name → content), and undo its changes."""
     path, known = list(sys.path), {name: sys.modules.get(name) for name in modules}
     for name, content in modules.items():
         sys.modules[name] = types.ModuleType(name)
@@ -287,11 +289,11 @@ def rand_tensor(
     low: float = -1.0,
     high: float = 1.0,
 ) -> Any:
-    """Random numbers: normal ones (``standard``), the same with some others far out (``outlier``), or ``uniform``."""
+    """Draw normal numbers (``standard``), normal numbers with outliers (``outlier``), or ``uniform`` numbers."""
     if mode == "uniform":
         return torch.rand(tuple(shape), dtype=dtype, device=device) * (high - low) + low
     if mode not in ("standard", "outlier"):
-        raise ValueError(f"mode is {mode!r}, must be standard, outlier or uniform")
+        raise ValueError(f"mode must be standard, outlier or uniform; got {mode!r}")
     numbers = torch.randn(tuple(shape), dtype=dtype, device=device)
     if mode == "standard":
         return numbers
@@ -300,10 +302,10 @@ def rand_tensor(
 
 
 def rand_int(shape: Sequence[int], *, low: int, high: int, device: Any = None, dtype: Any = torch.int64) -> Any:
-    """Whole numbers from ``low`` to just below ``high``."""
+    """Draw integers from ``low`` to just below ``high``."""
     return torch.randint(low, high, tuple(shape), dtype=dtype, device=device)
 
 
 def rand_bool(shape: Sequence[int], *, device: Any = None) -> Any:
-    """Truth values, either as likely."""
+    """Draw booleans with equal probability."""
     return torch.randint(2, tuple(shape), dtype=torch.bool, device=device)

@@ -1,6 +1,6 @@
-"""Which calls a test makes of a function, read off its text: loops over what is written down are gone through.
+"""Find the calls of a function in a test by interpreting its syntax tree.
 
-Nothing is run. What cannot be told is guessed: a loop over anything else is taken to go round once.
+No code is run. Loops over literals are followed; a loop over another value is followed once.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 MOST_ROUNDS = 64
-"""Of one loop; nobody writes down more calls than that."""
+"""Iterations of a loop that are followed; more calls than that are not needed."""
 
 MOST_STEPS = 20_000
-"""Statements that are gone through, loops and all; what comes after them is not seen."""
+"""Statements that are followed, including iterations; a hostile test could nest loops."""
 
-_LARGE = 1 << 40
-"""No size in a test is; such a number is not computed with."""
+_MAX_NUMBER = 1 << 40
+"""Larger numbers are not computed with, because they cannot be sizes."""
 
 UNKNOWN = object()
-"""The literal of a value that is not written down."""
+"""Literal of a value that is not known from the text."""
 
 _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("float32", "float"), "fp32"),
@@ -36,35 +36,35 @@ _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("int16", "short", "int64", "long", "uint8"), "whole"),
     **dict.fromkeys(("complex64", "complex128", "cfloat", "cdouble"), "complex"),
 }
-"""What torch calls a dtype, or a tensor the change to it → kind of number."""
+"""Name of a dtype in torch, or of the tensor method that casts to it → kind of number."""
 
 _NORMAL = frozenset({"randn", "randn_like", "rand_tensor"})
-"""Calls that draw from normal distributions: such numbers can be made larger, or whole."""
+"""Calls that draw from normal distributions; such inputs may get outliers."""
 _WHOLE = {"rand_int": "whole", "randint": "whole", "randperm": "whole", "rand_bool": "bool"}
-"""Calls that draw whole numbers → their kind."""
+"""Calls that draw whole numbers → kind of number."""
 _DRAWS = _NORMAL | set(_WHOLE) | {"rand", "rand_like", "normal", "bernoulli", "uniform_", "normal_", "random_"}
-_FIXED = frozenset({"tensor", "zeros", "ones", "full", "eye", "empty", "arange", "linspace"})
-"""Calls that make a tensor of what is written down."""
+_FIXED_TENSORS = frozenset({"tensor", "zeros", "ones", "full", "eye", "empty", "arange", "linspace"})
+"""Calls that make a tensor of fixed values."""
 _KEEPING = frozenset({"to", "cuda", "clone", "contiguous", "detach", "requires_grad_"})
-"""Methods that leave the numbers what they are."""
+"""Methods that do not change the numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOrigin:
-    """What a value was made from, as far as the text says."""
+    """Facts about a value that are known from the text."""
 
     literal: Any = UNKNOWN
-    """The value itself, where it is written down."""
+    """The value, if known."""
     drawn: bool = False
-    """A random generator had a part in it."""
+    """It depends on random numbers."""
     plain: bool = True
-    """All floating tensors in it are as they were drawn from normal distributions."""
+    """All floating tensors in it are unchanged draws from normal distributions."""
     elements: int = 0
-    """Of the largest tensor in it, as far as shapes are written down."""
+    """Number of elements of the largest tensor in it, as far as known."""
     kinds: frozenset[str] = frozenset()
     """Kinds of number in its tensors, see :data:`_KINDS`."""
     words: frozenset[str] = frozenset()
-    """Everything that is written down of it."""
+    """All literals that it was made from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,29 +72,29 @@ class TestCall:
     """One call of the function."""
 
     number: int
-    """Its place among all calls that the test makes, from 0."""
+    """Number among all calls of the test, from 0."""
     line: int
     made: ValueOrigin
-    """What its arguments are made from."""
+    """Facts about all of its arguments together."""
     positional: tuple[Any, ...]
-    """Its arguments, where they are written down; else :data:`UNKNOWN`."""
+    """Positional arguments if known, else :data:`UNKNOWN`."""
     named: Mapping[str, Any]
-    """The same of those given by name."""
+    """Keyword arguments if known, else :data:`UNKNOWN`."""
 
     @property
     def alike(self) -> tuple[int, frozenset[str]]:
-        """Equal for calls that differ in their random numbers alone."""
+        """Key that is equal for calls that differ only in random numbers."""
         return self.line, self.made.words
 
     @property
     def kind(self) -> str:
-        """The one kind of number that it is about; of several floating ones the narrowest."""
+        """Main kind of number of the arguments; of several floating ones the narrowest."""
         order = ("complex", "fp16", "bf16", "fp32", "fp64", "int8", "int32", "whole", "bool")
         return next((kind for kind in order if kind in self.made.kinds), "fp32")
 
 
 def cases_of(test: ast.Module, function: str) -> tuple[TestCall, ...]:
-    """The calls that the module ``test`` makes of ``function``, in order; each of its own functions is run once."""
+    """Return the calls of ``function`` in the module ``test`` in order; functions of the test count as called once."""
     walk = _Walk(function)
     walk.block(test.body, {})
     return tuple(walk.cases)
@@ -102,7 +102,7 @@ def cases_of(test: ast.Module, function: str) -> tuple[TestCall, ...]:
 
 @dataclass(slots=True)
 class _Walk:
-    """Goes through a test as Python would, with little more than names and loops."""
+    """Interpreter of a test that follows assignments, loops and branches."""
 
     function: str
     cases: list[TestCall] = field(default_factory=list)
@@ -119,58 +119,60 @@ class _Walk:
             case ast.FunctionDef():
                 self.block(node.body, dict(names))
             case ast.Assign():
-                value = self._made(node.value, names)
+                value = self._evaluate(node.value, names)
                 for target in node.targets:
                     _assign(target, value, names)
             case ast.AugAssign() | ast.AnnAssign(value=ast.expr()):
-                value = _changed([self._made(part, names) for part in _parts_of(node)])
+                value = _transform([self._evaluate(part, names) for part in _subexpressions(node)])
                 _assign(node.target, value, names)
             case ast.For():
-                for item in _rounds(self._made(node.iter, names)):
+                for item in _loop_values(self._evaluate(node.iter, names)):
                     _assign(node.target, item, names)
                     self.block(node.body, names)
             case ast.If():
-                for branch in _branches(self._made(node.test, names), node.body, node.orelse):
+                for branch in _branches(self._evaluate(node.test, names), node.body, node.orelse):
                     self.block(branch, names)
             case ast.With():
                 for manager in node.items:
-                    self._made(manager.context_expr, names)
+                    self._evaluate(manager.context_expr, names)
                 self.block(node.body, names)
             case ast.Try():
                 self.block([*node.body, *node.orelse, *node.finalbody], names)
             case _:
-                for part in _parts_of(node):
-                    self._made(part, names)
+                for part in _subexpressions(node):
+                    self._evaluate(part, names)
 
-    def _made(self, node: ast.expr, names: dict[str, ValueOrigin]) -> ValueOrigin:  # noqa: PLR0911  # one line per kind of expression
+    def _evaluate(self, node: ast.expr, names: dict[str, ValueOrigin]) -> ValueOrigin:  # noqa: PLR0911  # one line per kind of expression
         match node:
             case ast.Constant():
-                return _written(node.value)
+                return _literal(node.value)
             case ast.Attribute(value=ast.Name(id="torch"), attr=attribute):
-                return _written(_Dtype(attribute)) if attribute in _KINDS else ValueOrigin()
+                return _literal(_Dtype(attribute)) if attribute in _KINDS else ValueOrigin()
             case ast.Name():
                 return names.get(node.id, ValueOrigin())
             case ast.Call():
                 return self._call(node, names)
             case ast.ListComp(generators=[loop]) | ast.GeneratorExp(generators=[loop]):
-                return _together([self._made(node.elt, inner) for inner in self._rounds_of(loop, names)])
+                return _combine([self._evaluate(node.elt, inner) for inner in self._comprehension_scopes(loop, names)])
             case ast.Tuple() | ast.List() | ast.Starred():
-                parts = [self._made(part, names) for part in _parts_of(node)]
-                return replace(_together(parts), literal=_computed(node, parts))
+                parts = [self._evaluate(part, names) for part in _subexpressions(node)]
+                return replace(_combine(parts), literal=_compute(node, parts))
             case _:
-                parts = [self._made(part, names) for part in _parts_of(node)]
-                return replace(_changed(parts), literal=_computed(node, parts))
+                parts = [self._evaluate(part, names) for part in _subexpressions(node)]
+                return replace(_transform(parts), literal=_compute(node, parts))
 
-    def _rounds_of(self, loop: ast.comprehension, names: dict[str, ValueOrigin]) -> Iterator[dict[str, ValueOrigin]]:
-        for item in _rounds(self._made(loop.iter, names)):
+    def _comprehension_scopes(
+        self, loop: ast.comprehension, names: dict[str, ValueOrigin]
+    ) -> Iterator[dict[str, ValueOrigin]]:
+        for item in _loop_values(self._evaluate(loop.iter, names)):
             inner = dict(names)
             _assign(loop.target, item, inner)
             yield inner
 
     def _call(self, node: ast.Call, names: dict[str, ValueOrigin]) -> ValueOrigin:
-        receiver = [self._made(node.func.value, names)] if isinstance(node.func, ast.Attribute) else []
-        positional = [self._made(argument, names) for argument in node.args]
-        named = {keyword.arg or "": self._made(keyword.value, names) for keyword in node.keywords}
+        receiver = [self._evaluate(node.func.value, names)] if isinstance(node.func, ast.Attribute) else []
+        positional = [self._evaluate(argument, names) for argument in node.args]
+        named = {keyword.arg or "": self._evaluate(keyword.value, names) for keyword in node.keywords}
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         given = [*positional, *named.values()]
         if not receiver and name == self.function:
@@ -178,24 +180,24 @@ class _Walk:
                 TestCall(
                     number=len(self.cases),
                     line=node.lineno,
-                    made=_together(given),
+                    made=_combine(given),
                     positional=tuple(argument.literal for argument in positional),
                     named={keyword: argument.literal for keyword, argument in named.items()},
                 )
             )
-        if name in _DRAWS or name in _FIXED:
-            return _tensor(name, _together([*receiver, *given]), positional, named)
+        if name in _DRAWS or name in _FIXED_TENSORS:
+            return _make_tensor(name, _combine([*receiver, *given]), positional, named)
         if name in _BUILTINS and not receiver and all(part.literal is not UNKNOWN for part in given):
-            return _written(_first_of(name, [part.literal for part in positional]))
+            return _literal(_first_items(name, [part.literal for part in positional]))
         if name in _KINDS:
-            return replace(_together(receiver), kinds=frozenset({_KINDS[name]}))
-        whole = _together([*receiver, *given]) if name in _KEEPING else _changed([*receiver, *given])
-        is_cast = name == "to" and _together(given).kinds
-        return replace(whole, kinds=_together(given).kinds) if is_cast else whole
+            return replace(_combine(receiver), kinds=frozenset({_KINDS[name]}))
+        whole = _combine([*receiver, *given]) if name in _KEEPING else _transform([*receiver, *given])
+        is_cast = name == "to" and _combine(given).kinds
+        return replace(whole, kinds=_combine(given).kinds) if is_cast else whole
 
 
 class _Dtype(str):
-    """The name of a dtype as a literal: tests loop over them."""
+    """Name of a dtype as a literal, because tests loop over dtypes."""
 
     __slots__ = ()
 
@@ -219,15 +221,15 @@ def _assign(target: ast.expr, value: ValueOrigin, names: dict[str, ValueOrigin])
         literal = value.literal
         known = isinstance(literal, (tuple, list)) and len(literal) == len(target.elts)
         for place, part in enumerate(target.elts):
-            _assign(part, _written(literal[place]) if known else replace(value, literal=UNKNOWN), names)
+            _assign(part, _literal(literal[place]) if known else replace(value, literal=UNKNOWN), names)
     elif isinstance(target, (ast.Subscript, ast.Attribute)) and isinstance(target.value, ast.Name):
-        names[target.value.id] = _changed([names.get(target.value.id, ValueOrigin()), value])
+        names[target.value.id] = _transform([names.get(target.value.id, ValueOrigin()), value])
 
 
-def _rounds(items: ValueOrigin) -> list[ValueOrigin]:
-    """What a loop's variable is, round by round."""
+def _loop_values(items: ValueOrigin) -> list[ValueOrigin]:
+    """Return the values of a loop's variable."""
     if isinstance(items.literal, (tuple, list)):
-        return [_written(item) for item in items.literal[:MOST_ROUNDS]]
+        return [_literal(item) for item in items.literal[:MOST_ROUNDS]]
     return [replace(items, literal=UNKNOWN)]
 
 
@@ -237,25 +239,25 @@ def _branches(condition: ValueOrigin, yes: list[ast.stmt], no: list[ast.stmt]) -
     return [yes if condition.literal else no]
 
 
-def _first_of(builtin: str, arguments: Sequence[Any]) -> Any:
-    """As many items of ``range(…)`` and the like as a loop is followed for."""
+def _first_items(builtin: str, arguments: Sequence[Any]) -> Any:
+    """Return the first items of ``range(…)`` and the like, as many as a loop is followed for."""
     try:
         return list(itertools.islice(_BUILTINS[builtin](*arguments), MOST_ROUNDS))
     except (TypeError, ValueError):
         return UNKNOWN
 
 
-def _parts_of(node: ast.AST) -> Iterator[ast.expr]:
+def _subexpressions(node: ast.AST) -> Iterator[ast.expr]:
     return (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
-def _written(value: Any) -> ValueOrigin:
+def _literal(value: Any) -> ValueOrigin:
     kinds = frozenset({_KINDS[value]}) if isinstance(value, _Dtype) else frozenset[str]()
     return ValueOrigin(literal=value, kinds=kinds, words=frozenset({repr(value)}))
 
 
-def _together(parts: Sequence[ValueOrigin]) -> ValueOrigin:
-    """Several values side by side."""
+def _combine(parts: Sequence[ValueOrigin]) -> ValueOrigin:
+    """Return the facts about several values together."""
     return ValueOrigin(
         drawn=any(part.drawn for part in parts),
         plain=all(part.plain for part in parts),
@@ -265,16 +267,16 @@ def _together(parts: Sequence[ValueOrigin]) -> ValueOrigin:
     )
 
 
-def _changed(parts: Sequence[ValueOrigin]) -> ValueOrigin:
-    """What is computed from several values: of tensors, others than were drawn."""
-    whole = _together(parts)
+def _transform(parts: Sequence[ValueOrigin]) -> ValueOrigin:
+    """Return the facts about a result computed from several values; its tensors are not plain draws."""
+    whole = _combine(parts)
     return replace(whole, plain=whole.plain and not whole.elements)
 
 
-def _tensor(
+def _make_tensor(
     name: str, given: ValueOrigin, positional: Sequence[ValueOrigin], named: Mapping[str, ValueOrigin]
 ) -> ValueOrigin:
-    """A tensor that is drawn, or made of what is written down."""
+    """Return the facts about a new tensor, drawn or made of fixed values."""
     first = positional[0].literal if positional else named.get("size", ValueOrigin()).literal
     sizes = next((p.literal for p in positional if isinstance(p.literal, (tuple, list))), first)
     if name == "tensor":
@@ -283,7 +285,7 @@ def _tensor(
         elements = _product(sizes)
     else:
         elements = _product([p.literal for p in positional])
-    kinds = named["dtype"].kinds if "dtype" in named else _usual_kinds(name, given, first)
+    kinds = named["dtype"].kinds if "dtype" in named else _default_kinds(name, given, first)
     plain = name in _NORMAL and named.get("mode", ValueOrigin()).literal != "uniform"
     return ValueOrigin(
         drawn=name in _DRAWS or given.drawn,
@@ -294,8 +296,8 @@ def _tensor(
     )
 
 
-def _usual_kinds(name: str, given: ValueOrigin, first: Any) -> frozenset[str]:
-    """What a tensor is of where nobody says."""
+def _default_kinds(name: str, given: ValueOrigin, first: Any) -> frozenset[str]:
+    """Return the kinds of number of a new tensor without a dtype argument."""
     if name in _WHOLE:
         return frozenset({_WHOLE[name]})
     if name.endswith(("_like", "_")):
@@ -316,12 +318,12 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _product(sizes: Sequence[Any]) -> int:
-    """Of the sizes that are known."""
-    return math.prod(size for size in sizes if type(size) is int and 0 <= size < _LARGE)
+    """Multiply the sizes that are known."""
+    return math.prod(size for size in sizes if type(size) is int and 0 <= size < _MAX_NUMBER)
 
 
-def _computed(node: ast.expr, parts: Sequence[ValueOrigin]) -> Any:
-    """The value of an expression over what is written down."""
+def _compute(node: ast.expr, parts: Sequence[ValueOrigin]) -> Any:
+    """Return the value of an expression of known values, or :data:`UNKNOWN`."""
     values = [part.literal for part in parts]
     if any(value is UNKNOWN for value in values):
         return UNKNOWN
@@ -331,14 +333,14 @@ def _computed(node: ast.expr, parts: Sequence[ValueOrigin]) -> Any:
         case ast.List():
             return values
         case ast.BinOp(op=operation) | ast.Compare(ops=[operation]) if type(operation) in _OPERATIONS:
-            return _operated(_OPERATIONS[type(operation)], values)
+            return _apply(_OPERATIONS[type(operation)], values)
         case _:
             return UNKNOWN
 
 
-def _operated(operation: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
-    """Of two numbers of a size that shapes have, or of two words that are compared."""
-    numbers = all(type(value) in (int, float) and abs(value) < _LARGE for value in values)
+def _apply(operation: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
+    """Apply an operation to two numbers that are not too large, or compare two values."""
+    numbers = all(type(value) in (int, float) and abs(value) < _MAX_NUMBER for value in values)
     if not numbers and operation not in (operator.eq, operator.ne):
         return UNKNOWN
     try:

@@ -1,8 +1,8 @@
-"""KernelBench-X: golden results (eager PyTorch on one machine), ``metrics.json`` and ``summary.json`` of a method.
+"""Import KernelBench-X: golden results (eager PyTorch on one machine), and ``metrics.json`` of a method.
 
-A golden file is a list of ``{input_size, ms, GB/s, TFLOPS}``, one file per task, one folder per machine; each time is
-the median of one ``do_bench``. ``metrics.json`` is ``{"Category/task.py": {call_ok, exe_ok, performance, …}}``, mixed
-with ``"N/A"``; ``summary.json`` has totals of the same and no result of its own. Neither names a GPU.
+A golden file is a list of ``{input_size, ms, GB/s, TFLOPS}``, with a file per task and a folder per machine; a time is
+the median of one ``do_bench``. ``metrics.json`` is ``{"Category/task.py": {call_ok, exe_ok, performance, …}}``, with
+``"N/A"`` for missing values. ``summary.json`` has only totals. None of them names a GPU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RATES: Final = {"GB/s": ("bytes_per_s", 1e9), "TFLOPS": ("flops_per_s", 1e12)}
 
 
 def read_golden(file: JsonFile) -> list[ImportedMeasurement]:
-    """One workload per row; see :class:`ImportFormat`."""
+    """Read one workload per row; see :class:`ImportFormat`."""
     document = file.document()
     names: Counter[str] = Counter()
 
@@ -51,52 +51,52 @@ def read_golden(file: JsonFile) -> list[ImportedMeasurement]:
             candidate=EAGER,
             gpu=file.folder,
             host={"hostname": file.folder},
-            workload=_unique(_workload(node["input_size"].value), names),
-            columns={"language": Language.TORCH.value, **_row(node)},
+            workload=_make_unique(_name_workload(node["input_size"].value), names),
+            columns={"language": Language.TORCH.value, **_read_row(node)},
         )
 
     return list(file.each(document.elements(), measured))
 
 
 def read_metrics(file: JsonFile) -> list[ImportedMeasurement]:
-    """One workload per timed row of a task, or one for a task without; see :class:`ImportFormat`."""
+    """Read one workload per timed row of a task, or one per task without rows; see :class:`ImportFormat`."""
     document = file.document()
-    method = _method(file)
+    method = _read_method(file)
     tasks = (node for _name, node in document.members())
-    return [one for group in file.each(tasks, lambda node: _task(node, method, file)) for one in group]
+    return [one for group in file.each(tasks, lambda node: _read_task(node, method, file)) for one in group]
 
 
 def read_summary(file: JsonFile) -> list[ImportedMeasurement]:
-    """Nothing: totals are no results."""
+    """Check a summary, which has no results."""
     document = file.document()
     method, total = document["method"].text(), document["total"].count()
-    file.notes.append(f"a summary of {method} over {total} tasks, and no result: metrics.json beside it has those")
+    file.notes.append(f"a summary of {method} over {total} tasks without results, which are in metrics.json beside it")
     return []
 
 
-def _method(file: JsonFile) -> str:
-    """As the summary beside the file says, or its folder."""
-    beside = file.path.with_name("summary.json")
+def _read_method(file: JsonFile) -> str:
+    """Return the method in the summary beside the file, or else the name of the folder."""
+    summary = file.path.with_name("summary.json")
     try:
-        return JsonNode(JsonFile(beside).first())["method"].text() if beside.is_file() else file.folder
+        return JsonNode(JsonFile(summary).first())["method"].text() if summary.is_file() else file.folder
     except BadValueError:
         return file.folder
 
 
-def _task(node: JsonNode, method: str, file: JsonFile) -> list[ImportedMeasurement]:
+def _read_task(node: JsonNode, method: str, file: JsonFile) -> list[ImportedMeasurement]:
     name = PurePath(str(node.keys[-1]))
-    status, dtype = _status(node), node.get("dtype")
+    status, dtype = _read_status(node), node.get("dtype")
     common: dict[str, Any] = {
         "problem": str(name.with_suffix("")),
         "candidate": method,
         "gpu": None,
         "status": status,
-        "message": None if status is Status.PASSED else _why(node),
+        "message": None if status is Status.PASSED else _read_message(node),
     }
     columns = {
         "category": name.parent.name or None,
         "origin_method": method,
-        "dtype": _dtype(dtype),
+        "dtype": _read_dtype(dtype),
     }
     rows = node.get("performance")
     if status is not Status.PASSED or rows is None or rows.value in (_MISSING, []):
@@ -104,31 +104,31 @@ def _task(node: JsonNode, method: str, file: JsonFile) -> list[ImportedMeasureme
     names: Counter[str] = Counter()
 
     def measured(row: JsonNode) -> ImportedMeasurement:
-        workload = _unique(_workload(row["input_size"].value), names)
-        return ImportedMeasurement(**common, workload=workload, columns={**columns, **_row(row)})
+        workload = _make_unique(_name_workload(row["input_size"].value), names)
+        return ImportedMeasurement(**common, workload=workload, columns={**columns, **_read_row(row)})
 
     return list(file.each(rows.elements(), measured))
 
 
-def _status(node: JsonNode) -> Status:
-    """KernelBench-X counts a kernel as compiled when its file runs with its test; then outputs are compared."""
+def _read_status(node: JsonNode) -> Status:
+    """Convert the status: ``call_ok`` means that the file ran with its test, ``exe_ok`` that the outputs match."""
     if not node["call_ok"].truth():
         return Status.COMPILE_ERROR
     return Status.PASSED if node["exe_ok"].truth() else Status.INCORRECT_VALUES
 
 
-def _why(node: JsonNode) -> str | None:
+def _read_message(node: JsonNode) -> str | None:
     error = node.get("error")
     return None if error is None or error.value in (_MISSING, "") else str(error.value)[:LONGEST_MESSAGE]
 
 
-def _dtype(node: JsonNode | None) -> str | None:
+def _read_dtype(node: JsonNode | None) -> str | None:
     found = _DTYPES.get(node.value) if node is not None and isinstance(node.value, str) else None
     return found.value if found else None
 
 
-def _row(node: JsonNode) -> dict[str, Any]:
-    """Columns of one timed input."""
+def _read_row(node: JsonNode) -> dict[str, Any]:
+    """Return the columns of one timed input."""
     rates = {
         column: found.amount(scale)
         for key, (column, scale) in _RATES.items()
@@ -138,24 +138,24 @@ def _row(node: JsonNode) -> dict[str, Any]:
     return {"candidate_median_ns": node["ms"].amount(NS_PER_MS), "values_json": values, **rates}
 
 
-def _workload(size: Any) -> str:
-    """``256x256,256x256`` for the shapes that a row lists; a long one is cut, and its digest added."""
-    said = ",".join(map(_shape, size)) if isinstance(size, list) else _shape(size)
-    if len(said) <= _LONGEST_NAME:
-        return said or DEFAULT
-    return f"{said[:_LONGEST_NAME]}…{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+def _name_workload(size: Any) -> str:
+    """Return ``256x256,256x256`` for the shapes of a row; a long name is cut and gets a digest."""
+    name = ",".join(map(_format_shape, size)) if isinstance(size, list) else _format_shape(size)
+    if len(name) <= _LONGEST_NAME:
+        return name or DEFAULT
+    return f"{name[:_LONGEST_NAME]}…{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _shape(value: Any) -> str:
+def _format_shape(value: Any) -> str:
     if isinstance(value, list):
         if all(type(size) is int for size in value):
             return "x".join(map(str, value)) or "scalar"
-        return f"({','.join(map(_shape, value))})"
+        return f"({','.join(map(_format_shape, value))})"
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _unique(name: str, names: Counter[str]) -> str:
-    """``name``, numbered from the second time on: some files time several things that they describe alike."""
+def _make_unique(name: str, names: Counter[str]) -> str:
+    """Number repeated names, because some files have several rows of one shape."""
     names[name] += 1
     return name if names[name] == 1 else f"{name}#{names[name]}"
 

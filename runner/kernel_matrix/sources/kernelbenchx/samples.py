@@ -1,4 +1,4 @@
-"""Answers to the tasks of KernelBench-X and TritonBench-T: lines of JSON, files, or folders of both."""
+"""Candidates for the tasks of KernelBench-X and TritonBench-T: lines of JSON, Python files, or folders of both."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
-from kernel_matrix.sources.document import MAX_BYTES, UnreadableFileError, read_bytes, suggestion
+from kernel_matrix.sources.document import MAX_BYTES, UnreadableFileError, read_bytes, read_each, suggestion
 from kernel_matrix.sources.kernelbenchx.reader import TASK_FILE, TEST_FILE, adapter_of, read_task, split
 from kernel_matrix.sources.reference_module import detect_language, digest_of
 
 CODE_FILE = "kernel.py"
-"""What an answer is called beside its adapter."""
+"""Name of a candidate's file beside its adapter."""
 OTHER_NAME = "kernel_function"
-"""What an author may call the function, instead of its name in the task."""
+"""Name that a candidate may use for the function instead of its name in the task."""
 
-_FENCED = re.compile(r"^```[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCED_BLOCK = re.compile(r"^```[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _OPEN_FENCE = re.compile(r"\A\s*```[^\n]*\n")
-_ASKED_FOR = re.compile(r"Wrapper Entry Information:\s*(?:def\s+)?([\w.]+)\s*\(")
+_ENTRY_IN_PROMPT = re.compile(r"Wrapper Entry Information:\s*(?:def\s+)?([\w.]+)\s*\(")
 _PROMPTS = ("instruction", "prompt", "query")
 _NUMBERS: Mapping[str, Sequence[str]] = {
     "sample": ("sample", "sample_id"),
@@ -34,17 +34,17 @@ _NUMBERS: Mapping[str, Sequence[str]] = {
     "tokens_cached": ("tokens_cached",),
     "tokens_out": ("tokens_out", "completion_tokens", "output_tokens"),
 }
-"""Whole number of an origin → fields that may hold it."""
+"""Integer field of :class:`.Origin` → possible fields of the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What one line or file holds."""
+    """The content of a line or file."""
 
     path: Path
     line: int | None = None
     file: str = ""
-    """The task's file, as the answer names it."""
+    """File of the task, as named by the answer."""
     prompt: str = ""
     text: str
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -58,44 +58,37 @@ def load_candidates(
 ) -> tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]:
     """Read a file ``.jsonl`` or ``.py``, or all such files below a folder; see :func:`.load_candidates`.
 
-    Candidates are numbered by task, in the order of files and lines, where no ``sample`` says otherwise.
-
-    :raises kernel_matrix.errors.UsageError: when ``path`` is or holds no such file.
+    Candidates without a ``sample`` are numbered per task in the order of files and lines.
     """
     tasks = _Tasks([problem for problem in problems.values() if {TASK_FILE, TEST_FILE} <= set(problem.beside)])
-    found: list[Candidate] = []
-    refused: list[UnreadableItem] = []
-    for file in _files(path):
-        for read in _answers(file):
-            try:
-                found.append(tasks.candidate(read if isinstance(read, _Answer) else _raised(read)))
-            except UnreadableFileError as error:  # noqa: PERF203  # one bad answer must not end the others
-                refused.append(error.unreadable)
-    return tuple(found), tuple(refused)
+    return read_each((answer for file in _files(path) for answer in _read_answers(file)), tasks.candidate)
 
 
 class _Tasks:
-    """The tasks that answers may be for."""
+    """The known tasks."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self._problems = problems
         self._functions: dict[str, str] = {}
         self._taken: dict[str, set[int]] = defaultdict(set)
 
-    def candidate(self, answer: _Answer) -> Candidate:
-        """The candidate that an answer is.
+    def candidate(self, answer: _Answer | UnreadableFileError) -> Candidate:
+        """Make the candidate of an answer.
 
-        :raises UnreadableError: when it is for no task that is known, or holds no code.
+        Raises:
+            UnreadableFileError: the answer was unreadable, has no code, or is not for a known task.
         """
+        if isinstance(answer, UnreadableFileError):
+            raise answer
         problem = self._problem(answer)
-        code = _code(answer.text)
+        code = _extract_code(answer.text)
         if not code.strip():
-            raise answer.error("holds no code")
+            raise answer.error("has no code")
         function = self._function(problem)
         defines = OTHER_NAME if not _defines(code, function) and _defines(code, OTHER_NAME) else function
         adapter = f"{adapter_of(function, CODE_FILE)}\n\nModelNew = Model\n"
         language = detect_language(code)
-        sample = self._number(problem, answer.origin.get("sample"))
+        sample = self._take_number(problem, answer.origin.get("sample"))
         facts = {
             "language": language.value,
             "entry": "ModelNew",
@@ -115,31 +108,31 @@ class _Tasks:
         )
 
     def _problem(self, answer: _Answer) -> Problem:
-        known = self._named(answer.file) if answer.file else self._asked_for(answer.prompt)
+        known = self._match_file(answer.file) if answer.file else self._match_prompt(answer.prompt)
         if len(known) == 1:
             return known[0]
         if known:
             raise answer.error(f"is for {answer.file!r}, which is any of {', '.join(problem.id for problem in known)}")
         if not answer.file:
-            raise answer.error("says neither `file` nor, in `instruction`, which known task it is for")
+            raise answer.error("has neither a `file` nor a known task in `instruction`")
         hint = suggestion(Path(answer.file).stem, [problem.path.stem for problem in self._problems])
-        raise answer.error(f"is for {answer.file!r}, which is no known task{hint}")
+        raise answer.error(f"is for {answer.file!r}, which is not a known task{hint}")
 
-    def _named(self, file: str) -> list[Problem]:
-        """The tasks of a file's name; where its folder is that of one of them, that one."""
+    def _match_file(self, file: str) -> list[Problem]:
+        """Return the tasks with the file's name, or the only one that is also in its folder."""
         alike = [problem for problem in self._problems if problem.path.stem == Path(file).stem]
         return [problem for problem in alike if problem.id == Path(file).with_suffix("").as_posix()] or alike
 
-    def _asked_for(self, prompt: str) -> list[Problem]:
-        """The task whose description a prompt repeats, or whose function it asks for."""
+    def _match_prompt(self, prompt: str) -> list[Problem]:
+        """Return the tasks whose description is in a prompt, or whose function the prompt names."""
         words = " ".join(prompt.split())
-        told = [problem for problem in self._problems if problem.description and problem.description in words]
-        longest = max((len(problem.description) for problem in told), default=0)
-        best = [problem for problem in told if len(problem.description) == longest]
-        asked = _ASKED_FOR.search(prompt)
-        if len(best) == 1 or asked is None:
+        described = [problem for problem in self._problems if problem.description and problem.description in words]
+        longest = max((len(problem.description) for problem in described), default=0)
+        best = [problem for problem in described if len(problem.description) == longest]
+        entry = _ENTRY_IN_PROMPT.search(prompt)
+        if len(best) == 1 or entry is None:
             return best
-        name = asked[1].rsplit(".", maxsplit=1)[-1]
+        name = entry[1].rsplit(".", maxsplit=1)[-1]
         return [problem for problem in self._problems if problem.path.stem == name]
 
     def _function(self, problem: Problem) -> str:
@@ -147,15 +140,12 @@ class _Tasks:
             self._functions[problem.id] = read_task(problem.path).function
         return self._functions[problem.id]
 
-    def _number(self, problem: Problem, wanted: int | None) -> int:
+    def _take_number(self, problem: Problem, wanted: int | None) -> int:
         taken = self._taken[problem.id]
-        free = (
-            wanted
-            if wanted is not None and wanted not in taken
-            else next(n for n in itertools.count() if n not in taken)
-        )
-        taken.add(free)
-        return free
+        preferred = itertools.count() if wanted is None else itertools.chain((wanted,), itertools.count())
+        number = next(number for number in preferred if number not in taken)
+        taken.add(number)
+        return number
 
 
 def _files(path: Path) -> list[Path]:
@@ -164,27 +154,27 @@ def _files(path: Path) -> list[Path]:
     files = [file for file in found if file.suffix in kinds and file.is_file()]
     if not files:
         raise UsageError(
-            f"candidates: {path} is no answer to KernelBench-X, and holds none",
+            f"candidates: {path} neither is nor has a candidate for KernelBench-X",
             next_step="name a file .jsonl or .py, or a folder with such files",
         )
     return files
 
 
-def _answers(file: Path) -> Iterator[_Answer | UnreadableFileError]:
-    """What a file holds, answer by answer, with what cannot be read in its place."""
+def _read_answers(file: Path) -> Iterator[_Answer | UnreadableFileError]:
+    """Yield the answers of a file, with an error in place of each unreadable one."""
     try:
         if file.suffix == ".py":
             text = read_bytes(file).decode("utf-8-sig", errors="replace")
             yield _Answer(path=file, file=f"{file.parent.name}/{file.name}", text=text)
         else:
-            yield from _lines(file)
+            yield from _read_lines(file)
     except UnreadableFileError as error:
         yield error
     except OSError as error:
         yield UnreadableFileError(file, f"cannot be read: {error.strerror}")
 
 
-def _lines(file: Path) -> Iterator[_Answer | UnreadableFileError]:
+def _read_lines(file: Path) -> Iterator[_Answer | UnreadableFileError]:
     with file.open("rb") as lines:
         for number in itertools.count(1):
             line = lines.readline(MAX_BYTES + 1)
@@ -192,23 +182,23 @@ def _lines(file: Path) -> Iterator[_Answer | UnreadableFileError]:
                 return
             if len(line) > MAX_BYTES:
                 yield UnreadableFileError(
-                    file, f"has a line of more than {MAX_BYTES >> 20} MiB; what follows is not read", number
+                    file, f"has a line of more than {MAX_BYTES >> 20} MiB; the rest is ignored", number
                 )
                 return
             if line.strip():
                 try:
-                    yield _answer(file, number, line)
+                    yield _parse_answer(file, number, line)
                 except UnreadableFileError as error:
                     yield error
 
 
-def _answer(file: Path, number: int, line: bytes) -> _Answer:
+def _parse_answer(file: Path, number: int, line: bytes) -> _Answer:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise UnreadableFileError(file, f"not valid JSON: {error}", number) from None
     if not isinstance(row, dict) or not isinstance(row.get("predict"), str):
-        raise UnreadableFileError(file, "is no object with the code as text in `predict`", number)
+        raise UnreadableFileError(file, "is not an object with the code as text in `predict`", number)
     prompt = next((str(row[key]) for key in _PROMPTS if row.get(key)), "")
     return _Answer(
         path=file,
@@ -216,12 +206,12 @@ def _answer(file: Path, number: int, line: bytes) -> _Answer:
         file=str(row.get("file") or ""),
         prompt=prompt,
         text=row["predict"],
-        origin=_origin(row, prompt),
+        origin=_read_origin(row, prompt),
     )
 
 
-def _origin(row: Mapping[str, Any], prompt: str) -> dict[str, Any]:
-    """What a line says of where it comes from; what is no number there is not taken for one."""
+def _read_origin(row: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+    """Read the fields of :class:`.Origin` from a line, without values of the wrong type."""
     usage = row.get("usage")
     fields = {**(usage if isinstance(usage, dict) else {}), **row}
     words = {key: fields[key] for key in ("method", "model", "parent") if isinstance(fields.get(key), str)}
@@ -236,21 +226,13 @@ def _origin(row: Mapping[str, Any], prompt: str) -> dict[str, Any]:
     return {**words, **reals, **wholes, **digest}
 
 
-def _code(text: str) -> bytes:
-    """The code alone: no fences of Markdown, and no test."""
-    blocks = _FENCED.findall(text)
+def _extract_code(text: str) -> bytes:
+    """Return the code without Markdown fences and without a test."""
+    blocks = _FENCED_BLOCK.findall(text)
     inner = max(blocks, key=len) if blocks else _OPEN_FENCE.sub("", text)
     return split(inner.encode("utf-8", errors="replace"))[0]
 
 
 def _defines(code: bytes, name: str) -> bool:
-    return (
-        re.search(
-            rf"^(async\s+)?(def|class)\s+{re.escape(name)}\b|^{re.escape(name)}\s*[:=]".encode(), code, re.MULTILINE
-        )
-        is not None
-    )
-
-
-def _raised(error: UnreadableFileError) -> _Answer:
-    raise error
+    definition = rf"^(async\s+)?(def|class)\s+{re.escape(name)}\b|^{re.escape(name)}\s*[:=]"
+    return re.search(definition.encode(), code, re.MULTILINE) is not None

@@ -1,9 +1,8 @@
 """A function of a C++ or CUDA file as ``ModelNew``.
 
-A template: the host puts what it knows of the file in place of the text that ``FACTS`` is made from. It runs beside
-that file. Standard library, torch and the runner's core only.
+This file is a template: the host fills in ``FACTS`` and stages it beside that file. It may import only the standard
+library, torch and ``kernel_matrix.inside``.
 """
-# a file to copy from, in no package
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from torch import nn
 from kernel_matrix.inside.native_extension import load_extension
 
 FACTS: dict[str, Any] = json.loads("@FACTS@")
-"""``file``, ``function`` (its name in Python, too), ``extension``, ``sources``, ``written`` and ``with_cuda``."""
+"""``file``, ``function`` (also its name in Python), ``extension``, ``sources``, ``written`` and ``with_cuda``."""
 
 _EXTENSION = load_extension(
     Path(__file__).parent,
@@ -36,5 +35,5 @@ class ModelNew(nn.Module):  # type: ignore[misc]
         super().__init__()
 
     def forward(self, *inputs: Any) -> Any:
-        """What the function returns: a tensor, or a tuple of them."""
+        """Return the result of the function: a tensor, or a tuple of tensors."""
         return _FUNCTION(*inputs)

@@ -1,11 +1,10 @@
-"""Candidates that are one CUDA file: a function on tensors, of which an adapter makes ``ModelNew``."""
+"""Candidates that are one CUDA file with a function on tensors, which an adapter wraps as ``ModelNew``."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from kernel_matrix.model.enums import Language
@@ -13,7 +12,7 @@ from kernel_matrix.sources.reference_module import detect_native_language
 
 SUFFIX = ".cu"
 FUNCTION = "run"
-"""What the function is called where the side file names no other."""
+"""Default name of the function."""
 LANGUAGES = frozenset({Language.CUDA, Language.HIP})
 
 TEMPLATE = Path(__file__).with_name("adapter.py")
@@ -26,12 +25,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{
     m.def("{function}", torch::wrap_pybind_function({function}));
 }}
 """
-"""The file is included, not linked: so nobody has to read the function's type off its source."""
+"""Binding of the function; it includes the file, so that the compiler knows the type of the function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeCandidate:
-    """What a file of C++ or CUDA becomes."""
+    """A candidate made of a C++ or CUDA file."""
 
     language: Language
     adapter: str
@@ -39,11 +38,14 @@ class NativeCandidate:
 
 
 def read_native(name: str, source: bytes, function: str) -> NativeCandidate:
-    """A candidate whose ``ModelNew`` calls ``function`` of a file.
+    """Make a candidate whose ``ModelNew`` calls a function of a file.
 
-    A file that binds its functions itself (``PYBIND11_MODULE``) is compiled as it is.
+    A file that binds its functions itself (``PYBIND11_MODULE``) is compiled unchanged.
 
-    :param name: of the file; C++ without CUDA unless it ends in ``.cu``.
+    Args:
+        name: name of the file; it is compiled without CUDA unless it ends in ``.cu``.
+        source: content of the file.
+        function: name of the function.
     """
     text = source.decode("utf-8", errors="replace")
     stem, suffix = Path(name).stem, Path(name).suffix
@@ -61,11 +63,6 @@ def read_native(name: str, source: bytes, function: str) -> NativeCandidate:
     }
     return NativeCandidate(
         language=detect_native_language(text) or Language.CUDA,
-        adapter=_template().replace('"@FACTS@"', json.dumps(json.dumps(facts)), 1),
+        adapter=TEMPLATE.read_text(encoding="utf-8").replace('"@FACTS@"', json.dumps(json.dumps(facts)), 1),
         beside={name: source},
     )
-
-
-@cache
-def _template() -> str:
-    return TEMPLATE.read_text(encoding="utf-8")
