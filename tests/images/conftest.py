@@ -1,4 +1,4 @@
-"""Tiny images, a registry small enough to live in a test, and the real CPU image, built at most once."""
+"""Fixtures: tiny images, a small registry, and the real CPU image, built at most once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def client() -> Iterator[DockerClient]:
 
 @pytest.fixture
 def make_image(tmp_path: Path) -> MakeImage:
-    """Writes a tiny image: one layer with the given files."""
+    """Return a function that writes a tiny image of one layer with the given files."""
 
     def make(
         files: dict[str, bytes], *, repository: str = "kernel-matrix-test/tiny", mode: int = 0o644
@@ -55,7 +55,7 @@ def make_image(tmp_path: Path) -> MakeImage:
 
 @pytest.fixture
 def load(client: DockerClient) -> Iterator[Callable[[ImageArchive], str]]:
-    """Loads an archive into the daemon and takes the image away afterwards; returns its id."""
+    """Return a function that loads an archive into the daemon and returns the id; the image is removed afterwards."""
     loaded: list[str] = []
 
     def load_one(archive: ImageArchive) -> str:
@@ -71,7 +71,7 @@ def load(client: DockerClient) -> Iterator[Callable[[ImageArchive], str]]:
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    """A running registry on this machine; daemons take 127.0.0.0/8 without TLS."""
+    """Run a registry on this machine; daemons accept 127.0.0.0/8 without TLS."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Handler.registry = Registry(server.server_port)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -84,7 +84,7 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture(scope="session")
 def cpu_image(tmp_path_factory: pytest.TempPathFactory) -> ResolvedImage:
-    """The real CPU image: the daemon's own where it is the locked one, else built (minutes)."""
+    """Return the real CPU image of the lock, built first if the daemon lacks it, which takes minutes."""
     lock = tmp_path_factory.mktemp("lock") / "images.lock"
     shutil.copyfile(ROOT / "images" / "images.lock", lock)
     return ensure_local("cpu", images_dir=ROOT / "images", lock_path=lock, say=print)

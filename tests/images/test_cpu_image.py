@@ -1,4 +1,4 @@
-"""The real CPU image, as cells run it: another uid, a read-only root, no network."""
+"""The real CPU image under the conditions of a cell: another uid, a read-only root, no network."""
 
 from __future__ import annotations
 

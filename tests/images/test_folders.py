@@ -1,4 +1,4 @@
-"""The folders and the lock of this project itself."""
+"""The image folders and the lock of this project."""
 
 from __future__ import annotations
 

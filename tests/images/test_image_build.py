@@ -1,4 +1,4 @@
-"""Building on the real daemon, from a base of a few files that a registry on this machine serves."""
+"""Builds with the real daemon, from a base of a few files in a local registry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.docker
 
 @dataclass
 class Bench:
-    """A toolchain ``test-built`` whose folder can be changed, and a lock of its own."""
+    """Make a toolchain ``test-built`` with a folder that can be changed, and a separate lock."""
 
     images: Path
     base: str

@@ -11,7 +11,7 @@ from kernel_matrix.images.image_store import connect, find, machine_of
 
 @pytest.fixture
 def no_daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """``DOCKER_HOST`` names a socket that is not there."""
+    """Set ``DOCKER_HOST`` to a socket that does not exist."""
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     yield
     gc.collect()  # the SDK leaves a failed socket open: let it be found here, where the warning is expected

@@ -12,7 +12,7 @@ from kernel_matrix.images.wheels import cache_root, fetch_wheels, place, read_re
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is all pip can see."""
+    """Make a folder of wheels that is pip's only index."""
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -1,4 +1,4 @@
-"""Images, wheels and a registry small enough to live in a test."""
+"""Images, wheels and a registry small enough for tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def forget(client: DockerClient, name: str) -> None:
 
 
 def shell_files(python_says: str) -> dict[str, bytes]:
-    """A root small enough for tests: this machine's sh, and a ``python3`` that says one thing."""
+    """Make a small root with this machine's sh and a ``python3`` that prints a fixed text."""
     shell = Path(shutil.which("dash") or "/bin/sh").resolve()
     listed = subprocess.run(("ldd", str(shell)), capture_output=True, text=True, check=True).stdout
     libraries = [Path(path) for path in re.findall(r"(/\S+) \(0x", listed)]
@@ -55,14 +55,14 @@ def shell_files(python_says: str) -> dict[str, bytes]:
 
 @dataclass
 class Registry:
-    """A registry that speaks just enough of the distribution protocol to be pulled from."""
+    """Registry with the part of the distribution protocol that a pull needs."""
 
     port: int
     blobs: dict[str, bytes] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
     def push(self, archive: ImageArchive, name: str, tag: str) -> str:
-        """Offer ``archive`` as ``name:tag``; returns ``host:port/name:tag@digest``."""
+        """Serve ``archive`` as ``name:tag``; return ``host:port/name:tag@digest``."""
         with tarfile.open(archive.path) as tar:
             for member in tar.getmembers():
                 if member.name.startswith("blobs/"):
@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def make_wheel(folder: Path, name: str = "tiny", version: str = "1.0") -> tuple[Path, str]:
-    """A wheel without content; returns it and its SHA-256."""
+    """Write a wheel without content; return it and its SHA-256."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
@@ -121,7 +121,7 @@ def make_wheel(folder: Path, name: str = "tiny", version: str = "1.0") -> tuple[
 
 
 def write_recipe(folder: Path, base: str, wheel_sha256: str, run: str = "") -> None:
-    """A toolchain's folder whose image is ``base`` plus whatever ``run`` says."""
+    """Write a toolchain's folder whose image is ``base`` plus the result of the commands ``run``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY wheels /wheels\nENV TINY=1\n{run}\n")
     (folder / "requirements.lock").write_text(f"tiny==1.0 --hash=sha256:{wheel_sha256}\n")

@@ -1,4 +1,4 @@
-"""The rules over every candidate that ships: honest ones have no findings, the others what they are written to show."""
+"""The rules on every bundled candidate: honest ones have no findings, examples of faults have theirs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KNOWN = {
     "relu/phones_home": {"frames"},
     "relu/segfaults": {"frames"},
 }
-"""Candidates that do what a rule is there for."""
+"""Candidates that a rule must find."""
 
 
 @pytest.mark.parametrize("candidate", SHIPPED, ids=lambda candidate: candidate.id)

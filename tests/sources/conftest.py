@@ -9,7 +9,7 @@ from tests.sources.examples import PROBLEM, REFERENCE, write
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder of problems that holds one good problem, ``half``, with one good candidate."""
+    """Return a folder with one good problem, ``half``, that has one good candidate."""
     write(tmp_path / "half/problem.toml", PROBLEM)
     write(tmp_path / "half/reference.py", REFERENCE)
     write(tmp_path / "half/candidates/plain.py", "class ModelNew:\n    pass\n")

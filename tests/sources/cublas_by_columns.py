@@ -17,11 +17,11 @@ NON_UNIT = 0
 
 _NAME = re.compile(r"cublas(?P<index>I?)(?P<letter>[SDsd])(?P<routine>[a-zA-Z0-9]+?)(?P<version>_v2)?\Z")
 _UNVERSIONED = {"geam", "dgmm", "gemmBatched"}
-"""Routines that there is only one version of."""
+"""Routines that have a single precision."""
 
 
 class CublasByColumns:
-    """The routines that the libraries of the suite call, in both precisions."""
+    """Python versions of the routines that the libraries of the suite call, in both precisions."""
 
     def __init__(self):
         self.pointer_mode = HOST
@@ -124,7 +124,7 @@ class CublasByColumns:
 
 
 def _number(real, pointer):
-    """What a pointer to a factor in the host's memory points to, of the routine's own precision."""
+    """Read a factor in the precision of the routine through a pointer to host memory."""
     assert isinstance(pointer._obj, real)
     return pointer._obj.value
 
@@ -135,7 +135,7 @@ def _vector(real, pointer, count, step):
 
 
 def _matrix(real, pointer, rows, columns, leading):
-    """``rows`` by ``columns``; columns begin ``leading`` elements apart."""
+    """View memory as a matrix of ``rows`` by ``columns``; columns start ``leading`` elements apart."""
     assert leading >= rows
     flat = _vector(real, pointer, (columns - 1) * leading + rows, 1)
     steps = (flat.itemsize, leading * flat.itemsize)

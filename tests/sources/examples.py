@@ -1,4 +1,4 @@
-"""A small problem, and how to write files."""
+"""A small problem, and a function to write files."""
 
 import textwrap
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A small set of flashinfer-bench's, written for a test: one operator that mixes dtypes, one workload, one solution."""
+"""A small set in the form of flashinfer-bench: one operator with mixed dtypes, one workload and one solution."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def run(x, weight, bias, rows, scale, y, sums):
 
 
 def changed(value: Any, path: str, new: Any) -> Any:
-    """A copy of a document with another value at ``a.b.0.c``; without it where that is ``...``."""
+    """Return a copy of a document with another value at ``a.b.0.c``, or without that key for the value ``...``."""
     document = copy.deepcopy(value)
     *before, last = (int(part) if part.isdigit() else part for part in path.split("."))
     place = document
@@ -97,7 +97,7 @@ def changed(value: Any, path: str, new: Any) -> Any:
 
 
 def container(entries: Mapping[str, Any] | None = None, data: bytes | None = None, length: int | None = None) -> bytes:
-    """A safetensors file; with no arguments, one with the tensor ``rows``."""
+    """Return a safetensors file, by default with the tensor ``rows``."""
     if data is None:
         data = struct.pack(f"<{len(ROWS)}i", *ROWS)
     header = json.dumps(entries if entries is not None else {"rows": entry()}).encode()
@@ -111,7 +111,7 @@ def entry(**other: Any) -> dict[str, Any]:
 def write_set(
     root: Path, definition: Any = DEFINITION, *workloads: Any, blob: bytes | None = None, text: str | None = None
 ) -> Path:
-    """A set with one definition; ``text`` in place of the workloads' lines."""
+    """Write a set with one definition, with ``text`` in place of its workload lines."""
     lines = [json.dumps({"definition": "mixed_h32", "workload": it}) for it in workloads or (WORKLOAD,)]
     for path, content in {
         "definitions/gemm/mixed.json": json.dumps(definition, indent=2),

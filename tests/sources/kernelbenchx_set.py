@@ -1,4 +1,4 @@
-"""A few tasks in the form of KernelBench-X, and how to stage what is made of them."""
+"""A few tasks in the form of KernelBench-X, and functions to stage their problems."""
 
 import json
 import textwrap
@@ -7,7 +7,7 @@ SEPARATOR = "#" * 146
 
 
 def task(function, test):
-    """The text of a task's file."""
+    """Return the text of a task's file."""
     return textwrap.dedent(function).strip() + f"\n\n{SEPARATOR}\n\n" + textwrap.dedent(test).strip() + "\n"
 
 
@@ -52,7 +52,7 @@ SCALED_SUM = task(
     test_results = test_scaled_sum()
     """,
 )
-"""Calls 0 and 1 are fixed; 2 to 9 are drawn, twice each of four kinds, the largest of which begins at 4."""
+"""Calls 0 and 1 have fixed inputs; 2 to 9 draw them, twice for each of four kinds, the largest from 4 on."""
 
 METADATA = [
     {
@@ -90,7 +90,7 @@ PRODUCT = task(
 
 
 def checkout(root):
-    """A checkout with two tasks and their metadata at ``root``."""
+    """Write a checkout with two tasks and their metadata at ``root``."""
     for name, text in {"Fusion/scaled_sum": SCALED_SUM, "Quantization/product_w8a8": PRODUCT}.items():
         path = root / f"data/kernelbenchx/{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def checkout(root):
 
 
 def stage(code, folder):
-    """The module that an engine would put into a process's folder, with what lies beside it."""
+    """Stage a module and its further files like in the folder of a process."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in {**code.contents(), "module.py": code.module()}.items():
         (folder / name).write_bytes(content)

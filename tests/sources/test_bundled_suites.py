@@ -1,4 +1,4 @@
-"""The problems that come with the package, as far as they can be known without running them."""
+"""Facts about the bundled problems that can be checked without running them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.sources.examples import PROBLEM, REFERENCE, write
 LOADED = {name: load_source(name, None) for name in ("vllm", "cublas")}
 PROBLEMS = {problem.id: problem for loaded in LOADED.values() for problem in loaded.problems}
 SMALL = {"vllm/moe_align_block_size"}
-"""Problems whose work is in the steps they take one after the other, not in what they move."""
+"""Problems whose time goes into sequential steps, not into moving data."""
 
 
 @pytest.mark.parametrize("name", LOADED)

@@ -1,4 +1,4 @@
-"""The module that a definition becomes, run as judge and worker run it."""
+"""The module made of a definition, run like in judge and worker."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import importlib.util
@@ -42,7 +42,7 @@ def stage(code, folder, file):
 
 @pytest.fixture
 def reference(tmp_path, monkeypatch):
-    """The reference of a definition, on one of its workloads, as the judge has it."""
+    """Return the judge's reference of a definition on one of its workloads."""
     for name in ("kernel_matrix_problem", "reference_run"):
         monkeypatch.setitem(sys.modules, name, None)  # and out again afterwards
 
@@ -59,7 +59,7 @@ def reference(tmp_path, monkeypatch):
 
 
 def simple(dtypes, outputs, body, shape=("M", "H")):
-    """A definition with an input ``a``, ``b``, … per dtype."""
+    """Return a definition with an input ``a``, ``b``, … per dtype."""
     names = "abcdefgh"[: len(dtypes)]
     definition = {
         "name": "mixed_h32",
@@ -198,7 +198,7 @@ def test_a_file_that_became_shorter_is_told(reference, tmp_path):
 
 @pytest.fixture
 def candidate(tmp_path, monkeypatch):
-    """The module of a solution, imported as a worker does."""
+    """Import the module of a solution like in a worker."""
     for name in ("main", "helper"):
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delitem(sys.modules, name)

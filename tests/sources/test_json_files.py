@@ -1,4 +1,4 @@
-"""Documents nobody vouches for: what is wrong with them, and on which line."""
+"""Untrusted JSON documents: their faults with line numbers."""
 
 import pytest
 

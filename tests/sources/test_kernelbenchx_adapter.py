@@ -1,4 +1,4 @@
-"""The adapter of KernelBench-X as judge, baseline and candidate run it."""
+"""The adapter of KernelBench-X, run like in judge, baseline and candidate."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import copy
@@ -34,13 +34,13 @@ def reference(problem, folder, case=None, device="cpu"):
 
 
 def crossed(arguments):
-    """Arguments as they come out in another process."""
+    """Return the arguments as another process receives them."""
     tensors = []
     return decode_arguments(encode_arguments(arguments, tensors), tensors)
 
 
 def work(folder, function, test):
-    """The problem of one task."""
+    """Return the problem of one task."""
     folder.mkdir(exist_ok=True)
     (folder / "work.py").write_text(task("import torch\n" + function, "import torch\n" + test))
     (problem,) = load_source("kernelbenchx", folder).problems

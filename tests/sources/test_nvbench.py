@@ -1,4 +1,4 @@
-"""nvbench's JSON, with and without the samples beside it."""
+"""JSON of nvbench, with and without sample files."""
 
 from array import array
 

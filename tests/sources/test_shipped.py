@@ -1,4 +1,4 @@
-"""The problems that come with the package are sound, and libraries are called as they must be."""
+"""The bundled problems are sound, and their library modules call the libraries correctly."""
 
 import importlib
 import itertools
@@ -21,11 +21,11 @@ PROBLEMS = {problem.id: problem for name in ("vllm", "cublas") for problem in lo
 CASES = [(problem, dtype) for problem in PROBLEMS.values() for dtype in problem.dtypes]
 LIBRARIES = [(problem, dtype) for problem, dtype in CASES if problem.library is not None]
 WHOLE_ANSWERS = {"cublas/iamax", "vllm/per_tensor_quant_int8"}
-"""Problems whose answer is integers: no precision can be told from them."""
+"""Problems with integer outputs, which do not show the precision of the arithmetic."""
 PRECISION_BLIND = {"cublas/asum", "cublas/nrm2", "vllm/per_tensor_quant_fp8"}
-"""Problems that say much of their inputs in one number, or in few bits: it need not show the next lower precision."""
+"""Problems with few or coarse outputs, which may not show the next lower precision."""
 OF_TORCH = {"gemm", "gemm_int8", "gemm_strided_batched", "gemv", "dot"}
-"""Routines that torch calls by itself."""
+"""Routines that torch itself calls."""
 
 
 def each(cases):
@@ -41,7 +41,7 @@ def referenced(problem, dtype):
 
 
 def held_to(problem, reference, expected):
-    """The tolerance of one case, with what the judge finds out about single numbers."""
+    """Return the tolerance of one case, including the judge's tolerance of single elements."""
     tolerance = judging.Tolerance.of(reference.dtype, problem.tolerance)
     variations = controls.variations(reference, expected)
     return judging.Tolerance(tolerance.rtol, tolerance.atol, variations)
@@ -101,7 +101,7 @@ def test_the_call_of_a_library_agrees_with_the_reference(problem, dtype):
 
 @each([case for case in LIBRARIES if case[0].source == "cublas" and case[0].path.parent.name not in OF_TORCH])
 def test_cublas_is_called_as_its_manual_has_it(problem, dtype, monkeypatch):
-    """On a GPU the call is made; here, of a stand-in that reads memory as cuBLAS does."""
+    """Call cuBLAS on a GPU, or else a stand-in that reads memory in the same order."""
     routine, library = problem.path.parent.name, import_file(problem.library, "library", {})
     cublas = CublasByColumns()
     monkeypatch.setattr(library, "CUBLAS", cublas)
@@ -128,7 +128,7 @@ def assert_right(returned, expected, tolerance):
 )
 @pytest.mark.parametrize("dtype", [Dtype.FP16, Dtype.BF16])
 def test_quantised_elements_are_far_from_step_middles(op, dtype):
-    """Whoever divides, and in whatever order: what errs by hundreds of roundings comes out the same."""
+    """Quantised elements do not change under an error of hundreds of roundings in the division."""
     problem = PROBLEMS[f"vllm/{op}"]
     values = {**smoke(problem), "TOKENS": 200, "HIDDEN": 3000}
     reference = judging.ReferenceModel(problem.path, values, "cpu", dtype, judging.SECRET)

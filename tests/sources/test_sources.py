@@ -1,4 +1,4 @@
-"""What holds for every source in the registry."""
+"""Properties of every source in the registry."""
 
 import pytest
 

@@ -56,13 +56,13 @@ class ImageArchive:
 def write_archive(
     target: Path, layer: ImageBlob, content: Path, *, repository: str, config: Mapping[str, Any], created_s: int
 ) -> ImageArchive:
-    """Write an image of one layer.
+    """Write an image of one layer, tagged in ``repository`` with the start of its config digest.
 
     Args:
         target: path of the new archive.
         layer: descriptor of the layer.
         content: file of the layer.
-        repository: repository of the image's tag; the tag is the start of the config digest.
+        repository: name without a tag.
         config: ``Env``, ``Cmd``, … in the form of ``docker inspect``.
         created_s: creation time of the image, seconds since 1970.
     """

@@ -45,12 +45,7 @@ def host_mirror(suite: str) -> str | None:
 
 
 def bootstrap(debian: DebianBase, scratch: Path, cache: Path) -> Path:
-    """Make the base and return it as a tar file under ``scratch``.
-
-    Args:
-        debian: the base.
-        scratch: folder for temporary files.
-        cache: folder that keeps downloaded packages for later builds.
+    """Make the base and return it as a tar file under ``scratch``; ``cache`` keeps the packages for later builds.
 
     Raises:
         ImageError: debootstrap failed; the message has the end of its log.

@@ -55,12 +55,8 @@ class ImageBuildResult:
 def build_image(name: str, *, images_dir: Path, lock_path: Path, relock: bool, say: Say) -> ImageBuildResult:
     """Build toolchain ``name`` from ``images_dir/name``, load it into the daemon and compare it with the lock.
 
-    Args:
-        name: toolchain.
-        images_dir: folder with a folder per toolchain.
-        lock_path: the lock.
-        relock: replace an entry of this machine that differs; entries of other machines are always replaced.
-        say: receives one line of progress at a time.
+    A different entry of another machine is replaced, one of this machine only with ``relock``. ``say`` receives lines
+    of progress.
 
     Raises:
         ImageError: it cannot be built here, or it differs from an earlier build of this machine.

@@ -95,13 +95,7 @@ def find(client: DockerClient, name: str) -> StoredImage | None:
 
 
 def digests(store: ImageStore, held: StoredImage, manifest: str | None) -> dict[str, str | None]:
-    """Return the two digests of a lock entry, ``None`` where this store does not show one.
-
-    Args:
-        store: the store.
-        held: the image.
-        manifest: the manifest digest if it is known from another source.
-    """
+    """Return the two digests of a lock entry; ``manifest`` is the manifest digest if known from another source."""
     if store.containerd:
         return {"digest": manifest or held.id, "config_digest": None}
     return {"digest": manifest, "config_digest": held.id}

@@ -31,10 +31,7 @@ _MACHINE_TRACES = re.compile(
 def write_layer(tree: Path, target: Path, *, newest_s: int) -> ImageBlob:
     """Write the tar file ``tree`` to ``target`` in normal form: sorted by name, numeric owners, no machine traces.
 
-    Args:
-        tree: tar file with the file tree.
-        target: path of the layer.
-        newest_s: latest modification time, seconds since 1970; younger files get this time.
+    Files younger than ``newest_s``, in seconds since 1970, get this time.
     """
     with tarfile.open(tree, "r:") as source, target.open("wb") as raw:
         hashing = _HashingFile(raw)

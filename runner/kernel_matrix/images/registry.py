@@ -81,13 +81,7 @@ def _pull_error(entry: LockEntry, reason: str) -> ImageError:
 
 
 def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, client: DockerClient) -> LockEntry:
-    """Resolve a tag in the registry and pin its digest.
-
-    Args:
-        toolchain: toolchain of the entry.
-        before: the present entry.
-        reference: ``repository:tag``; ``None`` for that of ``before``.
-        client: client of the daemon.
+    """Resolve ``reference``, or else the tag of the present entry, in the registry and pin its digest.
 
     Raises:
         ImageError: there is no tag to resolve, or the registry does not answer.
@@ -121,12 +115,7 @@ def lock_tag(toolchain: str, before: LockEntry | None, reference: str | None, cl
 
 
 def adopt_image(toolchain: str, image: str, client: DockerClient) -> LockEntry:
-    """Pin an image of the daemon as the local image of ``toolchain``.
-
-    Args:
-        toolchain: toolchain of the entry.
-        image: name or id in the daemon.
-        client: client of the daemon.
+    """Pin an image that the daemon has under the name or id ``image`` as the local image of ``toolchain``.
 
     Raises:
         ImageError: the daemon does not have the image, or it has no working ``python3``.

@@ -45,12 +45,7 @@ def read_requirements(path: Path) -> dict[str, frozenset[str]]:
 
 
 def fetch_wheels(requirements: Path, python: str, cache: Path) -> tuple[Path, ...]:
-    """Return one wheel per requirement, and download those that ``cache`` lacks.
-
-    Args:
-        requirements: file of hash-locked requirements.
-        python: Python version of the wheels, ``3.11``.
-        cache: folder of downloaded wheels.
+    """Return one wheel for Python ``python`` per requirement, and download those that the folder ``cache`` lacks.
 
     Raises:
         ImageError: the download failed, or no wheel with a locked hash exists.

@@ -111,17 +111,13 @@ def _find_wrong_excludes(rules: Sequence[_Rule], names: Names) -> Iterator[Matri
     for rule in rules:
         if rule.kind != "exclude":
             continue
-        if _is_everything(rule, names):
+        if all(_is_subset((), rule.globs(key), names.get(key)) for key in _MATCH_KEYS):
             yield MatrixFault(rule.path, f"excludes every cell; narrow it with {listed(_MATCH_KEYS)}")
             continue
         for include in includes:
             if _contradicts(rule, include, names):
                 text = f"contradicts {include.title}, which runs every cell that this rule excludes; remove one"
                 yield MatrixFault(rule.path, text)
-
-
-def _is_everything(rule: _Rule, names: Names) -> bool:
-    return all(_is_subset((), rule.globs(key), names.get(key)) for key in _MATCH_KEYS)
 
 
 def _contradicts(exclude: _Rule, include: _Rule, names: Names) -> bool:

@@ -38,14 +38,11 @@ def _find_dictionaries(source: ScannedSource) -> frozenset[str]:
     """Return the names and attributes that hold a dictionary."""
     found = set()
     for node in source.host_nodes:
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and _makes_dictionary(node.value):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found |= {bare(target) for target in targets}
+            if isinstance(node.value, ast.Dict) or bare(node.value) in _DICTIONARIES:
+                found |= {bare(target) for target in targets}
     return frozenset(found - {""})
-
-
-def _makes_dictionary(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Dict) or (value is not None and bare(value) in _DICTIONARIES)
 
 
 def _last_assignments(source: ScannedSource) -> Mapping[str, ast.expr]:

@@ -77,9 +77,9 @@ def _read_row(node: JsonNode) -> _Row:
     }
     failed = [key for key in ("error_occurred", "skipped") if (found := node.get(key)) is not None and found.truth()]
     if failed:
-        said = node.get("error_message") or node.get("skip_message")
+        message = node.get("error_message") or node.get("skip_message")
         status = Status.RUNTIME_ERROR if failed[0] == "error_occurred" else Status.UNSUPPORTED
-        return {**row, "status": status, "message": said and said.text()}
+        return {**row, "status": status, "message": message and message.text()}
     scale = _UNITS.get(unit.text()) if unit else 1.0
     if scale is None:
         raise node["time_unit"].fault(f"{node['time_unit'].value!r} is not a known unit: {', '.join(_UNITS)}")
@@ -110,7 +110,10 @@ def _make_measurement(rows: Sequence[_Row], context: _Row) -> ImportedMeasuremen
         **common,
         columns={**started, **columns},
         labels=labels if manual else (*labels, HOST_CLOCK),
-        samples=tuple(_make_sample(row, manual=manual) for row in repeated),
+        samples=tuple(
+            {"calls_per_sample": row["iterations"], "device_ns" if manual else "wall_ns": round(row["ns"])}
+            for row in repeated
+        ),
     )
 
 
@@ -140,20 +143,13 @@ def _from_aggregates(rows: Sequence[_Row]) -> tuple[_Row, tuple[str, ...]]:
     return columns, () if chosen == "median" else (MEAN,)
 
 
-def _make_sample(row: _Row, *, manual: bool) -> _Row:
-    return {
-        "calls_per_sample": row["iterations"],
-        "device_ns" if manual else "wall_ns": round(row["ns"]),
-    }
-
-
 def _recognises(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() >= {"context", "benchmarks"} and "devices" not in value
 
 
 FORMAT: Final = ImportFormat(
     name="google-benchmark",
-    said="Google Benchmark's JSON, {context, benchmarks}",
+    description="Google Benchmark's JSON, {context, benchmarks}",
     knows=_recognises,
     read=read,
 )

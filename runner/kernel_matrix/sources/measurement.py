@@ -77,7 +77,7 @@ class ImportFormat:
     """One file format of results from other tools."""
 
     name: str
-    said: str
+    description: str
     """Short description for messages."""
     knows: Callable[[Any], bool]
     """Returns True if a parsed document looks like this format."""

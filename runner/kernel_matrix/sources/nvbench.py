@@ -82,7 +82,8 @@ def _make_measurement(
     if times:
         columns |= {"candidate_median_ns": median(times), "candidate_samples": len(times)}
         labels = ()
-    return ImportedMeasurement(**common, columns=columns, labels=labels, samples=tuple(map(_make_sample, times)))
+    samples = ({"regime": Regime.COLD.value, "calls_per_sample": 1, "device_ns": round(time)} for time in times)
+    return ImportedMeasurement(**common, columns=columns, labels=labels, samples=tuple(samples))
 
 
 def _name_workload(state: JsonNode) -> str:
@@ -169,17 +170,9 @@ def _read_floats(path: Path, file: JsonFile, count: str | None) -> Sequence[floa
     return [one * NS_PER_S for one in seconds]
 
 
-def _make_sample(nanoseconds: float) -> dict[str, Any]:
-    return {
-        "regime": Regime.COLD.value,
-        "calls_per_sample": 1,
-        "device_ns": round(nanoseconds),
-    }
-
-
 FORMAT: Final = ImportFormat(
     name="nvbench",
-    said="nvbench's JSON, {devices, benchmarks: [{states}]}",
+    description="nvbench's JSON, {devices, benchmarks: [{states}]}",
     knows=lambda value: isinstance(value, dict) and value.keys() >= {"devices", "benchmarks"},
     read=read,
 )

@@ -99,7 +99,8 @@ def detect_language(source: bytes) -> Language:
     else:
         packages = [package for package in _PACKAGES if _names_imported(tree, package)]
         jitted = _names_imported(tree, "triton")
-        is_triton = any(root_name(d) in jitted for d in _decorators(tree))
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+        is_triton = any(root_name(decorator) in jitted for node in functions for decorator in node.decorator_list)
         is_cuda = any(name in ("load_inline", "cpp_extension") for name in _names_used(tree))
         texts = "\n".join(_used_texts(tree))
     if packages:
@@ -196,12 +197,6 @@ def _constant_value(node: ast.expr, known: Mapping[str, ModuleConstant]) -> Valu
         return evaluate_tree(node, numbers)
     except FormulaError:
         return None
-
-
-def _decorators(tree: ast.Module) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            yield from node.decorator_list
 
 
 def root_name(node: ast.expr) -> str:

@@ -1,4 +1,4 @@
-"""The operators of PyTorch: the catalogue that ships, catalogues with faults, and what the modules made of it do."""
+"""The operators of PyTorch: the bundled catalogue, faulty catalogues, and the modules made of entries."""
 # ruff: noqa: PLC0415  # torch may be absent: only tests that need it get here
 
 import ast
@@ -229,7 +229,7 @@ OF_ALL_KINDS = [
 
 
 class Staged:
-    """A problem's module as a judge imports it, and the judge's view of it."""
+    """Import a problem's module like in a judge, and make the judge's reference of it."""
 
     def __init__(self, folder, problem, workload="smoke", dtype=None):
         from kernel_matrix.inside.judge.reference import ReferenceModel
@@ -242,7 +242,7 @@ class Staged:
         self.reference = ReferenceModel(folder / "problem.py", self.values, "cpu", self.job.dtype, self.job.seed)
 
     def verifier(self, undo, candidate=None):
-        """A verifier whose workers run the problem's module, and the candidate's."""
+        """Make a verifier whose workers run the problem's and the candidate's modules."""
         from kernel_matrix.inside.judge.verification import Verifier
         from kernel_matrix.inside.judge.worker_client import WorkerClient
         from kernel_matrix.model.enums import Role

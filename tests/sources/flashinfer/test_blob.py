@@ -1,4 +1,4 @@
-"""Safetensors headers, none of whose numbers is believed."""
+"""Safetensors headers with wrong numbers."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What KernelBench says of the samples of a run."""
+"""KernelBench's results of the samples of a run."""
 
 import pytest
 

@@ -8,7 +8,7 @@ from tests.sources.examples import REFERENCE, write
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with a problem of each kind."""
+    """Write a checkout with a problem of each kind."""
     for name in (
         "level1/10_3D_tensor_matrix_multiplication",
         "level1/1_Square_matrix_multiplication_",

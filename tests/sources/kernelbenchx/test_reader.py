@@ -18,7 +18,7 @@ def root(tmp_path):
 
 
 def read(folder, function, test, name="work"):
-    """The one problem of a folder with one task."""
+    """Return the problem of a folder with one task."""
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.py").write_text(task(function, test))
     (problem,) = load_source("kernelbenchx", folder).problems

@@ -20,7 +20,7 @@ def problems(tmp_path):
 
 @pytest.fixture
 def read(tmp_path, problems):
-    """Reads lines that are written for it."""
+    """Return a function that reads candidates from lines."""
 
     def readed(*rows):
         path = tmp_path / "answers.jsonl"

@@ -1,4 +1,4 @@
-"""A file of C++ as a candidate: compiled, bound and called as a worker does it."""
+"""A C++ file as a candidate, compiled, bound and called like in a worker."""
 
 import shutil
 import sys

@@ -172,5 +172,5 @@ def _nothing(paths: Sequence[Path], files: Sequence[Path], refused: Sequence[Unr
         first = f"; {clean(str(refused[0]))}" if refused else ""
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         what = f"none of {len(files)} files in {where} holds a result that can be read{first}{more}"
-    known = "; ".join(f"{form.name} ({form.said})" for form in FORMATS.values())
+    known = "; ".join(f"{form.name} ({form.description})" for form in FORMATS.values())
     return NothingSelectedError(what, next_step=f"Known are {known}.")

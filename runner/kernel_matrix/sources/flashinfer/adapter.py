@@ -53,7 +53,7 @@ class Model(nn.Module):  # type: ignore[misc]
         """Return the outputs in the definition's order and dtypes; with wider inputs in the dtypes they have."""
         returned = _in_order(self._function(*_declared(arguments)))
         if not _are_widened(arguments):
-            returned = [_as_declared(spec, value) for spec, value in zip(FACTS["outputs"], returned)]
+            returned = [value.to(_dtype(spec["dtype"])) for spec, value in zip(FACTS["outputs"], returned)]
         return _as_returned(returned)
 
 
@@ -122,10 +122,6 @@ def _are_widened(arguments: Sequence[Any]) -> bool:
     """Return True for inputs in a higher precision, with which the judge computes the expected outputs."""
     cast = (a for spec, a in zip(FACTS["inputs"], arguments) if not spec["carrier"] and torch.is_tensor(a))
     return any(a.is_floating_point() and a.dtype is not _dtype(FACTS["cell"]) for a in cast)
-
-
-def _as_declared(spec: dict[str, Any], value: torch.Tensor) -> torch.Tensor:
-    return value.to(_dtype(spec["dtype"]))
 
 
 def _reference() -> Any:

@@ -146,10 +146,14 @@ class OperatorDefinition:
             for t in tensors
         ]
 
-    def error(self, reason: str, key: str = "") -> UnreadableFileError:
+    def error(self, reason: str, key: str) -> UnreadableFileError:
         """Make the exception for an invalid value at ``key``."""
-        where = f"{key}: " if key else ""
-        return UnreadableFileError(self.path, f"{where}{reason}", line_of_key(self.text, key.rpartition(".")[2]))
+        return invalid_value(self.path, self.text, key, reason)
+
+
+def invalid_value(path: Path, text: str, key: str, reason: str) -> UnreadableFileError:
+    """Make the exception for an invalid value at ``key``, such as ``axes.M``, in a JSON file with this text."""
+    return UnreadableFileError(path, f"{key}: {reason}", line_of_key(text, key.rpartition(".")[2]))
 
 
 def read_definition(path: Path) -> OperatorDefinition:
@@ -241,7 +245,7 @@ class _Reader:
     content: str
 
     def error(self, reason: str, key: str) -> UnreadableFileError:
-        return UnreadableFileError(self.path, f"{key}: {reason}", line_of_key(self.content, key.rpartition(".")[2]))
+        return invalid_value(self.path, self.content, key, reason)
 
     def text(self, values: Mapping[str, Any], key: str) -> str:
         value = values.get(key)

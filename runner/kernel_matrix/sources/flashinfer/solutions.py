@@ -15,7 +15,7 @@ from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Language
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
 from kernel_matrix.sources.document import UnreadableFileError, read_each, suggestion
-from kernel_matrix.sources.flashinfer.definition import OperatorDefinition, read_definition
+from kernel_matrix.sources.flashinfer.definition import OperatorDefinition, invalid_value, read_definition
 from kernel_matrix.sources.flashinfer.reader import DEFINITION_FILE, adapter_of
 from kernel_matrix.sources.reference_module import detect_language, digest_of
 from kernel_matrix.sources.strict_json import Object, line_of_key, read_object
@@ -49,22 +49,23 @@ class _Solution:
     """Name beside the adapter → source."""
 
     def error(self, reason: str, key: str) -> UnreadableFileError:
-        return UnreadableFileError(self.path, f"{key}: {reason}", line_of_key(self.text, key.rpartition(".")[2]))
+        return invalid_value(self.path, self.text, key, reason)
 
 
 def load_candidates(
     path: Path, problems: Mapping[str, Problem]
 ) -> tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]:
     """Read every solution in ``path``: one file, a set with ``solutions/``, or a folder of such files."""
-    found, refused = read_each(_solution_files(path), lambda file: _read_solution(file, problems))
     candidates: dict[str, Candidate] = {}
-    twice: list[UnreadableItem] = []
-    for candidate in found:
+
+    def read(file: Path) -> None:
+        candidate = _read_solution(file, problems)
         first = candidates.setdefault(candidate.id, candidate)
         if first is not candidate:
-            reason = f"has the name {candidate.id!r} of {first.path}"
-            twice.append(UnreadableItem(path=candidate.path, reason=reason))
-    return tuple(candidates.values()), (*refused, *twice)
+            raise UnreadableFileError(file, f"has the name {candidate.id!r} of {first.path}")
+
+    _, unreadable = read_each(_solution_files(path), read)
+    return tuple(candidates.values()), unreadable
 
 
 def _solution_files(path: Path) -> list[Path]:
@@ -89,16 +90,15 @@ def _read_solution(path: Path, problems: Mapping[str, Problem]) -> Candidate:
     values, text = read_object(path)
     name, about = _read_text(path, text, values, "name"), _read_text(path, text, values, "definition")
     if not _NAME.match(name):
-        reason = f"name: {name!r} cannot be used in an id; allowed: letters, digits, '.', '_' and '-'"
-        raise UnreadableFileError(path, reason, line_of_key(text, "name"))
+        reason = f"{name!r} cannot be used in an id; allowed: letters, digits, '.', '_' and '-'"
+        raise invalid_value(path, text, "name", reason)
     problem = problems.get(about)
     if problem is None or problem.source != "flashinfer":
         hint = suggestion(about, list(problems))
-        reason = f"definition: {about!r} is not a known problem of source flashinfer{hint}"
-        raise UnreadableFileError(path, reason, line_of_key(text, "definition"))
+        raise invalid_value(path, text, "definition", f"{about!r} is not a known problem of source flashinfer{hint}")
     spec = values.get("spec")
     if not isinstance(spec, dict):
-        raise UnreadableFileError(path, "spec: must be an object", line_of_key(text, "spec"))
+        raise invalid_value(path, text, "spec", "must be an object")
     files = _read_files(path, text, values.get("sources"))
     return _make_candidate(_Solution(path, text, values, spec, read_definition(problem.path), files), problem, name)
 
@@ -106,7 +106,7 @@ def _read_solution(path: Path, problems: Mapping[str, Problem]) -> Candidate:
 def _read_text(path: Path, text: str, values: Object, key: str) -> str:
     value = values.get(key)
     if not isinstance(value, str) or not value:
-        raise UnreadableFileError(path, f"{key}: must be a text", line_of_key(text, key))
+        raise invalid_value(path, text, key, "must be a text")
     return value
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Final
 
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.instants import parse_instant
@@ -78,10 +78,10 @@ def _make_measurement(definition: str, workload: JsonNode, solution: str, evalua
 
 
 def _read_status(node: JsonNode) -> Status:
-    said = node.text()
-    found = _STATUSES.get(said.upper())
+    text = node.text()
+    found = _STATUSES.get(text.upper())
     if found is None:
-        raise node.fault(f"{said!r} is not known; known are {', '.join(_STATUSES)}")
+        raise node.fault(f"{text!r} is not known; known are {', '.join(_STATUSES)}")
     return found
 
 
@@ -90,17 +90,17 @@ def _read_times(evaluation: JsonNode) -> tuple[dict[str, float], tuple[str, ...]
     latency = performance.get("latency_ms") if performance else None
     if performance is None or latency is None:
         return {}, ()
-    reference, said = performance.get("reference_latency_ms"), performance.get("speedup_factor")
+    reference, stated = performance.get("reference_latency_ms"), performance.get("speedup_factor")
     columns = {"candidate_median_ns": latency.amount(NS_PER_MS)}
     baseline = reference.amount(NS_PER_MS) if reference is not None else None
     if not baseline:
         return columns, () if baseline is None else ("reference_latency_ms is 0: the reference was not timed",)
     columns["baseline_median_ns"] = baseline
-    if said is None or not columns["candidate_median_ns"]:
+    if stated is None or not columns["candidate_median_ns"]:
         return columns, ()
     speedup = baseline / columns["candidate_median_ns"]
-    contradicts = abs(said.number() - speedup) > _MAX_DEVIATION * speedup
-    warning = f"the file has a speed-up of {said.number():.4g}, but its times give {speedup:.4g}"
+    contradicts = abs(stated.number() - speedup) > _MAX_DEVIATION * speedup
+    warning = f"the file has a speed-up of {stated.number():.4g}, but its times give {speedup:.4g}"
     return columns, (warning,) if contradicts else ()
 
 
@@ -122,13 +122,9 @@ def _read_time(node: JsonNode | None) -> datetime | None:
     return at.astimezone(timezone.utc) if at.tzinfo else at.replace(tzinfo=timezone.utc)
 
 
-def _recognises(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() >= {"definition", "workload"}
-
-
 FORMAT: Final = ImportFormat(
     name="trace",
-    said="traces of flashinfer-bench and SOL-ExecBench, one {definition, workload, solution, evaluation} per line",
-    knows=_recognises,
+    description="traces of flashinfer-bench and SOL-ExecBench, {definition, workload, solution, evaluation} per line",
+    knows=lambda value: isinstance(value, dict) and value.keys() >= {"definition", "workload"},
     read=read,
 )

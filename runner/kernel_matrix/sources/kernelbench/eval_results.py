@@ -139,16 +139,16 @@ def _time_ns(node: JsonNode | None) -> float | None:
 
 def _read_trials(metadata: JsonNode | None) -> dict[str, int]:
     """Read the numbers of correctness trials from the form ``(4 / 5)``."""
-    said = metadata.get("correctness_trials") if metadata else None
-    match = _TRIALS.match(said.value) if said is not None and isinstance(said.value, str) else None
+    trials = metadata.get("correctness_trials") if metadata else None
+    match = _TRIALS.match(trials.value) if trials is not None and isinstance(trials.value, str) else None
     return {"trials_passed": int(match[1]), "trials": int(match[2])} if match else {}
 
 
 def _read_message(metadata: JsonNode | None) -> str | None:
     for key in _ERRORS:
-        said = metadata.get(key) if metadata else None
-        if said is not None:
-            text = said.text() if isinstance(said.value, str) else str(said.value)
+        message = metadata.get(key) if metadata else None
+        if message is not None:
+            text = message.text() if isinstance(message.value, str) else str(message.value)
             return f"{key}: {text}"[:LONGEST_MESSAGE]
     return None
 
@@ -160,7 +160,7 @@ def _read_warnings(metadata: JsonNode | None) -> tuple[str, ...]:
 
 FORMAT: Final = ImportFormat(
     name="kernelbench-eval",
-    said="KernelBench's eval_results.json, or one result per sample: {compiled, correctness, metadata, runtime, …}",
+    description="KernelBench's eval_results.json, or one per sample: {compiled, correctness, metadata, runtime, …}",
     knows=knows,
     read=read,
 )

@@ -140,7 +140,7 @@ def _add_baseline(one: ImportedMeasurement, eager: Mapping[str, Any] | None) -> 
 
 FORMAT: Final = ImportFormat(
     name="kernelbench-timing",
-    said="KernelBench's baseline tables, {level: {problem file: {mean, std, …}}}",
+    description="KernelBench's baseline tables, {level: {problem file: {mean, std, …}}}",
     knows=lambda value: isinstance(value, dict) and any(_LEVEL.match(key) for key in value),
     read=read,
     version=version,

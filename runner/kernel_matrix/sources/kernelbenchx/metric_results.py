@@ -166,19 +166,19 @@ def _any_with(values: Iterable[Any], keys: frozenset[str]) -> bool:
 
 GOLDEN: Final = ImportFormat(
     name="kernelbenchx-golden",
-    said="KernelBench-X's golden results, [{input_size, ms, GB/s, TFLOPS}] per task",
+    description="KernelBench-X's golden results, [{input_size, ms, GB/s, TFLOPS}] per task",
     knows=lambda value: isinstance(value, list) and _any_with(value, _ROW),
     read=read_golden,
 )
 METRICS: Final = ImportFormat(
     name="kernelbenchx-metrics",
-    said="KernelBench-X's metrics.json, {task: {call_ok, exe_ok, performance, …}}",
+    description="KernelBench-X's metrics.json, {task: {call_ok, exe_ok, performance, …}}",
     knows=lambda value: isinstance(value, dict) and _any_with(value.values(), _TASK),
     read=read_metrics,
 )
 SUMMARY: Final = ImportFormat(
     name="kernelbenchx-summary",
-    said="KernelBench-X's summary.json, {method, total, …}: counted and checked, it has no results",
+    description="KernelBench-X's summary.json, {method, total, …}: counted and checked, it has no results",
     knows=lambda value: isinstance(value, dict) and value.keys() >= _SUMMARY,
     read=read_summary,
 )
