@@ -6,10 +6,11 @@ Formulas come from untrusted files, so their syntax tree is interpreted here and
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import operator
 from collections.abc import Callable, Mapping
+
+from kernel_matrix.sources.document import suggestion
 
 Number = int | float
 
@@ -79,9 +80,7 @@ def _evaluate_node(node: ast.expr, names: Mapping[str, Number]) -> float:
 def _look_up(name: str, names: Mapping[str, Number]) -> float:
     if name in names:
         return float(names[name])
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise FormulaError(f"{name!r} is not known; known: {', '.join(sorted(names))}{hint}")
+    raise FormulaError(f"{name!r} is not known; known: {', '.join(sorted(names))}{suggestion(name, list(names))}")
 
 
 def _call(node: ast.Call, names: Mapping[str, Number]) -> float:
