@@ -108,7 +108,7 @@ FAILURES = {
     "too much for its memory": ("raise MemoryError", Status.OUT_OF_MEMORY, "MemoryError"),
     "leaves": ("import os\nprint('last words', flush=True)\nos._exit(3)", Status.CRASHED, "exit code 3"),
     "dies": ("import os\nos.kill(os.getpid(), 11)", Status.CRASHED, "SIGSEGV"),
-    "hangs up and stays": (CHANNEL + "channel.close()\nimport time\ntime.sleep(60)", Status.CRASHED, "stayed"),
+    "hangs up and stays": (CHANNEL + "channel.close()\nimport time\ntime.sleep(60)", Status.CRASHED, "kept running"),
     "sends noise": (CHANNEL + "channel._socket.sendall(b'noise' * 100)", Status.PROTOCOL_VIOLATION, "magic"),
     "sends what a builder does not": (
         CHANNEL + "from kernel_matrix.inside.wire import FrameKind\nchannel.send(FrameKind.READY)",

@@ -19,7 +19,7 @@ def joined_by_a_stranger(spec):
     return answers(**SAID)(spec)
 
 def silent(spec):
-    return Exit(role=spec.role, code=1, log_tail="Traceback\\nno CUDA here\\n")
+    return ProcessExit(role=spec.role, code=1, log_tail="Traceback\\nno CUDA here\\n")
 
 def looked_at(spec):
     seen.update(module=spec.module, args=spec.args, uid=spec.uid, gpu=spec.gpu.uuid)
@@ -62,7 +62,7 @@ def test_what_the_probe_measured_is_the_answer(calibrated):
 
 def test_a_probe_without_an_answer_is_an_error_with_its_last_words(calibrated):
     found = calibrated("silent")
-    assert found["error"] == "EngineError"
+    assert found["error"] == "SandboxError"
     assert found["what"] == "the calibration left no answer: it ended with code 1, signal None: no CUDA here"
 
 

@@ -172,7 +172,7 @@ def test_a_lock_that_is_not_obeyed_is_found_out(policy, status, ran, driver):
     host = told["record"]["host"]
     assert outcome(told)[0] == status
     assert host["clock_state"] == "unlocked"
-    assert "by the driver's word, but 1755 MHz" in host["clock_reason"]
+    assert "according to the driver, but 1755 MHz" in host["clock_reason"]
 
 
 def test_a_lock_that_no_kernel_confirms_is_not_verified(ran):

@@ -67,7 +67,7 @@ ENDS = {
     "a question that could not be put": (
         says(passed=None, reason="no compiler"),
         NOT_RUN,
-        "could not ask: no compiler",
+        "could not run: no compiler",
     ),
     "killed by the driver": (leaves(nothing, code=None, signal=11), FAILED, "signal 11"),
     "killed for its memory": (leaves(nothing, code=None, signal=9, oom_killed=True), NOT_RUN, "no answer"),

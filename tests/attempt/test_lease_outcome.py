@@ -1,4 +1,4 @@
-"""What company, a lost GPU and moving clocks leave of an outcome."""
+"""Effect of other processes on the GPU, a lost GPU and moving clocks on an outcome."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from kernel_matrix.attempt.clock_verdict import ClockVerdict
-from kernel_matrix.attempt.lease_outcome import under_clocks, under_lease
-from kernel_matrix.attempt.outcome import outcome_of
+from kernel_matrix.attempt.outcome import outcome_of, under_clocks, under_lease
 from kernel_matrix.attempt.telemetry_join import JoinedReports
 from kernel_matrix.matrix import Policy
 from kernel_matrix.model.enums import ClockPolicy, ClockState, Stage, Status

@@ -114,8 +114,8 @@ def test_one_that_takes_the_process_down_costs_the_others_nothing(tried, problem
     }
     # Judge and baseline both import it, at the same time: whose parent is hit first is a matter of luck.
     assert found["kills"].reason in {
-        "it took the process down that tries it: killed by SIGKILL",
-        "its process was ended by SIGKILL, most likely for want of memory",
+        "it ended the process that checked it: killed by SIGKILL",
+        "its process was ended by SIGKILL, most likely because memory ran out",
     }
 
 
@@ -206,7 +206,7 @@ def first_only(orders):
 def test_whoever_was_being_tried_when_the_process_ended_is_tried_alone(played, stage):
     found = played(says(first_only), says(answers), NOBODY, jobs=2)
     assert statuses(found) == {**ALL_PASSED, "three": Status.PROBLEM_ERROR}
-    words = "it took the process down that tries it: exit code 0: its last words"
+    words = "it ended the process that checked it: exit code 0: its last words"
     assert found["three"].reason == words
     assert len(stage.launched) == 3
 
@@ -249,7 +249,7 @@ def test_what_is_no_answer_ends_the_process_it_comes_from(name, played, stage):
 
 @pytest.mark.parametrize("ready", [b"", b"hello\n"])
 def test_one_that_never_gets_ready_is_an_error_with_its_last_words(ready, played):
-    with pytest.raises(SandboxError, match="no problem could be tried: exit code 0: its last words"):
+    with pytest.raises(SandboxError, match="no problem could be checked: exit code 0: its last words"):
         played(says(lambda orders: b"", ready=ready))
 
 

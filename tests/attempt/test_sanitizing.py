@@ -63,7 +63,7 @@ made = cell(stage, times(), {judge}, sanitize=("memcheck", "synccheck"))
 seen = []
 def prints(spec):
     seen.append([spec.module, list(spec.args[:3])])
-    return Exit(role=spec.role, code=0, log_tail={log!r} if "--tool" in spec.args else "")
+    return ProcessExit(role=spec.role, code=0, log_tail={log!r} if "--tool" in spec.args else "")
 stage.plays["candidate", made.id] = [prints]
 ran = attempt(stage, made)
 sys.stdout.write(json.dumps([record_to_json(ran.record), seen]))

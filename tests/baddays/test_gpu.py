@@ -107,7 +107,7 @@ def test_a_lock_that_is_not_obeyed(gpu_field, policy, code, status):
     assert gpu_field.run(*DOCKER).returncode == code
     (record,) = gpu_field.records()
     assert (record["outcome"]["status"], record["host"]["clock_state"]) == (status, "unlocked")
-    assert "locked to 1500 MHz by the driver's word, but 1980 MHz" in record["host"]["clock_reason"]
+    assert "locked to 1500 MHz according to the driver, but 1980 MHz" in record["host"]["clock_reason"]
     assert gpu_field.left_behind() == []
 
 

@@ -75,7 +75,7 @@ NameError('z is not defined')
         '  File "/candidate/candidate.py", line 3\n    def broken(:\n               ^\nSyntaxError: invalid syntax\n',
         "SyntaxError: invalid syntax",
     ),
-    "nothing": (" \n", "failed without a word"),
+    "nothing": (" \n", "failed without a message"),
 }
 
 

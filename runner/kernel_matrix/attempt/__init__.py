@@ -1,8 +1,8 @@
-"""One cell on this host, from start to record.
+"""One attempt at one cell on this host, from the lease to the record.
 
-``run_cell`` is the whole path: lease → judge and contestants, session after session → health of the GPU → outcome →
-record. Building comes before, off the lease, in :mod:`kernel_matrix.attempt.building`; ``compile_only``
-is the path of a cell that is built and nothing more.
+:func:`run_cell` takes the lease, runs the judge and the contestants session by session, checks the health of the GPU,
+decides the outcome and returns the record. Candidates are built earlier, without a lease, in
+:mod:`kernel_matrix.attempt.building`; :func:`compile_only` handles cells that are only built.
 """
 
 from kernel_matrix.attempt.assignment import Assignment, AttemptResult, CellCancelledError, RunContext
@@ -23,9 +23,14 @@ __all__ = [
 
 
 def run_cell(assignment: Assignment, bench: RunContext, ahead: SessionPrefetch | None = None) -> AttemptResult:
-    """Run a cell and say what happened; neither record nor trace is stored here.
+    """Run a cell and return its record and telemetry trace, neither of which is stored here.
 
-    :param ahead: what its lane starts before its turn, in a GPU's lane; null: everything starts in its turn.
-    :raises CellCancelledError: when the bench's run was called off meanwhile.
+    Args:
+        assignment: The cell, and the device and image it runs with.
+        bench: The host's part, shared by all cells of a run.
+        ahead: Starts the processes of later sessions of a GPU's lane early. None starts each session in its turn.
+
+    Raises:
+        CellCancelledError: If the run was cancelled meanwhile.
     """
     return Attempt(assignment, bench, ahead).run()

@@ -1,4 +1,4 @@
-"""What one attempt at a cell is given, and what comes of it."""
+"""Input and result of one attempt at a cell."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kernel_matrix.sandboxes import Sandbox, SandboxStatus
 
 
 class CellCancelledError(Exception):
-    """The cell was called off; it leaves no record and stays to be done."""
+    """The cell was cancelled. It leaves no record and remains to be run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What this host lends every cell of a run."""
+    """The engine, folders and identifiers that all cells of a run share on this host."""
 
     run_id: str
     engine: Sandbox
@@ -41,16 +41,16 @@ class Assignment:
     gpu: Gpu
     image: ResolvedImage | None = None
     build: BuildResult | None = None
-    """What the builder made; null where the language needs none."""
+    """Result of the build; None if the language needs none."""
     attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptResult:
-    """What one attempt left."""
+    """The record and telemetry of one attempt."""
 
     record: Record
     trace: TelemetryTrace | None
-    """All that the host's telemetry saw; null where there was none."""
+    """All telemetry of the host; None if there was none."""
     quarantine: str = ""
-    """Why nothing more may run on this GPU in this run, in words; empty where it may."""
+    """Why no further cell of this run may use this GPU; empty if it may."""

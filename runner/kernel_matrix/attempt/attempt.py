@@ -8,10 +8,8 @@ from typing import Any
 from kernel_matrix.attempt.assignment import Assignment, AttemptResult, CellCancelledError, RunContext
 from kernel_matrix.attempt.attempt_log import AttemptLog
 from kernel_matrix.attempt.health_probe import NOT_RUN, HealthProbeResult, asked_by_judges, never_held, probe_health
-from kernel_matrix.attempt.hindsight import AttemptOutcome, of_cpu, of_gpu
-from kernel_matrix.attempt.host_record import DeviceRecord, cell_key, host_half
-from kernel_matrix.attempt.lease_outcome import lost
-from kernel_matrix.attempt.outcome import machine_failed, once_timed, outcome_of
+from kernel_matrix.attempt.host_record import AttemptOutcome, DeviceRecord, cell_key, host_half, of_cpu, of_gpu
+from kernel_matrix.attempt.outcome import lost, machine_failed, once_timed, outcome_of
 from kernel_matrix.attempt.prepared_session import place_of
 from kernel_matrix.attempt.role_specs import probe_spec
 from kernel_matrix.attempt.session_prefetch import SessionPrefetch
@@ -28,41 +26,44 @@ from kernel_matrix.results.record import HealthInfo, Outcome, Record
 class Attempt:
     """Runs one assignment once.
 
-    :param ahead: starts what follows while this runs; null: everything starts in its turn.
+    Args:
+        assignment: The cell, and the device and image it runs with.
+        bench: The host's part, shared by all cells of a run.
+        ahead: Starts the processes of later sessions early. None starts each session in its turn.
     """
 
     def __init__(self, assignment: Assignment, bench: RunContext, ahead: SessionPrefetch | None = None) -> None:
         self._of = assignment
         self._bench = bench
         self._ahead = ahead
-        self._course = AttemptLog()
+        self._log = AttemptLog()
         self._lease: Lease | None = None
         self._details: dict[str, Any] = {}
         self._probed = HealthProbeResult(NOT_RUN, "")
-        self._barred: HealthInfo | None = None
-        """Why the GPU could not even be taken, where that bars it from the rest of the run."""
+        self._barred: HealthInfo | None = None  # set if the GPU cannot be used for the rest of the run
 
     def run(self) -> AttemptResult:
-        """From lease to record.
+        """Run the cell and make its record.
 
-        :raises CellCancelledError: when the run was called off meanwhile.
+        Raises:
+            CellCancelledError: If the run was cancelled meanwhile.
         """
-        return self._told(self._unstarted() or self._leased())
+        return self._result(self._without_device() or self._leased())
 
-    def _unstarted(self) -> Outcome | None:
-        """The outcome of a cell that never comes to a device: its source is not allowed, or does not build."""
+    def _without_device(self) -> Outcome | None:
+        """Return the outcome of a cell whose source is not allowed or does not build; None if it can go on."""
         try:
-            self._course.scan = scan_of(self._of.cell)
+            self._log.scan = scan_of(self._of.cell)
         except OSError as error:
             return machine_failed(error, Stage.BUILD)
         build = self._of.build
         if build is not None:
-            self._course.phases["build"] = build.seconds
-            self._course.saw_ends(build.exits, 0)
-        return rejected(self._of.cell, self._course.scan) or (build.outcome if build is not None else None)
+            self._log.phases["build"] = build.seconds
+            self._log.saw_ends(build.exits, 0)
+        return rejected(self._of.cell, self._log.scan) or (build.outcome if build is not None else None)
 
     def _leased(self) -> Outcome:
-        """The outcome of what happens on the device, or of a device that cannot be had."""
+        """Run on the leased device; return the outcome, also if the lease fails."""
         try:
             return self._on_the_device()
         except WaitCancelledError:
@@ -73,14 +74,14 @@ class Attempt:
             self._barred = never_held(str(error))
             return lost(str(error), Stage.LEASE)
         except GpuSettingError as error:
-            return self._not_as_it_should_be(error)
+            return self._setting_failed(error)
         except (InfrastructureError, OSError) as error:
             return machine_failed(error, Stage.LEASE)
 
-    def _not_as_it_should_be(self, error: GpuSettingError) -> Outcome:
+    def _setting_failed(self, error: GpuSettingError) -> Outcome:
         if self._of.cell.policy.clocks is ClockPolicy.REQUIRE:
             return outcome_of(Status.CLOCKS_NOT_HELD, Stage.LEASE, Evidence(message=str(error)))
-        # Nothing is required of the clocks, so it is what a dead runner left set that could not be given back.
+        # The policy requires no clocks, so a dead runner's setting is what could not be reset.
         self._barred = never_held(str(error))
         return machine_failed(error, Stage.LEASE)
 
@@ -89,24 +90,24 @@ class Attempt:
         sweep, cancelled = self._bench.engine.sweep, self._bench.cancelled
         with hold(gpu, _terms(self._of, self._bench), reap=sweep, cancelled=cancelled) as lease:
             self._lease = lease
-            self._course.phases["lease_wait"] = lease.waited_s
+            self._log.phases["lease_wait"] = lease.waited_s
             self._details = _details(gpu)
             outcome = self._while_held(lease)
             if policy.health_probe and gpu.vendor != "cpu" and not lease.lost:
-                self._probed = asked_by_judges(self._course.seen) or self._probe(lease)
+                self._probed = asked_by_judges(self._log.seen) or self._probe(lease)
             over = time.monotonic()
-        self._course.phases["aftermath"] = time.monotonic() - over
+        self._log.phases["aftermath"] = time.monotonic() - over
         return outcome
 
     def _while_held(self, lease: Lease) -> Outcome:
         try:
-            return SessionLoop(self._of, self._bench, lease, self._course, ahead=self._ahead).run()
+            return SessionLoop(self._of, self._bench, lease, self._log, ahead=self._ahead).run()
         except (InfrastructureError, OSError) as error:
             return machine_failed(error, Stage.START)
 
     def _probe(self, lease: Lease) -> HealthProbeResult:
         place = place_of(self._of, self._bench, 0)
-        with self._course.timed("probe"):
+        with self._log.timed("probe"):
             return probe_health(
                 self._bench.engine,
                 lambda out: probe_spec(place, out),
@@ -115,28 +116,28 @@ class Attempt:
                 called_off=lambda: self._bench.cancelled() or bool(lease.lost),
             )
 
-    def _told(self, outcome: Outcome) -> AttemptResult:
-        found = self._in_hindsight(outcome)
+    def _result(self, outcome: Outcome) -> AttemptResult:
+        found = self._after_lease(outcome)
         record = Record(
             run_id=self._bench.run_id,
             cell_id=self._of.cell.id,
             attempt=self._of.attempt,
             cell=cell_key(self._of.cell),
             outcome=once_timed(found.outcome, found.reports),
-            host=host_half(self._of, self._bench, found.device, self._course),
+            host=host_half(self._of, self._bench, found.device, self._log),
             sessions=found.reports,
         )
         health = found.device.health
         quarantine = health.reason if health is not None and health.quarantined else ""
         return AttemptResult(record=record, trace=found.trace, quarantine=quarantine)
 
-    def _in_hindsight(self, outcome: Outcome) -> AttemptOutcome:
+    def _after_lease(self, outcome: Outcome) -> AttemptOutcome:
         lease, of = self._lease, self._of
         if lease is None:
             return AttemptOutcome(outcome=outcome, reports=(), device=DeviceRecord(health=self._barred))
         if of.gpu.vendor == "cpu":
-            return of_cpu(lease, outcome, self._course, self._details)
-        return of_gpu(lease, outcome, self._course, self._details, assignment=of, probed=self._probed)
+            return of_cpu(lease, outcome, self._log, self._details)
+        return of_gpu(lease, outcome, self._log, self._details, assignment=of, probed=self._probed)
 
 
 def _terms(of: Assignment, bench: RunContext) -> LeaseTerms:
@@ -157,7 +158,7 @@ def _terms(of: Assignment, bench: RunContext) -> LeaseTerms:
 
 
 def _details(gpu: Gpu) -> dict[str, Any]:
-    """What else the driver says of ``gpu``, and why some of it is null."""
+    """Return further properties of ``gpu`` from its driver, with the reasons for those that are missing."""
     try:
         details = vendor(gpu.vendor).details(gpu)
     except InfrastructureError as error:

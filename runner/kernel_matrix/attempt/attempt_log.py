@@ -1,4 +1,4 @@
-"""How an attempt goes, gathered on the way: the record tells it, whatever becomes of the cell."""
+"""Log of one attempt, filled while it runs; the record contains it for every outcome."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ _NOTHING_READ = SourceScan(own_kernels=(), findings=())
 
 
 def utc_now() -> str:
-    """The present instant as records write it."""
+    """Return the current time as records write it."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 @dataclass(slots=True)
 class AttemptLog:
-    """What the host has seen of an attempt so far; it began when this was made."""
+    """Observations of the host during an attempt, which starts when this object is made."""
 
     started_at: str = field(default_factory=utc_now)
     scan: SourceScan = _NOTHING_READ
-    """What reading the candidate's source found."""
+    """Findings in the candidate's source."""
     seen: list[ObservedSession] = field(default_factory=list)
     exits: list[ExitInfo] = field(default_factory=list)
     isolation: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Role → how confined it was."""
+    """Role → how strongly its process was confined."""
     phases: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds spent so far, by phase."""
     _began: float = field(default_factory=time.monotonic)
 
     @property
     def reports(self) -> tuple[SessionReport, ...]:
-        """What judges said, in the order of their sessions."""
+        """The judges' reports, in the order of their sessions."""
         return tuple(session.report for session in self.seen if session.report is not None)
 
     def label_last(self, label: str) -> None:
-        """Add a label to the last session's report, if it left one: something that its judge could not know."""
+        """Add a label to the last session's report, if there is one, for facts that its judge could not know."""
         last = self.seen[-1]
         if last.report is not None:
             report = replace(last.report, labels=(*last.report.labels, label))
@@ -53,13 +53,13 @@ class AttemptLog:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Count what happens inside as ``phase``."""
+        """Add the time spent in this context to ``phase``."""
         started = time.monotonic()
         yield
         self.phases[phase] += time.monotonic() - started
 
     def saw_ends(self, exits: Sequence[ProcessExit], session: int) -> None:
-        """Note how the processes of one session ended."""
+        """Record how the processes of one session ended."""
         self.exits += [
             ExitInfo(
                 role=e.role,
@@ -75,7 +75,7 @@ class AttemptLog:
         ]
 
     def phases_s(self) -> dict[str, float]:
-        """Seconds per phase until now; ``overhead`` is what neither the inside nor a wait explains."""
+        """Return seconds per phase until now; ``overhead`` is outside of judges' reports and of the lease wait."""
         total = time.monotonic() - self._began
         inside = sum(report.durations_s.get("total", 0.0) for report in self.reports)
         overhead = max(0.0, total - inside - self.phases.get("lease_wait", 0.0))

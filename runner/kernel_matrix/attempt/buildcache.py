@@ -1,8 +1,8 @@
-"""Artefacts kept by content, on disk, across runs: what was compiled once is not compiled again.
+"""Cache of build artifacts on disk, addressed by content and shared by runs.
 
-An entry is a folder named by its key, written aside and renamed, with the artefact and a note of its digest and of what
-the builder said of it. What was built by hostile code comes back to the same source alone, since the source is part of
-the key, and an entry that is not what its note says is taken away.
+An entry is a folder named by its key. It holds the artifact and a note with the artifact's digest and the builder's
+output, and is renamed into place when complete. The key includes the source, so an artifact that hostile code made is
+only ever returned for that same source. An entry that differs from its note is removed.
 """
 
 from __future__ import annotations
@@ -23,70 +23,68 @@ from kernel_matrix.images.wheels import cache_root
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.messages import from_json
 
-CACHE_VARIABLE = "KERNEL_MATRIX_CACHE_DIR"
-"""Environment variable: the folder to keep artefacts in."""
+CACHE_VARIABLE = "KERNEL_MATRIX_CACHE_DIR"  # environment variable: folder of the cache
 
-DEFAULT_MAX_BYTES = 4 << 30
-"""What a cache may hold before the least recently used goes."""
+DEFAULT_MAX_BYTES = 4 << 30  # beyond this, the least recently used entries are removed
 
 _VERSION = 1
 _ARTIFACT, _NOTE = "artifact.tar", "note.json"
 _ASIDE = ".new-"
-_ABANDONED_S = 3600.0
-"""Age of a half-written entry whose writer is surely gone."""
+_ABANDONED_S = 3600.0  # a half-written entry of this age has no living writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildKey:
-    """All that determines an artefact."""
+    """Everything that determines an artifact."""
 
     source: bytes
-    """The candidate's, as it is compiled."""
+    """The candidate's source, as it is compiled."""
     arch: str
     """As ``TORCH_CUDA_ARCH_LIST`` takes it: ``9.0a``."""
     toolchain: str
-    """Id of the image; without images, what tells the compilers of this machine apart."""
+    """Image id; without images, a description of this machine's compilers."""
     core: str
-    """Digest of the code that builds, and adds its flags."""
+    """Digest of the code that builds and adds its flags."""
     order: bytes = b""
-    """What kernels are compiled ahead of time, and for what calls; empty: none are."""
+    """The kernels to compile ahead of time, and the calls to compile them for; empty if there are none."""
     beside: Mapping[str, bytes] = field(default_factory=dict)
-    """Files that the source finds beside it, by name."""
+    """Files beside the source, by name."""
 
     @property
     def key(self) -> str:
-        """SHA-256 of it all."""
+        """SHA-256 of all fields."""
         digest = hashlib.sha256()
         texts = (self.arch, self.toolchain, self.core)
         files = (part for name, content in sorted(self.beside.items()) for part in (name.encode(), content))
         for part in (self.source, self.order, *(text.encode() for text in texts), *files):
-            # Lengths are part of it, so that no two recipes join to the same bytes.
+            # Lengths are included, so that different fields cannot join to the same bytes.
             digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedArtifact:
-    """What a cache gives back."""
+    """An artifact from the cache."""
 
     artifact: Path
-    """A copy of the caller's own."""
+    """A copy that belongs to the caller."""
     artifact_sha256: str
     kernels: tuple[KernelCode, ...]
     log_tail: str
 
 
 class BuildCache:
-    """Artefacts by key. Shared by runs: entries appear whole, vanish whole, and are checked when they are used."""
+    """Artifacts by key. Processes may share a cache: entries appear and vanish whole and are checked when used."""
 
     def __init__(self, folder: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
 
     def recall(self, key: str, into: Path) -> CachedArtifact | None:
-        """The entry of ``key``, its artefact copied to a new file in ``into``; null where there is none that is whole.
+        """Copy the artifact of ``key`` to a new file in ``into``; return None if there is no valid entry.
 
-        :raises OSError: when ``into`` cannot be written to.
+        Raises:
+            OSError: If ``into`` cannot be written to.
         """
         entry = self._folder / key
         try:
@@ -106,14 +104,14 @@ class BuildCache:
             _remove(entry)
             return None
         artifact.chmod(0o444)
-        with suppress(OSError):  # gone meanwhile, or somebody else's to write to
-            os.utime(entry / _NOTE)  # used just now
+        with suppress(OSError):  # the entry may have been removed meanwhile, or belong to another user
+            os.utime(entry / _NOTE)  # marks it as recently used
         return CachedArtifact(
             artifact=artifact, artifact_sha256=note.artifact_sha256, kernels=note.kernels, log_tail=note.log_tail
         )
 
     def keep(self, key: str, artifact: Path, kernels: tuple[KernelCode, ...], log_tail: str) -> None:
-        """Copy ``artifact`` into the cache under ``key``; a disk that is full or read-only only costs the next run."""
+        """Copy ``artifact`` into the cache under ``key``. Disk errors are ignored: they only slow down the next run."""
         note = _Note(artifact_sha256=file_sha256(artifact), kernels=kernels, log_tail=log_tail)
         with suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,13 +119,13 @@ class BuildCache:
             try:
                 shutil.copyfile(artifact, aside / _ARTIFACT)
                 (aside / _NOTE).write_text(json.dumps({"version": _VERSION, **asdict(note)}), encoding="utf-8")
-                aside.rename(self._folder / key)  # fails where somebody else has kept the same
+                aside.rename(self._folder / key)  # fails if another process has stored the same entry
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
             self._shrink()
 
     def _shrink(self) -> None:
-        """Remove the least recently used until the rest fits, and what writers that are gone left half done."""
+        """Remove the least recently used entries until the rest fits, and half-written ones of dead writers."""
         entries = sorted(self._entries(), key=lambda entry: entry.used)
         total = sum(entry.size for entry in entries)
         for entry in entries:
@@ -142,27 +140,27 @@ class BuildCache:
 
     def _entries(self) -> Iterator[_Entry]:
         for folder in self._folder.iterdir():
-            with suppress(OSError):  # it went while we looked
+            with suppress(OSError):  # another process may remove entries
                 if not folder.name.startswith(_ASIDE):
                     used = (folder / _NOTE).stat().st_mtime
                     yield _Entry(folder, sum(file.stat().st_size for file in folder.iterdir()), used)
 
 
 def default_cache() -> BuildCache:
-    """The cache of this user: ``$KERNEL_MATRIX_CACHE_DIR``, else ``~/.cache/kernel-matrix/builds``."""
+    """Return this user's cache: ``$KERNEL_MATRIX_CACHE_DIR``, else ``~/.cache/kernel-matrix/builds``."""
     named = os.environ.get(CACHE_VARIABLE)
     return BuildCache(Path(named) if named else cache_root() / "builds")
 
 
 def new_artifact(folder: Path) -> Path:
-    """A new, empty file for an artefact in ``folder``."""
+    """Make a new, empty file for an artifact in ``folder``."""
     handle, name = tempfile.mkstemp(prefix="artifact-", suffix=".tar", dir=folder)
     os.close(handle)
     return Path(name)
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -172,7 +170,7 @@ def file_sha256(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One entry, as the bookkeeping sees it."""
+    """Size and age of one entry."""
 
     folder: Path
     size: int
@@ -182,7 +180,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Note:
-    """What lies beside an artefact."""
+    """The note beside an artifact."""
 
     artifact_sha256: str
     kernels: tuple[KernelCode, ...]
@@ -190,9 +188,10 @@ class _Note:
 
 
 def _read_note(path: Path) -> _Note:
-    """The note at ``path``.
+    """Read the note at ``path``.
 
-    :raises ValueError, KeyError, TypeError: when it is no note of this version.
+    Raises:
+        ValueError, KeyError, TypeError: If it is no note of this version.
     """
     data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if data["version"] != _VERSION:
@@ -202,7 +201,7 @@ def _read_note(path: Path) -> _Note:
 
 
 def _remove(entry: Path) -> None:
-    """Take an entry away, out of sight first: nobody is to find half of it."""
+    """Rename an entry away, then delete it, so that no reader finds half of it."""
     with suppress(OSError):
         aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=entry.parent))
         with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Compiling a candidate in a container without a GPU, off the lease, and keeping what came of it.
+"""Compiling a candidate in a container without a GPU and without a lease.
 
-The builder runs the candidate's own code, so what it hands over is as hostile as the candidate: it is taken in bounded
-frames, kept as an opaque file, and only ever unpacked in the candidate's own container. What it says of its kernels is
-checked for form and kept as a claim.
+The builder runs the candidate's own code, so its output is as hostile as the candidate. It is read in bounded frames,
+kept as an opaque file, and only unpacked in the candidate's own container. The builder's list of kernels is checked for
+form and stored as a claim.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import IO
 
 from kernel_matrix.attempt.buildcache import new_artifact
 from kernel_matrix.attempt.contestants import CANDIDATE_FILE
+from kernel_matrix.attempt.folders import folders_for_all, listening_for_all, write_for_all
 from kernel_matrix.attempt.outcome import how_it_ended, outcome_of
-from kernel_matrix.attempt.shared_paths import folders_for_all, listening_for_all, write_for_all
 from kernel_matrix.inside.build.builder import MAX_LOG, SOCKET_NAME
 from kernel_matrix.inside.error_excerpt import first_error, useful_part
 from kernel_matrix.inside.exception_kinds import claimed_package
@@ -39,20 +39,16 @@ from kernel_matrix.model.messages import Evidence
 from kernel_matrix.results.record import BuildInfo, Outcome
 from kernel_matrix.sandboxes import Mount, ProcessExit, RoleSpec, RunningProcess, Sandbox
 
-ARTIFACT_NAME = "artifact.tar"
-"""Name of the artefact inside the candidate's container."""
-
 _POLL_S = 0.1
-_LAST_MOMENTS_S = 1.0
-"""How long a builder may take to end when it has said all it has to say."""
+_LAST_MOMENTS_S = 1.0  # a builder that has sent everything has this long to exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildResult:
-    """What a builder left: an artefact, or the outcome of every cell that needs it, or neither.
+    """Result of a build: an artifact, or the outcome of every cell that needs it, or neither.
 
-    Neither means that the source asks for a GPU while it is imported, or for a package that the image may lack: what
-    becomes of it is known where it runs.
+    Neither means that the source needs a GPU while it is imported, or a package that the image may lack. The session
+    then finds out.
     """
 
     artifact: Path | None = None
@@ -61,13 +57,13 @@ class BuildResult:
     seconds: float = 0.0
     kernels: tuple[KernelCode, ...] = ()
     log_tail: str = ""
-    """The compiler's remarks, at most :data:`~kernel_matrix.inside.build.builder.MAX_LOG` bytes."""
+    """End of the compiler's log, at most :data:`~kernel_matrix.inside.build.builder.MAX_LOG` bytes."""
     seen: BuildInfo | None = None
-    """What records say of it; null where nothing was handed over."""
+    """The record's part about the build; None if the builder sent nothing."""
 
 
 class BuildCancelledError(Exception):
-    """The build was called off."""
+    """The build was cancelled."""
 
 
 def run_build(
@@ -82,13 +78,22 @@ def run_build(
     order: bytes = b"",
     beside: Mapping[str, bytes] | None = None,
 ) -> BuildResult:
-    """Build ``source``; an artefact is kept as a new file in ``keep_in``.
+    """Build ``source``, and keep its artifact as a new file in ``keep_in``.
 
-    :param make_spec: (code mount, channel mount) → what to start.
-    :param beside: what is in the files that it finds beside it, by name.
-    :param order: what kernels to compile ahead of time, sent as soon as the builder is there; empty: nothing is sent.
-    :raises BuildCancelledError: when ``cancelled`` said so.
-    :raises kernel_matrix.errors.EngineError: when the builder could not be started.
+    Args:
+        engine: Sandbox that the builder runs in.
+        make_spec: (code mount, channel mount) → process to start.
+        source: The candidate's source.
+        keep_in: Folder for the artifact.
+        timeout_s: Limit for the whole build.
+        max_bytes: Limit for the artifact.
+        cancelled: Returns true once the run is cancelled.
+        order: Kernels to compile ahead of time, sent when the builder connects; empty sends nothing.
+        beside: Name → content of files beside the source.
+
+    Raises:
+        BuildCancelledError: If ``cancelled`` returned true.
+        SandboxError: If the builder could not be started.
     """
     started = time.monotonic()
     patience = _Patience(started + timeout_s, cancelled)
@@ -120,23 +125,23 @@ def run_build(
 
 @dataclass(frozen=True, slots=True)
 class _Patience:
-    """How long a builder is waited for."""
+    """Deadline of a build, and a test for its cancellation."""
 
     deadline: float
     is_cancelled: Callable[[], bool]
 
     def is_late(self) -> bool:
-        """Whether its time is over."""
+        """Return True once the deadline has passed."""
         return time.monotonic() >= self.deadline
 
     def ended(self) -> bool:
-        """Whether waiting any longer makes no sense."""
+        """Return True once waiting any longer is useless."""
         return self.is_cancelled() or self.is_late()
 
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """What goes to a builder, and how much may come from it."""
+    """The order to send to a builder, and the limits of its answer."""
 
     order: bytes
     max_bytes: int
@@ -145,7 +150,7 @@ class _Delivery:
 
 @dataclass(slots=True)
 class _Said:
-    """What a builder said beside its artefact."""
+    """A builder's output beside the artifact."""
 
     kernels: list[KernelCode] = field(default_factory=list)
     log_tail: str = ""
@@ -153,7 +158,7 @@ class _Said:
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """Why there is no artefact."""
+    """Reason why there is no artifact."""
 
     status: Status
     message: str
@@ -162,9 +167,9 @@ class _Trouble:
 
 @contextmanager
 def _killed_when(ended: Callable[[], bool], running: RunningProcess) -> Iterator[None]:
-    """Kill ``running`` as soon as ``ended()``: whoever reads from it then sees the end of the stream.
+    """Kill ``running`` as soon as ``ended()`` returns true, so that its reader sees the end of the stream.
 
-    A timeout of the socket would not do: it starts anew with every byte that arrives.
+    A socket timeout would not work: it starts again with every byte that arrives.
     """
     over = threading.Event()
 
@@ -186,7 +191,7 @@ def _killed_when(ended: Callable[[], bool], running: RunningProcess) -> Iterator
 def _receive(
     listener: socket.socket, running: RunningProcess, patience: _Patience, delivery: _Delivery
 ) -> tuple[Path | None, _Said | _Trouble]:
-    """The artefact as a new file, null where none was handed over; what was said with it, or why there is none."""
+    """Return the artifact as a new file, or None, and the builder's further output or the reason for its failure."""
     connection = _accept(listener, running, patience)
     if connection is None:
         return None, _silence(running, patience)
@@ -207,10 +212,10 @@ def _receive(
 
 
 def _accept(listener: socket.socket, running: RunningProcess, patience: _Patience) -> socket.socket | None:
-    """The builder's connection; null when there will be none."""
+    """Wait for the builder's connection; return None if there will be none."""
     listener.settimeout(_POLL_S)
     while True:
-        # Looked at before: a quick builder has connected, said everything and ended by the time we listen.
+        # Read before ``accept``: a fast builder may connect, send everything and exit before we listen.
         over = patience.ended() or running.wait(0) is not None
         with suppress(TimeoutError):
             connection = listener.accept()[0]
@@ -221,9 +226,10 @@ def _accept(listener: socket.socket, running: RunningProcess, patience: _Patienc
 
 
 def _converse(channel: Channel, file: IO[bytes], delivery: _Delivery) -> _Said | _Trouble:
-    """Send the order, write what comes to ``file`` until the builder says that this was all.
+    """Send the order, then write incoming chunks to ``file`` until the builder reports its end.
 
-    :raises Gone: when the builder ends before.
+    Raises:
+        PeerGoneError: If the builder ends before that.
     """
     if delivery.order:
         channel.send(FrameKind.LOAD, 0, delivery.order)
@@ -251,23 +257,23 @@ def _converse(channel: Channel, file: IO[bytes], delivery: _Delivery) -> _Said |
 
 
 def _silence(running: RunningProcess, patience: _Patience) -> _Trouble:
-    """What a builder that says nothing more died of."""
+    """Find out why a builder stopped answering."""
     if patience.ended():
         return _Trouble(Status.TIMEOUT, "the build did not end in time")
     ended = running.wait(_LAST_MOMENTS_S)
     if ended is None:
-        return _Trouble(Status.CRASHED, "the build closed its connection and stayed, so it was killed")
+        return _Trouble(Status.CRASHED, "the build closed its connection but kept running, so it was killed")
     if ended.lost:
         return _Trouble(Status.CONTAINER_LOST, "the build's process was lost by the engine")
     if ended.oom_killed:
         return _Trouble(Status.OUT_OF_MEMORY, "the build used more memory than its limit")
-    return _Trouble(Status.CRASHED, f"the build ended without a word: {how_it_ended(ended)}")
+    return _Trouble(Status.CRASHED, f"the build ended without an answer: {how_it_ended(ended)}")
 
 
 def _failure(failure: CallFailure, text: str) -> _Said | _Trouble:
     if failure is CallFailure.LOAD and claimed_package(text):
-        # Whether the image lacks it is not for the candidate's own process to say, and cannot be seen from here: the
-        # judge looks. Who claims it falsely has only missed being compiled ahead.
+        # A candidate's process cannot be trusted to say that a package is missing, and the image cannot be inspected
+        # from here, so the judge decides. A false claim only loses the ahead-of-time build.
         return _Said(log_tail=text[-MAX_LOG:])
     statuses = {CallFailure.COMPILE: Status.COMPILE_ERROR, CallFailure.MEMORY: Status.OUT_OF_MEMORY}
     return _Trouble(statuses.get(failure, Status.LOAD_ERROR), first_error(text), useful_part(text, MAX_LOG))

@@ -1,4 +1,4 @@
-"""The builds of a run: many at once, off every lease, each content once."""
+"""Concurrent builds of a run, without a lease, each distinct content once."""
 
 from __future__ import annotations
 
@@ -23,39 +23,38 @@ from kernel_matrix.plan import Cell, devices_matching
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.sandboxes import ProcessLabels
 
-CORES_PER_LANE = 3
-"""Processes of a session that are timed beside the builds: judge, candidate, baseline."""
+CORES_PER_LANE = 3  # a timed session keeps three processes busy beside the builds: judge, candidate, baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildListener:
-    """Whom a pool tells. All are called from its threads."""
+    """Callbacks of a pool, called from its threads."""
 
     started: Callable[[Cell], None] = lambda _cell: None
     ended: Callable[[Cell, BuildResult], None] = lambda _cell, _build: None
     ready: Callable[[], None] = lambda: None
-    """Some build is done, however it ended: who waits for one looks again."""
+    """Called when any build is done, whatever its result, so that waiting lanes look again."""
 
 
 @dataclass
 class BuildPool:
-    """Builds what cells need before a device is leased for them. Made by :func:`build_pool`."""
+    """Builds the candidates of cells before a device is leased for them. Made by :func:`build_pool`."""
 
     bench: RunContext
     images: Mapping[str, ResolvedImage]
-    """Name of a toolchain → its image."""
+    """Toolchain name → image."""
     gpus: tuple[Gpu, ...]
     cache: BuildCache
     listener: BuildListener
     workers: int
-    """Builds at once."""
+    """Number of concurrent builds."""
     _executor: ThreadPoolExecutor
     _builds: dict[str, Future[BuildResult]] = field(default_factory=dict)
-    """Key of a build → what comes, or came, of it. To be changed under ``_changing``."""
+    """Build key → build. Change it only while holding ``_changing``."""
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def submit(self, cells: Sequence[Cell]) -> None:
-        """Start building what ``cells`` need, each content once, in this order."""
+        """Start the builds that ``cells`` need, each distinct content once, in this order."""
         for cell in cells:
             key, gpus = self._key(cell), devices_matching(cell.gpu, self.gpus)
             with self._changing:
@@ -63,20 +62,21 @@ class BuildPool:
                     self._builds[key] = self._start(cell)
 
     def is_ready(self, cell: Cell) -> bool:
-        """Whether :meth:`result` answers at once."""
+        """Return True if :meth:`result` returns at once."""
         build = self._builds.get(self._key(cell))
         return build is None or build.done()
 
     def result(self, cell: Cell) -> BuildResult | None:
-        """What came of the cell's build, waited for; null where it needs none.
+        """Wait for the cell's build and return its result; None if the cell needs no build.
 
-        :raises BuildCancelledError: when the run was called off.
+        Raises:
+            BuildCancelledError: If the run was cancelled.
         """
         build = self._builds.get(self._key(cell))
         return None if build is None else build.result()
 
     def retry_if_lost(self, cell: Cell) -> None:
-        """Start anew what the machine failed to build: another attempt would only find the same failure."""
+        """Start a build again if it failed because of this machine: another attempt would only see the same failure."""
         key = self._key(cell)
         with self._changing:
             before = self._builds.get(key)
@@ -84,7 +84,7 @@ class BuildPool:
                 self._builds[key] = self._start(cell)
 
     def _key(self, cell: Cell) -> str:
-        """The same for cells that one build serves."""
+        """Return a key that is equal for cells that can share a build."""
         image = self.images.get(cell.toolchain.name)
         gpus = devices_matching(cell.gpu, self.gpus)
         where = (image.id if image is not None else "", arch_list(gpus[0]) if gpus else "")
@@ -97,9 +97,10 @@ class BuildPool:
         return future
 
     def _build(self, cell: Cell) -> BuildResult:
-        """Compile a cell's candidate; what the machine fails at becomes an outcome too.
+        """Compile a cell's candidate; a failure of this machine becomes an outcome.
 
-        :raises BuildCancelledError: when the run was called off.
+        Raises:
+            BuildCancelledError: If the run was cancelled.
         """
         if self.bench.cancelled():
             raise BuildCancelledError
@@ -131,10 +132,15 @@ def build_pool(
     cache: BuildCache | None = None,
     listener: BuildListener | None = None,
 ) -> Iterator[BuildPool]:
-    """A pool for one run; on leaving, what has not begun never does, and what runs is waited for.
+    """Make a pool for one run. On exit, builds not started are dropped, and running ones are waited for.
 
-    :param workers: builds at once.
-    :param cache: null: this user's.
+    Args:
+        bench: The host's part, shared by all cells of a run.
+        images: Toolchain name → image.
+        gpus: Devices to compile for.
+        workers: Number of concurrent builds.
+        cache: Cache of artifacts. None uses this user's.
+        listener: Callbacks for the progress of builds.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix="build") as executor:
         try:
@@ -146,10 +152,10 @@ def build_pool(
 
 
 def builds_at_once(devices: Sequence[Gpu]) -> int:
-    """One build per core that the sessions on ``devices`` leave free, but at least on half of the cores.
+    """Return one build per core that sessions on ``devices`` leave free, but at least half of the cores.
 
-    A process that waits for a core stalls its session by milliseconds, and the times show it. None is kept for a CPU
-    that is measured itself: it computes on all of them.
+    A timed process that waits for a core delays its session by milliseconds, which its times show. A CPU device
+    reserves no cores, since its sessions use all of them.
     """
     cores = len(os.sched_getaffinity(0))
     lanes = sum(device.vendor != "cpu" for device in devices)

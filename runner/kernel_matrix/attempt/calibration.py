@@ -1,4 +1,4 @@
-"""How fast one GPU is: measured by a process of ours while nobody else is on it."""
+"""Measuring how fast one GPU is, with a trusted process that has the GPU to itself."""
 
 from __future__ import annotations
 
@@ -22,22 +22,28 @@ _LIMIT_S = 300.0
 
 
 def calibrate(gpu: Gpu, image: ResolvedImage | None, bench: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
-    """What :mod:`kernel_matrix.inside.probe` measured on ``gpu``.
+    """Return the measurements of :mod:`kernel_matrix.inside.probe` on ``gpu``.
 
-    :param image: with torch for this GPU; null for an engine without images.
-    :raises GpuBusyError: when it was not free in time, or somebody else came onto it meanwhile.
-    :raises EngineError: when nothing could be measured.
+    Args:
+        gpu: The device to measure.
+        image: An image with torch for this GPU. None for an engine without images.
+        bench: The host's part, shared by all cells of a run.
+        terms: Terms of the lease.
+
+    Raises:
+        GpuBusyError: If the GPU was not free in time, or another process used it meanwhile.
+        SandboxError: If nothing could be measured.
     """
     with hold(gpu, terms, reap=bench.engine.sweep, cancelled=bench.cancelled) as lease:
         document = _measured(lease, image, bench, terms)
     if lease.foreign_pids:
         what = f"the calibration of {gpu.uuid} does not count: {lease.reason}"
-        raise GpuBusyError(what, next_step="run it again when nobody else is on the GPU")
+        raise GpuBusyError(what, next_step="run it again when no other process is on the GPU")
     return document
 
 
 def calibration_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabels, out: Mount) -> RoleSpec:
-    """The probe that measures: trusted, sees the GPU and the folder for its answer."""
+    """Describe the measuring process: trusted, sees the GPU and the folder for its answer."""
     return RoleSpec(
         role=Role.PROBE,
         labels=labels,

@@ -1,7 +1,7 @@
-"""Whether the clocks were what was asked for: the driver's word is believed only when two readings under load agree.
+"""Verdict on the clocks: they count as locked only if the driver and a kernel's own measurement agree with the lock.
 
-One reading is the driver's own, taken by the host while calls were timed; the other comes from inside a kernel of the
-judge. Both have to be within one per cent of what was locked, in every session.
+The host reads the driver's clock while calls are timed. The judge measures the other one inside a kernel. Both must be
+within one percent of the locked clock, in every session.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ClockVerdict:
-    """What a record says of the clocks, and why."""
+    """State of the clocks for the record, and the reason."""
 
     state: ClockState
     reason: str
 
 
 def clock_verdict(clocks: ClocksSet, joined: JoinedReports) -> ClockVerdict:
-    """What the clocks were during all sessions of a cell on a GPU."""
+    """Decide the state of the clocks over all sessions of a cell on a GPU."""
     if joined.throttled:
         names = ", ".join(names_of(joined.throttled))
         return ClockVerdict(ClockState.THROTTLED, f"too many samples of a workload were taken under {names}")
@@ -36,12 +36,12 @@ def clock_verdict(clocks: ClocksSet, joined: JoinedReports) -> ClockVerdict:
         return ClockVerdict(ClockState.UNLOCKED, clocks.reason)
     doubt = next(_doubts(clocks, joined), "")
     if doubt:
-        return ClockVerdict(ClockState.UNLOCKED, f"{_by_word(clocks)}, but {doubt}")
+        return ClockVerdict(ClockState.UNLOCKED, f"{_lock_reported(clocks)}, but {doubt}")
     return ClockVerdict(ClockState.LOCKED, f"{clocks.reason}; verified under load by the driver and inside a kernel")
 
 
 def clocks_told(clocks: ClocksSet, joined: JoinedReports) -> ClocksInfo:
-    """The clocks' part of a record; what became of the reset is known once the lease has ended."""
+    """Return the record's part about clocks; the lease must have ended, so that the reset's result is known."""
     driver = joined.summary.spread.get("sm_clock_mhz") if any(joined.under_load) else None
     inside = [probe.sm_mhz for report in joined.reports for probe in report.clock_probes]
     return ClocksInfo(
@@ -57,13 +57,13 @@ def clocks_told(clocks: ClocksSet, joined: JoinedReports) -> ClocksInfo:
     )
 
 
-def _by_word(clocks: ClocksSet) -> str:
+def _lock_reported(clocks: ClocksSet) -> str:
     wanted = f"{clocks.set_sm_mhz} MHz" if clocks.set_sm_mhz is not None else clocks.requested
-    return f"locked to {wanted} by the driver's word"
+    return f"locked to {wanted} according to the driver"
 
 
 def _doubts(clocks: ClocksSet, joined: JoinedReports) -> Iterator[str]:
-    """Every reason not to believe that the clocks were held, session after session."""
+    """Yield every reason to doubt that the clocks were held, session by session."""
     if joined.summary.joined != YES:
         yield f"not verified: {joined.summary.joined}"
         return
@@ -83,7 +83,7 @@ def _doubts_of_session(
     clocks: ClocksSet, driver: FieldSpread | None, probes: Sequence[ClockProbeReading]
 ) -> Iterator[str]:
     if driver is None:
-        yield "not verified by the driver: it told no clock while calls were timed"
+        yield "not verified by the driver: it reported no clock while calls were timed"
         return
     if not probes:
         yield "not verified inside a kernel"
@@ -94,9 +94,9 @@ def _doubts_of_session(
             if not _close(measured, clocks.set_sm_mhz):
                 yield f"{measured:.0f} MHz were measured under load"
     elif not all(_close(measured, driver.median) for measured in inside):
-        yield f"{driver.median:.0f} MHz by the driver are {_apart(inside, driver.median):.0f} MHz inside a kernel"
+        yield f"{driver.median:.0f} MHz by the driver are {_furthest(inside, driver.median):.0f} MHz inside a kernel"
     elif not (_close(driver.low, driver.median) and _close(driver.high, driver.median)):
-        yield f"under load it moved between {driver.low:.0f} and {driver.high:.0f} MHz"
+        yield f"under load the clock moved between {driver.low:.0f} and {driver.high:.0f} MHz"
 
 
 def _doubts_of_memory(clocks: ClocksSet, driver: FieldSpread | None) -> Iterator[str]:
@@ -109,6 +109,6 @@ def _close(measured: float, wanted: float) -> bool:
     return abs(measured - wanted) <= _TOLERANCE * wanted
 
 
-def _apart(measured: Sequence[float], wanted: float) -> float:
-    """The one that is furthest from ``wanted``."""
+def _furthest(measured: Sequence[float], wanted: float) -> float:
+    """Return the measured clock that is furthest from ``wanted``."""
     return max(measured, key=lambda one: abs(one - wanted))

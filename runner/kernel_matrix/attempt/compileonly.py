@@ -1,4 +1,4 @@
-"""A cell that is only compiled, for a GPU that this host need not have: what comes out, and could it be launched."""
+"""Cells that are only compiled, for a GPU that this host need not have."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from kernel_matrix.platforms import Gpu
 from kernel_matrix.results.record import BuildInfo, CompiledKernelInfo, Outcome, Record
 from kernel_matrix.sandboxes import ProcessLabels
 
-_LONGEST = 500
-"""Longest message, characters."""
-_ONLY_WHERE_IT_RUNS = "what the source compiles is only known once it runs on a device"
+_MAX_MESSAGE = 500  # characters
+_NO_KERNELS_AT_IMPORT = "the kernels of this source are only known once it runs on a device"
 
 
 def absent_gpu(axis: GpuAxis) -> Gpu:
-    """What stands for a GPU that need not be here: its kind, and nothing to run on."""
+    """Make a stand-in for a GPU that need not be installed: its properties, but no device."""
     return Gpu(
         vendor=axis.vendor,
         uuid=f"absent:{axis.name}",
@@ -40,21 +39,25 @@ def absent_gpu(axis: GpuAxis) -> Gpu:
 
 
 def compile_only(assignment: Assignment, bench: RunContext, cache: BuildCache | None = None) -> AttemptResult:
-    """Build the candidate and say what came of it; neither lease nor device is involved.
+    """Build the candidate and return its record, without a lease or a device.
 
-    :param assignment: its device names what to compile for, see :func:`absent_gpu`; its build is made here.
-    :param cache: null: this user's.
-    :raises CellCancelledError: when the bench's run was called off meanwhile.
+    Args:
+        assignment: The cell. Its device is the one to compile for, see :func:`absent_gpu`; its build is made here.
+        bench: The host's part, shared by all cells of a run.
+        cache: Cache of artifacts. None uses this user's.
+
+    Raises:
+        CellCancelledError: If the run was cancelled meanwhile.
     """
-    course, cell = AttemptLog(), assignment.cell
+    log, cell = AttemptLog(), assignment.cell
     try:
-        course.scan = scan_of(cell)
-        outcome = rejected(cell, course.scan)
+        log.scan = scan_of(cell)
+        outcome = rejected(cell, log.scan)
         if outcome is None:
             build = _build(assignment, bench, cache or default_cache())
             assignment = replace(assignment, build=build)
-            course.phases["build"] = build.seconds
-            course.saw_ends(build.exits, 0)
+            log.phases["build"] = build.seconds
+            log.saw_ends(build.exits, 0)
             outcome = build.outcome or _outcome(build)
     except (InfrastructureError, OSError) as error:
         outcome = machine_failed(error, Stage.BUILD)
@@ -64,7 +67,7 @@ def compile_only(assignment: Assignment, bench: RunContext, cache: BuildCache | 
         attempt=assignment.attempt,
         cell=cell_key(cell),
         outcome=outcome,
-        host=host_half(assignment, bench, DeviceRecord(), course),
+        host=host_half(assignment, bench, DeviceRecord(), log),
         sessions=(),
     )
     return AttemptResult(record=record, trace=None)
@@ -84,10 +87,11 @@ def _build(assignment: Assignment, bench: RunContext, cache: BuildCache) -> Buil
 def _outcome(build: BuildResult) -> Outcome:
     kernels = build.seen.kernels if build.seen is not None else ()
     if not kernels:
-        message = f"no kernel was compiled: {_last_line(build.log_tail) or _ONLY_WHERE_IT_RUNS}"
-        return outcome_of(Status.UNSUPPORTED, Stage.BUILD, Evidence(message=message[:_LONGEST], log=build.log_tail))
-    message = "; ".join((_counted(kernels), *_obstacles(kernels)))
-    return outcome_of(Status.COMPILED, Stage.BUILD, Evidence(message=message[:_LONGEST], log=build.log_tail))
+        message = f"no kernel was compiled: {_last_line(build.log_tail) or _NO_KERNELS_AT_IMPORT}"
+        return outcome_of(Status.UNSUPPORTED, Stage.BUILD, Evidence(message=message[:_MAX_MESSAGE], log=build.log_tail))
+    reasons = dict.fromkeys(f"{kernel.name}: {kernel.reason}" for kernel in kernels if not kernel.launchable)
+    message = "; ".join((_counted(kernels), *reasons))
+    return outcome_of(Status.COMPILED, Stage.BUILD, Evidence(message=message[:_MAX_MESSAGE], log=build.log_tail))
 
 
 def _last_line(log: str) -> str:
@@ -100,12 +104,8 @@ def _counted(kernels: Sequence[CompiledKernelInfo]) -> str:
     return f"{made}, {refused} of them could not be launched" if refused else made
 
 
-def _obstacles(kernels: Sequence[CompiledKernelInfo]) -> list[str]:
-    return list(dict.fromkeys(f"{kernel.name}: {kernel.reason}" for kernel in kernels if not kernel.launchable))
-
-
 def _for_dtype(seen: BuildInfo, cell: Cell) -> BuildInfo:
-    """``seen``, with every kernel refused where the architecture cannot compute in the cell's dtype."""
+    """Return ``seen`` with every kernel refused if the architecture cannot compute in the cell's dtype."""
     why = compatibility().dtype_obstacle(
         dtype=cell.dtype,
         language=cell.candidate.language,

@@ -1,4 +1,4 @@
-"""Who takes calls from the judge in the sessions of a cell: the candidate, the baseline, and the rivals asked for."""
+"""The processes that take calls from the judge: the candidate, the baseline, and the rivals that were asked for."""
 
 from __future__ import annotations
 
@@ -14,21 +14,18 @@ from kernel_matrix.plan import Cell
 from kernel_matrix.sources import ModuleCode, Problem
 from kernel_matrix.sources.reference_module import packages_needed
 
-CANDIDATE = "candidate"
-"""Name of the candidate among the contestants; all others are called by their implementation."""
+CANDIDATE = "candidate"  # contestant name of the candidate; the others are named after their implementation
 
+# Users inside, if an engine can set them. None is the judge's, or that of another role.
 CANDIDATE_UID, BASELINE_UID, RIVAL_UID = 65534, 65532, 65531
-"""Users inside, where an engine can set them: none is the judge's, or another role's."""
 
-NEEDS_BUILD = frozenset({Language.CUDA})
-"""Languages that nothing can be run of before they are compiled."""
+NEEDS_BUILD = frozenset({Language.CUDA})  # languages that cannot run before they are compiled
 
 PROBLEM_FILE = "problem.py"
 CANDIDATE_FILE = "candidate.py"
 _LIBRARY_FILE = "library.py"
 
-NO_LIBRARY = "no_library"
-"""Label of a session that was to time a library's call and whose problem names none."""
+NO_LIBRARY = "no_library"  # label: a library call was to be timed, and the problem has none
 
 _COMPILE_MODES: Mapping[Implementation, str] = {
     Implementation.COMPILE: "default",
@@ -41,37 +38,36 @@ _PRELOADS: Mapping[Language, tuple[str, ...]] = {
     Language.CUTE_DSL: ("cutlass.cute",),
     Language.TILELANG: ("tilelang",),
 }
-_AT_FIRST_CALL = frozenset({Language.TRITON, Language.CUTE_DSL, Language.TILELANG})
-"""Languages that compile when they are called first."""
-_COMPILER = ("torch._dynamo", "torch._inductor.compile_fx")
-"""What ``torch.compile`` imports when it is first used."""
+_AT_FIRST_CALL = frozenset({Language.TRITON, Language.CUTE_DSL, Language.TILELANG})  # compile at their first call
+_COMPILER = ("torch._dynamo", "torch._inductor.compile_fx")  # imported by torch.compile at its first use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """One of them, and where its source is on this host."""
+    """One contestant, and its source on this host."""
 
     name: str
     role: Role
     code: ModuleCode
     file: str
-    """What its module is called in the contestant's own folder."""
+    """Name of its module in the contestant's own folder."""
     entry: str
-    """Class to construct."""
+    """Name of the class to construct."""
     uid: int
     compile_mode: str = ""
-    """Mode for ``torch.compile``; empty: the model is called as it is."""
+    """Mode for ``torch.compile``; empty to call the model as it is."""
     may_compile: bool = False
-    """Loading it or its first call may have to compile something."""
+    """True if loading it or its first call may compile something."""
     preloads: tuple[str, ...] = ()
-    """Modules beside torch that its source needs in any case, and that take their time to import."""
+    """Modules beside torch that its source always needs and that are slow to import."""
     imports: tuple[str, ...] = ()
-    """Packages that kernels are written in and its source must have."""
+    """Kernel packages that its source imports."""
 
-    def told(self, *, own_user: bool) -> ContestantSpec:
-        """What the judge is told of it.
+    def spec(self, *, own_user: bool) -> ContestantSpec:
+        """Describe the contestant to the judge.
 
-        :param own_user: its process runs under :attr:`uid`, so that nobody else's connection need be taken.
+        Args:
+            own_user: Its process runs under :attr:`uid`, so the judge accepts no connection of another user.
         """
         return ContestantSpec(
             name=self.name,
@@ -86,15 +82,17 @@ class Contestant:
 
 
 def contestants_of(cell: Cell, *, built: bool = False) -> tuple[Contestant, ...]:
-    """The contestants of each session of ``cell``: candidate, baseline, then rivals in the protocol's order.
+    """Return the contestants of each session of ``cell``: candidate, baseline, then rivals in the protocol's order.
 
-    :param built: the candidate was compiled ahead, and gets what came of it.
+    Args:
+        cell: The cell.
+        built: The candidate was compiled ahead of time, and gets the artifact.
     """
     return (_candidate(cell, built=built), *_implementations(cell))
 
 
 def labels_of(cell: Cell) -> tuple[str, ...]:
-    """What readers must know of contestants that were asked for and cannot be had."""
+    """Return labels for rivals that were asked for and do not exist."""
     wanted = Implementation.LIBRARY in cell.protocol.spec.baselines
     return (NO_LIBRARY,) if wanted and cell.problem.library is None else ()
 
@@ -102,7 +100,7 @@ def labels_of(cell: Cell) -> tuple[str, ...]:
 def _candidate(cell: Cell, *, built: bool) -> Contestant:
     files = cell.candidate.code.written().values()
     source = b"".join(files)
-    # What Triton and torch.compile generate depends on the call: however much was built ahead, more may be due.
+    # The code that Triton and torch.compile generate depends on the call, so a build ahead of time may not cover it.
     late = cell.candidate.language in _AT_FIRST_CALL or b"torch.compile" in source
     return Contestant(
         name=CANDIDATE,
@@ -118,7 +116,7 @@ def _candidate(cell: Cell, *, built: bool) -> Contestant:
 
 
 def _implementations(cell: Cell) -> Iterator[Contestant]:
-    """The baseline first, whatever the order in which the protocol names them; each once."""
+    """Yield the baseline first, then the protocol's rivals, each once."""
     yield _of_problem(cell.problem, Implementation.EAGER)
     for implementation in dict.fromkeys(cell.protocol.spec.baselines):
         if implementation in _COMPILE_MODES:

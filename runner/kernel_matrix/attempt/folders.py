@@ -1,27 +1,29 @@
-"""The folders one session's processes see, made new for each and removed after."""
+"""Folders, files and sockets that a session's or a builder's processes see; made new each time and removed after."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_matrix.attempt.building import ARTIFACT_NAME, BuildResult
 from kernel_matrix.attempt.contestants import PROBLEM_FILE, Contestant
 from kernel_matrix.inside.judge.judge import REPORT_NAME
+from kernel_matrix.inside.wire import short_name
 from kernel_matrix.model.messages import JudgeJob, dumps
 from kernel_matrix.plan import Cell
 from kernel_matrix.sources import ModuleCode
 
 JOB_FILE = "job.json"
+ARTIFACT_NAME = "artifact.tar"  # name of the artifact inside the candidate's container
 
 
 def judge_uid() -> int:
-    """The judge's user: never root, never a contestant's."""
+    """Return the judge's user, which is never root and never a contestant's."""
     return 65533 if os.geteuid() == 0 else os.getuid()
 
 
@@ -43,7 +45,7 @@ class SessionFolders:
         return self.root / "channel"
 
     def channel_to(self, contestant: str) -> Path:
-        """The judge's socket for one contestant, which sees it read-only."""
+        """Return the folder of the judge's socket for one contestant, which sees it read-only."""
         return self.channel / contestant
 
     @property
@@ -52,21 +54,21 @@ class SessionFolders:
         return self.root / "out"
 
     def code(self, contestant: str) -> Path:
-        """A copy of one contestant's source; read-only to it."""
+        """Return the folder with a copy of one contestant's source, which sees it read-only."""
         return self.root / "code" / contestant
 
     @property
     def artifact(self) -> Path:
-        """What the builder made of the candidate; read-only to it."""
+        """The candidate's artifact; read-only to it."""
         return self.root / "artifact"
 
     @property
     def report(self) -> Path:
-        """Where the judge leaves its report."""
+        """The file that the judge writes its report to."""
         return self.out / REPORT_NAME
 
     def write_job(self, job: JudgeJob) -> None:
-        """Leave the job, with its secret, where only the judge reads it, which may be waiting for it already."""
+        """Write the job, with its secret, readable by the judge alone, which may already be waiting for it."""
         aside = self.judge / f"{JOB_FILE}.new"
         aside.write_text(dumps(job), encoding="utf-8")
         hand_over(aside, 0o400)
@@ -75,58 +77,40 @@ class SessionFolders:
 
 @contextmanager
 def session_folders(
-    scratch: Path, cell: Cell, contestants: Sequence[Contestant], build: BuildResult | None
+    scratch: Path, cell: Cell, contestants: Sequence[Contestant], artifact: Path | None
 ) -> Iterator[SessionFolders]:
-    """New folders for one session of ``cell``; removed whatever happens.
+    """Make new folders for one session of ``cell``, and remove them in any case.
 
-    :raises OSError: when a source cannot be read, or the disk is full.
+    Raises:
+        OSError: If a source cannot be read, or the disk is full.
     """
     # Short names: a socket's path has room for 107 bytes, and an engine without namespaces shows folders as they are.
-    root = Path(tempfile.mkdtemp(prefix="session-", dir=scratch))
-    try:
-        root.chmod(0o711)
-        _make_passage(root / "code")
-        artifact = build.artifact if build is not None else None
+    with _new_root(scratch, "session-") as root:
+        _make_folder(root / "code", 0o711)
         folders = SessionFolders(root=root, has_artifact=artifact is not None)
-        _make_judges_folders(folders, cell)
+        for folder, mode in ((folders.judge, 0o700), (folders.channel, 0o711), (folders.out, 0o700)):
+            folder.mkdir()
+            hand_over(folder, mode)
+        for path in _stage(cell.problem.code, folders.judge, PROBLEM_FILE):
+            hand_over(path, 0o400)
         for contestant in contestants:
-            _make_contestants_folders(folders, contestant)
+            channel, code = folders.channel_to(contestant.name), folders.code(contestant.name)
+            channel.mkdir()
+            hand_over(channel, 0o711)
+            code.mkdir(mode=0o755)
+            _stage(contestant.code, code, contestant.file)
         folders.artifact.mkdir(mode=0o755)
         if artifact is not None:
             os.link(artifact, folders.artifact / ARTIFACT_NAME)
         yield folders
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-def _make_judges_folders(folders: SessionFolders, cell: Cell) -> None:
-    for folder, mode in ((folders.judge, 0o700), (folders.channel, 0o711), (folders.out, 0o700)):
-        folder.mkdir()
-        hand_over(folder, mode)
-    for path in _stage(cell.problem.code, folders.judge, PROBLEM_FILE):
-        hand_over(path, 0o400)
-
-
-def _make_contestants_folders(folders: SessionFolders, contestant: Contestant) -> None:
-    channel, code = folders.channel_to(contestant.name), folders.code(contestant.name)
-    channel.mkdir()
-    hand_over(channel, 0o711)
-    code.mkdir(mode=0o755)
-    _stage(contestant.code, code, contestant.file)
-
-
-def _make_passage(folder: Path) -> None:
-    """A folder that any user may pass through, whatever this process lets others do by default."""
-    folder.mkdir()
-    folder.chmod(0o711)
 
 
 def _stage(code: ModuleCode, folder: Path, file: str) -> Sequence[Path]:
-    """Write a module, as ``file``, and what it needs beside it; where they are now."""
+    """Write a module, as ``file``, and the files it needs beside it; return their paths."""
     written = []
     for name, content in {file: code.adapter.encode() or code.path, **code.beside}.items():
         target = folder / name
-        _make_folders(target.parent, below=folder)
+        _make_parents(target.parent, below=folder)
         if isinstance(content, bytes):
             target.write_bytes(content)
         else:
@@ -136,12 +120,11 @@ def _stage(code: ModuleCode, folder: Path, file: str) -> Sequence[Path]:
     return written
 
 
-def _make_folders(wanted: Path, *, below: Path) -> None:
-    """``wanted`` and what lies between it and ``below``, for any user to pass through."""
+def _make_parents(wanted: Path, *, below: Path) -> None:
+    """Make ``wanted`` and all folders between it and ``below``, open to any user."""
     if wanted != below and not wanted.is_dir():
-        _make_folders(wanted.parent, below=below)
-        wanted.mkdir()
-        wanted.chmod(0o755)
+        _make_parents(wanted.parent, below=below)
+        _make_folder(wanted, 0o755)
 
 
 def hand_over(path: Path, mode: int) -> None:
@@ -149,3 +132,56 @@ def hand_over(path: Path, mode: int) -> None:
     path.chmod(mode)
     if os.geteuid() == 0:
         os.chown(path, judge_uid(), judge_uid())
+
+
+# ---- folders, files and sockets for a process of any user
+
+
+@contextmanager
+def folders_for_all(parent: Path, prefix: str, *names: str) -> Iterator[tuple[Path, ...]]:
+    """Make folders with these names in a new folder below ``parent``, open to any user; remove them in any case."""
+    with _new_root(parent, prefix) as root:
+        folders = tuple(root / name for name in names)
+        for folder in folders:
+            make_for_all(folder)
+        yield folders
+
+
+def make_for_all(folder: Path) -> None:
+    """Make ``folder``, open to any user."""
+    _make_folder(folder, 0o755)
+
+
+def write_for_all(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write ``files``, name → content, into ``folder``, readable by any user."""
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o444)
+
+
+@contextmanager
+def listening_for_all(path: Path) -> Iterator[socket.socket]:
+    """Open a new listening socket at ``path`` that any user may connect to."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        with short_name(path) as name:
+            listener.bind(name)
+        path.chmod(0o666)
+        listener.listen(1)
+        yield listener
+
+
+@contextmanager
+def _new_root(parent: Path, prefix: str) -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        root.chmod(0o711)
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _make_folder(folder: Path, mode: int) -> None:
+    """Make ``folder`` with exactly this mode, independent of the process's umask."""
+    folder.mkdir()
+    folder.chmod(mode)

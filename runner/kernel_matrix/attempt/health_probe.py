@@ -1,6 +1,6 @@
-"""How a cell left its GPU: a computation with a known answer, and what the lease saw when all processes were gone.
+"""Health of the GPU after a cell: a computation with a known answer, and the lease's check that processes are gone.
 
-A GPU that is not well is quarantined: whatever ran on it next would be measured on a sick device.
+A GPU that fails is quarantined, since later cells would be measured on a faulty device.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ _LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class HealthProbeResult:
-    """What became of a health probe."""
+    """Result of a health probe."""
 
     result: str
     """:data:`PASSED`, :data:`FAILED` or :data:`NOT_RUN`."""
     reason: str
-    """In words."""
 
 
 def asked_by_judges(sessions: Sequence[ObservedSession]) -> HealthProbeResult | None:
-    """The judges' own word, where each has asked the GPU at the end of its session and all was well; else null."""
+    """Return a pass if each judge found the GPU healthy at the end of its session, else None."""
     if sessions and all(_was_well(session) for session in sessions):
         return HealthProbeResult(PASSED, "asked by the judge at the end of each session")
     return None
@@ -52,16 +51,20 @@ def probe_health(
     started: Callable[[RunningProcess], None],
     called_off: Callable[[], bool],
 ) -> HealthProbeResult:
-    """Have the GPU compute something whose answer is known, for a minute at most.
+    """Run a computation with a known answer on the GPU, for a minute at most.
 
-    :param make_spec: folder for the answer → what to start.
-    :param started: told of the process as soon as it runs.
+    Args:
+        engine: Sandbox that the probe runs in.
+        make_spec: Folder for the answer → process to start.
+        scratch: Folder for temporary files.
+        started: Called with the process as soon as it runs.
+        called_off: Returns true once the run is cancelled.
     """
     probe = asked(engine, make_spec, scratch=scratch, started=started, called_off=called_off, limit_s=_LIMIT_S)
     try:
         with probe as (answer, ended):
             if called_off():
-                return HealthProbeResult(NOT_RUN, "the run was called off before the health probe answered")
+                return HealthProbeResult(NOT_RUN, "the run was cancelled before the health probe answered")
             return _judged(answer, ended)
     except SandboxError as error:
         return HealthProbeResult(NOT_RUN, f"the health probe could not be started: {error.what}")
@@ -73,17 +76,17 @@ def _judged(answer: Path, ended: ProcessExit | None) -> HealthProbeResult:
     try:
         said = parse(read_bytes(answer))
     except RecordRefusedError:
-        return _silent(ended)
+        return _without_answer(ended)
     reason = str(said.get("reason"))[:MAX_REASON]
     if said.get("passed") is True:
         return HealthProbeResult(PASSED, "")
     if said.get("passed", False) is None:
-        return HealthProbeResult(NOT_RUN, f"the health probe could not ask: {reason}")
+        return HealthProbeResult(NOT_RUN, f"the health probe could not run: {reason}")
     return HealthProbeResult(FAILED, f"the health probe failed: {reason}")
 
 
-def _silent(ended: ProcessExit) -> HealthProbeResult:
-    """A probe that left no answer: only one that died by a signal was brought down by the GPU or its driver."""
+def _without_answer(ended: ProcessExit) -> HealthProbeResult:
+    """Judge a probe without an answer: the GPU or its driver is only blamed for a probe that died by a signal."""
     if ended.signal is not None and not ended.oom_killed:
         return HealthProbeResult(FAILED, f"the health probe was killed by signal {ended.signal}: {last_words(ended)}")
     how = "was lost by the engine" if ended.lost else f"ended with code {ended.code} and no answer: {last_words(ended)}"
@@ -91,7 +94,7 @@ def _silent(ended: ProcessExit) -> HealthProbeResult:
 
 
 def health_seen(lease: Lease, probed: HealthProbeResult) -> HealthInfo:
-    """How the GPU was left, once its lease has ended, and whether anything more may run on it."""
+    """Summarize the GPU's health after its lease has ended, and decide whether it is quarantined."""
     quarantined = "; ".join(_ailments(lease, probed))
     reason = quarantined or "; ".join(filter(None, (lease.aftermath.reason, probed.reason)))
     return HealthInfo(
@@ -104,7 +107,7 @@ def health_seen(lease: Lease, probed: HealthProbeResult) -> HealthInfo:
 
 
 def never_held(why: str) -> HealthInfo:
-    """Of a GPU that could not even be taken, because of ``why``."""
+    """Return the health of a GPU that could not be taken, for the reason ``why``."""
     return HealthInfo(processes_gone=None, memory_back=None, probe=NOT_RUN, reason=why, quarantined=True)
 
 

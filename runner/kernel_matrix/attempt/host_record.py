@@ -1,4 +1,4 @@
-"""The host half of a record: what only the host can know."""
+"""The host's part of a record: the device, the image, the process exits, and the telemetry joined to the reports."""
 
 from __future__ import annotations
 
@@ -8,23 +8,36 @@ from typing import Any
 
 from kernel_matrix.attempt.assignment import Assignment, RunContext
 from kernel_matrix.attempt.attempt_log import AttemptLog, utc_now
-from kernel_matrix.attempt.clock_verdict import ClockVerdict
+from kernel_matrix.attempt.clock_verdict import ClockVerdict, clock_verdict, clocks_told
+from kernel_matrix.attempt.health_probe import HealthProbeResult, health_seen
+from kernel_matrix.attempt.outcome import under_clocks, under_lease
 from kernel_matrix.attempt.source_findings import findings_told
+from kernel_matrix.attempt.telemetry_join import join
 from kernel_matrix.hosts.identity import core_sha256, host_identity
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.lease import Lease
 from kernel_matrix.model.enums import ClockState
-from kernel_matrix.model.messages import to_json
+from kernel_matrix.model.messages import SessionReport, to_json
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms.peaks import peak_of
-from kernel_matrix.results.record import CellKey, ClocksInfo, HealthInfo, HostRecord, ImageInfo, TelemetrySummary
+from kernel_matrix.results.record import (
+    CellKey,
+    ClocksInfo,
+    HealthInfo,
+    HostRecord,
+    ImageInfo,
+    Outcome,
+    TelemetrySummary,
+)
+from kernel_matrix.results.trace import TelemetryTrace, trace_name, trace_of
 
 _NEVER_HELD = ClockVerdict(ClockState.NOT_APPLICABLE, "the device was never held")
+_CPU = ClockVerdict(ClockState.NOT_APPLICABLE, "a CPU's clock is not the runner's to lock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRecord:
-    """What is told of the device beyond its name. The defaults are those of a device that was never held."""
+    """The device's state for the record. The defaults are those of a device that was never held."""
 
     lease: Lease | None = None
     verdict: ClockVerdict = _NEVER_HELD
@@ -34,8 +47,60 @@ class DeviceRecord:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def host_half(of: Assignment, bench: RunContext, device: DeviceRecord, course: AttemptLog) -> HostRecord:
-    """Everything together; the attempt ends now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptOutcome:
+    """An attempt as its record describes it, after the lease has ended."""
+
+    outcome: Outcome
+    reports: tuple[SessionReport, ...]
+    device: DeviceRecord
+    trace: TelemetryTrace | None = None
+
+
+def of_cpu(lease: Lease, outcome: Outcome, log: AttemptLog, details: Mapping[str, Any]) -> AttemptOutcome:
+    """Describe an attempt on a CPU, which has neither telemetry nor clock locks."""
+    device = DeviceRecord(lease=lease, verdict=_CPU, details=details)
+    return AttemptOutcome(outcome=outcome, reports=log.reports, device=device)
+
+
+def of_gpu(
+    lease: Lease,
+    outcome: Outcome,
+    log: AttemptLog,
+    details: Mapping[str, Any],
+    *,
+    assignment: Assignment,
+    probed: HealthProbeResult,
+) -> AttemptOutcome:
+    """Join telemetry to the reports, and check the outcome against the lease and the clocks.
+
+    Args:
+        lease: The lease, which has ended.
+        outcome: The outcome of the sessions alone.
+        log: The attempt's log.
+        details: Further properties of the device, from the driver.
+        assignment: The cell and its device.
+        probed: The result of the health probe.
+    """
+    policy, stem = assignment.cell.policy, f"{assignment.cell.id}.{assignment.attempt}"
+    looks = list(lease.looks)
+    trace = trace_of((look.sample, look.own, look.foreign, look.trouble) for look in looks) if looks else None
+    joined = join(looks, log.seen, exclusive=policy.exclusive, trace=trace_name(stem) if trace is not None else None)
+    verdict = clock_verdict(lease.clocks, joined)
+    device = DeviceRecord(
+        lease=lease,
+        verdict=verdict,
+        clocks=clocks_told(lease.clocks, joined),
+        telemetry=joined.summary,
+        health=health_seen(lease, probed),
+        details=details,
+    )
+    final = under_clocks(under_lease(outcome, lease, policy), joined, verdict, policy)
+    return AttemptOutcome(outcome=final, reports=joined.reports, device=device, trace=trace)
+
+
+def host_half(of: Assignment, bench: RunContext, device: DeviceRecord, log: AttemptLog) -> HostRecord:
+    """Put the host's part of the record together; the attempt ends at this moment."""
     identity, lease = host_identity(), device.lease
     return HostRecord(
         hostname=identity.hostname,
@@ -63,14 +128,14 @@ def host_half(of: Assignment, bench: RunContext, device: DeviceRecord, course: A
         clocks=device.clocks,
         telemetry=device.telemetry,
         health=device.health,
-        isolation=course.isolation,
-        exits=tuple(course.exits),
-        phases_s=course.phases_s(),
-        started_at=course.started_at,
+        isolation=log.isolation,
+        exits=tuple(log.exits),
+        phases_s=log.phases_s(),
+        started_at=log.started_at,
         ended_at=utc_now(),
         warnings=lease.warnings if lease else (),
         build=of.build.seen if of.build is not None else None,
-        findings=findings_told(course.scan),
+        findings=findings_told(log.scan),
     )
 
 
@@ -83,7 +148,7 @@ def _image_used(image: ResolvedImage | None) -> ImageInfo | None:
 
 
 def cell_key(cell: Cell) -> CellKey:
-    """The cell in words, as records carry it."""
+    """Describe the cell as records do."""
     problem, candidate = cell.problem, cell.candidate
     return CellKey(
         gpu=cell.gpu.name,

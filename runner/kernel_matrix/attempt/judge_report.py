@@ -1,4 +1,4 @@
-"""Reading the report that a judge left, which may be anything where an engine isolates little."""
+"""Reading the judge's report as untrusted input."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kernel_matrix.sandboxes import ProcessLabels
 
 
 def read_report(path: Path, labels: ProcessLabels) -> tuple[SessionReport | None, str]:
-    """The judge's report, or why it cannot be used.
+    """Return the judge's report, or the reason why it cannot be used.
 
-    Where an engine can isolate little, a candidate may have written it: no link is followed, no pipe waited for, and
-    nothing of it believed that its schema does not allow.
+    In an engine with little isolation, a candidate may have written it. So no link is followed, no pipe is waited for,
+    and only what the schema allows is accepted.
     """
     try:
         document = parse(read_bytes(path))

@@ -1,4 +1,4 @@
-"""A session whose folders are made and whose processes are started, and that waits for its job."""
+"""A session whose folders are made and whose processes run and wait for the job."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ from kernel_matrix.plan import Cell
 from kernel_matrix.sandboxes import ProcessLabels, RoleSpec, RunningProcess
 from kernel_matrix.scan import SourceScan
 
-_SANITIZER_LINGERING_S = 30.0
-"""How long a candidate may go on after its judge ended when a tool still has to sum up what it found."""
-
+_SANITIZER_LINGERING_S = 30.0  # a sanitizer writes its summary after the judge has ended
 
 TurnKey = tuple[str, str, int, str, Path | None]
-"""What the processes of a turn depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +32,16 @@ class SessionRequest:
     of: Assignment
     session: int
     sanitizer: str = ""
-    """Tool of compute-sanitizer that the candidate runs under; empty: none."""
+    """Tool of compute-sanitizer that the candidate runs under; empty for none."""
 
     @property
     def key(self) -> TurnKey:
-        """What its processes depend on: with an equal one, those that were started for one turn serve another."""
+        """Everything that its processes depend on: processes started for an equal request can be used."""
         return self.of.cell.id, self.of.gpu.uuid, self.session, self.sanitizer, self.artifact
 
     @property
     def artifact(self) -> Path | None:
-        """What the builder made of the candidate; null where nothing was built ahead."""
+        """The candidate's artifact; None if nothing was built ahead of time."""
         return self.of.build.artifact if self.of.build is not None else None
 
 
@@ -55,16 +52,20 @@ class PreparedSession:
     place: CellPlacement
     contestants: tuple[Contestant, ...]
     isolation: Mapping[str, Mapping[str, Any]]
-    """Role → how confined it is."""
+    """Role → how strongly its process is confined."""
     processes: SessionProcesses
     folders: SessionFolders
 
     def begin(self, scan: SourceScan, admit: Callable[[RunningProcess], None]) -> None:
-        """Let it run: only now may anybody open the device.
+        """Hand out the job; only then may a process open the device.
 
-        :param admit: told of each process first.
-        :raises kernel_matrix.errors.InfrastructureError: when one of them could not be started.
-        :raises OSError: when the job cannot be written.
+        Args:
+            scan: Findings in the candidate's source.
+            admit: Called with each process before the job is written.
+
+        Raises:
+            InfrastructureError: If a process could not be started.
+            OSError: If the job cannot be written.
         """
         self.processes.admit(admit)
         self.folders.write_job(self._job(scan))
@@ -72,20 +73,21 @@ class PreparedSession:
     def _job(self, scan: SourceScan) -> JudgeJob:
         seed = session_seed(self.place.cell, self.place.labels.session)
         own = {role for role, isolation in self.isolation.items() if isolation["user"] == "own"}
-        told = [contestant.told(own_user=contestant.role.value in own) for contestant in self.contestants]
-        return judge_job(self.place, seed, told, scan)
+        specs = [contestant.spec(own_user=contestant.role.value in own) for contestant in self.contestants]
+        return judge_job(self.place, seed, specs, scan)
 
 
 @contextmanager
 def prepared(turn: SessionRequest, bench: RunContext) -> Iterator[PreparedSession]:
-    """Make the folders of a session and start its processes, which are not waited for; all of it is gone in the end.
+    """Make the folders of a session and start its processes without waiting for them; remove everything on exit.
 
-    :raises kernel_matrix.errors.EngineError: when the engine does not answer.
-    :raises OSError: when a source cannot be read, or the disk is full.
+    Raises:
+        SandboxError: If the engine does not answer.
+        OSError: If a source cannot be read, or the disk is full.
     """
     cell, place = turn.of.cell, place_of(turn.of, bench, turn.session, turn.sanitizer)
     contestants = contestants_of(cell, built=turn.artifact is not None)
-    with session_folders(bench.scratch, cell, contestants, turn.of.build) as folders:
+    with session_folders(bench.scratch, cell, contestants, turn.artifact) as folders:
         lineup = _lineup(bench, place, contestants, folders)
         specs = (lineup.judge, *lineup.contestants)
         isolation = {spec.role.value: asdict(bench.engine.isolation(spec)) for spec in specs}
@@ -108,13 +110,13 @@ def _lineup(
 
 
 def spec_of(place: CellPlacement, folders: SessionFolders, contestant: Contestant) -> RoleSpec:
-    """What is started for a contestant."""
+    """Describe the process of a contestant."""
     make = candidate_spec if contestant.role is Role.CANDIDATE else contestant_spec
     return make(place, folders, contestant)
 
 
 def place_of(of: Assignment, bench: RunContext, session: int, sanitizer: str = "") -> CellPlacement:
-    """Where the processes of one session run, and whose they are."""
+    """Return the placement of one session's processes."""
     labels = ProcessLabels(
         run_id=bench.run_id, cell_id=of.cell.id, session=session, gpu_uuid=of.gpu.uuid, owner=bench.owner
     )
@@ -122,7 +124,7 @@ def place_of(of: Assignment, bench: RunContext, session: int, sanitizer: str = "
 
 
 def session_seed(cell: Cell, session: int) -> str:
-    """The judge's secret: 32 hex digits, drawn anew unless the protocol fixes a seed (for debugging)."""
+    """Return the judge's secret, 32 hex digits: new unless the protocol fixes a seed (for debugging)."""
     if cell.protocol.seed is None:
         return secrets.token_hex(16)
     return f"{cell.protocol.seed & (2**64 - 1):016x}{session:016x}"

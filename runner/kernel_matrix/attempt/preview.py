@@ -1,4 +1,4 @@
-"""What would be asked of the engine for a cell, without asking (``--dry-run``)."""
+"""Preview of the processes of a cell (``--dry-run``); starts nothing."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SOMEWHERE = Path("/var/tmp/kernel-matrix-preview")  # noqa: S108  # nothing is 
 
 
 def preview(cell: Cell, gpu: Gpu, engine: Sandbox, images: Mapping[str, ResolvedImage]) -> dict[str, Any]:
-    """The settings of every process of ``cell``, as the engine would pass them on.
+    """Return the settings of every process of ``cell``, as the engine would use them.
 
-    Of several sessions the first is shown: the others differ in their number alone.
+    Only the first session is shown, since the others differ in their number alone.
     """
     labels = ProcessLabels(run_id="preview", cell_id=cell.id, session=0, gpu_uuid=gpu.uuid, owner="preview")
     place = CellPlacement(cell=cell, gpu=gpu, image=images.get(cell.toolchain.name), labels=labels)
@@ -41,7 +41,7 @@ def preview(cell: Cell, gpu: Gpu, engine: Sandbox, images: Mapping[str, Resolved
 
 
 def _processes(place: CellPlacement) -> Iterator[tuple[str, RoleSpec]]:
-    """What is started, in that order; nothing for a candidate that the policy rejects."""
+    """Yield the processes in the order of their start; none for a candidate that the policy rejects."""
     cell = place.cell
     if is_rejected(cell):
         return
@@ -49,7 +49,7 @@ def _processes(place: CellPlacement) -> Iterator[tuple[str, RoleSpec]]:
         yield Role.BUILDER.value, _builder(place)
     if not cell.compile_only:
         yield from _session(place)
-        # Only where the judges' own questions to the GPU leave a doubt.
+        # Runs only if the judges' own health checks leave a doubt.
         if place.visible_gpu is not None and cell.policy.health_probe:
             yield Role.PROBE.value, probe_spec(place, shown(_SOMEWHERE / "out"))
 

@@ -1,4 +1,4 @@
-"""What every probe of a GPU has: a folder for its one answer, and an end that is waited for no longer than agreed."""
+"""Starting a probe of a GPU: a folder for its one answer, and a limit for its time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from kernel_matrix.sandboxes import Mount, ProcessExit, RoleSpec, RunningProcess
 _POLL_S = 0.1
 _LAST_MOMENTS_S = 10.0
 
-
-MAX_REASON = 2000
-"""Characters of a probe's own words that are told."""
+MAX_REASON = 2000  # characters of a probe's own words
 
 
 @contextmanager
@@ -31,11 +29,18 @@ def asked(
     called_off: Callable[[], bool],
     limit_s: float,
 ) -> Iterator[tuple[Path, ProcessExit | None]]:
-    """Start a probe and wait for its end: where its answer is, if it left one, and that end (see :func:`await_end`).
+    """Start a probe and wait for its end; yield the path of its answer and its exit (see :func:`await_end`).
 
-    :param make_spec: folder for the answer → what to start.
-    :param started: told of the process as soon as it runs.
-    :raises EngineError: when it could not be started.
+    Args:
+        engine: Sandbox that the probe runs in.
+        make_spec: Folder for the answer → process to start.
+        scratch: Folder for temporary files.
+        started: Called with the process as soon as it runs.
+        called_off: Returns true once the run is cancelled.
+        limit_s: Limit for the probe's time.
+
+    Raises:
+        SandboxError: If the probe could not be started.
     """
     with answer_folder(scratch) as folder:
         with engine.launch(make_spec(shown(folder))) as running:
@@ -45,18 +50,18 @@ def asked(
 
 
 def last_words(ended: ProcessExit) -> str:
-    """The last line that a probe printed."""
+    """Return the last line that a probe printed."""
     return ended.log_tail.strip().rpartition("\n")[2][:MAX_REASON]
 
 
 def shown(folder: Path) -> Mount:
-    """``folder`` as a probe sees it."""
+    """Return the mount of ``folder`` for a probe."""
     return Mount(source=folder, target="/out", writable=True)
 
 
 @contextmanager
 def answer_folder(scratch: Path) -> Iterator[Path]:
-    """A folder that a probe, and nobody else, may write its answer to; removed whatever happens."""
+    """Make a folder that only a probe may write its answer to; remove it in any case."""
     root = Path(tempfile.mkdtemp(prefix="probe-", dir=scratch))
     try:
         root.chmod(0o711)
@@ -69,7 +74,7 @@ def answer_folder(scratch: Path) -> Iterator[Path]:
 
 
 def await_end(running: RunningProcess, called_off: Callable[[], bool], *, limit_s: float) -> ProcessExit | None:
-    """Its own end, or after ``limit_s`` seconds that of its killing; null when even that cannot be seen."""
+    """Wait for a process's exit, and kill it after ``limit_s`` seconds; return None if even that exit is not seen."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline and not called_off():
         ended = running.wait(_POLL_S)

@@ -1,9 +1,8 @@
-"""Tries problems without a candidate, in processes without a GPU.
+"""Checking problems without a candidate, in processes without a GPU.
 
-See :mod:`kernel_matrix.inside.judge.problem_check_pool` for what is tried.
-
-A problem is somebody else's code, so all of it runs as confined as a baseline does, and what is said of it is checked
-for form. A problem that takes its whole process down costs the others nothing but time: they are tried again.
+See :mod:`kernel_matrix.inside.judge.problem_check_pool` for the check itself. A problem is third-party code, so it is
+confined like a baseline and its answers are checked for form. If a problem ends the process that checks it, the others
+are checked again.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from pathlib import Path
 
 from kernel_matrix.attempt.assignment import RunContext
 from kernel_matrix.attempt.contestants import BASELINE_UID, CANDIDATE, PROBLEM_FILE
+from kernel_matrix.attempt.folders import folders_for_all, listening_for_all, make_for_all, write_for_all
 from kernel_matrix.attempt.outcome import how_it_ended
 from kernel_matrix.attempt.probe_process import MAX_REASON as MAX_LAST_WORDS
 from kernel_matrix.attempt.probe_process import last_words
-from kernel_matrix.attempt.shared_paths import folders_for_all, listening_for_all, make_for_all, write_for_all
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.inside.judge.problem_check_pool import (
@@ -48,29 +47,25 @@ from kernel_matrix.model.messages import (
 from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec, RunningProcess
 from kernel_matrix.sources import Problem, Workload
 
-_WORK, _CHANNEL = "/checkup", "/channel"
-"""Where folders are seen inside."""
+_WORK, _CHANNEL = "/checkup", "/channel"  # folders as seen inside
 
-_START_S = 180.0
-"""How long importing torch may take: from a cold disk it takes a minute."""
-_SILENCE_S = 30.0
-"""How long after a problem's limit its answer may still be waited for."""
+_START_S = 180.0  # importing torch takes a minute from a cold disk
+_SILENCE_S = 30.0  # an answer may arrive this long after the problem's own limit
 _POLL_S = 0.1
 _LAST_MOMENTS_S = 10.0
 
-_OWN_BYTES = 4 << 30
-"""Memory of the process that has torch, beside that of the problems."""
+_OWN_BYTES = 4 << 30  # memory of the process that imports torch, beside that of the problems
 _OWN_PIDS, _PIDS_EACH = 64, 128
 
+# Statuses that a check of a problem can end with.
 _POSSIBLE = frozenset(
     {Status.PASSED, Status.INVALID_PROBLEM, Status.PROBLEM_ERROR, Status.UNSUPPORTED, Status.INFRA_ERROR}
 )
-"""What can come of trying a problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemCheckSubject:
-    """A problem, and what it is tried on."""
+    """A problem, and the workload and dtype to check it with."""
 
     problem: Problem
     workload: Workload
@@ -79,14 +74,14 @@ class ProblemCheckSubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemCheckLimits:
-    """What trying may use."""
+    """Limits of a check."""
 
     jobs: int
-    """Problems at the same time."""
+    """Problems checked at the same time."""
     limit_s: float
     """Seconds per problem."""
     memory_bytes: int
-    """Address space per process of a problem, beyond what torch takes."""
+    """Address space per problem's process, beyond what torch takes."""
 
 
 def try_problems(
@@ -95,12 +90,18 @@ def try_problems(
     bench: RunContext,
     allowance: ProblemCheckLimits,
 ) -> Generator[tuple[ProblemCheckSubject, ProblemCheckResult], None, None]:
-    """Try each of ``subjects`` once: what came of it, in the order in which they end.
+    """Check each of ``subjects`` once, and yield the results in the order in which the checks end.
 
-    ``file`` of an answer is the path of the author's own file, or a name where that is none.
+    ``file`` of a result is the path of the author's own file, or a name if there is no such file.
 
-    :param image: with torch; null for an engine without images.
-    :raises EngineError: when nothing could be started, or torch not imported.
+    Args:
+        subjects: The problems.
+        image: An image with torch. None for an engine without images.
+        bench: The host's part, shared by all cells of a run.
+        allowance: Limits of the checks.
+
+    Raises:
+        SandboxError: If nothing could be started, or torch could not be imported.
     """
     with folders_for_all(bench.scratch, "checkup-", "work", "channel") as (work, channel):
         tasks, lost = staged(subjects, work)
@@ -114,7 +115,7 @@ def try_problems(
 def checkup_spec(
     image: ResolvedImage | None, labels: ProcessLabels, work: Mount, channel: Mount, allowance: ProblemCheckLimits
 ) -> RoleSpec:
-    """The process that tries problems: as confined as a baseline, without a GPU; nothing it can write to is kept."""
+    """Describe the process that checks problems: confined like a baseline, no GPU, and no writable folder is kept."""
     return RoleSpec(
         role=Role.BASELINE,
         labels=labels,
@@ -122,7 +123,7 @@ def checkup_spec(
         module="kernel_matrix.inside.judge.problem_check_pool",
         args=("--work", work.target, "--channel", channel.target),
         mounts=(work, channel),
-        # One core each: they are tried side by side, and a fork must not find threads.
+        # One core each: problems run side by side, and a process with threads must not be forked.
         env={"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
         limits=ResourceLimits(
             memory_bytes=_OWN_BYTES + allowance.jobs * allowance.memory_bytes,
@@ -134,7 +135,7 @@ def checkup_spec(
 
 
 class _Checkup:
-    """Tries tasks, in as many processes one after the other as it takes."""
+    """Checks problems in a process, and starts a new process whenever one ends early."""
 
     def __init__(
         self, work: Path, channel: Path, image: ResolvedImage | None, bench: RunContext, allowance: ProblemCheckLimits
@@ -148,13 +149,13 @@ class _Checkup:
         self._last_end = ""
 
     def run(self, tasks: Sequence[ProblemCheckTask]) -> Iterator[ProblemCheckResult]:
-        """Each task's answer. Where the process ends early, those it was at are tried alone, each in one of its own."""
+        """Yield each task's answer. If the process ends early, the tasks it was at are run alone, one per process."""
         left = {task.index: task for task in tasks}
         while left:
             for tried in self._together(list(left.values()), self._allowance.jobs):
                 del left[tried.index]
                 yield tried
-            # They are begun in order, so the one that ended the process is among the first that have no answer.
+            # Tasks begin in order, so the one that ended the process is among the first without an answer.
             for task in list(left.values())[: self._allowance.jobs]:
                 del left[task.index]
                 yield self._alone(task)
@@ -164,13 +165,14 @@ class _Checkup:
         if answers:
             return answers[0]
         return ProblemCheckResult(
-            task.index, Status.PROBLEM_ERROR, f"it took the process down that tries it: {self._last_end}"
+            task.index, Status.PROBLEM_ERROR, f"it ended the process that checked it: {self._last_end}"
         )
 
     def _together(self, tasks: Sequence[ProblemCheckTask], jobs: int) -> Iterator[ProblemCheckResult]:
-        """The answers of one process, as far as it comes.
+        """Yield the answers of one process, as far as it gets.
 
-        :raises EngineError: when it does not come as far as the first task.
+        Raises:
+            SandboxError: If the process does not get as far as the first task.
         """
         orders = ProblemCheckJob(tuple(tasks), jobs, self._allowance.limit_s, self._allowance.memory_bytes)
         (self._work / ORDERS_NAME).write_text(dumps(orders), encoding="utf-8")
@@ -202,11 +204,11 @@ class _Checkup:
         return checkup_spec(self._image, labels, work, channel, self._allowance)
 
     def _accepted(self, listener: socket.socket, running: RunningProcess) -> socket.socket | None:
-        """Its connection; null when there will be none."""
+        """Wait for the process's connection; return None if there will be none."""
         deadline = time.monotonic() + _START_S
         listener.settimeout(_POLL_S)
         while True:
-            # Looked at before: it may have connected and ended by the time we listen.
+            # Read before ``accept``: the process may connect and exit before we listen.
             over = running.wait(0) is not None or time.monotonic() > deadline
             with suppress(TimeoutError):
                 return listener.accept()[0]
@@ -214,7 +216,7 @@ class _Checkup:
                 return None
 
     def _lines(self, connection: socket.socket, running: RunningProcess) -> Iterator[bytes]:
-        """What it says, line by line, until it ends, or is killed for saying nothing for too long."""
+        """Yield the process's lines until it ends; kill it if it is silent for too long."""
         patience_s = _START_S
         with connection:
             connection.settimeout(_POLL_S)
@@ -236,12 +238,12 @@ class _Checkup:
         running.kill()
 
     def _never_ready(self, running: RunningProcess) -> SandboxError:
-        what = f"no problem could be tried: {_ending(running)}"
+        what = f"no problem could be checked: {_ending(running)}"
         return SandboxError(what, next_step="kernel-matrix doctor looks for the cause")
 
 
 def _ending(running: RunningProcess) -> str:
-    """How it ended, in words; it is given a moment to."""
+    """Describe the end of the process, for which it is given a moment."""
     ended = running.wait(_LAST_MOMENTS_S)
     if ended is None:
         running.kill()
@@ -255,7 +257,7 @@ def _ending(running: RunningProcess) -> str:
 
 
 def _read(line: bytes, expected: set[int]) -> ProblemCheckResult | None:
-    """The answer on ``line``; null where it is none, or to nothing that was asked."""
+    """Parse the answer on ``line``; return None if it is invalid or answers no pending task."""
     try:
         tried = from_json(ProblemCheckResult, json.loads(line))
     except (ValueError, RecursionError):
@@ -267,7 +269,7 @@ def _read(line: bytes, expected: set[int]) -> ProblemCheckResult | None:
 def staged(
     subjects: Sequence[ProblemCheckSubject], work: Path
 ) -> tuple[list[ProblemCheckTask], list[ProblemCheckResult]]:
-    """A folder for each, with its files; and what is to be said of those whose files cannot be read."""
+    """Make a folder with files for each subject; return the tasks, and results for files that cannot be read."""
     tasks, lost = [], []
     for index, subject in enumerate(subjects):
         try:
@@ -283,7 +285,7 @@ def staged(
 
 
 def _job(subject: ProblemCheckSubject) -> JudgeJob:
-    """What a judge would be told, of a cell in which the reference is its own candidate."""
+    """Make the job of a cell in which the reference is its own candidate."""
     problem, workload = subject.problem, subject.workload
     spec = ContestantSpec(Implementation.EAGER.value, Role.BASELINE, PROBLEM_FILE, "Model")
     return JudgeJob(
@@ -291,7 +293,7 @@ def _job(subject: ProblemCheckSubject) -> JudgeJob:
         session=0,
         device="cpu",
         dtype=subject.dtype,
-        # No secret: nobody competes here, and what is found is to be found again.
+        # A fixed seed: no contestant has to be kept from it, and findings must be reproducible.
         seed=hashlib.sha256(problem.digest.encode()).hexdigest()[:32],
         workloads=(WorkloadSpec(workload.name, dict(workload.values)),),
         protocol=ProtocolSpec(),
@@ -307,7 +309,7 @@ def _job(subject: ProblemCheckSubject) -> JudgeJob:
 
 
 def _shown_path(problem: Problem, file: str) -> str:
-    """Where people find what is staged as ``file``; its staged name where it is made from something else."""
+    """Return the author's path of the file staged as ``file``, or the staged name if it was generated."""
     if file == PROBLEM_FILE and not problem.adapter:
         return str(problem.path)
     beside = problem.beside.get(file)

@@ -1,13 +1,12 @@
-"""What is asked of an engine for each role of a cell, and what the judge is told."""
+"""Process descriptions for each role of a cell, and the judge's job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kernel_matrix.attempt.building import ARTIFACT_NAME
 from kernel_matrix.attempt.contestants import CANDIDATE_FILE, CANDIDATE_UID, PROBLEM_FILE, Contestant, labels_of
-from kernel_matrix.attempt.folders import JOB_FILE, SessionFolders, judge_uid
+from kernel_matrix.attempt.folders import ARTIFACT_NAME, JOB_FILE, SessionFolders, judge_uid
 from kernel_matrix.attempt.sanitizing import NO_SANITIZER, tools_for
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.matrix import Policy
@@ -19,37 +18,36 @@ from kernel_matrix.platforms.peaks import TABLE, peak_of
 from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec
 from kernel_matrix.scan import SourceScan
 
-HAS_KERNELS = frozenset({Language.TRITON, Language.CUDA})
-"""Languages whose candidates bring kernels of their own."""
+HAS_KERNELS = frozenset({Language.TRITON, Language.CUDA})  # languages whose candidates must define kernels
 
+# Folders as seen inside.
 JUDGE, CHANNEL, OUT, CODE, ARTIFACT = "/judge", "/channel", "/out", "/candidate", "/artifact"
-"""Where folders are seen inside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellPlacement:
-    """A cell, the device it runs on, the image it runs in, and whose it is."""
+    """A cell with its device, its image, and the labels of its processes."""
 
     cell: Cell
     gpu: Gpu
     image: ResolvedImage | None
     labels: ProcessLabels
     sanitizer: str = ""
-    """Tool of compute-sanitizer that the candidate runs under; empty: none."""
+    """Tool of compute-sanitizer that the candidate runs under; empty for none."""
 
     @property
     def image_id(self) -> str | None:
-        """What the engine is to start."""
+        """Id of the image to start; None without images."""
         return self.image.id if self.image is not None else None
 
     @property
     def visible_gpu(self) -> Gpu | None:
-        """The device to show inside; a CPU needs no showing."""
+        """The device to show inside; None for a CPU, which is always visible."""
         return None if self.gpu.vendor == "cpu" else self.gpu
 
 
 def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
-    """The judge: waits for its job, reads it and the problem, owns the channels, writes the report."""
+    """Describe the judge: it sees its job, the problem and all channels, and writes the report."""
     return RoleSpec(
         role=Role.JUDGE,
         labels=place.labels,
@@ -69,13 +67,14 @@ def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
 
 
 def contestant_spec(place: CellPlacement, folders: SessionFolders, contestant: Contestant) -> RoleSpec:
-    """A contestant: its source, the judge's socket for it, and nothing else. All are confined alike."""
+    """Describe a contestant: it sees its source and its channel to the judge. All are confined alike."""
+    preloads = [part for module in contestant.preloads for part in ("--preload", module)]
     return RoleSpec(
         role=contestant.role,
         labels=place.labels,
         image=place.image_id,
         module="kernel_matrix.inside.worker.worker",
-        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.torch_device, *_preloads(contestant)),
+        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.torch_device, *preloads),
         mounts=(
             Mount(source=folders.code(contestant.name), target=CODE),
             Mount(source=folders.channel_to(contestant.name), target=CHANNEL),
@@ -88,14 +87,8 @@ def contestant_spec(place: CellPlacement, folders: SessionFolders, contestant: C
     )
 
 
-def _preloads(contestant: Contestant) -> Iterator[str]:
-    """What it will import in any case, and can import before the device is there for it."""
-    for module in contestant.preloads:
-        yield from ("--preload", module)
-
-
 def candidate_spec(place: CellPlacement, folders: SessionFolders, candidate: Contestant) -> RoleSpec:
-    """The candidate: a contestant that also has what the builder made of its source."""
+    """Describe the candidate: a contestant that also sees its artifact."""
     spec = contestant_spec(place, folders, candidate)
     artifact = ("--artifact", f"{ARTIFACT}/{ARTIFACT_NAME}") if folders.has_artifact else ()
     args = (*spec.args, *artifact)
@@ -109,8 +102,8 @@ def candidate_spec(place: CellPlacement, folders: SessionFolders, candidate: Con
 
 
 def builder_spec(place: CellPlacement, code: Mount, channel: Mount) -> RoleSpec:
-    """The builder: the same source and settings as the candidate, and no GPU."""
-    # What Triton compiles depends on the calls, of which the builder has to be told first.
+    """Describe the builder: the same source and settings as the candidate, and no GPU."""
+    # Triton compiles for specific calls, so the host sends these to the builder first.
     ahead = ("--ahead",) if place.cell.candidate.language is Language.TRITON else ()
     return RoleSpec(
         role=Role.BUILDER,
@@ -126,7 +119,7 @@ def builder_spec(place: CellPlacement, code: Mount, channel: Mount) -> RoleSpec:
 
 
 def probe_spec(place: CellPlacement, out: Mount) -> RoleSpec:
-    """The health probe: trusted, sees the GPU and the folder for its answer, and no candidate."""
+    """Describe the health probe: trusted, sees the GPU and the folder for its answer, and no candidate."""
     return RoleSpec(
         role=Role.PROBE,
         labels=place.labels,
@@ -142,10 +135,13 @@ def probe_spec(place: CellPlacement, out: Mount) -> RoleSpec:
 
 
 def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantSpec], scan: SourceScan) -> JudgeJob:
-    """What the judge of one session is told.
+    """Make the job of one session.
 
-    :param seed: its secret.
-    :param scan: what reading the candidate's source found.
+    Args:
+        place: The cell and its device.
+        seed: The judge's secret.
+        contestants: The contestants of the session.
+        scan: Findings in the candidate's source.
     """
     cell, policy = place.cell, place.cell.policy
     return JudgeJob(
@@ -192,28 +188,28 @@ def _labels(place: CellPlacement) -> Iterator[str]:
 
 
 def _peak(place: CellPlacement) -> PeakSpec:
-    """What no honest call can beat: by a data sheet only, since a calibration may have measured too little."""
+    """Return the peak rates that no honest call can exceed; only a data sheet's, as a calibration may be too low."""
     peak = peak_of(place.gpu)
     if peak.source != TABLE:
         return PeakSpec()
-    if place.cell.problem.contract is not None:  # quantised products run at the rates of narrower numbers
+    if place.cell.problem.contract is not None:  # quantised products run at the rates of narrower dtypes
         return PeakSpec(bytes_per_s=peak.bytes_per_s)
     rates = peak.flops_per_s
     flops_per_s = rates.get(place.cell.dtype.value)
     if place.cell.dtype is Dtype.FP32 and flops_per_s is not None:
-        # Three products in TF32 make one in single precision.
+        # Three TF32 products make one float32 product.
         flops_per_s = max(flops_per_s, rates.get(Dtype.TF32.value, 0.0) / 3)
     return PeakSpec(bytes_per_s=peak.bytes_per_s, flops_per_s=flops_per_s)
 
 
 def arch_list(gpu: Gpu) -> str:
-    """What ``load_inline`` compiles for: exactly this device, from Hopper on with its architecture's own features."""
+    """Return the architecture for ``load_inline``: this device's own, with its specific features from Hopper on."""
     capability = gpu.compute_capability or ""
     return f"{capability}a" if capability and int(capability.split(".")[0]) >= 9 else capability
 
 
 def _settings(place: CellPlacement) -> dict[str, str]:
-    # Judge, baseline and candidate take turns on the same cores: nobody may spin while another is timed.
+    # Judge, baseline and candidate share the same cores, so none may spin while another one is timed.
     settings = {"TRITON_DEFAULT_FP_FUSION": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     if place.gpu.compute_capability:
         settings["TORCH_CUDA_ARCH_LIST"] = arch_list(place.gpu)
@@ -221,7 +217,7 @@ def _settings(place: CellPlacement) -> dict[str, str]:
 
 
 def _interpreter(place: CellPlacement) -> dict[str, str]:
-    """Triton has no CPU back end; without a GPU its interpreter runs the kernels."""
+    """Return the setting that runs Triton kernels in its interpreter, since Triton cannot compile for a CPU."""
     interpreted = place.gpu.vendor == "cpu" and place.cell.candidate.language is Language.TRITON
     return {"TRITON_INTERPRET": "1"} if interpreted else {}
 

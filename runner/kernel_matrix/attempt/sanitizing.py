@@ -1,4 +1,4 @@
-"""Running a candidate once more under compute-sanitizer, and reading what that printed."""
+"""Running a candidate under compute-sanitizer, and parsing the tool's output."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from kernel_matrix.plan import Cell
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.results.record import Outcome
 
-NO_SANITIZER = "no_sanitizer"
-"""Label of a session that was to run under compute-sanitizer and did not: it is not there, or did not finish."""
+NO_SANITIZER = "no_sanitizer"  # label: the sanitizer was asked for, and is not installed or did not finish
 
 _SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", re.MULTILINE)
 _FINDING = re.compile(r"^=+ (?!COMPUTE-SANITIZER|(?:ERROR|RACECHECK) SUMMARY)\S.*$", re.MULTILINE)
 _LOG_TAIL = 8 << 10
 
+# Tool → status for its findings; those of other tools are runtime errors.
 _STATUSES: Mapping[str, Status] = {"memcheck": Status.OUT_OF_BOUNDS}
-"""Tool → what its findings make of a candidate; those of any other tool are errors of the run."""
 
 
 def tools_for(cell: Cell, gpu: Gpu) -> tuple[str, ...]:
-    """The tools that the candidate of ``cell`` is run under on ``gpu``: they check what runs on a GPU."""
+    """Return the tools that the candidate of ``cell`` runs under on ``gpu``; none on a CPU."""
     return cell.policy.sanitize if gpu.vendor != "cpu" else ()
 
 
 def was_sanitized(log: str) -> bool:
-    """Whether a tool ran to its end: its summary is the last thing that it prints.
+    """Return True if a tool ran to its end, which is where it prints its summary.
 
-    :param log: tail of what the candidate's process printed.
+    Args:
+        log: Tail of the candidate's output.
     """
     return _SUMMARY.search(log) is not None
 
 
 def sanitizer_outcome(tool: str, log: str) -> Outcome | None:
-    """What the tool's findings make of the candidate; null where there are none."""
+    """Return the outcome for the tool's findings; None if there are none."""
     summaries = _SUMMARY.findall(log)
     if not summaries or int(summaries[-1]) == 0:
         return None

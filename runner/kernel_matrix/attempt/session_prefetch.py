@@ -1,7 +1,7 @@
-"""Starting the processes of the next sessions while the present one is on the device: their start costs no lease.
+"""Starting the processes of later sessions while the current session uses the device, to keep leases short.
 
-Until they have their job, processes import torch and wait: none has opened the device, or imported any source. What
-was started for a turn that never comes is taken away again, and a start that fails is tried again in its turn.
+Processes that have no job yet import torch and wait; they neither open the device nor import a source. Processes for a
+session that does not come are removed. A start that fails is tried again when the session is due.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from kernel_matrix.errors import InfrastructureError
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A session that was started before its turn."""
+    """A session that was started early."""
 
     session: PreparedSession
     undo: ExitStack
 
 
+# Sessions that a lane starts early. One is not enough: on an H200 host, importing torch takes 3 to 4 s, and a session
+# of the tier ``screen`` is on the device for 2 to 5 s.
 DEPTH = 2
-"""How many sessions a lane starts ahead. One is not enough: beside an H200, importing torch takes 3 to 4 s, and a
-session of the tier ``screen`` is on the device for 2 to 5 s."""
 
 
 class SessionPrefetch:
-    """The sessions that a lane has started ahead, at most :data:`DEPTH`. To be closed, by the lane's own thread.
+    """The sessions that a lane has started early, at most :data:`DEPTH`. The lane's own thread must close it.
 
-    :param next_assignments: so many of the lane's next cells, as far as they can be told already.
+    Args:
+        bench: The host's part, shared by all cells of a run.
+        next_assignments: Returns up to so many of the lane's next cells, as far as they are known.
     """
 
     def __init__(self, bench: RunContext, next_assignments: Callable[[int], Sequence[Assignment]]) -> None:
@@ -40,9 +42,9 @@ class SessionPrefetch:
         self._held: dict[TurnKey, _Held] = {}
 
     def start(self, turn: SessionRequest | None) -> None:
-        """Start ``turn``, if there is one, and the first sessions of the next cells; nothing is waited for.
+        """Start ``turn``, if given, and the first sessions of the next cells, without waiting.
 
-        What was started before and is none of these is taken away.
+        Sessions that were started earlier and are no longer wanted are removed.
         """
         turns = [] if turn is None else [turn]
         turns += [SessionRequest(of=next_one, session=0) for next_one in self._next_assignments(DEPTH - len(turns))]
@@ -53,14 +55,14 @@ class SessionPrefetch:
                 self._start(missing)
 
     def _start(self, turn: SessionRequest) -> None:
-        # Whatever is wrong will be wrong in its turn as well, and is told then.
+        # The same error will occur, and be reported, when the session is due.
         with suppress(InfrastructureError, OSError), ExitStack() as undo:
             session = undo.enter_context(prepared(turn, self._bench))
             self._held[turn.key] = _Held(session, undo.pop_all())
 
     @contextmanager
     def session(self, turn: SessionRequest) -> Iterator[PreparedSession]:
-        """The session of ``turn``: one started ahead, if it is that and still waits, else a new one."""
+        """Use the session that was started early for ``turn`` if it still waits; else start a new one."""
         held = self._held.pop(turn.key, None)
         if held is not None:
             with held.undo:
@@ -71,7 +73,7 @@ class SessionPrefetch:
             yield session
 
     def close(self) -> None:
-        """Take away what was started."""
+        """Remove all sessions that were started."""
         self._take_away(self._held.keys())
 
     def _take_away(self, keys: Iterable[TurnKey]) -> None:

@@ -1,4 +1,4 @@
-"""The processes of one session, side by side: started before or in its turn, begun with a job, ended together."""
+"""The processes of one session: started together, given a job, and ended together."""
 
 from __future__ import annotations
 
@@ -16,43 +16,41 @@ from kernel_matrix.model.messages import SessionReport
 from kernel_matrix.sandboxes import ProcessExit, RoleSpec, RunningProcess, Sandbox
 
 _POLL_S = 0.05
-_ORPHANED_JUDGE_S = 20.0
-"""How long a judge may go on after its candidate or baseline ended: it only has to notice and report."""
-_LINGERING_S = 0.5
-"""How long contestants may go on after their judge ended: honest workers leave at once."""
+_ORPHANED_JUDGE_S = 20.0  # after its candidate or baseline ended, a judge only has to notice and write its report
+_LINGERING_S = 0.5  # after the judge ended, honest workers exit at once
 _LAST_MOMENTS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpecs:
-    """The processes of one session, to be started."""
+    """The processes to start for one session."""
 
     engine: Sandbox
     judge: RoleSpec
     contestants: tuple[RoleSpec, ...]
     report: Path
-    """Where the judge will leave its report."""
+    """Path of the judge's report."""
     lingering_s: float = _LINGERING_S
-    """How long contestants may go on after their judge ended."""
+    """Seconds that contestants may run on after their judge ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionResult:
-    """What a session left: the judge's report, if there is one, and how its processes ended, the judge's first."""
+    """Result of a session: the judge's report, if there is one, and the exits of its processes, the judge's first."""
 
     report: SessionReport | None
     exits: tuple[ProcessExit, ...]
     called_off: bool = False
     trouble: str = ""
-    """Why there is no usable report, in words."""
+    """Why there is no usable report."""
     phases_s: dict[str, float] = field(default_factory=dict)
 
 
 @contextmanager
 def started(lineup: SessionSpecs) -> Iterator[SessionProcesses]:
-    """Start all processes at once, without waiting for them; on leaving they are gone, whatever became of them."""
+    """Start all processes at once, without waiting; end them all on exit."""
     specs = (lineup.judge, *lineup.contestants)
-    # The threads live as long as the processes: one whose parent thread ends is killed (PR_SET_PDEATHSIG).
+    # The threads live as long as the processes: a process whose parent thread ends is killed (PR_SET_PDEATHSIG).
     with ThreadPoolExecutor(len(specs), thread_name_prefix="start") as threads:
         processes = SessionProcesses(lineup, [_Launch(lineup.engine, spec, threads) for spec in specs])
         try:
@@ -70,25 +68,27 @@ class SessionProcesses:
         self._left = False
 
     def are_waiting(self) -> bool:
-        """Whether all have been started, which is waited for, and none has ended yet."""
+        """Wait until all have started; return True if none has ended yet."""
         try:
             return all(launch.running().wait(0) is None for launch in self._launches)
         except (InfrastructureError, OSError):
             return False
 
     def admit(self, admit: Callable[[RunningProcess], None]) -> None:
-        """Tell ``admit`` of each process, the judge first, once all have been started; none is on the device yet.
+        """Wait until all have started, then call ``admit`` with each process, the judge first.
 
-        :raises kernel_matrix.errors.InfrastructureError: when one of them could not be started.
+        Raises:
+            InfrastructureError: If a process could not be started.
         """
         for running in [launch.running() for launch in self._launches]:
             admit(running)
 
     def finish(self, deadline_s: float, called_off: Callable[[], bool]) -> SessionResult:
-        """Wait for the judge, take everybody away, read the report.
+        """Wait for the judge, end all processes, and read the report.
 
-        :param deadline_s: seconds from now after which the judge is waited for no longer.
-        :param called_off: asked meanwhile; true takes everybody away at once.
+        Args:
+            deadline_s: Seconds from now that the judge may take.
+            called_off: Polled meanwhile; if it returns true, all processes are ended at once.
         """
         judge_exit, is_called_off = self._until_judge_ends(deadline_s, called_off)
         if judge_exit is not None:
@@ -103,7 +103,7 @@ class SessionProcesses:
         return SessionResult(report=report, exits=exits, trouble=trouble, phases_s=phases)
 
     def leave(self) -> None:
-        """Take away what was started, all at once."""
+        """End all processes at the same time."""
         if not self._left:
             self._left = True
             leaving = [launch.leave() for launch in self._launches]
@@ -111,7 +111,7 @@ class SessionProcesses:
                 left.result()
 
     def _until_judge_ends(self, deadline_s: float, called_off: Callable[[], bool]) -> tuple[ProcessExit | None, bool]:
-        """Wait for the judge's end; null when it was called off, is too late, or has nobody left to judge."""
+        """Wait for the judge's exit; return None if it is cancelled, is too late, or has no contestants left."""
         judge = self._launches[0].running()
         deadline = time.monotonic() + deadline_s
         orphaned_since: float | None = None
@@ -124,14 +124,14 @@ class SessionProcesses:
                 return None, True
             gone = self._indispensable_gone()
             if any(exit_.lost for exit_ in gone):
-                return None, False  # whatever the judge would say of them now, it is not their doing
+                return None, False  # the engine lost a process, so the judge's later findings would be wrong
             if orphaned_since is None and gone:
                 orphaned_since = now
             if now > deadline or (orphaned_since is not None and now - orphaned_since > _ORPHANED_JUDGE_S):
                 return None, False
 
     def _indispensable_gone(self) -> list[ProcessExit]:
-        """How those ended without whom there is nothing to judge; a session goes on without a rival."""
+        """Return the exits of candidate and baseline; a session can go on without a rival."""
         needed = [launch for launch in self._launches if launch.role in (Role.CANDIDATE, Role.BASELINE)]
         return [ended for launch in needed if (ended := launch.running().wait(0)) is not None]
 
@@ -141,7 +141,7 @@ class SessionProcesses:
             launch.running().wait(max(0.0, until - time.monotonic()))
 
     def _end_all(self) -> tuple[ProcessExit, ...]:
-        """Kill who is still there; how each ended, as far as that can be seen."""
+        """Kill the processes that still run; return all exits that can be seen."""
         for launch in self._launches:
             if launch.running().wait(0) is None:
                 launch.running().kill()
@@ -150,7 +150,7 @@ class SessionProcesses:
 
 
 class _Launch:
-    """One process, which a thread of its own starts and takes away."""
+    """One process, started and ended by a thread."""
 
     def __init__(self, engine: Sandbox, spec: RoleSpec, threads: ThreadPoolExecutor) -> None:
         self.role = spec.role
@@ -160,20 +160,21 @@ class _Launch:
         self._entered: Future[RunningProcess] = threads.submit(self._enter)
 
     def running(self) -> RunningProcess:
-        """The started process, waited for.
+        """Wait until the process is started, and return it.
 
-        :raises kernel_matrix.errors.InfrastructureError: when it could not be started.
+        Raises:
+            InfrastructureError: If it could not be started.
         """
         return self._entered.result()
 
     def leave(self) -> Future[None]:
-        """Take the process away, once it has been started."""
+        """End the process once it has been started."""
         return self._threads.submit(self._exit)
 
     def _enter(self) -> RunningProcess:
         with ExitStack() as undo:
             running = undo.enter_context(self._context)
-            running.root_pid()  # some engines have to ask for it, and remember: nobody need wait for that later
+            running.root_pid()  # some engines query it once and then remember it; do that here, in this thread
             self._undo = undo.pop_all()
         return running
 

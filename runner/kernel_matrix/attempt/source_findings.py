@@ -1,4 +1,4 @@
-"""What reading a candidate's source found, and what the policy makes of it."""
+"""Findings in a candidate's source, and the policy's decision about them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from kernel_matrix.scan import SourceScan, scan_files
 
 
 def scan_of(cell: Cell) -> SourceScan:
-    """What is to be known of the candidate's source; nothing of it is run.
+    """Scan the candidate's source without running it.
 
-    :raises OSError: when it cannot be read.
+    Raises:
+        OSError: If it cannot be read.
     """
     candidate = cell.candidate
     entry = candidate.defines or candidate.entry
@@ -23,7 +24,7 @@ def scan_of(cell: Cell) -> SourceScan:
 
 
 def rejected(cell: Cell, scan: SourceScan) -> Outcome | None:
-    """The outcome of a candidate with a finding that the policy does not allow; null where there is none."""
+    """Return the outcome of a candidate with a finding that the policy does not allow; None if there is none."""
     for finding in scan.findings:
         if finding.rule in cell.policy.reject_findings:
             where = f"line {finding.line}: " if finding.line is not None else ""
@@ -34,7 +35,7 @@ def rejected(cell: Cell, scan: SourceScan) -> Outcome | None:
 
 
 def is_rejected(cell: Cell) -> bool:
-    """Whether ``cell`` ends before anything is started for it; a source that cannot be read is somebody else's find."""
+    """Return True if the policy rejects ``cell`` before a process starts; False also if the source is unreadable."""
     if not cell.policy.reject_findings:
         return False
     with suppress(OSError):
@@ -43,7 +44,7 @@ def is_rejected(cell: Cell) -> bool:
 
 
 def findings_told(scan: SourceScan) -> tuple[SourceFinding, ...]:
-    """The findings as records carry them."""
+    """Convert the findings to their form in a record."""
     return tuple(
         SourceFinding(rule=found.rule, line=found.line, message=found.message, evidence=found.evidence)
         for found in scan.findings

@@ -1,12 +1,12 @@
-"""What the host saw of a GPU, joined to the blocks that a judge timed.
+"""Joining the host's telemetry of a GPU to the blocks that a judge timed.
 
-Judge and host read the same clock, ``CLOCK_MONOTONIC``, so a look and a block need no translation. Where a report's
-blocks do not lie within what the host itself timed of that session, the two clocks are not one (or the report is not
-honest): nothing is joined then, and the summary says why.
+Judge and host read the same clock, ``CLOCK_MONOTONIC``, so their times can be compared directly. If a block of a
+report lies outside the session as the host timed it, the clocks differ or the report is not honest. Then nothing is
+joined, and the summary gives the reason.
 
-Two neighbouring looks bound an interval. It is *throttled* when either look shows a reason to slow down or a reason's
-counter grew between them, and *contended* when either look shows a foreign process. An interval belongs to every block
-that it overlaps, and a block is discarded as a whole: when in a block each call began is not known to the host.
+Two consecutive snapshots bound an interval. It is *throttled* if either one shows a reason to slow down, or if a
+reason's counter grew between them, and *contended* if either one shows a foreign process. An interval affects every
+block that it overlaps, and a block is discarded as a whole, since the host does not know when each call began.
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ from kernel_matrix.model.messages import Block, SessionReport, WorkloadReport
 from kernel_matrix.platforms import AILING, THROTTLING, EventReason, TelemetrySample
 from kernel_matrix.results.record import FieldSpread, TelemetrySummary
 
-_LONGEST_GAP_NS = 1_000_000_000
-"""A block with a longer stretch between two looks is not known."""
-_NEAREST_NS = 100_000_000
-"""How far from a block that no look falls into the nearest one may lie."""
+_LONGEST_GAP_NS = 1_000_000_000  # a block with a longer gap between two snapshots has no telemetry
+_NEAREST_NS = 100_000_000  # for a block without a snapshot inside, the nearest one is used up to this distance
 _NAMED_PIDS = 8
 
-YES = "yes"
-"""What a summary says of looks that were joined."""
+YES = "yes"  # a summary's ``joined`` if telemetry was joined
 
-_KINDS = (AILING, THROTTLING - AILING)
-"""Reasons that are weighed together, the graver first."""
+_KINDS = (AILING, THROTTLING - AILING)  # reasons that are judged together, the more serious first
 _FIELDS = (
     "sm_clock_mhz",
     "mem_clock_mhz",
@@ -48,34 +44,37 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedSession:
-    """A session as the host timed it, and what its judge reported, if anything."""
+    """A session as the host timed it, and its judge's report, if there is one."""
 
     report: SessionReport | None
     started_ns: int
-    """``time.monotonic_ns()`` before it was begun: none of its processes was on the device yet."""
+    """``time.monotonic_ns()`` before it began, when none of its processes was on the device."""
     ended_ns: int
-    """The same after the last one was gone."""
+    """``time.monotonic_ns()`` after the last process was gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedReports:
-    """The reports with what the host saw in their blocks, and what it means."""
+    """Reports with telemetry per block, and conclusions from it."""
 
     reports: tuple[SessionReport, ...]
     summary: TelemetrySummary
     under_load: tuple[Mapping[str, FieldSpread], ...] = ()
-    """Per report, field → spread over its timed blocks; empty where nothing is known of them."""
+    """Per report, field → spread over its timed blocks; empty if there is no telemetry for them."""
     throttled: frozenset[EventReason] = frozenset()
-    """Why too many samples of some workload were taken while the GPU slowed itself down; empty: they were not."""
+    """Reasons why too many samples of a workload were taken while the GPU slowed down; empty if there were none."""
 
 
 def join(
     looks: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession], *, exclusive: bool, trace: str | None
 ) -> JoinedReports:
-    """Join what was seen from the first to the last session to the blocks of their reports.
+    """Join the snapshots of all sessions to the blocks of their reports.
 
-    :param exclusive: false: samples taken beside foreign processes stay.
-    :param trace: file name of the whole trace.
+    Args:
+        looks: Snapshots in order of time.
+        seen: Sessions in order of time.
+        exclusive: Discard samples that were taken beside foreign processes.
+        trace: File name of the whole trace.
     """
     usable = [look for look in looks if not look.trouble]
     reports = tuple(session.report for session in seen if session.report is not None)
@@ -95,7 +94,7 @@ def join(
 
 
 def _why_not(looks: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession]) -> str:
-    """Why looks and blocks cannot be joined; empty where they can."""
+    """Return the reason why snapshots and blocks cannot be joined; empty if they can."""
     if not looks:
         return "the driver never answered"
     for session in seen:
@@ -111,16 +110,16 @@ def _blocks(report: SessionReport | None) -> Iterable[Block]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the looks say of one block."""
+    """Telemetry of one block."""
 
     samples: tuple[TelemetrySample, ...]
-    """Those that fall into it, or the nearest; none where it is not known."""
+    """Samples inside the block, or the nearest one; empty if there is none near."""
     throttling: frozenset[EventReason]
     foreign: tuple[int, ...]
 
 
 class _Joiner:
-    """Joins block after block, and counts what it discards."""
+    """Joins block by block, and counts discarded samples."""
 
     def __init__(self, looks: Sequence[DeviceSnapshot], *, exclusive: bool) -> None:
         self._looks = looks
@@ -130,7 +129,7 @@ class _Joiner:
         self.throttled: set[EventReason] = set()
 
     def session(self, report: SessionReport) -> tuple[SessionReport, list[TelemetrySample]]:
-        """``report`` with what was seen in its blocks, and all samples that were in cold ones, each once."""
+        """Return ``report`` with telemetry per block, and all samples inside cold blocks, each once."""
         seen = [[self._seen(block) for block in workload.blocks] for workload in report.workloads]
         pairs = list(zip(report.workloads, seen, strict=True))
         joined = replace(report, workloads=tuple(self._workload(workload, found) for workload, found in pairs))
@@ -155,21 +154,21 @@ class _Joiner:
         )
 
     def _around(self, block: Block) -> Sequence[DeviceSnapshot]:
-        """From the last look before ``block`` to the first after it: the ends of every interval that overlaps it."""
+        """Return the snapshots from the last one before ``block`` to the first one after it."""
         first = bisect_right(self._times, block.started_ns) - 1
         last = bisect_left(self._times, block.ended_ns)
         return self._looks[max(first, 0) : last + 1]
 
 
 def _longest_stretch(block: Block, around: Sequence[DeviceSnapshot]) -> int:
-    """Nanoseconds between two looks around ``block``, or between one and an end of it that no look lies beyond."""
+    """Return the longest time around ``block`` without a snapshot, nanoseconds."""
     times = [look.sample.at_ns for look in around]
     points = [min(block.started_ns, *times), *times, max(block.ended_ns, *times)]
     return max(after - before for before, after in pairwise(points))
 
 
 def _within(block: Block, around: Sequence[DeviceSnapshot]) -> tuple[TelemetrySample, ...]:
-    """The samples taken while ``block`` ran; where there is none the nearest, if it is near."""
+    """Return the samples taken while ``block`` ran; if there are none, the nearest one if it is near enough."""
     samples = [look.sample for look in around]
     inside = tuple(sample for sample in samples if block.started_ns <= sample.at_ns <= block.ended_ns)
     if inside:
@@ -190,18 +189,18 @@ def _throttling(around: Sequence[DeviceSnapshot]) -> frozenset[EventReason]:
 
 
 def _cold_samples(workload: WorkloadReport, seen: Sequence[_Seen]) -> Iterable[TelemetrySample]:
-    """What was seen in cold blocks: a record's clock and power are those of the calls that its speed-ups are of."""
+    """Yield samples of cold blocks: a record's clocks and power belong to the calls that its speed-ups come from."""
     for block, found in zip(workload.blocks, seen, strict=True):
         if block.regime is Regime.COLD:
             yield from found.samples
 
 
 def _causes(blocks: Sequence[Block], seen: Sequence[_Seen], *, exclusive: bool) -> tuple[list[str], set[EventReason]]:
-    """Why each of one workload's blocks does not count, empty where it does; and why the workload is throttled.
+    """Return per block why it is discarded, empty if it is not, and why the workload is throttled.
 
-    Contended blocks never count. Throttled cold ones do not as long as half of each contestant's uncontended samples
-    remain; where more would go, all of them count, and the workload is throttled instead. In the other regimes what
-    the device does under such a load is part of what is measured.
+    Contended blocks are always discarded. Throttled cold blocks are discarded as long as half of each contestant's
+    uncontended samples remain. Otherwise all of them count, and the workload is throttled. In the other regimes,
+    slowing down under load is part of what is measured.
     """
     cold = [block.regime is Regime.COLD for block in blocks]
     causes = [_contended(found) if exclusive else "" for found in seen]
@@ -235,13 +234,13 @@ def _slowed(reasons: Iterable[EventReason]) -> str:
 
 
 def names_of(reasons: Iterable[EventReason]) -> list[str]:
-    """``reasons`` by name, in the order they are defined in."""
+    """Return the names of ``reasons``, in the order of their definition."""
     named = set(reasons)
     return [reason.value for reason in EventReason if reason in named]
 
 
 def _samples(blocks: Sequence[Block], counts: Sequence[bool]) -> Counter[str]:
-    """Samples per contestant in those cold blocks that count."""
+    """Count the samples per contestant in those cold blocks that count."""
     found: Counter[str] = Counter()
     for block, does in zip(blocks, counts, strict=True):
         if block.regime is Regime.COLD:
@@ -307,7 +306,7 @@ def _summary(
 
 
 def _energy_j(samples: Sequence[TelemetrySample]) -> float | None:
-    """From the first to the last sample; null where the counter is not there, or began anew with the driver."""
+    """Return the energy from the first to the last sample; None if there is no counter, or if it was reset."""
     read = [sample.energy_mj for sample in samples if sample.energy_mj is not None]
     return (read[-1] - read[0]) / 1000 if len(read) > 1 and read[-1] >= read[0] else None
 

@@ -1,6 +1,6 @@
-"""Argument lists as JSON: numbers, strings and nested lists as they are, tensors by their place in a list of tensors.
+"""Argument lists as JSON, with tensors replaced by their index in a list of tensors.
 
-Only judge → worker, so nothing here reads what a candidate wrote.
+Only the judge sends them and only workers read them, so nothing here parses a candidate's data.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ class NotTransferableError(ValueError):
 
 
 def encode_arguments(arguments: Sequence[Any], tensors: List[torch.Tensor]) -> List[Any]:
-    """JSON for ``arguments``; their tensors are appended to ``tensors``.
+    """Return JSON for ``arguments``, and append their tensors to ``tensors``.
 
-    :raises NotTransferable: for anything but tensors, numbers, strings, booleans, None and lists, tuples or
-        dictionaries of these.
+    Raises:
+        NotTransferableError: For anything but tensors, numbers, strings, booleans, None, dtypes, and lists, tuples or
+            dictionaries of these.
     """
     return [_encode(argument, tensors) for argument in arguments]
 
 
 def decode_arguments(encoded: Sequence[Any], tensors: Sequence[torch.Tensor]) -> List[Any]:
-    """The arguments again, with ``tensors`` in their places."""
+    """Return the arguments, with ``tensors`` in their places."""
     return [_decode(item, tensors) for item in encoded]
 
 

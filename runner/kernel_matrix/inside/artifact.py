@@ -1,6 +1,6 @@
-"""What compilers leave for the process that runs a candidate, as one archive.
+"""Archive of a candidate's compiled code, from the builder to the process that runs the candidate.
 
-Only the builder packs it and only the candidate's own process unpacks it: those between them take it as it is.
+Only the candidate's own process unpacks it; everything between treats it as an opaque file.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from typing import IO, Dict, Iterator, List, Tuple
 
 from kernel_matrix.inside.build.nvcc_wrapper import stand_in
 
+# Folder in the archive → environment variable with the compiler's folder.
 PLACES: Dict[str, str] = {"extensions": "TORCH_EXTENSIONS_DIR", "triton": "TRITON_CACHE_DIR"}
-"""Folder in the archive → the setting that says where a compiler keeps it."""
 
-MTIME_HEADER = "KERNELMATRIX.mtime_ns"
-"""PAX header: a file's modification time in nanoseconds."""
+MTIME_HEADER = "KERNELMATRIX.mtime_ns"  # PAX header: a file's modification time in nanoseconds
 
 
 def folders() -> List[Tuple[str, Path]]:
-    """(name in the archive, folder) of each place that is set here."""
+    """Return (name in the archive, folder) for each variable of :data:`PLACES` that is set."""
     return [(name, Path(os.environ[setting])) for name, setting in PLACES.items() if os.environ.get(setting)]
 
 
 def pack(file: IO[bytes]) -> int:
-    """Write all that lies in the folders to ``file``; returns how many entries: without any, nothing is written."""
+    """Write the folders' content to ``file``, or nothing if they are empty; return the number of entries."""
     entries = list(_entries())
     if entries:
         with tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT) as archive:
@@ -42,9 +41,9 @@ def _entries() -> Iterator[Tuple[Path, str]]:
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add one file with its modification time to the nanosecond, which a tar alone rounds.
+    """Add one file with its modification time in nanoseconds, which tar itself rounds.
 
-    ninja compares these times with its log: a rounded one makes it compile everything again.
+    ninja compares these times with its log, and would compile everything again if they were rounded.
     """
     entry = archive.gettarinfo(str(path), arcname=name)
     entry.pax_headers = {MTIME_HEADER: str(path.lstat().st_mtime_ns)}
@@ -56,7 +55,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
 
 def unpack(artifact: Path) -> None:
-    """Put everything where its compiler will look for it, and name the compiler that made it.
+    """Unpack the artifact into the compilers' folders, and set the variables that replace nvcc.
 
     The folders must be missing or empty, and on one file system.
     """
@@ -73,7 +72,7 @@ def unpack(artifact: Path) -> None:
 
 def _extract(artifact: Path, folder: Path) -> None:
     with tarfile.open(artifact) as archive:
-        # The candidate's own files, inside the candidate's own container: there is nobody to be protected from them.
+        # These are the candidate's own files in its own container, so they can only harm the candidate.
         archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
         archive.extractall(folder)  # noqa: S202  # see above
         for entry in archive.getmembers():

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writing files so that readers find them complete or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write aside, then rename: whoever sees the name sees all of it, also after a crash."""
+    """Write to another name, then rename, so that the file is complete even after a crash."""
     aside = path.with_name(path.name + ".new")
     with aside.open("w", encoding="utf-8") as file:
         file.write(text)

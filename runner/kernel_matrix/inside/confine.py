@@ -1,16 +1,16 @@
-"""Starts one module of the core in a place of its own, watches it, and ends all it started (process engine).
+"""Starts a module in a confined process, watches it, and ends all its descendants (process engine).
 
-Run as a file, ``python -I -S -B confine.py``, so that nothing but this interpreter's own standard library is imported
-while it still has the caller's rights. Orders come on standard input: a command line can be read by what is started
-here. Up to three processes::
+Run as a file, ``python -I -S -B confine.py``, so that only this interpreter's standard library is imported while it has
+the caller's rights. The request comes on standard input, because the confined process can read command lines. Up to
+three processes run::
 
     supervisor     leads a session; ends with the runner that started it, and everything below ends with it
     └── init       only with namespaces: process 1 of a PID namespace, sees a small read-only tree as its root
         └── module limits set, user dropped, no new privileges; becomes ``python -m <module>``
 
-What happens is told on ``orders.report_fd``, one JSON object a line: ``{"started": true}`` or ``{"error": text}``,
-then ``{"status": wait status}``. When that channel ends without a status, the process was lost. The module has no part
-in it.
+Events are written to ``request.report_fd``, one JSON object per line: ``{"started": true}`` or ``{"error": text}``,
+then ``{"status": wait status}``. If the stream ends without a status, the process was lost. The module cannot write to
+it.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH114, PTH115, PTH116, PTH120, PTH123, PTH208, PTH211  # every start pays for this file's imports; pathlib would be a third of them
@@ -24,12 +24,10 @@ import signal
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-NONE = "none"
-"""``Orders.namespaces``: the caller's own namespaces."""
-ROOT = "root"
-"""``Orders.namespaces``: new PID, mount, network, IPC and UTS namespaces, made with root's rights."""
-USER = "user"
-"""``Orders.namespaces``: the same, inside a new user namespace that gives the rights to make them."""
+# Values of ``ConfineRequest.namespaces``.
+NONE = "none"  # the caller's own namespaces
+ROOT = "root"  # new PID, mount, network, IPC and UTS namespaces, made with root's rights
+USER = "user"  # the same, inside a new user namespace that gives the rights to make them
 
 READ_ONLY = "ro"
 WRITABLE = "rw"
@@ -37,40 +35,40 @@ DEVICE = "dev"
 
 
 class BindMount(NamedTuple):
-    """A path of the host shown inside. A source that is a symbolic link is copied as a link."""
+    """A path of the host shown inside. A symbolic link is copied as a link."""
 
     source: str
     target: str
     mode: str = READ_ONLY
-    """``ro``; ``rw``; or ``dev``, a device node that can be used."""
+    """``ro``; ``rw``; or ``dev`` for a device node that can be used."""
 
 
 class ConfineRequest(NamedTuple):
-    """What to start and how to confine it; crosses to the launcher as JSON."""
+    """The process to start and its confinement, sent as JSON."""
 
     argv: List[str]
     env: Dict[str, str]
     cwd: str
     report_fd: int
     parent: int
-    """Process id of the runner; the supervisor stops when it is not its parent any more."""
+    """Process id of the runner; the supervisor stops when it has another parent."""
     namespaces: str
     limits: Dict[str, int]
-    """Name of a limit without ``RLIMIT_`` → its value."""
+    """Limit's name without ``RLIMIT_`` → its value."""
     pids: Optional[int] = None
-    """Processes and threads the module's user may have beyond those it has now; null sets no limit."""
+    """Processes and threads that the module's user may add to those it has now; None sets no limit."""
     uid: Optional[int] = None
-    """User and group to become; null keeps the caller's. With ``USER``: what the caller is called inside."""
+    """User and group to become; None keeps the caller's. With ``USER``, the caller's id inside."""
     root: str = ""
-    """Empty folder where the private tree is put together; only with namespaces."""
+    """Empty folder in which the private tree is built; only with namespaces."""
     binds: Tuple[BindMount, ...] = ()
-    """Parents before children; only with namespaces."""
+    """Mounts, parents before children; only with namespaces."""
     empty_files: Tuple[str, ...] = ()
-    """Files made inside that tree, without content."""
+    """Empty files to make inside that tree."""
     tmpfs_bytes: int = 0
     shm_bytes: int = 0
     first_out_of_memory: bool = False
-    """True: when the host runs out of memory, the kernel takes this one first."""
+    """If the host runs out of memory, let the kernel kill this process first."""
 
     @classmethod
     def from_json(cls, text: str) -> "ConfineRequest":
@@ -80,7 +78,7 @@ class ConfineRequest(NamedTuple):
         return cls(**data)
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(self._asdict())
 
 
@@ -112,111 +110,112 @@ _WATCHED = {signal.SIGCHLD, signal.SIGTERM}
 
 
 def main() -> None:
-    """Carry out the orders given on standard input."""
+    """Carry out the request given on standard input."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
-    orders = ConfineRequest.from_json(sys.stdin.read())
+    request = ConfineRequest.from_json(sys.stdin.read())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.set_inheritable(orders.report_fd, False)
+    os.set_inheritable(request.report_fd, False)
     os.umask(0o022)
     try:
-        supervise(orders)
+        supervise(request)
     except OSError as error:
-        _report(orders, error=str(error))
+        _report(request, error=str(error))
         sys.exit(1)
 
 
-def supervise(orders: ConfineRequest) -> None:
-    """Start the module, tell how it went, and leave nothing of it behind.
+def supervise(request: ConfineRequest) -> None:
+    """Start the module, report its end, and remove all its processes.
 
-    :raises OSError: when the kernel refuses something that was ordered; nothing runs then.
+    Raises:
+        OSError: If the kernel refuses a part of the request; nothing runs then.
     """
-    if orders.pids is not None:
-        orders = orders._replace(limits=dict(orders.limits, NPROC=_tasks_of(_real_uid(orders)) + orders.pids))
+    if request.pids is not None:
+        request = request._replace(limits=dict(request.limits, NPROC=_tasks_of(_real_uid(request)) + request.pids))
     _die_with_parent(signal.SIGTERM)
-    if os.getppid() != orders.parent:
+    if os.getppid() != request.parent:
         return
-    status = _run_here(orders) if orders.namespaces == NONE else _run_in_namespaces(orders)
-    _report(orders, status=status)
+    status = _run_here(request) if request.namespaces == NONE else _run_in_namespaces(request)
+    _report(request, status=status)
 
 
-def _run_here(orders: ConfineRequest) -> int:
-    """Run the module in the caller's namespaces; its wait status."""
+def _run_here(request: ConfineRequest) -> int:
+    """Run the module in the caller's namespaces; return its wait status."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    status = _watch(_start(orders, _become_module))
+    status = _watch(_start(request, _become_module))
     _end_descendants()
     return status
 
 
-def _run_in_namespaces(orders: ConfineRequest) -> int:
-    """Run init and the module in namespaces of their own; the module's wait status."""
+def _run_in_namespaces(request: ConfineRequest) -> int:
+    """Run init and the module in their own namespaces; return the module's wait status."""
     told, tell = os.pipe()
-    _new_process_namespace(orders)
-    init = _start(orders, functools.partial(_become_init, tell))
+    _new_process_namespace(request)
+    init = _start(request, functools.partial(_become_init, tell))
     os.close(tell)
     _watch(init)
     with open(told, "rb") as channel:
         status = channel.read()
-    # An init that was killed took the module with it, by the same signal.
+    # If init was killed, the kernel killed the module with the same signal.
     return int(status) if status else int(signal.SIGKILL)
 
 
-def _start(orders: ConfineRequest, begin: Callable[[ConfineRequest, int], None]) -> int:
-    """Fork a process that does ``begin`` and wait until the module runs; its process id."""
+def _start(request: ConfineRequest, begin: Callable[[ConfineRequest, int], None]) -> int:
+    """Fork a process that runs ``begin``, and wait until the module runs; return its process id."""
     told, tell = os.pipe()
-    child = _fork(begin, orders, tell)
+    child = _fork(begin, request, tell)
     os.close(tell)
     with open(told, "rb") as channel:
         error = channel.read()
     if error:
         os.waitpid(child, 0)
         raise OSError(error.decode(errors="replace"))
-    _report(orders, started=True)
+    _report(request, started=True)
     return child
 
 
-def _fork(begin: Callable[[ConfineRequest, int], None], orders: ConfineRequest, tell: int) -> int:
-    """Fork a process that does ``begin``; what stops it is written to ``tell``, which closes when the module runs."""
+def _fork(begin: Callable[[ConfineRequest, int], None], request: ConfineRequest, tell: int) -> int:
+    """Fork a process that runs ``begin``. An error is written to ``tell``, which closes when the module runs."""
     child = os.fork()
     if child:
         return child
     try:
-        begin(orders, tell)
-    except BaseException as error:  # noqa: BLE001  # whatever it is, the supervisor must hear of it
+        begin(request, tell)
+    except BaseException as error:  # noqa: BLE001  # every error is reported to the supervisor
         os.write(tell, str(error).encode())
     finally:
         os._exit(127)
 
 
-def _become_init(tell_status: int, orders: ConfineRequest, tell_error: int) -> None:
-    """Be process 1 of the new PID namespace: build the private tree, start the module, reap; never returns."""
+def _become_init(tell_status: int, request: ConfineRequest, tell_error: int) -> None:
+    """Act as process 1 of the new PID namespace: build the tree, start the module, reap; never returns."""
     _die_with_parent(signal.SIGKILL)
     _unshare(_CLONE_NEWNS | _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWUTS)
-    _build_root(orders)
-    child = _fork(_become_module, orders, tell_error)
+    _build_root(request)
+    child = _fork(_become_module, request, tell_error)
     os.close(tell_error)
     os.write(tell_status, str(_watch(child)).encode())
     os._exit(0)
 
 
-def _become_module(orders: ConfineRequest, _tell_error: int) -> None:
-    """Give up every right that is not needed and run the module; never returns."""
-    if orders.first_out_of_memory:
+def _become_module(request: ConfineRequest, _tell_error: int) -> None:
+    """Drop all rights that are not needed and run the module; never returns."""
+    if request.first_out_of_memory:
         _write("/proc/self/oom_score_adj", "1000")
-    for name, value in orders.limits.items():
+    for name, value in request.limits.items():
         _limit(getattr(resource, "RLIMIT_" + name), value)
-    if orders.uid is not None and orders.namespaces != USER:
+    if request.uid is not None and request.namespaces != USER:
         os.setgroups([])
-        os.setresgid(orders.uid, orders.uid, orders.uid)
-        os.setresuid(orders.uid, orders.uid, orders.uid)
+        os.setresgid(request.uid, request.uid, request.uid)
+        os.setresuid(request.uid, request.uid, request.uid)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _die_with_parent(signal.SIGKILL)  # after the change of user, which clears it
-    os.chdir(orders.cwd)
+    os.chdir(request.cwd)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
-    os.execve(orders.argv[0], orders.argv, orders.env)  # noqa: S606  # no shell is wanted here
+    os.execve(request.argv[0], request.argv, request.env)  # noqa: S606  # no shell is wanted here
 
 
 def _limit(which: int, value: int) -> None:
-    """Lower a limit for good; one that is lower already stays."""
+    """Lower a limit for good; keep a limit that is lower already."""
     hard = resource.getrlimit(which)[1]
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
@@ -224,7 +223,7 @@ def _limit(which: int, value: int) -> None:
 
 
 def _watch(child: int) -> int:
-    """Reap until ``child`` has ended, killing it when told to stop; its wait status."""
+    """Reap until ``child`` has ended, and kill it on SIGTERM; return its wait status."""
     while True:
         if signal.sigwait(_WATCHED) == signal.SIGTERM:
             os.kill(child, signal.SIGKILL)
@@ -234,7 +233,7 @@ def _watch(child: int) -> int:
 
 
 def _reap(child: int) -> Optional[int]:
-    """Collect what has ended; the wait status of ``child`` when it is among it."""
+    """Collect ended processes; return the wait status of ``child`` if it is one of them."""
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == child:
@@ -244,7 +243,7 @@ def _reap(child: int) -> Optional[int]:
 
 
 def _end_descendants() -> None:
-    """Kill and reap until no child is left; orphans come to us because we are their subreaper."""
+    """Kill and reap until no child is left; as their subreaper, this process becomes the parent of orphans."""
     while True:
         for pid in _descendants():
             _kill(pid)
@@ -262,7 +261,7 @@ def _kill(pid: int) -> None:
 
 
 def _descendants() -> Set[int]:
-    """Process ids of all that stem from this process."""
+    """Return the process ids of all descendants of this process."""
     parents = {pid: _parent_of(pid) for pid in _processes()}
     family = {os.getpid()}
     while True:
@@ -277,27 +276,27 @@ def _processes() -> List[int]:
 
 
 def _parent_of(pid: int) -> Optional[int]:
-    """Parent of a process; null when it has ended meanwhile."""
+    """Return the parent of a process, or None if the process has ended."""
     try:
         with open("/proc/{}/stat".format(pid), "rb") as file:
-            # The name in parentheses may hold anything, spaces and parentheses too.
+            # The name in parentheses may contain spaces and parentheses.
             return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return None
 
 
-def _real_uid(orders: ConfineRequest) -> int:
-    """The user, as the host sees it, that the module will run as."""
-    return os.getuid() if orders.uid is None or orders.namespaces == USER else orders.uid
+def _real_uid(request: ConfineRequest) -> int:
+    """Return the user, as the host sees it, that the module will run as."""
+    return os.getuid() if request.uid is None or request.namespaces == USER else request.uid
 
 
 def _tasks_of(uid: int) -> int:
-    """Threads that a user has now: the kernel counts them all together, whoever started them."""
+    """Count a user's threads; the kernel's limit counts all of them together."""
     return sum(_threads(pid, uid) for pid in _processes())
 
 
 def _threads(pid: int, uid: int) -> int:
-    """Threads of a process; none when it belongs to another user or has ended."""
+    """Count the threads of a process; 0 if it belongs to another user or has ended."""
     place = "/proc/{}".format(pid)
     try:
         return len(os.listdir(place + "/task")) if os.stat(place).st_uid == uid else 0
@@ -305,11 +304,11 @@ def _threads(pid: int, uid: int) -> int:
         return 0
 
 
-def _new_process_namespace(orders: ConfineRequest) -> None:
-    """Make the next fork process 1 of a PID namespace, in a user namespace of its own where that is ordered."""
-    if orders.namespaces == USER:
+def _new_process_namespace(request: ConfineRequest) -> None:
+    """Make the next fork process 1 of a PID namespace, in a new user namespace if the request asks for one."""
+    if request.namespaces == USER:
         uid, gid = os.getuid(), os.getgid()
-        inside = uid if orders.uid is None else orders.uid
+        inside = uid if request.uid is None else request.uid
         _unshare(_CLONE_NEWUSER)
         for name, text in (
             ("setgroups", "deny"),
@@ -320,24 +319,24 @@ def _new_process_namespace(orders: ConfineRequest) -> None:
     _unshare(_CLONE_NEWPID)
 
 
-def _build_root(orders: ConfineRequest) -> None:
-    """Put the private tree together from bind mounts and make it the root of this mount namespace."""
-    root = orders.root
+def _build_root(request: ConfineRequest) -> None:
+    """Build the private tree from bind mounts and make it the root of this mount namespace."""
+    root = request.root
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", root, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
     for place, kind, options in (
-        ("/tmp", "tmpfs", "size={},mode=1777".format(orders.tmpfs_bytes)),  # noqa: S108  # a new one, seen by nobody else
+        ("/tmp", "tmpfs", "size={},mode=1777".format(request.tmpfs_bytes)),  # noqa: S108  # a new one, private to this tree
         ("/dev", "tmpfs", "size=64k,mode=755"),
-        ("/dev/shm", "tmpfs", "size={},mode=1777".format(orders.shm_bytes)),  # noqa: S108  # a new one, seen by nobody else
+        ("/dev/shm", "tmpfs", "size={},mode=1777".format(request.shm_bytes)),  # noqa: S108  # a new one, private to this tree
         ("/proc", "proc", ""),
     ):
         os.makedirs(root + place)
         _mount(kind, root + place, kind, _MS_NOSUID | _MS_NODEV, options)
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink("/proc/self/fd" + target, root + "/dev/" + name)
-    for bind in orders.binds:
+    for bind in request.binds:
         _show(bind, root + bind.target)
-    for path in orders.empty_files:
+    for path in request.empty_files:
         _make_file(root + path)
     _protect(root + "/dev", READ_ONLY, only=root + "/dev")
     _protect(root, READ_ONLY, only=root)
@@ -373,14 +372,14 @@ def _show(bind: BindMount, place: str) -> None:
 
 
 def _protect(place: str, mode: str, only: str = "") -> None:
-    """Restrict the mounts at and below ``place`` (or that ``only``), keeping the restrictions they have."""
+    """Restrict the mounts at and below ``place``, or ``only`` that one, and keep their existing restrictions."""
     for point, flags in _mounts():
         if (point == place or point.startswith(place + "/")) and only in ("", point):
             _mount(None, point, None, _MS_REMOUNT | _MS_BIND | flags | _RESTRICTIONS[mode])
 
 
 def _mounts() -> List[Tuple[str, int]]:
-    """(mount point, flags) of every mount of this namespace."""
+    """Return (mount point, flags) of every mount of this namespace."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         rows = [line.split(" ") for line in file]
     return [(_unescape(row[4]), sum(_MOUNT_OPTIONS.get(option, 0) for option in row[5].split(","))) for row in rows]
@@ -418,10 +417,10 @@ def _check(result: int, what: str) -> None:
         raise OSError(number, "{}: {}".format(what, os.strerror(number)))
 
 
-def _report(orders: ConfineRequest, **what: Any) -> None:
-    """Tell the runner; when it is gone there is nobody to tell."""
+def _report(request: ConfineRequest, **what: Any) -> None:
+    """Write an event for the runner; do nothing if the runner is gone."""
     try:
-        os.write(orders.report_fd, json.dumps(what).encode() + b"\n")
+        os.write(request.report_fd, json.dumps(what).encode() + b"\n")
     except BrokenPipeError:
         return
 

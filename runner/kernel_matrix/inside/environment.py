@@ -1,4 +1,4 @@
-"""What is installed and found inside the container: read, never assumed."""
+"""Software versions and settings inside the container, as found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SETTINGS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_INTERPRET", "CUBLAS_WORKSPACE_C
 
 
 def read_environment(device: str) -> InsideEnvironment:
-    """Versions and settings as found; null where something is absent."""
+    """Return versions and settings; None for what is absent."""
     cuda = device == "cuda"
     tools = read_tools()
     properties = torch.cuda.get_device_properties(0) if cuda else None
@@ -31,7 +31,7 @@ def read_environment(device: str) -> InsideEnvironment:
         torch=str(torch.__version__),
         cuda=torch.version.cuda,
         cudnn=_cudnn_version() if cuda else None,
-        triton=_installed("triton"),
+        triton=_installed_version("triton"),
         ptxas=tools["ptxas"],
         nvcc=tools["nvcc"] if cuda else None,
         cuda_driver=_driver_version() if cuda else None,
@@ -48,20 +48,20 @@ def read_environment(device: str) -> InsideEnvironment:
 
 @lru_cache(maxsize=None)
 def read_tools() -> Dict[str, Optional[str]]:
-    """Versions of the compilers, null where they are absent; asked once, since each starts a process."""
+    """Return the versions of the compilers, None if absent; cached, since each query starts a process."""
     found = {"ptxas": _bundled_ptxas() or shutil.which("ptxas"), "nvcc": shutil.which("nvcc")}
     return {name: _tool_version(path) for name, path in found.items()}
 
 
 def device_name(device: str) -> str:
-    """What the device is called: a GPU by its driver, a CPU by the system."""
+    """Return the device's name: a GPU's from its driver, a CPU's from the system."""
     if device == "cuda":
         return str(torch.cuda.get_device_name(0))
     return platform.processor() or platform.machine()
 
 
 def l2_bytes(device: str) -> int:
-    """Size of the device's L2 cache in bytes; 0 for a CPU, whose caches nobody flushes here."""
+    """Return the size of the device's L2 cache in bytes; 0 for a CPU, whose caches are not flushed here."""
     if device != "cuda":
         return 0
     return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or (64 << 20)
@@ -79,7 +79,7 @@ def _cudnn_version() -> Optional[str]:
     return None if version is None else str(version)
 
 
-def _installed(package: str) -> Optional[str]:
+def _installed_version(package: str) -> Optional[str]:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -87,7 +87,7 @@ def _installed(package: str) -> Optional[str]:
 
 
 def _bundled_ptxas() -> Optional[str]:
-    """The ``ptxas`` that Triton carries: the one that compiles its kernels, whatever the image's toolkit has."""
+    """Return the path of Triton's own ``ptxas``, which compiles its kernels even if the image has another one."""
     try:
         files = importlib.metadata.files("triton") or []
     except importlib.metadata.PackageNotFoundError:

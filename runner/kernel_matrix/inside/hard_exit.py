@@ -1,4 +1,4 @@
-"""Leaving a process whose work is done."""
+"""Ending a process without running exit handlers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def leave(code: int) -> NoReturn:
-    """End this process with ``code``, at once: torch, CUDA and compilers would take their time to go."""
+    """End this process at once: torch, CUDA and compilers would take long to shut down."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,6 +1,6 @@
-"""Drawing inputs: on the device, under seeds derived from the judge's secret, in the cell's dtype.
+"""Drawing inputs on the device, in the cell's dtype, under seeds derived from the judge's secret.
 
-What a dtype means for inputs, parameters and float32 arithmetic is decided here, for the judge and every worker alike.
+This module also decides, for the judge and all workers, how a dtype applies to inputs, parameters and float32 products.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import torch
 
 from kernel_matrix.model.enums import Dtype, InputMode
 
-OUTLIER_PROBABILITY = 0.001
-"""Share of floating elements that ``outlier`` mode scales (KernelBench-X)."""
+OUTLIER_PROBABILITY = 0.001  # share of floating elements that ``outlier`` mode scales (KernelBench-X)
 OUTLIER_SCALE = 50.0
 
-WHOLE_RANGE = (-8, 8)
-"""Least and largest number that an integer dtype's cells draw: products and short sums fit into 8 bits."""
+WHOLE_RANGE = (-8, 8)  # range of integer inputs: products and short sums fit into 8 bits
 
+# Dtype that floating inputs are cast to.
 TORCH_DTYPES = {
     Dtype.FP32: torch.float32,
     Dtype.FP16: torch.float16,
@@ -36,21 +35,20 @@ TORCH_DTYPES = {
     Dtype.INT32: torch.int32,
     Dtype.BOOL: torch.bool,
 }
-"""What floating inputs are cast to."""
-
+# Inputs have 8 bits; parameters, the reference's arithmetic and its outputs are bfloat16.
 FP8_DTYPES = frozenset({Dtype.FP8_E4M3, Dtype.FP8_E5M2})
-"""Inputs of 8 bits; parameters, the reference's arithmetic and its outputs are bfloat16."""
 
+# Floating inputs are replaced by integers or booleans; parameters stay float32.
 WHOLE_DTYPES = frozenset({Dtype.INT8, Dtype.INT32, Dtype.BOOL})
-"""Floating inputs are replaced by whole numbers or truth values; parameters stay float32."""
 
+# Dtype that floating parameters, buffers and constructor arguments are cast to.
 PARAMETER_DTYPES = {
     **TORCH_DTYPES,
     **dict.fromkeys(FP8_DTYPES, torch.bfloat16),
     **dict.fromkeys(WHOLE_DTYPES, torch.float32),
 }
-"""What floating parameters, buffers and arguments of the constructor are cast to."""
 
+# Integers up to two to this power are exact in the outputs of a cell of this dtype.
 EXACT_BITS = {
     Dtype.FP64: 53,
     Dtype.FP32: 24,
@@ -60,8 +58,8 @@ EXACT_BITS = {
     Dtype.FP8_E4M3: 8,
     Dtype.FP8_E5M2: 8,
 }
-"""Whole numbers up to two to this power are exact in the outputs of a cell of this dtype."""
 
+# Mantissa bits of the next lower precision: float32, TF32, bfloat16, and 8-bit floats.
 LOWER_BITS = {
     Dtype.FP64: 23,
     Dtype.FP32: 10,
@@ -69,10 +67,8 @@ LOWER_BITS = {
     Dtype.FP16: 3,
     Dtype.BF16: 3,
 }
-"""Mantissa bits of the next lower precision: float32, TF32, bfloat16, and 8-bit floats."""
 
-WIDE_SHARE = 1 / 8
-"""Largest share of an input's elements that are wide, see :func:`draw_inputs`."""
+WIDE_SHARE = 1 / 8  # at most this share of an input's elements is wide, see IntegerRange.WIDE
 
 _MODULE_CASTS = {
     torch.float64: "double",
@@ -83,20 +79,20 @@ _MODULE_CASTS = {
 
 
 def set_float32_precision(dtype: Dtype) -> None:
-    """Let float32 products round their factors to TF32 in cells of that dtype, and in no others."""
+    """Allow TF32 for float32 products in cells of that dtype only."""
     allowed = dtype is Dtype.TF32
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
 
 
 def place_model(model: Any, device: str, dtype: Dtype) -> Any:
-    """``model`` on ``device``, floating parameters and buffers in the cell's dtype; all others stay what they are."""
+    """Move ``model`` to ``device``, and cast its floating parameters and buffers to the cell's dtype."""
     # Not Module.to(dtype=...), which makes complex buffers real.
     return getattr(model.to(device=device), _MODULE_CASTS[PARAMETER_DTYPES[dtype]])()
 
 
 def place_reference(model: Any, device: str, dtype: Dtype) -> Any:
-    """As :func:`place_model`, for a problem's own model: 8-bit inputs become bfloat16 before it sees them."""
+    """Place a problem's own model like :func:`place_model`; it receives 8-bit inputs converted to bfloat16."""
     placed = place_model(model, device, dtype)
     if dtype in FP8_DTYPES:
         placed.register_forward_pre_hook(_widen_arguments)
@@ -104,18 +100,18 @@ def place_reference(model: Any, device: str, dtype: Dtype) -> Any:
 
 
 class IntegerRange(Enum):
-    """Which whole numbers inputs are made of in mode ``exact``."""
+    """Integers that inputs consist of in mode ``exact``."""
 
     ONES = "ones"
     """Zeros and ones."""
     SIGNED = "signed"
-    """Zeros, and ones of either sign: what a problem whose own inputs are all positive never shows."""
+    """Zeros and ones of either sign, for problems whose own inputs are all positive."""
     WIDE = "wide"
-    """Zeros and ones, and in one input some numbers that need one bit more than the next lower precision has."""
+    """Zeros and ones, and in one input some integers that need one bit more than the next lower precision has."""
 
 
 def derive_seed(secret: str, *parts: object) -> int:
-    """A 63-bit seed that nobody without ``secret`` can foresee: SHA-256 over the secret and what it is for."""
+    """Derive a 63-bit seed that cannot be predicted without ``secret``: SHA-256 over the secret and ``parts``."""
     text = "/".join([secret, *map(str, parts)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
@@ -129,16 +125,22 @@ def draw_inputs(
     *,
     whole: IntegerRange = IntegerRange.ONES,
 ) -> List[Any]:
-    """``get_inputs()`` of the problem under ``seed``, created on ``device``.
+    """Call the problem's ``get_inputs()`` under ``seed``, with tensors created on ``device``.
 
-    Floating tensors are changed as ``mode`` says and cast to ``dtype``; integers and booleans stay what they are.
+    Floating tensors are changed according to ``mode`` and cast to ``dtype``; integers and booleans are kept.
 
-    :param whole: which whole numbers there are in mode ``exact``.
+    Args:
+        module: The problem's module.
+        device: Device of the tensors.
+        dtype: The cell's dtype.
+        mode: The kind of inputs.
+        seed: Seed for all random number generators.
+        whole: Range of the integers in mode ``exact``.
     """
     _seed_everything(seed)
     with torch.device(device), _drawing_as_wide_as(dtype):
         drawn = module.get_inputs()
-        # In one only: implementations that split numbers in halves may leave out the product of both lower ones.
+        # In one input only: implementations that split numbers into halves may leave out the product of the lower two.
         floating = [tensor for tensor in tensors_in(drawn) if tensor.is_floating_point()]
         chosen = random.choice(floating) if floating else None  # noqa: S311  # under the judge's secret
 
@@ -150,12 +152,12 @@ def draw_inputs(
 
 
 def cast(value: Any, device: str, dtype: Dtype) -> Any:
-    """``value`` on ``device``, floating tensors as parameters of a cell of ``dtype``; containers are gone through."""
+    """Move ``value`` to ``device`` and cast its floating tensors like parameters, also inside containers."""
     return map_tensors(value, lambda t: t.to(device, PARAMETER_DTYPES[dtype] if t.is_floating_point() else None))
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """``value`` with ``function`` applied to every tensor in it."""
+    """Return ``value`` with ``function`` applied to every tensor in it."""
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, (list, tuple)):
@@ -167,7 +169,7 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
 
 
 def tensors_in(value: Any) -> List[torch.Tensor]:
-    """Every tensor in ``value``, in the order that :func:`map_tensors` meets them."""
+    """Return every tensor in ``value``, in the order in which :func:`map_tensors` visits them."""
     found: List[torch.Tensor] = []
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -179,7 +181,7 @@ def tensors_in(value: Any) -> List[torch.Tensor]:
 
 
 def nbytes_of(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes that their elements take, ``meta`` ones included."""
+    """Return the bytes of all elements, including those of ``meta`` tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -192,10 +194,10 @@ def _seed_everything(seed: int) -> None:
 
 
 def seed_torch(seed: int) -> None:
-    """As ``torch.manual_seed``, for the devices that are here.
+    """Seed torch like ``torch.manual_seed``, but only the devices that exist.
 
-    For each kind that is not, that one keeps the call for later together with a printed traceback: half a millisecond
-    each, before every call that is timed, and never let go.
+    For each kind of device that does not exist, ``torch.manual_seed`` queues a call together with a formatted
+    traceback. Each takes half a millisecond, before every timed call, and its memory is never freed.
     """
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized() or torch.cuda.is_available():
@@ -204,7 +206,7 @@ def seed_torch(seed: int) -> None:
 
 @contextmanager
 def _drawing_as_wide_as(dtype: Dtype) -> Iterator[None]:
-    """What is drawn without a dtype has all the bits of a double in cells of doubles."""
+    """Make float64 the default dtype in float64 cells, so that numbers are drawn with all their bits."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if dtype is Dtype.FP64 else before)
     try:
@@ -220,8 +222,8 @@ def _as_input(tensor: torch.Tensor, dtype: Dtype, mode: InputMode, whole: Intege
 
 
 def _strided_like(drawn: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """``numbers`` as far apart in memory as those that were drawn: a problem that draws a view means one."""
-    if numbers.stride() == drawn.stride() or 0 in drawn.stride():  # what overlaps cannot be written as it lies
+    """Give ``numbers`` the strides of ``drawn``, since a problem may draw a view on purpose."""
+    if numbers.stride() == drawn.stride() or 0 in drawn.stride():  # overlapping elements cannot be written
         return numbers
     place = torch.empty_strided(drawn.shape, drawn.stride(), dtype=numbers.dtype, device=numbers.device)
     return place.copy_(numbers)
@@ -247,14 +249,14 @@ def _scale_outliers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _exact_numbers(tensor: torch.Tensor, dtype: Dtype, whole: IntegerRange) -> torch.Tensor:
-    """So few ones, and wide numbers, that a sum along the longest dimension stays within what the dtype counts exactly.
+    """Draw few enough ones and wide integers that sums along the longest dimension are exact in the dtype.
 
-    That holds for their sizes too, whatever their signs: partial sums in any order are then as exact as the sum.
+    The bound holds for absolute values, so partial sums in any order are exact too.
     """
     room = 2.0 ** (EXACT_BITS[dtype] - 1) / max(*tensor.shape, 1, 1)
     ones = torch.empty_like(tensor).bernoulli_(min(0.5, room))
     if whole is IntegerRange.SIGNED:
-        return torch.where(torch.rand(tensor.shape, device=tensor.device) < 0.5, ones, -ones)  # a coin
+        return torch.where(torch.rand(tensor.shape, device=tensor.device) < 0.5, ones, -ones)
     if whole is IntegerRange.ONES or dtype not in LOWER_BITS:
         return ones
     number = 2.0 ** (LOWER_BITS[dtype] + 1) + 1

@@ -1,4 +1,4 @@
-"""Libraries that this process has loaded, whoever loaded them."""
+"""Libraries mapped into this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MAPS = Path("/proc/self/maps")
 
 
 def mapped_library(name: str) -> Optional[Path]:
-    """Real path of the first mapped file whose whole name matches the regular expression ``name``; null: none does."""
+    """Return the real path of the first mapped file whose name matches the regular expression ``name``, or None."""
     for line in _MAPS.read_text().splitlines():
         path = line.split(maxsplit=5)[5:]
         if path and re.fullmatch(name, Path(path[0]).name):

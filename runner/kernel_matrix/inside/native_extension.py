@@ -1,6 +1,6 @@
-"""Compiling what a candidate brings as C++ or CUDA files, through :mod:`torch.utils.cpp_extension`.
+"""Compiling a candidate's C++ or CUDA files through :mod:`torch.utils.cpp_extension`.
 
-For adapters, which are staged beside such files; see ``sources/native/adapter.py``.
+Used by adapters, which are staged beside such files; see ``sources/native/adapter.py``.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ def load_extension(
     flags: Optional[Mapping[str, Sequence[str]]] = None,
     with_cuda: bool = True,
 ) -> Any:
-    """The Python module that the sources make, compiled unless that was done before.
+    """Compile the sources, unless that was done before, and return their Python module.
 
-    The files are copied once to where it is built: a compiler's log knows them by their times, which must stay.
+    The files are copied to the build folder only if they changed: ninja compares their modification times.
 
-    :param beside: the folder that the files are in.
-    :param name: the module's, and the build folder's; to be made from all that is compiled, so that no other is taken.
-    :param files: all that is needed, headers included, by file name.
-    :param sources: of those and of ``written``, the ones to compile.
-    :param written: further files, by name: their text.
-    :param flags: ``cflags``, ``cuda_cflags`` and ``ld_flags``, each for its compiler or linker.
-    :param with_cuda: there is CUDA in it, so that nvcc is needed.
-    :raises RuntimeError: when it does not compile, with what the compiler says.
+    Args:
+        beside: Folder of the files.
+        name: Name of the module and its build folder, derived from everything that is compiled, so that it is unique.
+        files: All files that are needed, headers included, by file name.
+        sources: Those of ``files`` and ``written`` to compile.
+        written: Further files, name → text.
+        flags: ``cflags``, ``cuda_cflags`` and ``ld_flags``, each for its compiler or linker.
+        with_cuda: True if the sources need nvcc.
+
+    Raises:
+        RuntimeError: If it does not compile, with the compiler's output.
     """
     from torch.utils import cpp_extension  # noqa: PLC0415  # needs a compiler, which only such candidates do
 

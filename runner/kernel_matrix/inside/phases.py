@@ -1,4 +1,4 @@
-"""How long each phase of a session took."""
+"""Measuring how long each phase of a session takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Dict, Optional
 
 
 class Phases:
-    """A clock that is always in one phase; entering another ends it."""
+    """A stopwatch that is always in one phase; entering another one ends it."""
 
     def __init__(self) -> None:
         self._seconds: Dict[str, float] = {}
@@ -15,12 +15,12 @@ class Phases:
         self._entered = time.monotonic()
 
     def enter(self, phase: str) -> None:
-        """From now on time is spent on ``phase``; one that was left before goes on where it was."""
+        """Count time for ``phase`` from now on; a phase can be entered several times."""
         self._leave()
         self._phase = phase
 
     def ended(self) -> Dict[str, float]:
-        """Seconds per phase, in the order in which they were first entered; no phase runs any more."""
+        """End the current phase; return seconds per phase, in the order in which they were first entered."""
         self._leave()
         self._phase = None
         return {phase: round(seconds, 6) for phase, seconds in self._seconds.items()}

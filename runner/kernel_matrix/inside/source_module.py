@@ -1,4 +1,4 @@
-"""Importing a source file as a module, with other values for its module constants."""
+"""Importing a source file as a module, with other values for its constants."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Mapping
 
-MODULE_SEED = 42
-"""Seed set before every model is constructed, on both sides: KernelBench's way of matching parameters."""
+MODULE_SEED = 42  # set before each model is constructed, in judge and worker: KernelBench's way of matching parameters
 
 
 def import_file(path: Path, name: str, values: Mapping[str, Any]) -> ModuleType:
     """Run ``path`` as module ``name``, then set the constants in ``values``.
 
-    The module stays in :data:`sys.modules`, where Triton and pickle-free torch code look for it.
+    The module stays in :data:`sys.modules`, where Triton and torch look it up.
 
-    :raises AttributeError: when a value is given for a constant the module does not have.
+    Raises:
+        AttributeError: If ``values`` names a constant that the module does not have.
     """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

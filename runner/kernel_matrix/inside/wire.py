@@ -1,8 +1,8 @@
-"""Frames across the trust boundary: binary, bounded, never pickled.
+"""Binary, bounded frames between judge, workers, builders and host; nothing is pickled.
 
-A frame is a fixed header (magic, kind, sequence number, payload length) and a payload. What the judge sends may carry
-file descriptors and JSON, since a worker trusts its judge. What a worker or builder sends is fixed structures and short
-text: the judge parses nothing else of it, and refuses file descriptors by never asking the kernel for them.
+A frame has a fixed header (magic, kind, sequence number, payload length) and a payload. The judge's frames may carry
+file descriptors and JSON, since a worker trusts its judge. A worker or builder only sends fixed structures and short
+text. The judge parses nothing else, and receives no file descriptors because it never asks the kernel for them.
 """
 
 from __future__ import annotations
@@ -20,68 +20,60 @@ from pathlib import Path
 from typing import Any, Iterator, List, Sequence, Tuple
 
 MAGIC = b"KMX1"
-HEADER = struct.Struct("<4sBxHIQ")
-"""magic, kind, descriptors sent along, payload length in bytes, sequence number."""
+HEADER = struct.Struct("<4sBxHIQ")  # magic, kind, number of descriptors, payload bytes, sequence number
 
-MAX_TEXT = 16 << 10
-"""Longest text a worker may send, bytes."""
-MAX_FROM_WORKER = 64 << 10
-"""Longest payload the judge reads from a worker, bytes."""
+MAX_TEXT = 16 << 10  # bytes of a text from a worker
+MAX_FROM_WORKER = 64 << 10  # bytes of a payload from a worker
 MAX_FROM_JUDGE = 16 << 20
-AWAKE_S = 0.25
-"""How long both sides of a GPU's session look out for each other's next frame without sleeping, seconds."""
-MAX_CHUNK = 1 << 20
-"""Longest payload the host reads from a builder, bytes."""
+AWAKE_S = 0.25  # both sides of a GPU session poll this long for the next frame before they sleep
+MAX_CHUNK = 1 << 20  # bytes of a payload from a builder
 MAX_DESCRIPTORS = 8
 MAX_OUTPUTS = 256
-MAX_KERNELS = 256
-"""Most kernels a worker or builder may name in one frame."""
-MAX_NAME = 200
-"""Longest name of a kernel, bytes of UTF-8; a longer one is cut."""
+MAX_KERNELS = 256  # kernels that a worker or builder may name in one frame
+MAX_NAME = 200  # bytes of a kernel's name in UTF-8; longer names are cut
 MAX_DIMENSIONS = 16
-MAX_DEVICE_NS = (1 << 63) - 1
-"""Longest device time a worker may claim: what a signed 64-bit column holds."""
+MAX_DEVICE_NS = (1 << 63) - 1  # largest device time: the limit of a signed 64-bit column
 
 
 class FrameKind(IntEnum):
-    """What a frame says."""
+    """Kind of a frame."""
 
     LOAD = 1
     """Judge → worker: import the source (JSON)."""
     MODEL = 2
     """Judge → worker: construct the model (JSON, one descriptor: parameters)."""
     BUFFERS = 3
-    """Judge → worker: these are the buffers of the calls to come (JSON, two descriptors: inputs, outputs)."""
+    """Judge → worker: buffers of the following calls (JSON, two descriptors: inputs, outputs)."""
     CALL = 4
-    """Judge → worker: inputs lie ready, run once."""
+    """Judge → worker: the inputs are written, run once."""
     PROBE = 5
-    """Judge → baseline's worker: do all of a call but the model's part; calibrates the judge's clock."""
+    """Judge → worker: do everything of a call except the model; calibrates the judge's clock."""
     BYE = 6
     """Judge → worker: end."""
     OPEN = 7
-    """Judge → worker: the device is ours now, open it."""
+    """Judge → worker: the device is leased, open it."""
     REPLAY = 8
-    """Judge → worker: inputs lie ready, run so many times back to back; the time claimed is that of all."""
+    """Judge → worker: the inputs are written, run a number of times back to back; the claim is the time of all."""
     TRACE = 9
-    """Judge → worker: a call like any other, with a tracer attached; ``TRACED`` follows ``OUTPUTS``."""
+    """Judge → worker: run once with a tracer attached; ``TRACED`` follows ``OUTPUTS``."""
     READY = 16
-    """Worker → judge: done as told."""
+    """Worker → judge: the order is carried out."""
     DONE = 17
-    """Worker → judge: the call is over; claimed device time."""
+    """Worker → judge: the call has ended; claimed device time."""
     OUTPUTS = 18
-    """Worker → judge: what came back and that it lies in the output buffer."""
+    """Worker → judge: structure of the outputs, which are in the output buffer."""
     FAILED = 19
-    """Worker or builder: it did not work; kind of failure and text."""
+    """Worker or builder: the order failed; kind of failure and text."""
     CHUNK = 20
-    """Builder → host: bytes of the artefact."""
+    """Builder → host: bytes of the artifact."""
     TRACED = 21
     """Worker → judge: the kernels that ran during the call."""
     CODE = 22
-    """Builder → host: what is known of each kernel that was compiled."""
+    """Builder → host: properties of each compiled kernel."""
 
 
 class CallFailure(IntEnum):
-    """Which kind of failure a worker reports about itself."""
+    """Kind of failure that a worker reports."""
 
     COMPILE = 1
     LOAD = 2
@@ -90,20 +82,20 @@ class CallFailure(IntEnum):
 
 
 class OutputAlias(IntEnum):
-    """What memory an output shares, as the worker saw it."""
+    """Memory that an output shares, according to the worker."""
 
     NONE = 0
-    """None but its own."""
+    """Its own memory only."""
     INPUT = 1
-    """That of the inputs."""
+    """Memory of the inputs."""
     OUTPUT = 2
-    """That of another output of the same call."""
+    """Memory of another output of the same call."""
     EARLIER = 3
-    """That of an output of the call before, which the candidate kept."""
+    """Memory of an output of the previous call, which the candidate kept."""
 
 
 class Structure(IntEnum):
-    """What a model returned."""
+    """Type that a model returned."""
 
     TENSOR = 0
     TUPLE = 1
@@ -112,13 +104,14 @@ class Structure(IntEnum):
 
 
 class WireError(Exception):
-    """The other side sent something that no honest peer sends."""
+    """The peer sent data that no honest peer sends."""
 
 
 class PeerGoneError(Exception):
-    """The other side closed the connection."""
+    """The peer closed the connection."""
 
 
+# torch dtype names; the index is the code on the wire, and 255 means any other dtype.
 DTYPE_CODES: Tuple[str, ...] = (
     "float32",
     "float16",
@@ -135,12 +128,11 @@ DTYPE_CODES: Tuple[str, ...] = (
     "float8_e4m3fn",
     "float8_e5m2",
 )
-"""torch dtype names; their position is their code on the wire. 255 means any other."""
 
 
 @dataclass(frozen=True)
 class KernelCode:
-    """What a compiler made of one kernel, for one architecture."""
+    """Properties of one kernel, compiled for one architecture."""
 
     name: str
     arch: int
@@ -150,39 +142,39 @@ class KernelCode:
     spill_store_bytes: int
     spill_load_bytes: int
     shared_bytes: int
-    """Shared memory per block known when compiled (for Triton all of it)."""
+    """Shared memory per block that is known at compile time (for Triton, all of it)."""
     stack_bytes: int
     sha256: str
-    """Of the machine code: equal code, equal digest, whatever toolchain made it. 64 hex digits."""
+    """Digest of the machine code, 64 hex digits; equal code has an equal digest for every toolchain."""
 
 
 @dataclass(frozen=True)
 class OutputClaim:
-    """One output as the worker describes it."""
+    """One output, as the worker describes it."""
 
     dtype: str
     shape: Tuple[int, ...]
     same_device: bool
     copied: bool
-    """The worker copied it into the output buffer (shape and dtype are as asked)."""
+    """True if it was copied into the output buffer, which requires the expected shape and dtype."""
     contiguous: bool = True
-    """Its elements lie one behind the other, the last dimension first."""
+    """True if its elements are contiguous in row-major order."""
     alias: OutputAlias = OutputAlias.NONE
 
 
 @dataclass(frozen=True)
 class OutputsClaim:
-    """All outputs of one call as the worker describes them."""
+    """All outputs of one call, as the worker describes them."""
 
     structure: Structure
     outputs: Tuple[OutputClaim, ...]
     captured: bool = False
-    """Calls were replayed from a CUDA graph; false for single calls, and where capturing failed."""
+    """True if calls were replayed from a CUDA graph; False for single calls, and if the capture failed."""
 
 
 @contextmanager
 def short_name(path: Path) -> Iterator[str]:
-    """Another name of ``path`` that fits into a socket's 107 bytes, however deep its folder lies."""
+    """Provide another name of ``path`` that fits into a socket's 107 bytes, however deep its folder is."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -201,20 +193,22 @@ class Channel:
         self._poll.register(connection, select.POLLIN)
 
     def stay_awake(self, seconds: float) -> None:
-        """From now on look out for each frame without sleeping, for so long, before sleeping until it comes.
+        """Poll up to ``seconds`` for each frame from now on, before sleeping until it comes.
 
-        Who sleeps wakes up tens of microseconds late, and never by the same: too much for a clock. Costs a core.
+        A process that sleeps wakes up tens of microseconds late, by a varying amount, which is too much for a clock.
+        Polling costs a core.
         """
         self._awake_s = seconds
 
     def settimeout(self, seconds: float) -> None:
-        """Longest wait for a header, for a payload, or until all is sent; :class:`socket.timeout` is raised past it."""
+        """Limit the wait for a header, for a payload, and for sending; :class:`socket.timeout` is raised after it."""
         self._socket.settimeout(seconds)
 
     def send(self, kind: FrameKind, sequence: int = 0, payload: bytes = b"", descriptors: Sequence[int] = ()) -> None:
         """Send one frame.
 
-        :raises Gone: when the other side is not there any more.
+        Raises:
+            PeerGoneError: If the peer has closed the connection.
         """
         header = HEADER.pack(MAGIC, kind, len(descriptors), len(payload), sequence)
         try:
@@ -232,20 +226,21 @@ class Channel:
         self.send(kind, 0, json.dumps(document, allow_nan=False).encode(), descriptors)
 
     def receive(self) -> Tuple[FrameKind, int, bytes]:
-        """Kind, sequence number and payload of the next frame; descriptors are refused.
+        """Return kind, sequence number and payload of the next frame; descriptors are refused.
 
-        :raises Gone: at the end of the stream.
-        :raises WireError: for anything malformed or too long.
+        Raises:
+            PeerGoneError: At the end of the stream.
+            WireError: For a malformed frame, or one that is too long.
         """
-        self._look_out()
+        self._poll_awhile()
         kind, announced, length, sequence = self._open(self._exactly(HEADER.size))
         if announced:
             raise WireError(f"{kind.name} announces {announced} descriptors; none are taken here")
         return kind, sequence, self._exactly(length)
 
     def receive_with_descriptors(self) -> Tuple[FrameKind, int, bytes, List[int]]:
-        """Like :meth:`receive`, and the descriptors that came along (worker's side only)."""
-        self._look_out()
+        """Receive like :meth:`receive`, with the frame's descriptors (worker's side only)."""
+        self._poll_awhile()
         try:
             first, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, MAX_DESCRIPTORS)
         except ConnectionResetError:
@@ -255,7 +250,7 @@ class Channel:
         try:
             kind, expected, length, sequence = self._open(first + self._exactly(HEADER.size - len(first)))
             payload = self._exactly(length)
-            _count(kind, expected, descriptors)
+            _check_count(kind, expected, descriptors)
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -266,8 +261,8 @@ class Channel:
         """Close this end."""
         self._socket.close()
 
-    def _look_out(self) -> None:
-        """Return when something has arrived, or it is time to sleep."""
+    def _poll_awhile(self) -> None:
+        """Return when data has arrived, or when it is time to sleep."""
         until = time.monotonic() + self._awake_s
         while self._awake_s and not self._poll.poll(0) and time.monotonic() < until:
             pass
@@ -291,7 +286,7 @@ class Channel:
             while len(parts) < count:
                 parts += self._some(count - len(parts))
                 if deadline is not None:
-                    # One wait for all of it: a peer that sends byte by byte must not hold the judge for ever.
+                    # One limit for the whole payload: a peer that sends byte by byte must not delay the judge forever.
                     self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
         finally:
             self._socket.settimeout(patience)
@@ -307,7 +302,7 @@ class Channel:
         return part
 
 
-def _count(kind: FrameKind, announced: int, descriptors: Sequence[int]) -> None:
+def _check_count(kind: FrameKind, announced: int, descriptors: Sequence[int]) -> None:
     if len(descriptors) != announced:
         raise WireError(f"{kind.name} announced {announced} descriptors and brought {len(descriptors)}")
 
@@ -319,25 +314,26 @@ _OUTPUT = struct.Struct("<BBBBBB")
 
 
 def pack_replay(count: int) -> bytes:
-    """Payload of ``REPLAY``: how many calls."""
+    """Return the payload of ``REPLAY``."""
     return _REPLAY.pack(count)
 
 
 def unpack_replay(payload: bytes) -> int:
-    """How many calls to replay (worker's side: the judge's word is trusted)."""
+    """Return the number of calls to replay (worker's side: the judge is trusted)."""
     (count,) = _REPLAY.unpack(payload)
     return int(count)
 
 
 def pack_done(device_ns: int) -> bytes:
-    """Payload of ``DONE``: claimed device time in nanoseconds."""
+    """Return the payload of ``DONE``."""
     return _DONE.pack(device_ns)
 
 
 def unpack_done(payload: bytes) -> int:
-    """Claimed device time in nanoseconds.
+    """Return the claimed device time in nanoseconds.
 
-    :raises WireError: when the payload is not one number, or one that no record could hold.
+    Raises:
+        WireError: If the payload is not one number, or too large for a record.
     """
     try:
         (device_ns,) = _DONE.unpack(payload)
@@ -349,14 +345,15 @@ def unpack_done(payload: bytes) -> int:
 
 
 def pack_failed(failure: CallFailure, text: str) -> bytes:
-    """Payload of ``FAILED``; keeps the end of a text that is too long, where the error stands."""
+    """Return the payload of ``FAILED``; of a text that is too long, the end is kept, which holds the error."""
     return bytes([failure]) + text.encode("utf-8", "replace")[-MAX_TEXT:]
 
 
 def unpack_failed(payload: bytes) -> Tuple[CallFailure, str]:
-    """Kind of failure and text.
+    """Return kind of failure and text.
 
-    :raises WireError: when the kind is unknown or the text is too long.
+    Raises:
+        WireError: If the kind is unknown or the text is too long.
     """
     if not payload or len(payload) > MAX_TEXT + 1:
         raise WireError("a FAILED frame is empty or too long")
@@ -367,7 +364,7 @@ def unpack_failed(payload: bytes) -> Tuple[CallFailure, str]:
 
 
 def pack_outputs(claim: OutputsClaim) -> bytes:
-    """Payload of ``OUTPUTS``."""
+    """Return the payload of ``OUTPUTS``."""
     parts = [_OUTPUTS.pack(claim.structure, claim.captured, len(claim.outputs))]
     for output in claim.outputs:
         code = DTYPE_CODES.index(output.dtype) if output.dtype in DTYPE_CODES else 255
@@ -378,9 +375,10 @@ def pack_outputs(claim: OutputsClaim) -> bytes:
 
 
 def unpack_outputs(payload: bytes) -> OutputsClaim:
-    """What the worker says came back.
+    """Return the worker's description of its outputs.
 
-    :raises WireError: for anything that :func:`pack_outputs` would not have made.
+    Raises:
+        WireError: For a payload that :func:`pack_outputs` cannot make.
     """
     try:
         structure, captured, count = _OUTPUTS.unpack_from(payload)
@@ -401,7 +399,7 @@ def unpack_outputs(payload: bytes) -> OutputsClaim:
     except (struct.error, ValueError) as error:
         raise WireError(f"an OUTPUTS frame is malformed: {error}") from None
     if pack_outputs(claim) != payload:
-        raise WireError("an OUTPUTS frame holds more than its outputs, or numbers where yes or no is due")
+        raise WireError("an OUTPUTS frame has extra bytes, or flags that are neither 0 nor 1")
     return claim
 
 
@@ -411,7 +409,7 @@ _CODE = struct.Struct("<HHIIIII32s")
 
 
 def pack_traced(kernels: Sequence[Tuple[str, int, int]]) -> bytes:
-    """Payload of ``TRACED``: (name, launches, device nanoseconds) of each kernel, the first ``MAX_KERNELS``."""
+    """Return the payload of ``TRACED``: (name, launches, device ns) of the first ``MAX_KERNELS`` kernels."""
     parts = [_COUNT.pack(len(kernels[:MAX_KERNELS]))]
     for name, launches, device_ns in kernels[:MAX_KERNELS]:
         text = _name_bytes(name)
@@ -420,9 +418,10 @@ def pack_traced(kernels: Sequence[Tuple[str, int, int]]) -> bytes:
 
 
 def unpack_traced(payload: bytes) -> List[Tuple[str, int, int]]:
-    """What :func:`pack_traced` packed.
+    """Return (name, launches, device ns) of each kernel.
 
-    :raises WireError: for anything that it would not have made.
+    Raises:
+        WireError: For a payload that :func:`pack_traced` cannot make.
     """
     kernels = [(name, launches, device_ns) for name, (launches, device_ns) in _unpack_named(payload, _TRACED)]
     if any(device_ns > MAX_DEVICE_NS for _, _, device_ns in kernels):
@@ -431,7 +430,7 @@ def unpack_traced(payload: bytes) -> List[Tuple[str, int, int]]:
 
 
 def pack_code(kernels: Sequence[KernelCode]) -> bytes:
-    """Payload of ``CODE``, the first ``MAX_KERNELS``."""
+    """Return the payload of ``CODE``, with the first ``MAX_KERNELS`` kernels."""
     parts = [_COUNT.pack(len(kernels[:MAX_KERNELS]))]
     for kernel in kernels[:MAX_KERNELS]:
         text = _name_bytes(kernel.name)
@@ -442,14 +441,15 @@ def pack_code(kernels: Sequence[KernelCode]) -> bytes:
 
 
 def unpack_code(payload: bytes) -> List[KernelCode]:
-    """What :func:`pack_code` packed.
+    """Return the properties of each kernel.
 
-    :raises WireError: for anything that it would not have made.
+    Raises:
+        WireError: For a payload that :func:`pack_code` cannot make.
     """
-    found = []
-    for name, (arch, registers, stores, loads, shared, stack, digest) in _unpack_named(payload, _CODE):
-        found.append(KernelCode(name, arch, registers, stores, loads, shared, stack, digest.hex()))
-    return found
+    return [
+        KernelCode(name, arch, registers, stores, loads, shared, stack, digest.hex())
+        for name, (arch, registers, stores, loads, shared, stack, digest) in _unpack_named(payload, _CODE)
+    ]
 
 
 def _name_bytes(name: str) -> bytes:
@@ -457,7 +457,7 @@ def _name_bytes(name: str) -> bytes:
 
 
 def _unpack_named(payload: bytes, layout: struct.Struct) -> List[Tuple[str, Tuple[Any, ...]]]:
-    """(name, other fields) of each entry of a counted list whose entries begin with the length of their name."""
+    """Return (name, other fields) of each entry of a counted list; an entry starts with its name's length."""
     try:
         (count,), offset = _COUNT.unpack_from(payload), _COUNT.size
         if count > MAX_KERNELS:
@@ -474,5 +474,5 @@ def _unpack_named(payload: bytes, layout: struct.Struct) -> List[Tuple[str, Tupl
     except (struct.error, UnicodeDecodeError) as error:
         raise WireError(f"a list of kernels is malformed: {error}") from None
     if offset != len(payload):
-        raise WireError("a list of kernels holds more than its kernels")
+        raise WireError("a list of kernels has extra bytes")
     return found

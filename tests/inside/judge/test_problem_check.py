@@ -19,7 +19,7 @@ WHILE_COMPARING = {
         Status.PROBLEM_ERROR,
         "the check failed: OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB.",
     ),
-    "the host's memory": (MemoryError(), Status.PROBLEM_ERROR, "wants more memory than the 4 GiB it is given here"),
+    "the host's memory": (MemoryError(), Status.PROBLEM_ERROR, "wants more memory than its limit of 4 GiB"),
     "anything else": (ValueError("off by one"), Status.INFRA_ERROR, "the check failed: ValueError: off by one"),
 }
 

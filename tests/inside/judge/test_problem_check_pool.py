@@ -86,19 +86,19 @@ BAD = {
     "400 GiB": (
         inputs("return [torch.randn(100 << 30)]"),
         Status.PROBLEM_ERROR,
-        "wants more memory than the 4 GiB it is given here, and asks for 400 GiB at once",
+        "wants more memory than its limit of 4 GiB, and asks for 400 GiB at once",
         9,
     ),
     "memory, bit by bit": (
         inputs("kept = [torch.empty(1 << 28) for _ in range(99)]"),
         Status.PROBLEM_ERROR,
-        "wants more memory than the 4 GiB it is given here, and asks for 1 GiB at once",
+        "wants more memory than its limit of 4 GiB, and asks for 1 GiB at once",
         9,
     ),
     "memory of Python's": (
         inputs("kept = bytearray(100 << 30)"),
         Status.PROBLEM_ERROR,
-        "wants more memory than the 4 GiB it is given here",
+        "wants more memory than its limit of 4 GiB",
         9,
     ),
     "no end": (inputs("\n        while True: pass"), Status.PROBLEM_ERROR, "did not end within 6 s, in get_inputs", 10),
@@ -313,9 +313,9 @@ def test_the_host_reads_its_messages_without_torch():
 
 REFUSALS = {
     "DefaultCPUAllocator: can't allocate memory: you tried to allocate 2147483648 bytes": "asks for 2 GiB at once",
-    "OSError: [Errno 12] Cannot allocate memory": "wants more memory than the 4 GiB",
-    "MemoryError: ": "wants more memory than the 4 GiB",
-    "terminate called after throwing an instance of 'std::bad_alloc'": "wants more memory than the 4 GiB",
+    "OSError: [Errno 12] Cannot allocate memory": "wants more memory than its limit of 4 GiB",
+    "MemoryError: ": "wants more memory than its limit of 4 GiB",
+    "terminate called after throwing an instance of 'std::bad_alloc'": "wants more memory than its limit of 4 GiB",
 }
 
 

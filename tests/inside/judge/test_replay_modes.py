@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_matrix.inside.judge.replay_modes import BLOCK_NS, FEWEST_SAMPLES, MANNERS, MOST_SAMPLES, BlockPlan, plan_of
+from kernel_matrix.inside.judge.replay_modes import (
+    BLOCK_NS,
+    FEWEST_SAMPLES,
+    MOST_SAMPLES,
+    REPLAY_MODES,
+    BlockPlan,
+    plan_of,
+)
 from kernel_matrix.model.enums import Regime
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
@@ -26,24 +33,24 @@ PLANS = {
 def test_a_plan_fits_the_call(regime, call_ns):
     plan = plan_of(regime, call_ns)
     assert (plan.calls, plan.samples) == PLANS[regime, call_ns]
-    assert (plan.rest_s, plan.lead_s) == (MANNERS[regime].rest_s, MANNERS[regime].lead_s)
+    assert (plan.rest_s, plan.lead_s) == (REPLAY_MODES[regime].rest_s, REPLAY_MODES[regime].lead_s)
 
 
-@given(st.sampled_from(sorted(MANNERS, key=str)), st.integers(0, 100 * SECOND))
+@given(st.sampled_from(sorted(REPLAY_MODES, key=str)), st.integers(0, 100 * SECOND))
 def test_a_sample_and_a_block_take_no_longer_than_they_may(regime, call_ns):
     plan = plan_of(regime, call_ns)
     assert isinstance(plan, BlockPlan)
-    assert plan.calls == 1 or plan.calls * call_ns <= MANNERS[regime].busy_ns
+    assert plan.calls == 1 or plan.calls * call_ns <= REPLAY_MODES[regime].busy_ns
     assert FEWEST_SAMPLES <= plan.samples <= MOST_SAMPLES
     assert plan.samples == FEWEST_SAMPLES or plan.samples * plan.calls * call_ns <= BLOCK_NS
 
 
 def test_bursts_are_five_milliseconds_of_work_at_most_and_twenty_of_rest():
-    assert (MANNERS[Regime.BURST].busy_ns, MANNERS[Regime.BURST].rest_s) == (5 * MS, 0.02)
-    assert MANNERS[Regime.SUSTAINED].lead_s >= 1.0
+    assert (REPLAY_MODES[Regime.BURST].busy_ns, REPLAY_MODES[Regime.BURST].rest_s) == (5 * MS, 0.02)
+    assert REPLAY_MODES[Regime.SUSTAINED].lead_s >= 1.0
 
 
 def test_every_regime_but_cold_is_replayed():
-    assert set(MANNERS) == set(Regime) - {Regime.COLD}
+    assert set(REPLAY_MODES) == set(Regime) - {Regime.COLD}
     with pytest.raises(KeyError):
         plan_of(Regime.COLD, US)

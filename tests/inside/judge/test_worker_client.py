@@ -715,7 +715,7 @@ LAST_LINES = {
     "Traceback\ntorch.OutOfMemoryError: tried\nSee the documentation of it.\n": "torch.OutOfMemoryError: tried",
     "KeyboardInterrupt\n": "KeyboardInterrupt",
     "killed\nat once\n\n": "at once",
-    "": "failed without a word",
+    "": "failed without a message",
     "ValueError: " + "x" * 1000: "ValueError: " + "x" * 488,
 }
 

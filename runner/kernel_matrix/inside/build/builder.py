@@ -1,14 +1,13 @@
-"""The builder: compiles a candidate in a container without a GPU and hands the artefact to the host.
+"""The builder: compiles a candidate in a container without a GPU and sends the artifact to the host.
 
-``python -m kernel_matrix.inside.build.builder --channel DIR --code DIR``. Importing the source compiles it
-(``load_inline``). With
-``--ahead`` its Triton kernels are compiled too, for the architecture and the inputs that the host's first frame names,
-and none is launched. What the compilers then have in their folders is the artefact, sent as a tar in bounded frames,
-and after it what they made of each kernel. The host never looks into the artefact: only the candidate's own container
-unpacks it.
+Run as ``python -m kernel_matrix.inside.build.builder --channel DIR --code DIR``. Importing the source compiles it
+(``load_inline``). With ``--ahead``, its Triton kernels are compiled too, for the architecture and inputs that the
+host's first frame names, without launching any. The artifact is the content of the compilers' folders afterwards, sent
+as a tar in bounded frames and followed by properties of each kernel. The host never opens the artifact; only the
+candidate's own container unpacks it.
 
-The problem that the inputs are of is never in the hands of the candidate's code: a child process takes it from the
-channel, answers with shapes alone, and has ended before the candidate is imported.
+The candidate's code never sees the problem that defines the inputs. A child process reads it from the channel, answers
+with shapes alone, and has ended before the candidate is imported.
 """
 
 from __future__ import annotations
@@ -51,32 +50,29 @@ if TYPE_CHECKING:
 
     from kernel_matrix.inside.build.triton_aot import CallForm
 
-SOCKET_NAME = "build.sock"
-"""Name of the host's socket in the channel folder."""
+SOCKET_NAME = "build.sock"  # name of the host's socket in the channel folder
 
-MAX_LOG = 8 << 10
-"""Longest compiler's log that is handed over, bytes: its end."""
+MAX_LOG = 8 << 10  # bytes of a compiler's log that are sent: its end
 
-_NICE = 10
-"""How far compilers step back behind the processes that are being timed beside them."""
+_NICE = 10  # lowers the priority of compilers below that of processes that are being timed
 
+# torch's errors if a source uses the device while it is imported. It can then only be built beside a GPU.
 NEEDS_A_GPU = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA-capable device")
-"""Texts of torch when a source asks for the device while it is imported: it can only be built beside one."""
 
 
 class FrameWriter(io.RawIOBase):
-    """A file whose bytes leave as ``CHUNK`` frames."""
+    """A file that sends its bytes as ``CHUNK`` frames."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__()
         self._channel = channel
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, data: object) -> int:
-        """Send ``data``, at most :data:`~kernel_matrix.inside.wire.MAX_CHUNK` bytes a frame."""
+        """Send ``data`` in frames of at most :data:`~kernel_matrix.inside.wire.MAX_CHUNK` bytes."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]  # io declares the argument as object
         for start in range(0, len(view), MAX_CHUNK):
             self._channel.send(FrameKind.CHUNK, 0, bytes(view[start : start + MAX_CHUNK]))
@@ -84,16 +80,19 @@ class FrameWriter(io.RawIOBase):
 
 
 def build(channel: Channel, source: Path, *, ahead: bool = False) -> None:
-    """Compile ``source``, send what came of it; every failure is sent as one.
+    """Compile ``source`` and send the artifact, or the failure.
 
-    :param ahead: the host's first frame says for what calls and for what device to compile Triton's kernels.
+    Args:
+        channel: Connection to the host.
+        source: The candidate's source file.
+        ahead: The host's first frame names calls and a device to compile Triton kernels for.
     """
     log = io.StringIO()
     try:
         _compile(channel, source, log, ahead=ahead)
-    except Exception as error:  # noqa: BLE001  # whatever candidate code raises is its own failure, told in full
+    except Exception as error:  # noqa: BLE001  # any exception of candidate code is reported as its failure
         if any(text in str(error) for text in NEEDS_A_GPU):
-            channel.send(FrameKind.DONE)  # nothing to hand over: it will be compiled where it runs
+            channel.send(FrameKind.DONE)  # without an artifact: it will be compiled where it runs
             return
         kind = classify(error)
         failure = CallFailure.LOAD if kind is CallFailure.RUNTIME else kind
@@ -103,7 +102,7 @@ def build(channel: Channel, source: Path, *, ahead: bool = False) -> None:
 
 
 def _compile(channel: Channel, source: Path, log: io.StringIO, *, ahead: bool) -> None:
-    """Leave in the compilers' folders what they make of ``source``, and what they say of it in ``log``."""
+    """Run the compilers on ``source``, and append their messages to ``log``."""
     with tempfile.TemporaryDirectory() as folder:
         remarks = Path(folder) / "ptxas.log"
         remarks.touch()
@@ -123,20 +122,20 @@ def _compile_ahead(channel: Channel, source: Path, log: io.StringIO) -> None:
 
     order = _order_and_forms(channel)
     log.write(order["trouble"])
-    with redirect_stdout(log):  # where Triton says what ptxas said
+    with redirect_stdout(log):  # Triton prints ptxas's messages there
         done = compile_ahead(
             source, order["entry"], order["forms"], Dtype(order["dtype"]), CompileTarget(**order["target"])
         )
     log.write(done.stopped)
 
 
-# ---- the problem, and the child that alone sees it
+# ---- the problem, which only a child process sees
 
 
 def _order_and_forms(channel: Channel) -> Any:
-    """The host's order, with the forms of the calls in place of the problem they are of."""
+    """Return the host's order, with the forms of the calls instead of the problem's source."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
-    # Forked, so that torch is imported once; nothing but this code has run so far.
+    # Forked, so that torch is imported once; no third-party code has run so far.
     child = multiprocessing.get_context("fork").Process(target=_read_order, args=(channel, theirs))
     child.start()
     theirs.close()
@@ -149,7 +148,7 @@ def _order_and_forms(channel: Channel) -> Any:
 
 
 def _read_order(channel: Channel, answer: Connection) -> None:
-    """In the child: take the order from the channel and answer with all of it but the problem."""
+    """Read the order from the channel, in the child process, and answer with everything but the problem."""
     from kernel_matrix.inside.build.triton_aot import call_form  # noqa: PLC0415  # brings torch
     from kernel_matrix.model.enums import Dtype  # noqa: PLC0415  # as above
 
@@ -169,14 +168,14 @@ def _read_order(channel: Channel, answer: Connection) -> None:
 
 
 def _leave_nothing_outside(folder: str) -> None:
-    """Let ``folder``, which goes with this process, be where it writes to and what its compilers keep their work in."""
+    """Redirect temporary files and compilers' caches to ``folder``, which is removed with this process."""
     tempfile.tempdir = folder
     for setting in ("TMPDIR", "HOME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", *PLACES.values()):
         os.environ[setting] = folder
 
 
 def _where_it_stopped(error: Exception, problem: Path) -> str:
-    """In words that the candidate may read: no text of the problem's, which tracebacks and messages repeat."""
+    """Describe an error for the candidate, without the problem's text that tracebacks and messages contain."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(problem)]
     where = f" at line {lines[-1]} of the problem" if lines else ""
     return f"the inputs could not be made without values: {type(error).__name__}{where}\n"
@@ -189,7 +188,7 @@ def _form_from_json(form: Any) -> CallForm:
     return CallForm(tuple(form["init"]), tuple(form["inputs"]), shapes)
 
 
-# ---- handing over
+# ---- sending the artifact
 
 
 def _hand_over(channel: Channel, log: str) -> None:
@@ -205,7 +204,7 @@ def _hand_over(channel: Channel, log: str) -> None:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Build one candidate; the exit code means nothing to the host."""
+    """Build one candidate; the host ignores the exit code."""
     parser = argparse.ArgumentParser(prog="build")
     parser.add_argument("--channel", type=Path, required=True)
     parser.add_argument("--code", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Tensors as the bits they are made of: NaN equals itself, and nothing is rounded on the way."""
+"""Comparing tensors bit by bit: NaN equals itself, and nothing is rounded."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from typing import Iterator, Tuple
 import torch
 
 WORD = 8
-CHUNK = 1 << 25
-"""Words looked at once: bounds the memory of a look."""
+CHUNK = 1 << 25  # words compared at once; bounds the memory of a comparison
 
 _SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one dtype have equal shapes and hold equal bits."""
+    """Return True if two tensors of one dtype have equal shapes and equal bits."""
     if one.shape != other.shape:
         return False
-    # Read once, when all has been worked out: a GPU would wait for the host at each chunk.
+    # Read once at the end, since a GPU would wait for the host after each chunk.
     differs = [(left != right).any() for left, right in _chunks(one, other)]
     return not differs or not bool(torch.stack(differs).any())
 
 
 def all_bits_set(tensor: torch.Tensor) -> torch.Tensor:
-    """Which numbers have every bit set, which is what output buffers are filled with; complex ones are pairs."""
+    """Return which numbers have every bit set, as output buffers are filled; complex numbers become pairs."""
     real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     return real.view(_SAME_SIZE[real.element_size()]) == -1
 
@@ -37,6 +36,6 @@ def _chunks(*tensors: torch.Tensor) -> Iterator[Tuple[torch.Tensor, ...]]:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` in one dimension, beginning where a word does."""
+    """Flatten ``tensor``, and copy it if it does not begin at a whole word."""
     flat = tensor.contiguous().reshape(-1)
     return flat.clone() if flat.storage_offset() * flat.element_size() % WORD else flat

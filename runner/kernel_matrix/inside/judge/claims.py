@@ -1,26 +1,27 @@
-"""Claimed device times, held against the judge's own clock and against what the device can do at all.
+"""Checking claimed device times against the judge's own clock and against the hardware's peak rates.
 
-A device time is measured beside the candidate: it is a claim. The judge's clock runs from the request to the answer,
-and what a call took there beyond its claim (frames, flush, the device's turn from one process to another) is the same
-for everyone who does the same at the same size. So the candidate is held against the baseline of the same session:
-what it leaves unexplained beyond what the baseline does is work that its claims keep quiet about.
+A device time is measured in the candidate's process, so it is a claim. The judge's clock runs from the request to the
+answer. The *gap* of a call is the part of this time that the claim does not explain: frames, the cache flush, and the
+device's switch from one process to another. The gap is equal for all processes that do the same work on the same sizes.
+So the candidate is compared with the baseline of the same session: what its gap exceeds the baseline's by is work that
+its claims leave out.
 
-How small a difference counts, the *resolution*, is read from the baseline's calls and from calls that run nothing. Both
-sides make these among the timed ones, each behind another one of them, since a process on a slower core is slower at
-either, and may come there and leave at any time. Of the candidate's own the resolution takes the share
-:data:`CLAIM_SHARE` of the claim, which no lie makes larger than the truth does, and how far its empty calls are from
-the baseline's, which grows as calls take a host more than empty ones.
+The *resolution* is the smallest difference that counts. It comes from the baseline's calls, and from empty calls that
+run nothing. Both sides make empty calls between timed ones, each after one of its own timed calls, because a process on
+a slower core is slower at both, and may move to another core at any time. Two parts of the resolution come from the
+candidate: the share :data:`CLAIM_SHARE` of the claim, which no false claim makes larger than the true time does, and
+the difference of its empty calls from the baseline's, scaled by how much longer real calls take a host than empty ones.
 
-The second a candidate could feign. If three quarters of its empty calls are slow, by :data:`FAR_NS` or by as much as
-the baseline's take, up to :data:`STRETCH` times that may hide in all of its calls. Half of them, and no more, may be
-slower than that, since a stall of the host hits as many: who has them so, and lies in little more than half of its
-calls, hides anything there. Then its claims are of two kinds, which the samples show. The record shows the resolution
-either way.
+A candidate could fake that second part. If three quarters of its empty calls are slow, by :data:`FAR_NS` or by as much
+as the baseline's take, up to :data:`STRETCH` times this can stay hidden in all of its calls. Half of its empty calls,
+and no more, may be slower still, since a stall of the host affects as many. A candidate that slows exactly these, and
+understates its time in little more than half of its calls, can hide any amount there. Its claims then fall into two
+groups, which the samples show. The record contains the resolution in any case.
 
-Levels are order statistics of the calls that the host disturbed least; half of the calls is looked at too, since who
-lies in most calls, and not in the least disturbed ones, moves the median of the claims as well. On a busy host chance
-may accuse one session in some hundreds: an accusation counts when a second series of blocks, with empty calls of its
-own, repeats it.
+Levels are order statistics of the calls that the host disturbed least. The median is also checked, since a candidate
+that understates its time in most calls, but not in the least disturbed ones, moves the median of the claims too. On a
+busy host, chance accuses about one session in some hundreds. So an accusation counts only if a second series of blocks,
+with its own empty calls, confirms it.
 """
 
 from __future__ import annotations
@@ -33,78 +34,59 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from kernel_matrix.model.enums import Regime, Role
 from kernel_matrix.model.messages import Block, PeakSpec, TwoClocks, WorkloadSpec
 
-LOW_RESOLUTION = "low_resolution"
-"""Label: the candidate's time is too short for the two clocks to say much about it."""
+LOW_RESOLUTION = "low_resolution"  # label: the candidate's time is too short for the two clocks to say much about it
 
-LEAST_NS = 2_000
-"""No resolution is better than this, nanoseconds: what it takes a host to notice an answer varies by as much."""
+LEAST_NS = 2_000  # least resolution: the time in which a host notices an answer varies by as much
+# Least resolution as a share of the candidate's claim: a host that waited longer wakes up later, by 30 to 50 µs if a
+# candidate sleeps or works on the host for milliseconds.
 CLAIM_SHARE = 0.02
-"""Nor better than this share of the candidate's claim: a host that waited longer wakes up later, by 30 to 50 µs where a
-candidate sleeps or works on the host for milliseconds."""
+# The same for replayed calls: a sample is a graph of many kernels, which launches more slowly on a slower core, and two
+# blocks per side are too few to measure that. No speed-up is computed from them.
 REPLAY_SHARE = 0.1
-"""The same of replayed calls: a sample is a graph of many kernels, whose launch takes longer on a slower core, and two
-blocks of a side are too few to tell how much. No speed-up is taken from them."""
-CLOCKS_DIFFER = 0.005
-"""Two clocks need not agree by more than this share of what both have measured."""
-SHARES = (0.25, 0.5)
-"""Which of a side's calls, in the order of what they leave unexplained, stands for it."""
-REACH = 5.0
-"""Half-width of an order statistic's interval, in standard deviations of its rank."""
-BLOCK_REACH = 12.0
-"""The same for a mean over blocks; a deviation from a handful of blocks may be far too small."""
-LEAST_OF_BLOCK = 4
-"""A block with fewer calls has no level of its own."""
-FEWEST = 7
-"""With fewer calls of either side only gross lies can be told, and fewer empty calls say nothing."""
-EMPTY_CALLS = 4
-"""In each ``cold`` block of either side; there are two blocks at least, and then :data:`FEWEST` empty calls."""
-COARSE_NS = 1_000_000
-"""On a CPU, nanoseconds: its host runs other things on the same cores."""
-COARSE_SHARE = 0.5
-"""And so much of the wall time."""
-HANDOVER_NS = 20_000
-"""Least difference between two hand-overs of outputs that counts, nanoseconds."""
-HANDOVER_SHARE = 0.08
-"""And least share of the baseline's."""
-FLUSH_SHARE = 0.25
-"""A candidate that leaves so much less unexplained than everyone else did less than everyone else: no flush."""
-STRETCH = 2.0
-"""A real call takes its host more than an empty one, and a slower core adds in proportion: by no more than this."""
-STRETCH_MARGIN = 1.25
-"""How well that is known: a core that added a third to all calls was seen to add an eighth more than in proportion."""
+CLOCKS_DIFFER = 0.005  # two clocks may differ by this share of the time that both have measured
+SHARES = (0.25, 0.5)  # quantiles of a side's gaps that are compared
+REACH = 5.0  # half-width of an order statistic's interval, in standard deviations of its rank
+BLOCK_REACH = 12.0  # the same for a mean over blocks; the deviation of a handful of blocks may be far too small
+LEAST_OF_BLOCK = 4  # a block with fewer calls has no level of its own
+FEWEST = 7  # with fewer calls per side only large differences count, and fewer empty calls are ignored
+EMPTY_CALLS = 4  # per cold block of either side; with at least two blocks that is more than FEWEST
+COARSE_NS = 1_000_000  # least resolution on a CPU, whose host runs other work on the same cores
+COARSE_SHARE = 0.5  # and its share of the wall time
+HANDOVER_NS = 20_000  # least difference between two hand-overs of outputs that counts
+HANDOVER_SHARE = 0.08  # and its share of the baseline's hand-over
+FLUSH_SHARE = 0.25  # a gap that is smaller than all others by this share lacks the cache flush
+STRETCH = 2.0  # a slower core delays a real call at most this many times as much as an empty one
+STRETCH_MARGIN = 1.25  # a core that added a third to all calls was seen to add an eighth more than in proportion
+# Empty calls of the candidate are not empty if they take this much longer than the baseline's, and twice as long, and
+# longer by more than the baseline's own calls vary.
 FAR_NS = 100_000
-"""Empty calls of the candidate that take so much longer than the baseline's, nanoseconds, twice as long as these, and
-longer by more than the baseline's own calls differ, are not empty."""
-IMPOSSIBLE = 0.95
-"""Share of the least possible time below which a claim is impossible: peak rates are rounded, and so are bytes."""
-SHORT = 5
-"""A claim of fewer resolutions than this has little to say."""
+IMPOSSIBLE = 0.95  # a claim below this share of the least possible time is false; peak rates and bytes are rounded
+SHORT = 5  # a claim of fewer resolutions than this has little meaning
 
 
-Probes = Mapping[Role, Sequence[int]]
-"""What the baseline's and the candidate's empty calls, made among the timed ones, took beyond their claims, ns."""
+Probes = Mapping[Role, Sequence[int]]  # gaps of the baseline's and the candidate's empty calls, nanoseconds
 
 
 @dataclass(frozen=True)
 class ClaimGaps:
-    """What the calls of one side took beyond their claims, nanoseconds, block by block."""
+    """Gaps between the judge's clock and the claims of one side, nanoseconds, block by block."""
 
     blocks: Tuple[Tuple[int, ...], ...]
 
     @property
     def calls(self) -> List[int]:
-        """All of them in order of size."""
+        """All gaps in ascending order."""
         return sorted(gap for block in self.blocks for gap in block)
 
     def level(self, share: float) -> int:
-        """The call below which ``share`` of all calls are."""
+        """Return the ``share`` quantile of all gaps."""
         return _level(self.calls, share)
 
     def noise(self, share: float) -> float:
-        """How far :meth:`level` may be from that of another side that does the same.
+        """Return the distance that :meth:`level` may have from that of another side that does the same work.
 
-        The larger of what single calls and what whole blocks say: the order statistics :data:`REACH` standard
-        deviations away by rank (binomial, distribution-free), and the spread of the blocks' own levels.
+        It is the larger one of two estimates: the order statistics :data:`REACH` standard deviations away by rank
+        (binomial, distribution-free), and the spread of the blocks' own levels.
         """
         calls = self.calls
         middle = int(share * len(calls))
@@ -127,13 +109,17 @@ def hold_claims(
     output_bytes: int,
     device: str,
 ) -> TwoClocks:
-    """How the candidate's claims in ``cold`` blocks stand against the judge's clock and against physics.
+    """Compare the candidate's claims in ``cold`` blocks with the judge's clock and with the peak rates.
 
-    :param probes: of the same series as the blocks.
-    :param l2: bytes of the device's L2 cache: so many of the outputs need not have reached memory.
-    :param handovers: what handing over the outputs took, nanoseconds, by contestant.
-    :param output_bytes: of one call.
-    :param device: ``cpu`` or ``cuda``.
+    Args:
+        blocks: Timed blocks of all contestants.
+        probes: Empty calls of the same series as the blocks.
+        spec: The workload, with its bytes and operations.
+        peak: Peak rates of the device.
+        l2: Bytes of the device's L2 cache; as many bytes of the outputs need not have reached memory.
+        handovers: Contestant → times of handing over the outputs, nanoseconds.
+        output_bytes: Bytes of one call's outputs.
+        device: ``cpu`` or ``cuda``.
     """
     claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
     unexplained, resolution = _excess(blocks, Regime.COLD, device, probes)
@@ -158,7 +144,7 @@ def contradiction(
     handovers: Mapping[str, Sequence[int]],
     device: str,
 ) -> str:
-    """In which words the candidate's claims contradict the judge's clock or physics; empty where they do not."""
+    """Describe how the candidate's claims contradict the judge's clock or the peak rates; empty if they do not."""
     claim, wall = (statistics.median(_candidates(blocks, Regime.COLD, clock)) for clock in ("device_ns", "wall_ns"))
     resolution = two_clocks.resolution_ns
     if claim > wall * (1 + CLOCKS_DIFFER):
@@ -168,23 +154,23 @@ def contradiction(
         return f"claims {_us(claim)} for a call; {least}"
     if two_clocks.unexplained_ns > resolution:
         hidden = f"{_us(two_clocks.unexplained_ns)} more than the baseline's are unexplained"
-        return f"claims {_us(claim)} of {_us(wall)}; {hidden}, and {_us(resolution)} would have been noticed"
+        return f"claims {_us(claim)} of {_us(wall)}; {hidden}, and the resolution is {_us(resolution)}"
     if device != "cpu" and _idles(blocks, probes):
         late = max(apart_of(probes, share) for share in SHARES)
         return f"takes {_us(late)} longer than the baseline for calls that run nothing"
     if _unflushed(two_clocks, blocks, device):
-        missing = f"{_us(-two_clocks.unexplained_ns)} less than any other call takes for all but the model's part"
+        missing = f"{_us(-two_clocks.unexplained_ns)} less unexplained than any other call"
         return f"leaves {missing}: the flush before the call is missing"
     words = _handover_contradiction(two_clocks, blocks, handovers, device)
     return words or _replay_contradiction(blocks, probes, device)
 
 
 def least_time(spec: WorkloadSpec, peak: PeakSpec, l2: int, output_bytes: int) -> Tuple[Optional[int], str]:
-    """The least time a cold call can take, nanoseconds, and what sets it; null, and why there is none.
+    """Return the least possible time of a cold call, nanoseconds, and its cause; or None, and the reason.
 
-    Bytes ÷ peak bandwidth, where outputs count only as far as they do not fit into the L2 cache, since what is written
-    there need not have reached memory; operations ÷ peak rate. Where no bytes are declared, outputs must at least be
-    written.
+    The time is the larger one of bytes ÷ peak bandwidth and operations ÷ peak rate. Outputs count only as far as they
+    exceed the L2 cache, since data in the cache need not have reached memory. If no bytes are declared, at least the
+    outputs must be written.
     """
     candidates: Dict[str, float] = {}
     if peak.bytes_per_s:
@@ -201,7 +187,7 @@ def least_time(spec: WorkloadSpec, peak: PeakSpec, l2: int, output_bytes: int) -
 
 
 def _excess(blocks: Sequence[Block], regime: Regime, device: str, probes: Probes) -> Tuple[int, int]:
-    """What the candidate leaves unexplained beyond the baseline, and the resolution; of the shares the worst one."""
+    """Return the candidate's gap beyond the baseline's, and the resolution, for the worst of the quantiles."""
     base, candidate = gaps_of(blocks, Role.BASELINE, regime), gaps_of(blocks, Role.CANDIDATE, regime)
     claim = statistics.median(_candidates(blocks, regime, "device_ns"))
     stretch = _stretch(base, probes)
@@ -218,7 +204,7 @@ def _excess(blocks: Sequence[Block], regime: Regime, device: str, probes: Probes
 
 
 def _missing(blocks: Sequence[Block], probes: Probes) -> int:
-    """How much less the candidate's calls leave unexplained than the baseline's and the empty ones do; at least 0."""
+    """Return by how much the candidate's gap is smaller than all other gaps; at least 0."""
     base, candidate = (gaps_of(blocks, role, Regime.COLD).level(SHARES[0]) for role in (Role.BASELINE, Role.CANDIDATE))
     empty = [_level(sorted(found), SHARES[0]) for found in probes.values() if found]
     others = min([base, *empty])
@@ -234,9 +220,9 @@ def _unflushed(two_clocks: TwoClocks, blocks: Sequence[Block], device: str) -> b
 def _handover(
     blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]], device: str, resolution: int
 ) -> Tuple[int, int]:
-    """What the candidate's hand-overs take beyond the baseline's, and how much of that would be too much.
+    """Return the candidate's hand-over time beyond the baseline's, and its limit.
 
-    Never less than the ``resolution`` of the calls: what they differ by where both sides do the same, so may these.
+    The limit is at least the ``resolution``: calls that do the same may differ by as much, so hand-overs may too.
     """
     names = {block.role: block.contestant for block in blocks}
     base, candidate = (sorted(handovers.get(names[role], ())) for role in (Role.BASELINE, Role.CANDIDATE))
@@ -258,7 +244,7 @@ def _handover_contradiction(
 
 
 def _replay_contradiction(blocks: Sequence[Block], probes: Probes, device: str) -> str:
-    """The same for replayed calls, whose claims and walls are those of all calls of a sample together."""
+    """Check replayed calls likewise; their claims and walls are those of all calls of a sample together."""
     for regime in dict.fromkeys(block.regime for block in blocks if block.regime is not Regime.COLD):
         if not all(gaps_of(blocks, role, regime).blocks for role in (Role.BASELINE, Role.CANDIDATE)):
             continue
@@ -270,19 +256,19 @@ def _replay_contradiction(blocks: Sequence[Block], probes: Probes, device: str) 
 
 
 def gaps_of(blocks: Sequence[Block], role: Role, regime: Regime) -> ClaimGaps:
-    """What the calls of one side took beyond their claims; of replays, all calls of a sample together."""
+    """Return the gaps of one side; for replays, those of all calls of a sample together."""
     chosen = [block for block in blocks if block.role is role and block.regime is regime]
     return ClaimGaps(tuple(_gaps(block) for block in chosen))
 
 
 def _gaps(block: Block) -> Tuple[int, ...]:
-    """Of each call but the first, which finds its process asleep: its wake-up is no work."""
+    """Return the gap of each call except the first one, which includes the wake-up of its process."""
     found = tuple((wall - claim) * block.calls_per_sample for wall, claim in zip(block.wall_ns, block.device_ns))
     return found[1:] or found
 
 
 def _candidates(blocks: Sequence[Block], regime: Regime, clock: str) -> List[int]:
-    """The candidate's samples by ``device_ns`` or ``wall_ns``; of replays, all calls of a sample together."""
+    """Return the candidate's samples by ``device_ns`` or ``wall_ns``; for replays, of whole samples."""
     chosen = [block for block in blocks if block.role is Role.CANDIDATE and block.regime is regime]
     return [ns * block.calls_per_sample for block in chosen for ns in getattr(block, clock)]
 
@@ -292,9 +278,9 @@ def _level(ordered: Sequence[int], share: float) -> int:
 
 
 def apart_of(probes: Probes, share: float) -> int:
-    """How far the calls below which ``share`` of each side's empty calls are lie apart, nanoseconds.
+    """Return the distance between the ``share`` quantiles of both sides' empty calls, nanoseconds.
 
-    Two processes that do the same differ by tens of microseconds where their cores do, for as long as they stay there.
+    Two processes that do the same differ by tens of microseconds as long as they run on different cores.
     """
     base, candidate = _empty(probes)
     if min(len(base), len(candidate)) < FEWEST:
@@ -303,9 +289,10 @@ def apart_of(probes: Probes, share: float) -> int:
 
 
 def _idles(blocks: Sequence[Block], probes: Probes) -> bool:
-    """Whether the candidate's empty calls take far longer than the baseline's, at any of the shares looked at.
+    """Return True if the candidate's empty calls take far longer than the baseline's, at any of the quantiles.
 
-    As a stall of the host may hit half of them, more than half must, and for the lower share more than three quarters.
+    A stall of the host may affect half of them, so more than half must be slow; for the lower quantile more than three
+    quarters.
     """
     base, candidate = _empty(probes)
     if min(len(base), len(candidate)) < FEWEST:
@@ -316,20 +303,20 @@ def _idles(blocks: Sequence[Block], probes: Probes) -> bool:
 
 
 def _stretch(base: ClaimGaps, probes: Probes) -> float:
-    """How many times as much a core that is slower may add to a call as to an empty one."""
+    """Return how many times as much a slower core may add to a real call as to an empty one."""
     empty, _candidates = _empty(probes)
     usual = _level(empty, SHARES[0]) if empty else 0
     return min(STRETCH, STRETCH_MARGIN * max(1.0, base.level(SHARES[0]) / usual)) if usual > 0 else STRETCH_MARGIN
 
 
 def _spread(probes: Probes) -> float:
-    """Distance between the quartiles of the baseline's empty calls, nanoseconds."""
+    """Return the distance between the quartiles of the baseline's empty calls, nanoseconds."""
     ordered, _candidates = _empty(probes)
     return float(_level(ordered, 0.75) - _level(ordered, 0.25)) if ordered else 0.0
 
 
 def _empty(probes: Probes) -> Tuple[List[int], List[int]]:
-    """The empty calls of the baseline and those of the candidate, in order of size."""
+    """Return the empty calls of the baseline and of the candidate, each in ascending order."""
     return sorted(probes.get(Role.BASELINE, ())), sorted(probes.get(Role.CANDIDATE, ()))
 
 

@@ -1,6 +1,6 @@
-"""A problem's own controls: what must not pass, how far its answer depends on its inputs, and on its precision.
+"""Controls of a problem: outputs that must not pass, and how its answer depends on inputs and precision.
 
-Nothing in here asks a contestant; the reference alone is tried.
+Only the reference runs here, no contestant.
 """
 
 from __future__ import annotations
@@ -26,25 +26,23 @@ from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
 
 Found = TypeVar("Found")
 
-OTHER_INPUTS = 2
-"""Further sets of inputs that tell how much a single number varies."""
+OTHER_INPUTS = 2  # further sets of inputs that show how much a single number varies
 
+# Share of an output's spread that two runs on equal inputs may differ by at any element because of the order of sums,
+# which atomic additions leave open. Rounding differs by far less, random numbers by far more.
 MOST_NOISE = 0.01
-"""Share of an output's spread that two runs on equal inputs may differ by at any element for no other reason than the
-order of their sums, which atomic additions leave open: rounding differs by far less, random numbers by far more."""
 
-INSENSITIVE_BELOW = 1e-3
-"""Least change of the output, as a share of its spread, that drawing an input anew must make."""
+INSENSITIVE_BELOW = 1e-3  # least change of the output, as a share of its spread, for an input drawn anew
 
 
 def _unless_memory_ends(control: Callable[..., Optional[Found]]) -> Callable[..., Optional[Found]]:
-    """Null where the control needs more memory than there is; only for those on which no verdict depends."""
+    """Return None if the control needs too much memory; only for controls that no verdict depends on."""
 
     @functools.wraps(control)
     def tried(*arguments: Any) -> Optional[Found]:
         try:
             return control(*arguments)
-        except (MemoryError, RuntimeError) as error:  # torch's errors for the device and for the host are the latter
+        except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError for the device and for the host
             if classify(error) is CallFailure.MEMORY:
                 return None
             raise
@@ -53,7 +51,7 @@ def _unless_memory_ends(control: Callable[..., Optional[Found]]) -> Callable[...
 
 
 def accepts(outputs: Sequence[torch.Tensor], expected: ExpectedOutput, tolerance: Tolerance) -> bool:
-    """Whether these outputs would pass for the expected ones."""
+    """Return True if these outputs would pass for the expected ones."""
     rows = zip(outputs, expected.outputs, expected.trusted, expected.allowances(tolerance))
     return all(passes(got, want, same, allowed) for got, want, same, allowed in rows)
 
@@ -62,16 +60,17 @@ def accepts(outputs: Sequence[torch.Tensor], expected: ExpectedOutput, tolerance
 def eased(
     reference: ReferenceModel, expected: ExpectedOutput, tolerance: Tolerance, mode: InputMode, index: int
 ) -> Optional[ExpectedOutput]:
-    """``expected`` with what the trusted implementation errs by on other inputs of this mode, where that is more."""
+    """Allow in ``expected`` the trusted implementation's error on other inputs of this mode, if it is larger."""
     return expected.eased(reference.expect(reference.draw(mode, "eased", index)), tolerance)
 
 
 def check_repeatable(
     reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput, tolerance: Tolerance
 ) -> None:
-    """The reference must agree with itself, but for what it errs by anyway where that is rounding.
+    """Check that the reference agrees with itself, up to rounding.
 
-    :raises Finding: ``invalid_problem``.
+    Raises:
+        SessionEnded: ``invalid_problem``.
     """
     again = reference.answer(inputs)
     if all(map(same_bits, again, expected.trusted)):
@@ -81,29 +80,35 @@ def check_repeatable(
     allowed = [exact.eased(usual.at_most(MOST_NOISE)) for exact, usual in pairs]
     if not all(map(passes, again, expected.trusted, expected.trusted, allowed)):
         message = "the reference differs between two runs on equal inputs"
-        raise _invalid(f"{message}; where outputs are random numbers, problem.toml says so: random = true")
+        raise _invalid(f"{message}; if outputs are random numbers, set random = true in problem.toml")
 
 
 def check_varying(reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> Tuple[bool, ...]:
-    """Which outputs are random: those that differ between two runs of the reference on equal inputs.
+    """Return which outputs are random: those that differ between two runs of the reference on equal inputs.
 
-    :raises Finding: ``invalid_problem`` where none does.
+    Raises:
+        SessionEnded: ``invalid_problem`` if no output differs.
     """
     varies = tuple(not same_bits(*pair) for pair in zip(reference.answer(inputs), expected.trusted))
     if not any(varies):
-        raise _invalid("its outputs are said to be random, but the reference returns the same in two runs")
+        raise _invalid("the problem declares random outputs, but the reference returns the same in two runs")
     return varies
 
 
 def check_distribution(expected: ExpectedOutput, randomness: Callable[[], RandomOutputs], rtol: float) -> None:
-    """Of each random output: the reference's own must pass, and neither zeros nor a constant may.
+    """Check for each random output that the reference's own passes, and that zeros and a constant do not.
 
-    :param randomness: what one call is judged with; made anew for each.
-    :raises Finding: ``invalid_problem``.
+    Args:
+        expected: Outputs of the reference.
+        randomness: Makes the object that judges one call.
+        rtol: Relative tolerance.
+
+    Raises:
+        SessionEnded: ``invalid_problem``.
     """
     for index, departure in enumerate(departures(expected.trusted, randomness(), rtol)):
         if departure is not None and departure.ratio > 1:
-            raise _invalid(f"output {index} of the reference is not told for its own: {departure.words}")
+            raise _invalid(f"output {index} of the reference is not accepted as its own: {departure.words}")
     for what, empty in (("zeros", torch.zeros_like), ("a constant", _constant)):
         found = departures([empty(tensor) for tensor in expected.trusted], randomness(), rtol)
         if any(departure is not None and departure.ratio <= 1 for departure in found):
@@ -111,16 +116,16 @@ def check_distribution(expected: ExpectedOutput, randomness: Callable[[], Random
 
 
 def reduction_length(reference: ReferenceModel, inputs: List[Any]) -> float:
-    """How many numbers go into one, as far as shapes tell: the longest dimension, or inputs per output if more."""
+    """Estimate from shapes how many numbers a sum has: the longest dimension, or inputs per output if more."""
     floating = [t for t in (*tensors_in(inputs), *reference.state.values()) if t.is_floating_point() and t.numel()]
     smallest = min((like.numel() for like in reference.like if like.numel()), default=1)
     return max((max(*t.shape, t.numel() / smallest) for t in floating if t.dim()), default=1.0)
 
 
 def variations(reference: ReferenceModel, expected: ExpectedOutput) -> Tuple[float, ...]:
-    """How much each output that is a single number varies between inputs; infinite for all others.
+    """Return how much each output that is a single number varies between inputs; infinity for all others.
 
-    The standard deviation over a few sets of inputs: it says how near an answer must come to say anything.
+    The value is the standard deviation over a few sets of inputs. It limits how far an answer may be off.
     """
     if not any(_is_number(tensor) for tensor in expected.trusted):
         return ()
@@ -135,9 +140,10 @@ def variations(reference: ReferenceModel, expected: ExpectedOutput) -> Tuple[flo
 
 
 def check_worthless(expected: ExpectedOutput, tolerance: Tolerance) -> None:
-    """Neither zeros nor a constant may pass, nor may single numbers be the same whatever the inputs are.
+    """Check that neither zeros nor a constant pass, and that single numbers depend on the inputs.
 
-    :raises Finding: ``invalid_problem``.
+    Raises:
+        SessionEnded: ``invalid_problem``.
     """
     if accepts([torch.zeros_like(tensor) for tensor in expected.trusted], expected, tolerance):
         raise _invalid("zeros would pass: the output says nothing about the computation")
@@ -150,9 +156,9 @@ def check_worthless(expected: ExpectedOutput, tolerance: Tolerance) -> None:
 
 @_unless_memory_ends
 def sensitivity(reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> Optional[Tuple[float, ...]]:
-    """Per floating input: root mean square change of the answer when it is drawn anew, as a share of the spread.
+    """Return, per floating input, the change of the answer when that input is drawn anew.
 
-    Of several outputs the one that changes most counts.
+    The change is a root mean square as a share of the spread, of the output that changes most.
     """
     others = tensors_in(reference.draw(InputMode.STANDARD, "another", 0))
     ours = tensors_in(inputs)
@@ -169,7 +175,7 @@ def sensitivity(reference: ReferenceModel, inputs: List[Any], expected: Expected
 def is_precision_told(
     reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput, tolerance: Tolerance
 ) -> Optional[bool]:
-    """Whether the same computation one precision lower fails; null where there is none."""
+    """Return True if the same computation one precision lower fails; None if there is none."""
     lower = reference.answer_one_precision_lower(inputs)
     if lower is None or not any(tensor.is_floating_point() for tensor in lower):
         return None
@@ -178,7 +184,7 @@ def is_precision_told(
 
 @_unless_memory_ends
 def is_precision_told_exactly(reference: ReferenceModel) -> Optional[bool]:
-    """Whether the same computation one precision lower misses a whole answer that the trusted implementation hits."""
+    """Return True if the computation one precision lower misses an integer answer that the trusted one gets exactly."""
     inputs = reference.draw(InputMode.EXACT, "precision", whole=IntegerRange.WIDE)
     expected = reference.expect(inputs)
     lower = reference.answer_one_precision_lower(inputs) if is_whole(expected, reference.dtype) else None
@@ -189,14 +195,14 @@ def is_precision_told_exactly(reference: ReferenceModel) -> Optional[bool]:
 
 
 def is_whole(expected: ExpectedOutput, dtype: Dtype) -> bool:
-    """Whether the answer is whole numbers that the trusted implementation hits exactly, so that all others must."""
+    """Return True if the answer is integers that the trusted implementation gets exactly, so that all others must."""
     floating = [pair for pair in zip(expected.outputs, expected.trusted) if pair[1].is_floating_point()]
     largest = 2.0 ** EXACT_BITS.get(dtype, 0)
     return bool(floating) and all(_all_whole(wanted, same, largest) for wanted, same in floating)
 
 
 def is_finite(expected: ExpectedOutput) -> bool:
-    """Whether the answer has neither NaN nor infinities, in either precision."""
+    """Return True if the answer has neither NaN nor infinities, in either precision."""
     tensors = (*expected.outputs, *expected.trusted)
     return _holds(torch.isfinite(piece).all() for tensor in tensors for _, (piece,) in chunks(tensor))
 
@@ -207,7 +213,7 @@ def _all_whole(wanted: torch.Tensor, same: torch.Tensor, largest: float) -> bool
 
 
 def _holds(found: Iterable[torch.Tensor]) -> bool:
-    """Whether all of these are true; read once, since a GPU waits for the host each time."""
+    """Return True if all flags are set; they are read once, since a GPU waits for the host each time."""
     flags = list(found)
     return not flags or bool(torch.stack(flags).all())
 
@@ -235,7 +241,7 @@ def _change(before: torch.Tensor, after: torch.Tensor, spread: float) -> float:
 
 
 def _constant(like: torch.Tensor) -> torch.Tensor:
-    """The output's own mean everywhere: what a constant could do at best."""
+    """Return the output's mean everywhere, the best that a constant can do."""
     if not like.is_floating_point():
         return torch.full_like(like, like.reshape(-1)[0].item()) if like.numel() else like
     mean = like.mean(dtype=torch.float64)

@@ -1,10 +1,10 @@
-"""Inputs for timed calls: none of them exists before its call is due, and no two calls get equal ones.
+"""Inputs for timed calls: none exists before its call, and no two calls get equal inputs.
 
-Drawing many gigabytes anew takes longer than most kernels. Above :data:`SMALL_BYTES` a set is therefore kept, where its
-numbers do not depend on one another, and per call a secret share of it is written anew. What is written comes from
-another draw of the problem, at the places it had there, so that it is as likely as any; and no place is written a
-second time before the whole set is another one. A candidate that knows its inputs again by a few of their values, and
-returns what it computed before, is wrong wherever it did not look.
+Drawing many gigabytes takes longer than most kernels. So a set above :data:`SMALL_BYTES` is kept if its numbers do not
+depend on one another, and each call gets a new secret share of it. The new numbers come from the same places of another
+draw of the problem, so they have the right distribution. No place is written twice before the whole set is replaced.
+A candidate that recognizes its inputs by a few values, and returns an earlier result, is wrong at all places that it
+did not read.
 """
 
 from __future__ import annotations
@@ -21,33 +21,25 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.model.messages import ProtocolSpec
 
-FRESH = "fresh"
-"""Every call's inputs are drawn anew."""
-FRESH_IN_PART = "fresh-in-part"
-"""One part in :data:`PARTS` is new at each call, everything else at each :data:`REDRAW_CALLS`-th."""
-ROTATING = "rotating"
-"""One of a few sets, at random."""
+# Values of :attr:`InputSupply.kind`.
+FRESH = "fresh"  # every call's inputs are drawn
+FRESH_IN_PART = "fresh-in-part"  # one part in PARTS is new at each call, everything at each REDRAW_CALLS-th
+ROTATING = "rotating"  # one of a few sets, at random
 
-SMALL_BYTES = 256 << 20
-"""Up to so many bytes a set is drawn anew for each call."""
+SMALL_BYTES = 256 << 20  # up to this size a set is drawn for each call
 PARTS = 64
 REDRAW_CALLS = 16
-_SPANS = 1 << 16
-"""A tensor is renewed in about so many pieces: small enough to be everywhere, long enough to be copied fast."""
-_ROOM = 8
-"""A set is kept where so many fit into what is free: two of them, what drawing takes, and what judging takes."""
-_LARGE_BYTES = 64 << 10
-"""Below this a tensor changes only with the whole set."""
-_FEWEST = 16
-"""Elements in order are a coincidence where they are fewer."""
-_LOOK = 4096
-"""Elements that are looked at to find out how a tensor is built."""
+_SPANS = 1 << 16  # pieces per tensor: short enough to be everywhere, long enough to be copied fast
+_ROOM = 8  # a set is kept if so many fit into free memory: two sets, temporaries of drawing, and comparisons
+_LARGE_BYTES = 64 << 10  # smaller tensors change only with the whole set
+_FEWEST = 16  # fewer elements may be in order by chance
+_LOOK = 4096  # elements that are read to find out how a tensor is built
 
 Draw = Callable[[], List[Any]]
 
 
 class InputSupply:
-    """Hands out the inputs of one timed call after the other."""
+    """Provides the inputs of one timed call after the other."""
 
     def __init__(self, reference: ReferenceModel, protocol: ProtocolSpec, dice: random.Random) -> None:
         self._reference = reference
@@ -61,13 +53,13 @@ class InputSupply:
 
     @property
     def kind(self) -> str:
-        """What the record says of the inputs: :data:`FRESH`, :data:`FRESH_IN_PART` or :data:`ROTATING`."""
+        """Kind of inputs for the record: :data:`FRESH`, :data:`FRESH_IN_PART` or :data:`ROTATING`."""
         if self._sets:
             return ROTATING
         return FRESH if self._kept is None else FRESH_IN_PART
 
     def next(self) -> List[Any]:
-        """Inputs for one call; they may change once those of the next call are asked for."""
+        """Return inputs for one call; they may change when those of the next call are requested."""
         if self._sets:
             return self._dice.choice(self._sets)
         if self._kept is not None:
@@ -87,7 +79,7 @@ class InputSupply:
 
 
 class RefreshedInputs:
-    """A set of inputs, part of which is new each time."""
+    """A set of inputs, part of which is replaced for each call."""
 
     def __init__(self, inputs: List[Any], draw: Draw, dice: random.Random) -> None:
         self._draw = draw
@@ -98,7 +90,7 @@ class RefreshedInputs:
         self._places = self._shuffle()
 
     def renewed(self) -> List[Any]:
-        """The set, with one more of its parts taken from the next one, or the next one when all that is planned is."""
+        """Replace one more part of the set by the next set's, or switch to the next set when all parts are used."""
         if self._calls == REDRAW_CALLS:
             self._turn()
         for place, now, then in zip(self._places, large_in(self._now), large_in(self._next)):
@@ -108,13 +100,13 @@ class RefreshedInputs:
         return self._now
 
     def _turn(self) -> None:
-        self._now, self._next = self._next, []  # the old set's memory goes before the new one needs it
+        self._now, self._next = self._next, []  # frees the old set before the new one is drawn
         self._next = self._draw()
         self._calls = 0
         self._places = self._shuffle()
 
     def _shuffle(self) -> List[torch.Tensor]:
-        """An order of every tensor's pieces that only the judge knows."""
+        """Return a secret order of every tensor's pieces."""
         orders = []
         for tensor in large_in(self._now):
             generator = torch.Generator(tensor.device)
@@ -124,16 +116,16 @@ class RefreshedInputs:
 
 
 def large_in(inputs: Any) -> List[torch.Tensor]:
-    """Those of them that are renewed in part; small ones may say how the others are to be read."""
+    """Return the tensors that are replaced in part; small ones may be indices into the others."""
     return [tensor for tensor in tensors_in(inputs) if nbytes_of([tensor]) >= _LARGE_BYTES]
 
 
 def spans_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A dense tensor's memory as rows of 64-bit words, about :data:`_SPANS` of them.
+    """View a dense tensor's memory as about :data:`_SPANS` rows of 64-bit words.
 
     Less than one row, and less than one word, may be left over at the end.
     """
-    # Words, whatever the dtype: not every operator is there for the narrow floating ones.
+    # Words for every dtype, since not every operator supports the narrow floating ones.
     per_word = max(1, 8 // tensor.element_size())
     flat = tensor.as_strided((tensor.numel(),), (1,))
     words = flat[: tensor.numel() // per_word * per_word].view(torch.int64)
@@ -142,22 +134,22 @@ def spans_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def exchangeable(tensor: torch.Tensor) -> bool:
-    """Whether part of ``tensor`` may be that of another draw, as far as a look at its first elements can tell.
+    """Return True if a part of ``tensor`` may come from another draw, judging by its first elements.
 
-    Not where it is ordered (boundaries) or symmetric, since it would not be so any more; and no integers that may name
-    places, each of them once (a permutation, slots, pages) or as often as another tensor says.
+    Ordered (boundaries) and symmetric tensors would lose that property. Integers may be indices that must occur once
+    each (permutations, slots, pages), or as often as another tensor says.
     """
     is_built = _may_name_places(tensor) or _is_ordered(tensor) or _is_symmetric(tensor)
     return _is_dense(tensor) and not is_built
 
 
 def _may_name_places(tensor: torch.Tensor) -> bool:
-    """Whether it holds integers; those of 8 bits are too narrow to name places of anything large."""
+    """Return True for integers; 8-bit ones are too narrow to index anything large."""
     return not (tensor.is_floating_point() or tensor.is_complex()) and tensor.element_size() > 1
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether its elements fill a stretch of memory that begins at a whole word."""
+    """Return True if its elements fill a contiguous range of memory that begins at a whole word."""
     reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
     return bool(reach + 1 == tensor.numel() and tensor.data_ptr() % 8 == 0)
 

@@ -1,9 +1,9 @@
-"""The trusted side of a session: references, seeds, tolerances, verdict, report.
+"""The judge's process: references, seeds, tolerances, verdict, report.
 
-``python -m kernel_matrix.inside.judge.judge --job FILE --channel DIR --out DIR [--patience SECONDS]``. Listens in every
-contestant's
-folder, imports what it needs, and waits for its job with the device untouched; then verifies, times, verifies again,
-and leaves ``report.json``. All code of candidates and problems but the reference runs in the contestants' processes.
+Run as ``python -m kernel_matrix.inside.judge.judge --job FILE --channel DIR --out DIR [--patience SECONDS]``. It
+listens in every contestant's folder, imports what it needs, and waits for its job without opening the device. Then it
+verifies, times, verifies again, and writes ``report.json``. Of all code of candidates and problems, only the reference
+runs here; the rest runs in the contestants' processes.
 """
 
 from __future__ import annotations
@@ -56,21 +56,17 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.worker_client import WorkerClient
     from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
 
-REPORT_NAME = "report.json"
-"""Name of the report in the output folder."""
+REPORT_NAME = "report.json"  # name of the report in the output folder
 
-PATIENCE_S = 900.0
-"""How long a judge that was started ahead waits for its job unless told."""
+PATIENCE_S = 900.0  # default time that a judge started early waits for its job
 
-_LOOK_S = 0.01
-"""A job that arrives is found after so many seconds at the latest."""
+_LOOK_S = 0.01  # interval of looking for the job
 _HEALTH_WINDOW_S = 0.03
-_FAREWELL_S = 1.0
-"""How long a contestant's process may take to end before the device is asked for its health without it."""
+_FAREWELL_S = 1.0  # contestants get this long to end; if one stays, the device's health is not checked here
 
 
 class SessionExpired(BaseException):
-    """The session's own deadline passed; not an Exception, so that no handler on the way swallows it."""
+    """The session's deadline passed. Not an Exception, so that no handler on the way catches it."""
 
 
 class JudgeSession:
@@ -86,14 +82,13 @@ class JudgeSession:
         self._environment: Optional[InsideEnvironment] = None
         self._peer: Mapping[str, int] = {}
         self._admitted: List[WorkerClient] = []
-        self._sides: Dict[str, WorkerClient] = {}
-        """Those still in the session: a rival that fails leaves it."""
+        self._sides: Dict[str, WorkerClient] = {}  # without rivals that have failed
         self._desk: Optional[WorkloadRunner] = None
         self._health: Optional[HealthReport] = None
         self._stage = Stage.START
 
     def run(self) -> SessionReport:
-        """Everything; never raises for what a candidate or a problem does."""
+        """Run the session and return its report; errors of candidates and problems do not raise."""
         started = time.monotonic()
         status, stage, evidence = Status.PASSED, Stage.DONE, Evidence()
         try:
@@ -102,12 +97,12 @@ class JudgeSession:
                     with _alarm(self._job.timeouts.session_s):
                         self._everything(undo)
                 finally:
-                    self._farewell()  # ends by itself, and must not put another verdict in place of what was found
+                    self._farewell()  # outside of the alarm, so that it cannot replace the verdict
         except SessionEnded as ended:
             status, stage, evidence = ended.status, ended.stage, ended.evidence
         except SessionExpired:
             status, stage, evidence = self._expired()
-        except Exception as error:  # noqa: BLE001  # a fault of the judge is told as one, not lost with the process
+        except Exception as error:  # noqa: BLE001  # a fault of the judge is reported too
             message = f"the judge failed: {type(error).__name__}: {error}"[:500]
             status, stage = Status.INFRA_ERROR, self._stage
             evidence = Evidence(message=message, log=traceback.format_exc()[-8192:])
@@ -115,7 +110,7 @@ class JudgeSession:
         return self._report(status, stage, evidence, durations)
 
     def _everything(self, undo: ExitStack) -> None:
-        # It imports torch, which is done only once the sockets are open.
+        # Imports torch, so not before the sockets are open.
         from kernel_matrix.inside.judge.workload_runner import WorkloadRunner  # noqa: PLC0415
 
         self._phases.enter("connect")
@@ -136,8 +131,8 @@ class JudgeSession:
         desk.trace()
 
     def _admit(self, contestant: ContestantSpec, undo: ExitStack) -> None:
-        """Take the contestant's connection, and only one of the expected uid."""
-        from kernel_matrix.inside.judge.worker_client import WorkerClient  # noqa: PLC0415  # torch comes with it
+        """Accept the contestant's connection, from the expected uid only."""
+        from kernel_matrix.inside.judge.worker_client import WorkerClient  # noqa: PLC0415  # imports torch
 
         if contestant.name not in self._doors:
             message = f"there is no folder for the contestant {contestant.name!r} in the channel's"
@@ -154,9 +149,9 @@ class JudgeSession:
         self._sides[contestant.name] = side
 
     def _open(self) -> None:
-        """Everybody opens the device at the same time."""
-        from kernel_matrix.inside.environment import read_environment  # noqa: PLC0415  # torch comes with it
-        from kernel_matrix.inside.worker.service import open_device  # noqa: PLC0415
+        """Let all processes open the device at the same time."""
+        from kernel_matrix.inside.environment import read_environment  # noqa: PLC0415  # imports torch
+        from kernel_matrix.inside.worker.service import open_device  # noqa: PLC0415  # imports torch
 
         for side in list(self._sides.values()):
             with self._excused(side.contestant):
@@ -171,7 +166,7 @@ class JudgeSession:
         return excused(contestant, self._sides, self._labels)
 
     def _farewell(self) -> None:
-        """Send everybody away; once all are gone, ask the device how it is."""
+        """Dismiss all contestants; once they are gone, check the device's health."""
         for side in self._admitted:
             side.close()
         if not self._job.check_health or not self._admitted:
@@ -183,18 +178,18 @@ class JudgeSession:
             self._health = HealthReport(found.passed, found.reason)
 
     def _expired(self) -> Tuple[Status, Stage, Evidence]:
-        """A candidate that was being waited for has not answered in time; all else is this machine's fault."""
+        """Decide the outcome: a candidate that has not answered in time is blamed, otherwise this machine."""
         message = f"the session did not end within {self._job.timeouts.session_s:g} s"
         awaited = [side for side in self._admitted if side.awaited]
         if any(side.role is Role.CANDIDATE for side in awaited):
-            message = f"{message}, and it was the candidate that was waited for"
+            message = f"{message}, and the judge was waiting for the candidate"
             return Status.TIMEOUT, self._stage, Evidence(message=message)
         return Status.INFRA_ERROR, self._stage, Evidence(message=message)
 
     def _report(
         self, status: Status, stage: Stage, evidence: Evidence, durations: Mapping[str, float]
     ) -> SessionReport:
-        from kernel_matrix.inside.memory import transport_name  # noqa: PLC0415  # torch, imported by now or not to be had
+        from kernel_matrix.inside.memory import transport_name  # noqa: PLC0415  # imports torch
 
         desk = self._desk
         readings = desk.readings if desk is not None else None
@@ -221,7 +216,7 @@ class JudgeSession:
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Raise :class:`SessionExpired` in the main thread after ``seconds``: the judge ends even if its host is gone."""
+    """Raise :class:`SessionExpired` in the main thread after ``seconds``, even if the host is gone."""
 
     def expire(_signum: int, _frame: Any) -> NoReturn:
         raise SessionExpired
@@ -237,16 +232,16 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _listening(channel: Path) -> Iterator[Dict[str, socket.socket]]:
-    """A listening socket in each folder of ``channel``, by the folder's name."""
+    """Open a listening socket in each folder of ``channel``; yield them by the folder's name."""
     with ExitStack() as undo:
         folders = sorted(path for path in channel.iterdir() if path.is_dir())
         yield {folder.name: undo.enter_context(_door(folder / SOCKET_NAME)) for folder in folders}
 
 
 def _door(path: Path) -> socket.socket:
-    """A listening socket file that another uid may connect to."""
+    """Make a listening socket file that another uid may connect to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Bound under another name and then renamed: whoever sees the name can already connect.
+    # Bound under another name and then renamed, so that a peer that finds the file can already connect.
     aside = path.with_suffix(".new")
     with short_name(aside) as name:
         listener.bind(name)
@@ -259,9 +254,10 @@ def _door(path: Path) -> socket.socket:
 def _accepted(
     door: socket.socket, contestant: ContestantSpec, patience_s: float
 ) -> Tuple[socket.socket, Mapping[str, int]]:
-    """A connection of the expected uid, and who made it as the kernel says.
+    """Accept a connection of the expected uid; return it with the peer's ids according to the kernel.
 
-    :raises Finding: when there is none within ``patience_s``.
+    Raises:
+        SessionEnded: If there is none within ``patience_s``.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -279,15 +275,15 @@ def _accepted(
 
 
 def _import_ahead() -> None:
-    """Import and read all that needs no device, while there is no job."""
+    """Import modules and read versions that need no device, while waiting for the job."""
     from kernel_matrix.inside.environment import read_tools  # noqa: PLC0415
-    from kernel_matrix.inside.judge import workload_runner  # noqa: F401, PLC0415  # it is the importing that takes time
+    from kernel_matrix.inside.judge import workload_runner  # noqa: F401, PLC0415  # imported early because it is slow
 
     read_tools()
 
 
 def _arrived(path: Path, patience_s: float) -> bool:
-    """Wait until the job is there; it appears whole."""
+    """Wait until the job exists; it is renamed into place when complete."""
     deadline = time.monotonic() + patience_s
     while not path.exists():
         if time.monotonic() > deadline:
@@ -297,7 +293,7 @@ def _arrived(path: Path, patience_s: float) -> bool:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run one session. The exit code is 0 whenever a report was written, whatever it says."""
+    """Run one session. The exit code is 0 if a report was written, whatever its status."""
     parser = argparse.ArgumentParser(prog="judge")
     parser.add_argument("--job", type=Path, required=True)
     parser.add_argument("--channel", type=Path, required=True)

@@ -1,6 +1,6 @@
-"""One problem tried in this process, as a judge tries it before its first candidate.
+"""Checking one problem in this process, as a judge does before its first candidate.
 
-The process is the problem's own: see :mod:`kernel_matrix.inside.judge.problem_check_pool`, which ends it afterwards.
+The process belongs to the problem; :mod:`kernel_matrix.inside.judge.problem_check_pool` ends it afterwards.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ from kernel_matrix.inside.worker.service import serve
 from kernel_matrix.model.enums import Role, Stage, Status
 from kernel_matrix.model.messages import ContestantSpec, JudgeJob, JudgeTimeouts
 
-CHANGES_TORCH_STATE = "changes_torch_state"
-"""Label: the problem changes a setting of torch's that holds for the whole process, and leaves it so."""
+CHANGES_TORCH_STATE = "changes_torch_state"  # label: the problem leaves a global setting of torch changed
 
-_LATER_S = 1.0
-"""How much later the baseline says where it is: both at once would write into each other's lines."""
+_LATER_S = 1.0  # the baseline dumps its stacks this much later, so that the two dumps do not mix
 
+# Description → setting of torch that is compared before and after.
 _SETTINGS: Dict[str, Callable[[], Any]] = {
     "default dtype": lambda: torch.empty(0).dtype,
     "default device": lambda: torch.empty(0).device,
@@ -60,24 +59,24 @@ _SETTINGS: Dict[str, Callable[[], Any]] = {
     "cuDNN's benchmark mode": lambda: torch.backends.cudnn.benchmark,
     "cuDNN's deterministic mode": lambda: torch.backends.cudnn.deterministic,
 }
-"""What is compared before and after, by the words for it."""
 
 
 def try_out(task: ProblemCheckTask, folder: Path, orders: ProblemCheckJob) -> ProblemCheckReport:
-    """Load the problem in ``folder`` and put it through its controls."""
+    """Load the problem in ``folder`` and run its controls."""
     torch.set_num_threads(1)
     set_float32_precision(task.job.dtype)
     known, before = frozenset(sys.modules), _settings()
     tried = _tried(task, folder, orders)
     changed = _changed(before)
     if changed:
-        told = one_line("; ".join(filter(None, (tried.reason, f"changes torch's {', '.join(changed)}"))))
-        tried = replace(tried, reason=told, labels=(*tried.labels, CHANGES_TORCH_STATE))
+        reasons = (tried.reason, f"changes torch's {', '.join(changed)}")
+        reason = one_line("; ".join(filter(None, reasons)))
+        tried = replace(tried, reason=reason, labels=(*tried.labels, CHANGES_TORCH_STATE))
     return ProblemCheckReport(tried, tuple(_imported_since(known)))
 
 
 def _imported_since(known: FrozenSet[str]) -> Iterator[str]:
-    """The first large modules that are here and were not."""
+    """Yield the first large modules that were imported meanwhile."""
     new = (name for name in list(sys.modules) if name not in known and is_large(name))
     return itertools.islice(new, MOST_IMPORTED)
 
@@ -91,7 +90,7 @@ def _tried(task: ProblemCheckTask, folder: Path, orders: ProblemCheckJob) -> Pro
         reason = out_of_memory(f"{message} {log}", orders.memory_bytes) or message
         where = (place.file, place.line) if place else ("", None)
         return ProblemCheckResult(task.index, status, one_line(reason), *where)
-    except Exception as error:  # noqa: BLE001  # comparing takes memory too; all else is a fault of ours
+    except Exception as error:  # noqa: BLE001  # comparisons take memory too; any other error is a fault of the tool
         message = f"{type(error).__name__}: {error}"
         refused = out_of_memory(message, orders.memory_bytes)
         lacking = classify(error) is CallFailure.MEMORY  # of the host or of the device
@@ -100,9 +99,10 @@ def _tried(task: ProblemCheckTask, folder: Path, orders: ProblemCheckJob) -> Pro
 
 
 def _through_controls(job: JudgeJob, folder: Path, orders: ProblemCheckJob) -> Tuple[str, ...]:
-    """The reference against itself in another process, and the rest of :meth:`Verifier.controls`; its labels.
+    """Compare the reference with itself in another process and run :meth:`Verifier.controls`; return the labels.
 
-    :raises Finding: as a judge would.
+    Raises:
+        SessionEnded: As in a judge.
     """
     spec = job.workloads[0]
     contestant = next(one for one in job.contestants if one.role is Role.BASELINE)
@@ -125,7 +125,7 @@ def _through_controls(job: JudgeJob, folder: Path, orders: ProblemCheckJob) -> T
 
 @contextmanager
 def _baseline(contestant: ContestantSpec, folder: Path, device: str, limit_s: float) -> Iterator[WorkerClient]:
-    """The reference in a worker: a fork of this process, before anything of the problem is imported."""
+    """Start the reference in a worker, a fork of this process made before the problem is imported."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         try:
@@ -136,7 +136,7 @@ def _baseline(contestant: ContestantSpec, folder: Path, device: str, limit_s: fl
             os._exit(0)
     theirs.close()
     say_where_after(limit_s)
-    # Nothing is given up here: the parent does that, for both.
+    # The parent ends both processes in time, so no limit here needs to be reached.
     timeouts = JudgeTimeouts(*[2 * limit_s] * 5)
     side = WorkerClient(contestant, Channel(ours, MAX_FROM_WORKER), device, timeouts)
     try:
@@ -155,8 +155,8 @@ def _changed(before: Dict[str, Any]) -> List[str]:
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
-    """What torch answers; that it refuses to is an answer as well."""
+    """Return torch's answer; the type of an error is an answer too."""
     try:
         return ask()
-    except Exception as error:  # noqa: BLE001  # whatever a problem may have made of torch
+    except Exception as error:  # noqa: BLE001  # a problem may have changed torch in any way
         return type(error).__name__

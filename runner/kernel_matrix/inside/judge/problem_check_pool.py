@@ -1,13 +1,12 @@
-"""Tries problems without a candidate: each is loaded and put through the controls that a judge begins with.
+"""Checks problems without a candidate: each is loaded and put through the controls that a judge begins with.
 
-``python -m kernel_matrix.inside.judge.problem_check_pool --work DIR --channel DIR``. ``DIR/orders.json`` says what is
-to be tried, and the folder
-beside it that is called by a task's index holds the task's files. Each answer is one line of JSON on the host's socket,
-in the order in which they come.
+Run as ``python -m kernel_matrix.inside.judge.problem_check_pool --work DIR --channel DIR``. ``DIR/orders.json`` lists
+the tasks, and the folder named by a task's index holds its files. Each answer is one line of JSON on the host's socket,
+sent when it is ready.
 
-torch is imported once, and so is what more than one problem has imported of a few large packages. Each problem is tried
-in a forked process of its own, a few at a time, so that no crash, no endless loop, no print, no setting of torch's and
-no memory of one is noticed by another.
+torch is imported once, and so are modules of a few large packages that several problems need. Each problem runs in a
+forked process of its own, a few at a time. So crashes, endless loops, output, settings of torch and memory of one
+problem do not affect another.
 """
 
 from __future__ import annotations
@@ -40,71 +39,61 @@ from kernel_matrix.inside.wire import short_name
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.messages import JudgeJob, dumps, from_json
 
-ORDERS_NAME = "orders.json"
-"""Name of the orders in the working folder."""
-SOCKET_NAME = "checkup.sock"
-"""Name of the host's socket."""
-READY = b"ready\n"
-"""First line: torch is imported, and trying begins."""
-MAX_LINE = 8 << 10
-"""Longest answer, bytes."""
-MAX_REASON = 500
-"""Longest reason, characters."""
+ORDERS_NAME = "orders.json"  # name of the job file in the working folder
+SOCKET_NAME = "checkup.sock"  # name of the host's socket
+READY = b"ready\n"  # first line: torch is imported, and checks begin
+MAX_LINE = 8 << 10  # bytes of an answer
+MAX_REASON = 500  # characters of a reason
 
-_GRACE_S = 2.0
-"""How much longer than its limit a problem's processes live: to say where they are, one after the other."""
-_MAX_TAIL = 16 << 10
-"""How much is kept of what a problem prints, bytes."""
+_GRACE_S = 2.0  # a problem's processes live this much longer than their limit, to dump their stacks one by one
+_MAX_TAIL = 16 << 10  # bytes kept of a problem's output
 _GIB = 1 << 30
 
-_OFTEN_NEEDED = ("numpy.random", "torch.utils._device")
-"""What nearly every problem has imported before its first input is there; imported once, it takes no time of theirs."""
+_OFTEN_NEEDED = ("numpy.random", "torch.utils._device")  # imported by nearly every problem, so imported once for all
 
+# Packages whose modules are imported for all problems once several need them: they are slow to import, start no
+# threads, and change no setting of torch (``torch.testing`` does).
 LARGE = ("numpy", "scipy", "sympy", "einops", "torch.fx")
-"""What is imported ahead when problems are seen to need it: packages that take long to import, start no threads, and
-set nothing of torch's (``torch.testing`` does)."""
-MOST_IMPORTED = 40
-"""How many modules a problem's process names at most: the first ones import the rest."""
-_NEEDED_BY = 2
-"""Problems that have imported a module before it is imported for all."""
+MOST_IMPORTED = 40  # modules that a problem's process reports; the first ones import the rest
+_NEEDED_BY = 2  # problems that must have imported a module before it is imported for all
 
 _ASKED_FOR = re.compile(r"allocate (?P<bytes>\d+) bytes")
 
 
 @dataclass(frozen=True)
 class ProblemCheckTask:
-    """One problem to try, on the first workload of its job."""
+    """One problem to check, on the first workload of its job."""
 
     index: int
-    """Names its folder, and its answer."""
+    """Name of its folder, and of its answer."""
     job: JudgeJob
-    """As for a cell; its contestants' files are in the task's folder."""
+    """The job, as for a cell; its contestants' files are in the task's folder."""
 
 
 @dataclass(frozen=True)
 class ProblemCheckJob:
-    """What is to be tried, and what each problem may use."""
+    """The tasks, and the limits of each."""
 
     tasks: Tuple[ProblemCheckTask, ...]
     jobs: int
-    """How many are tried at the same time; they are begun in the order of ``tasks``."""
+    """Number of problems checked at the same time; they begin in the order of ``tasks``."""
     limit_s: float
-    """Seconds until one is given up."""
+    """Seconds until a problem is given up."""
     memory_bytes: int
-    """Address space that each process may take beyond what torch has taken."""
+    """Address space that each process may take beyond torch's."""
 
 
 @dataclass(frozen=True)
 class ProblemCheckResult:
-    """What came of one problem."""
+    """Result of one check."""
 
     index: int
     status: Status
-    """``passed``, or what a cell of this problem would end as, whatever its candidate is."""
+    """``passed``, or the status that every cell of this problem would end with."""
     reason: str = ""
-    """Why it did not pass; of one that did, what is odd about it."""
+    """Why it did not pass; for one that passed, what is unusual about it."""
     file: str = ""
-    """Which of its files ``line`` is in; empty where no line is known."""
+    """File that contains ``line``; empty if no line is known."""
     line: Optional[int] = None
     labels: Tuple[str, ...] = ()
     seconds: float = 0.0
@@ -112,16 +101,16 @@ class ProblemCheckResult:
 
 @dataclass(frozen=True)
 class ProblemCheckReport:
-    """What a problem's process says at its end."""
+    """Final message of a problem's process."""
 
     tried: ProblemCheckResult
     imported: Tuple[str, ...] = ()
-    """Modules of :data:`LARGE` that were imported meanwhile, in the order in which that began."""
+    """Modules of :data:`LARGE` that it imported, in the order in which the imports began."""
 
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of a problem's own files."""
+    """A line in one of a problem's own files."""
 
     file: str
     line: int
@@ -129,7 +118,7 @@ class SourceLine:
 
 
 def places(text: str, folder: Path) -> List[SourceLine]:
-    """The lines of files in ``folder`` that a traceback names, in its order."""
+    """Return the lines in files of ``folder`` that a traceback names, in its order."""
     frames = re.compile(
         rf'File "{re.escape(str(folder))}/(?P<file>[^"/]+)", line (?P<line>\d+)(?:,? in (?P<function>\S+))?'
     )
@@ -137,16 +126,16 @@ def places(text: str, folder: Path) -> List[SourceLine]:
 
 
 def out_of_memory(text: str, memory_bytes: int) -> str:
-    """What to say where ``text`` tells that memory was refused, in words; empty where it does not."""
+    """Describe that memory was refused, if ``text`` says so; else empty."""
     if not tells_of_host_memory(text):
         return ""
     asked = _ASKED_FOR.search(text)
     wanted = f", and asks for {_gib(int(asked['bytes']))} at once" if asked else ""
-    return f"wants more memory than the {_gib(memory_bytes)} it is given here{wanted}"
+    return f"wants more memory than its limit of {_gib(memory_bytes)}{wanted}"
 
 
 def one_line(text: str) -> str:
-    """``text`` without line breaks, at most :data:`MAX_REASON` characters."""
+    """Return ``text`` without line breaks, at most :data:`MAX_REASON` characters."""
     return " ".join(text.split())[:MAX_REASON]
 
 
@@ -159,7 +148,7 @@ def _gib(count: int) -> str:
 
 @dataclass(eq=False)
 class ProblemCheckProcess:
-    """One problem in a forked process, which is the leader of a process group."""
+    """One problem in a forked process, which leads a process group."""
 
     task: ProblemCheckTask
     pid: int
@@ -167,34 +156,37 @@ class ProblemCheckProcess:
     output_fd: int
     scratch: Path
     deadline: float
-    """Monotonic time to kill it at; infinite once that was done."""
+    """Monotonic time at which to kill it; infinite after that."""
     started: float
     answer: bytearray = field(default_factory=bytearray)
     output: bytearray = field(default_factory=bytearray)
     late: bool = False
 
     def hear_answer(self) -> bool:
-        """Take what it has answered by now; false when no more can come."""
+        """Read its answer as far as it is written; return False at the end."""
         return _take(self.answer_fd, self.answer, MAX_LINE + 1)
 
     def hear_output(self) -> bool:
-        """Take what it has printed by now; false when no more can come."""
+        """Read its output as far as it is written; return False at the end."""
         return _take(self.output_fd, self.output, _MAX_TAIL)
 
     def kill_late(self) -> None:
-        """Kill it, for its time is over."""
+        """Kill it because its time is over."""
         self.late, self.deadline = True, math.inf
         self.kill()
 
     def kill(self) -> None:
-        """End it and all that it started and that did not hide."""
+        """Kill it and all processes of its group."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def judged(self, status: int, orders: ProblemCheckJob, folder: Path) -> ProblemCheckReport:
-        """What came of it, by its own answer or by how it ended.
+        """Return the result, from its answer or from its exit.
 
-        :param status: as ``os.waitpid`` gives it.
+        Args:
+            status: Wait status of the process.
+            orders: The job, for its limits.
+            folder: The problem's files.
         """
         answer = self._answered() or ProblemCheckReport(self._without_answer(status, orders, folder))
         seconds = round(time.monotonic() - self.started, 3)
@@ -202,7 +194,7 @@ class ProblemCheckProcess:
 
     def _without_answer(self, status: int, orders: ProblemCheckJob, folder: Path) -> ProblemCheckResult:
         text = self.output.decode("utf-8", "replace")
-        # Of a traceback by faulthandler, the first line is the innermost.
+        # In faulthandler's tracebacks the first line is the innermost.
         place = next(iter(places(text, folder)), None)
         return ProblemCheckResult(
             index=self.task.index,
@@ -228,13 +220,13 @@ class ProblemCheckProcess:
             return refused
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            why = ", most likely for want of memory" if number == signal.SIGKILL else ""
+            why = ", most likely because memory ran out" if number == signal.SIGKILL else ""
             return f"its process was ended by {signal.Signals(number).name}{why}"
         return f"its process ended with code {os.WEXITSTATUS(status)} and no answer"
 
 
 def _take(descriptor: int, kept: bytearray, most: int) -> bool:
-    """Append what can be read now, and forget all but the last ``most`` bytes; false at the end."""
+    """Append what can be read now, and keep only the last ``most`` bytes; return False at the end."""
     while True:
         try:
             piece = os.read(descriptor, 64 << 10)
@@ -247,12 +239,19 @@ def _take(descriptor: int, kept: bytearray, most: int) -> bool:
 
 
 class ProblemCheckPool:
-    """Tries all tasks, a few at a time."""
+    """Checks all tasks, a few at a time."""
 
     def __init__(
         self, orders: ProblemCheckJob, work: Path, try_out: TryOut, tell: Callable[[ProblemCheckResult], None]
     ) -> None:
-        """:param try_out: what to do in a problem's process; imported already, with all it needs."""
+        """Create the pool.
+
+        Args:
+            orders: The tasks and their limits.
+            work: Folder with the tasks' files.
+            try_out: Checks one problem, in its process; already imported, with everything it needs.
+            tell: Called with each result.
+        """
         self._orders = orders
         self._work = work
         self._try_out = try_out
@@ -262,7 +261,7 @@ class ProblemCheckPool:
         self._needed: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Everything; each answer is told when it is there."""
+        """Check all tasks, and report each result when it is ready."""
         with selectors.DefaultSelector() as selector, _woken_by_children(selector):
             try:
                 while self._waiting or self._running:
@@ -282,7 +281,7 @@ class ProblemCheckPool:
         pid = os.fork()
         if pid == 0:
             self._be_child(task, answer, output, scratch)
-        with suppress(OSError):  # it does so too, and may be further
+        with suppress(OSError):  # the child does the same, and may have exited
             os.setpgid(pid, pid)
         for descriptor in (answer, output):
             os.close(descriptor)
@@ -295,7 +294,7 @@ class ProblemCheckPool:
         self._running[pid] = attempt
 
     def _wait(self, selector: selectors.BaseSelector) -> None:
-        """Until a process ends, prints, or has used its time up."""
+        """Wait until a process ends, writes, or reaches its deadline."""
         soonest = min(attempt.deadline for attempt in self._running.values())
         timeout_s = None if soonest == math.inf else max(0.0, soonest - time.monotonic())
         for key, _ in selector.select(timeout_s):
@@ -303,7 +302,7 @@ class ProblemCheckPool:
                 selector.unregister(key.fileobj)
 
     def _take_away(self, selector: selectors.BaseSelector) -> None:
-        """Kill what has used its time up, and tell of what has ended."""
+        """Kill processes that have reached their deadline, and report those that have ended."""
         now = time.monotonic()
         for attempt in list(self._running.values()):
             if now >= attempt.deadline:
@@ -314,7 +313,7 @@ class ProblemCheckPool:
                 self._finish(selector, attempt, status)
 
     def _finish(self, selector: selectors.BaseSelector, attempt: ProblemCheckProcess, status: int) -> None:
-        attempt.kill()  # what it left behind
+        attempt.kill()  # descendants that it left behind
         for descriptor, hear in ((attempt.answer_fd, attempt.hear_answer), (attempt.output_fd, attempt.hear_output)):
             if descriptor in selector.get_map():
                 selector.unregister(descriptor)
@@ -326,14 +325,14 @@ class ProblemCheckPool:
         self._import_for_all(answer.imported)
 
     def _import_for_all(self, names: Sequence[str]) -> None:
-        """Import what is needed again and again: what a process imports by itself is gone with it."""
+        """Import modules that several problems needed; a problem's own import is gone with its process."""
         self._needed.update(names)
         wanted = [name for name in names if self._needed[name] == _NEEDED_BY and is_large(name)]
         if wanted and self._waiting:
             import_ahead(wanted)
 
     def _be_child(self, task: ProblemCheckTask, answer: int, output: int, scratch: Path) -> NoReturn:
-        """Try ``task``, write the answer, and end, whatever happens."""
+        """Check ``task``, write the answer, and exit in any case."""
         try:
             os.setpgid(0, 0)
             _shut_out(answer, output)
@@ -342,7 +341,7 @@ class ProblemCheckPool:
             _limit_memory(self._orders.memory_bytes)
             answer_ = self._try_out(task, self._work / str(task.index), self._orders)
             os.write(_ANSWER_FD, f"{dumps(answer_)}\n".encode())
-        except BaseException:  # noqa: BLE001  # whatever it is, this copy of the parent must not go on as one
+        except BaseException:  # noqa: BLE001  # this copy of the parent must not go on running the pool
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(1)
@@ -350,21 +349,20 @@ class ProblemCheckPool:
 
 TryOut = Callable[[ProblemCheckTask, Path, ProblemCheckJob], ProblemCheckReport]
 
-_ANSWER_FD = 3
-"""Where a problem's process writes its answer."""
+_ANSWER_FD = 3  # a problem's process writes its answer there
 
 
 def say_where_after(seconds: float) -> None:
-    """Print where every thread of this process is after so many seconds; its parent ends it then.
+    """Print the stack of every thread of this process after ``seconds``; its parent then ends it.
 
-    Not before a fork: the thread that waits is not in the new process, which would wait for it for ever.
+    Do not call this before a fork: the new process would wait forever for a thread that it does not have.
     """
     faulthandler.enable(2)
     faulthandler.dump_traceback_later(seconds, file=2)
 
 
 def _shut_out(answer: int, output: int) -> None:
-    """Keep nothing of the parent's open: no input, both outputs into the pipe, the answer's pipe, and no more."""
+    """Close the parent's descriptors: empty input, both outputs into the pipe, the answer's pipe, and no others."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -373,12 +371,12 @@ def _shut_out(answer: int, output: int) -> None:
         os.dup2(source, target)
     for entry in list(Path("/proc/self/fd").iterdir()):
         if int(entry.name) > _ANSWER_FD:
-            with suppress(OSError):  # that of the listing itself
+            with suppress(OSError):  # the listing's own descriptor
                 os.close(int(entry.name))
 
 
 def _limit_memory(more_bytes: int) -> None:
-    """Let this process take so much address space beyond what it has, and no more."""
+    """Limit this process's address space to its current size plus ``more_bytes``."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     most = pages * os.sysconf("SC_PAGE_SIZE") + more_bytes
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -388,7 +386,7 @@ def _limit_memory(more_bytes: int) -> None:
 
 @contextmanager
 def _woken_by_children(selector: selectors.BaseSelector) -> Iterator[None]:
-    """Let ``selector`` notice that a child has ended."""
+    """Wake up ``selector`` when a child has ended."""
     come, give = os.pipe()
     for descriptor in (come, give):
         os.set_blocking(descriptor, False)
@@ -407,29 +405,21 @@ def _woken_by_children(selector: selectors.BaseSelector) -> Iterator[None]:
 
 
 def is_large(module: str) -> bool:
-    """Whether it is one of :data:`LARGE`, or a part of it."""
+    """Return True if it is one of :data:`LARGE`, or a part of it."""
     return any(module == name or module.startswith(f"{name}.") for name in LARGE)
 
 
 def import_ahead(names: Sequence[str]) -> None:
-    """Import modules for the processes to come; one that cannot be imported is left to whoever needs it."""
+    """Import modules for later processes; errors are left to the problems that need them."""
     for name in names:
         with suppress(Exception, SystemExit):
             importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # what is not looked at again is not copied for a process that only forks
-
-
-def _with_torch() -> TryOut:
-    """What to do with a task, once all is imported that takes time; the processes to come share it."""
-    from kernel_matrix.inside.judge.problem_check import try_out  # noqa: PLC0415  # torch comes with it
-
-    import_ahead(_OFTEN_NEEDED)
-    return try_out
+    gc.freeze()  # memory that the collector does not touch is not copied in forked processes
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Try everything that is ordered; the exit code is 0 when each task has its answer."""
+    """Check all tasks; the exit code is 0 when each task has its answer."""
     parser = argparse.ArgumentParser(prog="checkup")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--channel", type=Path, required=True)
@@ -438,11 +428,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as host:
         with short_name(arguments.channel / SOCKET_NAME) as name:
             host.connect(name)
-        try_out = _with_torch()
+        from kernel_matrix.inside.judge.problem_check import try_out  # noqa: PLC0415  # imports torch
+
+        import_ahead(_OFTEN_NEEDED)
         host.sendall(READY)
-        ProblemCheckPool(
+        pool = ProblemCheckPool(
             orders, arguments.work, try_out, lambda tried: host.sendall(f"{dumps(tried)}\n".encode())
-        ).run()
+        )
+        pool.run()
     return 0
 
 

@@ -1,7 +1,7 @@
-"""How near a quantised output comes as a whole: cosine, relative L1, RMSE and SNR.
+"""Quality of a quantised output as a whole: cosine, relative L1, RMSE and SNR.
 
-Rows and columns are brought to one size before anything is summed, since a few large ones would otherwise speak for
-all: a scale that serves only them leaves the others at zero, and must show.
+Rows and columns are scaled to equal size before sums are taken, since a few large ones would otherwise dominate. A
+quantisation scale that fits only those sets the others to zero, and this must be visible.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ import torch
 
 from kernel_matrix.model.messages import ContractSpec
 
-SNR_CEILING = 300.0
-"""What an answer without any error is said to have, decibels: more than float64 can have by rounding."""
+SNR_CEILING = 300.0  # SNR of an answer without any error, decibels; more than float64 rounding allows
 
-FEWEST = 16
-"""Rows of fewer elements, and columns too, stay what they are: their size would be that of single elements."""
+FEWEST = 16  # shorter rows and columns are not scaled, since their size would be that of single elements
 
 
 @dataclass(frozen=True)
 class Quality:
-    """One output against the reference, both brought to one size by the reference's rows and columns."""
+    """One output compared with the reference, after scaling both by the reference's rows and columns."""
 
     cosine: float
-    """Of the angle between the two as vectors."""
+    """Cosine of the angle between the two as vectors."""
     relative_l1: float
     """Sum of absolute errors ÷ sum of absolute expected values."""
     rmse: float
@@ -36,7 +34,7 @@ class Quality:
 
 
 def measure_quality(got: torch.Tensor, expected: torch.Tensor) -> Quality:
-    """The quality of ``got``; of numbers that are not finite it is the worst there is."""
+    """Return the quality of ``got``, the worst possible if it has numbers that are not finite."""
     have, wanted = (_as_rows(t) for t in (got, expected))
     for dim in (1, 0):
         if wanted.shape[dim] >= FEWEST:
@@ -59,7 +57,7 @@ def measure_quality(got: torch.Tensor, expected: torch.Tensor) -> Quality:
 
 
 def breach(contract: ContractSpec, quality: Quality) -> Optional[str]:
-    """Which threshold of the contract ``quality`` misses, in words; null where it keeps all."""
+    """Describe which threshold of the contract ``quality`` misses; None if it meets all."""
     floors = (("cosine", quality.cosine, contract.cosine_min), ("SNR", quality.snr_db, contract.snr_db_min))
     ceilings = (
         ("relative L1", quality.relative_l1, contract.relative_l1_max),
@@ -80,7 +78,7 @@ def breach(contract: ContractSpec, quality: Quality) -> Optional[str]:
 
 
 def worst_of(qualities: Sequence[Quality]) -> Mapping[str, float]:
-    """The worst of each figure, as a record has it; empty without any."""
+    """Return the worst of each figure for the record; empty without any."""
     if not qualities:
         return {}
     worst = {
@@ -98,6 +96,6 @@ def _as_rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _size(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """Root mean square along ``dim``, one where that is zero."""
+    """Return the root mean square along ``dim``, or one if that is zero."""
     size = tensor.square().mean(dim=dim, keepdim=True).sqrt()
     return torch.where(size > 0, size, 1.0)

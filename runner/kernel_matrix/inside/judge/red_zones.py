@@ -1,4 +1,4 @@
-"""Red zones: random bytes around the tensors of a lent arena, which must still be there when the call is over."""
+"""Red zones: random bytes around the tensors of a lent arena, which a call must not change."""
 
 from __future__ import annotations
 
@@ -11,27 +11,33 @@ from kernel_matrix.inside.memory import TensorSpec, guards
 
 
 class RedZones:
-    """Everything in one arena that belongs to no tensor."""
+    """All bytes of one arena that belong to no tensor."""
 
     def __init__(self, arena: torch.Tensor, specs: Sequence[TensorSpec], what: str) -> None:
-        """:param what: how a tensor of this arena is called in evidence: ``input`` or ``output``."""
+        """Create the zones.
+
+        Args:
+            arena: Memory that is lent to a worker.
+            specs: Places of its tensors.
+            what: Name for a tensor of this arena in evidence: ``input`` or ``output``.
+        """
         self._arena = arena
         self._what = what
         self._zones = guards(specs, arena.numel())
-        # One list of places for all zones: filling and looking are one kernel each, however many tensors there are.
+        # One list of places for all zones, so that filling and checking take one kernel each.
         self._places = torch.cat([torch.arange(start, stop, device=arena.device) for start, stop in self._zones])
         self._generator = torch.Generator(arena.device)
         self._generator.manual_seed(secrets.randbits(63))
         self._written = torch.empty(0, dtype=torch.uint8, device=arena.device)
 
     def fill(self) -> None:
-        """Write bytes that nobody can foresee; on a GPU this is only queued."""
+        """Write unpredictable bytes; on a GPU this is only queued."""
         shape, device = self._places.shape, self._arena.device
         self._written = torch.randint(0, 256, shape, dtype=torch.uint8, device=device, generator=self._generator)
         self._arena.index_copy_(0, self._places, self._written)
 
     def damage(self) -> str:
-        """Which zone does not hold any more what was written last, in words; empty where all do."""
+        """Describe the bytes that changed since they were written; empty if none did."""
         differs = self._arena.index_select(0, self._places) != self._written
         if not bool(differs.any()):
             return ""

@@ -1,8 +1,8 @@
-"""The problem's reference, three times over: in higher precision, in the cell's dtype, and as what it is made of.
+"""The problem's reference model in the judge: in higher precision, and in the cell's dtype.
 
-Only the judge's process ever holds one. ``expected`` comes from the same parameters and the same (already rounded)
-inputs computed in float64; ``trusted`` is the reference in the cell's own dtype, whose error says what an honest
-implementation of that precision may differ by.
+Only the judge's process holds it. ``expected`` comes from the same parameters and the same (already rounded) inputs,
+computed in float64. ``trusted`` is the reference in the cell's own dtype; its error shows how far an honest
+implementation of that precision may be off.
 """
 
 from __future__ import annotations
@@ -41,29 +41,28 @@ from kernel_matrix.inside.source_module import MODULE_SEED, import_file
 from kernel_matrix.inside.wire import Structure
 from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
 
-_IDLE_SHARE = 4
-"""The judge keeps at most one part in so many of the device's memory for later."""
+_IDLE_SHARE = 4  # the judge keeps at most one part in four of the device's memory for later
 
 
 @dataclass(frozen=True)
 class ExpectedOutput:
-    """What a call must return."""
+    """Outputs that a call must return."""
 
     structure: Structure
     outputs: Tuple[torch.Tensor, ...]
-    """In the reference's precision (``float64`` as a rule); integers and booleans as they are."""
+    """Outputs in the reference's precision (usually ``float64``); integers and booleans as they are."""
     trusted: Tuple[torch.Tensor, ...]
-    """The same from the reference in the cell's dtype."""
+    """Outputs of the reference in the cell's dtype."""
     views: Tuple[bool, ...] = ()
-    """Which outputs of the reference share memory with its inputs, its state or one another; none if left out."""
+    """Which outputs of the reference share memory with its inputs, its state or each other; none if empty."""
     written: Tuple[int, ...] = ()
-    """Which of the inputs' tensors the reference writes into."""
+    """Indices of the input tensors that the reference writes to."""
     left: Optional[ExpectedOutput] = None
-    """What these must hold afterwards; null where there are none."""
+    """Contents of these inputs afterwards; None if there are none."""
     _allowances: Dict[Tolerance, Tuple[AllowedError, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def allowances(self, tolerance: Tolerance) -> Tuple[AllowedError, ...]:
-        """What each output may be off by; found once, since it reads every element."""
+        """Return the allowed error of each output; cached, since it reads every element."""
         if tolerance not in self._allowances:
             pairs = enumerate(zip(self.outputs, self.trusted))
             variations = dict(enumerate(tolerance.variations))
@@ -73,19 +72,19 @@ class ExpectedOutput:
         return self._allowances[tolerance]
 
     def eased(self, other: ExpectedOutput, tolerance: Tolerance) -> ExpectedOutput:
-        """The same, with what ``other``, which is due on other inputs, may be off by, where that is more."""
+        """Return a copy that also allows the errors of ``other``, expected on other inputs, if they are larger."""
         pairs = zip(self.allowances(tolerance), other.allowances(tolerance))
         left = self.left if self.left is None or other.left is None else self.left.eased(other.left, tolerance)
         return replace(self, left=left, _allowances={tolerance: tuple(mine.eased(theirs) for mine, theirs in pairs)})
 
 
 class _Answer(NamedTuple):
-    """What a call of the reference came to."""
+    """Result of one call of the reference."""
 
     structure: Structure
     outputs: Tuple[torch.Tensor, ...]
     left: Tuple[torch.Tensor, ...]
-    """The inputs that it writes into, afterwards."""
+    """Contents of the inputs that it writes to, after the call."""
 
 
 class ReferenceModel:
@@ -108,24 +107,23 @@ class ReferenceModel:
         self._writes = True
         self._written: Tuple[int, ...] = ()
         self._views: Tuple[bool, ...] = ()
-        self.like: Tuple[torch.Tensor, ...] = ()
-        """Shape, dtype and strides of each output, without its memory."""
+        self.like: Tuple[torch.Tensor, ...] = ()  # shape, dtype and strides of each output, without its memory
         probe = self.draw(InputMode.STANDARD, "probe")
         self._look_at_one_call(probe)
-        self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])
-        """Of the inputs and outputs of one call."""
+        self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])  # inputs and outputs of one call
         self._oracle, self.precision = self._higher_precision(probe)
         _give_back_memory(device)
 
     def draw(self, mode: InputMode, *purpose: object, whole: IntegerRange = IntegerRange.ONES) -> List[Any]:
-        """Inputs that exist for the first time now, under a seed derived for ``purpose``; see :func:`draw_inputs`."""
+        """Draw new inputs under a seed derived for ``purpose``; see :func:`draw_inputs`."""
         seed = derive_seed(self._secret, mode.value, *purpose)
         return draw_inputs(self._module, self.device, self.dtype, mode, seed, whole=whole)
 
     def expect(self, inputs: List[Any]) -> ExpectedOutput:
-        """What a call with ``inputs`` must return; ``inputs`` are not touched.
+        """Return the outputs that a call with ``inputs`` must have; ``inputs`` are not changed.
 
-        :raises Finding: ``problem_error`` when the reference returns anything but tensors.
+        Raises:
+            SessionEnded: ``problem_error`` if the reference returns anything but tensors.
         """
         precise = self._answer_precisely(inputs)
         trusted = self._run(self._model, self._spared(inputs))
@@ -135,13 +133,14 @@ class ReferenceModel:
         return ExpectedOutput(trusted.structure, wanted.outputs, trusted.outputs, self._views, self._written, left)
 
     def answer(self, inputs: List[Any]) -> Tuple[torch.Tensor, ...]:
-        """What the reference returns in the cell's own dtype."""
+        """Return the reference's outputs in the cell's own dtype."""
         return self._run(self._model, self._spared(inputs)).outputs
 
     def answer_one_precision_lower(self, inputs: List[Any]) -> Optional[Tuple[torch.Tensor, ...]]:
-        """What it returns when inputs and parameters have the mantissa of the next lower precision.
+        """Return the outputs for inputs and parameters rounded to the mantissa of the next lower precision.
 
-        Null where there is no lower precision, and where no number in it could be rounded.
+        Returns:
+            The outputs; None if there is no lower precision, or if no number could be rounded.
         """
         bits = LOWER_BITS.get(self.dtype)
         if bits is None or not any(t.is_floating_point() for t in [*tensors_in(inputs), *self.state.values()]):
@@ -175,12 +174,12 @@ class ReferenceModel:
         return self._run(model, map_tensors(inputs, raised))
 
     def _spared(self, inputs: List[Any]) -> List[Any]:
-        """What to give the reference so that ``inputs`` stay as they are."""
+        """Return ``inputs`` for the reference, as a copy if it writes to them."""
         spared: List[Any] = map_tensors(inputs, torch.clone) if self._writes else inputs
         return spared
 
     def _look_at_one_call(self, inputs: List[Any]) -> None:
-        """Learn what the reference returns, what of that is its own memory, and whether it writes into its inputs."""
+        """Find out what the reference returns, which outputs share memory, and which inputs it writes to."""
         given = self._spared(inputs)
         returned = self._run(self._model, given).outputs
         pairs = enumerate(zip(tensors_in(inputs), tensors_in(given)))
@@ -190,7 +189,7 @@ class ReferenceModel:
         self.like = tuple(torch.empty_like(tensor, device="meta") for tensor in returned)
 
     def _higher_precision(self, probe: List[Any]) -> Tuple[Any, str]:
-        """The reference in the widest dtype it can be computed in, and that; null where this is the cell's own."""
+        """Return the reference in the widest dtype it supports, and that dtype; None if this is the cell's own."""
         if self.dtype in WHOLE_DTYPES:
             return None, dtype_name(TORCH_DTYPES[self.dtype])
         own = dtype_name(PARAMETER_DTYPES[self.dtype])
@@ -201,17 +200,17 @@ class ReferenceModel:
             try:
                 self._run_precisely(oracle, probe, precise, _unchanged)
             except Exception:  # noqa: BLE001, S112  # a reference may raise anything for a dtype it was not written for
-                # An operator without such a form, too little memory, a reference that wants tensors of a fixed dtype.
+                # The operator has no such variant, there is too little memory, or tensors have a fixed dtype.
                 continue
             return oracle, precise
         return None, own
 
 
 def round_mantissa(tensor: torch.Tensor, bits: int) -> torch.Tensor:
-    """``tensor`` with so many explicit mantissa bits, ties away from zero; range and dtype stay what they are."""
+    """Round ``tensor`` to ``bits`` explicit mantissa bits, ties away from zero; range and dtype are kept."""
     wide = tensor.to(torch.float64, copy=True)
     dropped = 52 - bits
-    # In place, on the bits: a carry out of the mantissa raises the exponent, as it should.
+    # In place, on the bits: a carry out of the mantissa correctly raises the exponent.
     wide.view(torch.int64).add_(1 << (dropped - 1)).bitwise_and_(-(1 << dropped))
     return wide.to(tensor.dtype)
 
@@ -221,7 +220,7 @@ def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _shared(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Tuple[bool, ...]:
-    """Which outputs lie in memory of ``others`` or of one another."""
+    """Return which outputs share memory with ``others`` or with one another."""
     taken = Counter(_address(tensor) for tensor in [*outputs, *others] if tensor.numel())
     return tuple(bool(tensor.numel()) and taken[_address(tensor)] > 1 for tensor in outputs)
 
@@ -240,7 +239,7 @@ def _flatten(returned: Any) -> Tuple[Structure, Tuple[torch.Tensor, ...]]:
 
 
 def _give_back_memory(device: str) -> None:
-    """Leave the device's memory to the workers when torch keeps much of it that the judge does not use now."""
+    """Release memory that torch caches in the judge, if it is much, so that the workers can use it."""
     if device != "cuda":
         return
     idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
@@ -249,9 +248,16 @@ def _give_back_memory(device: str) -> None:
 
 
 def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:
-    """Run code of the problem; whatever it raises is the problem's fault, but for a package that is not here.
+    """Run code of the problem, and blame the problem for any exception except a missing package.
 
-    :raises Finding: ``unsupported`` where it needs such a package, else ``problem_error``; with the traceback.
+    Args:
+        what: Name of the code in the message.
+        stage: Stage for the finding.
+        function: The code.
+
+    Raises:
+        SessionEnded: ``unsupported`` if it needs a package that is not installed, else ``problem_error``; with the
+            traceback.
     """
     import traceback  # noqa: PLC0415  # only on the way out
 

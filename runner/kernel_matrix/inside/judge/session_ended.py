@@ -1,4 +1,4 @@
-"""A finding that ends a session: how it ended, where, and why."""
+"""Exception that ends a session with a status, a stage and evidence."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import Any, Dict, Iterator, List
 from kernel_matrix.model.enums import Role, Stage, Status
 from kernel_matrix.model.messages import ONCE_TIMED, ContestantSpec, Evidence
 
-MAX_LOG = 8 << 10
-"""Longest log tail kept as evidence, characters."""
+MAX_LOG = 8 << 10  # characters of a log kept as evidence
 
+# As ONCE_TIMED, within a session. A candidate that has answered a call is not believed to lack a package (see
+# :class:`~kernel_matrix.inside.judge.worker_client.WorkerClient`), so here the reference lacks it, on a later workload.
 _IN_ONE_SESSION = {**ONCE_TIMED, Status.UNSUPPORTED: Status.INVALID_PROBLEM}
-"""As :data:`ONCE_TIMED`, within a session. A candidate that has answered a call is not believed to lack a package (see
-:class:`~kernel_matrix.inside.judge.worker_client.WorkerClient`), so that here it is the reference which does, on a
-later workload: not the candidate's fault."""
 
 
 class SessionEnded(Exception):
-    """Raised by the judge where a session cannot go on; becomes the report's status, stage and evidence."""
+    """Raised by the judge if a session cannot go on; becomes the report's status, stage and evidence."""
 
     def __init__(self, status: Status, stage: Stage, evidence: Evidence) -> None:
         super().__init__(f"{status.value}: {evidence.message}")
@@ -28,27 +26,27 @@ class SessionEnded(Exception):
         self.evidence = evidence
 
     def at(self, **where: Any) -> SessionEnded:
-        """The same finding with workload, mode or trial filled in."""
+        """Return a copy with workload, mode or trial filled in."""
         return SessionEnded(self.status, self.stage, replace(self.evidence, **where))
 
     def once_timed(self) -> SessionEnded:
-        """The same finding where this session has timed something: no compile or load error can be told any more."""
+        """Return a copy for a session that has timed something, in which compile and load errors are impossible."""
         return SessionEnded(_IN_ONE_SESSION.get(self.status, self.status), self.stage, self.evidence)
 
 
 def finding(status: Status, stage: Stage, message: str, log: str = "") -> SessionEnded:
-    """A finding that needs no numbers."""
+    """Make an exception with a message and a log as evidence."""
     return SessionEnded(status, stage, Evidence(message=message, log=log[-MAX_LOG:]))
 
 
 def rival_failed(name: str) -> str:
-    """Label of a session whose rival ``name`` could not be timed to the end."""
+    """Return the label of a session whose rival ``name`` failed."""
     return f"rival_failed:{name}"
 
 
 @contextmanager
 def excused(contestant: ContestantSpec, sides: Dict[str, Any], labels: List[str]) -> Iterator[None]:
-    """What a rival does wrong costs it its place among ``sides`` and leaves a label; of others it goes on its way."""
+    """Remove a rival that fails from ``sides`` and add a label; let other contestants' errors through."""
     try:
         yield
     except SessionEnded:

@@ -1,7 +1,7 @@
 """Timed calls: interleaved blocks, fresh inputs, random counts, every sample kept.
 
-Warm-up, timed and checked calls are the same protocol with the same frames: fresh inputs arrive, outputs are poisoned,
-one call runs, outputs are taken. How many of each there will be is drawn from the judge's secret.
+Warm-up, timed and checked calls use the same protocol and frames: fresh inputs arrive, outputs are poisoned, one call
+runs, outputs are taken. The number of each is derived from the judge's secret.
 """
 
 from __future__ import annotations
@@ -29,60 +29,54 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel
     from kernel_matrix.inside.judge.worker_client import CallResult, WorkerClient
 
-WARM_S = 0.3
-"""Warm-up calls that took this long, seconds, are enough however few they were: long kernels warm a device in few."""
-FEWEST_WARM = 3
-"""But so many rounds of them."""
-CHECK_S = 0.02
-"""Comparing one call's outputs may take this long, seconds; where it takes longer, fewer calls are compared."""
-SPOT_SHARE = 0.25
-"""Of the candidate's other timed calls so many, drawn at random, are compared at some places."""
-FEWEST_CHECKS = 2
-"""But so many of each side, on average, whatever it takes."""
+WARM_S = 0.3  # warm-up calls that took this long suffice, however few: long kernels warm up a device in few calls
+FEWEST_WARM = 3  # least number of warm-up rounds
+CHECK_S = 0.02  # if comparing one call's outputs takes longer than this, fewer calls are compared
+SPOT_SHARE = 0.25  # share of the candidate's other timed calls that are compared at some places
+FEWEST_CHECKS = 2  # average full comparisons per side, however long they take; a wrong result must not go unseen
+# If a call's inputs and outputs are at most this large, they move to other memory in each round of blocks. Their place
+# decides which parts of a GPU's cache they share, and made identical code differ by up to 5 %.
 MOVED_BYTES = 1 << 30
-"""Inputs and outputs of a call up to so many bytes lie elsewhere in each round of blocks: where they lie decides which
-parts of a GPU's cache they share, by which identical code was seen to differ by up to 5 %."""
 
-FEWEST_ROUNDS = 3
-"""Fewer rounds say nothing about how much they differ."""
+FEWEST_ROUNDS = 3  # fewer rounds do not show how much rounds differ
+# Degrees of freedom → Student's t at 97.5 %. From ten on, 1.96 + 2.5 ÷ degrees is within 1 %.
 _T_QUANTILES = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-"""Degrees of freedom → Student's t at 97.5 %; from ten on 1.96 + 2.5 ÷ degrees is within 1 %."""
 
 
 class CallChecks(Protocol):
-    """What looks at the outputs of timed calls; raises a finding when they are wrong."""
+    """Checks of the outputs of timed calls; each raises a SessionEnded if they are wrong."""
 
     def judge_timed(
         self, side: WorkerClient, expected: ExpectedOutput, call: Tuple[CallResult, Tuple[torch.Tensor, ...]]
     ) -> object:
-        """Compare all that the side's output buffer holds now."""
+        """Compare the side's whole output buffer."""
 
     def spot(self, side: WorkerClient, reference: ReferenceModel, inputs: List[Any]) -> object:
-        """Compare some of it, at places that nobody can foresee, with what the reference returns for ``inputs``."""
+        """Compare unpredictable places of it with the reference's outputs for ``inputs``."""
 
     def glance(self, side: WorkerClient) -> object:
-        """See that what it holds was written at all, at places that nobody can foresee."""
+        """Check at unpredictable places that it was written at all."""
 
 
 @dataclass
 class TimedPhase:
-    """What a workload's timed phase left."""
+    """Results of a workload's timed phase."""
 
     blocks: List[Block] = field(default_factory=list)
     handovers: Dict[str, List[int]] = field(default_factory=dict)
-    """What handing over the outputs of each ``cold`` timed call took, nanoseconds, by contestant."""
+    """Contestant → times of handing over the outputs of ``cold`` timed calls, nanoseconds."""
     probes: Dict[Role, List[int]] = field(default_factory=dict)
-    """What the baseline's and the candidate's calls that run nothing took beyond their claims, nanoseconds."""
+    """Gaps between the judge's clock and the claim, for empty calls of baseline and candidate, nanoseconds."""
     output_bytes: int = 0
-    """Of one call."""
+    """Bytes of one call's outputs."""
     inputs: str = FRESH
-    """Where inputs came from, as :attr:`InputSupply.kind` says."""
+    """Kind of the inputs, as in :attr:`InputSupply.kind`."""
     warmup_calls: int = 0
     checked_calls: int = 0
     labels: List[str] = field(default_factory=list)
 
     def add(self, later: TimedPhase) -> None:
-        """Take in what was timed later."""
+        """Append the results of a later series."""
         self.blocks += later.blocks
         for name, handovers in later.handovers.items():
             self.handovers.setdefault(name, []).extend(handovers)
@@ -93,7 +87,7 @@ class TimedPhase:
 
 
 class CheckShare:
-    """Which calls are compared in full: a share drawn at random, smaller where comparing takes long."""
+    """Draws which calls are compared in full; the share is smaller if comparisons take long."""
 
     def __init__(self, protocol: ProtocolSpec, dice: random.Random) -> None:
         self._asked = protocol.check_share
@@ -102,12 +96,12 @@ class CheckShare:
         self._slowest_s = CHECK_S
 
     def due(self) -> bool:
-        """Whether the next call is one of them."""
+        """Return True if the next call is to be compared."""
         share = max(self._least, self._asked * CHECK_S / self._slowest_s)
         return self._dice.random() < share
 
     def took(self, seconds: float) -> None:
-        """Learn what one comparison took, the reference's own run included."""
+        """Record the time of one comparison, including the reference's own run."""
         self._slowest_s = max(self._slowest_s, seconds)
 
 
@@ -125,9 +119,16 @@ class Timer:
         watch: Optional[SensorWatch] = None,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """Without a ``watch`` the device is warm after the calls asked for; then ``warmed_up`` is called.
+        """Prepare the timed phase.
 
-        :param sides: contestants by name; a rival that fails is taken out.
+        Args:
+            reference: The workload's reference.
+            sides: Contestants by name; a rival that fails is removed.
+            protocol: Counts and limits.
+            dice: The judge's random numbers.
+            verifier: Checks outputs.
+            watch: Tells when the device is steady. Without it, the device counts as warm after the warm-up calls.
+            warmed_up: Called after warming up.
         """
         self._protocol = protocol
         self._sides = sides
@@ -139,16 +140,17 @@ class Timer:
         self._reference = reference
         self._supply = InputSupply(reference, protocol, dice)
         self._checks = CheckShare(protocol, dice)
-        # Drawn, so that no count of calls says which one is the last.
+        # Drawn at random, so that a candidate cannot tell the last call by counting.
         self._fewest = protocol.min_samples + dice.randrange(max(1, protocol.min_samples // 10))
         self._blocks_begun = 0
         self.timing = TimedPhase()
 
     def run(self) -> TimedPhase:
-        """Warm up, then ``cold`` blocks, then those of the other regimes.
+        """Warm up, then time ``cold`` blocks, then those of the other regimes.
 
-        :raises Finding: when a checked call is wrong or the candidate's or the baseline's side fails; what was timed
-            until then is in :attr:`timing`.
+        Raises:
+            SessionEnded: If a checked call is wrong, or the candidate or the baseline fails. Blocks timed before that
+                are in :attr:`timing`.
         """
         self.timing.inputs = self._supply.kind
         self.timing.output_bytes = nbytes_of(self._reference.like)
@@ -158,11 +160,12 @@ class Timer:
         return self.timing
 
     def run_again(self) -> TimedPhase:
-        """As :meth:`run`, without warming up: what was timed now, which is added to :attr:`timing` too.
+        """Time again without warming up; return the new results, which are also added to :attr:`timing`.
 
-        For a claim that looks false: on a busy host chance can make it look so once.
+        This confirms a claim that looks false, since on a busy host this may happen by chance.
 
-        :raises Finding: as :meth:`run` does.
+        Raises:
+            SessionEnded: As in :meth:`run`.
         """
         before, self.timing = self.timing, TimedPhase(output_bytes=self.timing.output_bytes, inputs=self.timing.inputs)
         again = self.timing
@@ -183,8 +186,8 @@ class Timer:
     # ---- warming up
 
     def _warm_up(self) -> None:
-        """The calls asked for, and further ones until the device is steady."""
-        self._warm_up_once()  # rivals may compile in their first call; that is nobody's budget
+        """Make the protocol's warm-up calls, then more until the device is steady."""
+        self._warm_up_once()  # outside of the time budget, since rivals may compile in their first call
         deadline = time.monotonic() + self._protocol.budget_s
         if self._watch is not None:
             self._watch.start()
@@ -215,9 +218,9 @@ class Timer:
     # ---- single calls
 
     def _time_cold(self, deadline: float) -> None:
-        """Rounds of blocks until precise enough, or the time for that, or the whole budget, is spent.
+        """Time rounds of blocks until they are precise enough, or until the time for precision or the budget is spent.
 
-        Past the budget each block still gets one call, so that slow candidates are timed too, evenly interleaved.
+        After the budget each block still gets one call, so that slow candidates are timed too, evenly interleaved.
         """
         enough = False
         while True:
@@ -234,13 +237,13 @@ class Timer:
                 return
 
     def _move(self) -> None:
-        """Other memory for everybody; the call that finds it is a timed one like any other."""
+        """Move all buffers to other memory; the first call there is a timed one like any other."""
         if self._reference.device == "cuda" and self._reference.call_bytes <= MOVED_BYTES:
             for side in self._sides.values():
                 side.lend_elsewhere()
 
     def _round(self) -> List[str]:
-        """A B B A over candidate and baseline, then each rival once."""
+        """Return the order of a round: A B B A over candidate and baseline, then each rival once."""
         first, second = self._dice.sample(self._main, 2)
         rivals = [name for name in self._sides if name not in self._main]
         self._dice.shuffle(rivals)
@@ -262,17 +265,18 @@ class Timer:
             self.timing.handovers.setdefault(name, []).extend(result.handover_ns for result in results)
 
     def _probe(self, side: WorkerClient, inputs: List[Any]) -> None:
-        """A call that runs nothing, right after one that did.
+        """Make a call that runs nothing, directly after one that ran.
 
-        Among timed ones, so that both see the same states of their process and its host; and not after one another,
-        since a process that has just launched dozens of kernels answers more slowly than one that repeats itself.
+        It is made among timed calls, so that both see the same state of process and host. Empty calls do not follow
+        each other, since a process that has just launched dozens of kernels answers more slowly than one that repeats
+        the same call.
         """
         side.deliver(inputs, self._reference.like)
         result = side.call(probe=True, stage=Stage.TIME)
         self.timing.probes.setdefault(side.role, []).append(result.wall_ns - result.device_ns)
 
     def _calls_due(self, name: str, *, enough: bool) -> int:
-        """How many calls the next block has: about as many as asked for; until ``enough``, no more than are missing."""
+        """Draw the number of calls in the next block, at most the missing ones until ``enough``."""
         calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
         return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
 
@@ -282,12 +286,12 @@ class Timer:
     # ---- replayed calls
 
     def _time_replays(self, regime: Regime) -> None:
-        """One round of blocks whose samples are the mean of calls replayed back to back."""
+        """Time one round of blocks whose samples are means over calls replayed back to back."""
         plans = {name: plan_of(regime, self._call_ns(name)) for name in self._sides}
         for name, plan in plans.items():
             side = self._sides[name]
             with self._excusing(side):
-                self._replay(side, plan)  # untimed: the first one on these buffers captures
+                self._replay(side, plan)  # untimed: the first replay on these buffers captures the graph
         for name in self._round():
             self._replay_block(name, plans[name])
 
@@ -298,7 +302,7 @@ class Timer:
             results.extend(self._replay(side, plan) for _ in range(plan.samples))
 
     def _keep_busy(self, side: WorkerClient, plan: BlockPlan) -> None:
-        """Replay on the inputs that are there until the plan's lead is over."""
+        """Replay on the present inputs until the plan's lead time is over."""
         left_ns = plan.lead_s * 1e9
         while left_ns > 0:
             left_ns -= max(1, side.replay(plan.calls, Stage.TIME).wall_ns)
@@ -320,8 +324,8 @@ class Timer:
     # ---- both
 
     def _ask(self, side: WorkerClient, inputs: List[Any], ask: Callable[[], CallResult]) -> CallResult:
-        """Deliver ``inputs``, which are fresh, have ``ask`` ask for the call, and look at the outputs."""
-        # The baseline was held against the reference in the controls; nothing of it is hostile.
+        """Deliver fresh ``inputs``, make the call with ``ask``, and check the outputs."""
+        # The controls have compared the baseline with the reference, and it is not hostile.
         check = side.role is not Role.BASELINE and self._checks.due()
         started = time.monotonic()
         expected = self._reference.expect(inputs) if check else None
@@ -342,7 +346,7 @@ class Timer:
 
     @contextmanager
     def _noting(self, side: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallResult]]:
-        """A block of the results that are put into the list inside; none of a rival that fails."""
+        """Record a block of the results that the caller adds to the list; no block for a rival that fails."""
         results: List[CallResult] = []
         started = time.monotonic_ns()
         with self._excusing(side):
@@ -363,7 +367,7 @@ class Timer:
 
     @contextmanager
     def _excusing(self, side: WorkerClient) -> Iterator[None]:
-        """What a rival does wrong costs it its place, and its times; nobody else anything."""
+        """Remove a rival that fails, together with its times."""
         with excused(side.contestant, self._sides, self.timing.labels):
             yield
         if side.name not in self._sides:
@@ -383,16 +387,17 @@ class Timer:
 
 
 def samples_of(blocks: Sequence[Block], contestant: str) -> List[int]:
-    """All device times of a contestant's ``cold`` calls, nanoseconds, in order."""
+    """Return all device times of a contestant's ``cold`` calls, nanoseconds, in order."""
     chosen = [block for block in blocks if block.contestant == contestant and block.regime is Regime.COLD]
     return [sample for block in chosen for sample in block.device_ns]
 
 
 def round_half_width(blocks: Sequence[Block], contestant: str) -> float:
-    """Half the width of the 95 % t interval of a contestant's mean over rounds of ``cold`` blocks, as a share of it.
+    """Return half the width of the 95 % t interval of a contestant's mean over rounds, as a share of the mean.
 
-    Calls of one round share the place of their buffers, by which a time may differ more than from call to call. 0 with
-    fewer than :data:`FEWEST_ROUNDS`: a protocol that asks for so few calls is taken at its word.
+    Rounds are those of ``cold`` blocks. All calls of one round use the same buffers, whose place may change a time more
+    than it varies from call to call. With fewer than :data:`FEWEST_ROUNDS` it is 0, since the protocol asks for no
+    more.
     """
     chosen = [block for block in blocks if block.contestant == contestant and block.regime is Regime.COLD]
     medians = [statistics.median(block.device_ns) for block in chosen]
@@ -405,10 +410,10 @@ def round_half_width(blocks: Sequence[Block], contestant: str) -> float:
 
 
 def relative_half_width(samples: Sequence[int]) -> float:
-    """Half the width of the median's distribution-free 95 % interval, as a share of the median.
+    """Return half the width of the median's distribution-free 95 % interval, as a share of the median.
 
-    The interval is between the order statistics around ``n/2 ± 0.98 √n`` (binomial, normal approximation), rounded
-    outwards; it covers the noise within this session only.
+    The interval lies between the order statistics around ``n/2 ± 0.98 √n`` (binomial, normal approximation), rounded
+    outwards. It covers the noise within this session only.
     """
     if len(samples) < 8:
         return float("inf")

@@ -1,16 +1,17 @@
-"""How far an output may be from the reference.
+"""Allowed difference between an output and the reference.
 
-Every element: ``|got - expected| <= rtol * |expected| + rtol * spread + t``, where ``spread`` is the standard deviation
-of the expected output, so that a small output is not lost under an absolute constant, and ``t`` follows from what a
-trusted implementation in the same dtype errs by on the very same inputs (long reductions, narrow formats): 16 times its
-root mean square error, or twice its worst if that is less, but never more than 300 ``rtol * spread``, nor half the
-spread. Where the trusted implementation itself has elements of which twice the error is beyond that (a rounding that
-fell the other way), about as many of the candidate's, one in a hundred at most, may be twice as far off as its worst
-one, and never further than the spread. Who is beyond that is held once more against what the trusted implementation
-errs by on other inputs of the same kind: where few elements have nearly all of the error, it may have been lucky on
-these.
+The rule for every element is ``|got - expected| <= rtol * |expected| + rtol * spread + t``. Here ``spread`` is the
+standard deviation of the expected output, which replaces an absolute constant that a small output would vanish under.
+``t`` comes from the error of a trusted implementation in the same dtype on the same inputs (long reductions, narrow
+formats): 16 times its root mean square error, or twice its worst error if that is less, but at most 300 ``rtol *
+spread`` and half the spread.
 
-A single number has no spread: it must be nearer to the reference than the answers to other inputs are to each other.
+If twice the trusted implementation's error exceeds that at some elements (a rounding that fell the other way), about as
+many elements of the candidate, one in a hundred at most, may be off by twice the trusted worst error, but never by more
+than the spread. A candidate beyond that is compared once more with the trusted implementation's error on other inputs
+of the same kind. If few elements have nearly all of the error, the trusted one may have been lucky on these inputs.
+
+A single number has no spread: it must be closer to the reference than the answers to other inputs are to each other.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import torch
 
 from kernel_matrix.model.enums import Dtype
 
+# A few units in the last place for narrow dtypes, and the error of fast functions for single precision. Integers are
+# compared exactly.
 RTOL = {
     Dtype.FP64: 1e-11,
     Dtype.FP32: 1e-5,
@@ -35,45 +38,36 @@ RTOL = {
     Dtype.INT32: 1e-5,
     Dtype.BOOL: 1e-5,
 }
-"""A few units in the last place for narrow dtypes, what fast functions of single precision err by for that; whole
-numbers are compared exactly."""
 
-LONGEST = 1 << 20
-"""Sums of more numbers than this are made of partial sums by everybody."""
+LONGEST = 1 << 20  # longer sums are made of partial sums in every implementation
 
-TYPICAL = 16
-"""An honest implementation's error at any element, as a multiple of the trusted one's root mean square error."""
-WORST = 2
-"""And at its worst element, as a multiple of the trusted one's worst."""
-CAP = 300
-"""Most that the trusted implementation's error can add at every element, as a multiple of ``rtol * spread``."""
-CAP_SHARE = 0.5
-"""The same as a share of the spread, where that is less."""
-MOST_STRAYS = 0.01
-"""Largest share of the elements that may be further off than usual, however many of the trusted one's are."""
-FINEST = 1 / 16
-"""Least share of ``rtol`` that a single number is allowed, however little it depends on the inputs."""
+TYPICAL = 16  # an honest error at any element, as a multiple of the trusted root mean square error
+WORST = 2  # an honest worst error, as a multiple of the trusted worst error
+CAP = 300  # most that the trusted error can add at every element, as a multiple of ``rtol * spread``
+CAP_SHARE = 0.5  # the same as a share of the spread, if that is less
+MOST_STRAYS = 0.01  # largest share of elements that may be further off, however many of the trusted ones are
+FINEST = 1 / 16  # least share of ``rtol`` that a single number is allowed, however little it depends on the inputs
 
+# Elements compared at once: few enough to limit temporary memory, and enough to keep a GPU busy (measured on an H200: a
+# third faster than pieces of a quarter of the size).
 CHUNK = 1 << 24
-"""Elements compared at once: so few that what is made on the way takes little memory, and so many that no GPU is kept
-waiting for the next piece (measured on an H200: a third faster than four times as many pieces)."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What a cell's outputs are held to, before any of them is known."""
+    """Tolerance of a cell's outputs, fixed before any of them is known."""
 
     rtol: float
     atol: float = -1.0
-    """Absolute tolerance in place of the one scaled to the spread; negative: not given."""
+    """Absolute tolerance instead of the one scaled to the spread; negative if not given."""
     variations: Tuple[float, ...] = ()
-    """How much each output varies between inputs, if it is a single number; infinite, or left out, for all others."""
+    """Per output, how much a single number varies between inputs; infinite, or left out, for all others."""
 
     @staticmethod
     def of(dtype: Dtype, overrides: Mapping[str, float], length: float = 1) -> Tolerance:
-        """The dtype's default for sums of ``length`` numbers, with a problem's overrides.
+        """Return the dtype's default for sums of ``length`` numbers, with a problem's overrides.
 
-        Rounding errors of a plain sum add up like a random walk, in the precision that sums are kept in:
+        Rounding errors of a plain sum grow like a random walk, in the precision that sums are kept in:
         ``eps * sqrt(length - 1) / 4`` relative to a sum of numbers of one sign (Higham 2002, section 4.2).
         """
         kept = torch.finfo(torch.float64 if dtype is Dtype.FP64 else torch.float32)
@@ -81,26 +75,26 @@ class Tolerance:
         return Tolerance(rtol=overrides.get("rtol", RTOL[dtype] + walk), atol=overrides.get("atol", -1.0))
 
     def to_json(self) -> Mapping[str, float]:
-        """For the record."""
+        """Return the tolerance as a record holds it."""
         return {"rtol": self.rtol} if self.atol < 0 else {"rtol": self.rtol, "atol": self.atol}
 
 
 @dataclass(frozen=True)
 class AllowedError:
-    """What one output on one set of inputs may be off by."""
+    """Allowed error of one output on one set of inputs."""
 
     rtol: float
     """Share of the element's own expected value."""
     everywhere: float
-    """In addition, at every element."""
+    """Added at every element."""
     strays: int = 0
-    """So many elements, and no more, may use ``astray`` in place of ``everywhere``."""
+    """Number of elements that may use ``astray`` instead of ``everywhere``."""
     astray: float = 0.0
     spread: float = 0.0
-    """Standard deviation of what was expected."""
+    """Standard deviation of the expected output."""
 
     def eased(self, other: AllowedError) -> AllowedError:
-        """The same, or as much as ``other``, found on other inputs, allows: measured in the spread of each."""
+        """Return a copy that also allows the error of ``other``, found on other inputs, relative to each spread."""
         share = min(1.0, self.spread / other.spread) if other.spread > 0 else 0.0
         return replace(
             self,
@@ -110,14 +104,14 @@ class AllowedError:
         )
 
     def at_most(self, share: float) -> AllowedError:
-        """The same, but nowhere more than this share of the spread in addition to the element's own."""
+        """Return a copy that adds at most this share of the spread to an element's own tolerance."""
         most = share * self.spread
         return replace(self, everywhere=min(self.everywhere, most), astray=min(self.astray, most))
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Count, mean and sum of squared deviations of expected values; root mean square and worst error of the trusted."""
+    """Count, mean and sum of squared deviations of expected values, and errors of the trusted implementation."""
 
     count: int = 0
     mean: float = 0.0
@@ -127,7 +121,7 @@ class _Moments:
 
     @property
     def spread(self) -> float:
-        """Standard deviation; of values that are all the same, their size."""
+        """Standard deviation; for equal values, their absolute value."""
         return math.sqrt(self.squares / self.count) if self.squares > 0 else abs(self.mean)
 
     @property
@@ -135,7 +129,7 @@ class _Moments:
         return math.sqrt(self.error_squares / self.count) if self.count else 0.0
 
     def joined(self, other: _Moments) -> _Moments:
-        """Moments of both together (Chan, Golub and LeVeque 1979)."""
+        """Combine the moments of two sets (Chan, Golub and LeVeque 1979)."""
         count = self.count + other.count
         if not count:
             return self
@@ -150,39 +144,39 @@ class _Moments:
 
 
 def floats(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` flat; complex numbers as pairs."""
+    """Flatten ``tensor``, with complex numbers as pairs."""
     flat = tensor.contiguous().reshape(-1)
     return torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
 
 
 def chunks(*tensors: torch.Tensor) -> Iterator[Tuple[int, Tuple[torch.Tensor, ...]]]:
-    """(offset, pieces) of tensors of equal size, ``CHUNK`` numbers at a time."""
+    """Yield (offset, pieces) of tensors of equal size, ``CHUNK`` numbers at a time."""
     flat = [floats(t) for t in tensors]
     for start in range(0, flat[0].numel(), CHUNK):
         yield start, tuple(f[start : start + CHUNK] for f in flat)
 
 
 def difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """``one - other``, taken in the wider dtype; kept in float32 unless ``one`` itself is wider."""
+    """Return ``one - other``, computed in the wider dtype, and stored in float32 unless ``one`` itself is wider."""
     kept = torch.float64 if one.dtype is torch.float64 else torch.float32
-    # Kept narrow because large outputs are bound by memory; 24 bits of an error are more than anyone reads.
+    # Stored in float32 because large outputs are limited by memory; 24 bits of an error suffice.
     return torch.sub(one, other, out=torch.empty(one.shape, dtype=kept, device=one.device))
 
 
 def largest(numbers: torch.Tensor) -> torch.Tensor:
-    """The largest absolute value; NaN where any number is."""
+    """Return the largest absolute value, or NaN if there is a NaN."""
     return torch.linalg.vector_norm(numbers, math.inf)
 
 
 def spread_of(tensor: torch.Tensor) -> float:
-    """Standard deviation of all finite numbers of ``tensor``, or their size where they are all the same."""
+    """Return the standard deviation of all finite numbers of ``tensor``, or their absolute value if all are equal."""
     return _moments_of(tensor, tensor).spread
 
 
 def allowance(
     expected: torch.Tensor, trusted: torch.Tensor, tolerance: Tolerance, variation: float = math.inf
 ) -> AllowedError:
-    """What an output may be off by where ``expected`` is due and a trusted implementation returns ``trusted``."""
+    """Return the allowed error of an output, given the expected one and the trusted implementation's."""
     if not (trusted.is_floating_point() or trusted.is_complex()):
         return AllowedError(0.0, 0.0)
     moments = _moments_of(expected, trusted)
@@ -211,19 +205,19 @@ def _moments_of(expected: torch.Tensor, trusted: torch.Tensor) -> _Moments:
     if not pieces:
         return _Moments()
     total = _Moments()
-    # Read once, when all has been worked out: waiting for each piece would take longer than the piece.
+    # Read once at the end: waiting for each piece would take longer than the piece.
     for (wanted, same), numbers in zip(pieces, torch.stack([_numbers(*piece) for piece in pieces]).tolist()):
         found = _moments(wanted.numel(), numbers)
         if not math.isfinite(found.squares + found.error_squares):
             finite = torch.isfinite(wanted) & torch.isfinite(same)
-            wanted, same = wanted[finite], same[finite]  # noqa: PLW2901  # what is left of the piece
+            wanted, same = wanted[finite], same[finite]  # noqa: PLW2901  # the finite part of the piece
             found = _moments(wanted.numel(), _numbers(wanted, same).tolist()) if wanted.numel() else _Moments()
         total = total.joined(found)
     return total
 
 
 def _numbers(wanted: torch.Tensor, same: torch.Tensor) -> torch.Tensor:
-    """Variance and mean of ``wanted``; norm and largest of the errors of ``same``."""
+    """Return variance and mean of ``wanted``, and norm and largest of the errors of ``same``."""
     variance, mean = torch.var_mean(wanted.double(), correction=0)
     error = difference(same, wanted)
     norm = torch.linalg.vector_norm(error, dtype=torch.float64)
@@ -236,7 +230,7 @@ def _moments(count: int, numbers: List[float]) -> _Moments:
 
 
 def _beyond(expected: torch.Tensor, trusted: torch.Tensor, rtol: float, usual: float) -> int:
-    """How many elements of the trusted implementation are so far off that :data:`WORST` times as far is unusual."""
+    """Count the elements at which :data:`WORST` times the trusted implementation's error exceeds the tolerance."""
     counts = []
     for _, (wanted, same) in chunks(expected, trusted):
         error = difference(same, wanted).abs_()

@@ -1,4 +1,4 @@
-"""Verification of one workload: the problem's own controls, the candidate's trials, and the checks of timed calls."""
+"""Verification of one workload: the problem's controls, the candidate's trials, and checks of timed calls."""
 
 from __future__ import annotations
 
@@ -27,34 +27,24 @@ from kernel_matrix.model.messages import ContractSpec, Evidence, JudgeJob, Trait
 
 Found = TypeVar("Found")
 
-INSENSITIVE = "insensitive"
-"""Label: the answer hardly depends on an input, so that skipping it might pass."""
-PRECISION_BLIND = "precision_blind"
-"""Label: the same computation one precision lower would pass too."""
+INSENSITIVE = "insensitive"  # label: the answer hardly depends on an input, so skipping it might pass
+PRECISION_BLIND = "precision_blind"  # label: the same computation one precision lower would pass too
+# Label: on some inputs with outliers the reference exceeds the tolerance, so WORST times its error was allowed.
 HARD_OUTLIERS = "hard_outliers"
-"""Label: on some inputs with outliers the reference is beyond tolerance; :data:`WORST` times as far was let pass."""
 
-GLANCED = 1 << 16
-"""Numbers of an output that a glance, or a spot check, looks at."""
-SPOT_MARGIN = 8.0
-"""Times the tolerance that a spot check allows: its inputs are others than those the tolerance was found on."""
-SPOT_STRAYS = 0.01
-"""Share of the numbers looked at that may be further off: roundings that fell the other way."""
-LARGE = 1 << 30
-"""Bytes of inputs and outputs beyond which a mode gets its :data:`FEW_TRIALS`, and one mode is enough after timing."""
+GLANCED = 1 << 16  # numbers of an output that a glance or a spot check reads
+SPOT_MARGIN = 8.0  # times the tolerance that a spot check allows, as the tolerance was found on other inputs
+SPOT_STRAYS = 0.01  # share of the numbers that may be further off: roundings that fell the other way
+LARGE = 1 << 30  # above these bytes of inputs and outputs, modes get FEW_TRIALS, and only one runs after timing
 FEW_TRIALS = {InputMode.STANDARD: 2, InputMode.OUTLIER: 1, InputMode.EXACT: 2}
-EASINGS = 4
-"""Further inputs that the trusted implementation is tried on before values that are nearly right are called wrong."""
-NEAR = 1.0 + CAP
-"""Times the tolerance up to which they are nearly right: beyond, no luck of the trusted one explains it."""
-HARD = 4.0
-"""Times the tolerance up to which the reference may be off on outliers: beyond, its problem is invalid."""
-WIDE_FROM = 1
-"""Trials of mode ``exact`` from this one on have wide numbers among the ones, where the answer to them is whole."""
+EASINGS = 4  # further inputs for the trusted implementation before nearly correct values are called wrong
+NEAR = 1.0 + CAP  # values are nearly correct up to this multiple of the tolerance; luck cannot explain more
+HARD = 4.0  # on outliers, the reference may exceed the tolerance up to this factor; beyond, the problem is invalid
+WIDE_FROM = 1  # from this trial of mode ``exact`` on, inputs have wide integers, if the answer to them is integers
 
 
 class _Case(NamedTuple):
-    """Inputs and what is due for them."""
+    """Inputs and the expected output."""
 
     inputs: List[Any]
     expected: ExpectedOutput
@@ -63,10 +53,14 @@ class _Case(NamedTuple):
 
 
 class _Lots:
-    """What random outputs are judged with, call by call; of one workload, whose reference and inputs it learns."""
+    """Provides the objects that judge random outputs of one workload, call by call."""
 
     def __init__(self, reference: ReferenceModel, case: _Case, dice: random.Random) -> None:
-        """:raises Finding: ``invalid_problem`` when the reference returns the same in two runs."""
+        """Find out which outputs are random.
+
+        Raises:
+            SessionEnded: ``invalid_problem`` if the reference returns the same in two runs.
+        """
         self._reference = reference
         self._form = map_tensors(case.inputs, _as_meta)
         self._dice = dice
@@ -75,10 +69,11 @@ class _Lots:
         self._earlier: Dict[str, Dict[int, torch.Tensor]] = {}
 
     def draw(self, sent: Sequence[torch.Tensor], contestant: str = "") -> RandomOutputs:
-        """For one call.
+        """Make the object that judges one call.
 
-        :param sent: the tensors among its inputs; all else in these is the same in every call.
-        :param contestant: whose earlier calls it must not repeat; empty: nobody's.
+        Args:
+            sent: The tensors among its inputs; the other inputs are equal in all calls.
+            contestant: The contestant whose earlier outputs must not be repeated; empty for none.
         """
         inputs = _refilled(self._form, sent)
         return RandomOutputs(
@@ -91,44 +86,41 @@ class _Lots:
 
 
 class Verifier:
-    """Judges every call of one workload: :meth:`controls` first, then :meth:`verify` before and after the timed calls.
+    """Judges every call of one workload: :meth:`controls` first, then :meth:`verify` before and after timed calls.
 
-    What it finds wrong is raised as a :class:`~kernel_matrix.inside.judge.session_ended.SessionEnded`: with the status
-    that the candidate
-    earned, as ``invalid_problem`` for the baseline, and for the caller to make a label of for a rival.
+    Faults are raised as :class:`~kernel_matrix.inside.judge.session_ended.SessionEnded`: with the candidate's status,
+    or as ``invalid_problem`` for the baseline. The caller turns those of a rival into a label.
     """
 
     def __init__(self, job: JudgeJob, sides: Mapping[str, WorkerClient], dice: random.Random) -> None:
-        """:param sides: all contestants; the candidate and the baseline are found by their roles."""
+        """Create a verifier for ``job`` and all contestants; candidate and baseline are found by their roles."""
         self._job = job
         self._sides = sides
         self._dice = dice
         self._first: Optional[_Case] = None
         self._reference: Optional[ReferenceModel] = None
         self._qualities: List[Quality] = []
-        self._usual: Tuple[AllowedError, ...] = ()
-        """What each output was allowed on the first inputs."""
-        self._lots: Optional[_Lots] = None
-        """What random outputs are judged with, once :meth:`controls` knows the reference; null: none is random."""
+        self._usual: Tuple[AllowedError, ...] = ()  # allowed errors on the first inputs
+        self._lots: Optional[_Lots] = None  # set by controls if outputs are random
         self._traits = Traits()
-        self.tolerance = Tolerance.of(job.dtype, job.tolerance)
-        """What outputs are held to, once :meth:`controls` has seen how long sums are and how far answers vary."""
+        self.tolerance = Tolerance.of(job.dtype, job.tolerance)  # completed by controls
         self.trials: List[Trial] = []
         """Every compared call of the candidate, in order."""
         self.labels: List[str] = []
-        """What does not decide and readers must know: the labels above."""
+        """Findings that do not change the verdict."""
 
     @property
     def traits(self) -> Traits:
-        """What was found out so far beyond right and wrong."""
+        """Properties found so far, besides correctness."""
         return replace(self._traits, quality=worst_of(self._qualities))
 
     def controls(self, reference: ReferenceModel) -> None:
-        """The problem's own controls, on the first inputs that the candidate will get too.
+        """Run the problem's own controls, on the first inputs that the candidate will get too.
 
         The reference must agree with itself, in this process and as the baseline; zeros and a constant must not pass.
 
-        :raises Finding: ``invalid_problem`` or ``problem_error``.
+        Raises:
+            SessionEnded: ``invalid_problem`` or ``problem_error``.
         """
         case = self._first = self._case(reference, InputMode.STANDARD, "before", 0)
         inputs, expected = case.inputs, case.expected
@@ -153,14 +145,15 @@ class Verifier:
         self._look_into(reference, inputs, expected)
 
     def _control_distribution(self, lots: _Lots, case: _Case) -> None:
-        # How far a random answer depends on an input, and on the precision, is what the check of each call looks at.
+        # How a random answer depends on inputs and precision is checked in each call.
         sent = tuple(tensors_in(case.inputs))
         controls.check_distribution(case.expected, lambda: lots.draw(sent), self.tolerance.rtol)
 
     def verify(self, reference: ReferenceModel, phase: str, trials: int) -> None:
-        """``trials`` calls of the candidate per mode that makes sense here.
+        """Run ``trials`` calls of the candidate in each mode that suits the problem.
 
-        :raises Finding: for the first call that does not pass.
+        Raises:
+            SessionEnded: For the first call that does not pass.
         """
         large, modes = reference.call_bytes > LARGE, self._modes()
         for mode in modes if phase == "before" or not large else modes[:1]:
@@ -171,10 +164,15 @@ class Verifier:
     def judge_timed(
         self, side: WorkerClient, expected: ExpectedOutput, call: Tuple[CallResult, Tuple[torch.Tensor, ...]]
     ) -> CallJudgement:
-        """Compare in full what a timed call left in the side's output buffer.
+        """Compare the side's whole output buffer after a timed call.
 
-        :param call: its result, and the inputs as :meth:`WorkerClient.deliver` sent them.
-        :raises Finding: when it does not pass.
+        Args:
+            side: The contestant.
+            expected: The expected output.
+            call: The call's result, and the inputs returned by :meth:`WorkerClient.deliver`.
+
+        Raises:
+            SessionEnded: If it does not pass.
         """
         judgement, _ = self._judge(side, _Case([], expected), *call)
         if side.role is Role.CANDIDATE:
@@ -184,35 +182,36 @@ class Verifier:
         return judgement
 
     def glance(self, side: WorkerClient) -> None:
-        """Look at some numbers of each output, drawn by the judge's dice: none may still be what the buffer held.
+        """Check some random numbers of each output: none may still hold the buffer's fill pattern.
 
-        Of integers and booleans, which may well have all bits set, not all of several may.
+        Integers and booleans may have all bits set, so an output of these fails only if several are read and all do.
 
-        :raises Finding: when one does.
+        Raises:
+            SessionEnded: If an output was not written.
         """
         looks = [self._look_at(output) for output in side.outputs_now()]
-        # Read once: a GPU waits for the host each time.
+        # Read once, since a GPU waits for the host each time.
         for index, unwritten in enumerate(torch.stack(looks).tolist() if looks else ()):
             if unwritten:
                 message = f"output {index} still holds the pattern its buffer was filled with: it was not written"
                 raise _blamed(side, CheckFailure(Status.NONFINITE, Evidence(message=message, output=index)))
 
     def _look_at(self, output: torch.Tensor) -> torch.Tensor:
-        """Whether what was sampled of ``output`` tells that it was not written."""
+        """Return True if the sample of ``output`` shows that it was not written."""
         unwritten = all_bits_set(self._sample(output))
         if output.is_floating_point() or output.is_complex():
             return unwritten.any()
         return unwritten.all() & (output.numel() > 1)
 
     def spot(self, side: WorkerClient, reference: ReferenceModel, inputs: List[Any]) -> None:
-        """Compare some numbers of each output, at places that nobody can foresee, with what the reference returns.
+        """Compare some numbers of each output, at unpredictable places, with the reference's.
 
-        With the reference in the cell's own dtype, and with :data:`SPOT_MARGIN` times the tolerance: what a call left
-        out, or took from an earlier one, is wrong by far and at many places; a full comparison is for the rest.
+        The reference runs in the cell's own dtype, and :data:`SPOT_MARGIN` times the tolerance is allowed. Results that
+        a call left out, or took from an earlier one, are wrong by far and at many places; a full comparison finds the
+        rest. Outputs that follow a contract, or are random, need not match number by number, so they get a glance.
 
-        What is held to a contract, or random, is glanced at: no single number of it has to be near the reference's.
-
-        :raises Finding: when more than :data:`SPOT_STRAYS` of them are off.
+        Raises:
+            SessionEnded: If more than :data:`SPOT_STRAYS` of them are off.
         """
         if self._job.contract is not None or self._job.random:
             self.glance(side)
@@ -227,7 +226,7 @@ class Verifier:
 
     @staticmethod
     def _off(got: torch.Tensor, want: torch.Tensor, usual: AllowedError) -> float:
-        """Share of numbers that are further from a reference in the same precision than any rounding explains."""
+        """Return the share of numbers that differ from a reference in the same precision by more than rounding."""
         if not want.is_floating_point():
             return float((got != want).double().mean()) if want.numel() else 0.0
         have, wanted = got.double(), want.double()
@@ -236,7 +235,7 @@ class Verifier:
         return float(wrong.double().mean()) if want.numel() else 0.0
 
     def _look_into(self, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> None:
-        """Sensitivity and precision: nothing depends on them but labels."""
+        """Measure sensitivity and precision, which only affect labels."""
         changes = _guarded(lambda: controls.sensitivity(reference, inputs, expected)) or ()
         told = _guarded(lambda: controls.is_precision_told(reference, inputs, expected, self.tolerance))
         if told is False and InputMode.EXACT in self._modes() and self._job.protocol.trials > WIDE_FROM:
@@ -248,25 +247,25 @@ class Verifier:
             self.labels.append(PRECISION_BLIND)
 
     def _modes(self) -> Tuple[InputMode, ...]:
-        """The modes that make sense: inputs that must keep their range, or are whole numbers, are taken as drawn.
+        """Return the modes that suit the problem: inputs that must keep their range, or are integers, stay as drawn.
 
-        Random numbers are never equal to others, so that whole ones say no more of them.
+        Random outputs never equal others, so exact inputs do not help there.
         """
         fixed = not self._job.outliers or self._job.dtype in WHOLE_DTYPES
-        senseless = {InputMode.OUTLIER, InputMode.EXACT} if fixed else {InputMode.EXACT} if self._job.random else set()
-        return tuple(mode for mode in self._job.protocol.modes if mode not in senseless)
+        unsuited = {InputMode.OUTLIER, InputMode.EXACT} if fixed else {InputMode.EXACT} if self._job.random else set()
+        return tuple(mode for mode in self._job.protocol.modes if mode not in unsuited)
 
     def _trial(self, reference: ReferenceModel, mode: InputMode, phase: str, index: int) -> bool:
-        """One trial of the candidate; whether a further one in this mode would say more.
+        """Run one trial of the candidate; return True if another one in this mode would help.
 
-        Everything large in here is gone when it returns, before the next inputs are drawn.
+        All large objects in here are freed before the next inputs are drawn.
         """
         first = mode is InputMode.STANDARD and phase == "before" and index == 0
         held, self._first = self._first, None
         case = held if first and held is not None else self._case(reference, mode, phase, index)
         if mode is InputMode.EXACT:
             if not controls.is_finite(case.expected):
-                return False  # zeros and ones are no inputs for this problem
+                return False  # this problem cannot take zeros and ones
             self._traits = replace(self._traits, exact=case.exact and self._traits.exact is not False)
         outputs = self._try(case, index, phase)
         if first:
@@ -280,7 +279,7 @@ class Verifier:
             )
             if telling.exact:
                 return telling
-            del telling  # two cases need not fit into memory
+            del telling  # there may be too little memory for two cases
         return self._draw(reference, mode, phase, index)
 
     def _draw(
@@ -298,7 +297,7 @@ class Verifier:
         )
 
     def _try(self, case: _Case, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
-        """One trial of the candidate; what it returned."""
+        """Run one trial of the candidate and return its outputs."""
         judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
         judgement = self._beside_the_baseline(case, judgement)
         self._note(judgement, case.mode, index, phase)
@@ -309,7 +308,7 @@ class Verifier:
         return outputs
 
     def _try_again(self, case: _Case, before: Tuple[torch.Tensor, ...]) -> None:
-        """A second call on equal inputs: its bits are a trait, but the tolerance must be kept; random ones are new."""
+        """Run a second call on equal inputs: it must keep the tolerance; equal bits are only a trait."""
         judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
         if judgement.failed is not None:
             message = f"a second call on equal inputs fails where the first passed: {judgement.failed.evidence.message}"
@@ -319,15 +318,16 @@ class Verifier:
         self._traits = replace(self._traits, deterministic=all(map(same_bits, before, outputs)))
 
     def _beside_the_baseline(self, case: _Case, judgement: CallJudgement) -> CallJudgement:
-        """Before a candidate is blamed for its values: the baseline must get them right in this mode.
+        """Check that the baseline gets these values right, before the candidate is blamed.
 
-        Where outliers take it a little beyond tolerance, the candidate may be :data:`WORST` times as far off: these
-        inputs are not the problem's, and it is no fault of either that they ask too much of the dtype.
+        If outliers take the baseline slightly beyond the tolerance, the candidate may be :data:`WORST` times as far
+        off: these inputs are not the problem's own, and they ask too much of the dtype.
 
-        :raises Finding: ``invalid_problem`` when the baseline does not.
+        Raises:
+            SessionEnded: ``invalid_problem`` if the baseline fails.
         """
         if case.mode is InputMode.STANDARD or judgement.failed is None or judgement.failed.status not in _OF_VALUES:
-            return judgement  # the controls have heard it on such inputs
+            return judgement  # the controls have checked the baseline on such inputs
         baselines = self._judge_baseline(case)
         if baselines.failed is None:
             return judgement
@@ -352,7 +352,7 @@ class Verifier:
     def _judge(
         self, side: WorkerClient, case: _Case, result: CallResult, sent: Tuple[torch.Tensor, ...]
     ) -> Tuple[CallJudgement, Tuple[torch.Tensor, ...]]:
-        """The judgement on what the side's output buffer holds now, and a copy of that."""
+        """Judge the side's output buffer; return the judgement and a copy of the outputs."""
         outputs = side.outputs() if _all_copied(result.claim) else ()
         call = CheckedCall(
             claim=result.claim,
@@ -373,7 +373,7 @@ class Verifier:
         return judgement, outputs
 
     def _hear_again(self, call: CheckedCall, judgement: CallJudgement, mode: InputMode) -> CallJudgement:
-        """The judgement, made anew where values are nearly right, by what the trusted implementation errs elsewhere."""
+        """Judge again, if values are nearly correct, with the trusted implementation's error on other inputs."""
         for index in range(EASINGS):
             eased = self._eased(call, mode, index) if _is_nearly_right(judgement) else None
             if eased is None:
@@ -389,18 +389,18 @@ class Verifier:
         return _guarded(lambda: controls.eased(reference, call.expected, self.tolerance, mode, index))
 
     def _contract(self, side: WorkerClient) -> Optional[ContractSpec]:
-        """Only the candidate must quantise; the reference is what it is compared with, and a rival may do either."""
+        """Return the contract for this side: a rival need not quantise, and the baseline has none."""
         contract = self._job.contract
         if contract is None or side.role is Role.BASELINE:
             return None
         return contract if side.role is Role.CANDIDATE else replace(contract, snr_db_max=math.inf)
 
     def _sample(self, output: torch.Tensor) -> torch.Tensor:
-        """Numbers of ``output`` at places that nobody can foresee."""
+        """Return numbers of ``output`` at unpredictable places."""
         return output[self._places(output)]
 
     def _places(self, output: torch.Tensor) -> Tuple[torch.Tensor, ...]:
-        """Indices of at most :data:`GLANCED` numbers of ``output``, one tensor per dimension."""
+        """Return indices of at most :data:`GLANCED` numbers of ``output``, one tensor per dimension."""
         generator = torch.Generator(output.device).manual_seed(self._dice.getrandbits(63))
         count = min(GLANCED, output.numel())
         return tuple(
@@ -420,18 +420,18 @@ _OF_VALUES = frozenset({Status.INCORRECT_VALUES, Status.NONFINITE, Status.CONTRA
 
 
 def _guarded(function: Callable[[], Found]) -> Found:
-    """As :func:`guarded`, of the reference while verifying."""
+    """Run the reference while verifying; see :func:`guarded`."""
     found: Found = guarded("the reference", Stage.VERIFY, function)
     return found
 
 
 def _as_meta(_tensor: torch.Tensor) -> torch.Tensor:
-    """A place for a tensor, without memory."""
+    """Return a placeholder without memory."""
     return torch.empty(0, device="meta")
 
 
 def _refilled(form: List[Any], tensors: Sequence[torch.Tensor]) -> List[Any]:
-    """``form`` with ``tensors`` in place of those in it, in the order that :func:`tensors_in` finds them."""
+    """Return ``form`` with ``tensors`` instead of its own, in the order of :func:`tensors_in`."""
     places = itertools.count()
     filled: List[Any] = map_tensors(form, lambda _tensor: tensors[next(places)])
     return filled
@@ -447,7 +447,7 @@ def _is_nearly_right(judgement: CallJudgement) -> bool:
 
 
 def _beyond_tolerance(judgement: CallJudgement) -> float:
-    """Times the tolerance that outputs are off by which are nearly right; infinite where something else is wrong."""
+    """Return by how many tolerances nearly correct outputs are off; infinity if anything else is wrong."""
     ratio = judgement.error_ratio if _is_nearly_right(judgement) else None
     return ratio if ratio is not None and ratio > 1 else math.inf
 
@@ -460,6 +460,6 @@ def _against_itself(failed: CheckFailure, mode: InputMode) -> SessionEnded:
 
 
 def _blamed(side: WorkerClient, failed: CheckFailure) -> SessionEnded:
-    """A timed call that does not pass; the baseline's is the problem's fault."""
+    """Blame the side for a timed call; a failure of the baseline is the problem's fault."""
     status = Status.INVALID_PROBLEM if side.role is Role.BASELINE else failed.status
     return SessionEnded(status, Stage.TIME, failed.evidence)

@@ -1,4 +1,4 @@
-"""The judge's view of one worker: buffers it lent, calls it asked for, and its own clock around them."""
+"""The judge's client of one worker: buffers lent to it, calls, and the judge's own clock around them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ from kernel_matrix.model.messages import ContestantSpec, JudgeTimeouts
 
 T = TypeVar("T")
 
-POISON = 0xFF
-"""Every byte of an output buffer before a call: NaN in every floating dtype."""
+POISON = 0xFF  # fills output buffers before a call: NaN in every floating dtype
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration)\b")
 
@@ -50,37 +49,32 @@ _STATUS = {
     CallFailure.MEMORY: Status.OUT_OF_MEMORY,
 }
 
-_OF_AN_IMPORT = frozenset({CallFailure.LOAD, CallFailure.RUNTIME})
-"""What an import in vain is told as: of a source, or of a function that a constructor or a call has come to."""
+_OF_AN_IMPORT = frozenset({CallFailure.LOAD, CallFailure.RUNTIME})  # a failed import, while loading or in a call
 
-FIRST_CALL_S = 4.0
-"""A first call loads libraries; it is given so many seconds even where later ones get less."""
-TRACER_S = 10.0
-"""A traced call is given so many seconds more: a tracer that starts from a cold disk takes half of them."""
+FIRST_CALL_S = 4.0  # a first call loads libraries, so it gets at least this long
+TRACER_S = 10.0  # more time for a traced call: starting a tracer from a cold disk takes half of it
 
-_GOODBYE_S = 0.1
-"""Longest wait for room to say goodbye: there is none where a worker reads nothing any more."""
+_GOODBYE_S = 0.1  # wait to send the goodbye; a worker that no longer reads may block it
 
-_TO_A_CALL = frozenset({FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.TRACED})
-"""Answers that must carry the number of the call they are to."""
+_TO_A_CALL = frozenset({FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.TRACED})  # answers that carry a call's number
 
 
 @dataclass(frozen=True)
 class CallResult:
-    """One call's result, or that of several replayed in a row. Times in nanoseconds."""
+    """Result of one call, or of several replayed in a row. Times in nanoseconds."""
 
     claim: OutputsClaim
     device_ns: int
-    """What the worker claims, of all calls together."""
+    """Claimed device time of all calls together."""
     wall_ns: int
-    """The judge's own clock from the request to ``DONE``."""
+    """Time by the judge's clock from the request to ``DONE``."""
     handover_ns: int
-    """The judge's own clock from ``DONE`` until it has read something of the outputs: copying them, and late work."""
+    """Time by the judge's clock from ``DONE`` until it has read an output: copying, and late work."""
 
 
 @dataclass
 class LentBuffers:
-    """Buffers lent to a worker, and the layout they were lent for."""
+    """Buffers lent to a worker, and the layout that they were made for."""
 
     layout: Any
     inputs: Arena
@@ -98,24 +92,22 @@ class LentBuffers:
 class WorkerClient:
     """One contestant's worker and the memory lent to it.
 
-    What it does wrong is raised as a :class:`~kernel_matrix.inside.judge.session_ended.SessionEnded`: as the
-    candidate's own fault, as the
-    problem's where it is the baseline, and for the caller to make a label of where it is a rival. What goes wrong
-    before its source is imported is this machine's fault. A failure for lack of a package that is not installed here is
-    ``unsupported`` where its source imports that package, as the host has read it.
+    Faults are raised as :class:`~kernel_matrix.inside.judge.session_ended.SessionEnded`: as the candidate's own, or as
+    the problem's for the baseline. The caller turns those of a rival into a label. Faults before the source is imported
+    are this machine's. A failed import of a package that is not installed here is ``unsupported`` if the contestant's
+    source imports that package, according to the host.
     """
 
     def __init__(self, contestant: ContestantSpec, channel: Channel, device: str, timeouts: JudgeTimeouts) -> None:
         self.contestant = contestant
         self.awaited = False
-        """Whether an answer is being waited for."""
+        """True while the judge waits for an answer."""
         self.fastest_s: Optional[float] = None
-        """The least time that a call took since the model was constructed, by the judge's clock."""
+        """Shortest call since the model was constructed, by the judge's clock."""
         self._channel = channel
         self._device = device
         self._timeouts = timeouts
-        self._has_answered = False
-        """Whether it has come to the end of a call, of whichever model."""
+        self._has_answered = False  # True once a call of any model has ended
         self._load_limit_s = math.inf
         self._call_limit_s = timeouts.call_s
         self._sequence = 0
@@ -128,36 +120,36 @@ class WorkerClient:
 
     @property
     def name(self) -> str:
-        """Name of the contestant, as blocks and labels have it."""
+        """Name of the contestant, as in blocks and labels."""
         return self.contestant.name
 
     @property
     def role(self) -> Role:
-        """Whether it is the candidate, the baseline or a rival."""
+        """Role of the contestant: candidate, baseline or rival."""
         return self.contestant.role
 
-    # ---- getting ready; what begins with ``start_`` returns at once, so that all contestants work at the same time
+    # ---- getting ready; methods named ``start_`` return at once, so that all contestants work at the same time
 
     def open(self) -> None:
-        """Have the worker open the device."""
+        """Let the worker open the device."""
         self.start_open()
         self.finish_open()
 
     def start_open(self) -> None:
-        """Tell the worker that the device is ours."""
+        """Tell the worker to open the device."""
         self._order(FrameKind.OPEN, {}, (), Stage.START)
 
     def finish_open(self) -> None:
-        """Wait until it has opened it."""
+        """Wait until the device is open."""
         self._ready(Stage.START)
 
     def load(self, values: Dict[str, Any]) -> None:
-        """Have the worker import its source, with these values for the module constants of a reference."""
+        """Let the worker import its source, with these values for a reference's constants."""
         self.start_load(values)
         self.finish_load()
 
     def start_load(self, values: Dict[str, Any]) -> None:
-        """Tell the worker what to import."""
+        """Tell the worker to import its source."""
         settings = {
             "file": self.contestant.file,
             "entry": self.contestant.entry,
@@ -172,7 +164,7 @@ class WorkerClient:
         self._ready(Stage.LOAD)
 
     def construct(self, reference: ReferenceModel, flush_bytes: int) -> None:
-        """Have the worker construct its model, with the reference's parameters where names and shapes match."""
+        """Let the worker construct its model, with the reference's parameters where names and shapes match."""
         self.start_construct(reference, flush_bytes)
         self.finish_construct()
 
@@ -203,7 +195,7 @@ class WorkerClient:
             self._parameters = undo.pop_all()
 
     def finish_construct(self) -> None:
-        """Wait until the model is there; the memory of the parameters goes back."""
+        """Wait until the model is constructed, and release the parameters' memory."""
         with self._parameters:
             self._ready(Stage.LOAD)
         self._compiles = self.contestant.may_compile
@@ -211,25 +203,29 @@ class WorkerClient:
         self._call_limit_s = self._timeouts.call_s
 
     def limit_loading(self, seconds: float) -> None:
-        """Wait no longer than this for each step of getting ready, nor than the job allows, unless it may compile."""
+        """Limit each step of getting ready to ``seconds``, in addition to the job's limit, unless it may compile."""
         if not self.contestant.may_compile:
             self._load_limit_s = seconds
 
     def limit_calls(self, seconds: float) -> None:
-        """Wait no longer than this for a call of the model there is now, nor than the job allows."""
+        """Limit calls of the present model to ``seconds``, in addition to the job's limit."""
         self._call_limit_s = min(self._timeouts.call_s, seconds)
 
     # ---- calls
 
     def lend_elsewhere(self) -> None:
-        """From the next delivery on, lend other memory than now."""
+        """Lend other memory from the next delivery on."""
         self._moves = True
 
     def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
         """Put ``inputs`` into the lent buffer, poison the outputs, and write new red zones around both.
 
-        :param like: tensors, ``meta`` ones will do, that have shape, dtype and strides of the outputs due.
-        :return: the tensors as sent, which are the judge's own.
+        Args:
+            inputs: The arguments of the call.
+            like: Tensors with the shape, dtype and strides of the expected outputs; ``meta`` tensors suffice.
+
+        Returns:
+            The tensors as sent; they are the judge's own copies.
         """
         tensors: List[torch.Tensor] = []
         arguments = _encoded("get_inputs()", inputs, tensors)
@@ -238,12 +234,12 @@ class WorkerClient:
         lent.outputs.tensor.fill_(POISON)
         for zone in lent.zones:
             zone.fill()
-        self._flush.zero_()  # what a worker does about the cache is its own claim
+        self._flush.zero_()  # flushes the cache here too, since a worker's flush is only a claim
         self._synchronize()
         return tuple(tensors)
 
     def call(self, *, stage: Stage, probe: bool = False) -> CallResult:
-        """One call on what was delivered; as a probe it does all but the model's part."""
+        """Make one call on the delivered inputs; a probe does everything except the model."""
         result = self._run(FrameKind.PROBE if probe else FrameKind.CALL, stage, self._call_patience())
         if not probe:
             self._compiles = False
@@ -252,50 +248,50 @@ class WorkerClient:
         return result
 
     def replay(self, count: int, stage: Stage) -> CallResult:
-        """``count`` calls back to back on what was delivered; outputs are those of the last.
+        """Make ``count`` calls back to back on the delivered inputs; the outputs are those of the last one.
 
-        The first replay on new buffers also captures a CUDA graph, outside of what the worker times but not of what
-        the judge's clock sees. The claim says whether it could: where it could not, the calls were made one by one.
+        The first replay on new buffers also captures a CUDA graph, outside of the worker's time but within the judge's
+        clock. The claim says whether that succeeded; if not, the calls were made one by one.
         """
-        # Three calls come before a capture, which is one more.
+        # Three calls precede a capture, which is one more call.
         patience_s = self._call_patience() + (count + 4) * 2 * (self.fastest_s or 0.0)
         return self._run(FrameKind.REPLAY, stage, patience_s, pack_replay(count))
 
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
-        """One call with a tracer attached: (name, launches, device nanoseconds) of each kernel. A claim, like times."""
+        """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
         result = self._run(FrameKind.TRACE, stage, self._call_patience() + TRACER_S)
         return result, self._understood(stage, unpack_traced, self._receive(FrameKind.TRACED, stage))
 
     def outputs(self) -> Tuple[torch.Tensor, ...]:
-        """The output buffer's tensors, copied to where no worker reaches."""
+        """Copy the output buffer's tensors to memory that no worker can reach."""
         return tuple(output.clone() for output in self.outputs_now())
 
     def outputs_now(self) -> Tuple[torch.Tensor, ...]:
-        """What the output buffer holds now: where the worker reaches, to be glanced at only."""
+        """Return views of the output buffer, which the worker can still write to."""
         lent = self._lent
         return () if lent is None else tuple(s.view(lent.outputs.tensor) for s in lent.output_specs)
 
     def inputs_now(self) -> Tuple[torch.Tensor, ...]:
-        """What the input buffer holds now."""
+        """Return views of the input buffer."""
         lent = self._lent
         return () if lent is None else tuple(s.view(lent.inputs.tensor) for s in lent.input_specs)
 
     def guards_intact(self) -> str:
-        """Which memory around the lent tensors was written to since the delivery, in words; empty: none."""
+        """Describe damage to memory around the lent tensors since the delivery; empty if there is none."""
         lent = self._lent
         found = () if lent is None else (zone.damage() for zone in lent.zones)
         return next((damage for damage in found if damage), "")
 
     def close(self) -> None:
-        """Say goodbye; the memory lent goes back."""
-        with suppress(PeerGoneError, OSError):  # it may have gone first; the host looks at how it ended
+        """Send the goodbye and take back the lent memory."""
+        with suppress(PeerGoneError, OSError):  # the worker may have ended first; the host examines its exit
             self._channel.settimeout(_GOODBYE_S)
             self._channel.send(FrameKind.BYE)
         self._parameters.close()
         self._take_back()
 
     def gone(self, patience_s: float) -> bool:
-        """Whether its process, once told goodbye, has ended within ``patience_s``, whatever it sends meanwhile."""
+        """Return True if the process, after the goodbye, ends within ``patience_s``; its frames are ignored."""
         deadline = time.monotonic() + patience_s
         try:
             while time.monotonic() < deadline:
@@ -308,7 +304,7 @@ class WorkerClient:
         return False
 
     def _run(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> CallResult:
-        # Not a count: an answer that was written before the question was asked must not fit it.
+        # Random, not a count: an answer written before the question must not match it.
         self._sequence = secrets.randbits(64)
         self._wait_at_most(patience_s)
         started = time.perf_counter_ns()
@@ -328,20 +324,20 @@ class WorkerClient:
         )
 
     def _touch_outputs(self) -> None:
-        """Read a number of the outputs: on a GPU that has to wait for whatever still runs there."""
+        """Read a number of the outputs; on a GPU this waits for all work that still runs there."""
         if self._device == "cuda" and self._lent is not None:
             self._lent.outputs.tensor[:1].clone()
             self._synchronize()
 
     def _call_patience(self) -> float:
-        """How long a call may take, in seconds: one that compiles first has a limit of its own."""
+        """Return the limit of a call in seconds; a call that compiles first has its own."""
         if self._compiles:
             return self._timeouts.first_call_s
         least_s = FIRST_CALL_S if self.fastest_s is None else 0.0
         return min(self._timeouts.call_s, max(self._call_limit_s, least_s))
 
     def _lend(self, arguments: List[Any], tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> LentBuffers:
-        """The buffers for this layout; lends new ones when it is not the one already lent."""
+        """Return buffers for this layout; lend new ones if it differs from the one already lent."""
         layout = (arguments, _forms(tensors), _forms(like))
         if self._lent is not None and self._lent.layout == layout and not self._moves:
             return self._lent
@@ -365,7 +361,7 @@ class WorkerClient:
             self._ready(Stage.LOAD)
         finally:
             if left is not None:
-                left.take_back()  # not earlier: the same memory would be had again
+                left.take_back()  # not earlier, or the new buffers would get the same memory
         return self._lent
 
     def _take_back(self) -> None:
@@ -385,7 +381,7 @@ class WorkerClient:
         return self._receive(FrameKind.READY, stage)
 
     def _ready_patience(self, stage: Stage) -> float:
-        """How long a step of getting ready may take, in seconds."""
+        """Return the limit of a step of getting ready, in seconds."""
         if stage is Stage.START:
             return self._timeouts.connect_s
         return min(self._timeouts.load_s, self._load_limit_s)
@@ -396,7 +392,7 @@ class WorkerClient:
 
     @contextmanager
     def _sending(self, stage: Stage) -> Iterator[None]:
-        """A peer that has gone, or reads nothing any more, is a finding."""
+        """Turn a peer that is gone, or no longer reads, into a SessionEnded."""
         try:
             yield
         except PeerGoneError:
@@ -405,7 +401,7 @@ class WorkerClient:
             raise self._blame(Status.TIMEOUT, stage, "takes no more orders: its side does not read them") from None
 
     def _receive(self, wanted: FrameKind, stage: Stage) -> bytes:
-        """Payload of the next frame, which must be ``wanted``; everything else is a finding."""
+        """Return the payload of the next frame, which must be ``wanted``; raise a SessionEnded for any other."""
         kind, sequence, payload = self._next(stage)
         if kind is FrameKind.FAILED:
             raise self._failed(stage, *self._understood(stage, unpack_failed, payload))
@@ -416,10 +412,10 @@ class WorkerClient:
         return payload
 
     def _failed(self, stage: Stage, failure: CallFailure, text: str) -> SessionEnded:
-        """What a failure comes to that its worker tells of."""
+        """Decide the status of a failure that the worker reported."""
         if failure is CallFailure.COMPILE:
             return self._blame(_STATUS[failure], stage, first_error(text), useful_part(text, MAX_LOG))
-        # Once it has answered it has what it needs, and has seen what it is asked: it is not to get out of that.
+        # After its first answer it has all packages, and it knows the work; it must not escape as ``unsupported``.
         may_lack = failure in _OF_AN_IMPORT and not self._has_answered
         package = missing_kernel_package(text, self.contestant.imports) if may_lack else ""
         if package:
@@ -429,7 +425,7 @@ class WorkerClient:
         return self._blame(_STATUS[failure], stage, _last_line(text), text)
 
     def _next(self, stage: Stage) -> Tuple[FrameKind, int, bytes]:
-        # Stays set where the wait is broken off from outside: whoever does that asks whom it was for.
+        # Stays set if the wait is interrupted from outside, where the handler asks who was awaited.
         self.awaited = True
         try:
             frame = self._channel.receive()
@@ -452,8 +448,8 @@ class WorkerClient:
         return self._blame(Status.CRASHED, stage, "the process ended without answering")
 
     def _blame(self, status: Status, stage: Stage, message: str, log: str = "") -> SessionEnded:
-        # Before a source is imported all of a process is ours, but for what a builder left for the candidate's: that
-        # can break it, and do no more.
+        # Before the source is imported the process runs only trusted code, except for the candidate's artifact, which
+        # can crash it.
         if stage is Stage.START and (self.role, status) != (Role.CANDIDATE, Status.CRASHED):
             return finding(Status.INFRA_ERROR, stage, f"the worker of {self.name}: {status.value}: {message}", log)
         if self.role is Role.BASELINE:
@@ -467,13 +463,13 @@ class WorkerClient:
 
 
 def _as_empty(like: torch.Tensor) -> torch.Tensor:
-    """What ``torch.empty_like`` gives, without its memory."""
-    # A meta tensor like another one takes torch two seconds, the first time: it imports its decompositions.
+    """Return a tensor like ``torch.empty_like`` does, without memory."""
+    # Making a meta tensor like another one takes two seconds the first time, since torch imports its decompositions.
     return like if like.device.type == "meta" else torch.empty_like(like, device="meta")
 
 
 def _forms(tensors: Sequence[torch.Tensor]) -> List[Any]:
-    """What buffers depend on."""
+    """Return the properties of tensors that a buffer's layout depends on."""
     return [(t.dtype, tuple(t.shape), t.stride()) for t in tensors]
 
 
@@ -483,7 +479,7 @@ def _fill(arena: Arena, specs: Sequence[TensorSpec], tensors: Sequence[torch.Ten
 
 
 def _encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor]) -> List[Any]:
-    """The arguments as JSON; one that cannot cross is the problem's fault."""
+    """Encode arguments as JSON; an argument that cannot be sent is the problem's fault."""
     try:
         return encode_arguments(arguments, tensors)
     except NotTransferableError as error:
@@ -491,7 +487,7 @@ def _encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor])
 
 
 def _last_line(text: str) -> str:
-    """The line that names the exception; some libraries add advice behind it."""
+    """Return the line that names the exception; some libraries print advice after it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if _EXCEPTION.match(line)]
-    return (named or lines or ["failed without a word"])[-1][:500]
+    return (named or lines or ["failed without a message"])[-1][:500]

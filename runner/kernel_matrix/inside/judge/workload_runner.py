@@ -1,4 +1,4 @@
-"""One workload after the other on the judge's desk: controls, verification, timing, verification again."""
+"""Running one workload after the other: controls, verification, timing, verification again."""
 
 from __future__ import annotations
 
@@ -32,28 +32,23 @@ from kernel_matrix.model.messages import (
     WorkloadSpec,
 )
 
-NO_TRACE = "no_trace"
-"""Label: no kernel of any contestant was to be seen, so that nothing can be said about whose ran."""
+NO_TRACE = "no_trace"  # label: the tracer saw no kernel of any contestant, so their origin is unknown
 
+# Label: the problem writes to its inputs, so calls cannot be repeated on them, and only ``cold`` calls are timed.
 NOT_REPLAYABLE = "not_replayable"
-"""Label: the problem writes into its inputs, so that no call can be repeated on them; ``cold`` ones alone are timed."""
 
-LOAD_S = 8.0
-"""Each step of getting ready may take so many seconds where nothing needs compiling."""
-LOAD_FACTOR = 5
-"""Or so many times what it took the judge to get the reference ready: models may be large, and the disk cold."""
+LOAD_S = 8.0  # limit for each step of getting ready if nothing needs compiling
+LOAD_FACTOR = 5  # or this multiple of the judge's time for the reference: models may be large, and the disk cold
 
-SLOWEST_FACTOR = 200
-"""A call is given up when it takes so many times as long as the baseline's."""
-LEAST_PATIENCE_S = 4.0
-"""But never earlier than after so many seconds."""
+SLOWEST_FACTOR = 200  # a call is given up after this multiple of the baseline's time
+LEAST_PATIENCE_S = 4.0  # but not before this many seconds
 
 
 class WorkloadRunner:
-    """All contestants of a session and what they are asked to do, one workload after the other."""
+    """Runs the workloads of a session with all its contestants."""
 
     def __init__(self, job: JudgeJob, folder: Path, sides: Dict[str, WorkerClient], phases: Phases) -> None:
-        """:param sides: contestants by name, opened; a rival that fails is taken out."""
+        """Prepare the runner; ``sides`` are opened contestants by name, and a rival that fails is removed."""
         self._job = job
         self._problem = folder / job.problem_file
         self._sides = sides
@@ -64,27 +59,26 @@ class WorkloadRunner:
         self._l2_bytes = l2_bytes(job.device)
         self._flush_bytes = 2 * self._l2_bytes
         self._time = job.protocol.time and not job.sanitize
-        self._hurries = not (INTERPRETED in job.labels or job.sanitize)
-        """Whether the candidate runs as fast as it can, with no tool in between that slows it down."""
+        self._hurries = not (INTERPRETED in job.labels or job.sanitize)  # False if a tool slows the candidate down
         self._timed = False
         self._watch: Optional[SensorWatch] = None
         self._loaded: List[str] = []
         self._last: Optional[WorkloadState] = None
         self.readings = DeviceReadings(job.device)
         self.labels: List[str] = []
-        """Findings of all workloads so far that decide nothing; some more than once."""
+        """Findings of all workloads that do not change the verdict; some occur more than once."""
         self.kernels: Tuple[TracedKernel, ...] = ()
-        """What ran in the traced call of the candidate, longest first."""
+        """Kernels in the candidate's traced call, longest first."""
 
     @contextmanager
     def open(self) -> Iterator[WorkloadRunner]:
-        """Look at the device's sensors for as long as inside."""
+        """Read the device's sensors while in this context."""
         with watch_of(self._job) as self._watch:
             yield self
 
     def run(self, spec: WorkloadSpec) -> Tuple[WorkloadReport, Optional[SessionEnded]]:
-        """Controls, verification, timing, verification again: what was found, and the finding that ended it early."""
-        self._last = None  # two references need not fit into memory
+        """Verify, time and verify again; return the report, and the exception that ended it early, if any."""
+        self._last = None  # there may be too little memory for two references
         bout = WorkloadState(spec, Verifier(self._job, self._sides, self._dice))
         ended = None
         try:
@@ -105,9 +99,10 @@ class WorkloadRunner:
         return bout.report(Status.PASSED if ended is None else ended.status, self._flush_bytes), ended
 
     def trace(self) -> None:
-        """One more call of the candidate, with a tracer attached, where it is to bring kernels of its own.
+        """Trace one more call of the candidate, if it must or does define kernels of its own.
 
-        :raises Finding: ``no_own_kernel`` where that is required, kernels were seen, and none of them is its own.
+        Raises:
+            SessionEnded: ``no_own_kernel`` if one is required, kernels were seen, and none of them is its own.
         """
         wanted = self._job.require_own_kernel or bool(self._job.own_kernels)
         if not wanted or self._last is None or self._job.sanitize:
@@ -123,7 +118,7 @@ class WorkloadRunner:
         self.kernels = tuple(TracedKernel(*one, own=own(one[0], self._job.own_kernels)) for one in seen)
         if any(kernel.own for kernel in self.kernels):
             return
-        # Where nothing at all was seen, the baseline shows whether anything could have been.
+        # If no kernel was seen, tracing the baseline shows whether the tracer works.
         interpreted = INTERPRETED in self._job.labels
         if not self.kernels and not interpreted and not self._traced(self._baseline, last):
             self.labels.append(NO_TRACE)
@@ -133,7 +128,7 @@ class WorkloadRunner:
     # ---- getting ready
 
     def _prepare(self, spec: WorkloadSpec) -> ReferenceModel:
-        """The reference of this workload, and a model at every contestant, all at the same time."""
+        """Make the workload's reference, and a model in every contestant, all at the same time."""
         job, values = self._job, dict(spec.values)
         loading = [name for name, side in self._sides.items() if name not in self._loaded or _has_constants(side)]
         self._each(lambda side: side.start_load(values), loading)
@@ -151,7 +146,7 @@ class WorkloadRunner:
         return reference
 
     def _each(self, step: Callable[[WorkerClient], None], names: Sequence[str]) -> None:
-        """Do ``step`` with those of these contestants that are still there."""
+        """Call ``step`` with those of the named contestants that are still in the session."""
         for name in names:
             if name in self._sides:
                 side = self._sides[name]
@@ -159,7 +154,7 @@ class WorkloadRunner:
                     step(side)
 
     def _limit_loading(self, reference_s: float) -> None:
-        """From now on nobody may get ready for far longer than it took the reference, ``reference_s`` seconds."""
+        """Limit each step of getting ready by the time that the reference took, ``reference_s`` seconds."""
         if self._hurries:
             for side in self._sides.values():
                 side.limit_loading(max(LOAD_S, LOAD_FACTOR * reference_s))
@@ -174,10 +169,10 @@ class WorkloadRunner:
         verifier.verify(reference, "before", self._job.protocol.trials)
 
     def _limit_calls(self) -> None:
-        """From now on the candidate is given up when it takes far longer than the baseline takes."""
+        """Limit the candidate's calls by the baseline's time."""
         if not self._hurries:
             return
-        self._baseline.call(stage=Stage.VERIFY)  # its first call may have loaded libraries; what it returns is known
+        self._baseline.call(stage=Stage.VERIFY)  # not its first call, which may have loaded libraries
         if self._baseline.fastest_s is not None:
             self._candidate.limit_calls(max(LEAST_PATIENCE_S, SLOWEST_FACTOR * self._baseline.fastest_s))
 
@@ -206,15 +201,16 @@ class WorkloadRunner:
         return replace(protocol, regimes=cold)
 
     def _warmed_up(self) -> None:
-        """The session's first timed calls are next."""
+        """Read the device before the session's first timed calls."""
         self._phases.enter("anchor")
         self.readings.before()
         self._phases.enter("time")
 
     def _hold_claims(self, bout: WorkloadState, timer: Timer) -> None:
-        """Hold what the candidate claims against the judge's clock and against physics.
+        """Check the candidate's claims against the judge's clock and the peak rates.
 
-        :raises Finding: ``timing_mismatch``, where a second series of timed calls says the same as the first.
+        Raises:
+            SessionEnded: ``timing_mismatch``, if a second series of timed calls confirms the first.
         """
         bout.two_clocks, words = self._held(bout, bout.timing)
         if words:
@@ -241,7 +237,7 @@ class WorkloadRunner:
     # ---- the trace
 
     def _traced(self, side: WorkerClient, bout: WorkloadState) -> List[Tuple[str, int, int]]:
-        """The kernels of one call of ``side``, whose outputs are looked at like any other's."""
+        """Return the kernels of one call of ``side``, whose outputs are checked like those of any call."""
         reference, verifier = bout.reference, bout.verifier
         if reference is None:
             return []
@@ -260,7 +256,7 @@ class WorkloadRunner:
 
 @dataclass
 class WorkloadState:
-    """What is known of one workload so far."""
+    """Results of one workload so far."""
 
     spec: WorkloadSpec
     verifier: Verifier
@@ -269,7 +265,7 @@ class WorkloadState:
     two_clocks: Optional[TwoClocks] = None
 
     def report(self, status: Status, flush_bytes: int) -> WorkloadReport:
-        """For the record."""
+        """Make the report for the record."""
         spec, timing, verifier = self.spec, self.timing, self.verifier
         empty = timing.probes.get(Role.BASELINE)
         return WorkloadReport(
@@ -297,5 +293,5 @@ def _of_role(sides: Mapping[str, WorkerClient], role: Role) -> WorkerClient:
 
 
 def _has_constants(side: WorkerClient) -> bool:
-    """Whether its source is a problem's, whose constants differ from workload to workload."""
+    """Return True if its source is a problem's, whose constants differ between workloads."""
     return side.contestant.entry == "Model"

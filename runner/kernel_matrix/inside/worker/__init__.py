@@ -1,1 +1,1 @@
-"""The process that runs a candidate or a baseline and answers the judge. Everything it says is a claim."""
+"""The process that runs a candidate or a baseline and answers the judge. All its answers are claims."""

@@ -1,7 +1,7 @@
-"""Which memory outputs share: with inputs, with each other, with outputs of the call before.
+"""Finding out which memory outputs share: with inputs, with each other, or with outputs of the previous call.
 
-Found by the worker beside the candidate, so a claim; a lie about it gains nothing, since outputs are poisoned and
-inputs compared anyway. It tells an honest mistake from a wrong result.
+The worker finds this beside the candidate, so it is a claim. A false one gains nothing, since outputs are poisoned and
+inputs compared anyway. It separates an honest mistake from a wrong result.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from kernel_matrix.inside.wire import OutputAlias
 
-Range = Tuple[int, int]
-"""First address, and the one just behind the last."""
+Range = Tuple[int, int]  # first address, and the one after the last
 
 
 class AliasMemory:
-    """What must be known of one call's outputs when the next call's are looked at; keeps none of their memory."""
+    """Remembers one call's outputs, without their memory, for the check of the next call's."""
 
     def __init__(self) -> None:
         self._earlier: List[StorageWeakRef] = []
 
     def forget(self) -> None:
-        """Let go of the call before: another model, or other buffers."""
+        """Forget the previous call, before another model or other buffers are used."""
         self._earlier = []
 
     def aliases(self, outputs: Sequence[torch.Tensor], lent: Range) -> List[OutputAlias]:
-        """What each of ``outputs`` shares.
+        """Return the memory that each of ``outputs`` shares.
 
-        :param lent: the memory of the inputs.
+        Args:
+            outputs: Outputs of one call.
+            lent: Address range of the inputs.
         """
         found: List[OutputAlias] = []
         for index, output in enumerate(outputs):
@@ -38,8 +39,7 @@ class AliasMemory:
                 found.append(OutputAlias.NONE)
             elif lent[0] <= output.data_ptr() < lent[1]:
                 found.append(OutputAlias.INPUT)
-            # A storage that was freed meanwhile cannot be taken for a new one at its address: the weak reference
-            # keeps its identity.
+            # The weak reference keeps the identity of a freed storage, so a new one at its address differs from it.
             elif StorageWeakRef(output.untyped_storage()) in self._earlier:
                 found.append(OutputAlias.EARLIER)
             else:
@@ -48,12 +48,12 @@ class AliasMemory:
         return found
 
     def remember(self, outputs: Sequence[torch.Tensor]) -> None:
-        """These are the outputs of the last call now."""
+        """Remember the outputs of the last call."""
         self._earlier = [StorageWeakRef(output.untyped_storage()) for output in outputs if output.numel()]
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether both surely share elements: views that interleave without sharing any are none of our business."""
+    """Return True if both certainly share elements; interleaved views that share none do not count."""
     if one.data_ptr() == other.data_ptr():
         return True
     if not (one.is_contiguous() and other.is_contiguous()):

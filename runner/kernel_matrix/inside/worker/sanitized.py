@@ -1,8 +1,8 @@
-"""Starts a worker under compute-sanitizer where the image has it, and as it is where not.
+"""Starts a worker under compute-sanitizer if the image has it, else directly.
 
-``python -m kernel_matrix.inside.worker.sanitized --tool memcheck -- <arguments of
-kernel_matrix.inside.worker.worker>``. The tool prints what it finds,
-and a summary last; without a summary nothing was checked.
+Run as ``python -m kernel_matrix.inside.worker.sanitized --tool memcheck -- <arguments of
+kernel_matrix.inside.worker.worker>``. The tool prints its findings and then a summary; without a summary nothing was
+checked.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from typing import List, NoReturn, Optional, Sequence
 
 _PROGRAM = "compute-sanitizer"
 _TOOLKIT = "/usr/local/cuda/bin"
-_PRINTED = 20
-"""Findings that are printed in full; the summary counts all."""
+_PRINTED = 20  # findings that are printed in full; the summary counts all
 
 
 def find_sanitizer() -> Optional[str]:
-    """Path of the program: by ``PATH``, in the CUDA toolkit's folder, or in that of a package beside torch."""
+    """Find the program in ``PATH``, in the CUDA toolkit's folder, or in that of a package beside torch."""
     packages = [path for entry in sys.path if entry for path in Path(entry).glob("nvidia/*/bin")]
     places = [os.environ.get("PATH", os.defpath), _TOOLKIT, *map(str, packages)]
     return shutil.which(_PROGRAM, path=os.pathsep.join(places))
 
 
 def command_line(sanitizer: Optional[str], tool: str, arguments: Sequence[str]) -> List[str]:
-    """What to become: the worker under ``tool``, or the worker alone."""
+    """Return the command of the worker, under ``tool`` if the sanitizer was found."""
     worker = [sys.executable, "-s", "-B", "-m", "kernel_matrix.inside.worker.worker", *arguments]
     if sanitizer is None:
         return worker
@@ -37,12 +36,12 @@ def command_line(sanitizer: Optional[str], tool: str, arguments: Sequence[str]) 
 
 
 def main(argv: Optional[Sequence[str]] = None) -> NoReturn:
-    """Become that command."""
+    """Replace this process by that command."""
     parser = argparse.ArgumentParser(prog="sanitized")
     parser.add_argument("--tool", required=True)
     parser.add_argument("arguments", nargs="*")
-    told = parser.parse_args(argv)
-    command = command_line(find_sanitizer(), told.tool, told.arguments)
+    options = parser.parse_args(argv)
+    command = command_line(find_sanitizer(), options.tool, options.arguments)
     os.execv(command[0], command)  # noqa: S606  # no shell is wanted here
 
 

@@ -1,6 +1,6 @@
-"""The thin runner: takes calls from the judge, knows nothing of what is right. Everything it says is a claim.
+"""The worker: runs the judge's calls without knowing which results are correct. All its answers are claims.
 
-The same for a candidate, the baseline and every rival, whatever a call is for.
+It is the same for the candidate, the baseline and rivals, and for all kinds of calls.
 """
 
 from __future__ import annotations
@@ -43,18 +43,17 @@ from kernel_matrix.model.enums import Dtype
 
 Kernels = List[Tuple[str, int, int]]
 
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
-"""Subclasses are not tensors here: they can compute when they are looked at."""
+_TENSORS = (torch.Tensor, torch.nn.Parameter)  # exact types: subclasses can run code when they are read
 
 
 def serve(channel: Channel, code: Path, device: str) -> None:
-    """Answer one judge until it says goodbye or goes away."""
+    """Answer one judge until it says goodbye or is gone."""
     with suppress(PeerGoneError):
         Worker(channel, code, device).serve()
 
 
 class CallBuffers:
-    """What the judge lent for the calls to come: arguments to call a model with, and places for its outputs."""
+    """Memory that the judge lent for the following calls: arguments, and places for outputs."""
 
     def __init__(self, device: str, message: Any, descriptors: Sequence[int]) -> None:
         sizes = (message["input_bytes"], message["output_bytes"])
@@ -66,7 +65,7 @@ class CallBuffers:
         self.input_range = (inputs.data_ptr(), inputs.data_ptr() + inputs.numel())
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self.arguments, self.outputs = [], []
         while self._arenas:
             self._arenas.pop().close()
@@ -89,7 +88,7 @@ class Worker:
         self._replayed: Optional[Tuple[Callable[[], Any], bool]] = None
 
     def serve(self) -> None:
-        """Answer frames until the judge goes away."""
+        """Answer frames until the judge says goodbye."""
         steps = {
             FrameKind.OPEN: self._open,
             FrameKind.LOAD: self._load,
@@ -100,7 +99,7 @@ class Worker:
             kind, sequence, payload, descriptors = self._channel.receive_with_descriptors()
             if kind is FrameKind.BYE:
                 return
-            # Whatever candidate code raises is its own failure, told in full.
+            # Any exception of candidate code is reported as its own failure.
             try:
                 if kind in steps:
                     self._channel.send(FrameKind.READY, 0, steps[kind](json.loads(payload), descriptors))
@@ -133,14 +132,14 @@ class Worker:
 
     def _construct(self, message: Any, descriptors: Sequence[int]) -> bytes:
         self._give_back()
-        self._model = None  # two of them need not fit into memory
+        self._model = None  # there may be too little memory for two models
         with closing(open_arena(self._device, descriptors[0], message["nbytes"])) as arena:
             tensors = [TensorSpec.from_json(spec).view(arena.tensor).clone() for spec in message["tensors"]]
-            self._synchronize()  # the memory may go only when it has been copied
+            self._synchronize()  # the arena may be closed only when it has been copied
         arguments = decode_arguments(message["init"], tensors)
         state = {name: tensors[index] for name, index in message["state"].items()}
         dtype = Dtype(message["dtype"])
-        set_float32_precision(dtype)  # after the source was imported, which may have wanted it otherwise
+        set_float32_precision(dtype)  # after the import of the source, which may have changed it
         seed_torch(MODULE_SEED)
         model = self._entry(*arguments)
         if isinstance(model, torch.nn.Module):
@@ -156,13 +155,13 @@ class Worker:
     def _take_buffers(self, message: Any, descriptors: Sequence[int]) -> bytes:
         self._give_back()
         if self._device != "cpu":
-            torch.cuda.empty_cache()  # where outputs lie is to change with the buffers
+            torch.cuda.empty_cache()  # so that outputs move together with the buffers
         self._buffers = CallBuffers(self._device, message, descriptors)
         self._arguments = self._buffers.arguments
         return b""
 
     def _give_back(self) -> None:
-        """Let go of everything that looks at lent memory."""
+        """Release everything that refers to lent memory."""
         self._replayed = None
         self._arguments = []
         self._aliases.forget()
@@ -185,7 +184,7 @@ class Worker:
             self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
 
     def _measured(self, kind: FrameKind, payload: bytes, meter: Meter, kernels: Kernels) -> Tuple[Any, int, bool]:
-        """What the call returned, its device time in nanoseconds, and whether it was replayed from a graph."""
+        """Run the call; return its result, its device time in nanoseconds, and whether it was a graph's replay."""
         calls = {
             FrameKind.CALL: self._once,
             FrameKind.PROBE: lambda: None,
@@ -209,7 +208,7 @@ class Worker:
         return returned
 
     def _handed_over(self, returned: Any, buffers: CallBuffers, *, captured: bool) -> OutputsClaim:
-        """Copy what a model returned to where the judge looks, as far as it fits there."""
+        """Copy the outputs to the judge's buffer as far as they fit."""
         structure, outputs = flatten(returned)
         views: Sequence[Optional[torch.Tensor]] = buffers.outputs
         if len(outputs) != len(buffers.outputs):
@@ -217,7 +216,7 @@ class Worker:
         aliases = self._aliases.aliases(outputs[:MAX_OUTPUTS], buffers.input_range)
         claims = tuple(copy_one(*one) for one in zip(outputs, views, aliases))
         self._synchronize()
-        if not captured:  # the memory of a graph's outputs is the graph's choice, not the candidate's
+        if not captured:  # the memory of a graph's outputs is torch's choice, not the candidate's
             self._aliases.remember(outputs[:MAX_OUTPUTS])
         return OutputsClaim(structure, claims, captured)
 
@@ -227,7 +226,7 @@ class Worker:
 
 
 def open_device(device: str) -> None:
-    """Open the device; before, nothing of this process is on it."""
+    """Open the device; this process does not use it before."""
     if device == "cuda":
         torch.zeros(1, device=device)
 
@@ -241,7 +240,7 @@ def copy_state(model: Any, state: Any) -> None:
 
 
 def flatten(returned: Any) -> Tuple[Structure, List[torch.Tensor]]:
-    """What a model returned, and the tensors in it; none where it is no plain tensor, or flat tuple or list of them."""
+    """Return the type of a model's result, and its tensors; none unless it is a tensor or a flat tuple or list."""
     if type(returned) in _TENSORS:
         return Structure.TENSOR, [returned]
     if isinstance(returned, (tuple, list)) and all(type(r) in _TENSORS for r in returned):
@@ -250,7 +249,7 @@ def flatten(returned: Any) -> Tuple[Structure, List[torch.Tensor]]:
 
 
 def copy_one(output: torch.Tensor, view: Optional[torch.Tensor], alias: OutputAlias) -> OutputClaim:
-    """Copy an output into its place, if it has one and fits there; what the judge is told of it."""
+    """Copy an output into its place if it has one and fits; return its description."""
     fits = view is not None and output.shape == view.shape and output.dtype == view.dtype
     same_device = view is None or output.device.type == view.device.type
     copied = fits and same_device

@@ -1,9 +1,8 @@
-"""The process beside a candidate, a baseline or a rival: connects to the judge and answers it.
+"""The process of a candidate, a baseline or a rival: connects to the judge and answers it.
 
-``python -m kernel_matrix.inside.worker.worker --channel DIR --code DIR --device cuda [--artifact FILE] [--preload
-MODULE …]``. It may
-be started long before its session: it imports what takes time, and waits for the judge's word before it touches the
-device.
+Run as ``python -m kernel_matrix.inside.worker.worker --channel DIR --code DIR --device cuda [--artifact FILE]
+[--preload MODULE …]``. It may start long before its session: it imports slow modules, and waits for the judge's order
+before it opens the device.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from kernel_matrix.inside.artifact import unpack
 from kernel_matrix.inside.hard_exit import leave
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel, short_name
 
-SOCKET_NAME = "judge.sock"
-"""Name of the judge's socket in a contestant's folder."""
+SOCKET_NAME = "judge.sock"  # name of the judge's socket in a contestant's folder
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Serve one judge; the exit code means nothing to it."""
+    """Serve one judge; the judge ignores the exit code."""
     parser = argparse.ArgumentParser(prog="worker")
     parser.add_argument("--channel", type=Path, required=True)
     parser.add_argument("--code", type=Path, required=True)
@@ -35,7 +33,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--connect-timeout", type=float, default=60.0)
     arguments = parser.parse_args(argv)
     channel = Channel(_connect(arguments.channel / SOCKET_NAME, arguments.connect_timeout), MAX_FROM_JUDGE)
-    from kernel_matrix.inside.worker.service import serve  # noqa: PLC0415  # torch comes with it, once the judge knows of us
+    from kernel_matrix.inside.worker.service import serve  # noqa: PLC0415  # imports torch, so connect to the judge first
 
     _import_ahead(arguments.preload)
     if arguments.artifact is not None:
@@ -45,7 +43,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _connect(path: Path, patience_s: float) -> socket.socket:
-    """A connection to the judge, which starts at the same time: its socket is a file that appears."""
+    """Connect to the judge, which starts at the same time and makes the socket file."""
     deadline = time.monotonic() + patience_s
     with ExitStack() as undo:
         connection = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -53,7 +51,7 @@ def _connect(path: Path, patience_s: float) -> socket.socket:
         while True:
             try:
                 connection.connect(name)
-            except (FileNotFoundError, ConnectionRefusedError):  # noqa: PERF203  # waiting is what this loop is for
+            except (FileNotFoundError, ConnectionRefusedError):  # noqa: PERF203  # retrying is what this loop is for
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
@@ -62,7 +60,7 @@ def _connect(path: Path, patience_s: float) -> socket.socket:
 
 
 def _import_ahead(modules: Sequence[str]) -> None:
-    """Import what the source will want and what takes its time; who needs one that is not there will say so."""
+    """Import slow modules that the source needs; the source reports one that is missing."""
     for name in modules:
         with suppress(ImportError):
             importlib.import_module(name)
