@@ -102,4 +102,4 @@ def test_a_probe_that_does_not_end_is_a_gpu_that_does_not_answer(probe, monkeypa
 def test_a_probe_that_is_called_off_says_nothing(probe):
     found = probe(hangs, called_off=lambda: True)
     assert found.result == NOT_RUN
-    assert "called off" in found.reason
+    assert "cancelled" in found.reason

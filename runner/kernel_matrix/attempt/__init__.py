@@ -25,10 +25,7 @@ __all__ = [
 def run_cell(assignment: Assignment, bench: RunContext, ahead: SessionPrefetch | None = None) -> AttemptResult:
     """Run a cell and return its record and telemetry trace, neither of which is stored here.
 
-    Args:
-        assignment: The cell, and the device and image it runs with.
-        bench: The host's part, shared by all cells of a run.
-        ahead: Starts the processes of later sessions of a GPU's lane early. None starts each session in its turn.
+    On a GPU's lane, ``ahead`` starts the processes of later sessions early.
 
     Raises:
         CellCancelledError: If the run was cancelled meanwhile.

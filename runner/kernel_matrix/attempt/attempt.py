@@ -24,13 +24,7 @@ from kernel_matrix.results.record import HealthInfo, Outcome, Record
 
 
 class Attempt:
-    """Runs one assignment once.
-
-    Args:
-        assignment: The cell, and the device and image it runs with.
-        bench: The host's part, shared by all cells of a run.
-        ahead: Starts the processes of later sessions early. None starts each session in its turn.
-    """
+    """Runs one assignment once; ``ahead``, if given, starts the processes of later sessions early."""
 
     def __init__(self, assignment: Assignment, bench: RunContext, ahead: SessionPrefetch | None = None) -> None:
         self._of = assignment

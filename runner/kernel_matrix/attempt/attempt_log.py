@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -60,19 +60,7 @@ class AttemptLog:
 
     def saw_ends(self, exits: Sequence[ProcessExit], session: int) -> None:
         """Record how the processes of one session ended."""
-        self.exits += [
-            ExitInfo(
-                role=e.role,
-                session=session,
-                code=e.code,
-                signal=e.signal,
-                oom_killed=e.oom_killed,
-                lost=e.lost,
-                killed=e.killed,
-                log_tail=e.log_tail,
-            )
-            for e in exits
-        ]
+        self.exits += [ExitInfo(session=session, **asdict(ended)) for ended in exits]
 
     def phases_s(self) -> dict[str, float]:
         """Return seconds per phase until now; ``overhead`` is outside of judges' reports and of the lease wait."""

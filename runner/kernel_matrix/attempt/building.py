@@ -11,14 +11,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from kernel_matrix.attempt.buildcache import new_artifact
 from kernel_matrix.attempt.contestants import CANDIDATE_FILE
-from kernel_matrix.attempt.folders import folders_for_all, listening_for_all, write_for_all
+from kernel_matrix.attempt.folders import accept, folders_for_all, listening_for_all, write_for_all
 from kernel_matrix.attempt.outcome import how_it_ended, outcome_of
 from kernel_matrix.inside.build.builder import MAX_LOG, SOCKET_NAME
 from kernel_matrix.inside.error_excerpt import first_error, useful_part
@@ -130,13 +130,9 @@ class _Patience:
     deadline: float
     is_cancelled: Callable[[], bool]
 
-    def is_late(self) -> bool:
-        """Return True once the deadline has passed."""
-        return time.monotonic() >= self.deadline
-
     def ended(self) -> bool:
         """Return True once waiting any longer is useless."""
-        return self.is_cancelled() or self.is_late()
+        return self.is_cancelled() or time.monotonic() >= self.deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +188,7 @@ def _receive(
     listener: socket.socket, running: RunningProcess, patience: _Patience, delivery: _Delivery
 ) -> tuple[Path | None, _Said | _Trouble]:
     """Return the artifact as a new file, or None, and the builder's further output or the reason for its failure."""
-    connection = _accept(listener, running, patience)
+    connection = accept(listener, running, patience.ended)
     if connection is None:
         return None, _silence(running, patience)
     path = new_artifact(delivery.keep_in)
@@ -209,20 +205,6 @@ def _receive(
         return path, result
     path.unlink()
     return None, result
-
-
-def _accept(listener: socket.socket, running: RunningProcess, patience: _Patience) -> socket.socket | None:
-    """Wait for the builder's connection; return None if there will be none."""
-    listener.settimeout(_POLL_S)
-    while True:
-        # Read before ``accept``: a fast builder may connect, send everything and exit before we listen.
-        over = patience.ended() or running.wait(0) is not None
-        with suppress(TimeoutError):
-            connection = listener.accept()[0]
-            connection.settimeout(None)
-            return connection
-        if over:
-            return None
 
 
 def _converse(channel: Channel, file: IO[bytes], delivery: _Delivery) -> _Said | _Trouble:

@@ -80,7 +80,8 @@ class BuildPool:
         key = self._key(cell)
         with self._changing:
             before = self._builds.get(key)
-            if before is not None and before.done() and _is_lost(before.result()):
+            outcome = before.result().outcome if before is not None and before.done() else None
+            if outcome is not None and outcome.fault is Fault.INFRA:
                 self._builds[key] = self._start(cell)
 
     def _key(self, cell: Cell) -> str:
@@ -134,13 +135,7 @@ def build_pool(
 ) -> Iterator[BuildPool]:
     """Make a pool for one run. On exit, builds not started are dropped, and running ones are waited for.
 
-    Args:
-        bench: The host's part, shared by all cells of a run.
-        images: Toolchain name → image.
-        gpus: Devices to compile for.
-        workers: Number of concurrent builds.
-        cache: Cache of artifacts. None uses this user's.
-        listener: Callbacks for the progress of builds.
+    Without a ``cache``, this user's is used.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix="build") as executor:
         try:
@@ -160,7 +155,3 @@ def builds_at_once(devices: Sequence[Gpu]) -> int:
     cores = len(os.sched_getaffinity(0))
     lanes = sum(device.vendor != "cpu" for device in devices)
     return max((cores + 1) // 2, cores - CORES_PER_LANE * lanes)
-
-
-def _is_lost(build: BuildResult) -> bool:
-    return build.outcome is not None and build.outcome.fault is Fault.INFRA

@@ -24,11 +24,7 @@ _LIMIT_S = 300.0
 def calibrate(gpu: Gpu, image: ResolvedImage | None, bench: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
     """Return the measurements of :mod:`kernel_matrix.inside.probe` on ``gpu``.
 
-    Args:
-        gpu: The device to measure.
-        image: An image with torch for this GPU. None for an engine without images.
-        bench: The host's part, shared by all cells of a run.
-        terms: Terms of the lease.
+    The image must have torch for this GPU; it is None for an engine without images.
 
     Raises:
         GpuBusyError: If the GPU was not free in time, or another process used it meanwhile.

@@ -41,10 +41,7 @@ def absent_gpu(axis: GpuAxis) -> Gpu:
 def compile_only(assignment: Assignment, bench: RunContext, cache: BuildCache | None = None) -> AttemptResult:
     """Build the candidate and return its record, without a lease or a device.
 
-    Args:
-        assignment: The cell. Its device is the one to compile for, see :func:`absent_gpu`; its build is made here.
-        bench: The host's part, shared by all cells of a run.
-        cache: Cache of artifacts. None uses this user's.
+    The assignment's device is the one to compile for, see :func:`absent_gpu`. Without a ``cache``, this user's is used.
 
     Raises:
         CellCancelledError: If the run was cancelled meanwhile.

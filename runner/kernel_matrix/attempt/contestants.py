@@ -64,11 +64,7 @@ class Contestant:
     """Kernel packages that its source imports."""
 
     def spec(self, *, own_user: bool) -> ContestantSpec:
-        """Describe the contestant to the judge.
-
-        Args:
-            own_user: Its process runs under :attr:`uid`, so the judge accepts no connection of another user.
-        """
+        """Describe the contestant to the judge, which accepts only :attr:`uid` if the process has its ``own_user``."""
         return ContestantSpec(
             name=self.name,
             role=self.role,
@@ -84,9 +80,7 @@ class Contestant:
 def contestants_of(cell: Cell, *, built: bool = False) -> tuple[Contestant, ...]:
     """Return the contestants of each session of ``cell``: candidate, baseline, then rivals in the protocol's order.
 
-    Args:
-        cell: The cell.
-        built: The candidate was compiled ahead of time, and gets the artifact.
+    A candidate that was ``built`` ahead of time gets the artifact.
     """
     return (_candidate(cell, built=built), *_implementations(cell))
 

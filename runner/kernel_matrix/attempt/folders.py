@@ -6,8 +6,8 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,13 @@ from kernel_matrix.inside.judge.judge import REPORT_NAME
 from kernel_matrix.inside.wire import short_name
 from kernel_matrix.model.messages import JudgeJob, dumps
 from kernel_matrix.plan import Cell
+from kernel_matrix.sandboxes import RunningProcess
 from kernel_matrix.sources import ModuleCode
 
 JOB_FILE = "job.json"
 ARTIFACT_NAME = "artifact.tar"  # name of the artifact inside the candidate's container
+
+_POLL_S = 0.1
 
 
 def judge_uid() -> int:
@@ -169,6 +172,18 @@ def listening_for_all(path: Path) -> Iterator[socket.socket]:
         path.chmod(0o666)
         listener.listen(1)
         yield listener
+
+
+def accept(listener: socket.socket, running: RunningProcess, is_late: Callable[[], bool]) -> socket.socket | None:
+    """Wait for a connection; return None once the process has ended or ``is_late()`` returns true."""
+    listener.settimeout(_POLL_S)
+    while True:
+        # Read before ``accept``: a fast process may connect, send everything and exit before we listen.
+        over = is_late() or running.wait(0) is not None
+        with suppress(TimeoutError):
+            return listener.accept()[0]
+        if over:
+            return None
 
 
 @contextmanager

@@ -51,15 +51,7 @@ def probe_health(
     started: Callable[[RunningProcess], None],
     called_off: Callable[[], bool],
 ) -> HealthProbeResult:
-    """Run a computation with a known answer on the GPU, for a minute at most.
-
-    Args:
-        engine: Sandbox that the probe runs in.
-        make_spec: Folder for the answer → process to start.
-        scratch: Folder for temporary files.
-        started: Called with the process as soon as it runs.
-        called_off: Returns true once the run is cancelled.
-    """
+    """Run a computation with a known answer on the GPU, for a minute at most; see :func:`asked` for the arguments."""
     probe = asked(engine, make_spec, scratch=scratch, started=started, called_off=called_off, limit_s=_LIMIT_S)
     try:
         with probe as (answer, ended):

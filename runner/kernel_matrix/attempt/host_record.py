@@ -72,16 +72,7 @@ def of_gpu(
     assignment: Assignment,
     probed: HealthProbeResult,
 ) -> AttemptOutcome:
-    """Join telemetry to the reports, and check the outcome against the lease and the clocks.
-
-    Args:
-        lease: The lease, which has ended.
-        outcome: The outcome of the sessions alone.
-        log: The attempt's log.
-        details: Further properties of the device, from the driver.
-        assignment: The cell and its device.
-        probed: The result of the health probe.
-    """
+    """Join telemetry to the reports, and check the outcome against the lease, which has ended, and the clocks."""
     policy, stem = assignment.cell.policy, f"{assignment.cell.id}.{assignment.attempt}"
     looks = list(lease.looks)
     trace = trace_of((look.sample, look.own, look.foreign, look.trouble) for look in looks) if looks else None

@@ -57,11 +57,7 @@ class PreparedSession:
     folders: SessionFolders
 
     def begin(self, scan: SourceScan, admit: Callable[[RunningProcess], None]) -> None:
-        """Hand out the job; only then may a process open the device.
-
-        Args:
-            scan: Findings in the candidate's source.
-            admit: Called with each process before the job is written.
+        """Call ``admit`` with each process, then hand out the job; only then may a process open the device.
 
         Raises:
             InfrastructureError: If a process could not be started.

@@ -31,13 +31,7 @@ def asked(
 ) -> Iterator[tuple[Path, ProcessExit | None]]:
     """Start a probe and wait for its end; yield the path of its answer and its exit (see :func:`await_end`).
 
-    Args:
-        engine: Sandbox that the probe runs in.
-        make_spec: Folder for the answer → process to start.
-        scratch: Folder for temporary files.
-        started: Called with the process as soon as it runs.
-        called_off: Returns true once the run is cancelled.
-        limit_s: Limit for the probe's time.
+    ``make_spec`` gets the folder for the answer and describes the process. ``started`` is called as soon as it runs.
 
     Raises:
         SandboxError: If the probe could not be started.

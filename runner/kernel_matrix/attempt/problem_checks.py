@@ -12,13 +12,12 @@ import json
 import socket
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernel_matrix.attempt.assignment import RunContext
 from kernel_matrix.attempt.contestants import BASELINE_UID, CANDIDATE, PROBLEM_FILE
-from kernel_matrix.attempt.folders import folders_for_all, listening_for_all, make_for_all, write_for_all
+from kernel_matrix.attempt.folders import accept, folders_for_all, listening_for_all, make_for_all, write_for_all
 from kernel_matrix.attempt.outcome import how_it_ended
 from kernel_matrix.attempt.probe_process import MAX_REASON as MAX_LAST_WORDS
 from kernel_matrix.attempt.probe_process import last_words
@@ -92,13 +91,8 @@ def try_problems(
 ) -> Generator[tuple[ProblemCheckSubject, ProblemCheckResult], None, None]:
     """Check each of ``subjects`` once, and yield the results in the order in which the checks end.
 
-    ``file`` of a result is the path of the author's own file, or a name if there is no such file.
-
-    Args:
-        subjects: The problems.
-        image: An image with torch. None for an engine without images.
-        bench: The host's part, shared by all cells of a run.
-        allowance: Limits of the checks.
+    ``file`` of a result is the path of the author's own file, or a name if there is no such file. The image must have
+    torch; it is None for an engine without images.
 
     Raises:
         SandboxError: If nothing could be started, or torch could not be imported.
@@ -179,10 +173,12 @@ class _Checkup:
         expected = {task.index for task in tasks}
         path = self._channel / SOCKET_NAME
         with listening_for_all(path) as listener, self._bench.engine.launch(self._spec()) as running:
-            connection = self._accepted(listener, running)
+            deadline = time.monotonic() + _START_S
+            connection = accept(listener, running, lambda: time.monotonic() > deadline)
             lines = self._lines(connection, running) if connection is not None else iter(())
             if next(lines, b"") != READY.strip():
-                raise self._never_ready(running)
+                what = f"no problem could be checked: {_ending(running)}"
+                raise SandboxError(what, next_step="kernel-matrix doctor looks for the cause")
             for line in lines:
                 tried = _read(line, expected)
                 if tried is None:
@@ -202,18 +198,6 @@ class _Checkup:
         )
         work, channel = Mount(source=self._work, target=_WORK), Mount(source=self._channel, target=_CHANNEL)
         return checkup_spec(self._image, labels, work, channel, self._allowance)
-
-    def _accepted(self, listener: socket.socket, running: RunningProcess) -> socket.socket | None:
-        """Wait for the process's connection; return None if there will be none."""
-        deadline = time.monotonic() + _START_S
-        listener.settimeout(_POLL_S)
-        while True:
-            # Read before ``accept``: the process may connect and exit before we listen.
-            over = running.wait(0) is not None or time.monotonic() > deadline
-            with suppress(TimeoutError):
-                return listener.accept()[0]
-            if over:
-                return None
 
     def _lines(self, connection: socket.socket, running: RunningProcess) -> Iterator[bytes]:
         """Yield the process's lines until it ends; kill it if it is silent for too long."""
@@ -236,10 +220,6 @@ class _Checkup:
                 yield from lines
                 patience_s, heard = self._allowance.limit_s + _SILENCE_S, time.monotonic()
         running.kill()
-
-    def _never_ready(self, running: RunningProcess) -> SandboxError:
-        what = f"no problem could be checked: {_ending(running)}"
-        return SandboxError(what, next_step="kernel-matrix doctor looks for the cause")
 
 
 def _ending(running: RunningProcess) -> str:

@@ -135,14 +135,7 @@ def probe_spec(place: CellPlacement, out: Mount) -> RoleSpec:
 
 
 def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantSpec], scan: SourceScan) -> JudgeJob:
-    """Make the job of one session.
-
-    Args:
-        place: The cell and its device.
-        seed: The judge's secret.
-        contestants: The contestants of the session.
-        scan: Findings in the candidate's source.
-    """
+    """Make the job of one session; ``seed`` is the judge's secret."""
     cell, policy = place.cell, place.cell.policy
     return JudgeJob(
         cell_id=cell.id,

@@ -31,9 +31,7 @@ DEPTH = 2
 class SessionPrefetch:
     """The sessions that a lane has started early, at most :data:`DEPTH`. The lane's own thread must close it.
 
-    Args:
-        bench: The host's part, shared by all cells of a run.
-        next_assignments: Returns up to so many of the lane's next cells, as far as they are known.
+    ``next_assignments`` returns up to the given number of the lane's next cells, as far as they are known.
     """
 
     def __init__(self, bench: RunContext, next_assignments: Callable[[int], Sequence[Assignment]]) -> None:

@@ -84,11 +84,9 @@ class SessionProcesses:
             admit(running)
 
     def finish(self, deadline_s: float, called_off: Callable[[], bool]) -> SessionResult:
-        """Wait for the judge, end all processes, and read the report.
+        """Wait up to ``deadline_s`` seconds for the judge, end all processes, and read the report.
 
-        Args:
-            deadline_s: Seconds from now that the judge may take.
-            called_off: Polled meanwhile; if it returns true, all processes are ended at once.
+        If ``called_off``, which is polled meanwhile, returns true, all processes are ended at once.
         """
         judge_exit, is_called_off = self._until_judge_ends(deadline_s, called_off)
         if judge_exit is not None:

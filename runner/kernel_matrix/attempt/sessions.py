@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
 
 from kernel_matrix.attempt.assignment import Assignment, CellCancelledError, RunContext
 from kernel_matrix.attempt.attempt_log import AttemptLog
 from kernel_matrix.attempt.outcome import lost, outcome_of, settle
-from kernel_matrix.attempt.prepared_session import PreparedSession, SessionRequest, prepared
+from kernel_matrix.attempt.prepared_session import SessionRequest, prepared
 from kernel_matrix.attempt.sanitizing import NO_SANITIZER, sanitizer_outcome, tools_for, was_sanitized
 from kernel_matrix.attempt.session_prefetch import SessionPrefetch
 from kernel_matrix.attempt.session_processes import SessionResult
@@ -27,15 +26,7 @@ _TOO_SLOW = frozenset({Status.TIMEOUT, Status.OUT_OF_MEMORY})
 
 
 class SessionLoop:
-    """Runs the sessions of one assignment, and records them in ``log``.
-
-    Args:
-        of: The cell and its device.
-        bench: The host's part, shared by all cells of a run.
-        lease: The lease of the device.
-        log: The attempt's log.
-        ahead: Starts the processes of later sessions early. None starts each session in its turn.
-    """
+    """Runs the sessions of one assignment; ``ahead``, if given, starts the processes of later sessions early."""
 
     def __init__(
         self,
@@ -92,7 +83,8 @@ class SessionLoop:
 
     def _one(self, turn: SessionRequest) -> SessionResult:
         started_ns = time.monotonic_ns()
-        with self._session(turn) as session, self._lease.session(processes=1 + len(session.contestants)):
+        prepare = prepared(turn, self._bench) if self._ahead is None else self._ahead.session(turn)
+        with prepare as session, self._lease.session(processes=1 + len(session.contestants)):
             self._log.isolation.update(session.isolation)
             with self._log.timed("start"):
                 session.begin(self._log.scan, lambda running: admit(self._lease, running))
@@ -105,9 +97,6 @@ class SessionLoop:
         for phase, seconds in result.phases_s.items():
             self._log.phases[phase] += seconds
         return result
-
-    def _session(self, turn: SessionRequest) -> AbstractContextManager[PreparedSession]:
-        return prepared(turn, self._bench) if self._ahead is None else self._ahead.session(turn)
 
     def _called_off(self) -> bool:
         return self._bench.cancelled() or bool(self._lease.lost)

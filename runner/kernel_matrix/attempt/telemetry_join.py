@@ -70,11 +70,8 @@ def join(
 ) -> JoinedReports:
     """Join the snapshots of all sessions to the blocks of their reports.
 
-    Args:
-        looks: Snapshots in order of time.
-        seen: Sessions in order of time.
-        exclusive: Discard samples that were taken beside foreign processes.
-        trace: File name of the whole trace.
+    If ``exclusive``, samples that were taken beside foreign processes are discarded. ``trace`` is the file name of the
+    whole trace.
     """
     usable = [look for look in looks if not look.trouble]
     reports = tuple(session.report for session in seen if session.report is not None)
@@ -212,7 +209,10 @@ def _causes(blocks: Sequence[Block], seen: Sequence[_Seen], *, exclusive: bool) 
         remaining = _samples(blocks, [not cause and not bad for cause, bad in zip(causes, hit, strict=True)])
         if all(2 * remaining[name] >= uncontended[name] for name in uncontended):
             told = zip(causes, hit, seen, strict=True)
-            causes = [_slowed(kind & found.throttling) if bad else cause for cause, bad, found in told]
+            slow = Status.THROTTLED.value
+            causes = [
+                f"{slow}: {','.join(names_of(kind & found.throttling))}" if bad else cause for cause, bad, found in told
+            ]
         else:
             throttled |= {
                 reason for bad, found in zip(hit, seen, strict=True) if bad for reason in kind & found.throttling
@@ -227,10 +227,6 @@ def _contended(found: _Seen) -> str:
 def _listed(pids: Sequence[int]) -> str:
     more = len(pids) - _NAMED_PIDS
     return ",".join(map(str, pids[:_NAMED_PIDS])) + (f" and {more} more" if more > 0 else "")
-
-
-def _slowed(reasons: Iterable[EventReason]) -> str:
-    return f"{Status.THROTTLED.value}: {','.join(names_of(reasons))}"
 
 
 def names_of(reasons: Iterable[EventReason]) -> list[str]:

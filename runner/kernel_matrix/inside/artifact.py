@@ -9,7 +9,7 @@ import os
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import IO, Dict, Iterator, List, Tuple
+from typing import IO, Dict, List, Tuple
 
 from kernel_matrix.inside.build.nvcc_wrapper import stand_in
 
@@ -26,18 +26,14 @@ def folders() -> List[Tuple[str, Path]]:
 
 def pack(file: IO[bytes]) -> int:
     """Write the folders' content to ``file``, or nothing if they are empty; return the number of entries."""
-    entries = list(_entries())
+    entries = [
+        (path, f"{name}/{path.relative_to(folder)}") for name, folder in folders() for path in sorted(folder.rglob("*"))
+    ]
     if entries:
         with tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT) as archive:
             for path, name in entries:
                 _add(archive, path, name)
     return len(entries)
-
-
-def _entries() -> Iterator[Tuple[Path, str]]:
-    for name, folder in folders():
-        for path in sorted(folder.rglob("*")):
-            yield path, f"{name}/{path.relative_to(folder)}"
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:

@@ -26,6 +26,7 @@ def read_environment(device: str) -> InsideEnvironment:
     cuda = device == "cuda"
     tools = read_tools()
     properties = torch.cuda.get_device_properties(0) if cuda else None
+    libcuda = mapped_library(r"libcuda\.so.*") if cuda else None
     return InsideEnvironment(
         python=platform.python_version(),
         torch=str(torch.__version__),
@@ -35,7 +36,7 @@ def read_environment(device: str) -> InsideEnvironment:
         ptxas=tools["ptxas"],
         nvcc=tools["nvcc"] if cuda else None,
         cuda_driver=_driver_version() if cuda else None,
-        libcuda=_path_of_libcuda() if cuda else None,
+        libcuda=None if libcuda is None else str(libcuda),
         device_name=device_name(device),
         compute_capability=f"{properties.major}.{properties.minor}" if properties is not None else None,
         l2_bytes=l2_bytes(device) or None,
@@ -114,8 +115,3 @@ def _driver_version() -> Optional[str]:
     except OSError:
         return None
     return f"{version.value // 1000}.{version.value % 1000 // 10}" if code == 0 else None
-
-
-def _path_of_libcuda() -> Optional[str]:
-    path = mapped_library(r"libcuda\.so.*")
-    return None if path is None else str(path)

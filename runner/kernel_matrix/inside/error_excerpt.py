@@ -32,9 +32,7 @@ def first_error(log: str) -> str:
 def useful_part(log: str, limit: int) -> str:
     """Return the log from the first error on, without the build tools' lines; its end if no line has an error.
 
-    Args:
-        log: The whole output.
-        limit: Characters at most.
+    The result has at most ``limit`` characters.
     """
     lines = log.splitlines()
     at = _first_error_line(lines)

@@ -78,11 +78,7 @@ def missing_kernel_package(text: str, imports: Collection[str]) -> str:
 
     The traceback is a claim, and ``unsupported`` does not count against a candidate. A candidate that knows it will
     fail must not gain that status by raising the right exception. So this process, which must run in the same image,
-    looks up whether the package is installed.
-
-    Args:
-        text: The candidate's traceback.
-        imports: Packages that the candidate's source imports, as a trusted process has read it.
+    looks up whether the package is installed. ``imports`` comes from a trusted process that has read the source.
     """
     name = claimed_package(text)
     return name if name in imports and not _is_installed(name) else ""

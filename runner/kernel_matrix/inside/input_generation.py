@@ -127,15 +127,8 @@ def draw_inputs(
 ) -> List[Any]:
     """Call the problem's ``get_inputs()`` under ``seed``, with tensors created on ``device``.
 
-    Floating tensors are changed according to ``mode`` and cast to ``dtype``; integers and booleans are kept.
-
-    Args:
-        module: The problem's module.
-        device: Device of the tensors.
-        dtype: The cell's dtype.
-        mode: The kind of inputs.
-        seed: Seed for all random number generators.
-        whole: Range of the integers in mode ``exact``.
+    Floating tensors are changed according to ``mode`` and cast to ``dtype``; integers and booleans are kept. ``whole``
+    is the range of the integers in mode ``exact``.
     """
     _seed_everything(seed)
     with torch.device(device), _drawing_as_wide_as(dtype):

@@ -13,7 +13,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterator, Tuple
 
 import torch
 
@@ -67,7 +67,7 @@ def try_out(task: ProblemCheckTask, folder: Path, orders: ProblemCheckJob) -> Pr
     set_float32_precision(task.job.dtype)
     known, before = frozenset(sys.modules), _settings()
     tried = _tried(task, folder, orders)
-    changed = _changed(before)
+    changed = [name for name, value in _settings().items() if value != before[name]]
     if changed:
         reasons = (tried.reason, f"changes torch's {', '.join(changed)}")
         reason = one_line("; ".join(filter(None, reasons)))
@@ -148,10 +148,6 @@ def _baseline(contestant: ContestantSpec, folder: Path, device: str, limit_s: fl
 
 def _settings() -> Dict[str, Any]:
     return {name: _asked(ask) for name, ask in _SETTINGS.items()}
-
-
-def _changed(before: Dict[str, Any]) -> List[str]:
-    return [name for name, value in _settings().items() if value != before[name]]
 
 
 def _asked(ask: Callable[[], Any]) -> Any:

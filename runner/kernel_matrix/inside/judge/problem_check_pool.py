@@ -181,13 +181,7 @@ class ProblemCheckProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def judged(self, status: int, orders: ProblemCheckJob, folder: Path) -> ProblemCheckReport:
-        """Return the result, from its answer or from its exit.
-
-        Args:
-            status: Wait status of the process.
-            orders: The job, for its limits.
-            folder: The problem's files.
-        """
+        """Return the result, from its answer or from its wait ``status``."""
         answer = self._answered() or ProblemCheckReport(self._without_answer(status, orders, folder))
         seconds = round(time.monotonic() - self.started, 3)
         return replace(answer, tried=replace(answer.tried, index=self.task.index, seconds=seconds))
@@ -244,14 +238,7 @@ class ProblemCheckPool:
     def __init__(
         self, orders: ProblemCheckJob, work: Path, try_out: TryOut, tell: Callable[[ProblemCheckResult], None]
     ) -> None:
-        """Create the pool.
-
-        Args:
-            orders: The tasks and their limits.
-            work: Folder with the tasks' files.
-            try_out: Checks one problem, in its process; already imported, with everything it needs.
-            tell: Called with each result.
-        """
+        """Create the pool; ``try_out`` checks one problem in its process, and ``tell`` is called with each result."""
         self._orders = orders
         self._work = work
         self._try_out = try_out

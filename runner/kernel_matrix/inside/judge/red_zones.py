@@ -14,13 +14,7 @@ class RedZones:
     """All bytes of one arena that belong to no tensor."""
 
     def __init__(self, arena: torch.Tensor, specs: Sequence[TensorSpec], what: str) -> None:
-        """Create the zones.
-
-        Args:
-            arena: Memory that is lent to a worker.
-            specs: Places of its tensors.
-            what: Name for a tensor of this arena in evidence: ``input`` or ``output``.
-        """
+        """Create the zones; ``what`` names a tensor of this arena in evidence: ``input`` or ``output``."""
         self._arena = arena
         self._what = what
         self._zones = guards(specs, arena.numel())

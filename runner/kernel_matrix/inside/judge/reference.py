@@ -125,7 +125,9 @@ class ReferenceModel:
         Raises:
             SessionEnded: ``problem_error`` if the reference returns anything but tensors.
         """
-        precise = self._answer_precisely(inputs)
+        precise = None
+        if self._oracle is not None:
+            precise = self._run_precisely(self._oracle, inputs, self.precision, _unchanged)
         trusted = self._run(self._model, self._spared(inputs))
         _give_back_memory(self.device)
         wanted = trusted if precise is None else precise
@@ -152,11 +154,6 @@ class ReferenceModel:
                     number.copy_(round_mantissa(number, bits))
         rounded = self._run_precisely(model, inputs, self.precision, lambda tensor: round_mantissa(tensor, bits))
         return tuple(tensor.to(like.dtype) for tensor, like in zip(rounded.outputs, self.like))
-
-    def _answer_precisely(self, inputs: List[Any]) -> Optional[_Answer]:
-        if self._oracle is None:
-            return None
-        return self._run_precisely(self._oracle, inputs, self.precision, _unchanged)
 
     def _run(self, model: Any, inputs: List[Any]) -> _Answer:
         with torch.no_grad(), torch.device(self.device):
@@ -249,11 +246,6 @@ def _give_back_memory(device: str) -> None:
 
 def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:
     """Run code of the problem, and blame the problem for any exception except a missing package.
-
-    Args:
-        what: Name of the code in the message.
-        stage: Stage for the finding.
-        function: The code.
 
     Raises:
         SessionEnded: ``unsupported`` if it needs a package that is not installed, else ``problem_error``; with the

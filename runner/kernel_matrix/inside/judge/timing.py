@@ -12,9 +12,7 @@ import statistics
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
-
-import torch
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
@@ -26,7 +24,8 @@ from kernel_matrix.model.enums import Regime, Role, Stage
 from kernel_matrix.model.messages import Block, ProtocolSpec
 
 if TYPE_CHECKING:
-    from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel
+    from kernel_matrix.inside.judge.reference import ReferenceModel
+    from kernel_matrix.inside.judge.verification import Verifier
     from kernel_matrix.inside.judge.worker_client import CallResult, WorkerClient
 
 WARM_S = 0.3  # warm-up calls that took this long suffice, however few: long kernels warm up a device in few calls
@@ -41,21 +40,6 @@ MOVED_BYTES = 1 << 30
 FEWEST_ROUNDS = 3  # fewer rounds do not show how much rounds differ
 # Degrees of freedom → Student's t at 97.5 %. From ten on, 1.96 + 2.5 ÷ degrees is within 1 %.
 _T_QUANTILES = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-
-
-class CallChecks(Protocol):
-    """Checks of the outputs of timed calls; each raises a SessionEnded if they are wrong."""
-
-    def judge_timed(
-        self, side: WorkerClient, expected: ExpectedOutput, call: Tuple[CallResult, Tuple[torch.Tensor, ...]]
-    ) -> object:
-        """Compare the side's whole output buffer."""
-
-    def spot(self, side: WorkerClient, reference: ReferenceModel, inputs: List[Any]) -> object:
-        """Compare unpredictable places of it with the reference's outputs for ``inputs``."""
-
-    def glance(self, side: WorkerClient) -> object:
-        """Check at unpredictable places that it was written at all."""
 
 
 @dataclass
@@ -114,21 +98,14 @@ class Timer:
         sides: Dict[str, WorkerClient],
         protocol: ProtocolSpec,
         dice: random.Random,
-        verifier: CallChecks,
+        verifier: Verifier,
         *,
         watch: Optional[SensorWatch] = None,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare the timed phase.
+        """Prepare the timed phase; a rival that fails is removed from ``sides``.
 
-        Args:
-            reference: The workload's reference.
-            sides: Contestants by name; a rival that fails is removed.
-            protocol: Counts and limits.
-            dice: The judge's random numbers.
-            verifier: Checks outputs.
-            watch: Tells when the device is steady. Without it, the device counts as warm after the warm-up calls.
-            warmed_up: Called after warming up.
+        ``watch`` tells when the device is steady; without it, the device counts as warm after the warm-up calls.
         """
         self._protocol = protocol
         self._sides = sides
@@ -287,7 +264,8 @@ class Timer:
 
     def _time_replays(self, regime: Regime) -> None:
         """Time one round of blocks whose samples are means over calls replayed back to back."""
-        plans = {name: plan_of(regime, self._call_ns(name)) for name in self._sides}
+        blocks = self.timing.blocks
+        plans = {name: plan_of(regime, statistics.median(samples_of(blocks, name))) for name in self._sides}
         for name, plan in plans.items():
             side = self._sides[name]
             with self._excusing(side):
@@ -317,9 +295,6 @@ class Timer:
         if self._reference.device == "cuda" and not result.claim.captured and label not in self.timing.labels:
             self.timing.labels.append(label)
         return result
-
-    def _call_ns(self, name: str) -> float:
-        return statistics.median(samples_of(self.timing.blocks, name))
 
     # ---- both
 

@@ -21,7 +21,6 @@ from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel,
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.tolerance import CAP, WORST, AllowedError, Tolerance
 from kernel_matrix.inside.judge.worker_client import CallResult, WorkerClient
-from kernel_matrix.inside.wire import OutputsClaim
 from kernel_matrix.model.enums import InputMode, Role, Stage, Status
 from kernel_matrix.model.messages import ContractSpec, Evidence, JudgeJob, Traits, Trial
 
@@ -62,7 +61,7 @@ class _Lots:
             SessionEnded: ``invalid_problem`` if the reference returns the same in two runs.
         """
         self._reference = reference
-        self._form = map_tensors(case.inputs, _as_meta)
+        self._form = map_tensors(case.inputs, lambda _tensor: torch.empty(0, device="meta"))
         self._dice = dice
         self._start = dice.random()
         self._varies = _guarded(lambda: controls.check_varying(reference, case.inputs, case.expected))
@@ -166,10 +165,7 @@ class Verifier:
     ) -> CallJudgement:
         """Compare the side's whole output buffer after a timed call.
 
-        Args:
-            side: The contestant.
-            expected: The expected output.
-            call: The call's result, and the inputs returned by :meth:`WorkerClient.deliver`.
+        ``call`` is the call's result, and the inputs returned by :meth:`WorkerClient.deliver`.
 
         Raises:
             SessionEnded: If it does not pass.
@@ -198,7 +194,7 @@ class Verifier:
 
     def _look_at(self, output: torch.Tensor) -> torch.Tensor:
         """Return True if the sample of ``output`` shows that it was not written."""
-        unwritten = all_bits_set(self._sample(output))
+        unwritten = all_bits_set(output[self._places(output)])
         if output.is_floating_point() or output.is_complex():
             return unwritten.any()
         return unwritten.all() & (output.numel() > 1)
@@ -334,13 +330,10 @@ class Verifier:
         ratio, theirs = _beyond_tolerance(judgement), _beyond_tolerance(baselines)
         if case.mode is not InputMode.OUTLIER or theirs > HARD:
             raise _against_itself(baselines.failed, case.mode)
-        self._label(HARD_OUTLIERS)
+        if HARD_OUTLIERS not in self.labels:
+            self.labels.append(HARD_OUTLIERS)
         share = ratio / (WORST * theirs)
         return replace(judgement, failed=None, error_ratio=share) if share <= 1 else judgement
-
-    def _label(self, label: str) -> None:
-        if label not in self.labels:
-            self.labels.append(label)
 
     def _judge_baseline(self, case: _Case) -> CallJudgement:
         return self._call(self._side(Role.BASELINE), case)[0]
@@ -353,7 +346,8 @@ class Verifier:
         self, side: WorkerClient, case: _Case, result: CallResult, sent: Tuple[torch.Tensor, ...]
     ) -> Tuple[CallJudgement, Tuple[torch.Tensor, ...]]:
         """Judge the side's output buffer; return the judgement and a copy of the outputs."""
-        outputs = side.outputs() if _all_copied(result.claim) else ()
+        claimed = result.claim.outputs
+        outputs = side.outputs() if claimed and all(output.copied for output in claimed) else ()
         call = CheckedCall(
             claim=result.claim,
             outputs=outputs,
@@ -395,10 +389,6 @@ class Verifier:
             return None
         return contract if side.role is Role.CANDIDATE else replace(contract, snr_db_max=math.inf)
 
-    def _sample(self, output: torch.Tensor) -> torch.Tensor:
-        """Return numbers of ``output`` at unpredictable places."""
-        return output[self._places(output)]
-
     def _places(self, output: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         """Return indices of at most :data:`GLANCED` numbers of ``output``, one tensor per dimension."""
         generator = torch.Generator(output.device).manual_seed(self._dice.getrandbits(63))
@@ -425,20 +415,11 @@ def _guarded(function: Callable[[], Found]) -> Found:
     return found
 
 
-def _as_meta(_tensor: torch.Tensor) -> torch.Tensor:
-    """Return a placeholder without memory."""
-    return torch.empty(0, device="meta")
-
-
 def _refilled(form: List[Any], tensors: Sequence[torch.Tensor]) -> List[Any]:
     """Return ``form`` with ``tensors`` instead of its own, in the order of :func:`tensors_in`."""
     places = itertools.count()
     filled: List[Any] = map_tensors(form, lambda _tensor: tensors[next(places)])
     return filled
-
-
-def _all_copied(claim: OutputsClaim) -> bool:
-    return bool(claim.outputs) and all(output.copied for output in claim.outputs)
 
 
 def _is_nearly_right(judgement: CallJudgement) -> bool:
