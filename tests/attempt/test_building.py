@@ -77,7 +77,7 @@ def test_what_asks_for_a_gpu_is_compiled_where_it_runs(build):
 LACKS = "raise ModuleNotFoundError(\"No module named 'tilelang'\", name='tilelang')"
 
 
-def test_what_becomes_of_a_source_that_lacks_a_package_is_seen_where_it_runs(build, stage):
+def test_build_missing_package_is_left_to_the_session(build, stage):
     made = build(LACKS)
     assert (made.artifact, made.outcome) == (None, None)
     assert made.log_tail.strip().endswith("No module named 'tilelang'")

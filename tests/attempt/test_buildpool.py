@@ -161,7 +161,7 @@ def test_a_source_that_cannot_be_read_is_the_machines_fault(stage, pool):
         assert builds.result(cell).outcome.status is Status.INFRA_ERROR
 
 
-def test_when_the_run_is_called_off_nobody_waits_for_what_has_not_begun(stage, bench, pool):
+def test_pool_cancelled_run_drops_builds_not_begun(stage, bench, pool):
     _, called_off = bench
     begun, go_on = threading.Event(), threading.Event()
 

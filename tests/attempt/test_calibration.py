@@ -60,7 +60,7 @@ def test_what_the_probe_measured_is_the_answer(calibrated):
     assert found["uid"] != 0
 
 
-def test_a_probe_without_an_answer_is_an_error_with_its_last_words(calibrated):
+def test_calibrate_no_answer_raises_with_last_words(calibrated):
     found = calibrated("silent")
     assert found["error"] == "SandboxError"
     assert found["what"] == "the calibration left no answer: it ended with code 1, signal None: no CUDA here"

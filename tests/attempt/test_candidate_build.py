@@ -112,7 +112,7 @@ def test_triton_compiles_ahead_once_and_tells_of_its_kernels(compiled):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("problem", [PROBLEM, FAILS], ids=["works", "fails"])
-def test_the_problem_is_nowhere_that_the_candidate_can_look_while_it_is_compiled(problem, compiled):
+def test_build_candidate_cannot_find_the_problem(problem, compiled):
     outcome = compiled(SNOOPS, Language.TRITON, problem).outcome
     assert outcome.status is Status.LOAD_ERROR
     assert outcome.evidence.message == "ValueError: found: []"

@@ -150,7 +150,7 @@ def everybody(stage):
     return replace(cell, problem=replace(cell.problem, library=library))
 
 
-def test_no_contestant_sees_anything_of_the_judges_or_of_another_ones(stage, observed):
+def test_contestants_see_nothing_of_judge_or_each_other(stage, observed):
     def look(spec):
         return {mount.target: mount.writable for mount in spec.mounts}
 
@@ -160,7 +160,7 @@ def test_no_contestant_sees_anything_of_the_judges_or_of_another_ones(stage, obs
     assert seen == {name.value: {"/candidate": False, "/channel": False} for name in Implementation}
 
 
-def test_each_contestant_has_a_folder_of_its_own_with_one_source_in_it(stage, observed):
+def test_contestants_have_own_folder_with_one_source(stage, observed):
     def look(spec):
         mounts = {mount.target: mount.source for mount in spec.mounts}
         code = mounts.get("/candidate")
@@ -181,7 +181,7 @@ def test_each_contestant_has_a_folder_of_its_own_with_one_source_in_it(stage, ob
     }
 
 
-def test_no_two_roles_share_a_user_and_all_contestants_have_the_same_limits(stage, observed):
+def test_roles_have_own_users_and_equal_limits(stage, observed):
     seen = observed(everybody(stage), lambda spec: (spec.role, spec.uid, spec.limits))
     _, judge, _ = seen.pop("judge")
     users = {role: uid for role, uid, _ in seen.values()}
@@ -193,7 +193,7 @@ def test_no_two_roles_share_a_user_and_all_contestants_have_the_same_limits(stag
 @pytest.mark.parametrize(
     ("language", "module"), [(Language.TRITON, ["triton"]), (Language.CUDA, ["torch.utils.cpp_extension"])]
 )
-def test_what_a_contestant_needs_in_any_case_is_imported_before_its_turn(language, module, stage, observed):
+def test_contestant_preloads_the_modules_it_always_needs(language, module, stage, observed):
     def look(spec):
         return [value for key, value in zip(spec.args, spec.args[1:], strict=False) if key == "--preload"]
 
@@ -280,7 +280,7 @@ def own_kernel(x):
     ("language", "required", "told"),
     [(Language.TRITON, True, True), (Language.TRITON, False, False), (Language.TORCH, True, False)],
 )
-def test_a_candidates_own_kernels_are_named_and_asked_for_where_it_must_have_some(
+def test_cell_own_kernels_are_named_and_required(
     language, required, told, stage, job_of
 ):
     cell = stage.cell("kernels", source=KERNEL, policy=Policy(require_own_kernel=required))
@@ -290,7 +290,7 @@ def test_a_candidates_own_kernels_are_named_and_asked_for_where_it_must_have_som
         assert job["own_kernels"] == ["own_kernel"]
 
 
-def test_the_judge_of_a_cpu_has_no_device_to_ask_for_its_health_and_no_sanitizer(stage, job_of):
+def test_cpu_judge_has_no_health_check_and_no_sanitizer(stage, job_of):
     job = job_of(stage.cell("good", policy=Policy(sanitize=("memcheck",))))
     assert (job["check_health"], job["sanitize"], job["labels"]) == (False, [], ["no_sanitizer"])
 
@@ -307,7 +307,7 @@ def test_findings_are_told_and_cost_nothing_by_default(stage, attempt):
     assert {found.rule for found in record.host.findings} >= {"frames"}
 
 
-def test_a_finding_that_the_policy_rejects_ends_the_cell_before_anything_starts(stage, attempt):
+def test_cell_rejected_finding_ends_before_any_process(stage, attempt):
     record = attempt(stage.cell("peeks", source=READS_FRAMES, policy=Policy(reject_findings=("frames",))))
     assert (record.outcome.status, record.outcome.stage) == (Status.POLICY_VIOLATION, Stage.BUILD)
     assert record.outcome.fault is Fault.CANDIDATE

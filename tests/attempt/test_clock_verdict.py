@@ -94,11 +94,11 @@ def test_where_looks_could_not_be_joined_the_reason_is_given():
 SYMBOLIC = {"requested": "base", "set_sm_mhz": None}
 
 
-def test_a_clock_without_a_number_is_held_when_both_readings_agree_and_it_stands_still():
+def test_verdict_base_clock_equal_and_steady_is_locked():
     assert verdict(measured(driver=1590, inside=(1600,)), **SYMBOLIC)[0] is ClockState.LOCKED
 
 
-def test_a_clock_without_a_number_on_which_the_readings_differ_is_not_believed():
+def test_verdict_base_clock_different_readings_is_unlocked():
     state, reason = verdict(measured(driver=1590, inside=(1595, 1700)), **SYMBOLIC)
     assert (state, reason) == (
         ClockState.UNLOCKED,
@@ -141,7 +141,7 @@ def test_throttled_comes_first(locked):
     assert "sw_power_cap" in reason
 
 
-def test_the_record_gets_what_was_asked_set_measured_and_given_back():
+def test_clocks_told_has_requested_set_measured_and_reset():
     set_ = clocks(requested_memory="max", set_memory_mhz=2619, reset=ResetState.CONFIRMED, reset_reason="seen to leave")
     told = clocks_told(set_, measured(driver=1490, inside=(1500, 1506)))
     assert (told.requested, told.requested_memory, told.set_sm_mhz, told.set_memory_mhz) == ("1500", "max", 1500, 2619)
@@ -149,7 +149,7 @@ def test_the_record_gets_what_was_asked_set_measured_and_given_back():
     assert (told.set_reason, told.reset, told.reset_reason) == (set_.reason, "confirmed", "seen to leave")
 
 
-def test_a_clock_that_was_not_seen_under_load_is_not_told_as_if_it_were():
+def test_clocks_not_seen_under_load_are_not_recorded():
     joined = join(looks(0, 1000), [session(report([], probes=()))], exclusive=True, trace=None)
     told = clocks_told(clocks(), joined)
     assert (told.driver_sm_mhz, told.kernel_sm_mhz) == (None, None)

@@ -74,7 +74,7 @@ def test_a_quiet_gpu_is_told_whole(ran, driver):
     assert driver.log() == []
 
 
-def test_the_judge_is_told_its_gpu_and_the_probe_sees_no_candidate(driver, tmp_path):
+def test_judge_gets_its_gpu_and_probe_sees_no_candidate(driver, tmp_path):
     driver.set(H200)
     program = """
 seen = {}
@@ -101,7 +101,7 @@ FOREIGN = "times({2: (changes(compute=f'{os.getpid()} " + str(os.getpid()) + "')
 """A judge in whose third block this test's own process comes onto the GPU, and goes."""
 
 
-def test_company_spoils_the_blocks_it_touched_and_the_cell_is_to_be_repeated(ran):
+def test_foreign_process_discards_blocks_and_cell_repeats(ran):
     told = ran(FOREIGN)
     status, stage, message = outcome(told)
     assert (status, stage) == ("contended", "time")

@@ -51,7 +51,7 @@ def test_a_candidate_is_shown_under_each_sanitizer_too(stage):
     assert "candidate under memcheck" not in preview(cell, FIRST, stage, {})["processes"]
 
 
-def test_for_a_candidate_that_the_policy_rejects_nothing_is_shown(stage):
+def test_preview_rejected_candidate_shows_no_process(stage):
     cell = stage.cell("good", policy=Policy(reject_findings=("entry",)))  # its source defines no ModelNew
     assert preview(cell, FIRST, stage, {})["processes"] == {}
 

@@ -106,7 +106,7 @@ def tried(tmp_path):
 
 
 @pytest.mark.torch
-def test_one_that_takes_the_process_down_costs_the_others_nothing(tried, problem):
+def test_problem_that_ends_the_process_spares_the_others(tried, problem):
     found = tried(problem("one"), problem("kills", KILLS), problem("two"), problem("three"), jobs=1)
     assert {name: one.status for name, one in found.items()} == {
         **dict.fromkeys(("one", "two", "three"), Status.PASSED),
@@ -120,7 +120,7 @@ def test_one_that_takes_the_process_down_costs_the_others_nothing(tried, problem
 
 
 @pytest.mark.torch
-def test_files_of_others_are_found_beside_an_adapter_and_named_as_their_author_knows_them(tried, problem, tmp_path):
+def test_adapter_files_are_staged_and_reported_by_path(tried, problem, tmp_path):
     theirs = tmp_path / "their scale.py"
     theirs.write_text("def scaled(x, by):\n    return x * by\n")
     broken = tmp_path / "broken.py"
@@ -203,7 +203,7 @@ def first_only(orders):
     return answers(replace(orders, tasks=orders.tasks[:1]))
 
 
-def test_whoever_was_being_tried_when_the_process_ended_is_tried_alone(played, stage):
+def test_problem_running_when_process_ends_runs_alone(played, stage):
     found = played(says(first_only), says(answers), NOBODY, jobs=2)
     assert statuses(found) == {**ALL_PASSED, "three": Status.PROBLEM_ERROR}
     words = "it ended the process that checked it: exit code 0: its last words"
@@ -248,7 +248,7 @@ def test_what_is_no_answer_ends_the_process_it_comes_from(name, played, stage):
 
 
 @pytest.mark.parametrize("ready", [b"", b"hello\n"])
-def test_one_that_never_gets_ready_is_an_error_with_its_last_words(ready, played):
+def test_check_process_not_ready_raises_with_last_words(ready, played):
     with pytest.raises(SandboxError, match="no problem could be checked: exit code 0: its last words"):
         played(says(lambda orders: b"", ready=ready))
 
@@ -295,7 +295,7 @@ def test_all_that_a_problem_says_of_itself_goes_into_its_job(stage, problem):
     assert [(w.name, w.values) for w in task.job.workloads] == [("smoke", {"ROWS": 4})]
 
 
-def test_its_files_are_there_for_any_user_and_for_nobody_to_change(stage, problem):
+def test_staged_files_are_readable_by_all_and_writable_by_none(stage, problem):
     seen = []
 
     def looked_at(spec):

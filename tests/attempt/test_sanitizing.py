@@ -73,7 +73,7 @@ sys.stdout.write(json.dumps([record_to_json(ran.record), seen]))
     return performed
 
 
-def test_each_tool_has_a_session_of_its_own_after_the_measured_ones(checked):
+def test_each_sanitizer_gets_a_session_after_the_timed_ones(checked):
     record, seen = checked(CLEAN)
     assert record["outcome"]["status"] == "passed"
     assert ["no_sanitizer" in session["labels"] for session in record["sessions"]] == [False] * 3
@@ -91,7 +91,7 @@ def test_the_first_finding_ends_the_cell(checked):
 
 
 @pytest.mark.parametrize("judge", ["says(Status.PASSED)", "says(Status.TIMEOUT)", "says(Status.OUT_OF_MEMORY)"])
-def test_a_tool_that_is_not_there_or_too_slow_decides_nothing_and_is_said(judge, checked):
+def test_sanitizer_missing_or_too_slow_gives_only_a_label(judge, checked):
     record, _ = checked("hello", judge)
     assert record["outcome"]["status"] == "passed"
     assert ["no_sanitizer" in session["labels"] for session in record["sessions"]] == [False, True, True]

@@ -109,7 +109,7 @@ def test_one_of_whom_somebody_is_gone_is_replaced_by_a_new_one(play, ahead, turn
     assert judges(stage) == 2
 
 
-def test_what_cannot_even_be_staged_is_forgotten_and_told_in_its_turn(ahead, turn, stage):
+def test_prefetch_staging_error_is_raised_in_its_turn(ahead, turn, stage):
     gone = turn()
     gone.of.cell.candidate.path.unlink()
     ahead.start(gone)
@@ -124,7 +124,7 @@ def test_what_cannot_be_started_is_told_in_its_turn(ahead, turn):
         run(ahead, turn(candidate=cannot_start))
 
 
-def test_the_next_cell_is_asked_for_when_no_session_of_this_one_follows(bench, turn, stage):
+def test_prefetch_last_session_asks_for_the_next_cell(bench, turn, stage):
     following = turn("next")
     with closing(SessionPrefetch(bench, lambda _count: [following.of])) as ahead:
         ahead.start(None)

@@ -165,7 +165,7 @@ def test_who_ended_or_never_began_does_not_wait(title, play, lineup, stage):
         until(lambda: not processes.are_waiting())
 
 
-def test_each_process_is_admitted_before_anybody_waits_for_the_judge(lineup):
+def test_processes_are_admitted_before_waiting_for_judge(lineup):
     admitted = []
 
     def all_are_known(spec):
@@ -176,7 +176,7 @@ def test_each_process_is_admitted_before_anybody_waits_for_the_judge(lineup):
 
 
 @pytest.mark.parametrize("nth", [0, 1, 4])
-def test_one_that_cannot_be_admitted_is_taken_away_with_the_others(nth, lineup):
+def test_process_that_cannot_be_admitted_ends_all(nth, lineup):
     turns = iter(range(5))
 
     def refuses(running):

@@ -52,7 +52,7 @@ def test_a_block_between_two_looks_gets_the_nearer_one(start_ms, clock):
     assert one.sm_clock_mhz == clock
 
 
-def test_a_look_more_than_a_tenth_of_a_second_away_says_nothing_of_a_block():
+def test_snapshot_over_100_ms_away_is_not_used():
     series = [look(0), look(800)]
     near, far = blocks_of(joined(series, [block(A, 0, 95, 96), block(B, 1, 101, 102)]))
     assert (near.sm_clock_mhz, far.sm_clock_mhz) == (1500.0, None)
@@ -63,7 +63,7 @@ def test_what_the_driver_does_not_say_stays_unknown():
     assert (one.power_w, one.sm_clock_mhz) == (None, 1500.0)
 
 
-def test_a_block_over_more_than_a_second_without_a_look_is_not_known():
+def test_block_over_a_second_without_snapshot_is_unknown():
     series = [*looks(0, 200), *looks(1250, 2000)]
     before, over, after = blocks_of(
         joined(series, [block(A, 0, 90, 160), block(B, 1, 190, 1300), block(B, 2, 1310, 1400)], end_ms=3000)
@@ -71,7 +71,7 @@ def test_a_block_over_more_than_a_second_without_a_look_is_not_known():
     assert (before.sm_clock_mhz, over.sm_clock_mhz, after.sm_clock_mhz) == (1500.0, None, 1500.0)
 
 
-def test_a_block_that_outlasts_the_last_look_by_more_than_a_second_is_not_known():
+def test_block_a_second_past_last_snapshot_is_unknown():
     within, beyond = [
         blocks_of(joined(looks(0, 200), [block(A, 0, 150, end_ms)], end_ms=3000))[0] for end_ms in (1100, 1300)
     ]
@@ -93,20 +93,20 @@ def test_nothing_is_discarded_on_a_quiet_gpu():
     assert (found.summary.discarded, found.throttled, found.summary.joined) == ({}, frozenset(), "yes")
 
 
-def test_one_throttled_look_discards_each_block_that_its_two_intervals_overlap():
+def test_throttled_snapshot_discards_all_overlapping_blocks():
     blocks = [block(role, n, 110 + 100 * n, 190 + 100 * n) for n, role in enumerate((A, B, A, B))]
     found = joined(changed(looks(0, 1000), 300, CAP), blocks)  # between the second and the third
     assert causes(found) == ["", "throttled: sw_power_cap", "throttled: sw_power_cap", ""]
 
 
-def test_throttled_samples_go_as_long_as_half_of_each_side_remains():
+def test_throttled_samples_go_if_half_of_each_side_remains():
     found = joined(changed(looks(0, 1000), 250, HOT), four_blocks())
     assert causes(found) == ["", "throttled: hw_thermal", "", ""]
     assert found.summary.discarded == {"throttled: hw_thermal": 10}
     assert not found.throttled
 
 
-def test_where_more_than_half_of_a_side_would_go_all_samples_stay_and_the_workload_is_throttled():
+def test_throttled_samples_stay_if_over_half_would_go():
     series = changed(changed(looks(0, 1000), 250, HOT), 350, HOT)
     found = joined(series, four_blocks())
     assert causes(found) == ["", "", "", ""]
@@ -151,7 +151,7 @@ def test_contestants_are_weighed_apart():
     assert found.throttled == {CAP}
 
 
-def test_a_busy_devices_power_cap_is_part_of_what_a_busy_device_takes():
+def test_power_cap_in_sustained_blocks_does_not_discard():
     busy = [
         in_regime(Regime.SUSTAINED, block(role, 4 + i, 510 + 90 * i, 590 + 90 * i)) for i, role in enumerate((A, B))
     ]
@@ -214,7 +214,7 @@ def test_company_is_no_cause_where_it_is_allowed():
     assert causes(found) == ["", "", "", ""]
 
 
-def test_contended_samples_do_not_count_among_those_that_must_remain():
+def test_contended_samples_do_not_count_as_remaining():
     # One of the baseline's two blocks is contended; of the other one nothing may be lost.
     series = changed(changed(looks(0, 1000), 150, foreign=(7,)), 450, HOT)
     found = joined(series, four_blocks())
@@ -231,7 +231,7 @@ def test_a_crowd_is_counted_and_not_listed():
 
 
 @pytest.mark.parametrize(("start_ms", "end_ms"), [(150, 1000), (0, 300)])
-def test_blocks_outside_the_session_by_the_hosts_clock_are_not_joined(start_ms, end_ms):
+def test_blocks_outside_their_session_are_not_joined(start_ms, end_ms):
     found = joined(looks(0, 1000, foreign=(4242,)), four_blocks(), start_ms=start_ms, end_ms=end_ms)
     assert "by this host's clock" in found.summary.joined
     assert causes(found) == ["", "", "", ""]
@@ -253,7 +253,7 @@ def test_without_an_answer_of_the_driver_nothing_is_joined():
 # ---- The summary
 
 
-def test_the_summary_spans_the_sessions_and_spreads_over_the_timed_blocks():
+def test_summary_spans_sessions_and_spreads_timed_blocks():
     series = [look(at_ms, sm_clock_mhz=1000 + at_ms, own=(at_ms,)) for at_ms in range(0, 1001, 50)]
     summary = joined(series, four_blocks(), start_ms=100, end_ms=600).summary
     assert summary.samples == 11

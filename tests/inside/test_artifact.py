@@ -61,7 +61,7 @@ def test_what_was_packed_is_unpacked(places, tmp_path):
     assert sorted(path.name for path in (tmp_path / "seen").iterdir()) == sorted(PLACES)
 
 
-def test_what_only_one_compiler_left_leaves_the_other_folder_alone(places, tmp_path):
+def test_unpack_one_compilers_files_keeps_other_folder(places, tmp_path):
     fill(places("made")["triton"])
     packed(tmp_path / "artifact.tar")
     seen = places("seen")

@@ -118,7 +118,7 @@ def test_what_was_returned_before_is_not_taken_again(name):
     assert "earlier call" in again.words
 
 
-def test_a_table_that_is_read_from_another_place_each_time_is_known_again():
+def test_departures_shifted_table_is_recognized():
     torch.manual_seed(3)
     task, earlier = Task("normal"), {}
     table = torch.randn(NUMBERS, generator=dice(4))
@@ -145,7 +145,7 @@ NORMAL = {
 
 
 @pytest.mark.parametrize("name", NORMAL)
-def test_what_is_not_distributed_as_the_reference_is_refused_and_told(name):
+def test_departures_other_distribution_is_described(name):
     torch.manual_seed(3)
     wrong, words = NORMAL[name]
     task = Task("normal")
@@ -169,7 +169,7 @@ def test_dropout_is_told_from_what_is_not(name):
     assert departure(DROPOUT[name](task, dice(4)), task.reference).ratio > 1
 
 
-def test_values_that_the_reference_never_returns_are_found_however_they_are_scattered():
+def test_departures_scattered_foreign_values_are_found():
     torch.manual_seed(3)
     task = Task("dropout")
     some = 1 + 0.01 * (torch.arange(NUMBERS) % 25 == 0)
@@ -178,7 +178,7 @@ def test_values_that_the_reference_never_returns_are_found_however_they_are_scat
     assert "none that the reference returns" in found.words
 
 
-def test_two_values_with_the_right_mean_and_spread_are_another_distribution():
+def test_departures_two_values_with_same_moments_fail():
     torch.manual_seed(3)
     x = 100 * Task("normal").x
     two = torch.randint(2, (NUMBERS,), generator=dice(4)) * 2 - 1
@@ -204,7 +204,7 @@ def test_a_hundredth_of_the_spread_shows_among_a_million_numbers(change):
     assert departure(change(torch.randn(size, generator=g)), lambda: torch.randn(size)).ratio > 1
 
 
-def test_of_large_outputs_a_part_is_looked_at_and_none_of_it_twice(monkeypatch):
+def test_departures_large_outputs_are_sampled_without_repeats(monkeypatch):
     monkeypatch.setattr(check, "SAMPLED", 1000)
     places, side_by_side = check._places(torch.zeros(5000), randomness(lambda: None), 0)
     assert side_by_side == 500
@@ -260,7 +260,7 @@ def test_a_call_is_judged_by_its_distribution_alone():
     assert judged.error_ratio > 1
 
 
-def test_outputs_that_are_not_random_are_compared_element_by_element():
+def test_departures_fixed_outputs_compare_by_element():
     torch.manual_seed(3)
     fixed = torch.arange(2000.0)
     trusted = (torch.randn(2000), fixed)

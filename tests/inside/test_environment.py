@@ -85,7 +85,7 @@ def test_a_tool_is_asked_for_its_version(name, tmp_path):
     assert environment._tool_version(fake(tmp_path / "tool", script)) == version
 
 
-def test_a_tool_that_is_not_there_or_cannot_be_run_has_no_version(tmp_path):
+def test_tool_version_missing_or_broken_tool_is_none(tmp_path):
     assert environment._tool_version(None) is None
     assert environment._tool_version(str(tmp_path / "absent")) is None
     (tmp_path / "data").write_text("no program")

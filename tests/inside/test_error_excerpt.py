@@ -89,7 +89,7 @@ def test_a_message_has_an_end():
     assert len(first_error("k.cu(1): error: " + "x" * 9999)) == MAX_MESSAGE
 
 
-def test_of_a_failed_build_the_error_its_line_and_who_asked_for_it_are_kept():
+def test_useful_part_keeps_error_line_and_origin():
     assert useful_part(NINJA, 4096).splitlines() == [
         '  File "/candidate/candidate.py", line 31, in <module>',
         '    extension = load_inline(name="add", cpp_sources=DECLARATION, cuda_sources=SOURCE)',

@@ -77,7 +77,7 @@ IMPORTS = {
 
 
 @pytest.mark.parametrize("statement", IMPORTS)
-def test_a_package_that_is_not_installed_is_known_and_a_file_of_ones_own_is_not_one(statement, tmp_path, monkeypatch):
+def test_missing_package_ignores_the_candidates_own_files(statement, tmp_path, monkeypatch):
     """``helper`` and ``folder`` lie beside the module, where Python does not look for them."""
     monkeypatch.setitem(sys.modules, "importing", None)  # and out again afterwards
     (tmp_path / "helper.py").touch()
@@ -107,7 +107,7 @@ def no_tilelang(monkeypatch):
 
 
 @pytest.mark.parametrize("text", TRACEBACKS)
-def test_only_a_package_that_kernels_are_written_in_is_claimed_by_the_last_line(text):
+def test_claimed_package_needs_kernel_package_in_last_line(text):
     assert claimed_package(text) == TRACEBACKS[text]
 
 

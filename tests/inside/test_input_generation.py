@@ -82,7 +82,7 @@ def test_inputs_are_made_on_the_device_that_is_asked_for():
 
 
 @pytest.mark.parametrize("dtype", Dtype)
-def test_floating_tensors_get_the_cells_dtype_and_all_others_stay(dtype):
+def test_draw_casts_floating_tensors_only(dtype):
     kept = [
         torch.arange(3),
         torch.tensor([True]),
@@ -117,7 +117,7 @@ def test_every_tensor_is_visited_once():
     assert visited == [1, 2]
 
 
-def test_outlier_mode_scales_about_one_in_a_thousand_floats_and_nothing_else():
+def test_draw_outlier_scales_one_in_a_thousand_floats():
     count = 1_000_000
     module = problem(lambda: [[torch.ones(count)], torch.ones(1000, dtype=torch.int64), torch.ones(1000) > 0, 3.0])
     (floats,), integers, booleans, number = draw_inputs(module, "cpu", Dtype.FP16, InputMode.OUTLIER, 5)
@@ -230,7 +230,7 @@ def test_only_a_reference_has_its_narrow_inputs_widened(dtype):
 
 
 @pytest.mark.parametrize("dtype", EXACT_BITS)
-def test_wide_numbers_are_in_one_input_and_need_a_bit_more_than_the_next_lower_precision_has(dtype):
+def test_draw_wide_is_in_one_input_and_needs_one_more_bit(dtype):
     module = problem(lambda: [torch.rand(64, 8192), {"b": torch.rand(64, 8192)}])
     one, other = tensors_in(draw_inputs(module, "cpu", dtype, InputMode.EXACT, 5, whole=IntegerRange.WIDE))
     plain, wide = sorted((one.double(), other.double()), key=torch.max)
@@ -245,7 +245,7 @@ def test_wide_numbers_are_in_one_input_and_need_a_bit_more_than_the_next_lower_p
 
 
 @pytest.mark.parametrize("dtype", EXACT_BITS)
-def test_signed_numbers_are_as_few_as_plain_ones_and_show_what_positive_inputs_hide(dtype):
+def test_draw_signed_is_sparse_and_shows_negative_inputs(dtype):
     module = problem(lambda: [torch.rand(64, 8192)])
     (signed,) = draw_inputs(module, "cpu", dtype, InputMode.EXACT, 5, whole=IntegerRange.SIGNED)
     assert set(signed.double().unique().tolist()) == {-1, 0, 1}
@@ -292,7 +292,7 @@ def test_what_overlaps_in_memory_is_spread_out():
     assert drawn(lambda: torch.randn(1, 5).expand(4, 5), Dtype.BF16).shape == (4, 5)
 
 
-def test_seeding_is_torchs_own_and_keeps_nothing_for_devices_that_are_not_here():
+def test_seed_torch_equals_torchs_and_queues_nothing():
     torch.manual_seed(2**40 + 7)
     wanted = torch.rand(3)
     waiting = [len(kind._queued_calls) for kind in (torch.cuda, torch.xpu, torch.mtia)]

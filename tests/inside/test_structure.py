@@ -138,7 +138,7 @@ ALIASES = {
 
 
 @pytest.mark.parametrize("alias", ALIASES)
-def test_an_output_must_be_memory_of_its_own_unless_the_references_is_not(alias):
+def test_outputs_must_not_alias_unless_the_references_do(alias):
     shared = call(FIRST, replace(SECOND, alias=alias))
     failed = judge_call(shared).failed
     assert failed.status is Status.OUTPUT_ALIASED
@@ -160,7 +160,7 @@ def with_inputs(now, **more):
     return call(FIRST, SECOND, sent=INPUTS, now=now, **more)
 
 
-def test_inputs_that_stayed_as_they_were_pass_even_when_they_are_not_numbers():
+def test_unchanged_inputs_pass_even_with_nan():
     assert inputs.check(with_inputs(tuple(t.clone() for t in INPUTS))) is None
 
 

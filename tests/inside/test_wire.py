@@ -186,7 +186,7 @@ def test_an_announced_length_allocates_nothing_by_itself(pair):
     assert peak < MAX_FROM_JUDGE / 4
 
 
-def test_a_frame_that_comes_byte_by_byte_is_not_waited_for_longer_than_one_that_does_not_come(pair):
+def test_receive_slow_bytes_share_one_timeout(pair):
     raw, channel = pair
     channel.settimeout(0.2)
     stop = threading.Event()
@@ -234,7 +234,7 @@ def test_descriptors_pass_from_judge_to_worker(pair):
 
 
 @pytest.mark.parametrize("announced", [0, 1, 3])
-def test_descriptors_that_do_not_fit_what_was_announced_are_refused_and_closed(announced, pair):
+def test_receive_wrong_descriptor_count_is_refused_and_closed(announced, pair):
     raw, channel = pair
     before = open_descriptors()
     socket.send_fds(raw, [header(kind=FrameKind.BUFFERS, descriptors=announced)], [0, 0])
@@ -280,7 +280,7 @@ def test_of_a_long_text_the_end_is_kept_where_the_error_stands():
     assert len(text.encode()) <= MAX_TEXT
 
 
-def test_text_that_is_not_unicode_crosses_with_marks_in_its_place():
+def test_pack_failed_replaces_invalid_unicode():
     assert unpack_failed(pack_failed(CallFailure.RUNTIME, "a\ud800b"))[1] == "a?b"
     assert unpack_failed(bytes([CallFailure.RUNTIME]) + b"a\xffb")[1] == "a\ufffdb"
 
@@ -394,7 +394,7 @@ def test_kernels_cross(seen, made):
     assert unpack_code(pack_code(made)) == made
 
 
-def test_of_many_kernels_the_first_cross_and_of_a_long_name_its_beginning():
+def test_pack_code_cuts_kernels_and_long_names():
     payload = pack_traced([("ü" * MAX_NAME, 1, 1)] * (MAX_KERNELS + 1))
     assert unpack_traced(payload) == [("ü" * (MAX_NAME // 2), 1, 1)] * MAX_KERNELS
     assert len(payload) <= MAX_FROM_WORKER

@@ -161,7 +161,7 @@ def order(problem=PROBLEM, *values):
     }
 
 
-def test_triton_kernels_are_compiled_ahead_for_the_inputs_of_each_workload(built):
+def test_builder_compiles_triton_for_each_workload(built):
     frames, artifact = built(DOUBLES, order(PROBLEM, {"N": 1024}, {"N": 1000}, {"N": 1001}))
     kinds = [kind for kind, _ in frames]
     assert kinds == [FrameKind.CODE, FrameKind.DONE]
@@ -174,7 +174,7 @@ def test_triton_kernels_are_compiled_ahead_for_the_inputs_of_each_workload(built
         assert any(name.startswith("triton/") and name.endswith(".cubin") for name in archive.getnames())
 
 
-def test_a_problem_whose_inputs_need_values_leaves_the_kernels_to_the_device(built):
+def test_builder_inputs_need_values_compiles_nothing_ahead(built):
     (((kind, log),), artifact) = built(DOUBLES, order("N = 1\ndef get_inputs(): raise ValueError('no shapes')"))
     assert (kind, artifact) == (FrameKind.DONE, b"")
     assert log == b"the inputs could not be made without values: ValueError at line 2 of the problem\n"
@@ -193,7 +193,7 @@ def get_inputs():
 """
 
 
-def test_what_a_problem_writes_goes_with_the_process_that_read_it(built, tmp_path, monkeypatch):
+def test_builder_removes_files_that_the_problem_writes(built, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     frames, artifact = built("class ModelNew:\n    def __call__(self): pass", order(WRITES_AROUND))
     assert frames == [(FrameKind.DONE, b"")]
@@ -233,7 +233,7 @@ def test_of_an_endless_compiler_output_the_end_arrives(built):
 
 
 @pytest.mark.parametrize("text", NEEDS_A_GPU)
-def test_a_source_that_asks_for_the_device_is_compiled_where_it_runs(text, built):
+def test_builder_source_that_needs_device_sends_nothing(text, built):
     assert built(f"raise RuntimeError({text!r})") == ([(FrameKind.DONE, b"")], b"")
 
 

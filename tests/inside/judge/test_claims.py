@@ -154,7 +154,7 @@ def share_accused(host, sessions=200, **how):
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
-def test_honest_noise_is_not_accused_in_two_thousand_sessions_on_any_host(host):
+def test_claims_honest_noise_passes_on_any_host(host):
     assert sum(accused(seed, host) for seed in range(2_000)) == 0
 
 
@@ -164,7 +164,7 @@ def test_honest_noise_is_not_accused_at_any_size(claim, eager):
 
 
 @pytest.mark.parametrize(("late", "share"), [(50, 0.0), (80, 1.0)])
-def test_a_host_that_wakes_up_later_the_longer_it_waited_accuses_nobody(late, share):
+def test_claims_host_slower_after_long_wait_passes(late, share):
     """Of a call of 3 ms, two in a hundred are 60 µs: as late as a host wakes up, and no more."""
     assert share_accused(QUIET, sessions=50, candidate=lambda needs: (needs, needs + late), claim=3_000.0) == share
 
@@ -189,13 +189,13 @@ def slow_core(made, by_us):
     return made
 
 
-def test_a_process_on_a_slower_core_is_not_accused_and_the_resolution_says_so():
+def test_claims_slower_core_passes_with_coarse_resolution():
     made = [slow_core(series(random.Random(seed), QUIET), 50) for seed in range(200)]
     assert [one.words() for one in made] == [""] * 200
     assert min(one.held().resolution_ns for one in made) > 45 * US
 
 
-def test_without_empty_calls_of_the_same_time_a_slower_core_looks_like_hidden_work():
+def test_claims_slower_core_without_empty_calls_fails():
     made = [slow_core(series(random.Random(seed), QUIET), 80) for seed in range(50)]
     for one in made:
         assert one.words() == ""
@@ -229,7 +229,7 @@ def test_hand_overs_are_told_apart_no_better_than_calls_are():
 
 
 @pytest.mark.parametrize(("hidden", "share"), [(90, 0.0), (125, 1.0)])
-def test_slow_empty_calls_hide_no_more_than_what_the_resolution_then_says(hidden, share):
+def test_claims_slow_empty_calls_hide_up_to_resolution(hidden, share):
     def feigns(seed):
         made = series(random.Random(seed), QUIET, candidate=lambda needs: (needs, needs + hidden))
         made.probes = slower(made.probes, 80)
@@ -252,13 +252,13 @@ def test_few_empty_calls_say_nothing(count, known):
     assert (apart_of(made.probes, 0.5) > 0) is known
 
 
-def test_empty_calls_are_as_far_apart_as_calls_at_the_same_place_in_their_order():
+def test_apart_of_compares_equal_quantiles():
     probes = {Role.BASELINE: [10] * 8, Role.CANDIDATE: [10] * 4 + [30] * 4}
     assert [apart_of(probes, share) for share in SHARES] == [0, 20]
     assert apart_of({Role.BASELINE: [30] * 8, Role.CANDIDATE: [10] * 8}, 0.25) == 20, "whichever is slower"
 
 
-def test_empty_calls_that_take_far_longer_than_the_baselines_are_not_empty():
+def test_claims_very_slow_empty_calls_are_a_contradiction():
     assert slow_core(series(random.Random(1), QUIET), 90).words() == ""
     words = slow_core(series(random.Random(1), QUIET), 160).words()
     assert words.startswith("takes 1")
@@ -274,7 +274,7 @@ def test_more_than_half_of_the_empty_calls_may_not_be_slow(slow, too_many):
     assert bool(made.words()) is too_many
 
 
-def test_empty_calls_are_not_told_apart_better_than_the_baselines_calls():
+def test_resolution_includes_spread_of_baselines_calls():
     """Its blocks differ by a millisecond: so may a few blocks of empty calls."""
     quiet, busy = (slow_core(series(random.Random(1), QUIET), 160) for _ in range(2))
     assert quiet.words()
@@ -301,7 +301,7 @@ def test_who_feigns_slow_empty_calls_in_most_of_them_is_found(lies, found):
     assert sum(bool(feigning(one).words()) and bool(feigning(one).words()) for one in dice) >= found * 100
 
 
-def test_who_feigns_slow_empty_calls_in_half_of_them_hides_no_more_in_all_calls():
+def test_claims_half_slow_empty_calls_hide_no_more():
     made = series(random.Random(1), QUIET, candidate=lambda needs: (needs, needs + 5))
     made.probes[Role.CANDIDATE][::2] = [ns + 80 * US for ns in made.probes[Role.CANDIDATE][::2]]
     assert "5.0 µs more than the baseline's are unexplained" in made.words()
@@ -397,7 +397,7 @@ def test_a_candidate_that_does_not_flush_is_found():
     assert "the flush before the call is missing" in words
 
 
-def test_a_baseline_that_waits_longer_than_anybody_makes_no_flush_missing():
+def test_claims_slow_baseline_means_no_missing_flush():
     made = series(random.Random(1), QUIET, candidate=lambda needs: (needs, needs - 30))
     made.probes = {role: [round(27 * US + ns % 100) for ns in range(20)] for role in ROLES.values()}
     assert made.words() == "", "an empty call takes as little: it is the baseline that took more"
@@ -461,7 +461,7 @@ def test_the_resolution_is_that_of_the_host():
     assert found["quiet"] < found["two states"] < found["busy"]
 
 
-def test_the_resolution_is_at_least_a_share_of_the_claim_and_the_spread_of_empty_calls():
+def test_resolution_has_claim_share_and_empty_call_spread():
     assert series(random.Random(1), QUIET, claim=5_000).held().resolution_ns == pytest.approx(100 * US, rel=0.02)
     made = series(random.Random(1), QUIET)
     made.probes = {role: [50 * US] * 10 + [60 * US] * 10 for role in ROLES.values()}
@@ -496,7 +496,7 @@ def test_blocks_that_differ_as_a_whole_count_as_few_samples():
     assert ClaimGaps(((5,) * 9, (5,) * 9)).noise(0.5) == 0
 
 
-def test_calls_that_differ_widen_the_resolution_where_blocks_do_not():
+def test_claims_varying_calls_widen_the_resolution():
     blocks = (tuple(range(0, 900, 100)),) * 6
     assert ClaimGaps(blocks).noise(0.25) > ClaimGaps((tuple(range(0, 90, 10)),) * 6).noise(0.25) > 0
 

@@ -100,7 +100,7 @@ RANDOM = {
 
 @pytest.mark.parametrize("dtype", [Dtype.FP32, Dtype.BF16], ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("noise", RANDOM)
-def test_a_problem_that_draws_while_it_runs_does_not_agree_with_itself(noise, dtype, tried):
+def test_controls_random_draws_in_the_model_fail(noise, dtype, tried):
     problem = tried(RANDOM[noise], dtype)
     arguments = (problem.reference, problem.inputs, problem.expected, problem.tolerance)
     assert "differs between two runs" in refused(controls.check_repeatable, *arguments)
@@ -111,7 +111,7 @@ order = torch.randperm(32) if x.dtype is torch.float32 else torch.arange(32)
         return sum((x * y + 100).T[order]) - 3200"""
 
 
-def test_a_problem_that_sums_in_no_fixed_order_agrees_with_itself(tried):
+def test_controls_sums_in_any_order_are_repeatable(tried):
     """As atomic additions do; its answer is so much smaller than what it sums that tight tolerances tell them apart."""
     problem = tried(ANY_ORDER)
     exact = replace(problem.expected, outputs=problem.expected.trusted, _allowances={})
@@ -136,7 +136,7 @@ def test_only_single_numbers_have_a_variation(tried):
     assert tried("return x + y").vary().tolerance.variations == ()
 
 
-def test_a_mean_over_much_must_be_nearer_than_means_over_other_inputs(tried):
+def test_controls_mean_must_be_nearer_than_other_means(tried):
     problem = tried("return (x * y).abs().mean()").vary()
     half = (problem.inputs[0] * problem.inputs[1]).abs()[:8].mean()
     assert not controls.accepts([half], problem.expected, problem.tolerance)
@@ -195,7 +195,7 @@ def test_what_averages_out_over_long_sums_shows_on_whole_numbers(forward, tried)
 
 
 @pytest.mark.parametrize("forward", ["return x.softmax(1) + y", "return x.log() + y", "return (x > y).float()"])
-def test_whole_numbers_tell_nothing_where_the_answer_is_not_whole_or_hides_them(forward, tried):
+def test_precision_exactly_non_integer_answer_tells_nothing(forward, tried):
     assert controls.is_precision_told_exactly(tried(forward).reference) is False
 
 
@@ -216,7 +216,7 @@ def test_whole_answers_to_zeros_and_ones_are_known_as_such(forward, tried):
     assert controls.is_whole(problem.expected, Dtype.FP32) is WHOLE[forward]
 
 
-def test_what_the_trusted_implementation_misses_is_asked_of_nobody():
+def test_is_whole_false_where_trusted_one_is_off():
     wanted = torch.tensor([256.0, 257.0], dtype=torch.float64)
     rounded = ExpectedOutput(Structure.TENSOR, (wanted,), (wanted.bfloat16(),))
     assert not controls.is_whole(rounded, Dtype.BF16)

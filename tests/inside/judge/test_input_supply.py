@@ -85,7 +85,7 @@ def test_of_a_large_set_one_part_is_new_at_each_call():
 
 
 @pytest.mark.usefixtures("large")
-def test_a_place_that_was_renewed_is_not_renewed_again_before_the_set_is_another_one():
+def test_refreshed_place_is_not_refreshed_before_redraw():
     supply, _ = supply_of(lambda: [torch.rand(N)])
     before, changed = supply.next()[0].clone(), torch.zeros(N)
     for _ in range(REDRAW_CALLS - 1):
@@ -152,7 +152,7 @@ def test_every_dtype_is_renewed(name):
 
 
 @pytest.mark.usefixtures("large")
-def test_layout_and_nesting_stay_and_small_tensors_wait_for_the_next_set():
+def test_refreshed_inputs_keep_layout_and_small_tensors():
     def draw():
         return [torch.rand(512, 1024).t(), {"weights": [torch.rand(N), 3]}, torch.rand(8), "name"]
 
@@ -186,7 +186,7 @@ STRUCTURED = {
 
 @pytest.mark.parametrize("name", STRUCTURED)
 @pytest.mark.usefixtures("large")
-def test_what_is_built_in_a_way_that_parts_of_two_draws_are_not_is_drawn_anew(name):
+def test_supply_structured_tensors_are_drawn_for_each_call(name):
     assert not exchangeable(STRUCTURED[name]())
     supply, problem = supply_of(lambda: [torch.rand(N), STRUCTURED[name]()])
     assert supply.kind == FRESH

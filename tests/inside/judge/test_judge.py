@@ -53,7 +53,7 @@ def test_a_good_candidate_passes_with_samples_of_both_sides(run_session):
     assert "seed" not in str(report.evidence)
 
 
-def test_a_candidate_that_exits_has_crashed_whatever_its_exit_code(run_session):
+def test_judge_candidate_that_exits_has_crashed(run_session):
     report = run_session(body("os._exit(0)"))
     assert (report.status, report.stage) == (Status.CRASHED, Stage.VERIFY), report.evidence
     assert report.fault is Fault.CANDIDATE
@@ -78,14 +78,14 @@ class ModelNew(torch.nn.Module):
 @pytest.mark.parametrize(
     ("imports", "status"), [(("tilelang",), Status.UNSUPPORTED), ((), Status.LOAD_ERROR)], ids=["imported", "raised"]
 )
-def test_a_candidate_lacks_a_package_only_where_its_source_imports_it(imports, status, run_session):
+def test_judge_missing_package_counts_only_if_imported(imports, status, run_session):
     """The judge of this test has no TileLang either."""
     claims = "raise ModuleNotFoundError(\"No module named 'tilelang'\", name='tilelang')\n"
     report = run_session(claims + GOOD, contestants=(replace(CANDIDATE, imports=imports), EAGER))
     assert (report.status, report.stage) == (status, Stage.LOAD), report.evidence
 
 
-def test_a_reference_that_lacks_a_package_once_something_was_timed_is_the_problems_fault(run_session):
+def test_judge_late_missing_package_of_reference_is_problem(run_session):
     asks = "def get_inputs():\n    if rows == 4:\n        import no_such_package\n"
     problem = SOFTMAX.replace("def get_inputs():\n", asks)
     assert problem != SOFTMAX
@@ -187,7 +187,7 @@ def connected(folder):
     return (folder / "judge.sock").exists()
 
 
-def test_everybody_waits_for_the_job_and_imports_nothing_of_it_before(processes):
+def test_judge_and_workers_import_nothing_before_the_job(processes):
     marked = "import pathlib\npathlib.Path('loaded').touch()\n" + textwrap.dedent(GOOD)
     workers = [processes.start_worker(CANDIDATE, marked), processes.start_worker(EAGER, SOFTMAX)]
     judge = processes.start_judge()
@@ -234,7 +234,7 @@ def test_a_rival_that_never_comes_costs_nothing_but_itself(processes):
 # --- candidates that hang --------------------------------------------------------------------------------------------
 
 
-def test_a_candidate_that_hangs_is_given_up_soon_although_it_may_take_long(run_session):
+def test_judge_hanging_candidate_is_given_up_early(run_session):
     report = run_session(body("while True: time.sleep(1)"), timeouts=JudgeTimeouts(), check_health=True)
     assert (report.status, report.stage) == (Status.TIMEOUT, Stage.VERIFY), report.evidence
     assert report.evidence.message == "no answer within 4 s"
@@ -258,7 +258,7 @@ def test_who_was_waited_for_when_the_session_ended_is_to_blame(name, tmp_path):
     assert session._expired()[0] is status
 
 
-def test_what_was_found_stays_found_however_long_the_farewell_takes(tmp_path, monkeypatch):
+def test_judge_slow_farewell_keeps_the_verdict(tmp_path, monkeypatch):
     def find(_undo):
         raise finding(Status.CRASHED, Stage.VERIFY, "gone")
 
@@ -268,7 +268,7 @@ def test_what_was_found_stays_found_however_long_the_farewell_takes(tmp_path, mo
     assert session.run().status is Status.CRASHED
 
 
-def test_a_session_that_ends_while_the_judge_works_is_not_the_candidates_fault(run_session):
+def test_judge_deadline_while_judge_works_is_infra(run_session):
     problem = SOFTMAX.replace("def get_inputs():", "def get_inputs():\n    __import__('time').sleep(9)")
     report = run_session(GOOD, problem, timeouts=replace(make_job().timeouts, session_s=3))
     assert (report.status, report.fault) == (Status.INFRA_ERROR, Fault.INFRA), report.evidence

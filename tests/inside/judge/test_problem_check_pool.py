@@ -272,7 +272,7 @@ def test_as_many_are_tried_at_once_as_was_ordered(checkup, tmp_path):
 
 
 @pytest.mark.torch
-def test_a_large_package_that_two_have_imported_is_there_for_the_third(checkup, tmp_path):
+def test_pool_imports_large_package_after_two_needed_it(checkup, tmp_path):
     told = tmp_path / "told"
     looks = f"import sys\nopen({str(told)!r}, 'a').write(f\"{{'sympy' in sys.modules}} \")\nimport sympy\n"
     found, _ = checkup.answers([looks + MODEL] * 3)

@@ -44,7 +44,7 @@ def test_noise_of_a_known_size_has_the_figures_it_must_have(level):
     assert quality.relative_l1 == pytest.approx(level, rel=0.3)
 
 
-def test_an_answer_without_error_is_better_than_any_contract_allows():
+def test_quality_exact_answer_exceeds_every_contract():
     wanted = randn(64, 64)
     quality = measure_quality(wanted.clone(), wanted)
     assert quality == Quality(pytest.approx(1.0), 0.0, 0.0, SNR_CEILING)
@@ -61,7 +61,7 @@ def test_arithmetic_without_quantising_does_not(dtype):
     assert "nothing was quantised" in breach(W8A8, measure_quality((wanted / 1e4).to(dtype).double() * 1e4, wanted))
 
 
-def test_one_scale_for_rows_of_all_sizes_shows_although_the_large_rows_are_right():
+def test_quality_one_scale_for_all_rows_is_visible():
     got, wanted = product(lambda rows: quantize(rows, scale=rows.abs().max() / 127))
     overall = float(torch.linalg.vector_norm(got - wanted) / torch.linalg.vector_norm(wanted))
     assert overall < 0.05, "unless rows are brought to one size, little would be seen of it"

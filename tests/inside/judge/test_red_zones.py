@@ -26,7 +26,7 @@ def zones(arena):
     return zones
 
 
-def test_tensors_may_be_written_to_and_are_not_touched_by_filling(arena, zones):
+def test_red_zones_do_not_cover_the_tensors(arena, zones):
     for spec in SPECS:
         view = spec.view(arena)
         assert bool((view.reshape(-1).view(torch.uint8) == 255).all())

@@ -60,7 +60,7 @@ def judged(reference, *purpose):
 
 
 @pytest.mark.parametrize("dtype", [Dtype.FP32, Dtype.FP16, Dtype.BF16])
-def test_what_is_expected_comes_from_a_higher_precision_than_what_is_trusted(dtype, reference):
+def test_expect_uses_higher_precision_than_trusted(dtype, reference):
     model = reference("return (x / 3).sum(0)", dtype=dtype)
     inputs, expected = judged(model)
     assert model.precision == "float64"
@@ -80,7 +80,7 @@ ONLY_SINGLE = "if x.dtype == torch.float64:\n    {}\nreturn x * 2"
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_where_no_higher_precision_can_be_had_the_cells_own_is_used_and_named(name, reference):
+def test_reference_without_higher_precision_uses_own(name, reference):
     code = FIXED[name]
     model = reference(ONLY_SINGLE.format(code) if code.startswith("raise") else code)
     assert model.precision == "float32"
@@ -95,7 +95,7 @@ def test_a_problem_that_never_runs_says_so_at_once(reference):
         reference("raise ValueError('never')")
 
 
-def test_inputs_are_not_touched_even_by_a_problem_that_writes_into_them(reference):
+def test_expect_inputs_stay_unchanged_by_a_writing_problem(reference):
     model = reference("x.mul_(2)\nindex.zero_()\nreturn x, index")
     inputs = model.draw(InputMode.STANDARD, "before", 0)
     before = [t.clone() for t in inputs]
@@ -133,7 +133,7 @@ USE_STATE = "return self.linear(x) + self.table[index].unsqueeze(1), torch.view_
 
 
 @pytest.mark.parametrize("dtype", [Dtype.FP32, Dtype.BF16])
-def test_the_state_has_the_cells_dtype_integers_and_complex_numbers_stay(dtype, reference):
+def test_reference_state_casts_only_real_floats(dtype, reference):
     model = reference("return self.linear(x)", STATE, dtype=dtype)
     wanted = {Dtype.FP32: torch.float32, Dtype.BF16: torch.bfloat16}[dtype]
     assert {name: value.dtype for name, value in model.state.items()} == {
@@ -156,7 +156,7 @@ def test_both_precisions_compute_with_the_same_parameters(reference):
     assert expected.outputs[1].dtype == torch.float64
 
 
-def test_what_the_problems_arguments_draw_does_not_move_the_parameters(reference):
+def test_reference_arguments_do_not_change_parameters(reference):
     init = "self.w = nn.Parameter(torch.rand(4))"
     state = reference("return x * self.w", init, "def get_init_inputs():\n    return [torch.rand(3)]").state
     torch.manual_seed(42)
@@ -207,7 +207,7 @@ def test_a_workloads_values_take_the_place_of_constants(reference):
         reference("return x", values={"sise": 3})
 
 
-def test_arguments_of_the_model_are_cast_and_each_model_gets_its_own(reference):
+def test_reference_arguments_are_cast_and_copied(reference):
     extra = "def get_init_inputs():\n    return [torch.ones(4), torch.arange(4), 2.5]"
     init = "self.scale = arguments[0].mul_(arguments[2])\nassert arguments[1].dtype == torch.int64"
     model = reference("return x * self.scale.to(x.dtype)", init, extra, dtype=Dtype.FP16)
@@ -222,7 +222,7 @@ def test_nothing_that_is_returned_wants_a_gradient(reference):
     assert not any(t.requires_grad for t in (*expected.outputs, *expected.trusted))
 
 
-def test_what_a_problem_raises_is_its_own_fault_told_with_a_traceback():
+def test_guarded_exception_is_problem_error_with_traceback():
     def broken():
         raise KeyError("k" * 1000)
 
@@ -234,14 +234,14 @@ def test_what_a_problem_raises_is_its_own_fault_told_with_a_traceback():
     assert "in broken" in raised.value.evidence.log
 
 
-def test_a_problem_that_ends_its_process_is_a_problem_that_raises():
+def test_guarded_system_exit_is_a_problem_error():
     with pytest.raises(SessionEnded) as raised:
         guarded("the reference", Stage.LOAD, lambda: sys.exit("enough"))
     assert raised.value.status is Status.PROBLEM_ERROR
     assert raised.value.evidence.message == "the reference raised SystemExit: enough"
 
 
-def test_a_problem_that_needs_a_package_which_is_not_here_is_not_to_blame(reference):
+def test_guarded_missing_package_is_unsupported(reference):
     with pytest.raises(SessionEnded) as raised:
         guarded("the reference", Stage.LOAD, lambda: reference("return x", extra="import no_such_package.part"))
     assert (raised.value.status, raised.value.stage) == (Status.UNSUPPORTED, Stage.LOAD)
@@ -289,7 +289,7 @@ def test_outputs_that_are_memory_of_something_else_are_known(code, reference):
     assert expected.views == VIEWS[code]
 
 
-def test_inputs_are_copied_only_for_a_problem_that_writes_into_them(reference):
+def test_reference_copies_inputs_only_if_it_writes_to_them(reference):
     _, expected = judged(reference("return x"))
     inputs, other = judged(reference("x.mul_(2)\nreturn x"))
     assert expected.trusted[0].dtype == other.trusted[0].dtype

@@ -45,7 +45,7 @@ def test_a_sample_and_a_block_take_no_longer_than_they_may(regime, call_ns):
     assert plan.samples == FEWEST_SAMPLES or plan.samples * plan.calls * call_ns <= BLOCK_NS
 
 
-def test_bursts_are_five_milliseconds_of_work_at_most_and_twenty_of_rest():
+def test_burst_has_5_ms_of_work_and_20_ms_of_rest():
     assert (REPLAY_MODES[Regime.BURST].busy_ns, REPLAY_MODES[Regime.BURST].rest_s) == (5 * MS, 0.02)
     assert REPLAY_MODES[Regime.SUSTAINED].lead_s >= 1.0
 

@@ -54,7 +54,7 @@ def test_the_half_width_of_a_known_sample():
     assert relative_half_width(samples) == (1060 - 1039) / 2 / 1049.5
 
 
-def test_equal_samples_are_as_precise_as_can_be_and_few_say_nothing():
+def test_half_width_equal_samples_is_zero_and_few_infinite():
     assert relative_half_width([5] * 8) == 0.0
     assert relative_half_width([5] * 7) == math.inf
     assert relative_half_width([]) == math.inf
@@ -288,7 +288,7 @@ def test_samples_are_told_apart_by_contestant_and_regime():
     assert samples_of(blocks, "compile") == []
 
 
-def test_blocks_come_in_the_order_a_b_b_a_and_either_side_may_be_a(bench):
+def test_timer_blocks_are_abba_with_random_first_side(bench):
     firsts = set()
     for seed in range(8):
         names = bench(seed=seed, candidate=noisy).run().names()
@@ -310,7 +310,7 @@ def test_blocks_are_numbered_and_follow_each_other_in_time(bench):
     }
 
 
-def test_every_timed_call_left_a_sample_and_what_its_hand_over_took(bench):
+def test_timer_each_call_leaves_sample_and_hand_over(bench):
     done = bench().run()
     timed = sum(len(b.device_ns) for b in done.timing.blocks)
     assert len(done.log) == timed + 2 * done.timing.warmup_calls
@@ -356,7 +356,7 @@ def test_on_a_gpu_each_round_finds_its_buffers_elsewhere(bench):
 
 
 @pytest.mark.parametrize(("device", "nbytes"), [("cpu", 4), ("cuda", MOVED_BYTES + 1)])
-def test_buffers_stay_where_moving_them_says_nothing_or_takes_long(device, nbytes, bench):
+def test_timer_large_or_cpu_buffers_do_not_move(device, nbytes, bench):
     made = bench(device=device)
     made.reference.call_bytes = nbytes
     made.run()
@@ -381,21 +381,21 @@ def test_a_slow_candidate_is_timed_a_little_and_evenly(bench):
     assert done.clock.ns < 70 * SECOND
 
 
-def test_a_first_call_that_takes_for_ever_costs_the_warm_up_nothing(bench):
+def test_timer_slow_first_call_is_not_in_warm_up_budget(bench):
     def compiles(call):
         return 60 * SECOND if call == 1 else 1000
 
     assert bench(compile=compiles).run().timing.warmup_calls >= PROTOCOL.warmup_calls
 
 
-def test_warm_up_calls_look_like_timed_ones_and_their_number_is_drawn(bench):
+def test_timer_warm_up_calls_are_like_timed_ones(bench):
     done = bench().run()
     warm = done.log[: 2 * done.timing.warmup_calls]
     assert [name for name, _, _ in warm] == ["eager", "candidate"] * done.timing.warmup_calls
     assert {bench(seed=seed).run().timing.warmup_calls for seed in range(20)} == {4, 5, 6, 7}
 
 
-def test_what_is_to_be_done_on_a_warm_device_is_done_once_between_warm_up_and_timing(bench):
+def test_timer_warmed_up_is_called_once_before_timing(bench):
     done = bench().run()
     assert done.warm_calls == [2 * done.timing.warmup_calls]
 
@@ -417,7 +417,7 @@ def test_warm_up_goes_on_until_the_clock_is_steady(bench):
     assert done.warm_calls == [2 * done.timing.warmup_calls]
 
 
-def test_a_device_that_never_rests_is_timed_after_the_cap_and_says_so(bench):
+def test_timer_unsteady_device_is_timed_after_cap_with_label(bench):
     done = bench(**MS_CALL, protocol=STEADY, sensors=lambda at: (1980, round(at * 20))).run()
     assert done.timing.labels == ["unsteady"]
     assert 2.0 < done.timing.warmup_calls * 0.002 < 2.1
@@ -430,7 +430,7 @@ def test_waiting_for_a_steady_device_ends_with_the_budget_too(bench):
     assert done.timing.warmup_calls * 0.002 < 0.21
 
 
-def test_a_device_whose_sensors_fail_gets_the_calls_asked_for_and_says_so(bench):
+def test_timer_failing_sensors_give_label_and_asked_calls(bench):
     def sensors(_at):
         raise NvmlError("gone")
 
@@ -458,7 +458,7 @@ def test_the_same_secret_makes_the_same_session(bench):
 
 
 @pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0.0, 0.0), (0.25, 0.15, 0.35), (1.0, 1.0, 1.0)])
-def test_about_the_asked_share_of_calls_is_checked_and_the_others_are_glanced_at(share, low, high, bench):
+def test_timer_checks_asked_share_and_glances_at_the_rest(share, low, high, bench):
     protocol = replace(PROTOCOL, check_share=share, min_samples=300, max_samples=300)
     done = bench(protocol=protocol).run()
     calls = sum(name == "candidate" for name, _, _ in done.log)
@@ -483,7 +483,7 @@ def test_what_the_reference_takes_is_part_of_a_check(bench):
     assert slow < quick / 5
 
 
-def test_a_check_gets_what_the_reference_returns_for_the_very_inputs_of_the_call(bench):
+def test_timer_check_uses_the_inputs_of_the_call(bench):
     done = bench(protocol=replace(PROTOCOL, check_share=0.5)).run()
     assert {role for role, _, _ in done.checked} == {CANDIDATE}, "the baseline was held against it in the controls"
     for _, expected, (result, sent) in done.checked:
@@ -492,7 +492,7 @@ def test_a_check_gets_what_the_reference_returns_for_the_very_inputs_of_the_call
     assert done.reference.expected == len(done.checked)
 
 
-def test_a_wrong_checked_call_ends_the_session_and_keeps_what_was_timed(bench):
+def test_timer_wrong_checked_call_ends_and_keeps_blocks(bench):
     def judge(side):
         if side.role is CANDIDATE and len(stopped.timing.blocks) >= 5:
             raise finding(Status.INCORRECT_VALUES, Stage.TIME, "wrong")
@@ -503,7 +503,7 @@ def test_a_wrong_checked_call_ends_the_session_and_keeps_what_was_timed(bench):
     assert 5 <= len(stopped.timing.blocks) < 8
 
 
-def test_fresh_inputs_are_never_drawn_twice_and_the_record_says_so(bench):
+def test_supply_fresh_inputs_are_never_drawn_twice(bench):
     done = bench().run()
     assert len(set(done.reference.drawn)) == len(done.log)
     assert {purpose[:2] for purpose in done.reference.drawn} == {(InputMode.STANDARD, "timed")}
@@ -522,7 +522,7 @@ def due_behind(done, name):
 
 
 @pytest.mark.parametrize("name", ["eager", "candidate"])
-def test_an_empty_call_comes_behind_each_of_the_first_calls_of_a_block_on_the_same_inputs(name, bench):
+def test_timer_empty_call_follows_first_calls_on_same_inputs(name, bench):
     done = bench(library=constant(900)).run()
     side = done.sides[name]
     calls = [call for call, _ in side.empty]
@@ -554,7 +554,7 @@ def test_a_block_of_fewer_calls_makes_the_others_at_its_end(bench):
     assert len(done.timing.probes[CANDIDATE]) == EMPTY_CALLS * len(sizes)
 
 
-def test_past_the_budget_there_is_one_empty_call_behind_each_other(bench):
+def test_timer_past_budget_makes_one_empty_call_each(bench):
     done = bench(candidate=constant(15 * SECOND), protocol=replace(PROTOCOL, budget_s=20.0)).run()
     assert [len(block.device_ns) for block in done.timing.blocks if block.role is CANDIDATE] == [2, 1]
     calls = [call - done.timing.warmup_calls for call, _ in done.sides["candidate"].empty]
@@ -576,7 +576,7 @@ def test_each_rival_has_one_block_behind_each_round_in_any_order(bench):
     assert orders == {("compile", "library"), ("library", "compile")}
 
 
-def test_rivals_decide_neither_when_it_is_precise_nor_when_it_is_enough(bench):
+def test_timer_rivals_do_not_affect_precision(bench):
     done = bench(compile=noisy).run()
     assert PROTOCOL.min_samples <= done.fewest() <= PROTOCOL.min_samples * 1.2
     assert 0 < len(done.samples("compile")) < done.fewest()
@@ -593,7 +593,7 @@ def failing_at(call):
 
 
 @pytest.mark.parametrize("call", [1, 3, 9])
-def test_a_rival_that_fails_leaves_with_its_times_and_disturbs_nobody(call, bench):
+def test_timer_failed_rival_leaves_with_its_times(call, bench):
     done = bench(compile=failing_at(call), library=constant(900)).run()
     assert done.timing.labels == ["rival_failed:compile"]
     assert set(done.names()) == {"eager", "candidate", "library"}
@@ -628,7 +628,7 @@ def of_regime(done, regime):
 
 
 @pytest.mark.parametrize("regime", REPLAYED)
-def test_replayed_blocks_are_interleaved_and_their_times_are_of_one_call(regime, bench):
+def test_replay_blocks_interleave_and_give_time_per_call(regime, bench):
     done = bench(protocol=EVERY, candidate=constant(200 * US), eager=constant(400 * US), **RIVALS).run()
     names = done.names(regime)
     assert names[0] == names[3] != names[1] == names[2]
@@ -647,7 +647,7 @@ def test_only_the_regimes_asked_for_are_timed(bench):
     assert {b.regime for b in bench(protocol=some).run().timing.blocks} == {Regime.COLD, Regime.WARM}
 
 
-def test_every_replay_that_counts_has_fresh_inputs_and_is_looked_at(bench):
+def test_replay_counted_ones_have_fresh_checked_inputs(bench):
     done = bench(protocol=replace(EVERY, regimes=(Regime.COLD, Regime.WARM)), candidate=constant(200 * US)).run()
     counted = sum(len(b.device_ns) for b in of_regime(done, Regime.WARM) if b.contestant == "candidate")
     assert len(done.sides["candidate"].replayed) == counted + 1, "and one that captures"
@@ -695,7 +695,7 @@ def test_a_rival_that_cannot_be_replayed_leaves(bench):
 # --- once more -------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_series_is_told_apart_and_belongs_to_the_same_workload(bench):
+def test_run_again_returns_new_results_and_adds_them(bench):
     done = bench(protocol=replace(EVERY, check_share=1.0), compile=constant(1000)).run()
     first, handovers = list(done.timing.blocks), len(done.timing.handovers["eager"])
     warm, checked = done.timing.warmup_calls, done.timing.checked_calls

@@ -107,7 +107,7 @@ return y
 """A reference that is off by 2e-3 on five draws of six, and by nothing on the sixth."""
 
 
-def test_what_the_trusted_implementation_errs_elsewhere_excuses_where_it_was_lucky(bench):
+def test_verify_eases_tolerance_where_trusted_was_lucky(bench):
     table = bench("return x * 2 + 3e-3", UNLUCKY, outliers=False)
     allowed = [trial.max_error / trial.error_ratio for trial in table.verify(trials=30).trials]
     assert min(allowed) > 3e-3
@@ -150,7 +150,7 @@ def test_modes_that_make_no_sense_are_left_out(changes, modes, bench):
     assert {t.mode for t in verifier.trials} == modes
 
 
-def test_an_answer_that_is_not_whole_gets_one_trial_on_zeros_and_ones(bench):
+def test_verify_non_integer_answer_gets_one_exact_trial(bench):
     softmax = "return torch.softmax(x, 1)"
     verifier = bench(softmax, softmax).verify(trials=3)
     assert [t.mode for t in verifier.trials].count(InputMode.EXACT) == 1
@@ -165,7 +165,7 @@ def test_a_problem_that_divides_by_zeros_gets_none(bench):
 
 
 @pytest.mark.parametrize(("limit", "before", "after"), [(1311, 1, 0), (1312, 5, 1)])
-def test_large_inputs_get_fewer_trials_however_small_the_output_is(limit, before, after, bench, monkeypatch):
+def test_verify_large_inputs_get_fewer_trials(limit, before, after, bench, monkeypatch):
     monkeypatch.setattr(
         "kernel_matrix.inside.judge.verification.LARGE", limit
     )  # a call has 8 * 40 + 8 floats in and out
@@ -185,7 +185,7 @@ POSITIVE = INPUTS.replace("randn(8, 40)", "rand(4, 1 << 16)")
 TEN_BITS = "x = ((x.view(torch.int32) + (1 << 12)) & -(1 << 13)).view(torch.float32)\n"
 
 
-def test_ten_bits_in_long_sums_of_positive_numbers_are_found_by_the_second_exact_trial(bench):
+def test_verify_ten_bit_sums_fail_second_exact_trial(bench):
     table = bench(TEN_BITS + SUM, inputs=POSITIVE)
     status, evidence = ended(table.verify)
     assert (status, evidence.mode, evidence.trial) == (Status.INCORRECT_VALUES, "exact", 1)
@@ -193,12 +193,12 @@ def test_ten_bits_in_long_sums_of_positive_numbers_are_found_by_the_second_exact
     assert (honest.traits.rejects_lower_precision, honest.labels) == (True, [])
 
 
-def test_a_precision_that_one_exact_trial_would_not_tell_is_not_said_to_be_told(bench):
+def test_precision_not_told_by_single_exact_trial(bench):
     verifier = bench(TEN_BITS + SUM, inputs=POSITIVE, protocol=replace(QUICK, trials=1)).verify(trials=1)
     assert (verifier.traits.rejects_lower_precision, verifier.labels) == (False, [PRECISION_BLIND])
 
 
-def test_an_answer_that_is_whole_for_zeros_and_ones_only_is_held_to_these(bench):
+def test_verify_integer_only_for_ones_uses_zeros_and_ones(bench):
     cubes = "return x**3"  # that of 2049 takes more bits than there are
     verifier = bench(cubes, cubes).verify(trials=3)
     assert [t.mode for t in verifier.trials].count(InputMode.EXACT) == 3
@@ -235,7 +235,7 @@ return x.cumsum(1)
 
 
 @pytest.mark.parametrize("place", ["- 1", "+ x.numel()"])
-def test_a_write_outside_of_a_buffer_is_found_although_the_answer_is_right(place, bench):
+def test_verify_write_outside_buffer_fails_right_answer(place, bench):
     status, evidence = ended(bench(OUTSIDE.format(place=place)).verify)
     assert status is Status.OUT_OF_BOUNDS
     assert "input" in evidence.message
@@ -269,7 +269,7 @@ NOISE = "return x + torch.randn_like(x)"
 MANY = INPUTS.replace("8, 40", "50, 80")
 
 
-def test_a_problem_with_random_outputs_is_judged_by_their_distribution(bench):
+def test_verify_random_outputs_by_their_distribution(bench):
     other = "return x + torch.empty_like(x).normal_()"
     table = bench(other, NOISE, inputs=MANY, random=True)
     table.verify()
@@ -296,7 +296,7 @@ def test_a_candidate_whose_numbers_are_not_random_is_refused(name, bench):
     assert "output 0 is not random as the reference's is" in evidence.message
 
 
-def test_a_candidate_that_keeps_its_numbers_is_found_in_a_timed_call_too(bench):
+def test_timed_check_finds_candidate_with_cached_numbers(bench):
     code = "torch.manual_seed(calls if calls < 10 else 3)\nreturn x + torch.randn_like(x)"
     table = bench(code, NOISE, inputs=MANY, random=True, protocol=replace(QUICK, modes=(InputMode.STANDARD,)))
     table.verify()
@@ -348,14 +348,14 @@ return y
 PLENTY = INPUTS.replace("8, 40", "64, 400")
 
 
-def test_outliers_that_ask_too_much_of_the_reference_let_a_candidate_be_as_wrong(bench):
+def test_verify_hard_outliers_allow_twice_the_error(bench):
     code = OVERTAXED.format(8)
     verifier = bench(code, code, inputs=PLENTY).verify()
     assert verifier.labels == [HARD_OUTLIERS]
     assert all(trial.passed and trial.error_ratio <= 1 for trial in verifier.trials)
 
 
-def test_they_excuse_nobody_who_is_further_off_than_twice_the_reference(bench):
+def test_verify_hard_outliers_fail_beyond_twice_the_error(bench):
     status, evidence = ended(bench(OVERTAXED.format(24), OVERTAXED.format(8), inputs=PLENTY).verify)
     assert (status, evidence.mode) == (Status.INCORRECT_VALUES, "outlier")
     for far in ("return x.clamp(-9, 9) * 2", "return x * 2 + 1e6 * (x.abs() > 20)"):
@@ -389,7 +389,7 @@ def test_every_floating_dtype_goes_through(dtype, bench):
 
 
 @pytest.mark.parametrize("dtype", [Dtype.FP8_E4M3, Dtype.FP8_E5M2])
-def test_narrow_inputs_reach_the_candidate_as_they_are_and_bfloat16_is_due(dtype, bench):
+def test_verify_fp8_inputs_arrive_and_bfloat16_is_expected(dtype, bench):
     wide = "assert x.dtype.itemsize == 1\nreturn x.bfloat16().cumsum(1)"
     verifier = bench(wide, "assert x.dtype.itemsize > 1\nreturn x.cumsum(1)", dtype=dtype).verify()
     assert verifier.traits.rejects_lower_precision is None
@@ -417,7 +417,7 @@ CONTRACT = ContractSpec(kind="w8a8", cosine_min=0.99, relative_l1_max=0.05, rmse
 ROWS = INPUTS.replace("8, 40", "48, 64")
 
 
-def test_a_quantised_candidate_keeps_the_contract_and_its_quality_is_told(bench):
+def test_verify_quantised_candidate_reports_quality(bench):
     verifier = bench(EIGHT_BITS, PRODUCT, inputs=ROWS, outliers=False, contract=CONTRACT).verify()
     assert verifier.traits.quality.keys() == {"cosine", "relative_l1", "rmse", "snr_db"}
     assert 30 < verifier.traits.quality["snr_db"] < 50
@@ -527,7 +527,7 @@ def test_a_spot_check_leaves_single_odd_roundings_alone(bench):
     look()
 
 
-def test_identity_is_no_relu_whatever_the_signs_of_the_problems_own_inputs(bench):
+def test_verify_identity_fails_relu_with_positive_inputs(bench):
     table = bench(
         "return x.clone()", "return torch.relu(x)", inputs="def get_inputs():\n    return [torch.rand(16, 20)]\n"
     )

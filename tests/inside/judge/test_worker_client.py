@@ -132,7 +132,7 @@ def test_a_probe_is_a_call_of_another_kind(pair):
     assert peer.read()[0] is FrameKind.PROBE
 
 
-def test_a_replay_says_how_often_and_a_trace_is_answered_with_kernels(pair):
+def test_replay_sends_count_and_trace_returns_kernels(pair):
     side, peer = pair
     for sequence in (1, 2):
         peer.answer(sequence)
@@ -249,7 +249,7 @@ def test_a_new_model_is_not_held_to_the_limit_of_the_one_before(pair):
     assert patience(side) == TIMEOUTS.call_s
 
 
-def test_who_is_waited_for_can_be_told_when_the_wait_is_broken_off(pair):
+def test_awaited_stays_true_if_wait_is_interrupted(pair):
     side, peer = pair
 
     class BrokenOff(BaseException):
@@ -278,7 +278,7 @@ def test_a_contestant_has_gone_when_its_end_is_closed(pair):
     assert side.gone(10)
 
 
-def test_a_contestant_that_keeps_talking_is_not_listened_to_for_longer(pair):
+def test_gone_ignores_frames_after_the_deadline(pair):
     side, peer = pair
 
     def talk():
@@ -406,7 +406,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_a_candidate_without_the_package_it_is_written_in_is_unsupported(asked, importing):
+def test_failed_missing_kernel_package_is_unsupported(asked, importing):
     side, peer = importing
     ask, failure, stage = ASKED[asked]
     found = failed_by(peer, failure, LACKS, lambda: ask(side))
@@ -465,7 +465,7 @@ def opened_by(answer, pair):
 
 
 @pytest.mark.parametrize("pair", [CANDIDATE, EAGER, LIBRARY], indirect=True, ids=lambda c: c.name)
-def test_what_fails_before_a_source_is_imported_is_this_machines_fault(pair):
+def test_failure_before_import_is_infra_error(pair):
     no_memory = pack_failed(CallFailure.MEMORY, "torch.OutOfMemoryError: CUDA out of memory\n")
     found = opened_by(lambda peer: peer.channel.send(FrameKind.FAILED, 0, no_memory), pair)
     assert found.status is Status.INFRA_ERROR
@@ -475,7 +475,7 @@ def test_what_fails_before_a_source_is_imported_is_this_machines_fault(pair):
 
 
 @pytest.mark.parametrize("pair", [CANDIDATE, EAGER], indirect=True, ids=lambda c: c.name)
-def test_only_what_its_builder_left_can_end_a_candidate_before_its_source_is_imported(pair):
+def test_crash_at_start_is_blamed_on_candidate_only(pair):
     found = opened_by(lambda peer: peer.socket.close(), pair)
     assert found.status is (Status.CRASHED if pair[0].role is Role.CANDIDATE else Status.INFRA_ERROR)
 
@@ -510,7 +510,7 @@ def test_calls_after_the_first_have_a_limit_of_their_own(pair):
     assert side._channel._socket.gettimeout() == TIMEOUTS.call_s
 
 
-def test_a_worker_that_answers_without_reading_is_timed_out_when_no_more_orders_fit(pair):
+def test_order_to_worker_that_only_answers_times_out(pair):
     side, peer = pair
     with pytest.raises(SessionEnded, match="does not read") as raised:
         call_until_it_raises(side, peer)
@@ -523,7 +523,7 @@ def call_until_it_raises(side, peer):
         call(side)
 
 
-def test_an_order_too_long_for_a_worker_that_does_not_read_is_timed_out(pair):
+def test_order_to_worker_that_does_not_read_times_out(pair):
     side, _ = pair
     with pytest.raises(SessionEnded, match="does not read") as raised:
         side.load({"x" * (8 << 20): 1})
@@ -613,7 +613,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_another_layout_gets_buffers_of_its_own_and_the_old_ones_go(name, pair):
+def test_deliver_other_layout_lends_new_buffers(name, pair):
     side, peer = pair
     peer.ready()
     peer.ready()
@@ -648,7 +648,7 @@ def test_other_memory_is_lent_once_when_asked_for(pair):
         peer.socket.recv(1)
 
 
-def test_what_was_lent_before_goes_even_when_other_memory_is_not_taken(pair):
+def test_lend_elsewhere_frees_old_buffers_on_failure(pair):
     side, peer = pair
     peer.ready()
     side.deliver([torch.zeros(4)], LIKE)
@@ -721,5 +721,5 @@ LAST_LINES = {
 
 
 @pytest.mark.parametrize("text", LAST_LINES, ids=range(len(LAST_LINES)))
-def test_of_a_traceback_the_line_that_names_the_exception_is_the_message(text):
+def test_last_line_is_the_one_that_names_the_exception(text):
     assert _last_line(text) == LAST_LINES[text]

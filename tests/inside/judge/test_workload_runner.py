@@ -130,7 +130,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_a_candidate_that_fails_late_is_blamed_and_its_samples_are_kept(name, judged):
+def test_run_late_failure_blames_candidate_keeps_samples(name, judged):
     forward, workload, status, stage = LATE[name]
     outcomes = judged(candidate(forward), protocol=replace(QUICK, min_samples=40, max_samples=40))
     told = report(outcomes)
@@ -240,7 +240,7 @@ def get_init_inputs():
 """
 
 
-def test_parameters_are_copied_by_name_and_integers_stay_integers(judged):
+def test_run_copies_parameters_by_name_keeps_integers(judged):
     source = """
 import torch
 from torch import nn
@@ -274,7 +274,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_a_problem_that_fails_in_its_second_workload_is_the_problems_fault(name, judged):
+def test_run_second_workload_failure_is_problem_error(name, judged):
     old, new = PROBLEMS[name]
     problem = SOFTMAX.replace(old, new).replace("def forward(self, x)", "def forward(self, x, *rest)")
     assert old in SOFTMAX
@@ -285,13 +285,13 @@ def test_a_problem_that_fails_in_its_second_workload_is_the_problems_fault(name,
     assert told.workloads[0].blocks
 
 
-def test_without_timing_there_are_no_blocks_and_no_second_verification(judged):
+def test_run_without_timing_has_no_blocks_or_second_check(judged):
     outcomes = judged(candidate("pass"), protocol=replace(QUICK, time=False))
     assert [o.report.blocks for o in outcomes] == [(), ()]
     assert {t.phase for o in outcomes for t in o.report.trials} == {"before"}
 
 
-def test_a_problem_whose_inputs_must_keep_their_range_sees_no_outliers(judged):
+def test_run_fixed_range_inputs_get_no_outliers(judged):
     outcomes = judged(candidate("pass"), outliers=False, protocol=replace(QUICK, time=False))
     assert {t.mode for o in outcomes for t in o.report.trials} == {InputMode.STANDARD}
 
@@ -303,7 +303,7 @@ SINGLE = {
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_a_problem_that_returns_a_single_number_must_depend_on_its_input(name, judged):
+def test_run_single_number_must_depend_on_its_input(name, judged):
     value, status = SINGLE[name]
     problem = SOFTMAX.replace("torch.softmax(x, dim=-1)", value)
     told = report(judged(candidate(f"return {value}"), problem, protocol=replace(QUICK, time=False)))
@@ -332,7 +332,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_what_a_problem_leaves_in_its_inputs_is_due_like_what_it_returns(name, judged):
+def test_run_mutated_inputs_are_expected_like_outputs(name, judged):
     step, status, words = STEPS[name]
     source = MOMENTUM.replace("class Model", "class ModelNew").replace("weights.sub_(0.5 * steps)", step)
     told = report(judged(source, MOMENTUM, workloads=WORKLOADS[:1], mutates_inputs=True))
@@ -340,7 +340,7 @@ def test_what_a_problem_leaves_in_its_inputs_is_due_like_what_it_returns(name, j
     assert words in told.evidence.message
 
 
-def test_calls_that_write_into_their_inputs_are_not_repeated_on_them(judged):
+def test_run_mutated_inputs_are_not_replayed(judged):
     problem = SOFTMAX.replace("return torch.softmax(x, dim=-1)", WRITES)
     protocol = replace(QUICK, regimes=(Regime.COLD, Regime.WARM), check_share=1.0)
     (outcome,) = judged(
@@ -364,7 +364,7 @@ RIVALS = {
 
 
 @pytest.mark.parametrize("name", RIVALS)
-def test_a_rival_that_fails_leaves_the_session_and_nothing_else_happens(name, judged):
+def test_run_failed_rival_leaves_and_session_goes_on(name, judged):
     contestants, protocol = (CANDIDATE, EAGER, LIBRARY), replace(QUICK, check_share=1.0)
     outcomes = judged(candidate("pass"), library=RIVALS[name], contestants=contestants, protocol=protocol)
     assert report(outcomes).status is Status.PASSED
@@ -386,7 +386,7 @@ def test_a_rival_that_does_not_fail_is_timed_in_every_workload(judged):
 # --- how long a candidate is waited for ------------------------------------------------------------------------------
 
 
-def test_a_candidate_is_waited_for_as_the_baselines_own_calls_suggest(judged, monkeypatch):
+def test_run_limits_candidate_by_the_baselines_calls(judged, monkeypatch):
     told = []
     monkeypatch.setattr(WorkerClient, "limit_calls", lambda side, seconds: told.append((side.name, seconds)))
     problem = SOFTMAX.replace("return torch", "__import__('time').sleep(0.02); return torch")
@@ -424,7 +424,7 @@ def test_a_model_is_waited_for_as_the_reference_suggests(judged, monkeypatch):
 @pytest.mark.parametrize(
     "changes", [{"labels": (INTERPRETED,)}, {"sanitize": ("memcheck",)}], ids=["interpreter", "tool"]
 )
-def test_what_is_slowed_down_by_a_tool_is_given_all_the_time_there_is(changes, judged, monkeypatch):
+def test_run_under_a_tool_has_no_tightened_limits(changes, judged, monkeypatch):
     monkeypatch.setattr(WorkerClient, "limit_calls", lambda *_: pytest.fail("its calls were limited"))
     monkeypatch.setattr(WorkerClient, "limit_loading", lambda *_: pytest.fail("getting ready was limited"))
     (outcome,) = judged(candidate("pass"), workloads=WORKLOADS[:1], protocol=replace(QUICK, time=False), **changes)
@@ -477,7 +477,7 @@ def test_the_traced_call_must_be_right_too(judged, monkeypatch):
         judged(candidate("pass"), own_kernels=("mine",), protocol=UNTIMED)
 
 
-def test_the_kernels_of_the_traced_call_are_kept_with_whose_they_are(judged, monkeypatch):
+def test_trace_keeps_kernels_and_whose_they_are(judged, monkeypatch):
     seen = [("void mine<float>(float*)", 2, 30), ("void at::fill()", 1, 10)]
     monkeypatch.setattr("kernel_matrix.inside.worker.service.trace", lambda function: (function(), seen))
     (outcome,) = judged(

@@ -30,7 +30,7 @@ def test_memory_that_was_freed_and_given_out_again_is_not_shared():
     assert memory.aliases([second], NOTHING_LENT) == [OutputAlias.NONE]
 
 
-def test_an_output_that_was_kept_is_known_again_and_not_kept_alive():
+def test_aliases_kept_output_is_seen_but_not_kept_alive():
     memory, output = AliasMemory(), torch.zeros(4)
     memory.remember([output])
     assert memory.aliases([output[1:]], NOTHING_LENT) == [OutputAlias.EARLIER]

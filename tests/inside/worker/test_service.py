@@ -105,7 +105,7 @@ STATE = {
 }
 
 
-def test_the_references_state_is_copied_where_names_and_shapes_match(tmp_path):
+def test_copy_state_copies_matching_names_and_shapes(tmp_path):
     init = "self.linear = nn.Linear(2, 2)\n        self.register_buffer('steps', torch.zeros(2, dtype=torch.int64))"
     with side_of(tmp_path, model("return self.linear(inputs[0]), self.steps", init)) as side:
         start(side, state=STATE)
@@ -113,7 +113,7 @@ def test_the_references_state_is_copied_where_names_and_shapes_match(tmp_path):
         assert [t.tolist() for t in outputs] == [[15.0, 16.0], [9, 8]]
 
 
-def test_what_has_another_name_or_shape_stays_as_the_model_made_it():
+def test_copy_state_keeps_other_names_and_shapes():
     class Other(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -231,7 +231,7 @@ def copied(output, view):
     return copy_one(output, view, OutputAlias.NONE)
 
 
-def test_an_output_is_copied_only_into_a_place_of_its_shape_and_dtype():
+def test_copy_one_needs_equal_shape_and_dtype():
     view = torch.zeros(2, 3)
     assert copied(torch.ones(3, 2).T, view) == OutputClaim(
         "float32", (2, 3), same_device=True, copied=True, contiguous=False
@@ -267,7 +267,7 @@ def test_an_output_that_does_not_fit_is_claimed_and_not_copied(name, tmp_path):
     assert bool(outputs[0].isnan().all()), "what was never written is still poisoned"
 
 
-def test_an_output_that_cannot_be_copied_is_the_candidates_failure(tmp_path):
+def test_output_that_cannot_be_copied_is_a_failure(tmp_path):
     with side_of(tmp_path, model("return inputs[0].to_sparse()")) as side:
         start(side)
         with pytest.raises(SessionEnded) as found:
@@ -306,7 +306,7 @@ OUTPUT_PAIRS = {
 
 
 @pytest.mark.parametrize("name", OUTPUT_PAIRS)
-def test_outputs_that_share_elements_are_told_and_views_without_any_are_not(name, tmp_path):
+def test_overlapping_outputs_are_told_but_not_disjoint_views(name, tmp_path):
     forward, alias = OUTPUT_PAIRS[name]
     with side_of(tmp_path, model(forward)) as side:
         start(side)
@@ -314,7 +314,7 @@ def test_outputs_that_share_elements_are_told_and_views_without_any_are_not(name
     assert [output.alias for output in claim.outputs] == [OutputAlias.NONE, alias]
 
 
-def test_a_replay_runs_as_often_as_asked_and_leaves_the_last_outputs(tmp_path):
+def test_replay_runs_count_times_and_leaves_last_outputs(tmp_path):
     forward = "self.n = getattr(self, 'n', 0) + 1\n        return inputs[0] + self.n"
     with side_of(tmp_path, model(forward)) as side:
         start(side)
@@ -349,7 +349,7 @@ def test_a_compiled_model_is_called_through_its_compiler(tmp_path):
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [(Dtype.FP32, False), (Dtype.TF32, True), (Dtype.BF16, False)])
-def test_whether_products_may_be_rounded_is_the_cells_matter_not_the_sources(dtype, allowed, tmp_path):
+def test_construct_sets_precision_of_cell_not_of_source(dtype, allowed, tmp_path):
     source = f"import torch\ntorch.backends.cuda.matmul.allow_tf32 = {not allowed}\n" + model("return inputs[0]")
     flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
     try:
