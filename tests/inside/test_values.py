@@ -298,7 +298,7 @@ def test_beside_a_mask_the_rest_is_compared_as_ever():
     assert failure(got, wanted, wanted.float()).evidence.index == (5,)
 
 
-def test_nan_in_reference_accepts_any_value():
+def test_nan_in_reference_accepts_nan_and_infinity():
     wanted = masked(NAN)
     for value, right in ((NAN, True), (INF, True), (0.0, False), (3e38, False)):
         got = wanted.float()
