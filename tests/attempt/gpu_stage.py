@@ -1,6 +1,6 @@
-"""Cells on simulated GPUs: the driver is the simulated library, and the judge plays what a test wrote for it.
+"""Cells on simulated GPUs: the driver is the simulated library, and the judge runs a script of the test.
 
-Lives in a process of its own, which :func:`on_driver` starts: the library is found through the environment.
+Runs in its own process, which :func:`on_driver` starts, since the library is found through the environment.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Step = Callable[[World], None]
 
 
 def on_driver(driver: SimulatedDriver, folder: Path, program: str, **environment: str) -> Any:
-    """Run ``program`` in a process of its own on ``driver``; what it printed, read as JSON.
+    """Run ``program`` in its own process on ``driver``, and return what it printed, read as JSON.
 
-    The program has everything of this module, and ``stage``.
+    The program can use all names of this module, and ``stage``.
     """
     text = "from kernel_matrix.model.enums import ClockPolicy\nfrom tests.attempt.stage import *\n"
     text += f"from tests.attempt.gpu_stage import *\nstage = new_stage({str(folder)!r})\n{program}"
@@ -52,7 +52,7 @@ def on_driver(driver: SimulatedDriver, folder: Path, program: str, **environment
 
 
 def new_stage(folder: str) -> PlayEngine:
-    """An engine that plays, with folders of its own in ``folder``."""
+    """Make an engine for scripts, with its own folders in ``folder``."""
     sources, scratch = Path(folder, "sources"), Path(folder, "scratch")
     for made in (sources, scratch):
         made.mkdir()
@@ -62,7 +62,7 @@ def new_stage(folder: str) -> PlayEngine:
 
 
 class _Looks:
-    """Counts the samples that this process takes of its GPUs, so that a play can wait for some."""
+    """Counts the samples that this process takes of its GPUs, so that a script can wait for some."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -71,7 +71,7 @@ class _Looks:
     def counted(
         self, sampler: Callable[[Gpu], Callable[[], TelemetrySample]]
     ) -> Callable[[Gpu], Callable[[], TelemetrySample]]:
-        """``sampler``, which makes functions that take samples as before."""
+        """Wrap ``sampler``, which makes functions that take samples."""
 
         def counting(gpu: Gpu) -> Callable[[], TelemetrySample]:
             take = sampler(gpu)
@@ -88,7 +88,7 @@ class _Looks:
         return counting
 
     def await_more(self) -> None:
-        """Until a sample has been taken that was begun after this call."""
+        """Wait until a sample has been taken that began after this call."""
         with self._more:
             wanted = self._taken + 2
             assert self._more.wait_for(lambda: self._taken >= wanted, timeout=20)
@@ -103,7 +103,7 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def changes(**keys: Any) -> Step:
-    """Something happens to the GPU."""
+    """Change the state of the GPU."""
     return lambda world: world.change(UUID, **keys)
 
 
@@ -113,11 +113,11 @@ def times(
     probes: tuple[float, ...] = (1500.0,),
     health: HealthReport | None = None,
 ) -> Play:
-    """A judge that times four blocks and passes.
+    """Make a judge that times four blocks and passes.
 
     :param steps: index of a block → what happens at its beginning, and at its end.
     :param probes: SM clocks read inside a kernel.
-    :param health: what it finds when it asks the GPU in the end; null: it does not ask.
+    :param health: its result of the health check; None if it makes none.
     """
 
     def play(spec: RoleSpec) -> ProcessExit:
@@ -158,7 +158,7 @@ def _timed(spec: RoleSpec, blocks: list[Block], probes: tuple[float, ...]) -> Se
 
 
 def loses() -> Play:
-    """A judge during whose work the GPU falls off the bus, and who never comes back."""
+    """Make a judge during whose work the GPU is lost, and which does not return."""
 
     def play(spec: RoleSpec) -> ProcessExit:
         World.here().change(spec.labels.gpu_uuid, lost="!15")
@@ -169,7 +169,7 @@ def loses() -> Play:
 
 
 def answers(**said: Any) -> Play:
-    """A health probe that leaves this answer."""
+    """Make a health probe that leaves this answer."""
 
     def play(spec: RoleSpec) -> ProcessExit:
         (out_folder(spec) / PROBE_NAME).write_text(json.dumps({"kind": "health", "passed": True, "reason": "", **said}))
@@ -188,7 +188,7 @@ def cell(
     protocol: Protocol | None = None,
     **policy: Any,
 ) -> Any:
-    """A cell for any H200, or the one of ``uuid``, whose GPU is well after it unless ``probe`` says otherwise."""
+    """Make a cell for any H200, or for ``uuid``, whose GPU is healthy afterwards unless ``probe`` says otherwise."""
     axis = replace(AXIS, name=uuid, uuid=uuid) if uuid else AXIS
     held = Policy(gpu_wait_s=5, session_timeout_s=30, **policy)
     made = stage.cell(
@@ -199,7 +199,7 @@ def cell(
 
 
 def attempt(stage: PlayEngine, made: Any) -> AttemptResult:
-    """One attempt at a cell, on the first GPU."""
+    """Run one attempt at a cell, on the first GPU."""
     bench = RunContext(
         run_id="run-1", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch
     )
@@ -207,7 +207,7 @@ def attempt(stage: PlayEngine, made: Any) -> AttemptResult:
 
 
 def tell(ran: AttemptResult, stage: PlayEngine) -> None:
-    """Print what came of an attempt."""
+    """Print the result of an attempt."""
     told = {
         "record": record_to_json(ran.record),
         "trace": None if ran.trace is None else len(ran.trace.columns["at_ns"]),
@@ -220,7 +220,7 @@ def tell(ran: AttemptResult, stage: PlayEngine) -> None:
 
 
 def tell_run(stage: PlayEngine, cells: Sequence[Any]) -> None:
-    """Run cells on all GPUs to the end; print what happened."""
+    """Run cells on all GPUs to the end, and print the events."""
     store = RecordStore(stage.scratch.parent / "results")
     session = Run(cells, stage.survey(*gpus()), store, RunPolicy(run_id="run-1"))
     with session.running() as events:

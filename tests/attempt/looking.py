@@ -1,4 +1,4 @@
-"""Looks and blocks made up for tests, at milliseconds of an imagined clock."""
+"""Made-up snapshots and blocks for tests, at milliseconds of an imagined clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SM_MHZ = 1500
 
 
 def look(at_ms, *reasons, own=(11,), foreign=(), trouble="", counters=None, **sample) -> DeviceSnapshot:
-    """What a healthy GPU shows at ``at_ms``, with changes."""
+    """Make a snapshot of a healthy GPU at ``at_ms``, with changes."""
     told = {
         "sm_clock_mhz": SM_MHZ,
         "mem_clock_mhz": 2619,
@@ -33,12 +33,12 @@ def look(at_ms, *reasons, own=(11,), foreign=(), trouble="", counters=None, **sa
 
 
 def looks(start_ms, end_ms, **changes) -> list[DeviceSnapshot]:
-    """One look every 50 ms, from ``start_ms`` to ``end_ms``, both included."""
+    """Make one snapshot every 50 ms, from ``start_ms`` to ``end_ms``, both included."""
     return [look(at_ms, **changes) for at_ms in range(start_ms, end_ms + 1, 50)]
 
 
 def changed(series, at_ms, *reasons, **changes) -> list[DeviceSnapshot]:
-    """``series`` with another look at ``at_ms``."""
+    """Return ``series`` with another snapshot at ``at_ms``."""
     return [look(at_ms, *reasons, **changes) if one.sample.at_ns == at_ms * MS else one for one in series]
 
 
@@ -57,7 +57,7 @@ A, B = Role.BASELINE, Role.CANDIDATE
 
 
 def four_blocks(start_ms=110) -> tuple[Block, ...]:
-    """A B B A, each 80 ms long and 100 ms after the one before."""
+    """Make blocks A B B A, each 80 ms long and 100 ms after the previous one."""
     return tuple(
         block(role, index, start_ms + 100 * index, start_ms + 100 * index + 80)
         for index, role in enumerate((A, B, B, A))
@@ -65,7 +65,7 @@ def four_blocks(start_ms=110) -> tuple[Block, ...]:
 
 
 def report(*workloads, number=0, probes=(SM_MHZ,)) -> SessionReport:
-    """A session of workloads, each given as its blocks."""
+    """Make a session of workloads, each given as its blocks."""
     made = tuple(factory.workload(f"w{index}", blocks=tuple(blocks)) for index, blocks in enumerate(workloads))
     said = factory.session(number, workloads=made)
     return with_probes(said, *probes)

@@ -1,4 +1,4 @@
-"""An engine without processes, and cells to run on it: each cell's judge plays what the test wrote for it."""
+"""An engine without processes, and cells to run on it: each cell's judge runs a script of the test."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ WELL = HealthReport(passed=True, reason="")
 
 
 def report(spec: RoleSpec, status: Status = Status.PASSED, health: HealthReport | None = None) -> SessionReport:
-    """What an honest judge says; only a cell that passed was timed."""
+    """Make an honest judge's report; only a cell that passed was timed."""
     workloads = None if status is Status.PASSED else ()
     said = factory.session(spec.labels.session, status, workloads, cell_id=spec.labels.cell_id)
     return replace(said, health=health)
 
 
 def says(status: Status, health: HealthReport | None = None) -> Play:
-    """A judge that reports ``status``, and ``health`` if it asked the device."""
+    """Make a judge that reports ``status``, and ``health`` if it checked the device."""
 
     def play(spec: RoleSpec) -> ProcessExit:
         (out_folder(spec) / "report.json").write_text(dumps(report(spec, status, health)))
@@ -56,7 +56,7 @@ def says(status: Status, health: HealthReport | None = None) -> Play:
 
 
 def vanishes(spec: RoleSpec) -> ProcessExit:
-    """A judge whose container somebody removes."""
+    """A judge whose container is removed from outside."""
     return ProcessExit(role=spec.role, code=None, lost=True)
 
 
@@ -93,7 +93,7 @@ def out_folder(spec: RoleSpec) -> Path:
 
 
 class Played:
-    """A role whose play runs in a thread of its own; killing only notes it."""
+    """A role whose script runs in its own thread; killing it is only recorded."""
 
     def __init__(self, spec: RoleSpec, play: Play) -> None:
         self._spec = spec
@@ -113,7 +113,7 @@ class Played:
                 raise
 
     def _has_its_job(self) -> bool:
-        """Wait, as judges do, until there is a job; false when it was killed before."""
+        """Wait, as judges do, for a job; return False if it was killed before."""
         folders = [mount.source for mount in self._spec.mounts if mount.target == "/judge"]
         while not all((folder / "job.json").exists() for folder in folders):
             if self.killed.wait(0.005):
@@ -135,7 +135,7 @@ class Played:
 
 
 class _Launch:
-    """A launch that is over only when somebody says so: a forgotten one is not tidied up with its last reference."""
+    """A launch that ends only when it is closed, not with its last reference."""
 
     def __init__(self, engine: PlayEngine, spec: RoleSpec) -> None:
         self._engine = engine
@@ -154,7 +154,7 @@ class _Launch:
 
 
 class PlayEngine:
-    """Makes cells and plays them: the first play at the first launch, and so on; the last one stays."""
+    """Makes cells and runs their scripts: the first one at the first launch, and so on; the last one is repeated."""
 
     name = "process"
     uses_images = False
@@ -170,25 +170,25 @@ class PlayEngine:
         self._counting = threading.Lock()
 
     def playing(self, spec: RoleSpec, play: Play) -> Played:
-        """Start a play, and remember it."""
+        """Start a script, and remember it."""
         self._played.append(Played(spec, play))
         return self._played[-1]
 
     def ended_roles(self) -> set[Role]:
-        """Roles of which a play has come to its end by itself."""
+        """Roles of which a script has ended by itself."""
         return {end.role for played in list(self._played) if (end := played.wait(0)) is not None}
 
     def count(self, more: int) -> None:
-        """Launches come and go in many threads."""
+        """Count launches, which start and end in many threads."""
         with self._counting:
             self.alive += more
 
     def cell(
         self, name: str, *plays: Play, builder: Sequence[Play] = (), source: str = "x = 1\n", **changes: Any
     ) -> Cell:
-        """A cell whose source really exists, and what its judge does at its first launch, its second …
+        """Make a cell whose source exists, and the scripts of its judge for the first launch, the second …
 
-        :param builder: what its builder does, likewise; with any, the candidate is one that has to be built.
+        :param builder: the scripts of its builder; if given, the candidate must be built.
         """
         path = self._folder / f"{name}.py"
         path.write_text(source)
@@ -218,7 +218,7 @@ class PlayEngine:
         return _Launch(self, spec)
 
     def next_play(self, spec: RoleSpec) -> Play:
-        """What this launch of the role does."""
+        """Return the script for this launch of the role."""
         plays = self.plays.get((spec.title, spec.labels.cell_id), [_leaves])
         return plays.pop(0) if len(plays) > 1 else plays[0]
 
@@ -235,7 +235,7 @@ class PlayEngine:
         return []
 
     def survey(self, *gpus: Gpu) -> HostSurvey:
-        """A host with these devices and this engine."""
+        """Return a host with these devices and this engine."""
         return HostSurvey(engine=self, status=self.status(), facts=HostInventory(gpus=gpus or (FIRST,)), images={})
 
 

@@ -1,4 +1,4 @@
-"""The cache of artefacts: whole or absent, checked, bounded, and never in anybody's way."""
+"""The cache of artifacts: entries are whole or absent, checked and bounded, and do not block other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builders, as real processes, that hand over an artefact or do anything else."""
+"""Builders, as real processes, that deliver an artifact or misbehave."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ folder.mkdir()
 (folder / "kernel.so").write_bytes(b"machine code")
 """
 CHANNEL = "import gc\nchannel = next(t for t in gc.get_objects() if type(t).__name__ == 'Channel')\n"
-"""A source that finds the connection of the builder around it."""
+"""Source code that finds the connection of the builder that runs it."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def engine():
 
 @pytest.fixture
 def build(stage, engine):
-    """Builds a source in a process of its own; returns the build and the folder it keeps artefacts in."""
+    """Builds a source in its own process; returns the build and the folder that it keeps artifacts in."""
     keep_in = stage.scratch / "kept"
     keep_in.mkdir()
 
@@ -164,7 +164,7 @@ def test_a_build_is_called_off_while_it_compiles(build):
     asked = threading.Event()
 
     def cancelled():
-        # True from the second question on: the first comes before the builder has begun.
+        # True from the second query on: the first comes before the builder has begun.
         called_before = asked.is_set()
         asked.set()
         return called_before
@@ -191,7 +191,7 @@ def test_a_builder_that_is_done_before_anybody_listens_is_heard(build, stage, mo
     launch = PlayEngine.launch
 
     class Late:
-        """Hands out what runs only when it has ended."""
+        """Yields the process only when it has ended."""
 
         def __init__(self, spec):
             self._launched = launch(stage, spec)
@@ -224,7 +224,7 @@ def test_what_the_compiler_remarked_is_kept(build):
 
 
 def speaks(*frames):
-    """A builder that sends these frames."""
+    """Make a builder that sends these frames."""
 
     def play(spec):
         with connected(spec) as connection:

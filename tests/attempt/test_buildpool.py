@@ -1,4 +1,4 @@
-"""The builds of a run: each content once, many at once, again what the machine failed, and nothing after its end."""
+"""The builds of a run: each content once, concurrently, again after machine failures, and none after its end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def pool(bench):
 
 
 def fails(failure, text):
-    """A builder that fails in these words."""
+    """Make a builder that fails with this message."""
 
     def play(spec):
         with connected(spec) as connection:

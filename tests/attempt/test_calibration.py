@@ -40,7 +40,7 @@ print(json.dumps({**found, **seen, "alive": stage.alive, "scratch": os.listdir(s
 
 @pytest.fixture
 def calibrated(driver, tmp_path):
-    """What comes of a calibration whose probe plays so."""
+    """Runs a calibration with this probe and returns its result."""
     driver.set(H200)
 
     def played(play):

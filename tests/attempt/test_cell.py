@@ -1,4 +1,4 @@
-"""One attempt at one cell, on an engine that plays."""
+"""One attempt at one cell, on an engine without processes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_all_sessions_pass_with_secrets_of_their_own(stage, attempt):
 
 
 def spread(*factors):
-    """Judges whose candidate takes so many times as long as the one before it did, session after session."""
+    """Make judges whose candidate's times grow by this factor from session to session."""
 
     def play(factor):
         def takes(spec):
@@ -125,7 +125,7 @@ def test_a_fixed_seed_repeats_and_still_differs_between_sessions(stage):
 
 @pytest.fixture
 def observed(stage, attempt):
-    """Runs a cell; returns what ``look`` makes of each process, by its title."""
+    """Runs a cell; returns ``look`` of each process, by its title."""
 
     def attempted(cell, look):
         seen = {}
@@ -143,7 +143,7 @@ def observed(stage, attempt):
 
 
 def everybody(stage):
-    """A cell that is timed against everything there is."""
+    """Make a cell that is timed against all baselines."""
     cell = stage.cell("good", protocol=Protocol(spec=ProtocolSpec(baselines=tuple(Implementation))))
     library = cell.problem.path.with_name("library.py")
     library.write_text("y = 1\n")
@@ -207,7 +207,7 @@ def test_contestant_preloads_the_modules_it_always_needs(language, module, stage
 
 @pytest.fixture
 def job_of(observed):
-    """Runs a cell; returns the job that its judge was given."""
+    """Runs a cell; returns its judge's job."""
 
     def look(spec):
         folders = [mount.source for mount in spec.mounts if mount.target == "/judge"]
@@ -280,9 +280,7 @@ def own_kernel(x):
     ("language", "required", "told"),
     [(Language.TRITON, True, True), (Language.TRITON, False, False), (Language.TORCH, True, False)],
 )
-def test_cell_own_kernels_are_named_and_required(
-    language, required, told, stage, job_of
-):
+def test_cell_own_kernels_are_named_and_required(language, required, told, stage, job_of):
     cell = stage.cell("kernels", source=KERNEL, policy=Policy(require_own_kernel=required))
     job = job_of(replace(cell, candidate=replace(cell.candidate, language=language)))
     assert job["require_own_kernel"] is told

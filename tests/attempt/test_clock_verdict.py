@@ -1,10 +1,10 @@
-"""What is said of the clocks, from what was set and what was measured under load."""
+"""Verdicts on the clocks, from the locked clocks and those measured under load."""
 
 from __future__ import annotations
 
 import pytest
 
-from kernel_matrix.attempt.clock_verdict import clock_verdict, clocks_told
+from kernel_matrix.attempt.clock_verdict import clock_verdict, clocks_info
 from kernel_matrix.attempt.telemetry_join import join
 from kernel_matrix.lease import ClocksSet, ResetState
 from kernel_matrix.model.enums import ClockPolicy, ClockState
@@ -17,7 +17,7 @@ def clocks(**changes):
 
 
 def measured(*, driver=1500, inside=(1500,), **changes):
-    """One session at these clocks, by the driver and inside a kernel."""
+    """Make one session at these clocks, by the driver and inside a kernel."""
     return join(
         looks(0, 1000, sm_clock_mhz=driver, **changes),
         [session(report(four_blocks(), probes=inside))],
@@ -143,7 +143,7 @@ def test_throttled_comes_first(locked):
 
 def test_clocks_told_has_requested_set_measured_and_reset():
     set_ = clocks(requested_memory="max", set_memory_mhz=2619, reset=ResetState.CONFIRMED, reset_reason="seen to leave")
-    told = clocks_told(set_, measured(driver=1490, inside=(1500, 1506)))
+    told = clocks_info(set_, measured(driver=1490, inside=(1500, 1506)))
     assert (told.requested, told.requested_memory, told.set_sm_mhz, told.set_memory_mhz) == ("1500", "max", 1500, 2619)
     assert (told.driver_sm_mhz, told.kernel_sm_mhz) == (1490, 1503)
     assert (told.set_reason, told.reset, told.reset_reason) == (set_.reason, "confirmed", "seen to leave")
@@ -151,5 +151,5 @@ def test_clocks_told_has_requested_set_measured_and_reset():
 
 def test_clocks_not_seen_under_load_are_not_recorded():
     joined = join(looks(0, 1000), [session(report([], probes=()))], exclusive=True, trace=None)
-    told = clocks_told(clocks(), joined)
+    told = clocks_info(clocks(), joined)
     assert (told.driver_sm_mhz, told.kernel_sm_mhz) == (None, None)

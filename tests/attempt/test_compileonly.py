@@ -1,4 +1,4 @@
-"""Cells that are only compiled, by the real builder in a process of its own."""
+"""Cells that are only compiled, by the real builder in its own process."""
 
 from __future__ import annotations
 

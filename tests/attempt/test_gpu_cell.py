@@ -1,4 +1,4 @@
-"""One attempt at a cell on a simulated GPU: looks joined to what was timed, verdicts, health, quarantine."""
+"""One attempt at a cell on a simulated GPU: telemetry joined to blocks, verdicts, health, quarantine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOT, CAP = 0x40, 0x4
 
 @pytest.fixture
 def ran(driver, tmp_path):
-    """Runs one cell, whose judge and policy are Python text; returns what came of it."""
+    """Runs one cell, whose judge and policy are Python source, and returns its result."""
     driver.set(H200)
     left = {"allowed": True}
 
@@ -94,11 +94,11 @@ print(json.dumps(seen))
     assert uid == seen["judge"][2]
 
 
-# ---- Company
+# ---- Foreign processes
 
 
 FOREIGN = "times({2: (changes(compute=f'{os.getpid()} " + str(os.getpid()) + "'), changes(compute=os.getpid()))})"
-"""A judge in whose third block this test's own process comes onto the GPU, and goes."""
+"""Make a judge in whose third block this test's own process uses the GPU for a moment."""
 
 
 def test_foreign_process_discards_blocks_and_cell_repeats(ran):
@@ -124,7 +124,7 @@ def test_company_that_is_allowed_takes_no_sample(ran):
 
 
 def slow(reasons, *indices):
-    """A judge in some of whose blocks the GPU slows down."""
+    """Make a judge in some of whose blocks the GPU slows down."""
     steps = ", ".join(f"{n}: (changes(event_reasons={reasons}), changes(event_reasons=0))" for n in indices)
     return f"times({{{steps}}})"
 

@@ -1,4 +1,4 @@
-"""What is made of a health probe, however it ends."""
+"""Results of a health probe, for all ways in which it can end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS = ProcessLabels(run_id="r", cell_id="c", session=0, gpu_uuid="GPU-1", own
 
 @pytest.fixture
 def probe(stage):
-    """Runs one probe that plays."""
+    """Runs one probe with this script."""
 
     def probed(play, *, called_off=lambda: False):
         stage.plays[Role.PROBE, LABELS.cell_id] = [play]
@@ -39,7 +39,7 @@ def probe(stage):
 
 
 def leaves(make, **how):
-    """A probe that leaves something where its answer should be, and ends."""
+    """Make a probe that leaves something in place of its answer, and ends."""
 
     def play(spec):
         make(out_folder(spec) / PROBE_NAME)

@@ -1,4 +1,4 @@
-"""Reading what a judge left, which may be anything where little is isolated."""
+"""Reading a judge's report as untrusted input."""
 
 from __future__ import annotations
 

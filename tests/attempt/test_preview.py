@@ -1,4 +1,4 @@
-"""What would be asked of the engine for a cell."""
+"""Preview of the processes of a cell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ H200 = Gpu(vendor="nvidia", uuid="GPU-1", name="NVIDIA H200", compute_capability
 
 
 class Describer:
-    """Shows each specification as it is."""
+    """An engine that shows each specification as it is."""
 
     def describe(self, spec):
         return spec

@@ -1,4 +1,4 @@
-"""Problems tried on an engine: what is staged for them, what of the answers is believed, and who is blamed."""
+"""Problems checked on an engine: staged files, accepted answers, and blame."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ KILLS = "import os\nos.kill(os.getppid(), 9)\n"
 
 @pytest.fixture
 def problem(tmp_path):
-    """Makes a problem of a source."""
+    """Makes a problem from a source."""
 
     def make(name, source=MODEL, **changes):
         path = tmp_path / f"{name}.py"
@@ -89,7 +89,7 @@ def subject(problem):
 
 @pytest.fixture
 def tried(tmp_path):
-    """Tries problems in local processes; what came of each, by id."""
+    """Checks problems in local processes; returns the results by id."""
 
     def on_processes(*problems, **allowance):
         scratch = tmp_path / "scratch"
@@ -112,7 +112,7 @@ def test_problem_that_ends_the_process_spares_the_others(tried, problem):
         **dict.fromkeys(("one", "two", "three"), Status.PASSED),
         "kills": Status.PROBLEM_ERROR,
     }
-    # Judge and baseline both import it, at the same time: whose parent is hit first is a matter of luck.
+    # Judge and baseline both import it, at the same time, so either one's parent may be killed first.
     assert found["kills"].reason in {
         "it ended the process that checked it: killed by SIGKILL",
         "its process was ended by SIGKILL, most likely because memory ran out",
@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_read_any_more_is_told(tried, problem):
     assert found["lost"].reason.startswith("cannot be read: ")
 
 
-# ---- a process that plays
+# ---- a scripted process
 
 
 def folder_of(spec, target):
@@ -155,7 +155,7 @@ def orders_of(spec):
 
 
 def says(make, *, ready=READY):
-    """A process that says what ``make`` makes of its orders, and ends."""
+    """Make a process that prints ``make`` of its job, and ends."""
 
     def play(spec):
         channel = os.open(folder_of(spec, "/channel"), os.O_RDONLY)
@@ -174,7 +174,7 @@ def answers(orders, **changes):
 
 @pytest.fixture
 def played(stage, problem):
-    """What comes of three problems when their processes play so, one play after the other."""
+    """Checks three problems with these scripts, one after the other, and returns the results."""
 
     def play(*plays, image=None, **allowance):
         stage.plays["checkup", "checkup"] = list(plays)

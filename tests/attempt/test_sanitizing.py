@@ -1,4 +1,4 @@
-"""A candidate under compute-sanitizer: what its output means, and what becomes of the cell, on a simulated GPU."""
+"""A candidate under compute-sanitizer: the tool's output, and the cell's outcome on a simulated GPU."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_without_a_summary_nothing_was_checked(log):
 
 @pytest.fixture
 def checked(driver, tmp_path):
-    """Runs a cell under two tools; its candidate prints ``log`` and its judge says ``judge`` when it is checked."""
+    """Runs a cell under two tools; its candidate prints ``log`` and ``judge`` is its judge's script under a tool."""
     driver.set(H200)
 
     def performed(log, judge="says(Status.PASSED)"):

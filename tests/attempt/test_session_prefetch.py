@@ -1,4 +1,4 @@
-"""What a lane starts before its turn, on an engine that plays."""
+"""Sessions that a lane starts early, on an engine without processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bench(stage):
 
 @pytest.fixture
 def turn(stage):
-    """Makes the first session of a cell whose contestants stay, as real ones do until they are sent away."""
+    """Makes the first session of a cell whose contestants run until they are dismissed, as real ones do."""
 
     def made(name="a", judge=PASSES, **changes):
         cell = stage.cell(name, judge, source=f"{name} = 1\n")

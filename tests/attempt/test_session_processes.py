@@ -1,4 +1,4 @@
-"""The processes of one session, on an engine that plays."""
+"""The processes of one session, on an engine without processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTESTANTS = {"candidate": Role.CANDIDATE, "eager": Role.BASELINE, "compile": R
 
 @pytest.fixture
 def lineup(stage, tmp_path):
-    """Makes a session of plays: the judge's, and those of contestants by name."""
+    """Makes a session of scripts: the judge's, and those of contestants by name."""
     out = tmp_path / "out"
     out.mkdir()
 

@@ -1,4 +1,4 @@
-"""Looks joined to blocks, rule by rule, on an imagined clock."""
+"""Snapshots joined to blocks, rule by rule, on an imagined clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def blocks_of(found, workload=0, number=0):
 
 
 def causes(found, workload=0):
-    """Per block the one cause that all its samples are discarded for; empty where all of them count."""
+    """Return per block the one cause that all its samples are discarded for; empty if all of them count."""
     told = []
     for one in blocks_of(found, workload):
         assert len(one.discarded) in (0, len(one.device_ns))
@@ -170,7 +170,7 @@ def test_company_counts_in_every_regime():
 
 
 def test_a_reason_that_only_its_counter_tells_of_counts():
-    # The reason came and went between two looks: no look shows it.
+    # The reason appeared and vanished between two snapshots, so none shows it.
     series = [look(at_ms, counters={HOT: 7 if at_ms < 250 else 9}) for at_ms in range(0, 1001, 50)]
     assert causes(joined(series, four_blocks())) == ["", "throttled: hw_thermal", "", ""]
 
@@ -184,7 +184,7 @@ def test_reasons_that_do_not_slow_down_say_nothing():
 
 
 def test_a_failing_machine_is_weighed_before_a_power_cap():
-    """A few hot samples go; the cap, which is nearly everywhere, takes none and is told."""
+    """A few hot samples are discarded; the power cap, which is nearly everywhere, discards none and is reported."""
     series = [look(at_ms, CAP, *([HOT] if at_ms == 150 else [])) for at_ms in range(0, 1001, 50)]
     found = joined(series, four_blocks())
     assert causes(found) == ["throttled: hw_thermal", "", "", ""]
@@ -215,7 +215,7 @@ def test_company_is_no_cause_where_it_is_allowed():
 
 
 def test_contended_samples_do_not_count_as_remaining():
-    # One of the baseline's two blocks is contended; of the other one nothing may be lost.
+    # One of the baseline's two blocks is contended, so nothing of the other one may be discarded.
     series = changed(changed(looks(0, 1000), 150, foreign=(7,)), 450, HOT)
     found = joined(series, four_blocks())
     assert causes(found) == ["contended: pid 7", "", "", ""]
@@ -301,7 +301,7 @@ def test_sessions_are_joined_each_for_itself():
 
 
 def test_a_trace_of_hours_is_joined_in_a_moment():
-    """Every block asks for the few looks around it, not for all of them."""
+    """Check that every block reads only the few snapshots around it."""
     series = looks(0, 3_600_000)
     blocks = [block((A, B, B, A)[n % 4], n, 1000 * n + 10, 1000 * n + 900) for n in range(2000)]
     assert len(blocks_of(joined(series, blocks, end_ms=3_600_000))) == 2000

@@ -69,11 +69,11 @@ class SessionProcesses:
         return self._start(("kernel_matrix.inside.judge.judge", *places, *arguments), {}, None)
 
     def report(self) -> SessionReport:
-        """What the judge left."""
+        """The judge's report."""
         return from_json(SessionReport, json.loads((self.root / "out" / "report.json").read_text()))
 
     def end(self) -> None:
-        """Take everything away that is still there."""
+        """End all processes that still run."""
         for process in self._processes:
             process.kill()
             process.wait()
@@ -124,5 +124,5 @@ def simulated_libcuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cuda(simulated_libcuda: Path, tmp_path: Path) -> SimulatedCuda:
-    """A simulated CUDA driver that nobody has called yet."""
+    """A simulated CUDA driver that has not been called yet."""
     return SimulatedCuda(simulated_libcuda, tmp_path / "cuda-calls")

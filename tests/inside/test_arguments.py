@@ -1,4 +1,4 @@
-"""Arguments as JSON: everything a model may be called with comes back as it was, everything else is refused."""
+"""Arguments as JSON: everything a model may be called with comes back unchanged, everything else is refused."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import json

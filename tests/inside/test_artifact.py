@@ -1,4 +1,4 @@
-"""An artefact is unpacked as it was packed: content, modes, links and times to the nanosecond."""
+"""An artifact is unpacked as it was packed: content, modes, links and times to the nanosecond."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_matrix.inside.artifact import PLACES, pack, unpack
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
-    """Points the compilers' folders below a folder of the given name; returns them by their names in an artefact."""
+    """Points the compilers' folders below a folder of the given name; returns them by their names in an artifact."""
 
     def point(name):
         for place, setting in PLACES.items():

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that readers find complete or not at all."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The check of random outputs: honest ones always pass, others do not, whatever the distribution is."""
+"""The check of random outputs: honest ones always pass, others fail, for every distribution."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import math
@@ -24,7 +24,7 @@ RTOL = 1e-5
 
 
 def dice(seed):
-    """Another generator than the one that references draw from."""
+    """Another generator than the references' own."""
     return torch.Generator().manual_seed(seed)
 
 
@@ -81,7 +81,7 @@ def randomness(reference, seed=0, earlier=None):
 
 
 def departure(output, reference, **options):
-    """How far ``output`` departs from what ``reference`` returns."""
+    """Return how far ``output`` departs from the outputs of ``reference``."""
     (found,) = departures((output,), randomness(reference, **options), RTOL if output.dtype != torch.float16 else 2e-3)
     return found
 
@@ -226,7 +226,7 @@ def test_a_few_numbers_say_nothing():
 
 
 def call(got, *, varies=(True,), trusted=None, **changes):
-    """A call whose reference returns normal numbers, or ``trusted``."""
+    """Make a call whose reference returns normal numbers, or ``trusted``."""
     outputs = got if isinstance(got, tuple) else (got,)
     same = trusted if trusted is not None else tuple(torch.randn(output.shape) for output in outputs)
     claims = (OutputClaim(dtype_name(t.dtype), tuple(t.shape), same_device=True, copied=True) for t in same)

@@ -1,4 +1,4 @@
-"""What is found inside: read from where it is, null where it is not."""
+"""Versions and settings inside: read from their place, None if absent."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""Of what a compiler says, the first error and the line it points at are kept, whoever's form it has."""
+"""Of a compiler's output, the first error and the line it points at are kept, for every compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each exception is put into the kind of failure that it is, and a package that is not here is known by its name."""
+"""Kinds of failure for exceptions, and names of packages that are not installed."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import sys
@@ -79,7 +79,7 @@ IMPORTS = {
 @pytest.mark.parametrize("statement", IMPORTS)
 def test_missing_package_ignores_the_candidates_own_files(statement, tmp_path, monkeypatch):
     """``helper`` and ``folder`` lie beside the module, where Python does not look for them."""
-    monkeypatch.setitem(sys.modules, "importing", None)  # and out again afterwards
+    monkeypatch.setitem(sys.modules, "importing", None)  # removed afterwards
     (tmp_path / "helper.py").touch()
     (tmp_path / "folder").mkdir()
     (tmp_path / "importing.py").write_text(statement)

@@ -1,4 +1,4 @@
-"""Phases: all time between the first and the end is somebody's, and nobody's twice."""
+"""Phases: all time from the first one to the end is counted exactly once."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from kernel_matrix.inside.phases import Phases
 
 @pytest.fixture(autouse=True)
 def seconds(monkeypatch):
-    """A clock that goes on by one second at each look."""
+    """A clock that advances by one second at each reading."""
     looks = itertools.count(100)
     monkeypatch.setattr(module.time, "monotonic", lambda: float(next(looks)))
 

@@ -1,4 +1,4 @@
-"""What is compared before any value is: structure, shapes, dtypes, device, and the inputs bit for bit."""
+"""Checks before values are compared: structure, shapes, dtypes, device, and the inputs bit for bit."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 from dataclasses import replace

@@ -45,10 +45,10 @@ def call_of(got, expected, trusted, dtype=Dtype.FP32, **overrides):
 
 
 def accepts(got, expected, trusted=None, dtype=Dtype.FP32, **overrides):
-    """Whether ``got`` passes for ``expected`` (float64), where a trusted implementation returns ``trusted``."""
+    """Return True if ``got`` passes for ``expected`` (float64), with ``trusted`` by a trusted implementation."""
     same = expected.to(got.dtype) if trusted is None else trusted
     accepted = check(call_of(got, expected, same, dtype, **overrides)) is None
-    # What the controls ask, which look no further than they must, is the same question.
+    # The controls' check stops early but must agree.
     assert passes(got, expected, same, allowance(expected, same, Tolerance.of(dtype, overrides))) is accepted
     return accepted
 
@@ -59,7 +59,7 @@ def failure(*arguments, **overrides):
     return failed
 
 
-# --- what an honest implementation errs by ---------------------------------------------------------------------------
+# --- errors of honest implementations --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", Dtype)
@@ -82,7 +82,7 @@ def test_another_order_of_summation_passes(dtype):
 
 
 def to_tf32(tensor):
-    """Rounded to the 10 explicit mantissa bits of TF32, ties away from zero."""
+    """Round to the 10 explicit mantissa bits of TF32, ties away from zero."""
     bits = tensor.float().view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 
@@ -123,7 +123,7 @@ def test_the_tolerance_scales_with_the_output(scale):
 
 
 def noisy(scale, *, seed=1, n=20_000):
-    """(expected, trusted) where the trusted implementation errs by ``scale`` of the spread, bell-shaped."""
+    """Make (expected, trusted) with normal errors of ``scale`` of the spread in the trusted implementation."""
     wanted = randn(n)
     return wanted, (wanted + randn(n, seed=seed) * scale).float()
 

@@ -1,4 +1,4 @@
-"""Frames: all kinds cross unchanged, and nothing that a hostile peer can write does more than end the connection."""
+"""Frames: all kinds cross unchanged, and a hostile peer's bytes can only end the connection."""
 
 import array
 import os
@@ -53,7 +53,7 @@ LIMIT = 4096
 
 @pytest.fixture
 def pair():
-    """A raw socket and the channel at its other end, which takes ``LIMIT`` bytes a frame."""
+    """Makes a raw socket and the channel at its other end, which takes ``LIMIT`` bytes a frame."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     channel = Channel(theirs, LIMIT)
     channel.settimeout(10)
@@ -126,7 +126,7 @@ def test_a_frame_cut_short_means_that_the_peer_is_gone(length, pair):
 def test_a_connection_that_was_reset_means_that_the_peer_is_gone(receive, pair):
     raw, channel = pair
     channel.send(FrameKind.CALL)
-    raw.close()  # with something unread, which is what makes it a reset
+    raw.close()  # unread data makes it a reset
     with pytest.raises(PeerGoneError):
         receive(channel)
     with pytest.raises(PeerGoneError):
@@ -166,7 +166,7 @@ def test_whatever_arrives_ends_in_a_wire_error_or_the_end(receive, content):
 
 
 def frames(receive, channel):
-    """All frames until something is raised."""
+    """Return all frames until an exception is raised."""
     while True:
         yield receive(channel)
 

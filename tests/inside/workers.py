@@ -1,4 +1,4 @@
-"""Real workers in threads of this process: what a session does, without starting anything."""
+"""Real workers in threads of this process, for sessions without processes."""
 # ruff: noqa: PLC0415  # torch may be absent: only tests that need it get here
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def served(code: Path) -> Iterator[Channel]:
 
 @contextmanager
 def side_of(code: Path, source: str, contestant: ContestantSpec = CANDIDATE) -> Iterator[Any]:
-    """A side whose worker has a contestant of this ``source`` in its code folder."""
+    """Make a client whose worker has a contestant of this ``source`` in its code folder."""
     from kernel_matrix.inside.judge.worker_client import WorkerClient
 
     (code / contestant.file).write_text(textwrap.dedent(source))

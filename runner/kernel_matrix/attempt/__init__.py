@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-def run_cell(assignment: Assignment, bench: RunContext, ahead: SessionPrefetch | None = None) -> AttemptResult:
+def run_cell(assignment: Assignment, context: RunContext, ahead: SessionPrefetch | None = None) -> AttemptResult:
     """Run a cell and return its record and telemetry trace, neither of which is stored here.
 
     On a GPU's lane, ``ahead`` starts the processes of later sessions early.
@@ -30,4 +30,4 @@ def run_cell(assignment: Assignment, bench: RunContext, ahead: SessionPrefetch |
     Raises:
         CellCancelledError: If the run was cancelled meanwhile.
     """
-    return Attempt(assignment, bench, ahead).run()
+    return Attempt(assignment, context, ahead).run()

@@ -53,4 +53,4 @@ class AttemptResult:
     trace: TelemetryTrace | None
     """All telemetry of the host; None if there was none."""
     quarantine: str = ""
-    """Why no further cell of this run may use this GPU; empty if it may."""
+    """Reason why no further cell of this run may use this GPU; empty if there is none."""

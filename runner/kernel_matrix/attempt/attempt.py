@@ -7,7 +7,7 @@ from typing import Any
 
 from kernel_matrix.attempt.assignment import Assignment, AttemptResult, CellCancelledError, RunContext
 from kernel_matrix.attempt.attempt_log import AttemptLog
-from kernel_matrix.attempt.health_probe import NOT_RUN, HealthProbeResult, asked_by_judges, never_held, probe_health
+from kernel_matrix.attempt.health_probe import NOT_RUN, HealthProbeResult, health_from_judges, never_held, probe_health
 from kernel_matrix.attempt.host_record import AttemptOutcome, DeviceRecord, cell_key, host_half, of_cpu, of_gpu
 from kernel_matrix.attempt.outcome import lost, machine_failed, once_timed, outcome_of
 from kernel_matrix.attempt.prepared_session import place_of
@@ -26,9 +26,9 @@ from kernel_matrix.results.record import HealthInfo, Outcome, Record
 class Attempt:
     """Runs one assignment once; ``ahead``, if given, starts the processes of later sessions early."""
 
-    def __init__(self, assignment: Assignment, bench: RunContext, ahead: SessionPrefetch | None = None) -> None:
+    def __init__(self, assignment: Assignment, context: RunContext, ahead: SessionPrefetch | None = None) -> None:
         self._of = assignment
-        self._bench = bench
+        self._context = context
         self._ahead = ahead
         self._log = AttemptLog()
         self._lease: Lease | None = None
@@ -81,44 +81,44 @@ class Attempt:
 
     def _on_the_device(self) -> Outcome:
         gpu, policy = self._of.gpu, self._of.cell.policy
-        sweep, cancelled = self._bench.engine.sweep, self._bench.cancelled
-        with hold(gpu, _terms(self._of, self._bench), reap=sweep, cancelled=cancelled) as lease:
+        sweep, cancelled = self._context.engine.sweep, self._context.cancelled
+        with hold(gpu, _terms(self._of, self._context), reap=sweep, cancelled=cancelled) as lease:
             self._lease = lease
             self._log.phases["lease_wait"] = lease.waited_s
             self._details = _details(gpu)
             outcome = self._while_held(lease)
             if policy.health_probe and gpu.vendor != "cpu" and not lease.lost:
-                self._probed = asked_by_judges(self._log.seen) or self._probe(lease)
+                self._probed = health_from_judges(self._log.seen) or self._probe(lease)
             over = time.monotonic()
         self._log.phases["aftermath"] = time.monotonic() - over
         return outcome
 
     def _while_held(self, lease: Lease) -> Outcome:
         try:
-            return SessionLoop(self._of, self._bench, lease, self._log, ahead=self._ahead).run()
+            return SessionLoop(self._of, self._context, lease, self._log, ahead=self._ahead).run()
         except (InfrastructureError, OSError) as error:
             return machine_failed(error, Stage.START)
 
     def _probe(self, lease: Lease) -> HealthProbeResult:
-        place = place_of(self._of, self._bench, 0)
+        place = place_of(self._of, self._context, 0)
         with self._log.timed("probe"):
             return probe_health(
-                self._bench.engine,
+                self._context.engine,
                 lambda out: probe_spec(place, out),
-                scratch=self._bench.scratch,
+                scratch=self._context.scratch,
                 started=lambda running: admit(lease, running),
-                called_off=lambda: self._bench.cancelled() or bool(lease.lost),
+                called_off=lambda: self._context.cancelled() or bool(lease.lost),
             )
 
     def _result(self, outcome: Outcome) -> AttemptResult:
         found = self._after_lease(outcome)
         record = Record(
-            run_id=self._bench.run_id,
+            run_id=self._context.run_id,
             cell_id=self._of.cell.id,
             attempt=self._of.attempt,
             cell=cell_key(self._of.cell),
             outcome=once_timed(found.outcome, found.reports),
-            host=host_half(self._of, self._bench, found.device, self._log),
+            host=host_half(self._of, self._context, found.device, self._log),
             sessions=found.reports,
         )
         health = found.device.health
@@ -134,7 +134,7 @@ class Attempt:
         return of_gpu(lease, outcome, self._log, self._details, assignment=of, probed=self._probed)
 
 
-def _terms(of: Assignment, bench: RunContext) -> LeaseTerms:
+def _terms(of: Assignment, context: RunContext) -> LeaseTerms:
     policy = of.cell.policy
     return LeaseTerms(
         wait_s=policy.gpu_wait_s,
@@ -145,8 +145,8 @@ def _terms(of: Assignment, bench: RunContext) -> LeaseTerms:
         clocks=policy.clocks,
         clock_target=policy.clock_target,
         memory_clock=policy.memory_clock,
-        owner=bench.owner,
-        run_id=bench.run_id,
+        owner=context.owner,
+        run_id=context.run_id,
         cell_id=of.cell.id,
     )
 

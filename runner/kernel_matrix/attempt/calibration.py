@@ -21,7 +21,7 @@ from kernel_matrix.sandboxes import Mount, ProcessExit, ProcessLabels, RoleSpec
 _LIMIT_S = 300.0
 
 
-def calibrate(gpu: Gpu, image: ResolvedImage | None, bench: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
+def calibrate(gpu: Gpu, image: ResolvedImage | None, context: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
     """Return the measurements of :mod:`kernel_matrix.inside.probe` on ``gpu``.
 
     The image must have torch for this GPU; it is None for an engine without images.
@@ -30,8 +30,8 @@ def calibrate(gpu: Gpu, image: ResolvedImage | None, bench: RunContext, terms: L
         GpuBusyError: If the GPU was not free in time, or another process used it meanwhile.
         SandboxError: If nothing could be measured.
     """
-    with hold(gpu, terms, reap=bench.engine.sweep, cancelled=bench.cancelled) as lease:
-        document = _measured(lease, image, bench, terms)
+    with hold(gpu, terms, reap=context.engine.sweep, cancelled=context.cancelled) as lease:
+        document = _measured(lease, image, context, terms)
     if lease.foreign_pids:
         what = f"the calibration of {gpu.uuid} does not count: {lease.reason}"
         raise GpuBusyError(what, next_step="run it again when no other process is on the GPU")
@@ -52,15 +52,17 @@ def calibration_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabel
     )
 
 
-def _measured(lease: Lease, image: ResolvedImage | None, bench: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
+def _measured(lease: Lease, image: ResolvedImage | None, context: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
     gpu = lease.gpu
-    labels = ProcessLabels(run_id=bench.run_id, cell_id=terms.cell_id, session=0, gpu_uuid=gpu.uuid, owner=bench.owner)
+    labels = ProcessLabels(
+        run_id=context.run_id, cell_id=terms.cell_id, session=0, gpu_uuid=gpu.uuid, owner=context.owner
+    )
     probe = asked(
-        bench.engine,
+        context.engine,
         lambda out: calibration_spec(gpu, image, labels, out),
-        scratch=bench.scratch,
+        scratch=context.scratch,
         started=lambda running: admit(lease, running),
-        called_off=bench.cancelled,
+        called_off=context.cancelled,
         limit_s=_LIMIT_S,
     )
     with probe as (answer, ended):

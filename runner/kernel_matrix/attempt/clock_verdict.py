@@ -40,7 +40,7 @@ def clock_verdict(clocks: ClocksSet, joined: JoinedReports) -> ClockVerdict:
     return ClockVerdict(ClockState.LOCKED, f"{clocks.reason}; verified under load by the driver and inside a kernel")
 
 
-def clocks_told(clocks: ClocksSet, joined: JoinedReports) -> ClocksInfo:
+def clocks_info(clocks: ClocksSet, joined: JoinedReports) -> ClocksInfo:
     """Return the record's part about clocks; the lease must have ended, so that the reset's result is known."""
     driver = joined.summary.spread.get("sm_clock_mhz") if any(joined.under_load) else None
     inside = [probe.sm_mhz for report in joined.reports for probe in report.clock_probes]

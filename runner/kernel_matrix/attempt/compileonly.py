@@ -38,7 +38,7 @@ def absent_gpu(axis: GpuAxis) -> Gpu:
     )
 
 
-def compile_only(assignment: Assignment, bench: RunContext, cache: BuildCache | None = None) -> AttemptResult:
+def compile_only(assignment: Assignment, context: RunContext, cache: BuildCache | None = None) -> AttemptResult:
     """Build the candidate and return its record, without a lease or a device.
 
     The assignment's device is the one to compile for, see :func:`absent_gpu`. Without a ``cache``, this user's is used.
@@ -51,7 +51,7 @@ def compile_only(assignment: Assignment, bench: RunContext, cache: BuildCache | 
         log.scan = scan_of(cell)
         outcome = rejected(cell, log.scan)
         if outcome is None:
-            build = _build(assignment, bench, cache or default_cache())
+            build = _build(assignment, context, cache or default_cache())
             assignment = replace(assignment, build=build)
             log.phases["build"] = build.seconds
             log.saw_ends(build.exits, 0)
@@ -59,23 +59,23 @@ def compile_only(assignment: Assignment, bench: RunContext, cache: BuildCache | 
     except (InfrastructureError, OSError) as error:
         outcome = machine_failed(error, Stage.BUILD)
     record = Record(
-        run_id=bench.run_id,
+        run_id=context.run_id,
         cell_id=cell.id,
         attempt=assignment.attempt,
         cell=cell_key(cell),
         outcome=outcome,
-        host=host_half(assignment, bench, DeviceRecord(), log),
+        host=host_half(assignment, context, DeviceRecord(), log),
         sessions=(),
     )
     return AttemptResult(record=record, trace=None)
 
 
-def _build(assignment: Assignment, bench: RunContext, cache: BuildCache) -> BuildResult:
+def _build(assignment: Assignment, context: RunContext, cache: BuildCache) -> BuildResult:
     cell = assignment.cell
-    labels = ProcessLabels(run_id=bench.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=bench.owner)
+    labels = ProcessLabels(run_id=context.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=context.owner)
     place = CellPlacement(cell=cell, gpu=assignment.gpu, image=assignment.image, labels=labels)
     try:
-        build = build_for(place, bench, cache)
+        build = build_for(place, context, cache)
     except BuildCancelledError:
         raise CellCancelledError from None
     return build if build.seen is None else replace(build, seen=_for_dtype(build.seen, cell))

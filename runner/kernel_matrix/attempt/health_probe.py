@@ -31,7 +31,7 @@ class HealthProbeResult:
     reason: str
 
 
-def asked_by_judges(sessions: Sequence[ObservedSession]) -> HealthProbeResult | None:
+def health_from_judges(sessions: Sequence[ObservedSession]) -> HealthProbeResult | None:
     """Return a pass if each judge found the GPU healthy at the end of its session, else None."""
     if sessions and all(_was_well(session) for session in sessions):
         return HealthProbeResult(PASSED, "asked by the judge at the end of each session")
@@ -85,7 +85,7 @@ def _without_answer(ended: ProcessExit) -> HealthProbeResult:
     return HealthProbeResult(NOT_RUN, f"the health probe {how}")
 
 
-def health_seen(lease: Lease, probed: HealthProbeResult) -> HealthInfo:
+def health_info(lease: Lease, probed: HealthProbeResult) -> HealthInfo:
     """Summarize the GPU's health after its lease has ended, and decide whether it is quarantined."""
     quarantined = "; ".join(_ailments(lease, probed))
     reason = quarantined or "; ".join(filter(None, (lease.aftermath.reason, probed.reason)))

@@ -8,10 +8,10 @@ from typing import Any
 
 from kernel_matrix.attempt.assignment import Assignment, RunContext
 from kernel_matrix.attempt.attempt_log import AttemptLog, utc_now
-from kernel_matrix.attempt.clock_verdict import ClockVerdict, clock_verdict, clocks_told
-from kernel_matrix.attempt.health_probe import HealthProbeResult, health_seen
+from kernel_matrix.attempt.clock_verdict import ClockVerdict, clock_verdict, clocks_info
+from kernel_matrix.attempt.health_probe import HealthProbeResult, health_info
 from kernel_matrix.attempt.outcome import under_clocks, under_lease
-from kernel_matrix.attempt.source_findings import findings_told
+from kernel_matrix.attempt.source_findings import findings_info
 from kernel_matrix.attempt.telemetry_join import join
 from kernel_matrix.hosts.identity import core_sha256, host_identity
 from kernel_matrix.images import ResolvedImage
@@ -81,16 +81,16 @@ def of_gpu(
     device = DeviceRecord(
         lease=lease,
         verdict=verdict,
-        clocks=clocks_told(lease.clocks, joined),
+        clocks=clocks_info(lease.clocks, joined),
         telemetry=joined.summary,
-        health=health_seen(lease, probed),
+        health=health_info(lease, probed),
         details=details,
     )
     final = under_clocks(under_lease(outcome, lease, policy), joined, verdict, policy)
     return AttemptOutcome(outcome=final, reports=joined.reports, device=device, trace=trace)
 
 
-def host_half(of: Assignment, bench: RunContext, device: DeviceRecord, log: AttemptLog) -> HostRecord:
+def host_half(of: Assignment, context: RunContext, device: DeviceRecord, log: AttemptLog) -> HostRecord:
     """Put the host's part of the record together; the attempt ends at this moment."""
     identity, lease = host_identity(), device.lease
     return HostRecord(
@@ -101,9 +101,9 @@ def host_half(of: Assignment, bench: RunContext, device: DeviceRecord, log: Atte
         cores=identity.cores,
         version=identity.version,
         core_sha256=core_sha256(),
-        engine=bench.engine.name,
-        engine_version=bench.engine_status.version,
-        engine_details=bench.engine_status.details,
+        engine=context.engine.name,
+        engine_version=context.engine_status.version,
+        engine_details=context.engine_status.details,
         image=_image_used(of.image),
         device=asdict(of.gpu),
         device_before=lease.before if lease else {},
@@ -126,7 +126,7 @@ def host_half(of: Assignment, bench: RunContext, device: DeviceRecord, log: Atte
         ended_at=utc_now(),
         warnings=lease.warnings if lease else (),
         build=of.build.seen if of.build is not None else None,
-        findings=findings_told(log.scan),
+        findings=findings_info(log.scan),
     )
 
 

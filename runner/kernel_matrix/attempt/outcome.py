@@ -1,4 +1,4 @@
-"""How an attempt ended: one outcome from the judge's report, the process exits, the lease and the clocks.
+"""Outcome of an attempt, decided from the judge's report, the process exits, the lease and the clocks.
 
 The host overrules the report where it knows better. A process that the kernel killed for its memory is out of memory,
 although the judge only saw it end without an answer; a session without a report is an infrastructure failure. A time

@@ -22,7 +22,7 @@ from kernel_matrix.scan import SourceScan
 
 _SANITIZER_LINGERING_S = 30.0  # a sanitizer writes its summary after the judge has ended
 
-TurnKey = tuple[str, str, int, str, Path | None]
+RequestKey = tuple[str, str, int, str, Path | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class SessionRequest:
     """Tool of compute-sanitizer that the candidate runs under; empty for none."""
 
     @property
-    def key(self) -> TurnKey:
+    def key(self) -> RequestKey:
         """Everything that its processes depend on: processes started for an equal request can be used."""
         return self.of.cell.id, self.of.gpu.uuid, self.session, self.sanitizer, self.artifact
 
@@ -74,30 +74,30 @@ class PreparedSession:
 
 
 @contextmanager
-def prepared(turn: SessionRequest, bench: RunContext) -> Iterator[PreparedSession]:
+def prepared(request: SessionRequest, context: RunContext) -> Iterator[PreparedSession]:
     """Make the folders of a session and start its processes without waiting for them; remove everything on exit.
 
     Raises:
         SandboxError: If the engine does not answer.
         OSError: If a source cannot be read, or the disk is full.
     """
-    cell, place = turn.of.cell, place_of(turn.of, bench, turn.session, turn.sanitizer)
-    contestants = contestants_of(cell, built=turn.artifact is not None)
-    with session_folders(bench.scratch, cell, contestants, turn.artifact) as folders:
-        lineup = _lineup(bench, place, contestants, folders)
-        specs = (lineup.judge, *lineup.contestants)
-        isolation = {spec.role.value: asdict(bench.engine.isolation(spec)) for spec in specs}
-        with started(lineup) as processes:
+    cell, place = request.of.cell, place_of(request.of, context, request.session, request.sanitizer)
+    contestants = contestants_of(cell, built=request.artifact is not None)
+    with session_folders(context.scratch, cell, contestants, request.artifact) as folders:
+        session_specs = _session_specs(context, place, contestants, folders)
+        specs = (session_specs.judge, *session_specs.contestants)
+        isolation = {spec.role.value: asdict(context.engine.isolation(spec)) for spec in specs}
+        with started(session_specs) as processes:
             yield PreparedSession(
                 place=place, contestants=contestants, isolation=isolation, processes=processes, folders=folders
             )
 
 
-def _lineup(
-    bench: RunContext, place: CellPlacement, contestants: tuple[Contestant, ...], folders: SessionFolders
+def _session_specs(
+    context: RunContext, place: CellPlacement, contestants: tuple[Contestant, ...], folders: SessionFolders
 ) -> SessionSpecs:
     made = SessionSpecs(
-        engine=bench.engine,
+        engine=context.engine,
         judge=judge_spec(place, folders),
         contestants=tuple(spec_of(place, folders, contestant) for contestant in contestants),
         report=folders.report,
@@ -111,10 +111,10 @@ def spec_of(place: CellPlacement, folders: SessionFolders, contestant: Contestan
     return make(place, folders, contestant)
 
 
-def place_of(of: Assignment, bench: RunContext, session: int, sanitizer: str = "") -> CellPlacement:
+def place_of(of: Assignment, context: RunContext, session: int, sanitizer: str = "") -> CellPlacement:
     """Return the placement of one session's processes."""
     labels = ProcessLabels(
-        run_id=bench.run_id, cell_id=of.cell.id, session=session, gpu_uuid=of.gpu.uuid, owner=bench.owner
+        run_id=context.run_id, cell_id=of.cell.id, session=session, gpu_uuid=of.gpu.uuid, owner=context.owner
     )
     return CellPlacement(cell=of.cell, gpu=of.gpu, image=of.image, labels=labels, sanitizer=sanitizer)
 

@@ -86,7 +86,7 @@ class ProblemCheckLimits:
 def try_problems(
     subjects: Sequence[ProblemCheckSubject],
     image: ResolvedImage | None,
-    bench: RunContext,
+    context: RunContext,
     allowance: ProblemCheckLimits,
 ) -> Generator[tuple[ProblemCheckSubject, ProblemCheckResult], None, None]:
     """Check each of ``subjects`` once, and yield the results in the order in which the checks end.
@@ -97,11 +97,11 @@ def try_problems(
     Raises:
         SandboxError: If nothing could be started, or torch could not be imported.
     """
-    with folders_for_all(bench.scratch, "checkup-", "work", "channel") as (work, channel):
+    with folders_for_all(context.scratch, "checkup-", "work", "channel") as (work, channel):
         tasks, lost = staged(subjects, work)
         yield from ((subjects[tried.index], tried) for tried in lost)
-        checkup = _Checkup(work, channel, image, bench, allowance)
-        for tried in checkup.run(tasks):
+        runner = _CheckRunner(work, channel, image, context, allowance)
+        for tried in runner.run(tasks):
             subject = subjects[tried.index]
             yield subject, replace(tried, file=_shown_path(subject.problem, tried.file))
 
@@ -128,16 +128,16 @@ def checkup_spec(
     )
 
 
-class _Checkup:
+class _CheckRunner:
     """Checks problems in a process, and starts a new process whenever one ends early."""
 
     def __init__(
-        self, work: Path, channel: Path, image: ResolvedImage | None, bench: RunContext, allowance: ProblemCheckLimits
+        self, work: Path, channel: Path, image: ResolvedImage | None, context: RunContext, allowance: ProblemCheckLimits
     ) -> None:
         self._work = work
         self._channel = channel
         self._image = image
-        self._bench = bench
+        self._context = context
         self._allowance = allowance
         self._started = 0
         self._last_end = ""
@@ -172,7 +172,7 @@ class _Checkup:
         (self._work / ORDERS_NAME).write_text(dumps(orders), encoding="utf-8")
         expected = {task.index for task in tasks}
         path = self._channel / SOCKET_NAME
-        with listening_for_all(path) as listener, self._bench.engine.launch(self._spec()) as running:
+        with listening_for_all(path) as listener, self._context.engine.launch(self._spec()) as running:
             deadline = time.monotonic() + _START_S
             connection = accept(listener, running, lambda: time.monotonic() > deadline)
             lines = self._lines(connection, running) if connection is not None else iter(())
@@ -191,10 +191,10 @@ class _Checkup:
             self._last_end = _ending(running)
 
     def _spec(self) -> RoleSpec:
-        bench, number = self._bench, self._started
+        context, number = self._context, self._started
         self._started += 1
         labels = ProcessLabels(
-            run_id=bench.run_id, cell_id="checkup", session=number, gpu_uuid="cpu", owner=bench.owner
+            run_id=context.run_id, cell_id="checkup", session=number, gpu_uuid="cpu", owner=context.owner
         )
         work, channel = Mount(source=self._work, target=_WORK), Mount(source=self._channel, target=_CHANNEL)
         return checkup_spec(self._image, labels, work, channel, self._allowance)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from kernel_matrix.attempt.assignment import Assignment, RunContext
-from kernel_matrix.attempt.prepared_session import PreparedSession, SessionRequest, TurnKey, prepared
+from kernel_matrix.attempt.prepared_session import PreparedSession, RequestKey, SessionRequest, prepared
 from kernel_matrix.errors import InfrastructureError
 
 
@@ -34,47 +34,49 @@ class SessionPrefetch:
     ``next_assignments`` returns up to the given number of the lane's next cells, as far as they are known.
     """
 
-    def __init__(self, bench: RunContext, next_assignments: Callable[[int], Sequence[Assignment]]) -> None:
-        self._bench = bench
+    def __init__(self, context: RunContext, next_assignments: Callable[[int], Sequence[Assignment]]) -> None:
+        self._context = context
         self._next_assignments = next_assignments
-        self._held: dict[TurnKey, _Held] = {}
+        self._held: dict[RequestKey, _Held] = {}
 
-    def start(self, turn: SessionRequest | None) -> None:
-        """Start ``turn``, if given, and the first sessions of the next cells, without waiting.
+    def start(self, request: SessionRequest | None) -> None:
+        """Start ``request``, if given, and the first sessions of the next cells, without waiting.
 
         Sessions that were started earlier and are no longer wanted are removed.
         """
-        turns = [] if turn is None else [turn]
-        turns += [SessionRequest(of=next_one, session=0) for next_one in self._next_assignments(DEPTH - len(turns))]
-        wanted = {turn.key: turn for turn in turns}
+        requests = [] if request is None else [request]
+        requests += [
+            SessionRequest(of=next_one, session=0) for next_one in self._next_assignments(DEPTH - len(requests))
+        ]
+        wanted = {request.key: request for request in requests}
         self._take_away(self._held.keys() - wanted.keys())
         for key, missing in wanted.items():
             if key not in self._held:
                 self._start(missing)
 
-    def _start(self, turn: SessionRequest) -> None:
+    def _start(self, request: SessionRequest) -> None:
         # The same error will occur, and be reported, when the session is due.
         with suppress(InfrastructureError, OSError), ExitStack() as undo:
-            session = undo.enter_context(prepared(turn, self._bench))
-            self._held[turn.key] = _Held(session, undo.pop_all())
+            session = undo.enter_context(prepared(request, self._context))
+            self._held[request.key] = _Held(session, undo.pop_all())
 
     @contextmanager
-    def session(self, turn: SessionRequest) -> Iterator[PreparedSession]:
-        """Use the session that was started early for ``turn`` if it still waits; else start a new one."""
-        held = self._held.pop(turn.key, None)
+    def session(self, request: SessionRequest) -> Iterator[PreparedSession]:
+        """Use the session that was started early for ``request`` if it still waits; else start a new one."""
+        held = self._held.pop(request.key, None)
         if held is not None:
             with held.undo:
                 if held.session.processes.are_waiting():
                     yield held.session
                     return
-        with prepared(turn, self._bench) as session:
+        with prepared(request, self._context) as session:
             yield session
 
     def close(self) -> None:
         """Remove all sessions that were started."""
         self._take_away(self._held.keys())
 
-    def _take_away(self, keys: Iterable[TurnKey]) -> None:
+    def _take_away(self, keys: Iterable[RequestKey]) -> None:
         with ExitStack() as undo:
             for key in list(keys):
                 undo.push(self._held.pop(key).undo)

@@ -42,17 +42,17 @@ class SessionResult:
     exits: tuple[ProcessExit, ...]
     called_off: bool = False
     trouble: str = ""
-    """Why there is no usable report."""
+    """Reason if there is no usable report."""
     phases_s: dict[str, float] = field(default_factory=dict)
 
 
 @contextmanager
-def started(lineup: SessionSpecs) -> Iterator[SessionProcesses]:
+def started(session_specs: SessionSpecs) -> Iterator[SessionProcesses]:
     """Start all processes at once, without waiting; end them all on exit."""
-    specs = (lineup.judge, *lineup.contestants)
+    specs = (session_specs.judge, *session_specs.contestants)
     # The threads live as long as the processes: a process whose parent thread ends is killed (PR_SET_PDEATHSIG).
     with ThreadPoolExecutor(len(specs), thread_name_prefix="start") as threads:
-        processes = SessionProcesses(lineup, [_Launch(lineup.engine, spec, threads) for spec in specs])
+        processes = SessionProcesses(session_specs, [_Launch(session_specs.engine, spec, threads) for spec in specs])
         try:
             yield processes
         finally:
@@ -62,8 +62,8 @@ def started(lineup: SessionSpecs) -> Iterator[SessionProcesses]:
 class SessionProcesses:
     """The processes of one session. Made by :func:`started`."""
 
-    def __init__(self, lineup: SessionSpecs, launches: list[_Launch]) -> None:
-        self._lineup = lineup
+    def __init__(self, session_specs: SessionSpecs, launches: list[_Launch]) -> None:
+        self._session_specs = session_specs
         self._launches = launches
         self._left = False
 
@@ -97,7 +97,7 @@ class SessionProcesses:
         phases = {"teardown": time.monotonic() - ending}
         if is_called_off:
             return SessionResult(report=None, exits=exits, called_off=True, phases_s=phases)
-        report, trouble = read_report(self._lineup.report, self._lineup.judge.labels)
+        report, trouble = read_report(self._session_specs.report, self._session_specs.judge.labels)
         return SessionResult(report=report, exits=exits, trouble=trouble, phases_s=phases)
 
     def leave(self) -> None:
@@ -134,7 +134,7 @@ class SessionProcesses:
         return [ended for launch in needed if (ended := launch.running().wait(0)) is not None]
 
     def _let_contestants_leave(self) -> None:
-        until = time.monotonic() + self._lineup.lingering_s
+        until = time.monotonic() + self._session_specs.lingering_s
         for launch in self._launches[1:]:
             launch.running().wait(max(0.0, until - time.monotonic()))
 

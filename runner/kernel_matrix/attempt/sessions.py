@@ -31,14 +31,14 @@ class SessionLoop:
     def __init__(
         self,
         of: Assignment,
-        bench: RunContext,
+        context: RunContext,
         lease: Lease,
         log: AttemptLog,
         *,
         ahead: SessionPrefetch | None = None,
     ) -> None:
         self._of = of
-        self._bench = bench
+        self._context = context
         self._lease = lease
         self._log = log
         self._ahead = ahead
@@ -81,35 +81,35 @@ class SessionLoop:
             raise CellCancelledError
         return settle(result)
 
-    def _one(self, turn: SessionRequest) -> SessionResult:
+    def _one(self, request: SessionRequest) -> SessionResult:
         started_ns = time.monotonic_ns()
-        prepare = prepared(turn, self._bench) if self._ahead is None else self._ahead.session(turn)
+        prepare = prepared(request, self._context) if self._ahead is None else self._ahead.session(request)
         with prepare as session, self._lease.session(processes=1 + len(session.contestants)):
             self._log.isolation.update(session.isolation)
             with self._log.timed("start"):
                 session.begin(self._log.scan, lambda running: admit(self._lease, running))
             if self._ahead is not None:
-                self._ahead.start(self._likely_after(turn))
+                self._ahead.start(self._likely_after(request))
             result = session.processes.finish(self._of.cell.policy.session_timeout_s + _GRACE_S, self._called_off)
         ended_ns = time.monotonic_ns()
         self._log.seen.append(ObservedSession(report=result.report, started_ns=started_ns, ended_ns=ended_ns))
-        self._log.saw_ends(result.exits, turn.session)
+        self._log.saw_ends(result.exits, request.session)
         for phase, seconds in result.phases_s.items():
             self._log.phases[phase] += seconds
         return result
 
     def _called_off(self) -> bool:
-        return self._bench.cancelled() or bool(self._lease.lost)
+        return self._context.cancelled() or bool(self._lease.lost)
 
-    def _likely_after(self, turn: SessionRequest) -> SessionRequest | None:
-        """Return the session that follows if ``turn`` passes, as far as that can be predicted; else None."""
-        protocol, following = self._of.cell.protocol, turn.session + 1
-        tools = self._tools[self._tools.index(turn.sanitizer) + 1 :] if turn.sanitizer else self._tools
+    def _likely_after(self, request: SessionRequest) -> SessionRequest | None:
+        """Return the session that follows if ``request`` passes, as far as that can be predicted; else None."""
+        protocol, following = self._of.cell.protocol, request.session + 1
+        tools = self._tools[self._tools.index(request.sanitizer) + 1 :] if request.sanitizer else self._tools
         # The current session's effect on the interval is not known; if it was too wide, it is assumed to stay so.
         more = following < protocol.sessions or (
             protocol.sessions < following < protocol.max_sessions and wants_more(self._log.reports, protocol)
         )
-        if more and not turn.sanitizer:
+        if more and not request.sanitizer:
             return SessionRequest(of=self._of, session=following)
         return SessionRequest(of=self._of, session=following, sanitizer=tools[0]) if tools else None
 

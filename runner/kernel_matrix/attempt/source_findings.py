@@ -43,7 +43,7 @@ def is_rejected(cell: Cell) -> bool:
     return False
 
 
-def findings_told(scan: SourceScan) -> tuple[SourceFinding, ...]:
+def findings_info(scan: SourceScan) -> tuple[SourceFinding, ...]:
     """Convert the findings to their form in a record."""
     return tuple(
         SourceFinding(rule=found.rule, line=found.line, message=found.message, evidence=found.evidence)

@@ -148,12 +148,12 @@ def _run_here(request: ConfineRequest) -> int:
 
 def _run_in_namespaces(request: ConfineRequest) -> int:
     """Run init and the module in their own namespaces; return the module's wait status."""
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     _new_process_namespace(request)
-    init = _start(request, functools.partial(_become_init, tell))
-    os.close(tell)
+    init = _start(request, functools.partial(_become_init, writer))
+    os.close(writer)
     _watch(init)
-    with open(told, "rb") as channel:
+    with open(reader, "rb") as channel:
         status = channel.read()
     # If init was killed, the kernel killed the module with the same signal.
     return int(status) if status else int(signal.SIGKILL)
@@ -161,10 +161,10 @@ def _run_in_namespaces(request: ConfineRequest) -> int:
 
 def _start(request: ConfineRequest, begin: Callable[[ConfineRequest, int], None]) -> int:
     """Fork a process that runs ``begin``, and wait until the module runs; return its process id."""
-    told, tell = os.pipe()
-    child = _fork(begin, request, tell)
-    os.close(tell)
-    with open(told, "rb") as channel:
+    reader, writer = os.pipe()
+    child = _fork(begin, request, writer)
+    os.close(writer)
+    with open(reader, "rb") as channel:
         error = channel.read()
     if error:
         os.waitpid(child, 0)
@@ -173,31 +173,31 @@ def _start(request: ConfineRequest, begin: Callable[[ConfineRequest, int], None]
     return child
 
 
-def _fork(begin: Callable[[ConfineRequest, int], None], request: ConfineRequest, tell: int) -> int:
-    """Fork a process that runs ``begin``. An error is written to ``tell``, which closes when the module runs."""
+def _fork(begin: Callable[[ConfineRequest, int], None], request: ConfineRequest, writer: int) -> int:
+    """Fork a process that runs ``begin``. An error is written to ``writer``, which closes when the module runs."""
     child = os.fork()
     if child:
         return child
     try:
-        begin(request, tell)
+        begin(request, writer)
     except BaseException as error:  # noqa: BLE001  # every error is reported to the supervisor
-        os.write(tell, str(error).encode())
+        os.write(writer, str(error).encode())
     finally:
         os._exit(127)
 
 
-def _become_init(tell_status: int, request: ConfineRequest, tell_error: int) -> None:
+def _become_init(status_writer: int, request: ConfineRequest, error_writer: int) -> None:
     """Act as process 1 of the new PID namespace: build the tree, start the module, reap; never returns."""
     _die_with_parent(signal.SIGKILL)
     _unshare(_CLONE_NEWNS | _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWUTS)
     _build_root(request)
-    child = _fork(_become_module, request, tell_error)
-    os.close(tell_error)
-    os.write(tell_status, str(_watch(child)).encode())
+    child = _fork(_become_module, request, error_writer)
+    os.close(error_writer)
+    os.write(status_writer, str(_watch(child)).encode())
     os._exit(0)
 
 
-def _become_module(request: ConfineRequest, _tell_error: int) -> None:
+def _become_module(request: ConfineRequest, _error_writer: int) -> None:
     """Drop all rights that are not needed and run the module; never returns."""
     if request.first_out_of_memory:
         _write("/proc/self/oom_score_adj", "1000")

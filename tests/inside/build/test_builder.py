@@ -1,4 +1,4 @@
-"""The builder: what a source compiled arrives as it was, and what went wrong is said in bounded words."""
+"""The builder: artifacts arrive unchanged, and failures are reported in bounded frames."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import io
@@ -28,13 +28,13 @@ from kernel_matrix.inside.wire import (
 
 pytestmark = [
     pytest.mark.torch,
-    # Later Pythons announce another default; what the builder sends is unpacked by the candidate's side alone.
+    # Later Pythons announce another default; the builder's archive is only unpacked in the candidate's own container.
     pytest.mark.filterwarnings("ignore:Python 3.14 will:DeprecationWarning"),
 ]
 
 
 class Host:
-    """The host's end: takes frames of at most ``MAX_CHUNK`` bytes until the builder has said its last word."""
+    """The host's end: reads frames of at most ``MAX_CHUNK`` bytes until the builder's last frame."""
 
     def __init__(self, connection):
         self.frames = []
@@ -54,7 +54,7 @@ class Host:
             self._channel.close()
 
     def done(self):
-        """Kinds but chunks, and the bytes of all chunks, when the builder has closed its end."""
+        """Return kinds except chunks, and the bytes of all chunks, once the builder has closed its end."""
         self._thread.join(60)
         assert isinstance(self.frames.pop(), PeerGoneError), "the host refused a frame"
         rest = [(kind, payload) for kind, payload in self.frames if kind is not FrameKind.CHUNK]
@@ -63,15 +63,15 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch):
-    """Building changes settings of its process; here they are put back afterwards."""
+    """Restore the settings of this process that building changes."""
     for setting in ("PYTORCH_NVCC", "KERNEL_MATRIX_PTXAS_LOG", "TRITON_DUMP_PTXAS_LOG"):
         monkeypatch.setenv(setting, "")
 
 
 @pytest.fixture
 def built(tmp_path, monkeypatch):
-    """Build a source in this process; its frames but chunks, and the artefact."""
-    monkeypatch.setitem(sys.modules, "candidate", None)  # and out again afterwards
+    """Build a source in this process; return its frames except chunks, and the artifact."""
+    monkeypatch.setitem(sys.modules, "candidate", None)  # restored afterwards
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
 

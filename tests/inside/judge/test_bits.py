@@ -1,4 +1,4 @@
-"""Tensors as bits: equal where every bit is, whatever the numbers mean."""
+"""Comparing tensors bit by bit, independent of the numbers' meaning."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import pytest

@@ -1,4 +1,4 @@
-"""Claims against the judge's clock and against physics: who is accused, and above all who is not."""
+"""Claims against the judge's clock and the peak rates: false ones are found, and honest ones are not accused."""
 
 import random
 import statistics
@@ -30,9 +30,9 @@ ROLES = {"eager": Role.BASELINE, "candidate": Role.CANDIDATE}
 
 @dataclass
 class Host:
-    """What a call takes beyond the device's work, microseconds: ``frames`` always, and noise by call and by block.
+    """Time of a call beyond the device's work, microseconds: ``frames`` always, and noise by call and by block.
 
-    ``blocks`` says for the names of a series' blocks, in order, what each of them adds to its calls, empty ones too.
+    ``blocks`` maps the names of a series' blocks, in order, to the time added to each call, empty ones too.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Host:
 
 
 def each(block):
-    """Blocks that know nothing of each other."""
+    """Blocks that are independent of each other."""
     return lambda dice, names: [block(dice) for _ in names]
 
 
 def cores(dice, names):
-    """Either process moves now and then to a core on which all takes 90 µs longer, or back from it."""
+    """Move either process now and then to a core on which everything takes 90 µs longer, or back."""
     slow = {name: dice.random() < 0.5 for name in ROLES}
     for name in names:
         slow[name] ^= dice.random() < 0.1
@@ -55,7 +55,7 @@ def cores(dice, names):
 
 
 def burst(dice, names):
-    """Something else on the host stalls three blocks of one side in a row."""
+    """Stall three blocks of one side in a row, by other work of the host."""
     stalled = dice.choice(list(ROLES))
     places = [place for place, name in enumerate(names) if name == stalled]
     first = dice.randrange(len(places) - 2)
@@ -77,13 +77,13 @@ HOSTS = (QUIET, SPIKY, TWO_STATES, DRIFTING, BUSY, TWO_CORES, BURSTS)
 
 
 def honest(claim):
-    """(claim, wall beyond the frames) of a call that takes what it says."""
+    """Return (claim, wall beyond the frames) of an honest call."""
     return claim, claim
 
 
 @dataclass
 class Series:
-    """Blocks of one series of timed calls, and what comes with them."""
+    """Blocks of one series of timed calls, with their probes and hand-overs."""
 
     blocks: list = field(default_factory=list)
     handovers: dict = field(default_factory=lambda: {"eager": [], "candidate": []})
@@ -111,10 +111,10 @@ class Series:
 
 
 def series(dice, host, *, candidate=honest, eager=60.0, claim=50.0, late=lambda _dice: 0.0, rounds=3, calls=9, **rest):
-    """A series as the timer takes it: A B B A, about 50 calls of either side.
+    """Make a series as the timer takes it: A B B A, about 50 calls of either side.
 
-    :param candidate: its claim and what the call really takes, of the time it honestly needs; µs.
-    :param late: what its hand-over takes beyond the baseline's, µs.
+    :param candidate: its claim and its real time, from the time that it honestly needs; µs.
+    :param late: time of its hand-over beyond the baseline's, µs.
     """
     made = Series(probes={role: [] for role in ROLES.values()}, **rest)
     firsts = [dice.sample(list(ROLES), 2) for _ in range(rounds)]
@@ -141,7 +141,7 @@ def block(name, claims, walls, *, index=0, **rest):
 
 
 def accused(seed, host, **how):
-    """Whether a series and, where it is accused, a second one say so."""
+    """Return True if a series is accused, and a second one confirms it."""
     dice = random.Random(seed)
     return bool(series(dice, host, **how).words()) and bool(series(dice, host, **how).words())
 
@@ -165,7 +165,7 @@ def test_honest_noise_is_not_accused_at_any_size(claim, eager):
 
 @pytest.mark.parametrize(("late", "share"), [(50, 0.0), (80, 1.0)])
 def test_claims_host_slower_after_long_wait_passes(late, share):
-    """Of a call of 3 ms, two in a hundred are 60 µs: as late as a host wakes up, and no more."""
+    """Two hundredths of a 3 ms call are 60 µs, which is as late as a host wakes up."""
     assert share_accused(QUIET, sessions=50, candidate=lambda needs: (needs, needs + late), claim=3_000.0) == share
 
 
@@ -175,12 +175,12 @@ def test_who_claims_less_is_not_given_more_for_it():
 
 
 def slower(probes, by_us):
-    """Empty calls of a candidate that takes so much longer for each."""
+    """Make empty calls of a candidate that takes this much longer for each."""
     return {**probes, Role.CANDIDATE: [ns + round(by_us * US) for ns in probes[Role.CANDIDATE]]}
 
 
 def slow_core(made, by_us):
-    """The series of a candidate whose process runs on a core that is slower by so much per call."""
+    """Make a series of a candidate on a core that is slower by this much per call."""
     late = round(by_us * US)
     made.probes = slower(made.probes, by_us)
     for index, one in enumerate(made.blocks):
@@ -204,7 +204,7 @@ def test_claims_slower_core_without_empty_calls_fails():
 
 
 def test_one_round_of_blocks_has_empty_calls_enough():
-    """A round has two blocks of a side, and few samples may be all that is asked for."""
+    """A round has two blocks of a side, and a protocol may ask for few samples."""
     assert min(map(len, series(random.Random(1), QUIET, rounds=1).probes.values())) >= FEWEST
     assert sum(accused(seed, TWO_CORES, rounds=1) for seed in range(200)) == 0
 
@@ -275,7 +275,7 @@ def test_more_than_half_of_the_empty_calls_may_not_be_slow(slow, too_many):
 
 
 def test_resolution_includes_spread_of_baselines_calls():
-    """Its blocks differ by a millisecond: so may a few blocks of empty calls."""
+    """Its blocks differ by a millisecond, so a few blocks of empty calls may too."""
     quiet, busy = (slow_core(series(random.Random(1), QUIET), 160) for _ in range(2))
     assert quiet.words()
     for index, one in enumerate(busy.blocks):
@@ -286,7 +286,7 @@ def test_resolution_includes_spread_of_baselines_calls():
 
 @pytest.mark.parametrize(("lies", "found"), [(1.0, 1.0), (0.7, 0.95)])
 def test_who_feigns_slow_empty_calls_in_most_of_them_is_found(lies, found):
-    """Half a millisecond, in 60 % of the empty calls; almost as much is hidden in all calls, or in 70 %."""
+    """60 % of the empty calls take half a millisecond; almost as much is hidden in all calls, or in 70 %."""
 
     def feigning(dice):
         def lying(needs):
@@ -419,7 +419,7 @@ def test_large_outputs_may_take_a_little_longer_to_hand_over(took_us, too_much):
 
 
 def replays(claim, wall, *, calls=20, regime=Regime.WARM):
-    """Blocks of a regime whose baseline takes 60 µs a call, 57 µs of frames for all calls of a sample."""
+    """Make blocks of a regime whose baseline takes 60 µs a call, and 57 µs of frames for all calls of a sample."""
     dice, made = random.Random(4), []
     for name, (device, took) in {"eager": (60, 60), "candidate": (claim, wall)}.items():
         for _ in range(2):

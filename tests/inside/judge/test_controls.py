@@ -1,4 +1,4 @@
-"""A problem's own controls: worthless answers, sensitivity, precision, whole answers."""
+"""Controls of a problem: worthless answers, sensitivity, precision, integer answers."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import math
@@ -31,7 +31,7 @@ def get_inputs():
 
 
 class Tried:
-    """A reference, inputs of it, and what is due for them."""
+    """A reference, its inputs, and the expected output."""
 
     def __init__(self, reference, mode=InputMode.STANDARD):
         self.reference = reference
@@ -54,7 +54,7 @@ class Tried:
 
 @pytest.fixture
 def tried(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "kernel_matrix_problem", None)  # and out again afterwards
+    monkeypatch.setitem(sys.modules, "kernel_matrix_problem", None)  # removed afterwards
 
     def make(forward, dtype=Dtype.FP32, mode=InputMode.STANDARD, inputs="torch.randn(16, 32), torch.randn(16, 32)"):
         path = tmp_path / "problem.py"
@@ -112,7 +112,7 @@ order = torch.randperm(32) if x.dtype is torch.float32 else torch.arange(32)
 
 
 def test_controls_sums_in_any_order_are_repeatable(tried):
-    """As atomic additions do; its answer is so much smaller than what it sums that tight tolerances tell them apart."""
+    """Vary like atomic additions; the answer is so much smaller than its summands that tight tolerances notice it."""
     problem = tried(ANY_ORDER)
     exact = replace(problem.expected, outputs=problem.expected.trusted, _allowances={})
     again = problem.reference.answer(problem.inputs)

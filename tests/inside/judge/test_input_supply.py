@@ -1,4 +1,4 @@
-"""Inputs of timed calls: which are drawn anew, which in part, and that no place keeps what it had for long."""
+"""Inputs of timed calls: drawn or replaced in part, and no place keeps its number for long."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import random
@@ -30,7 +30,7 @@ KIB = 1 << 10
 
 
 class Problem:
-    """A reference that draws what it is told to, and counts."""
+    """A reference that draws given inputs, and counts."""
 
     device = "cpu"
 
@@ -231,7 +231,7 @@ def test_spans_are_the_tensors_own_memory_and_leave_little_over(count):
 
 @pytest.mark.gpu
 def test_a_real_gpu_prepares_gigabytes_in_milliseconds():
-    """The figure itself is for the benchmarks; here, that the path works on a device and is not a redraw."""
+    """Check that the path works on a device and is no redraw; benchmarks measure its speed."""
     problem = Problem(lambda: [torch.rand(1 << 28, device="cuda")])
     problem.device = "cuda"
     supply = InputSupply(problem, PROTOCOL, random.Random(0))

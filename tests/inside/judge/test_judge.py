@@ -1,4 +1,4 @@
-"""Sessions from end to end: what each kind of candidate ends as, and why."""
+"""Sessions from end to end: the status of each kind of candidate, and the reason."""
 
 from __future__ import annotations
 

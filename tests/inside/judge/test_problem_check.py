@@ -1,4 +1,4 @@
-"""What the process of a problem that is tried makes of what goes wrong beside its own code."""
+"""The process that checks a problem: results for errors outside of the problem's own code."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import pytest

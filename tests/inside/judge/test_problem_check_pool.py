@@ -1,4 +1,4 @@
-"""Problems tried without a candidate: what is said of bad ones, and that none of them is noticed by another."""
+"""Problems checked without a candidate: results for bad ones, and isolation from each other."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ ODD = {
 
 
 class Checkup:
-    """The program, its orders, and the host's end of its socket."""
+    """Makes the program, its job, and the host's end of its socket."""
 
     def __init__(self, root: Path) -> None:
         self.work, self.channel, self.temporary = root / "work", root / "channel", root / "tmp"
@@ -173,7 +173,7 @@ class Checkup:
 
     @contextmanager
     def started(self):
-        """The program, which is gone afterwards."""
+        """Run the program until the context ends."""
         command = (
             sys.executable,
             "-m",
@@ -193,7 +193,7 @@ class Checkup:
                 process.kill()
 
     def answers(self, sources, **orders):
-        """Everything it says, by index, and what it prints."""
+        """Return all its answers, by index, and its output."""
         self.order(sources, **orders)
         with self.listening() as listener, self.started() as process:
             connection, _ = listener.accept()
@@ -220,7 +220,7 @@ def checkup(tmp_path):
 
 @pytest.fixture(scope="module")
 def all_of_them(tmp_path_factory):
-    """What is said of every problem above, all tried by one process: the bad ones first."""
+    """Check all problems above in one process, the bad ones first."""
     named = {**BAD, **ODD}
     root = Checkup(tmp_path_factory.mktemp("all"))
     found, printed = root.answers([named[name][0] for name in named], jobs=2, limit_s=6.0)
@@ -298,7 +298,7 @@ def test_without_its_host_it_ends_and_takes_its_problems_along(checkup, tmp_path
             assert next(lines) == READY
             with told.open() as pipe:
                 pid = os.pidfd_open(int(pipe.readline()))
-        go_on.touch()  # its answer finds nobody
+        go_on.touch()  # without a reader for its answer
         assert "BrokenPipeError" in process.communicate(timeout=60)[0]
     assert process.returncode != 0
     ended, _, _ = select.select([pid], [], [], 60)

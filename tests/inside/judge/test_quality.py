@@ -1,4 +1,4 @@
-"""A quantised output as a whole: what honest quantising reaches, and what gives itself away."""
+"""Quality of a quantised output: values that honest quantising reaches, and errors that must show."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import math

@@ -1,4 +1,4 @@
-"""Red zones: any byte written around the tensors of an arena is found, and nothing else is."""
+"""Red zones: every byte written around the tensors of an arena is found, and nothing else."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import pytest

@@ -1,4 +1,4 @@
-"""The reference: in higher precision where that can be had, on inputs that stay as they were."""
+"""The reference: in higher precision if possible, without changing its inputs."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import sys
@@ -41,7 +41,7 @@ def get_inputs():
 @pytest.fixture
 def reference(tmp_path, monkeypatch):
     """Make the reference of a problem with this ``forward`` and ``__init__``."""
-    monkeypatch.setitem(sys.modules, "kernel_matrix_problem", None)  # and out again afterwards
+    monkeypatch.setitem(sys.modules, "kernel_matrix_problem", None)  # removed afterwards
 
     def make(forward, init="pass", extra="", *, dtype=Dtype.FP32, values=None, secret=SECRET):
         path = tmp_path / "problem.py"

@@ -1,4 +1,4 @@
-"""How many calls stand behind a sample of each regime, for calls of any length."""
+"""Calls per sample of each regime, for calls of any length."""
 
 import pytest
 from hypothesis import given

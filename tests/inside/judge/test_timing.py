@@ -80,7 +80,7 @@ def test_noise_widens_the_interval_and_more_samples_narrow_it():
 
 
 def blocks_of(*rounds):
-    """Two blocks of the candidate per round, each of five calls that take the same; and the baseline's between."""
+    """Make two blocks of the candidate per round, each of five equal calls, and the baseline's between them."""
     made = [Block(CANDIDATE, 0, 0, 1, (ns,) * 5, (ns,) * 5, contestant="candidate") for ns in rounds for _ in range(2)]
     other = Block(BASELINE, 0, 0, 1, (7,) * 5, (7,) * 5, contestant="eager")
     return [block for one in made for block in (one, other)]
@@ -104,11 +104,11 @@ def test_fewer_than_three_rounds_are_taken_at_their_word():
     assert round_half_width([], "candidate") == 0.0
 
 
-# --- the timer, over sides that run nothing --------------------------------------------------------------------------
+# --- the timer, over contestants that run nothing ------------------------------------------------------------------
 
 
 class Clock:
-    """Time that passes only when a call is made, or somebody sleeps."""
+    """A clock that moves only when a call is made, or the timer sleeps."""
 
     def __init__(self):
         self.ns = SECOND
@@ -144,7 +144,7 @@ class FakeReference:
 
 
 class FakeSide:
-    """Takes ``call_ns`` a call on its clock and writes down what it was asked."""
+    """Takes ``call_ns`` per call on its clock and records its orders."""
 
     def __init__(self, name, log, clock, call_ns):
         self.name = name
@@ -172,7 +172,7 @@ class FakeSide:
         return self._empty() if probe else self._take(1, stage, CLAIM)
 
     def _empty(self):
-        """Takes 300 ns beyond its claim, by its own account: the clock moves by ``empty_ns``."""
+        """Take 300 ns beyond its claim, while the clock moves by ``empty_ns``."""
         assert self._delivered is not None, "inputs and poison come before an empty call too"
         self.empty.append((self._calls, self._delivered))
         self._delivered = None
@@ -195,7 +195,7 @@ class FakeSide:
 
 
 class Checker:
-    """Writes down what it is shown."""
+    """Records the calls that it is asked to check."""
 
     def __init__(self, judge):
         self.checked = []
@@ -219,7 +219,7 @@ def constant(ns):
 
 
 class Bench:
-    """A timer over fake sides, and all that it did."""
+    """A timer over fake contestants, and a record of its actions."""
 
     def __init__(self, monkeypatch, *, protocol=PROTOCOL, seed=0, device="cpu", expect_ns=0, sensors=None,
                  judge=lambda _side: None, **call_ns):  # fmt: skip
@@ -274,7 +274,7 @@ def bench(monkeypatch):
 
 
 def noisy(call):
-    """Alternately fast and slow: never precise."""
+    """Be fast and slow in turn, so never precise."""
     return 1000 if call % 2 else 2000
 
 
@@ -515,7 +515,7 @@ def test_supply_fresh_inputs_are_never_drawn_twice(bench):
 
 
 def due_behind(done, name):
-    """How many calls a side had made before each empty one: one behind each call of a block, the rest at its end."""
+    """Return how many calls a contestant had made before each empty one: one after each call, the rest at the end."""
     sizes = [len(block.device_ns) for block in done.timing.blocks if block.contestant == name]
     before = [done.timing.warmup_calls + sum(sizes[:index]) for index in range(len(sizes))]
     return [at + min(place + 1, size) for at, size in zip(before, sizes, strict=True) for place in range(EMPTY_CALLS)]

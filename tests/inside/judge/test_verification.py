@@ -55,7 +55,7 @@ class Bench:
         return self.verifier
 
     def time(self, name="candidate", *, look=True):
-        """One timed call; compared in full, or glanced at."""
+        """Make one timed call, compared in full or glanced at."""
         side = self.sides[name]
         inputs = self.reference.draw(InputMode.STANDARD, "timed", 1)
         sent = side.deliver(inputs, self.reference.like)
@@ -68,7 +68,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     for name in ("candidate", "eager", "library", "kernel_matrix_problem"):
-        monkeypatch.setitem(sys.modules, name, None)  # and out again afterwards
+        monkeypatch.setitem(sys.modules, name, None)  # removed afterwards
     with ExitStack() as undo:
 
         def make(candidate=SUM, problem=SUM, *, inputs=INPUTS, contestants=(CANDIDATE, EAGER), **changes):
@@ -92,7 +92,7 @@ def bench(tmp_path, monkeypatch):
 
 
 def ended(call, *arguments, **options):
-    """The status and evidence that this is found to be."""
+    """Return the status and evidence that this ends with."""
     with pytest.raises(SessionEnded) as raised:
         call(*arguments, **options)
     return raised.value.status, raised.value.evidence
@@ -104,7 +104,7 @@ if x.dtype == torch.float32 and x[0, 0] > -1:
     y[:, ::2] += 2e-3
 return y
 """
-"""A reference that is off by 2e-3 on five draws of six, and by nothing on the sixth."""
+"""Make a reference that is off by 2e-3 on five draws of six, and exact on the sixth."""
 
 
 def test_verify_eases_tolerance_where_trusted_was_lucky(bench):
@@ -344,7 +344,7 @@ if x.dtype == torch.float32 and x.abs().max() > 20:
     y = y + {} * (x.abs() > 20)
 return y
 """
-"""Off by so much at outliers, which are about 60 times what the others are: the spread of the answer is 3 or 4."""
+"""Be off by this much at outliers, which are about 60 times the other numbers; the answer's spread is 3 or 4."""
 PLENTY = INPUTS.replace("8, 40", "64, 400")
 
 
@@ -463,7 +463,7 @@ def test_a_wrong_timed_call_is_blamed_on_whoever_made_it(bench):
 
 
 def unwritten(side, part):
-    """Put the pattern of an unused buffer back over a part of the first output."""
+    """Restore an unused buffer's pattern in a part of the first output."""
     side.outputs_now()[0][part].view(torch.uint8).fill_(0xFF)
 
 
@@ -499,7 +499,7 @@ def test_a_glance_looks_everywhere_whatever_the_strides(bench):
 
 
 def spot(table):
-    """One timed call of the candidate, looked at in some places."""
+    """Make one timed call of the candidate, with a spot check."""
     table.verifier.controls(table.reference)
     side, inputs = table.sides["candidate"], table.reference.draw(InputMode.STANDARD, "timed", 1)
     side.deliver(inputs, table.reference.like)

@@ -1,4 +1,4 @@
-"""The judge's view of a worker: whatever the peer sends, or does not send, becomes a finding with the right fault."""
+"""The judge's client of a worker: every message or silence of the peer is assigned the right fault."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import itertools
@@ -49,7 +49,7 @@ LIKE = [torch.empty(4, device="meta")]
 
 
 class Peer:
-    """The other end: what it sends beforehand lies ready when the side looks for an answer."""
+    """The other end: frames that it sends beforehand are there when the client waits for an answer."""
 
     def __init__(self, connection):
         self.socket = connection
@@ -63,14 +63,14 @@ class Peer:
         self.channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
 
     def read(self):
-        """Kind, JSON or sequence, and descriptors of the next order."""
+        """Return kind, JSON or sequence, and descriptors of the next order."""
         kind, sequence, payload, descriptors = self.channel.receive_with_descriptors()
         return kind, json.loads(payload) if payload.startswith(b"{") else sequence, descriptors
 
 
 @pytest.fixture(autouse=True)
 def foreseeable_sequence(monkeypatch):
-    """Calls numbered from 1: what a peer sends beforehand could not fit the real, random numbers."""
+    """Number calls from 1, since frames sent beforehand cannot carry the real, random numbers."""
     numbers = itertools.count(1)
     monkeypatch.setattr(
         "kernel_matrix.inside.judge.worker_client.secrets", SimpleNamespace(randbits=lambda _bits: next(numbers))
@@ -79,7 +79,7 @@ def foreseeable_sequence(monkeypatch):
 
 @pytest.fixture
 def pair(request):
-    """A side and the peer it talks to."""
+    """A client and the peer that it talks to."""
     contestant = getattr(request, "param", CANDIDATE)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     theirs.settimeout(10)
@@ -165,7 +165,7 @@ def test_contestants_get_ready_at_the_same_time(pair):
         (lambda: side.start_construct(reference(), 0), side.finish_construct, FrameKind.MODEL),
     ]
     for begin, finish, kind in steps:
-        begin()  # returns although nobody has answered
+        begin()  # returns although there is no answer
         order = peer.read()
         assert order[0] is kind
         for fd in order[2]:
@@ -178,7 +178,7 @@ def test_contestants_get_ready_at_the_same_time(pair):
 
 
 def patience(side):
-    """How long the side would wait for its next call, seconds."""
+    """Return how long the client would wait for its next call, seconds."""
     waits = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(side, "_run", lambda _kind, _stage, seconds, _order=b"": waits.append(seconds))
@@ -345,7 +345,7 @@ def test_what_no_honest_worker_sends_is_a_violation(name, pair):
     peer.socket.sendall(DISHONEST[name])
     with pytest.raises(SessionEnded) as raised:
         call(side)
-    # The baseline runs the problem's code: nobody else can be blamed for what it sends.
+    # The baseline runs the problem's code, so the problem is blamed for its frames.
     expected = Status.PROBLEM_ERROR if side.role is Role.BASELINE else Status.PROTOCOL_VIOLATION
     assert (raised.value.status, raised.value.stage) == (expected, Stage.VERIFY)
     assert raised.value.evidence.message
@@ -376,7 +376,7 @@ LACKS = "Traceback\nModuleNotFoundError: No module named 'tilelang'\n"
 
 @pytest.fixture
 def importing(monkeypatch):
-    """A candidate's side, and its peer, where TileLang is imported by the source and not installed here."""
+    """A candidate's client, and its peer, whose source imports TileLang, which is not installed here."""
     monkeypatch.setitem(sys.modules, "tilelang", None)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, theirs:
@@ -538,7 +538,7 @@ def descriptors():
 
 
 def lent(peer):
-    """The order, and arenas over the descriptors that came with it."""
+    """Return the order, and arenas over the descriptors that came with it."""
     kind, order, (inputs, outputs) = peer.read()
     assert kind is FrameKind.BUFFERS
     return order, open_arena("cpu", inputs, order["input_bytes"]), open_arena("cpu", outputs, order["output_bytes"])

@@ -1,4 +1,4 @@
-"""The judge's desk over workers in threads: what several workloads end as when something fails late."""
+"""Workloads of a session, with workers in threads: outcomes of several workloads if one fails late."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import json
@@ -43,7 +43,7 @@ def candidate(forward):
 
 
 class Outcome(NamedTuple):
-    """What one workload left."""
+    """Results of one workload."""
 
     report: WorkloadReport
     ended: SessionEnded | None
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 def judged(tmp_path, monkeypatch):
     """The outcomes of all workloads up to the one that ended it, and then of the traced call."""
     for name in ("candidate", "eager", "library", "kernel_matrix_problem"):
-        monkeypatch.setitem(sys.modules, name, None)  # and out again afterwards
+        monkeypatch.setitem(sys.modules, name, None)  # removed afterwards
 
     def run(source, problem=SOFTMAX, library="", **changes):
         (tmp_path / "problem.py").write_text(problem)
@@ -80,7 +80,7 @@ def judged(tmp_path, monkeypatch):
 
 
 def report(outcomes):
-    """The session's report of these outcomes, as the judge writes and the host reads it."""
+    """Return the session's report of these outcomes, as the judge writes it and the host reads it."""
     ended = outcomes[-1].ended
     made = SessionReport(
         cell_id="c",

@@ -1,4 +1,4 @@
-"""Shared memory of outputs: told where it is, and never where an allocator merely used an address again."""
+"""Shared memory of outputs: reported if it exists, and not if an allocator merely reused an address."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import weakref

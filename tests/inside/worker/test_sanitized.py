@@ -1,4 +1,4 @@
-"""Starting a worker under compute-sanitizer, or as it is."""
+"""Starting a worker under compute-sanitizer, or directly."""
 
 from __future__ import annotations
 

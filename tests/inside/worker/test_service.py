@@ -1,4 +1,4 @@
-"""The worker beside a candidate: a real one in a thread, asked by the judge's own side."""
+"""The worker of a candidate: a real one in a thread, called by the judge's own client."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
 import sys
@@ -26,7 +26,7 @@ def _forget_the_module(monkeypatch):
 
 
 def parameters(init=(), state=None, dtype=Dtype.FP32):
-    """As much of a reference as a model is constructed from."""
+    """The part of a reference that a model is constructed from."""
     return SimpleNamespace(init_arguments=list(init), state=state or {}, dtype=dtype)
 
 
@@ -37,7 +37,7 @@ def start(side, init=(), state=None, dtype=Dtype.FP32):
 
 
 def ask(side, inputs, *like):
-    """One call whose outputs are like these; what the worker claims, and what lies in the output buffer."""
+    """Make one call with outputs like these; return the worker's claim, and the output buffer's content."""
     side.deliver(inputs, like)
     claim = side.call(stage=Stage.VERIFY).claim
     return claim, side.outputs()
@@ -51,7 +51,7 @@ def model(forward, init="pass"):
     )
 
 
-# --- what went wrong -------------------------------------------------------------------------------------------------
+# --- failures --------------------------------------------------------------------------------------------------------
 
 
 LOADS = {
@@ -201,7 +201,7 @@ def test_buffers_are_taken_and_given_back_without_a_trace(tmp_path):
 
 
 class Lazy(torch.Tensor):
-    """A tensor that could compute when it is looked at."""
+    """A tensor subclass that can run code when it is read."""
 
 
 ONE = torch.ones(2)
@@ -275,7 +275,7 @@ def test_output_that_cannot_be_copied_is_a_failure(tmp_path):
     assert found.value.status is Status.RUNTIME_ERROR
 
 
-# --- what the judge asks for besides calls ---------------------------------------------------------------------------
+# --- orders besides calls --------------------------------------------------------------------------------------------
 
 
 SHARED = {

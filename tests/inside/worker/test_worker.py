@@ -1,4 +1,4 @@
-"""The worker's process: when it connects, what it imports, and when it leaves."""
+"""The worker's process: connecting, importing, and leaving."""
 
 import os
 import socket

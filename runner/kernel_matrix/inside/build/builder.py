@@ -98,7 +98,7 @@ def build(channel: Channel, source: Path, *, ahead: bool = False) -> None:
         failure = CallFailure.LOAD if kind is CallFailure.RUNTIME else kind
         channel.send(FrameKind.FAILED, 0, pack_failed(failure, useful_part(traceback.format_exc(), MAX_TEXT)))
         return
-    _hand_over(channel, log.getvalue())
+    _send_artifact(channel, log.getvalue())
 
 
 def _compile(channel: Channel, source: Path, log: io.StringIO, *, ahead: bool) -> None:
@@ -155,26 +155,26 @@ def _read_order(channel: Channel, answer: Connection) -> None:
     order = {**json.loads(channel.receive()[2]), "forms": [], "trouble": ""}
     source, workloads = order.pop("problem"), order.pop("workloads")
     with tempfile.TemporaryDirectory() as folder:
-        _leave_nothing_outside(folder)
+        _redirect_temporary_files(folder)
         problem = Path(folder) / "problem.py"
         problem.write_text(source, encoding="utf-8")
         try:
             forms = [call_form(problem, values, Dtype(order["dtype"])) for values in workloads]
             order["forms"] = [asdict(form) for form in forms]
         except Exception as error:  # noqa: BLE001  # a problem may raise anything where values are missing
-            order["trouble"] = _where_it_stopped(error, problem)
+            order["trouble"] = _describe_error(error, problem)
     answer.send_bytes(json.dumps(order).encode())
     answer.close()
 
 
-def _leave_nothing_outside(folder: str) -> None:
+def _redirect_temporary_files(folder: str) -> None:
     """Redirect temporary files and compilers' caches to ``folder``, which is removed with this process."""
     tempfile.tempdir = folder
     for setting in ("TMPDIR", "HOME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", *PLACES.values()):
         os.environ[setting] = folder
 
 
-def _where_it_stopped(error: Exception, problem: Path) -> str:
+def _describe_error(error: Exception, problem: Path) -> str:
     """Describe an error for the candidate, without the problem's text that tracebacks and messages contain."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == str(problem)]
     where = f" at line {lines[-1]} of the problem" if lines else ""
@@ -191,7 +191,7 @@ def _form_from_json(form: Any) -> CallForm:
 # ---- sending the artifact
 
 
-def _hand_over(channel: Channel, log: str) -> None:
+def _send_artifact(channel: Channel, log: str) -> None:
     kernels: List[KernelCode] = []
     for _, folder in folders():
         kernels += kernels_in(folder, log)

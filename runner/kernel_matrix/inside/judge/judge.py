@@ -72,18 +72,18 @@ class SessionExpired(BaseException):
 class JudgeSession:
     """One session of one cell, from the job to the report."""
 
-    def __init__(self, job: JudgeJob, folder: Path, doors: Mapping[str, socket.socket], phases: Phases) -> None:
+    def __init__(self, job: JudgeJob, folder: Path, listeners: Mapping[str, socket.socket], phases: Phases) -> None:
         self._job = job
         self._folder = folder
-        self._doors = doors
+        self._listeners = listeners
         self._phases = phases
         self._reports: List[WorkloadReport] = []
         self._labels: List[str] = list(job.labels)
         self._environment: Optional[InsideEnvironment] = None
         self._peer: Mapping[str, int] = {}
         self._admitted: List[WorkerClient] = []
-        self._sides: Dict[str, WorkerClient] = {}  # without rivals that have failed
-        self._desk: Optional[WorkloadRunner] = None
+        self._clients: Dict[str, WorkerClient] = {}  # without rivals that have failed
+        self._runner: Optional[WorkloadRunner] = None
         self._health: Optional[HealthReport] = None
         self._stage = Stage.START
 
@@ -95,9 +95,9 @@ class JudgeSession:
             with ExitStack() as undo:
                 try:
                     with _alarm(self._job.timeouts.session_s):
-                        self._everything(undo)
+                        self._run_workloads(undo)
                 finally:
-                    self._farewell()  # outside of the alarm, so that it cannot replace the verdict
+                    self._dismiss()  # outside of the alarm, so that it cannot replace the verdict
         except SessionEnded as ended:
             status, stage, evidence = ended.status, ended.stage, ended.evidence
         except SessionExpired:
@@ -109,7 +109,7 @@ class JudgeSession:
         durations = {**self._phases.ended(), "total": round(time.monotonic() - started, 6)}
         return self._report(status, stage, evidence, durations)
 
-    def _everything(self, undo: ExitStack) -> None:
+    def _run_workloads(self, undo: ExitStack) -> None:
         # Imports torch, so not before the sockets are open.
         from kernel_matrix.inside.judge.workload_runner import WorkloadRunner  # noqa: PLC0415
 
@@ -119,69 +119,69 @@ class JudgeSession:
                 self._admit(contestant, undo)
         self._phases.enter("open")
         self._open()
-        desk = self._desk = undo.enter_context(
-            WorkloadRunner(self._job, self._folder, self._sides, self._phases).open()
+        runner = self._runner = undo.enter_context(
+            WorkloadRunner(self._job, self._folder, self._clients, self._phases).open()
         )
         for spec in self._job.workloads:
             self._stage = Stage.VERIFY
-            report, ended = desk.run(spec)
+            report, ended = runner.run(spec)
             self._reports.append(report)
             if ended is not None:
                 raise ended
-        desk.trace()
+        runner.trace()
 
     def _admit(self, contestant: ContestantSpec, undo: ExitStack) -> None:
         """Accept the contestant's connection, from the expected uid only."""
         from kernel_matrix.inside.judge.worker_client import WorkerClient  # noqa: PLC0415  # imports torch
 
-        if contestant.name not in self._doors:
+        if contestant.name not in self._listeners:
             message = f"there is no folder for the contestant {contestant.name!r} in the channel's"
             raise finding(Status.INFRA_ERROR, Stage.START, message)
-        connection, peer = _accepted(self._doors[contestant.name], contestant, self._job.timeouts.connect_s)
+        connection, peer = _accepted(self._listeners[contestant.name], contestant, self._job.timeouts.connect_s)
         if contestant.role is Role.CANDIDATE:
             self._peer = peer
         channel = Channel(connection, MAX_FROM_WORKER)
         if self._job.device == "cuda":
             channel.stay_awake(AWAKE_S)
         undo.callback(channel.close)
-        side = WorkerClient(contestant, channel, self._job.device, self._job.timeouts)
-        self._admitted.append(side)
-        self._sides[contestant.name] = side
+        client = WorkerClient(contestant, channel, self._job.device, self._job.timeouts)
+        self._admitted.append(client)
+        self._clients[contestant.name] = client
 
     def _open(self) -> None:
         """Let all processes open the device at the same time."""
         from kernel_matrix.inside.environment import read_environment  # noqa: PLC0415  # imports torch
         from kernel_matrix.inside.worker.service import open_device  # noqa: PLC0415  # imports torch
 
-        for side in list(self._sides.values()):
-            with self._excused(side.contestant):
-                side.start_open()
+        for client in list(self._clients.values()):
+            with self._excused(client.contestant):
+                client.start_open()
         open_device(self._job.device)
         self._environment = read_environment(self._job.device)
-        for side in list(self._sides.values()):
-            with self._excused(side.contestant):
-                side.finish_open()
+        for client in list(self._clients.values()):
+            with self._excused(client.contestant):
+                client.finish_open()
 
     def _excused(self, contestant: ContestantSpec) -> ContextManager[None]:
-        return excused(contestant, self._sides, self._labels)
+        return excused(contestant, self._clients, self._labels)
 
-    def _farewell(self) -> None:
+    def _dismiss(self) -> None:
         """Dismiss all contestants; once they are gone, check the device's health."""
-        for side in self._admitted:
-            side.close()
+        for client in self._admitted:
+            client.close()
         if not self._job.check_health or not self._admitted:
             return
         self._phases.enter("health")
         deadline = time.monotonic() + _FAREWELL_S
-        if all(side.gone(max(0.001, deadline - time.monotonic())) for side in self._admitted):
+        if all(client.gone(max(0.001, deadline - time.monotonic())) for client in self._admitted):
             found = check_gpu(_HEALTH_WINDOW_S) if self._job.device == "cuda" else check_cpu()
             self._health = HealthReport(found.passed, found.reason)
 
     def _expired(self) -> Tuple[Status, Stage, Evidence]:
         """Decide the outcome: a candidate that has not answered in time is blamed, otherwise this machine."""
         message = f"the session did not end within {self._job.timeouts.session_s:g} s"
-        awaited = [side for side in self._admitted if side.awaited]
-        if any(side.role is Role.CANDIDATE for side in awaited):
+        awaited = [client for client in self._admitted if client.awaited]
+        if any(client.role is Role.CANDIDATE for client in awaited):
             message = f"{message}, and the judge was waiting for the candidate"
             return Status.TIMEOUT, self._stage, Evidence(message=message)
         return Status.INFRA_ERROR, self._stage, Evidence(message=message)
@@ -191,9 +191,9 @@ class JudgeSession:
     ) -> SessionReport:
         from kernel_matrix.inside.memory import transport_name  # noqa: PLC0415  # imports torch
 
-        desk = self._desk
-        readings = desk.readings if desk is not None else None
-        labels = [*self._labels, *(desk.labels if desk else ()), *(readings.labels if readings else ())]
+        runner = self._runner
+        readings = runner.readings if runner is not None else None
+        labels = [*self._labels, *(runner.labels if runner else ()), *(readings.labels if readings else ())]
         return SessionReport(
             cell_id=self._job.cell_id,
             session=self._job.session,
@@ -209,7 +209,7 @@ class JudgeSession:
             labels=tuple(dict.fromkeys(labels)),
             clock_probes=readings.clock_probes if readings else (),
             anchors=readings.anchors if readings else (),
-            kernels=desk.kernels if desk else (),
+            kernels=runner.kernels if runner else (),
             health=self._health,
         )
 
@@ -235,10 +235,10 @@ def _listening(channel: Path) -> Iterator[Dict[str, socket.socket]]:
     """Open a listening socket in each folder of ``channel``; yield them by the folder's name."""
     with ExitStack() as undo:
         folders = sorted(path for path in channel.iterdir() if path.is_dir())
-        yield {folder.name: undo.enter_context(_door(folder / SOCKET_NAME)) for folder in folders}
+        yield {folder.name: undo.enter_context(_listen_at(folder / SOCKET_NAME)) for folder in folders}
 
 
-def _door(path: Path) -> socket.socket:
+def _listen_at(path: Path) -> socket.socket:
     """Make a listening socket file that another uid may connect to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Bound under another name and then renamed, so that a peer that finds the file can already connect.
@@ -252,7 +252,7 @@ def _door(path: Path) -> socket.socket:
 
 
 def _accepted(
-    door: socket.socket, contestant: ContestantSpec, patience_s: float
+    listener: socket.socket, contestant: ContestantSpec, patience_s: float
 ) -> Tuple[socket.socket, Mapping[str, int]]:
     """Accept a connection of the expected uid; return it with the peer's ids according to the kernel.
 
@@ -261,15 +261,15 @@ def _accepted(
     """
     deadline = time.monotonic() + patience_s
     while True:
-        door.settimeout(max(0.001, deadline - time.monotonic()))
+        listener.settimeout(max(0.001, deadline - time.monotonic()))
         try:
-            connection, _ = door.accept()
+            connection, _ = listener.accept()
         except socket.timeout:
             message = f"the worker of {contestant.name} did not connect within {patience_s:g} s"
             raise finding(Status.INFRA_ERROR, Stage.START, message) from None
         pid, uid, gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if contestant.uid in (None, uid):
-            door.close()
+            listener.close()
             return connection, {"pid": pid, "uid": uid, "gid": gid}
         connection.close()
 
@@ -302,13 +302,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     phases = Phases()
     phases.enter("import")
-    with _listening(arguments.channel) as doors:
+    with _listening(arguments.channel) as listeners:
         _import_ahead()
         phases.enter("wait")
         if not _arrived(arguments.job, arguments.patience):
             return 1
         job = from_json(JudgeJob, json.loads(arguments.job.read_text(encoding="utf-8")))
-        report = JudgeSession(job, arguments.job.parent, doors, phases).run()
+        report = JudgeSession(job, arguments.job.parent, listeners, phases).run()
     write_whole(arguments.out / REPORT_NAME, dumps(report))
     return 0
 

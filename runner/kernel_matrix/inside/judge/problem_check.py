@@ -25,11 +25,11 @@ from kernel_matrix.inside.judge.problem_check_pool import (
     ProblemCheckReport,
     ProblemCheckResult,
     ProblemCheckTask,
+    dump_stacks_after,
     is_large,
     one_line,
     out_of_memory,
     places,
-    say_where_after,
 )
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded
@@ -106,9 +106,9 @@ def _through_controls(job: JudgeJob, folder: Path, orders: ProblemCheckJob) -> T
     """
     spec = job.workloads[0]
     contestant = next(one for one in job.contestants if one.role is Role.BASELINE)
-    with _baseline(contestant, folder, job.device, orders.limit_s) as side:
-        side.open()
-        side.start_load(dict(spec.values))
+    with _baseline(contestant, folder, job.device, orders.limit_s) as client:
+        client.open()
+        client.start_load(dict(spec.values))
         reference: ReferenceModel = guarded(
             "the reference",
             Stage.LOAD,
@@ -116,9 +116,9 @@ def _through_controls(job: JudgeJob, folder: Path, orders: ProblemCheckJob) -> T
                 folder / job.problem_file, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"
             ),
         )
-        side.finish_load()
-        side.construct(reference, 0)
-        verifier = Verifier(job, {side.name: side}, random.Random(job.seed))  # noqa: S311  # under the job's seed
+        client.finish_load()
+        client.construct(reference, 0)
+        verifier = Verifier(job, {client.name: client}, random.Random(job.seed))  # noqa: S311  # under the job's seed
         verifier.controls(reference)
     return tuple(verifier.labels)
 
@@ -130,19 +130,19 @@ def _baseline(contestant: ContestantSpec, folder: Path, device: str, limit_s: fl
     if os.fork() == 0:
         try:
             ours.close()
-            say_where_after(limit_s + _LATER_S)
+            dump_stacks_after(limit_s + _LATER_S)
             serve(Channel(theirs, MAX_FROM_JUDGE), folder, device)
         finally:
             os._exit(0)
     theirs.close()
-    say_where_after(limit_s)
+    dump_stacks_after(limit_s)
     # The parent ends both processes in time, so no limit here needs to be reached.
     timeouts = JudgeTimeouts(*[2 * limit_s] * 5)
-    side = WorkerClient(contestant, Channel(ours, MAX_FROM_WORKER), device, timeouts)
+    client = WorkerClient(contestant, Channel(ours, MAX_FROM_WORKER), device, timeouts)
     try:
-        yield side
+        yield client
     finally:
-        side.close()
+        client.close()
         ours.close()
 
 

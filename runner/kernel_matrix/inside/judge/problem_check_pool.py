@@ -91,7 +91,7 @@ class ProblemCheckResult:
     status: Status
     """``passed``, or the status that every cell of this problem would end with."""
     reason: str = ""
-    """Why it did not pass; for one that passed, what is unusual about it."""
+    """Reason if it did not pass; for one that passed, anything unusual about it."""
     file: str = ""
     """File that contains ``line``; empty if no line is known."""
     line: Optional[int] = None
@@ -162,13 +162,13 @@ class ProblemCheckProcess:
     output: bytearray = field(default_factory=bytearray)
     late: bool = False
 
-    def hear_answer(self) -> bool:
+    def read_answer(self) -> bool:
         """Read its answer as far as it is written; return False at the end."""
-        return _take(self.answer_fd, self.answer, MAX_LINE + 1)
+        return _read_available(self.answer_fd, self.answer, MAX_LINE + 1)
 
-    def hear_output(self) -> bool:
+    def read_output(self) -> bool:
         """Read its output as far as it is written; return False at the end."""
-        return _take(self.output_fd, self.output, _MAX_TAIL)
+        return _read_available(self.output_fd, self.output, _MAX_TAIL)
 
     def kill_late(self) -> None:
         """Kill it because its time is over."""
@@ -219,7 +219,7 @@ class ProblemCheckProcess:
         return f"its process ended with code {os.WEXITSTATUS(status)} and no answer"
 
 
-def _take(descriptor: int, kept: bytearray, most: int) -> bool:
+def _read_available(descriptor: int, kept: bytearray, most: int) -> bool:
     """Append what can be read now, and keep only the last ``most`` bytes; return False at the end."""
     while True:
         try:
@@ -255,7 +255,7 @@ class ProblemCheckPool:
                     while self._waiting and len(self._running) < self._orders.jobs:
                         self._start(selector, self._waiting.popleft())
                     self._wait(selector)
-                    self._take_away(selector)
+                    self._reap(selector)
             finally:
                 for attempt in self._running.values():
                     attempt.kill()
@@ -267,7 +267,7 @@ class ProblemCheckPool:
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
-            self._be_child(task, answer, output, scratch)
+            self._run_child(task, answer, output, scratch)
         with suppress(OSError):  # the child does the same, and may have exited
             os.setpgid(pid, pid)
         for descriptor in (answer, output):
@@ -276,8 +276,8 @@ class ProblemCheckPool:
             os.set_blocking(descriptor, False)
         deadline = started + self._orders.limit_s + _GRACE_S
         attempt = ProblemCheckProcess(task, pid, answers, outputs, scratch, deadline, started)
-        selector.register(answers, selectors.EVENT_READ, attempt.hear_answer)
-        selector.register(outputs, selectors.EVENT_READ, attempt.hear_output)
+        selector.register(answers, selectors.EVENT_READ, attempt.read_answer)
+        selector.register(outputs, selectors.EVENT_READ, attempt.read_output)
         self._running[pid] = attempt
 
     def _wait(self, selector: selectors.BaseSelector) -> None:
@@ -288,7 +288,7 @@ class ProblemCheckPool:
             if not key.data():
                 selector.unregister(key.fileobj)
 
-    def _take_away(self, selector: selectors.BaseSelector) -> None:
+    def _reap(self, selector: selectors.BaseSelector) -> None:
         """Kill processes that have reached their deadline, and report those that have ended."""
         now = time.monotonic()
         for attempt in list(self._running.values()):
@@ -301,7 +301,7 @@ class ProblemCheckPool:
 
     def _finish(self, selector: selectors.BaseSelector, attempt: ProblemCheckProcess, status: int) -> None:
         attempt.kill()  # descendants that it left behind
-        for descriptor, hear in ((attempt.answer_fd, attempt.hear_answer), (attempt.output_fd, attempt.hear_output)):
+        for descriptor, hear in ((attempt.answer_fd, attempt.read_answer), (attempt.output_fd, attempt.read_output)):
             if descriptor in selector.get_map():
                 selector.unregister(descriptor)
                 hear()
@@ -318,11 +318,11 @@ class ProblemCheckPool:
         if wanted and self._waiting:
             import_ahead(wanted)
 
-    def _be_child(self, task: ProblemCheckTask, answer: int, output: int, scratch: Path) -> NoReturn:
+    def _run_child(self, task: ProblemCheckTask, answer: int, output: int, scratch: Path) -> NoReturn:
         """Check ``task``, write the answer, and exit in any case."""
         try:
             os.setpgid(0, 0)
-            _shut_out(answer, output)
+            _close_descriptors(answer, output)
             os.environ["TMPDIR"] = str(scratch)
             tempfile.tempdir = None
             _limit_memory(self._orders.memory_bytes)
@@ -339,7 +339,7 @@ TryOut = Callable[[ProblemCheckTask, Path, ProblemCheckJob], ProblemCheckReport]
 _ANSWER_FD = 3  # a problem's process writes its answer there
 
 
-def say_where_after(seconds: float) -> None:
+def dump_stacks_after(seconds: float) -> None:
     """Print the stack of every thread of this process after ``seconds``; its parent then ends it.
 
     Do not call this before a fork: the new process would wait forever for a thread that it does not have.
@@ -348,7 +348,7 @@ def say_where_after(seconds: float) -> None:
     faulthandler.dump_traceback_later(seconds, file=2)
 
 
-def _shut_out(answer: int, output: int) -> None:
+def _close_descriptors(answer: int, output: int) -> None:
     """Close the parent's descriptors: empty input, both outputs into the pipe, the answer's pipe, and no others."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -378,7 +378,7 @@ def _woken_by_children(selector: selectors.BaseSelector) -> Iterator[None]:
     for descriptor in (come, give):
         os.set_blocking(descriptor, False)
     woken = bytearray()
-    selector.register(come, selectors.EVENT_READ, lambda: _take(come, woken, 1))
+    selector.register(come, selectors.EVENT_READ, lambda: _read_available(come, woken, 1))
     before = signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(give)
     try:

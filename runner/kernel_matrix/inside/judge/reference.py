@@ -54,7 +54,7 @@ class ExpectedOutput:
     trusted: Tuple[torch.Tensor, ...]
     """Outputs of the reference in the cell's dtype."""
     views: Tuple[bool, ...] = ()
-    """Which outputs of the reference share memory with its inputs, its state or each other; none if empty."""
+    """Per output, whether the reference shares its memory with inputs, state or other outputs; empty for none."""
     written: Tuple[int, ...] = ()
     """Indices of the input tensors that the reference writes to."""
     left: Optional[ExpectedOutput] = None

@@ -45,12 +45,12 @@ def rival_failed(name: str) -> str:
 
 
 @contextmanager
-def excused(contestant: ContestantSpec, sides: Dict[str, Any], labels: List[str]) -> Iterator[None]:
-    """Remove a rival that fails from ``sides`` and add a label; let other contestants' errors through."""
+def excused(contestant: ContestantSpec, clients: Dict[str, Any], labels: List[str]) -> Iterator[None]:
+    """Remove a rival that fails from ``clients`` and add a label; let other contestants' errors through."""
     try:
         yield
     except SessionEnded:
         if contestant.role is not Role.RIVAL:
             raise
-        sides.pop(contestant.name, None)
+        clients.pop(contestant.name, None)
         labels.append(rival_failed(contestant.name))

@@ -95,7 +95,7 @@ class Timer:
     def __init__(
         self,
         reference: ReferenceModel,
-        sides: Dict[str, WorkerClient],
+        clients: Dict[str, WorkerClient],
         protocol: ProtocolSpec,
         dice: random.Random,
         verifier: Verifier,
@@ -103,13 +103,13 @@ class Timer:
         watch: Optional[SensorWatch] = None,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare the timed phase; a rival that fails is removed from ``sides``.
+        """Prepare the timed phase; a rival that fails is removed from ``clients``.
 
         ``watch`` tells when the device is steady; without it, the device counts as warm after the warm-up calls.
         """
         self._protocol = protocol
-        self._sides = sides
-        self._main = [name for name, side in sides.items() if side.role is not Role.RIVAL]
+        self._clients = clients
+        self._main = [name for name, client in clients.items() if client.role is not Role.RIVAL]
         self._dice = dice
         self._verifier = verifier
         self._watch = watch
@@ -151,7 +151,7 @@ class Timer:
         finally:
             self.timing = before
             self.timing.add(again)
-            self._forget_dismissed()
+            self._forget_removed()
         return again
 
     def _time_regimes(self) -> None:
@@ -185,9 +185,9 @@ class Timer:
             self._warm_up_once()
 
     def _warm_up_once(self) -> None:
-        for side in list(self._sides.values()):
-            with self._excusing(side):
-                self._call(side, self._supply.next())
+        for client in list(self._clients.values()):
+            with self._tolerating_rival(client):
+                self._call(client, self._supply.next())
             if self._watch is not None:
                 self._watch.steady()
         self.timing.warmup_calls += 1
@@ -216,119 +216,119 @@ class Timer:
     def _move(self) -> None:
         """Move all buffers to other memory; the first call there is a timed one like any other."""
         if self._reference.device == "cuda" and self._reference.call_bytes <= MOVED_BYTES:
-            for side in self._sides.values():
-                side.lend_elsewhere()
+            for client in self._clients.values():
+                client.lend_elsewhere()
 
     def _round(self) -> List[str]:
         """Return the order of a round: A B B A over candidate and baseline, then each rival once."""
         first, second = self._dice.sample(self._main, 2)
-        rivals = [name for name in self._sides if name not in self._main]
+        rivals = [name for name in self._clients if name not in self._main]
         self._dice.shuffle(rivals)
         return [first, second, second, first, *rivals]
 
     def _block(self, name: str, deadline: float, calls: int) -> None:
-        side = self._sides[name]
-        empty = 0 if side.role is Role.RIVAL else EMPTY_CALLS
+        client = self._clients[name]
+        empty = 0 if client.role is Role.RIVAL else EMPTY_CALLS
         inputs: List[Any] = []
-        with self._noting(side, Regime.COLD, 1) as results:
+        with self._recording(client, Regime.COLD, 1) as results:
             while not results or (len(results) < calls and time.monotonic() <= deadline):
                 inputs = self._supply.next()
-                results.append(self._call(side, inputs))
+                results.append(self._call(client, inputs))
                 if len(results) <= empty:
-                    self._probe(side, inputs)
+                    self._probe(client, inputs)
             for _missing in range(len(results), empty):
                 if time.monotonic() <= deadline:
-                    self._probe(side, inputs)
+                    self._probe(client, inputs)
             self.timing.handovers.setdefault(name, []).extend(result.handover_ns for result in results)
 
-    def _probe(self, side: WorkerClient, inputs: List[Any]) -> None:
+    def _probe(self, client: WorkerClient, inputs: List[Any]) -> None:
         """Make a call that runs nothing, directly after one that ran.
 
         It is made among timed calls, so that both see the same state of process and host. Empty calls do not follow
         each other, since a process that has just launched dozens of kernels answers more slowly than one that repeats
         the same call.
         """
-        side.deliver(inputs, self._reference.like)
-        result = side.call(probe=True, stage=Stage.TIME)
-        self.timing.probes.setdefault(side.role, []).append(result.wall_ns - result.device_ns)
+        client.deliver(inputs, self._reference.like)
+        result = client.call(probe=True, stage=Stage.TIME)
+        self.timing.probes.setdefault(client.role, []).append(result.wall_ns - result.device_ns)
 
     def _calls_due(self, name: str, *, enough: bool) -> int:
         """Draw the number of calls in the next block, at most the missing ones until ``enough``."""
         calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
         return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
 
-    def _call(self, side: WorkerClient, inputs: List[Any]) -> CallResult:
-        return self._ask(side, inputs, lambda: side.call(stage=Stage.TIME))
+    def _call(self, client: WorkerClient, inputs: List[Any]) -> CallResult:
+        return self._ask(client, inputs, lambda: client.call(stage=Stage.TIME))
 
     # ---- replayed calls
 
     def _time_replays(self, regime: Regime) -> None:
         """Time one round of blocks whose samples are means over calls replayed back to back."""
         blocks = self.timing.blocks
-        plans = {name: plan_of(regime, statistics.median(samples_of(blocks, name))) for name in self._sides}
+        plans = {name: plan_of(regime, statistics.median(samples_of(blocks, name))) for name in self._clients}
         for name, plan in plans.items():
-            side = self._sides[name]
-            with self._excusing(side):
-                self._replay(side, plan)  # untimed: the first replay on these buffers captures the graph
+            client = self._clients[name]
+            with self._tolerating_rival(client):
+                self._replay(client, plan)  # untimed: the first replay on these buffers captures the graph
         for name in self._round():
             self._replay_block(name, plans[name])
 
     def _replay_block(self, name: str, plan: BlockPlan) -> None:
-        side = self._sides[name]
-        with self._noting(side, plan.regime, plan.calls) as results:
-            self._keep_busy(side, plan)
-            results.extend(self._replay(side, plan) for _ in range(plan.samples))
+        client = self._clients[name]
+        with self._recording(client, plan.regime, plan.calls) as results:
+            self._keep_busy(client, plan)
+            results.extend(self._replay(client, plan) for _ in range(plan.samples))
 
-    def _keep_busy(self, side: WorkerClient, plan: BlockPlan) -> None:
+    def _keep_busy(self, client: WorkerClient, plan: BlockPlan) -> None:
         """Replay on the present inputs until the plan's lead time is over."""
         left_ns = plan.lead_s * 1e9
         while left_ns > 0:
-            left_ns -= max(1, side.replay(plan.calls, Stage.TIME).wall_ns)
+            left_ns -= max(1, client.replay(plan.calls, Stage.TIME).wall_ns)
 
-    def _replay(self, side: WorkerClient, plan: BlockPlan) -> CallResult:
+    def _replay(self, client: WorkerClient, plan: BlockPlan) -> CallResult:
         def replay() -> CallResult:
             time.sleep(plan.rest_s)
-            return side.replay(plan.calls, Stage.TIME)
+            return client.replay(plan.calls, Stage.TIME)
 
-        result = self._ask(side, self._supply.next(), replay)
-        label = f"{NOT_CAPTURABLE}:{side.name}"
+        result = self._ask(client, self._supply.next(), replay)
+        label = f"{NOT_CAPTURABLE}:{client.name}"
         if self._reference.device == "cuda" and not result.claim.captured and label not in self.timing.labels:
             self.timing.labels.append(label)
         return result
 
     # ---- both
 
-    def _ask(self, side: WorkerClient, inputs: List[Any], ask: Callable[[], CallResult]) -> CallResult:
+    def _ask(self, client: WorkerClient, inputs: List[Any], ask: Callable[[], CallResult]) -> CallResult:
         """Deliver fresh ``inputs``, make the call with ``ask``, and check the outputs."""
         # The controls have compared the baseline with the reference, and it is not hostile.
-        check = side.role is not Role.BASELINE and self._checks.due()
+        check = client.role is not Role.BASELINE and self._checks.due()
         started = time.monotonic()
         expected = self._reference.expect(inputs) if check else None
         spent_s = time.monotonic() - started
-        sent = side.deliver(inputs, self._reference.like)
+        sent = client.deliver(inputs, self._reference.like)
         result = ask()
         if expected is None:
-            if side.role is not Role.BASELINE and self._dice.random() < SPOT_SHARE:
-                self._verifier.spot(side, self._reference, inputs)
+            if client.role is not Role.BASELINE and self._dice.random() < SPOT_SHARE:
+                self._verifier.spot(client, self._reference, inputs)
             else:
-                self._verifier.glance(side)
+                self._verifier.glance(client)
             return result
         started = time.monotonic()
-        self._verifier.judge_timed(side, expected, (result, sent))
+        self._verifier.judge_timed(client, expected, (result, sent))
         self._checks.took(spent_s + time.monotonic() - started)
-        self.timing.checked_calls += side.role is Role.CANDIDATE
+        self.timing.checked_calls += client.role is Role.CANDIDATE
         return result
 
     @contextmanager
-    def _noting(self, side: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallResult]]:
+    def _recording(self, client: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallResult]]:
         """Record a block of the results that the caller adds to the list; no block for a rival that fails."""
         results: List[CallResult] = []
         started = time.monotonic_ns()
-        with self._excusing(side):
+        with self._tolerating_rival(client):
             yield results
             block = Block(
-                role=side.role,
-                contestant=side.name,
+                role=client.role,
+                contestant=client.name,
                 regime=regime,
                 calls_per_sample=calls,
                 index=self._blocks_begun,
@@ -341,15 +341,15 @@ class Timer:
         self._blocks_begun += 1
 
     @contextmanager
-    def _excusing(self, side: WorkerClient) -> Iterator[None]:
+    def _tolerating_rival(self, client: WorkerClient) -> Iterator[None]:
         """Remove a rival that fails, together with its times."""
-        with excused(side.contestant, self._sides, self.timing.labels):
+        with excused(client.contestant, self._clients, self.timing.labels):
             yield
-        if side.name not in self._sides:
-            self._forget_dismissed()
+        if client.name not in self._clients:
+            self._forget_removed()
 
-    def _forget_dismissed(self) -> None:
-        self.timing.blocks[:] = [block for block in self.timing.blocks if block.contestant in self._sides]
+    def _forget_removed(self) -> None:
+        self.timing.blocks[:] = [block for block in self.timing.blocks if block.contestant in self._clients]
 
     def _samples(self) -> int:
         return min(len(samples_of(self.timing.blocks, name)) for name in self._main)

@@ -51,7 +51,7 @@ class _Case(NamedTuple):
     exact: bool = False
 
 
-class _Lots:
+class _Randomness:
     """Provides the objects that judge random outputs of one workload, call by call."""
 
     def __init__(self, reference: ReferenceModel, case: _Case, dice: random.Random) -> None:
@@ -91,16 +91,16 @@ class Verifier:
     or as ``invalid_problem`` for the baseline. The caller turns those of a rival into a label.
     """
 
-    def __init__(self, job: JudgeJob, sides: Mapping[str, WorkerClient], dice: random.Random) -> None:
+    def __init__(self, job: JudgeJob, clients: Mapping[str, WorkerClient], dice: random.Random) -> None:
         """Create a verifier for ``job`` and all contestants; candidate and baseline are found by their roles."""
         self._job = job
-        self._sides = sides
+        self._clients = clients
         self._dice = dice
         self._first: Optional[_Case] = None
         self._reference: Optional[ReferenceModel] = None
         self._qualities: List[Quality] = []
         self._usual: Tuple[AllowedError, ...] = ()  # allowed errors on the first inputs
-        self._lots: Optional[_Lots] = None  # set by controls if outputs are random
+        self._randomness: Optional[_Randomness] = None  # set by controls if outputs are random
         self._traits = Traits()
         self.tolerance = Tolerance.of(job.dtype, job.tolerance)  # completed by controls
         self.trials: List[Trial] = []
@@ -127,13 +127,13 @@ class Verifier:
         length = controls.reduction_length(reference, inputs)
         self.tolerance = Tolerance.of(reference.dtype, self._job.tolerance, length)
         if self._job.random:
-            self._lots = _Lots(reference, case, self._dice)
-            self._control_distribution(self._lots, case)
+            self._randomness = _Randomness(reference, case, self._dice)
+            self._control_distribution(self._randomness, case)
         else:
             self._control_values(reference, inputs, expected)
         failed = self._judge_baseline(case).failed
         if failed is not None:
-            raise _against_itself(failed, InputMode.STANDARD)
+            raise _reference_failure(failed, InputMode.STANDARD)
 
     def _control_values(self, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> None:
         variations = _guarded(lambda: controls.variations(reference, expected))
@@ -141,12 +141,12 @@ class Verifier:
         self._usual = tuple(expected.allowances(self.tolerance))
         _guarded(lambda: controls.check_repeatable(reference, inputs, expected, self.tolerance))
         controls.check_worthless(expected, self.tolerance)
-        self._look_into(reference, inputs, expected)
+        self._measure_traits(reference, inputs, expected)
 
-    def _control_distribution(self, lots: _Lots, case: _Case) -> None:
+    def _control_distribution(self, randomness: _Randomness, case: _Case) -> None:
         # How a random answer depends on inputs and precision is checked in each call.
         sent = tuple(tensors_in(case.inputs))
-        controls.check_distribution(case.expected, lambda: lots.draw(sent), self.tolerance.rtol)
+        controls.check_distribution(case.expected, lambda: randomness.draw(sent), self.tolerance.rtol)
 
     def verify(self, reference: ReferenceModel, phase: str, trials: int) -> None:
         """Run ``trials`` calls of the candidate in each mode that suits the problem.
@@ -161,23 +161,23 @@ class Verifier:
                     break
 
     def judge_timed(
-        self, side: WorkerClient, expected: ExpectedOutput, call: Tuple[CallResult, Tuple[torch.Tensor, ...]]
+        self, client: WorkerClient, expected: ExpectedOutput, call: Tuple[CallResult, Tuple[torch.Tensor, ...]]
     ) -> CallJudgement:
-        """Compare the side's whole output buffer after a timed call.
+        """Compare the contestant's whole output buffer after a timed call.
 
         ``call`` is the call's result, and the inputs returned by :meth:`WorkerClient.deliver`.
 
         Raises:
             SessionEnded: If it does not pass.
         """
-        judgement, _ = self._judge(side, _Case([], expected), *call)
-        if side.role is Role.CANDIDATE:
+        judgement, _ = self._judge(client, _Case([], expected), *call)
+        if client.role is Role.CANDIDATE:
             self._note(judgement, InputMode.STANDARD, len(self.trials), "timed")
         if judgement.failed is not None:
-            raise _blamed(side, judgement.failed)
+            raise _blamed(client, judgement.failed)
         return judgement
 
-    def glance(self, side: WorkerClient) -> None:
+    def glance(self, client: WorkerClient) -> None:
         """Check some random numbers of each output: none may still hold the buffer's fill pattern.
 
         Integers and booleans may have all bits set, so an output of these fails only if several are read and all do.
@@ -185,12 +185,12 @@ class Verifier:
         Raises:
             SessionEnded: If an output was not written.
         """
-        looks = [self._look_at(output) for output in side.outputs_now()]
+        looks = [self._look_at(output) for output in client.outputs_now()]
         # Read once, since a GPU waits for the host each time.
         for index, unwritten in enumerate(torch.stack(looks).tolist() if looks else ()):
             if unwritten:
                 message = f"output {index} still holds the pattern its buffer was filled with: it was not written"
-                raise _blamed(side, CheckFailure(Status.NONFINITE, Evidence(message=message, output=index)))
+                raise _blamed(client, CheckFailure(Status.NONFINITE, Evidence(message=message, output=index)))
 
     def _look_at(self, output: torch.Tensor) -> torch.Tensor:
         """Return True if the sample of ``output`` shows that it was not written."""
@@ -199,7 +199,7 @@ class Verifier:
             return unwritten.any()
         return unwritten.all() & (output.numel() > 1)
 
-    def spot(self, side: WorkerClient, reference: ReferenceModel, inputs: List[Any]) -> None:
+    def spot(self, client: WorkerClient, reference: ReferenceModel, inputs: List[Any]) -> None:
         """Compare some numbers of each output, at unpredictable places, with the reference's.
 
         The reference runs in the cell's own dtype, and :data:`SPOT_MARGIN` times the tolerance is allowed. Results that
@@ -210,15 +210,15 @@ class Verifier:
             SessionEnded: If more than :data:`SPOT_STRAYS` of them are off.
         """
         if self._job.contract is not None or self._job.random:
-            self.glance(side)
+            self.glance(client)
             return
         answers = _guarded(lambda: reference.answer(inputs))
-        for index, (output, answer) in enumerate(zip(side.outputs_now(), answers)):
+        for index, (output, answer) in enumerate(zip(client.outputs_now(), answers)):
             places = self._places(output)
             off = self._off(output[places], answer[places], self._usual[index])
             if off > SPOT_STRAYS:
                 message = f"output {index}: {off:.1%} of the numbers looked at in a timed call are beyond tolerance"
-                raise _blamed(side, CheckFailure(Status.INCORRECT_VALUES, Evidence(message=message, output=index)))
+                raise _blamed(client, CheckFailure(Status.INCORRECT_VALUES, Evidence(message=message, output=index)))
 
     @staticmethod
     def _off(got: torch.Tensor, want: torch.Tensor, usual: AllowedError) -> float:
@@ -230,7 +230,7 @@ class Verifier:
         wrong = ~((have - wanted).abs() <= allowed) & torch.isfinite(wanted)
         return float(wrong.double().mean()) if want.numel() else 0.0
 
-    def _look_into(self, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> None:
+    def _measure_traits(self, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> None:
         """Measure sensitivity and precision, which only affect labels."""
         changes = _guarded(lambda: controls.sensitivity(reference, inputs, expected)) or ()
         told = _guarded(lambda: controls.is_precision_told(reference, inputs, expected, self.tolerance))
@@ -295,7 +295,7 @@ class Verifier:
     def _try(self, case: _Case, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
         """Run one trial of the candidate and return its outputs."""
         judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
-        judgement = self._beside_the_baseline(case, judgement)
+        judgement = self._compare_with_baseline(case, judgement)
         self._note(judgement, case.mode, index, phase)
         if judgement.failed is not None:
             raise SessionEnded(judgement.failed.status, Stage.VERIFY, judgement.failed.evidence).at(
@@ -313,7 +313,7 @@ class Verifier:
             raise SessionEnded(Status.NONDETERMINISTIC if differs else judgement.failed.status, Stage.VERIFY, evidence)
         self._traits = replace(self._traits, deterministic=all(map(same_bits, before, outputs)))
 
-    def _beside_the_baseline(self, case: _Case, judgement: CallJudgement) -> CallJudgement:
+    def _compare_with_baseline(self, case: _Case, judgement: CallJudgement) -> CallJudgement:
         """Check that the baseline gets these values right, before the candidate is blamed.
 
         If outliers take the baseline slightly beyond the tolerance, the candidate may be :data:`WORST` times as far
@@ -329,7 +329,7 @@ class Verifier:
             return judgement
         ratio, theirs = _beyond_tolerance(judgement), _beyond_tolerance(baselines)
         if case.mode is not InputMode.OUTLIER or theirs > HARD:
-            raise _against_itself(baselines.failed, case.mode)
+            raise _reference_failure(baselines.failed, case.mode)
         if HARD_OUTLIERS not in self.labels:
             self.labels.append(HARD_OUTLIERS)
         share = ratio / (WORST * theirs)
@@ -338,35 +338,35 @@ class Verifier:
     def _judge_baseline(self, case: _Case) -> CallJudgement:
         return self._call(self._side(Role.BASELINE), case)[0]
 
-    def _call(self, side: WorkerClient, case: _Case) -> Tuple[CallJudgement, Tuple[torch.Tensor, ...]]:
-        sent = side.deliver(case.inputs, case.expected.trusted)
-        return self._judge(side, case, side.call(stage=Stage.VERIFY), sent)
+    def _call(self, client: WorkerClient, case: _Case) -> Tuple[CallJudgement, Tuple[torch.Tensor, ...]]:
+        sent = client.deliver(case.inputs, case.expected.trusted)
+        return self._judge(client, case, client.call(stage=Stage.VERIFY), sent)
 
     def _judge(
-        self, side: WorkerClient, case: _Case, result: CallResult, sent: Tuple[torch.Tensor, ...]
+        self, client: WorkerClient, case: _Case, result: CallResult, sent: Tuple[torch.Tensor, ...]
     ) -> Tuple[CallJudgement, Tuple[torch.Tensor, ...]]:
-        """Judge the side's output buffer; return the judgement and a copy of the outputs."""
+        """Judge the contestant's output buffer; return the judgement and a copy of the outputs."""
         claimed = result.claim.outputs
-        outputs = side.outputs() if claimed and all(output.copied for output in claimed) else ()
+        outputs = client.outputs() if claimed and all(output.copied for output in claimed) else ()
         call = CheckedCall(
             claim=result.claim,
             outputs=outputs,
             expected=case.expected,
             tolerance=self.tolerance,
             inputs_sent=sent,
-            inputs_now=side.inputs_now(),
+            inputs_now=client.inputs_now(),
             mutates_inputs=self._job.mutates_inputs,
             exact=case.exact,
-            contract=self._contract(side),
-            random=None if self._lots is None else self._lots.draw(sent, side.name),
-            damage=side.guards_intact(),
+            contract=self._contract(client),
+            random=None if self._randomness is None else self._randomness.draw(sent, client.name),
+            damage=client.guards_intact(),
         )
-        judgement = self._hear_again(call, judge_call(call), case.mode)
-        if side.role is Role.CANDIDATE:
+        judgement = self._judge_again(call, judge_call(call), case.mode)
+        if client.role is Role.CANDIDATE:
             self._qualities += judgement.quality
         return judgement, outputs
 
-    def _hear_again(self, call: CheckedCall, judgement: CallJudgement, mode: InputMode) -> CallJudgement:
+    def _judge_again(self, call: CheckedCall, judgement: CallJudgement, mode: InputMode) -> CallJudgement:
         """Judge again, if values are nearly correct, with the trusted implementation's error on other inputs."""
         for index in range(EASINGS):
             eased = self._eased(call, mode, index) if _is_nearly_right(judgement) else None
@@ -382,12 +382,12 @@ class Verifier:
             return None
         return _guarded(lambda: controls.eased(reference, call.expected, self.tolerance, mode, index))
 
-    def _contract(self, side: WorkerClient) -> Optional[ContractSpec]:
-        """Return the contract for this side: a rival need not quantise, and the baseline has none."""
+    def _contract(self, client: WorkerClient) -> Optional[ContractSpec]:
+        """Return the contract for this contestant: a rival need not quantise, and the baseline has none."""
         contract = self._job.contract
-        if contract is None or side.role is Role.BASELINE:
+        if contract is None or client.role is Role.BASELINE:
             return None
-        return contract if side.role is Role.CANDIDATE else replace(contract, snr_db_max=math.inf)
+        return contract if client.role is Role.CANDIDATE else replace(contract, snr_db_max=math.inf)
 
     def _places(self, output: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         """Return indices of at most :data:`GLANCED` numbers of ``output``, one tensor per dimension."""
@@ -403,7 +403,7 @@ class Verifier:
         self.trials.append(trial)
 
     def _side(self, role: Role) -> WorkerClient:
-        return next(side for side in self._sides.values() if side.role is role)
+        return next(client for client in self._clients.values() if client.role is role)
 
 
 _OF_VALUES = frozenset({Status.INCORRECT_VALUES, Status.NONFINITE, Status.CONTRACT_BROKEN})
@@ -433,14 +433,14 @@ def _beyond_tolerance(judgement: CallJudgement) -> float:
     return ratio if ratio is not None and ratio > 1 else math.inf
 
 
-def _against_itself(failed: CheckFailure, mode: InputMode) -> SessionEnded:
+def _reference_failure(failed: CheckFailure, mode: InputMode) -> SessionEnded:
     message = f"the reference fails against itself: {failed.evidence.message}"
     return SessionEnded(
         Status.INVALID_PROBLEM, Stage.VERIFY, replace(failed.evidence, message=message, mode=mode.value)
     )
 
 
-def _blamed(side: WorkerClient, failed: CheckFailure) -> SessionEnded:
-    """Blame the side for a timed call; a failure of the baseline is the problem's fault."""
-    status = Status.INVALID_PROBLEM if side.role is Role.BASELINE else failed.status
+def _blamed(client: WorkerClient, failed: CheckFailure) -> SessionEnded:
+    """Blame the contestant for a timed call; a failure of the baseline is the problem's fault."""
+    status = Status.INVALID_PROBLEM if client.role is Role.BASELINE else failed.status
     return SessionEnded(status, Stage.TIME, failed.evidence)

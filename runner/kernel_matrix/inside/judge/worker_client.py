@@ -49,14 +49,14 @@ _STATUS = {
     CallFailure.MEMORY: Status.OUT_OF_MEMORY,
 }
 
-_OF_AN_IMPORT = frozenset({CallFailure.LOAD, CallFailure.RUNTIME})  # a failed import, while loading or in a call
+_IMPORT_FAILURES = frozenset({CallFailure.LOAD, CallFailure.RUNTIME})  # a failed import, while loading or in a call
 
 FIRST_CALL_S = 4.0  # a first call loads libraries, so it gets at least this long
 TRACER_S = 10.0  # more time for a traced call: starting a tracer from a cold disk takes half of it
 
 _GOODBYE_S = 0.1  # wait to send the goodbye; a worker that no longer reads may block it
 
-_TO_A_CALL = frozenset({FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.TRACED})  # answers that carry a call's number
+_CALL_ANSWERS = frozenset({FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.TRACED})  # answers that carry a call's number
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class WorkerClient:
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
         result = self._run(FrameKind.TRACE, stage, self._call_patience() + TRACER_S)
-        return result, self._understood(stage, unpack_traced, self._receive(FrameKind.TRACED, stage))
+        return result, self._parsed(stage, unpack_traced, self._receive(FrameKind.TRACED, stage))
 
     def outputs(self) -> Tuple[torch.Tensor, ...]:
         """Copy the output buffer's tensors to memory that no worker can reach."""
@@ -317,8 +317,8 @@ class WorkerClient:
         handed_over = time.perf_counter_ns()
         self._has_answered |= kind is not FrameKind.PROBE
         return CallResult(
-            claim=self._understood(stage, unpack_outputs, outputs),
-            device_ns=self._understood(stage, unpack_done, claimed),
+            claim=self._parsed(stage, unpack_outputs, outputs),
+            device_ns=self._parsed(stage, unpack_done, claimed),
             wall_ns=done - started,
             handover_ns=handed_over - done,
         )
@@ -404,10 +404,10 @@ class WorkerClient:
         """Return the payload of the next frame, which must be ``wanted``; raise a SessionEnded for any other."""
         kind, sequence, payload = self._next(stage)
         if kind is FrameKind.FAILED:
-            raise self._failed(stage, *self._understood(stage, unpack_failed, payload))
+            raise self._failed(stage, *self._parsed(stage, unpack_failed, payload))
         if kind is not wanted:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, f"sent {kind.name} where {wanted.name} was due")
-        if wanted in _TO_A_CALL and sequence != self._sequence:
+        if wanted in _CALL_ANSWERS and sequence != self._sequence:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, f"sent {kind.name} for a call that was not asked for")
         return payload
 
@@ -416,7 +416,7 @@ class WorkerClient:
         if failure is CallFailure.COMPILE:
             return self._blame(_STATUS[failure], stage, first_error(text), useful_part(text, MAX_LOG))
         # After its first answer it has all packages, and it knows the work; it must not escape as ``unsupported``.
-        may_lack = failure in _OF_AN_IMPORT and not self._has_answered
+        may_lack = failure in _IMPORT_FAILURES and not self._has_answered
         package = missing_kernel_package(text, self.contestant.imports) if may_lack else ""
         if package:
             message = f"the {self.name} needs the package {package!r}, which is not installed here"
@@ -438,7 +438,7 @@ class WorkerClient:
         self.awaited = False
         return frame
 
-    def _understood(self, stage: Stage, read: Callable[[bytes], T], payload: bytes) -> T:
+    def _parsed(self, stage: Stage, read: Callable[[bytes], T], payload: bytes) -> T:
         try:
             return read(payload)
         except WireError as error:

@@ -47,19 +47,19 @@ LEAST_PATIENCE_S = 4.0  # but not before this many seconds
 class WorkloadRunner:
     """Runs the workloads of a session with all its contestants."""
 
-    def __init__(self, job: JudgeJob, folder: Path, sides: Dict[str, WorkerClient], phases: Phases) -> None:
-        """Prepare the runner; ``sides`` are opened contestants by name, and a rival that fails is removed."""
+    def __init__(self, job: JudgeJob, folder: Path, clients: Dict[str, WorkerClient], phases: Phases) -> None:
+        """Prepare the runner; ``clients`` are opened contestants by name, and a rival that fails is removed."""
         self._job = job
         self._problem = folder / job.problem_file
-        self._sides = sides
-        self._candidate = _of_role(sides, Role.CANDIDATE)
-        self._baseline = _of_role(sides, Role.BASELINE)
+        self._clients = clients
+        self._candidate = _of_role(clients, Role.CANDIDATE)
+        self._baseline = _of_role(clients, Role.BASELINE)
         self._phases = phases
         self._dice = random.Random(f"{job.seed}/dice")  # noqa: S311  # seeded from the judge's secret on purpose
         self._l2_bytes = l2_bytes(job.device)
         self._flush_bytes = 2 * self._l2_bytes
         self._time = job.protocol.time and not job.sanitize
-        self._hurries = not (INTERPRETED in job.labels or job.sanitize)  # False if a tool slows the candidate down
+        self._limits_waits = not (INTERPRETED in job.labels or job.sanitize)  # False if a tool slows the candidate down
         self._timed = False
         self._watch: Optional[SensorWatch] = None
         self._loaded: List[str] = []
@@ -79,24 +79,24 @@ class WorkloadRunner:
     def run(self, spec: WorkloadSpec) -> Tuple[WorkloadReport, Optional[SessionEnded]]:
         """Verify, time and verify again; return the report, and the exception that ended it early, if any."""
         self._last = None  # there may be too little memory for two references
-        bout = WorkloadState(spec, Verifier(self._job, self._sides, self._dice))
+        state = WorkloadState(spec, Verifier(self._job, self._clients, self._dice))
         ended = None
         try:
             self._phases.enter("load")
-            bout.reference = self._prepare(spec)
-            self._last = bout
-            self._verify_first(bout.reference, bout.verifier)
+            state.reference = self._prepare(spec)
+            self._last = state
+            self._verify_first(state.reference, state.verifier)
             if self._time:
-                self._time_all(bout.reference, bout)
+                self._time_all(state.reference, state)
                 self._phases.enter("after")
-                bout.verifier.verify(bout.reference, "after", 1)
+                state.verifier.verify(state.reference, "after", 1)
         except SessionEnded as found:
             ended = found if found.evidence.workload else found.at(workload=spec.name)
-        self.labels += [*bout.timing.labels, *bout.verifier.labels]
-        self._timed = self._timed or bool(bout.timing.blocks)
+        self.labels += [*state.timing.labels, *state.verifier.labels]
+        self._timed = self._timed or bool(state.timing.blocks)
         if ended is not None and self._timed:
             ended = ended.once_timed()
-        return bout.report(Status.PASSED if ended is None else ended.status, self._flush_bytes), ended
+        return state.report(Status.PASSED if ended is None else ended.status, self._flush_bytes), ended
 
     def trace(self) -> None:
         """Trace one more call of the candidate, if it must or does define kernels of its own.
@@ -123,15 +123,15 @@ class WorkloadRunner:
         if not self.kernels and not interpreted and not self._traced(self._baseline, last):
             self.labels.append(NO_TRACE)
         elif self._job.require_own_kernel:
-            raise finding(Status.NO_OWN_KERNEL, Stage.VERIFY, self._whose_ran())
+            raise finding(Status.NO_OWN_KERNEL, Stage.VERIFY, self._kernels_that_ran())
 
     # ---- getting ready
 
     def _prepare(self, spec: WorkloadSpec) -> ReferenceModel:
         """Make the workload's reference, and a model in every contestant, all at the same time."""
         job, values = self._job, dict(spec.values)
-        loading = [name for name, side in self._sides.items() if name not in self._loaded or _has_constants(side)]
-        self._each(lambda side: side.start_load(values), loading)
+        loading = [name for name, client in self._clients.items() if name not in self._loaded or _has_constants(client)]
+        self._each(lambda client: client.start_load(values), loading)
         started = time.monotonic()
         reference: ReferenceModel = guarded(
             "the reference",
@@ -139,25 +139,25 @@ class WorkloadRunner:
             lambda: ReferenceModel(self._problem, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"),
         )
         self._limit_loading(time.monotonic() - started)
-        self._each(lambda side: side.finish_load(), loading)
+        self._each(lambda client: client.finish_load(), loading)
         self._loaded += loading
-        self._each(lambda side: side.start_construct(reference, self._flush_bytes), list(self._sides))
-        self._each(lambda side: side.finish_construct(), list(self._sides))
+        self._each(lambda client: client.start_construct(reference, self._flush_bytes), list(self._clients))
+        self._each(lambda client: client.finish_construct(), list(self._clients))
         return reference
 
     def _each(self, step: Callable[[WorkerClient], None], names: Sequence[str]) -> None:
         """Call ``step`` with those of the named contestants that are still in the session."""
         for name in names:
-            if name in self._sides:
-                side = self._sides[name]
-                with excused(side.contestant, self._sides, self.labels):
-                    step(side)
+            if name in self._clients:
+                client = self._clients[name]
+                with excused(client.contestant, self._clients, self.labels):
+                    step(client)
 
     def _limit_loading(self, reference_s: float) -> None:
         """Limit each step of getting ready by the time that the reference took, ``reference_s`` seconds."""
-        if self._hurries:
-            for side in self._sides.values():
-                side.limit_loading(max(LOAD_S, LOAD_FACTOR * reference_s))
+        if self._limits_waits:
+            for client in self._clients.values():
+                client.limit_loading(max(LOAD_S, LOAD_FACTOR * reference_s))
 
     # ---- one workload
 
@@ -170,26 +170,26 @@ class WorkloadRunner:
 
     def _limit_calls(self) -> None:
         """Limit the candidate's calls by the baseline's time."""
-        if not self._hurries:
+        if not self._limits_waits:
             return
         self._baseline.call(stage=Stage.VERIFY)  # not its first call, which may have loaded libraries
         if self._baseline.fastest_s is not None:
             self._candidate.limit_calls(max(LEAST_PATIENCE_S, SLOWEST_FACTOR * self._baseline.fastest_s))
 
-    def _time_all(self, reference: ReferenceModel, bout: WorkloadState) -> None:
+    def _time_all(self, reference: ReferenceModel, state: WorkloadState) -> None:
         self._phases.enter("warm_up")
         timer = Timer(
             reference,
-            self._sides,
+            self._clients,
             self._timed_protocol(),
             self._dice,
-            bout.verifier,
+            state.verifier,
             watch=self._watch,
             warmed_up=self._warmed_up,
         )
-        bout.timing = timer.timing
+        state.timing = timer.timing
         timer.run()
-        self._hold_claims(bout, timer)
+        self._hold_claims(state, timer)
         self._phases.enter("anchor")
         self.readings.after()
 
@@ -206,26 +206,26 @@ class WorkloadRunner:
         self.readings.before()
         self._phases.enter("time")
 
-    def _hold_claims(self, bout: WorkloadState, timer: Timer) -> None:
+    def _hold_claims(self, state: WorkloadState, timer: Timer) -> None:
         """Check the candidate's claims against the judge's clock and the peak rates.
 
         Raises:
             SessionEnded: ``timing_mismatch``, if a second series of timed calls confirms the first.
         """
-        bout.two_clocks, words = self._held(bout, bout.timing)
+        state.two_clocks, words = self._held(state, state.timing)
         if words:
-            bout.two_clocks, words = self._held(bout, timer.run_again())
-        if bout.two_clocks.low_resolution:
-            bout.timing.labels.append(LOW_RESOLUTION)
+            state.two_clocks, words = self._held(state, timer.run_again())
+        if state.two_clocks.low_resolution:
+            state.timing.labels.append(LOW_RESOLUTION)
         if words:
             raise finding(Status.TIMING_MISMATCH, Stage.TIME, f"the candidate's side {words}")
 
-    def _held(self, bout: WorkloadState, timing: TimedPhase) -> Tuple[TwoClocks, str]:
+    def _held(self, state: WorkloadState, timing: TimedPhase) -> Tuple[TwoClocks, str]:
         probes, handovers, device = timing.probes, timing.handovers, self._job.device
         two_clocks = hold_claims(
             timing.blocks,
             probes,
-            bout.spec,
+            state.spec,
             self._job.peak,
             self._l2_bytes,
             handovers=handovers,
@@ -236,19 +236,19 @@ class WorkloadRunner:
 
     # ---- the trace
 
-    def _traced(self, side: WorkerClient, bout: WorkloadState) -> List[Tuple[str, int, int]]:
-        """Return the kernels of one call of ``side``, whose outputs are checked like those of any call."""
-        reference, verifier = bout.reference, bout.verifier
+    def _traced(self, client: WorkerClient, state: WorkloadState) -> List[Tuple[str, int, int]]:
+        """Return the kernels of one call of ``client``, whose outputs are checked like those of any call."""
+        reference, verifier = state.reference, state.verifier
         if reference is None:
             return []
-        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(InputMode.STANDARD, "trace", side.name))
+        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(InputMode.STANDARD, "trace", client.name))
         expected = guarded("the reference", Stage.VERIFY, lambda: reference.expect(inputs))
-        sent = side.deliver(inputs, reference.like)
-        result, kernels = side.trace(Stage.VERIFY)
-        verifier.judge_timed(side, expected, (result, sent))
+        sent = client.deliver(inputs, reference.like)
+        result, kernels = client.trace(Stage.VERIFY)
+        verifier.judge_timed(client, expected, (result, sent))
         return kernels
 
-    def _whose_ran(self) -> str:
+    def _kernels_that_ran(self) -> str:
         mine = ", ".join(self._job.own_kernels) or "none that could be found in it"
         ran = ", ".join(kernel.name for kernel in self.kernels[:3]) or "nothing"
         return f"no kernel that the source defines ran ({mine}); what ran: {ran}"[:500]
@@ -288,10 +288,10 @@ class WorkloadState:
         )
 
 
-def _of_role(sides: Mapping[str, WorkerClient], role: Role) -> WorkerClient:
-    return next(side for side in sides.values() if side.role is role)
+def _of_role(clients: Mapping[str, WorkerClient], role: Role) -> WorkerClient:
+    return next(client for client in clients.values() if client.role is role)
 
 
-def _has_constants(side: WorkerClient) -> bool:
+def _has_constants(client: WorkerClient) -> bool:
     """Return True if its source is a problem's, whose constants differ between workloads."""
-    return side.contestant.entry == "Model"
+    return client.contestant.entry == "Model"
