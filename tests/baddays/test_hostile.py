@@ -41,7 +41,7 @@ policy.memory_mib = 1024  # a machine may take seconds per GiB that it has not g
 
 EVIDENCE = {
     "tiny/announces_too_much": "announces 4294967295 bytes",
-    "tiny/closes_the_socket": "it closed its connection and stayed",
+    "tiny/closes_the_socket": "it closed its connection but kept running",
     "tiny/deletes_itself": "Read-only file system",
     "tiny/exits_with_an_odd_code": "ended without answering",
     "tiny/fills_the_disk": "No space left on device",

@@ -93,7 +93,7 @@ def test_tool_version_missing_or_broken_tool_is_none(tmp_path):
 
 
 def test_a_package_that_is_not_installed_has_no_version():
-    assert environment._installed("no-package-of-this-name") is None
+    assert environment._installed_version("no-package-of-this-name") is None
 
 
 def test_the_driver_is_asked_only_where_there_is_one(monkeypatch):

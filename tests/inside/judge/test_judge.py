@@ -263,8 +263,8 @@ def test_judge_slow_farewell_keeps_the_verdict(tmp_path, monkeypatch):
         raise finding(Status.CRASHED, Stage.VERIFY, "gone")
 
     session = JudgeSession(make_job(timeouts=replace(make_job().timeouts, session_s=0.1)), tmp_path, {}, Phases())
-    monkeypatch.setattr(session, "_everything", find)
-    monkeypatch.setattr(session, "_farewell", lambda: time.sleep(0.3))
+    monkeypatch.setattr(session, "_run_workloads", find)
+    monkeypatch.setattr(session, "_dismiss", lambda: time.sleep(0.3))
     assert session.run().status is Status.CRASHED
 
 
