@@ -1,3 +1,159 @@
-"""kernel-matrix: run every candidate GPU kernel on every GPU, toolchain and dtype you own, and believe the result."""
+"""kernel-matrix: run every candidate GPU kernel on every GPU, toolchain and dtype you own, and believe the result.
 
-__version__ = "0.1.0"
+The functions here are the Python API; ``docs/api.md`` introduces them. Each is imported when it is first used, so that
+``import kernel_matrix`` stays fast.
+
+Examples:
+    >>> import kernel_matrix
+    >>> results = kernel_matrix.Results("results/example-h200")
+    >>> results.filter("problem=softmax", "gpu=h200").latest().is_empty()
+    False
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kernel_matrix.version import __version__
+
+if TYPE_CHECKING:
+    from kernel_matrix.api.analyze import QUESTIONS, analyze, freeze_best_known
+    from kernel_matrix.api.audit import AuditResult, audit
+    from kernel_matrix.api.baselines import accept_change, list_baselines, set_baseline, show_baseline
+    from kernel_matrix.api.compare import Comparison, ComparisonRules, compare, confirm
+    from kernel_matrix.api.gpus import calibrate_gpus, find_gpus, inventory, watch_gpus
+    from kernel_matrix.api.host import diagnose_host, sweep
+    from kernel_matrix.api.images import build_image, list_images, lock_images, pull_images, verify_images
+    from kernel_matrix.api.merge import import_results, merge
+    from kernel_matrix.api.nightly import NightOptions, plan_night, run_night
+    from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
+    from kernel_matrix.api.problems import check_problems, load_problems
+    from kernel_matrix.api.report import make_report, write_report
+    from kernel_matrix.api.reproduce import reproduce
+    from kernel_matrix.api.results import Chart, Results
+    from kernel_matrix.api.run import (
+        EventKind,
+        RunEvent,
+        RunMessage,
+        RunProgress,
+        RunResult,
+        RunStarted,
+        run,
+        run_cell_file,
+    )
+
+__all__ = [
+    "QUESTIONS",
+    "AuditResult",
+    "Chart",
+    "Comparison",
+    "ComparisonRules",
+    "EventKind",
+    "NightOptions",
+    "Results",
+    "RunEvent",
+    "RunMessage",
+    "RunPlan",
+    "RunProgress",
+    "RunResult",
+    "RunStarted",
+    "__version__",
+    "accept_change",
+    "analyze",
+    "audit",
+    "build_image",
+    "calibrate_gpus",
+    "check_problems",
+    "compare",
+    "confirm",
+    "diagnose_host",
+    "find_gpus",
+    "freeze_best_known",
+    "import_results",
+    "inventory",
+    "list_baselines",
+    "list_images",
+    "load_matrix",
+    "load_problems",
+    "lock_images",
+    "make_plan",
+    "make_report",
+    "merge",
+    "plan_night",
+    "pull_images",
+    "reproduce",
+    "run",
+    "run_cell_file",
+    "run_night",
+    "set_baseline",
+    "show_baseline",
+    "sweep",
+    "verify_images",
+    "watch_gpus",
+    "write_report",
+]
+
+_MODULE_OF = {
+    "QUESTIONS": "analyze",
+    "AuditResult": "audit",
+    "Chart": "results",
+    "Comparison": "compare",
+    "ComparisonRules": "compare",
+    "EventKind": "run",
+    "NightOptions": "nightly",
+    "Results": "results",
+    "RunEvent": "run",
+    "RunMessage": "run",
+    "RunPlan": "plan",
+    "RunProgress": "run",
+    "RunResult": "run",
+    "RunStarted": "run",
+    "accept_change": "baselines",
+    "analyze": "analyze",
+    "audit": "audit",
+    "build_image": "images",
+    "calibrate_gpus": "gpus",
+    "check_problems": "problems",
+    "compare": "compare",
+    "confirm": "compare",
+    "diagnose_host": "host",
+    "find_gpus": "gpus",
+    "freeze_best_known": "analyze",
+    "import_results": "merge",
+    "inventory": "gpus",
+    "list_baselines": "baselines",
+    "list_images": "images",
+    "load_matrix": "plan",
+    "load_problems": "problems",
+    "lock_images": "images",
+    "make_plan": "plan",
+    "make_report": "report",
+    "merge": "merge",
+    "plan_night": "nightly",
+    "pull_images": "images",
+    "reproduce": "reproduce",
+    "run": "run",
+    "run_cell_file": "run",
+    "run_night": "nightly",
+    "set_baseline": "baselines",
+    "show_baseline": "baselines",
+    "sweep": "host",
+    "verify_images": "images",
+    "watch_gpus": "gpus",
+    "write_report": "report",
+}
+"""Name → module of :mod:`kernel_matrix.api`. No name may be that of a room: importing the room would replace it."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used (PEP 562)."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"kernel_matrix.api.{_MODULE_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

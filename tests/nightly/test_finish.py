@@ -154,8 +154,8 @@ def test_hostile_names_reach_no_terminal(base):
 
 def test_accepted_changes_are_handed_to_the_comparison(base, monkeypatch):
     seen = []
-    plain = finish.compared
-    monkeypatch.setattr(finish, "compared", lambda *args, **more: seen.append(more) or plain(*args, **more))
+    plain = finish.compare
+    monkeypatch.setattr(finish, "compare", lambda *args, **more: seen.append(more) or plain(*args, **more))
     known = Acceptance(globs={"candidate": "*"}, until=date(2026, 12, 31), reason="known")
     held(base, [made(0)], accepted=(known,))
     assert (seen[0]["accepted"], seen[0]["today"]) == ((known,), date(2026, 3, 2))

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from kernel_matrix.errors import UsageError
 from kernel_matrix.measure.verdict import MARGIN
 
 EQUIVALENCE: Final = 0.02
@@ -96,6 +97,18 @@ class ComparisonRules:
     """Difference seen between identical code (A/A), a lower limit of both margins. None: measure it in the results."""
     floor_pairs: int = 0
     """Pairs of identical code from which the floor was measured; 0 if it was given."""
+
+    def check(self) -> None:
+        """Check that every margin is a share.
+
+        Raises:
+            UsageError: One is not.
+        """
+        for name, value in (("margin", self.margin), ("equivalence", self.equivalence), ("floor", self.floor or 0.0)):
+            if not 0 <= value < 1:
+                raise UsageError(f"--{name} {value:g} is no share from 0 to below 1", next_step="0.01 means 1 %")
+        if not 0 < self.q < 1:
+            raise UsageError(f"--q {self.q:g} is no share between 0 and 1", next_step="0.01 means 1 %")
 
     @property
     def least(self) -> float:

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
-from kernel_matrix.cli.opened_tables import merged
+from kernel_matrix.api.wording import printable
+from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Folders, Json
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.errors import UsageError
-from kernel_matrix.results.descriptions import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kernel_matrix.analysis.questions import Answer, QuestionOptions
-    from kernel_matrix.analysis.tables import Tables
+    from kernel_matrix.api.analyze import Answer
 
 ABOUT: Final = {
     "scores": "how often candidates are right, and how fast: rates, fast_p, pass@k, fast_p@N, costs",
@@ -84,8 +83,8 @@ def register(app: typer.Typer) -> None:
             )
         if best_known is not None and freeze is not None:
             raise UsageError("--best-known and --freeze-best-known exclude each other", next_step="Leave one out.")
-        from kernel_matrix.analysis.questions import QuestionOptions, ask  # noqa: PLC0415  # loads polars
-        from kernel_matrix.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.analyze import analyze as ask  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.analyze import freeze_best_known  # noqa: PLC0415  # as above
 
         given: dict[str, Any] = {
             "by": _listed(by, str, "--by"),
@@ -97,14 +96,14 @@ def register(app: typer.Typer) -> None:
         }
         given = {name: value for name, value in given.items() if value not in (None, ())}
         _check(question, given)
-        request = QuestionOptions(**given)
-        with merged(folders or [Path("results")]) as found:
-            tables = open_tables(found)
+        with opened(folders or [Path("results")]) as results:
             if freeze is not None:
-                _freeze(tables, freeze)
-            answers = ask(question, tables, request)
+                best = freeze_best_known(results, freeze)
+                line = f"{freeze}: {best.table.height} best-known times, content hash {best.sha256}"
+                console(stderr=True).print(printable(line), markup=False)
+            answers = ask(question, results, **given)
         if as_json:
-            print_json(_document(question, request, answers))
+            print_json(_document(question, given.get("by", ()), answers))
         else:
             _print(answers, explain=explain)
 
@@ -125,15 +124,6 @@ def _check(question: str, given: Mapping[str, Any]) -> None:
         )
 
 
-def _freeze(tables: Tables, path: Path) -> None:
-    """Write the best-known times of ``tables``, and tell so on stderr."""
-    from kernel_matrix.analysis.bestknown import freeze  # noqa: PLC0415  # loads polars
-
-    best = freeze(tables.cells, path)
-    said = f"{path}: {best.table.height} best-known times, content hash {best.sha256}"
-    console(stderr=True).print(printable(said), markup=False)
-
-
 def _listed(texts: Sequence[str] | None, kind: Callable[[str], _Value], option: str) -> tuple[_Value, ...]:
     """The parts between commas of an option that may be given several times.
 
@@ -147,10 +137,10 @@ def _listed(texts: Sequence[str] | None, kind: Callable[[str], _Value], option: 
         raise UsageError(f"{option} {text!r} is no list of numbers", next_step="Give for example 1,2,5.") from None
 
 
-def _document(question: str, request: QuestionOptions, answers: Sequence[Answer]) -> dict[str, Any]:
+def _document(question: str, by: Sequence[str], answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "question": question,
-        "by": list(request.by),
+        "by": list(by),
         "answers": [
             {
                 "name": answer.name,

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from kernel_matrix.cli.opened_tables import merged
+from kernel_matrix.api.wording import printable
+from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Folders, Json
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.errors import StoreError
-from kernel_matrix.results.descriptions import printable
 
 if TYPE_CHECKING:
-    from kernel_matrix.analysis.audit import AuditCheck
+    from kernel_matrix.api.audit import AuditResult
 
 _SHOWN: Final = 5
-"""Findings of a check that are told one by one, unless all are asked for."""
+"""Findings of a check that are shown without ``--all``."""
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "dim"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Heard:
-    """What one check found: how much there is, and the rows that are told."""
-
-    check: AuditCheck
-    findings: int
-    """Rows."""
-    count: int
-    """What they are about, summed."""
-    rows: Sequence[dict[str, Any]]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,35 +35,28 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Tell which results cannot be believed, and why: impossible times, copies, wrong names, holes and more."""
-        from kernel_matrix.analysis import audit as checks  # noqa: PLC0415  # loads polars
-        from kernel_matrix.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.audit import Severity, check_names  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.audit import audit as audit_results  # noqa: PLC0415  # as above
 
-        wanted = checks.chosen(only)
-        heard = []
-        with merged(folders or [Path("results")]) as found:
-            tables = open_tables(found)
-            rows = tables.cells.select("record").collect().height
-            for check, findings in checks.audit(tables, wanted):
-                shown = findings if everything else findings.head(_SHOWN)
-                heard.append(
-                    _Heard(
-                        check=check, findings=findings.height, count=int(findings["count"].sum()), rows=shown.to_dicts()
-                    )
-                )
+        check_names(only)
+        with opened(folders or [Path("results")]) as results:
+            found = audit_results(results, only=only)
+            rows = results.cells_count()
+        most = None if everything else _SHOWN
         if as_json:
-            print_json(_document(heard, rows))
+            print_json(_document(found, rows, most))
         else:
-            _print(heard, rows)
-        errors = [one for one in heard if one.findings and one.check.severity is checks.Severity.ERROR]
+            _print(found, rows, most)
+        errors = [one for one in found if one.findings.height and one.check.severity is Severity.ERROR]
         if strict and errors:
             raise StoreError(
-                f"{sum(one.findings for one in errors)} findings of severity error"
+                f"{sum(one.findings.height for one in errors)} findings of severity error"
                 f" ({', '.join(one.check.name for one in errors)})",
                 next_step="Look at the rows named above; leave them out or measure them again.",
             )
 
 
-def _document(heard: Sequence[_Heard], rows: int) -> dict[str, Any]:
+def _document(found: Sequence[AuditResult], rows: int, most: int | None) -> dict[str, Any]:
     return {
         "rows": rows,
         "checks": [
@@ -84,44 +64,41 @@ def _document(heard: Sequence[_Heard], rows: int) -> dict[str, Any]:
                 "name": one.check.name,
                 "severity": one.check.severity.value,
                 "about": one.check.about,
-                "findings": one.findings,
-                "count": one.count,
-                "rows": list(one.rows),
+                "findings": one.findings.height,
+                "count": int(one.findings["count"].sum()),
+                "rows": one.findings[:most].to_dicts(),
             }
-            for one in heard
+            for one in found
         ],
     }
 
 
-def _print(heard: Sequence[_Heard], rows: int) -> None:
+def _print(found: Sequence[AuditResult], rows: int, most: int | None) -> None:
     from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
 
     out = console()
-    for one in heard:
-        if not one.findings:
+    for one in found:
+        height = one.findings.height
+        if not height:
             continue
         severity = one.check.severity.value
         head = Text.assemble((severity, _STYLES[severity]), f" {one.check.name}: {one.check.about}")
-        out.print(Text.assemble(head, f" {_number(one.findings)}."))
-        for row in one.rows:
+        out.print(Text.assemble(head, f" {height} finding{'' if height == 1 else 's'}."))
+        for row in one.findings[:most].iter_rows(named=True):
             out.print(f"    {printable(_line(row))}", markup=False, overflow="ellipsis", no_wrap=True)
-        if one.findings > len(one.rows):
-            out.print(f"    … and {one.findings - len(one.rows)} more: --all --only {one.check.name}")
-    clean = [one.check.name for one in heard if not one.findings]
+        if most is not None and height > most:
+            out.print(f"    … and {height - most} more: --all --only {one.check.name}")
+    clean = [one.check.name for one in found if not one.findings.height]
     if clean:
-        out.print(f"nothing found by {len(clean)} of {len(heard)} checks: {', '.join(clean)}")
-    said = Counter[str]()
-    for one in heard:
-        said[one.check.severity.value] += one.findings
-    total = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in said.items())
-    out.print(f"{rows} rows, {len(heard)} checks: {total}")
+        out.print(f"nothing found by {len(clean)} of {len(found)} checks: {', '.join(clean)}")
+    counts = Counter[str]()
+    for one in found:
+        counts[one.check.severity.value] += one.findings.height
+    total = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in counts.items())
+    out.print(f"{rows} rows, {len(found)} checks: {total}")
 
 
 def _line(row: dict[str, Any]) -> str:
     names = ("gpu", "toolchain", "dtype", "problem", "workload", "candidate")
     where = " ".join(str(row[name]) for name in names if row[name] is not None)
     return f"{where}: {row['evidence']}" if where else str(row["evidence"])
-
-
-def _number(findings: int) -> str:
-    return "1 finding" if findings == 1 else f"{findings} findings"

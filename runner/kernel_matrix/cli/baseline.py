@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.output import console, print_json
-from kernel_matrix.errors import StoreError, UsageError
-from kernel_matrix.results.descriptions import printable
 
 if TYPE_CHECKING:
-    from kernel_matrix.nightly.baselines import Baseline
-
-_HOLDS = timedelta(days=90)
-"""How long an accepted change holds unless a day is given: what is accepted for ever is forgotten."""
+    from kernel_matrix.api.baselines import Baseline
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="What the baseline is called.")]
 _Folder = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Merged tables, or a result folder.")]
@@ -48,37 +43,28 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
     ) -> None:
         """Freeze a copy of merged tables under NAME."""
-        from kernel_matrix.nightly.baselines import night_folder, set_baseline  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.baselines import set_baseline  # noqa: PLC0415  # loads polars
 
-        if (folder is None) == (not night):
-            raise UsageError("give either FOLDER or --night", next_step=f"baseline set {name} --night 2026-12-31")
-        source = folder if folder is not None else night_folder(results, night, matrix)
-        made_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        _tell(set_baseline(results, name, source, made_at=made_at, force=force), as_json=json)
+        made = set_baseline(name, folder, night=night, matrix=matrix, results=results, force=force)
+        _print(made, as_json=json)
 
     @verbs.command(name="list")
     def list_(*, results: _Results = Path("results"), json: Json = False) -> None:
         """List all baselines; `baseline show` also looks at every byte of one."""
-        from kernel_matrix.nightly.baselines import names, read_baseline  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.baselines import list_baselines  # noqa: PLC0415  # loads polars
 
-        found: list[Baseline] = []
-        damaged: dict[str, str] = {}
-        for name in names(results):
-            try:
-                found.append(read_baseline(results, name))
-            except StoreError as error:  # noqa: PERF203  # there are few
-                damaged[name] = error.what
+        found = list_baselines(results)
         if json:
-            print_json({"baselines": [asdict(one) for one in found], "damaged": damaged})
+            print_json({"baselines": [asdict(one) for one in found.baselines], "damaged": found.damaged})
         else:
-            _print_list(found, damaged)
+            _print_list(found.baselines, found.damaged)
 
     @verbs.command()
     def show(name: _Name, *, results: _Results = Path("results"), json: Json = False) -> None:
         """Show where a baseline came from, and check that its tables are what was frozen."""
-        from kernel_matrix.nightly.baselines import verified_tables  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.baselines import show_baseline  # noqa: PLC0415  # loads polars
 
-        _tell(verified_tables(results, name)[0], as_json=json)
+        _print(show_baseline(name, results), as_json=json)
 
     @verbs.command()
     def accept(
@@ -90,11 +76,9 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
     ) -> None:
         """Accept regressions of matching candidates, with a reason and until a day."""
-        from kernel_matrix.nightly.accept_changes import accept as add  # noqa: PLC0415  # loads polars
-        from kernel_matrix.nightly.paths import accepted_file  # noqa: PLC0415  # as above
+        from kernel_matrix.api.baselines import accept_change  # noqa: PLC0415  # loads polars
 
-        file = accepted_file(results)
-        added = add(file, glob, reason=reason, until=_day(until))
+        added, file = accept_change(glob, reason=reason, until=until, results=results)
         if json:
             said = {"candidate": added.globs["candidate"], "until": added.until.isoformat(), "reason": added.reason}
             print_json({"file": str(file), **said})
@@ -103,20 +87,7 @@ def register(app: typer.Typer) -> None:
             console().print(printable(text), markup=False)
 
 
-def _day(text: str) -> date:
-    today = datetime.now().astimezone().date()
-    if not text:
-        return today + _HOLDS
-    try:
-        day = datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007  # a day, local by intention
-    except ValueError:
-        raise UsageError(f"--until {text}: give a day as YYYY-MM-DD, e.g. {today + _HOLDS}") from None
-    if day < today:
-        raise UsageError(f"--until {text} is over already", next_step=f"e.g. --until {today + _HOLDS}")
-    return day
-
-
-def _tell(found: Baseline, *, as_json: bool) -> None:
+def _print(found: Baseline, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
         return

@@ -14,17 +14,13 @@ from kernel_matrix.cli.collection import (
     PATH,
     SOURCE,
     candidate_document,
-    load_collection,
-    matching,
     plain,
-    refuse_unreadable,
-    the_one,
     unreadable_documents,
     warn_of_unreadable,
 )
 
 if TYPE_CHECKING:
-    from kernel_matrix.sources import Candidate, LoadedSource
+    from kernel_matrix.api.problems import Candidate, LoadedSource
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +31,9 @@ def register(app: typer.Typer) -> None:
     @group.command("list")
     def list_(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """List candidates."""
-        loaded = load_collection(source, path)
+        from kernel_matrix.api.problems import load_problems, matching  # noqa: PLC0415  # --help must not wait for it
+
+        loaded = load_problems(source, path)
         candidates = matching(loaded.candidates, glob)
         warn_of_unreadable(loaded)
         _print_list(candidates, as_json=as_json)
@@ -45,12 +43,16 @@ def register(app: typer.Typer) -> None:
         id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
     ) -> None:
         """Show one candidate and its source."""
-        _print_one(the_one(load_collection(source, path).candidates, id_, "candidate"), as_json=as_json)
+        from kernel_matrix.api.problems import find_one, load_problems  # noqa: PLC0415  # --help must not wait for it
+
+        _print_one(find_one(load_problems(source, path).candidates, id_, "candidate"), as_json=as_json)
 
     @group.command()
     def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """Check every file without running any; exit code 2 when one cannot be used."""
-        _check(load_collection(source, path), as_json=as_json)
+        from kernel_matrix.api.problems import load_problems  # noqa: PLC0415  # --help must not wait for it
+
+        _check(load_problems(source, path), as_json=as_json)
 
 
 def _print_list(candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
@@ -93,6 +95,7 @@ def _check(loaded: LoadedSource, *, as_json: bool) -> None:
     :raises kernel_matrix.errors.UsageError: naming every file that cannot be used, problems included: without them
         their candidates are not even looked at.
     """
+    from kernel_matrix.api.problems import refuse_unreadable  # noqa: PLC0415  # --help must not wait for it
     from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
 
     languages = Counter(candidate.language.value for candidate in loaded.candidates)

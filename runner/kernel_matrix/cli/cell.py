@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kernel_matrix.cli.options import command_line
+
 _Spec = Annotated[Path, typer.Argument(metavar="SPEC.json", help='{"matrix": "matrix.toml", "cell_id": "…"}')]
 _Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The record goes to DIR/records/.")]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON event per line on stdout.")]
@@ -24,11 +26,13 @@ def register(app: typer.Typer) -> None:
         The cell id is a hash of everything that determines the answer: when a source, a workload or the protocol has
         changed since SPEC was written, the cell is not found, and nothing runs.
         """
-        from kernel_matrix.cli.run_request import run_spec  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.run import run_cell_file  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # as above
 
-        code = run_spec(spec, out, as_json=json)
-        if code:
-            raise typer.Exit(code)
+        with run_view(as_json=json) as view:
+            result = run_cell_file(spec, out, listener=view.tell, command=command_line())
+        if result.exit_code:
+            raise typer.Exit(result.exit_code)
 
     @verbs.callback()
     def _verbs_only() -> None:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, redirect_stdout
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.opened_tables import merged
-from kernel_matrix.cli.options import Json
+from kernel_matrix.api.wording import printable
+from kernel_matrix.cli.opened_tables import opened
+from kernel_matrix.cli.options import Json, command_line
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.errors import RegressionError, StoreError, UsageError
-from kernel_matrix.results.descriptions import printable
 
 if TYPE_CHECKING:
-    import polars as pl
     from rich.table import Table
 
-    from kernel_matrix.analysis.comparison import ComparedQuantity, Comparison, ComparisonAxis, ComparisonRules
+    from kernel_matrix.api.compare import ComparedQuantity, Comparison
+    from kernel_matrix.api.results import Results
 
 _SHOWN = 20
 """Rows that are shown unless all are asked for."""
@@ -82,7 +82,9 @@ def register(app: typer.Typer) -> None:
         junit: _JUnit = None,
     ) -> None:
         """Compare two sets of results, or two values of one column of a set: what broke, what is slower."""
-        from kernel_matrix.analysis.comparison import ComparisonRules  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.compare import ComparisonRules, comparison_junit, comparison_markdown  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.compare import compare as compare_results  # noqa: PLC0415  # as above
+        from kernel_matrix.api.compare import confirm as run_again  # noqa: PLC0415  # as above
 
         if (new is None) == (between is None):
             raise UsageError(
@@ -91,73 +93,50 @@ def register(app: typer.Typer) -> None:
         if confirm and matrix is None:
             raise UsageError("--confirm needs the matrix to run", next_step="add --matrix matrix.toml")
         rules = ComparisonRules(of=_of(of), margin=margin, equivalence=equivalence, q=q, floor=floor)
-        _check(rules)
+        rules.check()
         with ExitStack() as stack:
-            sides = _sides(stack, base, new, between)
-            found = _compared(sides, rules, accepted)
+            first = stack.enter_context(_opened(base))
+            second = stack.enter_context(_opened(new)) if new is not None else None
+            today = datetime.now(timezone.utc).date()
+            found = compare_results(first, second, between=between, rules=rules, accepted=accepted, today=today)
             if matrix is not None and confirm and not found.flagged().is_empty():
-                from kernel_matrix.cli.confirm_runs import ConfirmOptions  # noqa: PLC0415  # loads the session
-                from kernel_matrix.cli.confirm_runs import confirm as run_again  # noqa: PLC0415  # same
+                from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # loads rich
 
                 folder = results or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernel-matrix-")))
-                again = ConfirmOptions(matrix=matrix, folder=folder, engine=engine, lock=lock)
-                found = run_again(found, sides.base, again)
-        _write(found, markdown, junit)
+                stack.enter_context(redirect_stdout(sys.stderr))  # standard output is the comparison's
+                view = stack.enter_context(run_view(as_json=False))
+                found = run_again(
+                    found,
+                    first,
+                    matrix,
+                    folder,
+                    engine=engine,
+                    lock=lock,
+                    listener=view.tell,
+                    command=command_line(),
+                )
+        _write(markdown, comparison_markdown, found)
+        _write(junit, comparison_junit, found)
         if json:
             print_json(_document(found))
         else:
             _print(found, everything=all_)
-        _exit(found)
+        flagged = found.flagged_said()
+        if flagged:
+            raise RegressionError(
+                f"{found.base} → {found.new}: {flagged}",
+                next_step="Add --confirm to run them again, or accept them with a reason: --accepted FILE.",
+            )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    base: pl.LazyFrame
-    new: pl.LazyFrame
-    axis: ComparisonAxis
-    names: tuple[str, str]
-
-
-def _sides(stack: ExitStack, base: Path, new: Path | None, between: str | None) -> _Sides:
-    """The two frames of cells; whatever is merged aside for them lives as long as ``stack``."""
-    from kernel_matrix.analysis.compare import between as split  # noqa: PLC0415  # loads polars
-    from kernel_matrix.analysis.comparison import ComparisonAxis  # noqa: PLC0415  # same
-
-    first = _cells(stack, base)
-    if new is not None:
-        return _Sides(first, _cells(stack, new), ComparisonAxis.RESULTS, (str(base), str(new)))
-    axis, was, now = _axis(between or "")
-    return _Sides(*split(first, axis, was, now), axis, (was, now))
-
-
-def _cells(stack: ExitStack, folder: Path) -> pl.LazyFrame:
-    from kernel_matrix.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
-
+def _opened(folder: Path) -> AbstractContextManager[Results]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", next_step="Name merged tables or a result folder.")
-    return open_tables(stack.enter_context(merged([folder]))).cells
-
-
-def _axis(text: str) -> tuple[ComparisonAxis, str, str]:
-    """Read ``AXIS=A,B``.
-
-    :raises UsageError: for anything else.
-    """
-    from kernel_matrix.analysis.comparison import ComparisonAxis  # noqa: PLC0415  # loads polars
-
-    name, _, values = text.partition("=")
-    sides = [value.strip() for value in values.split(",")]
-    axes = {axis.value: axis for axis in ComparisonAxis if axis is not ComparisonAxis.RESULTS}
-    if name.strip() not in axes or len(sides) != 2 or not all(sides):
-        raise UsageError(
-            f"--between {text!r} is not AXIS=A,B",
-            next_step=f"AXIS is one of {', '.join(axes)}; e.g. toolchain=cu124,cu130",
-        )
-    return axes[name.strip()], sides[0], sides[1]
+    return opened([folder])
 
 
 def _of(text: str) -> ComparedQuantity:
-    from kernel_matrix.analysis.comparison import ComparedQuantity  # noqa: PLC0415  # loads polars
+    from kernel_matrix.api.compare import ComparedQuantity  # noqa: PLC0415  # loads polars
 
     try:
         return ComparedQuantity(text)
@@ -165,40 +144,13 @@ def _of(text: str) -> ComparedQuantity:
         raise UsageError(f"--of {text}: allowed are {', '.join(of.value for of in ComparedQuantity)}") from None
 
 
-def _check(rules: ComparisonRules) -> None:
-    for name, value in (("margin", rules.margin), ("equivalence", rules.equivalence), ("floor", rules.floor or 0.0)):
-        if not 0 <= value < 1:
-            raise UsageError(f"--{name} {value:g} is no share from 0 to below 1", next_step="0.01 means 1 %")
-    if not 0 < rules.q < 1:
-        raise UsageError(f"--q {rules.q:g} is no share between 0 and 1", next_step="0.01 means 1 %")
-
-
-def _compared(sides: _Sides, rules: ComparisonRules, accepted: Path | None) -> Comparison:
-    from kernel_matrix.analysis.accepted import read_accepted  # noqa: PLC0415  # loads polars
-    from kernel_matrix.analysis.compare import compare  # noqa: PLC0415  # same
-
-    return compare(
-        sides.base,
-        sides.new,
-        sides.axis,
-        names=sides.names,
-        rules=rules,
-        accepted=read_accepted(accepted) if accepted else (),
-        today=datetime.now(timezone.utc).date(),
-    )
-
-
-def _write(found: Comparison, markdown: Path | None, junit: Path | None) -> None:
-    from kernel_matrix.report.junit import comparison_junit  # noqa: PLC0415  # loads polars
-    from kernel_matrix.report.markdown import comparison_markdown  # noqa: PLC0415  # same
-
-    for path, made in ((markdown, comparison_markdown), (junit, comparison_junit)):
-        if path is None:
-            continue
-        try:
-            path.write_text(made(found), encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+def _write(path: Path | None, make: Callable[[Comparison], str], found: Comparison) -> None:
+    if path is None:
+        return
+    try:
+        path.write_text(make(found), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _document(found: Comparison) -> dict[str, Any]:
@@ -247,7 +199,7 @@ def _print(found: Comparison, *, everything: bool) -> None:
 
 def _shown(found: Comparison, *, everything: bool) -> Iterator[Mapping[str, Any]]:
     """The rows worth a line, the worst first: all but what is as it was."""
-    from kernel_matrix.analysis.comparison import Change  # noqa: PLC0415  # loads polars
+    from kernel_matrix.api.compare import Change  # noqa: PLC0415  # loads polars
 
     quiet = () if everything else (Change.EQUIVALENT.value, Change.BOTH_FAILED.value)
     return (row for row in found.rows.iter_rows(named=True) if row["change"] not in quiet)
@@ -257,7 +209,7 @@ def _table(rows: list[Mapping[str, Any]], found: Comparison) -> Table:
     from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
     from rich.text import Text  # noqa: PLC0415  # see above
 
-    from kernel_matrix.report.evidence import evidence, named, percent  # noqa: PLC0415  # loads polars
+    from kernel_matrix.api.compare import evidence, named, percent  # noqa: PLC0415  # loads polars
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("change", "what", "gpu", "toolchain"):
@@ -276,13 +228,3 @@ def _table(rows: list[Mapping[str, Any]], found: Comparison) -> Table:
         )
         table.add_row(*(Text(printable(text or "")) for text in texts))
     return table
-
-
-def _exit(found: Comparison) -> None:
-    """Exit 5 where anything flagged remains."""
-    flagged = found.flagged_said()
-    if flagged:
-        raise RegressionError(
-            f"{found.base} → {found.new}: {flagged}",
-            next_step="Add --confirm to run them again, or accept them with a reason: --accepted FILE.",
-        )

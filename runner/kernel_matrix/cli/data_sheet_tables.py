@@ -1,12 +1,11 @@
-"""How ``kernel-matrix gpus show`` prints data sheets: a table of all, one for a person, a block for a prompt, JSON."""
+"""``kernel-matrix gpus show``: data sheets as a table of all, a table of one, text for a prompt, or JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kernel_matrix.cli.output import console, print_json
-from kernel_matrix.platforms.data_sheets import (
+from kernel_matrix.api.data_sheets import (
     DTYPES,
     FEATURES,
     SHARED_BYTES_UNASKED,
@@ -16,6 +15,7 @@ from kernel_matrix.platforms.data_sheets import (
     all_sheets,
     sheets_of,
 )
+from kernel_matrix.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""``kernel-matrix doctor``: what a cell needs on this host, and what to do about what is missing."""
+"""``kernel-matrix doctor``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import typer
 from kernel_matrix.cli.options import Engine, Lock
 
 if TYPE_CHECKING:
-    from kernel_matrix.hosts.doctor.check_result import CheckResult
-    from kernel_matrix.hosts.doctor.host import Host
+    from kernel_matrix.api.host import CheckResult
 
 _Matrix = Annotated[
     Path | None, typer.Option("--matrix", metavar="FILE", help="The matrix to examine for; ./matrix.toml.")
@@ -20,7 +19,6 @@ _Matrix = Annotated[
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records would go.")]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON list of findings.")]
 
-_MATRIX = Path("matrix.toml")
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -37,32 +35,15 @@ def register(app: typer.Typer) -> None:
         json: _Json = False,
     ) -> None:
         """Look at everything a cell needs on this host, and say what to do about it. Exit code 4 when a line fails."""
-        from kernel_matrix.hosts.doctor import examine  # noqa: PLC0415  # --help must not wait for it
-        from kernel_matrix.hosts.doctor.check_result import CheckVerdict  # noqa: PLC0415  # same
+        from kernel_matrix.api.host import CheckVerdict, diagnose_host  # noqa: PLC0415  # --help must not wait for it
 
-        findings = examine(_host(matrix, results, engine, lock))
-        told = _tell_json(findings) if json else _tell(findings)
-        if any(finding.verdict is CheckVerdict.FAIL for finding in told):
+        results_of_checks = diagnose_host(matrix, results=results, engine=engine, lock=lock)
+        shown = _print_json(results_of_checks) if json else _print(results_of_checks)
+        if any(result.verdict is CheckVerdict.FAIL for result in shown):
             raise typer.Exit(4)
 
 
-def _host(matrix: Path | None, results: Path, engine: str, lock: Path | None) -> Host:
-    """The host, for a matrix file that was named, or lies here, or is not there.
-
-    :raises kernel_matrix.errors.UsageError: when what was named cannot be used.
-    """
-    from kernel_matrix.hosts.doctor.host import Host  # noqa: PLC0415  # --help must not wait for it
-    from kernel_matrix.hosts.survey import check_engine  # noqa: PLC0415  # same
-    from kernel_matrix.matrix.load import load_matrix  # noqa: PLC0415  # same
-
-    check_engine(engine)
-    if matrix is None and not _MATRIX.is_file():
-        reason = f"there is no {_MATRIX} in this folder"
-        return Host(engine=engine, matrix_reason=reason, lock_path=lock, results=results)
-    return Host(engine=engine, matrix=load_matrix(matrix or _MATRIX), lock_path=lock, results=results)
-
-
-def _tell_json(findings: Iterable[CheckResult]) -> list[CheckResult]:
+def _print_json(findings: Iterable[CheckResult]) -> list[CheckResult]:
     from dataclasses import asdict  # noqa: PLC0415  # --help must not wait for it
 
     from kernel_matrix.cli.output import print_json  # noqa: PLC0415  # same
@@ -72,7 +53,7 @@ def _tell_json(findings: Iterable[CheckResult]) -> list[CheckResult]:
     return told
 
 
-def _tell(findings: Iterable[CheckResult]) -> list[CheckResult]:
+def _print(findings: Iterable[CheckResult]) -> list[CheckResult]:
     """Each finding as it comes, since some take their time, and one sentence at the end."""
     from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
 

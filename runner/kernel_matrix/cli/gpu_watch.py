@@ -1,62 +1,31 @@
-"""``kernel-matrix gpus watch``: telemetry of GPUs as it comes."""
+"""``kernel-matrix gpus watch``."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime, timezone
-from itertools import count as count_from
 from typing import Any
 
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kernel_matrix.cli.gpus import process_documents
+from kernel_matrix.api.gpus import Gpu, TelemetrySample, describe_processes, watch_gpus
 from kernel_matrix.cli.output import console, print_json_line
-from kernel_matrix.errors import NothingSelectedError
-from kernel_matrix.lease.gpu_processes import named
-from kernel_matrix.platforms import Gpu, TelemetrySample, vendor
 
 _GIB = 1 << 30
 
 Samples = Mapping[Gpu, TelemetrySample]
 
 
-def watch_gpus(gpus: Sequence[Gpu], *, every_s: float, count: int | None, as_json: bool) -> None:
-    """Show samples of ``gpus`` until ``count`` of each were shown, or for ever.
-
-    :param every_s: seconds from one sample to the next.
-    :raises kernel_matrix.errors.GpuLostError: when one no longer answers.
-    """
-    with ExitStack() as stack:
-        samplers = {gpu: stack.enter_context(_sampler(gpu)) for gpu in gpus}
-        show = stack.enter_context(_screen(as_json=as_json))
-        for _ in _ticks(every_s, count):
-            show({gpu: sample() for gpu, sample in samplers.items()})
-
-
-@contextmanager
-def _sampler(gpu: Gpu) -> Iterator[Callable[[], TelemetrySample]]:
-    asked = vendor(gpu.vendor)
-    with asked.opened():
-        sampler = asked.sampler(gpu)
-        if sampler is None:
-            raise NothingSelectedError(f"there is nothing to watch on {gpu.name}")
-        yield sampler
-
-
-def _ticks(every_s: float, count: int | None) -> Iterator[int]:
-    """Numbers at their time; a time that has passed already is left out."""
-    began = time.monotonic()
-    for number in count_from() if count is None else range(count):
-        yield number
-        if count is None or number + 1 < count:
-            elapsed = time.monotonic() - began
-            time.sleep(every_s - elapsed % every_s)
+def show_samples(gpus: Sequence[Gpu], *, every_s: float, count: int | None, as_json: bool) -> None:
+    """Show samples of ``gpus`` until ``count`` of each were shown, or without end."""
+    with _screen(as_json=as_json) as show, closing(watch_gpus(gpus, every_s=every_s, count=count)) as samples:
+        for one in samples:
+            show(one)
 
 
 @contextmanager
@@ -78,7 +47,7 @@ def _print_documents(samples: Samples) -> None:
 
 def _document(gpu: Gpu, sample: TelemetrySample) -> dict[str, Any]:
     told = asdict(sample)
-    processes = process_documents(told.pop("pids"))
+    processes = describe_processes(told.pop("pids"))
     return {"index": gpu.index, "uuid": gpu.uuid, "at": _now(), **told, "processes": processes}
 
 
@@ -110,8 +79,12 @@ def _fields(sample: TelemetrySample) -> dict[str, str]:
         "busy": _with_unit(sample.utilization_percent, "%"),
         "memory used": "" if memory is None else f"{memory / _GIB:.1f} GiB",
         "clock because of": ", ".join(reason.value for reason in sample.reasons or ()),
-        "processes": named(sample.pids) or "nobody",
+        "processes": _processes(sample.pids) or "nobody",
     }
+
+
+def _processes(pids: Sequence[int]) -> str:
+    return ", ".join(f"{one['pid']} ({one['name']})" for one in describe_processes(pids))
 
 
 def _with_unit(value: float | None, unit: str) -> str:

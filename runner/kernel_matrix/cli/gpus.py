@@ -10,9 +10,9 @@ import typer
 from kernel_matrix.cli.options import Engine, Lock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
-    from kernel_matrix.platforms import Gpu
+    from kernel_matrix.api.gpus import Gpu
 
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document with everything the driver says.")]
 _JsonLines = Annotated[bool, typer.Option("--json", help="One JSON document per sample, each on a line.")]
@@ -58,9 +58,10 @@ def register(app: typer.Typer) -> None:
     @verbs.command()
     def watch(*, gpu: _Which = None, every: _Every = 0.5, count: _Count = None, json: _JsonLines = False) -> None:
         """Show clocks, power, temperature and processes as they change, until Ctrl-C. Changes nothing."""
-        from kernel_matrix.cli.gpu_watch import watch_gpus  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.gpus import find_gpus  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.cli.gpu_watch import show_samples  # noqa: PLC0415  # as above
 
-        watch_gpus(chosen_gpus(gpu), every_s=every, count=count, as_json=json)
+        show_samples(find_gpus(gpu), every_s=every, count=count, as_json=json)
 
     @verbs.command()
     def calibrate(
@@ -74,50 +75,41 @@ def register(app: typer.Typer) -> None:
         json: _Json = False,
     ) -> None:
         """Measure how fast each GPU moves bytes and multiplies, and keep that on this host as its peak."""
-        from kernel_matrix.cli.gpu_calibrate import CalibrateOptions, calibrate_gpus  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.gpus import calibrate_gpus, find_gpus  # noqa: PLC0415  # --help must not wait for it
 
-        request = CalibrateOptions(matrix=matrix, toolchain=toolchain, engine=engine, lock=lock, wait_s=wait, json=json)
-        calibrate_gpus(chosen_gpus(gpu), request)
-
-
-def chosen_gpus(which: str | None) -> tuple[Gpu, ...]:
-    """The GPU that ``which`` names by UUID (or its beginning) or index; without a name, all.
-
-    :raises kernel_matrix.errors.NothingSelectedError: when this host has none, with the reason.
-    :raises kernel_matrix.errors.UsageError: when none is so called, or several are.
-    """
-    from kernel_matrix.errors import NothingSelectedError, UsageError  # noqa: PLC0415  # --help starts without it
-
-    gpus, reason = _inventory()
-    if not gpus:
-        raise NothingSelectedError(f"this host has no GPU: {reason}", next_step="kernel-matrix doctor says more")
-    if which is None:
-        return gpus
-    found = tuple(gpu for gpu in gpus if which == str(gpu.index) or gpu.uuid.startswith(which))
-    if len(found) != 1:
-        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
-        what = f"--gpu {which} names {'none' if not found else 'more than one'} of {known}"
-        raise UsageError(what, next_step="give an index or a whole UUID")
-    return found
+        chosen = find_gpus(gpu)
+        measured = calibrate_gpus(chosen, matrix, toolchain=toolchain, engine=engine, lock=lock, wait_s=wait)
+        _print_calibrations(zip(chosen, measured, strict=True), as_json=json)
 
 
-def _inventory() -> tuple[tuple[Gpu, ...], str]:
-    """Every device of this host that is no CPU, and why there are not more."""
-    from kernel_matrix.platforms import host_inventory  # noqa: PLC0415  # --help starts without it
+def _print_calibrations(measured: Iterable[tuple[Gpu, dict[str, Any]]], *, as_json: bool) -> None:
+    from kernel_matrix.cli.output import print_json  # noqa: PLC0415  # rich is loaded only when something is printed
 
-    inventories = [inventory for name, inventory in host_inventory().items() if name != "cpu"]
-    gpus = tuple(gpu for inventory in inventories for gpu in inventory.gpus)
-    return gpus, "; ".join(inventory.reason for inventory in inventories if inventory.reason)
+    if as_json:
+        print_json([document for _, document in measured])
+        return
+    for gpu, document in measured:
+        _print_calibration(gpu, document)
 
 
-# ---- list
+def _print_calibration(gpu: Gpu, document: dict[str, Any]) -> None:
+    from kernel_matrix.cli.output import console  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    screen = console()
+    screen.print(f"GPU {gpu.index} ({gpu.name}), measured with {document['toolchain']}:", markup=False)
+    screen.print(f"  memory  {document['bytes_per_s'] / 1e9:8.4g} GB/s")
+    for dtype, rate in document["flops_per_s"].items():
+        screen.print(f"  {dtype:<6}  {rate / 1e12:8.4g} TFLOP/s")
+    screen.print(f"  kept in {document['kept']}", markup=False)
 
 
 def _list(*, as_json: bool) -> None:
+    from kernel_matrix.api.gpus import describe_gpu, inventory  # noqa: PLC0415  # --help must not wait for it
     from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
 
-    gpus, reason = _inventory()
-    documents = [_document(gpu) for gpu in gpus]
+    found = inventory()
+    gpus, reason = found.gpus, found.reason
+    documents = [describe_gpu(gpu) for gpu in gpus]
     if as_json:
         print_json({"gpus": documents, "reason": reason})
         return
@@ -126,48 +118,6 @@ def _list(*, as_json: bool) -> None:
         _print_table(screen, documents)
     if reason:
         screen.print(f"{'not listed' if gpus else 'no GPU'}: {reason}", markup=False)
-
-
-def _document(gpu: Gpu) -> dict[str, Any]:
-    """Everything that is known of ``gpu`` now; ``error`` where it does not answer."""
-    from dataclasses import asdict  # noqa: PLC0415  # --help starts without it
-
-    from kernel_matrix.errors import InfrastructureError  # noqa: PLC0415  # same
-    from kernel_matrix.platforms.peaks import peak_of  # noqa: PLC0415  # same
-
-    document = {**asdict(gpu), "peak": asdict(peak_of(gpu)), "error": ""}
-    try:
-        return document | _asked(gpu)
-    except InfrastructureError as error:
-        return document | {"error": str(error)}
-
-
-def _asked(gpu: Gpu) -> dict[str, Any]:
-    """What only the driver can say.
-
-    :raises kernel_matrix.errors.InfrastructureError: when the GPU does not answer.
-    """
-    from dataclasses import asdict  # noqa: PLC0415  # --help starts without it
-
-    from kernel_matrix.platforms import vendor  # noqa: PLC0415  # same
-
-    asked = vendor(gpu.vendor)
-    with asked.opened():
-        details = asked.details(gpu)
-        return {
-            "now": asked.snapshot(gpu),
-            "modes": asdict(asked.modes(gpu)),
-            "processes": process_documents(asked.processes(gpu)),
-            "details": dict(details.values),
-            "missing": dict(details.missing),
-        }
-
-
-def process_documents(pids: Sequence[int]) -> list[dict[str, Any]]:
-    """Processes on a device, each with what the kernel calls its program."""
-    from kernel_matrix.platforms.process_names import command  # noqa: PLC0415  # --help starts without it
-
-    return [{"pid": pid, "name": command(pid)} for pid in pids]
 
 
 _COLUMNS = (

@@ -1,4 +1,4 @@
-"""``kernel-matrix images``: the lock, and what the daemon has of it."""
+"""``kernel-matrix images``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from kernel_matrix.images import LockEntry
-    from kernel_matrix.images.lock_check import LockCheck
+    from kernel_matrix.api.images import LockCheck, LockEntry
 
 _Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Toolchains, each a folder under --images.")]
 _AnyNames = Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Toolchains; all when none is named.")]
@@ -75,23 +74,16 @@ def _say(text: str) -> None:
 
 
 def _list(images: Path, lock: Path, *, json: bool) -> None:
-    from kernel_matrix.errors import ImageError  # noqa: PLC0415  # --help stays fast
-    from kernel_matrix.images.image_store import connect  # noqa: PLC0415  # same
-    from kernel_matrix.images.lock_check import audit  # noqa: PLC0415  # same
+    from kernel_matrix.api.images import list_images  # noqa: PLC0415  # --help stays fast
 
-    entries = _selected([], lock)
-    findings: tuple[LockCheck, ...] = ()
-    try:
-        with connect() as client:
-            findings = audit(entries.values(), images, client)
-    except ImageError as error:
-        _say(f"The daemon was not asked: {error}")
-    rows = [_row(entry, _finding(findings, entry)) for entry in entries.values()]
-    _show(rows, json=json)
+    found, why_not_asked = list_images(images, lock)
+    if why_not_asked:
+        _say(f"The daemon was not asked: {why_not_asked}")
+    _show([_row(one.entry, one.check) for one in found], json=json)
 
 
 def _build(name: str, images: Path, lock: Path, *, relock: bool) -> None:
-    from kernel_matrix.images.image_build import build_image  # noqa: PLC0415  # --help stays fast
+    from kernel_matrix.api.images import build_image  # noqa: PLC0415  # --help stays fast
 
     result = build_image(name, images_dir=images, lock_path=lock, relock=relock, say=_say)
     if result.reproduced:
@@ -105,92 +97,39 @@ def _build(name: str, images: Path, lock: Path, *, relock: bool) -> None:
 
 
 def _pull(names: list[str], lock: Path) -> None:
-    from kernel_matrix.images.image_store import connect  # noqa: PLC0415  # --help stays fast
-    from kernel_matrix.images.lock import load_lock, save_lock  # noqa: PLC0415  # same
-    from kernel_matrix.images.registry import pull_image  # noqa: PLC0415  # same
+    from kernel_matrix.api.images import pull_images  # noqa: PLC0415  # --help stays fast
 
-    wanted = _selected(names, lock)
-    with connect() as client:
-        for name, entry in wanted.items():
-            pulled = pull_image(entry, client, _say)
-            if pulled.entry != entry:
-                save_lock(lock, load_lock(lock) | {name: pulled.entry})
-            change = "" if pulled.entry.state is entry.state else f"; {entry.state.value} → {pulled.entry.state.value}"
-            _say(f"{name}: {pulled.entry.reference}, {pulled.held.size_bytes / 1e6:.0f} MB{change}")
-
-
-def _lock_one(name: str, before: LockEntry | None, client: Any, reference: str | None, adopt: str | None) -> LockEntry:
-    from kernel_matrix.images.registry import adopt_image, lock_tag  # noqa: PLC0415  # --help stays fast
-
-    return adopt_image(name, adopt, client) if adopt else lock_tag(name, before, reference, client)
+    for pulled in pull_images(names, lock, say=_say):
+        before, entry = pulled.before, pulled.entry
+        change = "" if entry.state is before.state else f"; {before.state.value} → {entry.state.value}"
+        _say(f"{pulled.name}: {entry.reference}, {pulled.size_bytes / 1e6:.0f} MB{change}")
 
 
 def _lock(names: list[str], lock: Path, *, reference: str | None, adopt: str | None, relock: bool) -> None:
-    from kernel_matrix.errors import UsageError  # noqa: PLC0415  # --help stays fast
-    from kernel_matrix.images.image_store import connect  # noqa: PLC0415  # same
-    from kernel_matrix.images.lock import load_lock, save_lock  # noqa: PLC0415  # same
-    from kernel_matrix.images.registry import accept_change  # noqa: PLC0415  # same
+    from kernel_matrix.api.images import lock_images  # noqa: PLC0415  # --help stays fast
 
-    if ((reference or adopt) and len(names) > 1) or (reference and adopt):
-        raise UsageError(
-            "--reference and --adopt each pin one image for one toolchain.",
-            next_step="Name one toolchain and one of them.",
-        )
-    with connect() as client:
-        for name in names:
-            before = load_lock(lock).get(name)
-            after = _lock_one(name, before, client, reference, adopt)
-            found = accept_change(before, after, relock=relock)
-            save_lock(lock, load_lock(lock) | {name: after})
-            _say("\n  ".join((f"{name}: {after.reference} ({after.state.value})", *found)))
+    for entry, differences in lock_images(names, lock, reference=reference, adopt=adopt, relock=relock):
+        _say("\n  ".join((f"{entry.toolchain}: {entry.reference} ({entry.state.value})", *differences)))
 
 
 def _verify(names: list[str], images: Path, lock: Path, *, json: bool) -> None:
-    from kernel_matrix.errors import ImageError  # noqa: PLC0415  # --help stays fast
-    from kernel_matrix.images.image_store import connect  # noqa: PLC0415  # same
-    from kernel_matrix.images.lock_check import audit  # noqa: PLC0415  # same
-    from kernel_matrix.images.resolve import ImagePresence  # noqa: PLC0415  # same
+    from kernel_matrix.api.images import require_verified, verify_images  # noqa: PLC0415  # --help stays fast
 
-    entries = _selected(names, lock)
-    with connect() as client:
-        findings = audit(entries.values(), images, client)
-    _show([_row(finding.entry, finding) for finding in findings], json=json)
-    wrong = [
-        (finding, why)
-        for finding in findings
-        for why in (*finding.complaints, *(["absent"] if finding.presence is ImagePresence.ABSENT and names else []))
-    ]
-    if wrong:
-        text = "\n".join(f"    {finding.entry.toolchain}: {why}" for finding, why in wrong)
-        raise ImageError(f"The images are not what {lock} says:\n{text}", next_step=wrong[0][0].next_step)
+    checks = verify_images(names, images, lock)
+    _show([_row(check.entry, check) for check in checks], json=json)
+    require_verified(checks, lock, all_here=bool(names))
 
 
-def _selected(names: list[str], lock: Path) -> dict[str, LockEntry]:
-    from kernel_matrix.errors import UsageError  # noqa: PLC0415  # --help stays fast
-    from kernel_matrix.images.lock import load_lock  # noqa: PLC0415  # same
-
-    entries = load_lock(lock)
-    if unknown := [name for name in names if name not in entries]:
-        raise UsageError(
-            f"{lock} has no toolchain {unknown[0]!r}.", next_step=f"It has {', '.join(entries) or 'none at all'}."
-        )
-    return {name: entries[name] for name in names} if names else entries
-
-
-def _finding(findings: tuple[LockCheck, ...], entry: LockEntry) -> LockCheck | None:
-    return next((finding for finding in findings if finding.entry is entry), None)
-
-
-def _row(entry: LockEntry, finding: LockCheck | None) -> dict[str, Any]:
+def _row(entry: LockEntry, check: LockCheck | None) -> dict[str, Any]:
     return {
         "toolchain": entry.toolchain,
         "state": entry.state.value,
         "reference": entry.reference,
         "digest": entry.digest,
         "config_digest": entry.config_digest,
-        "here": finding.presence.value if finding else None,
-        "size_bytes": finding.size_bytes if finding else None,
-        "complaints": list(finding.complaints) if finding else [],
+        "here": check.presence.value if check else None,
+        "size_bytes": check.size_bytes if check else None,
+        "complaints": list(check.complaints) if check else [],
     }
 
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kernel_matrix.cli.merge import rejected_list
+from kernel_matrix.api.wording import printable
 from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.output import console, print_json
-from kernel_matrix.results.descriptions import printable
 
 if TYPE_CHECKING:
-    from kernel_matrix.results.importing import ImportReport
-    from kernel_matrix.sources.measurement import ImportedFile
+    from kernel_matrix.api.merge import ImportedFile, ImportReport
 
 _SHOWN = 20
 """Refusals that are shown one by one; all of them are in the file beside the tables."""
@@ -33,16 +31,17 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Write results that others measured as tables, which every analysis reads."""
-        from kernel_matrix.results.importing import import_results  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.merge import import_results, rejected_list  # noqa: PLC0415  # loads polars
 
-        report = import_results(paths, out, format_name=form, name=name or None)
+        report = import_results(paths, out, form=form, name=name or None)
+        aside = rejected_list(out)
         if as_json:
-            print_json(_document(report, out))
+            print_json(_document(report, aside))
         else:
-            _print(report, out)
+            _print(report, aside)
 
 
-def _document(report: ImportReport, out: Path) -> dict[str, Any]:
+def _document(report: ImportReport, aside: Path) -> dict[str, Any]:
     return {
         "files": [
             {
@@ -62,12 +61,12 @@ def _document(report: ImportReport, out: Path) -> dict[str, Any]:
         "duplicates": report.duplicates,
         "contested": report.contested,
         "tables": {name: str(file) for name, file in report.tables.items()},
-        "rejected_list": str(rejected_list(out)),
+        "rejected_list": str(aside),
         "rejected": [{"path": str(one.path), "line": one.line, "detail": one.reason} for one in report.refused],
     }
 
 
-def _print(report: ImportReport, out: Path) -> None:
+def _print(report: ImportReport, aside: Path) -> None:
     out_console = console()
 
     def say(text: str) -> None:
@@ -93,7 +92,7 @@ def _print(report: ImportReport, out: Path) -> None:
     for refusal in report.refused[:_SHOWN]:
         say(f"not read: {refusal}")
     if len(report.refused) > _SHOWN:
-        say(f"… and {len(report.refused) - _SHOWN} more, all in {rejected_list(out)}")
+        say(f"… and {len(report.refused) - _SHOWN} more, all in {aside}")
 
 
 def _said(one: ImportedFile) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kernel_matrix.api.wording import discards_said, printable
 from kernel_matrix.cli.options import Json
-from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.cli.output import console, print_json, progress_bar
 from kernel_matrix.errors import StoreError
-from kernel_matrix.results.descriptions import discards_said, printable
 
 if TYPE_CHECKING:
-    from kernel_matrix.results.merge import MergeReport
+    from kernel_matrix.api.merge import MergeReport
 
 _SHOWN = 20
 """Rejections that are shown one by one; all of them are in the file beside the tables."""
@@ -33,43 +33,24 @@ def register(app: typer.Typer) -> None:
         strict: bool = typer.Option(False, "--strict", help="Exit 4 when a file was put aside."),
     ) -> None:
         """Check every record and write the tables cells, samples, kernels and hosts as Parquet."""
-        report = merge_with_progress(folders or [Path("results")], out, traces=traces)
+        from kernel_matrix.api.merge import merge as merge_folders  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.merge import rejected_list  # noqa: PLC0415  # as above
+
+        with progress_bar("merging") as progress:
+            report = merge_folders(folders or [Path("results")], out, traces=traces, progress=progress)
+        aside = rejected_list(out)
         if as_json:
-            print_json(_document(report, out))
+            print_json(_document(report, aside))
         else:
-            _print(report, out)
+            _print(report, aside)
         if strict and report.rejected:
             raise StoreError(
                 f"{len(report.rejected)} files were put aside",
-                next_step=f"{rejected_list(out)} says why for each; move them away or run their cells again.",
+                next_step=f"{aside} says why for each; move them away or run their cells again.",
             )
 
 
-def merge_with_progress(folders: list[Path], out: Path, *, traces: bool = False) -> MergeReport:
-    """Merge ``folders`` into ``out``, with a bar on stderr where that is a terminal.
-
-    :param traces: also into the table ``telemetry``.
-    """
-    from rich.progress import Progress  # noqa: PLC0415  # only this verb's body needs it: the command line starts fast
-
-    from kernel_matrix.results.merge import merge  # noqa: PLC0415  # loads polars
-
-    err = console(stderr=True)
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("merging", total=None)
-        return merge(
-            folders, out, traces=traces, progress=lambda done, total: bar.update(task, completed=done, total=total)
-        )
-
-
-def rejected_list(out: Path) -> Path:
-    """The file beside the tables in ``out`` that says of everything put aside why."""
-    from kernel_matrix.results.publishing import REJECTED  # noqa: PLC0415  # loads polars
-
-    return out / REJECTED
-
-
-def _document(report: MergeReport, out: Path) -> dict[str, Any]:
+def _document(report: MergeReport, aside: Path) -> dict[str, Any]:
     return {
         "files": report.files,
         "records": report.records,
@@ -81,12 +62,12 @@ def _document(report: MergeReport, out: Path) -> dict[str, Any]:
         "telemetry_samples": report.telemetry_samples,
         "runs": report.runs,
         "tables": {name: str(file) for name, file in report.tables.items()},
-        "rejected_list": str(rejected_list(out)),
+        "rejected_list": str(aside),
         "rejected": [{"path": r.path, "reason": r.reason.value, "detail": r.detail} for r in report.rejected],
     }
 
 
-def _print(report: MergeReport, out: Path) -> None:
+def _print(report: MergeReport, aside: Path) -> None:
     say = console().print
     say(
         f"{report.records} records with {report.samples} samples from {report.files} files"
@@ -103,4 +84,4 @@ def _print(report: MergeReport, out: Path) -> None:
     for rejection in report.rejected[:_SHOWN]:
         say(printable(f"put aside ({rejection.reason.value}): {rejection.path}: {rejection.detail}"), markup=False)
     if len(report.rejected) > _SHOWN:
-        say(f"… and {len(report.rejected) - _SHOWN} more, all in {rejected_list(out)}", markup=False)
+        say(f"… and {len(report.rejected) - _SHOWN} more, all in {aside}", markup=False)

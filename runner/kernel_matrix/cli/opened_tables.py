@@ -1,36 +1,32 @@
-"""Tables to read: merged ones as they are, result folders merged aside for as long as they are looked at."""
+"""Results that a verb reads, opened with a progress bar."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kernel_matrix.cli.merge import merge_with_progress
-from kernel_matrix.cli.output import console
+from kernel_matrix.cli.output import console, progress_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kernel_matrix.api.results import Results
 
 
 @contextmanager
-def merged(folders: Sequence[Path], *, traces: bool = False) -> Iterator[list[Path]]:
-    """Folders of tables that hold everything in ``folders``.
+def opened(folders: Sequence[Path], *, traces: bool = False) -> Iterator[Results]:
+    """Open ``folders`` together for as long as the context lasts; count on stderr what is no valid record."""
+    from kernel_matrix.api.results import Results  # noqa: PLC0415  # loads polars
 
-    A folder with tables stays as it is; the records of all others go together into one temporary folder. What is no
-    valid record is counted on stderr.
-
-    :param traces: of these records too, into the table ``telemetry``.
-    """
-    tables = [folder for folder in folders if (folder / "cells.parquet").is_file()]
-    records = [folder for folder in folders if folder not in tables]
-    if not records:
-        yield tables
-        return
-    with tempfile.TemporaryDirectory(prefix="kernel-matrix-") as aside:
-        report = merge_with_progress(records, Path(aside), traces=traces)
-        if report.rejected:
-            where = " ".join(str(folder) for folder in records)
+    with progress_bar("merging") as progress:
+        results = Results(*folders, traces=traces, progress=progress)
+    with results:
+        if results.rejected:
+            where = " ".join(str(folder) for folder in results.record_folders)
             console(stderr=True).print(
-                f"{len(report.rejected)} files are no valid records; `kernel-matrix merge {where}` says why",
+                f"{results.rejected} files are no valid records; `kernel-matrix merge {where}` says why",
                 markup=False,
             )
-        yield [*tables, Path(aside)]
+        yield results

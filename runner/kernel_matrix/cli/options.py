@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,3 +20,8 @@ Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the
 Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 JsonAfterProgress = Annotated[bool, typer.Option("--json", help="Print one JSON document; progress goes to stderr.")]
+
+
+def command_line() -> tuple[str, ...]:
+    """Return the command line as the file of a run keeps it: without the folder of the program."""
+    return (Path(sys.argv[0]).name, *sys.argv[1:])

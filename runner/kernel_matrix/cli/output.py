@@ -1,14 +1,17 @@
-"""How verbs speak: a rich console that obeys ``NO_COLOR`` and pipes, and strict JSON for scripts."""
+"""Output of verbs: a rich console that obeys ``NO_COLOR`` and pipes, and strict JSON for scripts."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
+from contextlib import contextmanager
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from rich.console import Console
 
 
@@ -18,6 +21,17 @@ def console(*, stderr: bool = False) -> Console:
 
     piped = not (sys.stderr if stderr else sys.stdout).isatty()
     return Console(stderr=stderr, highlight=False, width=200 if piped else None, soft_wrap=piped)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on stderr where that is a terminal; yields a function of the number done and the number of all."""
+    from rich.progress import Progress  # noqa: PLC0415  # rich is loaded only when something is printed
+
+    err = console(stderr=True)
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_json(document: Any) -> None:

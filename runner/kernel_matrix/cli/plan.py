@@ -1,4 +1,4 @@
-"""``kernel-matrix plan``: what would run here, what would not and why, and how long it takes."""
+"""``kernel-matrix plan``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kernel_matrix.plan import Cell, CellCounts, Plan, PlanTotals
+    from kernel_matrix.api.plan import Cell, CellCounts, PlanTotals, RunPlan
 
 _MOST_LINES = 40
 """Lines of a listing without ``--all``."""
@@ -55,24 +55,19 @@ def register(app: typer.Typer) -> None:
 
 def _planned_cells(
     path: Path, terms: list[str], engine: str, lock: Path | None, *, compile_only: bool
-) -> tuple[Plan, Iterator[Cell]]:
+) -> tuple[RunPlan, Iterator[Cell]]:
     """The plan, and its cells that pass the filter.
 
     :raises kernel_matrix.errors.NothingSelectedError: when there are none.
     """
-    from kernel_matrix.errors import NothingSelectedError  # noqa: PLC0415  # only this verb needs planning, --help does not
-    from kernel_matrix.hosts.survey import host_facts  # noqa: PLC0415  # as above
-    from kernel_matrix.matrix.load import load_matrix  # noqa: PLC0415  # as above
-    from kernel_matrix.plan import load_selection, make_plan, parse_filter  # noqa: PLC0415  # as above
+    from kernel_matrix.api.plan import make_plan  # noqa: PLC0415  # --help must not wait for it
+    from kernel_matrix.errors import NothingSelectedError  # noqa: PLC0415  # as above
 
-    keeps = parse_filter(terms)
-    matrix = load_matrix(path)
-    facts = host_facts(matrix, engine=engine, lock_path=lock)
-    made = make_plan(matrix, load_selection(matrix), facts, compile_only=compile_only)
-    cells = filter(keeps, made.cells()) if terms else made.cells()
+    made = make_plan(path, filters=terms, engine=engine, lock=lock, compile_only=compile_only)
+    cells = made.cells()
     first = next(cells, None)
     if first is None:
-        what = f"no cell of {path} passes --filter {keeps}" if terms else f"{path} makes no cell"
+        what = f"no cell of {path} passes --filter {' '.join(terms)}" if terms else f"{path} makes no cell"
         raise NothingSelectedError(what, next_step="kernel-matrix plan --all without --filter lists every cell")
     return made, chain((first,), cells)
 
@@ -80,10 +75,10 @@ def _planned_cells(
 # ---- JSON
 
 
-def _write_json(plan: Plan, cells: Iterable[Cell]) -> None:
+def _write_json(made: RunPlan, cells: Iterable[Cell]) -> None:
     """One document, written cell by cell: a plan may have millions."""
+    from kernel_matrix.api.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
     from kernel_matrix.model.messages import SCHEMA_VERSION  # noqa: PLC0415  # loaded by now; named here only to start fast
-    from kernel_matrix.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
 
     out = sys.stdout
     out.write('{"cells": [')
@@ -91,12 +86,12 @@ def _write_json(plan: Plan, cells: Iterable[Cell]) -> None:
     out.write("\n],\n")
     rest = {
         "schema_version": SCHEMA_VERSION,
-        "matrix": plan.matrix.name,
-        "engine": plan.facts.engine,
-        "devices": [gpu.name for gpu in plan.facts.gpus],
+        "matrix": made.matrix.name,
+        "engine": made.host.facts.engine,
+        "devices": [gpu.name for gpu in made.host.facts.gpus],
         "totals": _totals_document(totals),
-        "unreadable": [{"path": str(item.path), "reason": item.reason} for item in plan.selection.unreadable],
-        "warnings": list(plan.warnings),
+        "unreadable": [{"path": str(item.path), "reason": item.reason} for item in made.plan.selection.unreadable],
+        "warnings": list(made.plan.warnings),
     }
     out.write(json.dumps(rest, allow_nan=False, indent=2, sort_keys=True)[len("{\n") :] + "\n")
 
@@ -178,14 +173,14 @@ class _Group:
         self.dtypes[cell.dtype.value] = None
 
 
-def _print_overview(plan: Plan, cells: Iterable[Cell]) -> None:
-    from kernel_matrix.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
+def _print_overview(made: RunPlan, cells: Iterable[Cell]) -> None:
+    from kernel_matrix.api.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
 
     groups: dict[str, _Group] = {}
     totals = tally(_grouped(cells, groups))
     screen = console()
     _print_groups(screen, groups)
-    _print_summary(screen, plan, totals)
+    _print_summary(screen, made, totals)
 
 
 def _grouped(cells: Iterable[Cell], groups: dict[str, _Group]) -> Iterator[Cell]:
@@ -207,11 +202,11 @@ def _print_groups(screen: Console, groups: dict[str, _Group]) -> None:
     _print_more(screen, len(groups) - _MOST_LINES)
 
 
-def _print_all(plan: Plan, cells: Iterable[Cell]) -> None:
-    from kernel_matrix.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
+def _print_all(made: RunPlan, cells: Iterable[Cell]) -> None:
+    from kernel_matrix.api.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
 
     totals = tally(_listed(cells))
-    _print_summary(console(), plan, totals)
+    _print_summary(console(), made, totals)
 
 
 def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
@@ -227,22 +222,22 @@ def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
     sys.stdout.flush()
 
 
-def _print_summary(screen: Console, plan: Plan, totals: PlanTotals) -> None:
+def _print_summary(screen: Console, made: RunPlan, totals: PlanTotals) -> None:
     """Totals per axis, distinct reasons, what was found odd, and one sentence that says it all."""
     _print_totals(screen, totals)
     _print_reasons(screen, totals)
-    for item in plan.selection.unreadable:
+    for item in made.plan.selection.unreadable:
         screen.print(f"cannot be read: {item}", markup=False)
-    for warning in plan.warnings:
+    for warning in made.plan.warnings:
         screen.print(f"note: {warning}", markup=False)
     whole = totals.all
-    devices = ", ".join(gpu.name for gpu in plan.facts.gpus) or "no device"
-    screen.print(f"This host: {devices}; engine {plan.facts.engine}", markup=False)
-    if plan.facts.clocks_reason and any(gpu.vendor != "cpu" for gpu in plan.facts.gpus):
-        screen.print(f"GPU clocks cannot be locked here: {plan.facts.clocks_reason}", markup=False)
+    devices = ", ".join(gpu.name for gpu in made.host.facts.gpus) or "no device"
+    screen.print(f"This host: {devices}; engine {made.host.facts.engine}", markup=False)
+    if made.host.facts.clocks_reason and any(gpu.vendor != "cpu" for gpu in made.host.facts.gpus):
+        screen.print(f"GPU clocks cannot be locked here: {made.host.facts.clocks_reason}", markup=False)
     counts = f"{whole.cells:,} cells, {whole.runnable:,} run here, {whole.cells - whole.runnable:,} do not"
     time = f"about {duration(whole.expected_s)} one after the other"
-    screen.print(f"{plan.matrix.name}: {counts}; {time}", markup=False)
+    screen.print(f"{made.matrix.name}: {counts}; {time}", markup=False)
 
 
 def _print_totals(screen: Console, totals: PlanTotals) -> None:

@@ -14,18 +14,14 @@ from kernel_matrix.cli.collection import (
     PATH,
     SOURCE,
     candidate_document,
-    load_collection,
-    matching,
     plain,
     problem_document,
-    refuse_unreadable,
-    the_one,
     unreadable_documents,
     warn_of_unreadable,
 )
 
 if TYPE_CHECKING:
-    from kernel_matrix.sources import LoadedSource, Problem
+    from kernel_matrix.api.problems import LoadedSource, Problem
 
 _WORKLOAD = typer.Option("", metavar="NAME", help="Which shapes; smoke where a problem has it, else its first.")
 _DTYPE = typer.Option("", metavar="NAME", help="Which dtype; each problem's first.")
@@ -45,7 +41,9 @@ def register(app: typer.Typer) -> None:
     @group.command("list")
     def list_(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """List problems."""
-        loaded = load_collection(source, path)
+        from kernel_matrix.api.problems import load_problems, matching  # noqa: PLC0415  # --help must not wait for it
+
+        loaded = load_problems(source, path)
         problems = matching(loaded.problems, glob)
         warn_of_unreadable(loaded)
         _print_list(problems, loaded, as_json=as_json)
@@ -55,13 +53,17 @@ def register(app: typer.Typer) -> None:
         id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
     ) -> None:
         """Show one problem with its workloads and candidates."""
-        loaded = load_collection(source, path)
-        _print_one(the_one(loaded.problems, id_, "problem"), loaded, as_json=as_json)
+        from kernel_matrix.api.problems import find_one, load_problems  # noqa: PLC0415  # --help must not wait for it
+
+        loaded = load_problems(source, path)
+        _print_one(find_one(loaded.problems, id_, "problem"), loaded, as_json=as_json)
 
     @group.command()
     def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """Check every file without running any; exit code 2 when one cannot be used."""
-        _check(load_collection(source, path), as_json=as_json)
+        from kernel_matrix.api.problems import load_problems  # noqa: PLC0415  # --help must not wait for it
+
+        _check(load_problems(source, path), as_json=as_json)
 
     @group.command("try")
     def try_(
@@ -80,21 +82,25 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> None:
         """Run each reference on the CPU, confined, through what a judge asks of it; exit code 2 when one fails."""
-        from kernel_matrix.cli.problem_check import ProblemCheckOptions, try_collection  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.problems import check_problems, load_problems, matching  # noqa: PLC0415  # --help must not wait
+        from kernel_matrix.cli.problem_check import problem_check_view, show_summary  # noqa: PLC0415  # as above
 
-        request = ProblemCheckOptions(
-            workload=workload,
-            dtype=dtype,
-            jobs=jobs,
-            limit_s=limit,
-            memory_gib=memory,
-            engine=engine,
-            toolchain=toolchain,
-            lock=lock,
-            json=as_json,
-        )
-        loaded = load_collection(source, path)
-        try_collection(loaded, matching(loaded.problems, glob), request)
+        loaded = load_problems(source, path)
+        with problem_check_view(as_json=as_json) as view:
+            summary = check_problems(
+                matching(loaded.problems, glob),
+                workload=workload,
+                dtype=dtype,
+                jobs=jobs,
+                limit_s=limit,
+                memory_gib=memory,
+                engine=engine,
+                toolchain=toolchain,
+                lock=lock,
+                listener=view.tell,
+            )
+        show_summary(summary, loaded, as_json=as_json)
+        summary.require_usable(loaded)
 
 
 def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, *, as_json: bool) -> None:
@@ -173,6 +179,7 @@ def _check(loaded: LoadedSource, *, as_json: bool) -> None:
 
     :raises kernel_matrix.errors.UsageError: naming every file that cannot be used.
     """
+    from kernel_matrix.api.problems import refuse_unreadable  # noqa: PLC0415  # --help must not wait for it
     from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
 
     counts = {"problems": len(loaded.problems), "candidates": len(loaded.candidates)}

@@ -1,59 +1,40 @@
-"""How a run tells of itself: a live view on a terminal, plain lines into a pipe, JSON events for scripts."""
+"""Views of a run: a live bar on a terminal, plain lines into a pipe, JSON events for scripts."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kernel_matrix.cli.output import duration
+from kernel_matrix.api.plan import Cell, HostSurvey, SkipReason
+from kernel_matrix.api.run import (
+    EventKind,
+    Record,
+    RunEvent,
+    RunMessage,
+    RunProgress,
+    RunResult,
+    RunStarted,
+    WorkloadJudgement,
+    judge_record,
+)
+from kernel_matrix.cli.output import duration, print_json_line
 from kernel_matrix.cli.run_conditions import RunConditions, complaints, conditions_document, conditions_line
-from kernel_matrix.executors.local import EventKind, Run, RunEvent
-from kernel_matrix.hosts.survey import HostSurvey
 from kernel_matrix.model.enums import ClockPolicy, Fault, Status, Verdict
 from kernel_matrix.model.messages import INTERPRETED
-from kernel_matrix.plan import Cell, SkipReason
-from kernel_matrix.results.judged import WorkloadJudgement, judge, times_of
-from kernel_matrix.results.record import Record, record_to_json
-from kernel_matrix.results.store import RecordStore
 
-
-class RunView(Protocol):
-    """Whoever is told of a run."""
-
-    def begin(self, survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
-        """What will run, what is done already, and what cannot run here."""
-        ...
-
-    def watching(self) -> Any:
-        """A context around the events."""
-        ...
-
-    def tell(self, event: RunEvent) -> None:
-        """One event."""
-        ...
-
-    def say(self, text: str) -> None:
-        """A line for people."""
-        ...
-
-    def complain(self, text: str) -> None:
-        """A line that nobody may miss: this machine is not in the state it should be in."""
-        ...
-
-    def end(self, session: Run, store: RecordStore, conditions: RunConditions) -> None:
-        """How many ended as what, and where to look."""
-        ...
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class RunPace:
-    """How far a run over ``cells`` has come, and how long the rest takes at its pace up to now."""
+    """How far a run over ``cells`` has come, and the time that the rest takes at this pace."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.ended = 0
@@ -63,7 +44,7 @@ class RunPace:
         self._started = time.monotonic()
 
     def note(self, event: RunEvent) -> None:
-        """Count a cell that ended, or that is put off."""
+        """Count a cell that ended or is put off."""
         if event.happening in (EventKind.CELL_ENDED, EventKind.CELL_SKIPPED):
             self._ahead_s -= event.cell.expected_s
         if event.happening is EventKind.CELL_ENDED:
@@ -71,42 +52,80 @@ class RunPace:
             self._behind_s += event.cell.expected_s
 
     def left(self) -> str:
-        """``25 s left``; empty where that is less than a second."""
+        """Return ``25 s left``; empty below a second."""
         elapsed_s = time.monotonic() - self._started
         seconds = self._ahead_s * (elapsed_s / self._behind_s if self._behind_s else 1.0)
         return f"{duration(seconds)} left" if seconds >= 1 else ""
 
 
-class PlainLines:
+class RunView:
+    """What a listener of runs has in common; use it as a context around them, and :meth:`tell` as the listener."""
+
+    def __init__(self) -> None:
+        self.pace = RunPace(())
+        self.conditions = RunConditions()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the screen as it was."""
+
+    def tell(self, told: RunProgress) -> None:
+        """Show the start, an event, a message or the end of a run."""
+        if isinstance(told, RunStarted):
+            self.pace, self.conditions = RunPace(told.cells), RunConditions()
+            self.begin(told)
+        elif isinstance(told, RunMessage):
+            (self.complain if told.is_error else self.say)(told.text)
+        elif isinstance(told, RunResult):
+            self.end(told)
+        else:
+            self.pace.note(told)
+            if told.happening is EventKind.CELL_ENDED and told.record is not None:
+                self.conditions.note(told.record)
+            self.show(told)
+
+    def begin(self, started: RunStarted) -> None:
+        """Say what is about to happen, and what does not run and why."""
+        for line in opening_lines(started.host, started.cells, done=started.done, skipped=started.skipped):
+            self.say(line)
+
+    def show(self, event: RunEvent) -> None:
+        """Show one event."""
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        """Show a line for people."""
+        raise NotImplementedError
+
+    def complain(self, text: str) -> None:
+        """Show that this machine is not in the state it should be in."""
+        raise NotImplementedError
+
+    def end(self, result: RunResult) -> None:
+        """Show the counts, and where the records are."""
+        raise NotImplementedError
+
+
+class PlainLines(RunView):
     """One line per event.
 
-    :param say: writes one line for people.
-    :param complain: writes one that nobody may miss.
+    Args:
+        say: Writes one line.
+        complain: Writes one line about the state of this machine.
     """
 
     def __init__(self, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
-        self.say = say
-        self.complain = complain
-        self._pace = RunPace(())
+        super().__init__()
+        self._say, self._complain = say, complain
 
-    def begin(self, survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
-        """Say what is about to happen, and in plain words what is not."""
-        self._pace = RunPace(cells)
-        for line in opening_lines(survey, cells, done=done, skipped=skipped):
-            self.say(line)
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Nothing needs keeping."""
-        yield
-
-    def tell(self, event: RunEvent) -> None:
-        """A line for builds that end, cells that end or are put off."""
-        self._pace.note(event)
+    def show(self, event: RunEvent) -> None:
+        """Write a line for builds that end, and for cells that end or are put off."""
         line = event_line(event)
         if event.happening is EventKind.CELL_ENDED:
-            left = self._pace.left()
-            line = f"[{self._pace.ended}/{self._pace.planned}] {line}{f'  ({left})' if left else ''}"
+            left = self.pace.left()
+            line = f"[{self.pace.ended}/{self.pace.planned}] {line}{f'  ({left})' if left else ''}"
         elif event.happening is EventKind.BUILD_ENDED:
             line = f"built {event.cell.candidate.id}: {event.text}"
         if line:
@@ -114,15 +133,24 @@ class PlainLines:
         for line in complaints(event):
             self.complain(line)
 
-    def end(self, session: Run, store: RecordStore, conditions: RunConditions) -> None:
-        """A table, and the next step."""
-        print_summary(Console(highlight=False, width=100), session, store, conditions)
+    def say(self, text: str) -> None:
+        """Write the line."""
+        self._say(text)
+
+    def complain(self, text: str) -> None:
+        """Write the line as an error."""
+        self._complain(text)
+
+    def end(self, result: RunResult) -> None:
+        """Write a table, and the next step."""
+        print_summary(Console(highlight=False, width=100), result, self.conditions)
 
 
-class LiveView:
+class LiveView(RunView):
     """A progress bar with the time left, and a line per cell above it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._console = Console(highlight=False)
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -133,66 +161,58 @@ class LiveView:
             console=self._console,
             transient=True,
         )
-        self._pace = RunPace(())
         self._bar = self._progress.add_task("cells", total=0, left="")
 
-    def begin(self, survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
-        """Say what is about to happen, and in plain words what is not."""
-        self._pace = RunPace(cells)
-        for line in opening_lines(survey, cells, done=done, skipped=skipped):
-            self._console.print(line, markup=False)
-        self._progress.update(self._bar, total=len(cells))
+    def __exit__(self, *_: object) -> None:
+        """Remove the bar."""
+        self._progress.stop()
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Show the bar."""
-        with self._progress:
-            yield
+    def begin(self, started: RunStarted) -> None:
+        """Say what is about to happen, and show the bar."""
+        super().begin(started)
+        self._progress.reset(self._bar, total=len(started.cells), description="cells", left="")
+        self._progress.start()
 
-    def tell(self, event: RunEvent) -> None:
+    def show(self, event: RunEvent) -> None:
         """Move the bar; leave a line for what ended or is put off."""
-        self._pace.note(event)
         if event.happening is EventKind.CELL_STARTED:
             self._progress.update(self._bar, description=cell_name(event.cell))
         line = event_line(event)
         if line:
-            self._progress.console.print(line, style=_style(event), markup=False)
-            self._progress.update(self._bar, completed=self._pace.ended, left=self._pace.left())
+            self._console.print(line, style=_style(event), markup=False)
+            self._progress.update(self._bar, completed=self.pace.ended, left=self.pace.left())
         for line in complaints(event):
             self.complain(line)
 
     def say(self, text: str) -> None:
-        """A line above the bar."""
+        """Print the line above the bar."""
         self._console.print(text, markup=False)
 
     def complain(self, text: str) -> None:
-        """The same, in red."""
+        """Print the line in red."""
         self._console.print(f"error: {text}", style="bold red", markup=False)
 
-    def end(self, session: Run, store: RecordStore, conditions: RunConditions) -> None:
-        """A table, and the next step."""
-        print_summary(self._console, session, store, conditions)
+    def end(self, result: RunResult) -> None:
+        """Replace the bar by a table and the next step."""
+        self._progress.stop()
+        print_summary(self._console, result, self.conditions)
 
 
-class EventLines:
+class EventLines(RunView):
     """One JSON document per event."""
 
     def __init__(self, write: Callable[[Any], None]) -> None:
+        super().__init__()
         self._write = write
 
-    def begin(self, survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> None:
-        """The run's size and why the rest does not run."""
-        reasons = Counter(cell.reason.hurdle.value for cell in skipped if cell.reason is not None)
-        document = {"event": "run_started", "engine": survey.engine.name, "cells": len(cells), "done_before": done}
-        self._write({**document, "skipped": dict(reasons)})
+    def begin(self, started: RunStarted) -> None:
+        """Write the run's size and why the rest does not run."""
+        reasons = Counter(cell.reason.hurdle.value for cell in started.skipped if cell.reason is not None)
+        document = {"event": "run_started", "engine": started.host.engine.name, "cells": len(started.cells)}
+        self._write({**document, "done_before": started.done, "skipped": dict(reasons)})
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Nothing needs keeping."""
-        yield
-
-    def tell(self, event: RunEvent) -> None:
-        """The event, with the outcome where there is one."""
+    def show(self, event: RunEvent) -> None:
+        """Write the event, with the outcome where there is one."""
         document: dict[str, Any] = {"event": event.happening.value, "cell_id": event.cell.id, "lane": event.lane}
         document |= {"cell": cell_name(event.cell), "text": event.text}
         if event.record is not None:
@@ -203,18 +223,35 @@ class EventLines:
         self._write(document)
 
     def say(self, text: str) -> None:
-        """As an event."""
+        """Write the line as an event."""
         self._write({"event": "message", "text": text})
 
     def complain(self, text: str) -> None:
-        """As an event of its own kind."""
+        """Write the line as an event of its own kind."""
         self._write({"event": "error", "text": text})
 
-    def end(self, session: Run, store: RecordStore, conditions: RunConditions) -> None:
-        """The counts, and where the records are."""
-        counts = {status.value: number for status, number in session.counts.items()}
-        document = {"event": "run_ended", "counts": counts, "left": session.left, "records": str(store.records)}
-        self._write({**document, "clocks": dict(conditions.clocks), "quarantined": dict(session.quarantined)})
+    def end(self, result: RunResult) -> None:
+        """Write the counts, and where the records are."""
+        counts = {status.value: number for status, number in result.counts.items()}
+        document = {"event": "run_ended", "counts": counts, "left": result.left, "records": str(result.records)}
+        self._write({**document, "clocks": dict(self.conditions.clocks), "quarantined": dict(result.quarantined)})
+
+
+def run_view(*, as_json: bool) -> RunView:
+    """Return the view that suits the options and standard output."""
+    if as_json:
+        return EventLines(print_json_line)
+    return LiveView() if sys.stdout.isatty() else PlainLines(_write_line, _write_error)
+
+
+def _write_line(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _write_error(text: str) -> None:
+    sys.stderr.write(f"error: {text}\n")
+    sys.stderr.flush()
 
 
 def _style(event: RunEvent) -> str:
@@ -266,8 +303,7 @@ def _built(record: Record) -> str:
 def _speeds(record: Record) -> str:
     if any(INTERPRETED in session.labels for session in record.sessions):
         return " (interpreted: its speed says nothing)"
-    document = record_to_json(record)
-    said = [f"{name} {_speed(found)}" for name, found in judge(document, times_of(document)).items()]
+    said = [f"{name} {_speed(found)}" for name, found in judge_record(record).items()]
     return ": " + "; ".join(said) if said else ""
 
 
@@ -318,13 +354,14 @@ def _short(cell: Cell) -> str:
     return cell.reason.text
 
 
-def print_summary(console: Console, session: Run, store: RecordStore, conditions: RunConditions) -> None:
-    """The end of a run for people."""
-    if session.counts:
-        table = Table("outcome", "cells", title=f"{sum(session.counts.values())} cells ended", title_justify="left")
-        for status, number in session.counts.most_common():
+def print_summary(console: Console, result: RunResult, conditions: RunConditions) -> None:
+    """Print how many cells ended as what, under which conditions, and the next step."""
+    if result.counts:
+        table = Table("outcome", "cells", title=f"{sum(result.counts.values())} cells ended", title_justify="left")
+        for status, number in result.counts.most_common():
             table.add_row(status.value, str(number))
         console.print(table)
-    for line in conditions.lines(session):
+    for line in conditions.lines(result):
         console.print(line, markup=False, soft_wrap=True)
-    console.print(f"records: {store.records}\nnext: kernel-matrix results {store.root}", markup=False, soft_wrap=True)
+    next_step = f"records: {result.records}\nnext: kernel-matrix results {result.folder}"
+    console.print(next_step, markup=False, soft_wrap=True)

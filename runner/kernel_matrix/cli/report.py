@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from kernel_matrix.cli.opened_tables import merged
+from kernel_matrix.api.wording import printable
+from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.output import console
-from kernel_matrix.nightly.durable_write import write_whole
-from kernel_matrix.results.descriptions import printable
-
-if TYPE_CHECKING:
-    from kernel_matrix.analysis.tables import Tables
-
-
-_PAGE = Path("report.html")
-"""What a page is written to where nothing else is named."""
 
 
 def register(app: typer.Typer) -> None:
@@ -40,51 +30,17 @@ def register(app: typer.Typer) -> None:
         format_: str = typer.Option("", "--format", help="html, md or text; default: as the file is called."),
     ) -> None:
         """Write one page that opens from disk: what is portable, what is noise, what broke."""
-        from kernel_matrix.analysis.tables import open_tables  # noqa: PLC0415  # loads polars
-        from kernel_matrix.report.contents import audited, gather  # noqa: PLC0415  # see above
-        from kernel_matrix.report.formats import format_of, render  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.report import PAGE, make_report, report_format, save_report  # noqa: PLC0415  # loads polars
 
-        name = format_ or format_of(out or _PAGE)
-        write = render(name)
-        wanted = folders or [Path("results")]
+        form = report_format(format_, out or PAGE)
         with ExitStack() as stack:
-            tables = open_tables(stack.enter_context(merged(wanted, traces=name == "html")))
-            compared = None
-            if against is not None:
-                from kernel_matrix.analysis.compare import compare  # noqa: PLC0415  # only where something is compared
-
-                base = open_tables(stack.enter_context(merged([against])))
-                compared = compare(base.cells, tables.cells, names=(str(against), ", ".join(map(str, wanted))))
-            contents, found = gather(
-                tables,
-                title=title or _title(tables),
-                made_at=datetime.now(timezone.utc),
-                folders=[str(folder) for folder in wanted],
-                comparison=compared,
-                findings=audited(tables) if audit else None,
-            )
-            said = write(contents, tables, found)
-        target = out or (_PAGE if name == "html" else None)
+            results = stack.enter_context(opened(folders or [Path("results")], traces=form == "html"))
+            base = stack.enter_context(opened([against])) if against is not None else None
+            text = make_report(results, form=form, title=title, against=base, audit=audit)
+        target = out or (PAGE if form == "html" else None)
         if target is None:
-            console().print(said, markup=False, end="", soft_wrap=True)
+            console().print(text, markup=False, end="", soft_wrap=True)
         else:
-            _save(said, target)
-
-
-def _save(said: str, target: Path) -> None:
-    """Written aside and then renamed: whoever has the old one open keeps a whole one."""
-    write_whole(target, said)
-    size = target.stat().st_size / 1e6
-    console(stderr=True).print(printable(f"{target} ({size:.1f} MB)"), markup=False)
-
-
-def _title(tables: Tables) -> str:
-    import polars as pl  # noqa: PLC0415  # loaded only when something is reported
-
-    facts = tables.cells.select(
-        pl.col("matrix").drop_nulls().unique().sort().head(4).implode().alias("names"),
-        pl.col("run_started_at").max().alias("last"),
-    )
-    row = facts.collect(engine="streaming").row(0, named=True)
-    names = ", ".join(row["names"] or []) or "kernel-matrix"
-    return f"{names}, {row['last']:%d %B %Y}" if row["last"] else names
+            save_report(text, target)
+            size = target.stat().st_size / 1e6
+            console(stderr=True).print(printable(f"{target} ({size:.1f} MB)"), markup=False)

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.options import JsonAfterProgress, Lock
+from kernel_matrix.api.wording import printable
+from kernel_matrix.cli.options import JsonAfterProgress, Lock, command_line
 from kernel_matrix.cli.output import console, print_json
-from kernel_matrix.errors import (
-    GpuBusyError,
-    ImageError,
-    InfrastructureError,
-    NothingSelectedError,
-    RegressionError,
-    UsageError,
-)
-from kernel_matrix.results.descriptions import printable
+from kernel_matrix.errors import RegressionError
 
 if TYPE_CHECKING:
-    from kernel_matrix.analysis.reproduce import Reproduction
-    from kernel_matrix.hosts.survey import HostSurvey
-    from kernel_matrix.matrix import Matrix
-    from kernel_matrix.plan import Cell
-    from kernel_matrix.results.reading import Document
+    from kernel_matrix.api.reproduce import Reproduction
 
 _Record = Annotated[Path, typer.Argument(metavar="RECORD", help="A record's file: <results>/<matrix>/records/….json")]
 _Matrix = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The matrix file that has its cell.")]
@@ -57,19 +45,21 @@ def register(app: typer.Typer) -> None:
 
         Exit 0: reproduced; 5: not. The record is read and checked like any other file that nobody vouches for.
         """
-        from kernel_matrix.analysis.reproduce import check_tells, reproduction  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.reproduce import reproduce as repeat  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # as above
 
-        was = _read(record)
-        check_tells(was)
-        if against is not None:
-            now, place = _read(against), against
-        else:
-            request = _Again(matrix=matrix, lock=lock, out=out, engine=engine)
-            with redirect_stdout(sys.stderr) if json else nullcontext():
-                place = _run_again(was, record, request)
-            now = _read(place)
-            _check_ended(now, place)
-        found = reproduction(was, now)
+        with redirect_stdout(sys.stderr) if json else nullcontext(), run_view(as_json=False) as view:
+            repeated = repeat(
+                record,
+                matrix=matrix,
+                lock=lock,
+                out=out,
+                engine=engine,
+                against=against,
+                listener=view.tell,
+                command=command_line(),
+            )
+        found, place = repeated.found, repeated.record
         if json:
             print_json(_document(found, record, place))
         else:
@@ -79,136 +69,6 @@ def register(app: typer.Typer) -> None:
                 f"{printable(record.name)} was not reproduced: {len(found.differences)} things differ",
                 next_step="Look at what differs in the environment first; then repeat with more sessions.",
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Again:
-    """With what a cell is run again."""
-
-    matrix: Path
-    lock: Path | None
-    out: Path
-    engine: str
-
-
-def _read(path: Path) -> Document:
-    """The record in ``path``, checked.
-
-    :raises UsageError: when it is no record, saying why.
-    """
-    from kernel_matrix.results.reading import RecordRefusedError, read_record  # noqa: PLC0415  # loads the validators
-
-    try:
-        return read_record(path)
-    except RecordRefusedError as error:
-        next_step = "Name one file below a folder `records`, with the name that it was written under."
-        raise UsageError(printable(f"{path} is no record: {error.detail}"), next_step=next_step) from None
-
-
-def _run_again(record: Document, path: Path, request: _Again) -> Path:
-    """Run the cell of ``record``; returns the file of the new record.
-
-    :raises UsageError: when the matrix does not have exactly this cell, naming what differs.
-    :raises NothingSelectedError: when it cannot run here.
-    :raises ImageError: when the image is another.
-    """
-    from kernel_matrix.cli.run_request import PlannedRun, new_run_id, run_work  # noqa: PLC0415  # --help must not wait for it
-    from kernel_matrix.executors.local import Rerun, RunPolicy  # noqa: PLC0415  # as above
-    from kernel_matrix.hosts.survey import survey  # noqa: PLC0415  # as above
-    from kernel_matrix.matrix.load import load_matrix  # noqa: PLC0415  # as above
-    from kernel_matrix.results.store import RecordStore  # noqa: PLC0415  # as above
-
-    matrix = load_matrix(request.matrix)
-    found = survey(matrix, engine=request.engine or record["host"]["engine"], lock_path=request.lock)
-    cell = _cell_of(record, path, matrix, found)
-    _check_image(record, path, found)
-    unit = _same_unit(record, found)
-    store = RecordStore(request.out / matrix.name)
-    orders = RunPolicy(run_id=new_run_id(), build_workers=matrix.policy.build_workers)
-    run_work(
-        PlannedRun(matrix=matrix, survey=unit, runnable=(cell,), skipped=()), store, orders, Rerun.ALL, as_json=False
-    )
-    return store.records / f"{cell.id}.{store.next_attempt(cell.id) - 1}.json"
-
-
-def _cell_of(record: Document, path: Path, matrix: Matrix, found: HostSurvey) -> Cell:
-    """The record's own cell, to run.
-
-    :raises UsageError: when the matrix has no such cell, naming what differs from the nearest.
-    :raises NothingSelectedError: when it cannot run here.
-    """
-    from kernel_matrix.cli.run_request import every_cell  # noqa: PLC0415  # --help must not wait for it
-
-    wanted: str = record["cell_id"]
-    cells = [cell for cell in every_cell(matrix, found) if cell.id == wanted or _is_named_so(cell, record)]
-    exact = next((cell for cell in cells if cell.id == wanted), None)
-    if exact is None:
-        raise UsageError(
-            printable(f"{path}: {matrix.path} does not have this cell: {_what_differs(record, cells, matrix)}"),
-            next_step="Check out what it was measured with, or name the matrix it was measured by: --matrix FILE.",
-        )
-    if exact.reason is not None:
-        raise NothingSelectedError(printable(f"{path}: the cell cannot run here: {exact.reason.text}"))
-    return exact
-
-
-def _is_named_so(cell: Cell, record: Document) -> bool:
-    said = record["cell"]
-    place = (cell.gpu.name, cell.toolchain.name, cell.dtype.value)
-    return cell.candidate.id == said["candidate"] and place == (said["gpu"], said["toolchain"], said["dtype"])
-
-
-def _what_differs(record: Document, cells: Iterable[Cell], matrix: Matrix) -> str:
-    said = record["cell"]
-    near = next(iter(cells), None)
-    if near is None:
-        axes = {
-            "GPU": (said["gpu"], [gpu.name for gpu in matrix.gpus]),
-            "toolchain": (said["toolchain"], [toolchain.name for toolchain in matrix.toolchains]),
-            "dtype": (said["dtype"], [dtype.value for dtype in matrix.dtypes]),
-        }
-        missing = [f"no {axis} {name}" for axis, (name, names) in axes.items() if name not in names]
-        return ", ".join(missing) or f"it does not select candidate {said['candidate']} of problem {said['problem']}"
-    now = {
-        "content of the problem": (said["problem_sha256"], near.problem.digest),
-        "content of the candidate": (said["candidate_sha256"], near.candidate.digest),
-        "workloads": (", ".join(said["workloads"]), ", ".join(w.name for w in near.workloads)),
-        "tier": (said["tier"], near.protocol.tier.value),
-    }
-    named = [f"{name} ({was}, here {now})" for name, (was, now) in now.items() if was != now]
-    rest = "the protocol, the policy's demands or the versions of the toolchain, which a record does not hold"
-    return f"what differs: {', '.join(named) or rest}"
-
-
-def _check_image(record: Document, path: Path, found: HostSurvey) -> None:
-    """Refuse another image than the record's, where this engine starts images at all."""
-    used, here = record["host"]["image"], found.images.get(record["cell"]["toolchain"])
-    if used is None or here is None:
-        return
-    if used["id"] != here.id and (used["repo_digest"] is None or used["repo_digest"] != here.repo_digest):
-        was, now = used["repo_digest"] or used["id"], here.repo_digest or here.id
-        raise ImageError(
-            printable(f"{path} ran in image {was}, here is {now}"),
-            next_step="Name the lock that pins the record's image with --lock FILE, then `kernel-matrix images pull`.",
-        )
-
-
-def _same_unit(record: Document, found: HostSurvey) -> HostSurvey:
-    """``found`` with only the record's own GPU unit, where that is here: another unit is another measurement."""
-    units = tuple(gpu for gpu in found.facts.gpus if gpu.uuid == record["host"]["device"].get("uuid"))
-    return replace(found, facts=replace(found.facts, gpus=units)) if units else found
-
-
-def _check_ended(now: Document, place: Path) -> None:
-    """The repetition must have come to an end of its own.
-
-    :raises InfrastructureError: when the machine failed it.
-    """
-    outcome = now["outcome"]
-    if outcome["fault"] == "infra":
-        kind = GpuBusyError if outcome["status"] == "gpu_busy" else InfrastructureError
-        what = f"the repetition ended as {outcome['status']}: {outcome['evidence']['message']}"
-        raise kind(printable(what), next_step=f"{place} has the details; try again when the machine is well.")
 
 
 def _document(found: Reproduction, record: Path, place: Path) -> dict[str, Any]:

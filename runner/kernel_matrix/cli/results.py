@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kernel_matrix.cli.opened_tables import merged
-from kernel_matrix.cli.options import Json
-from kernel_matrix.cli.output import console, print_json
-from kernel_matrix.errors import NothingSelectedError
-from kernel_matrix.model.enums import ClockState, Fault, Status
-from kernel_matrix.results.descriptions import (
+from kernel_matrix.api.wording import (
     clocks_as_wanted,
     clocks_said,
     discards,
@@ -23,6 +18,11 @@ from kernel_matrix.results.descriptions import (
     printable,
     verdict_said,
 )
+from kernel_matrix.cli.opened_tables import opened
+from kernel_matrix.cli.options import Json
+from kernel_matrix.cli.output import console, print_json
+from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.model.enums import ClockState, Fault, Status
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,10 +44,8 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Print the latest result of every cell, and why cells failed."""
-        from kernel_matrix.results.latest import filtered, overview, read_cells  # noqa: PLC0415  # loads polars
-
-        with merged([folder]) as (tables,):
-            rows = filtered(overview(read_cells(tables)), filters).to_dicts()
+        with opened([folder]) as found:
+            rows = found.latest(*filters).to_dicts()
         if not rows:
             raise NothingSelectedError(f"no result in {folder} matches", next_step="Loosen --filter or name a folder.")
         if as_json:

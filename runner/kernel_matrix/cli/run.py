@@ -1,13 +1,16 @@
-"""``kernel-matrix run``: the main job."""
+"""``kernel-matrix run``."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kernel_matrix.cli.options import Build, Engine, Filter, Lock, MatrixFile, Unpinned
+from kernel_matrix.cli.options import Build, Engine, Filter, Lock, MatrixFile, Unpinned, command_line
+from kernel_matrix.cli.output import print_json
+from kernel_matrix.errors import UsageError
 
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records go: DIR/<matrix name>/.")]
 _Rerun = Annotated[str, typer.Option("--rerun", help="none, failed, stale or all: which recorded cells run again.")]
@@ -47,28 +50,43 @@ def register(app: typer.Typer) -> None:
         json: _Json = False,
     ) -> None:
         """Run every cell that can run here and has no record yet."""
-        from kernel_matrix.cli.run_request import PlanScope, RunOptions, run_matrix  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.plan import load_matrix, make_plan  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.run import next_time, parse_rerun  # noqa: PLC0415  # as above
+        from kernel_matrix.api.run import run as run_plan  # noqa: PLC0415  # as above
+        from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # as above
 
-        scope = PlanScope(
+        which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
+        if fail_on not in (None, "candidate"):
+            raise UsageError(f"--fail-on {fail_on}: allowed is 'candidate'")
+        loaded = load_matrix(matrix)
+        view = run_view(as_json=json)
+        if build:
+            from kernel_matrix.api.images import build_missing_images  # noqa: PLC0415  # only with --build
+
+            build_missing_images(loaded, engine=engine, lock=lock, say=view.say)
+        plan = make_plan(
+            loaded,
             engine=engine,
             lock=lock,
-            filters=tuple(filter_ or ()),
+            filters=filter_ or (),
             shard=shard,
-            allow_unpinned=allow_unpinned,
-            build=build,
             compile_only=compile_only,
-            json=json,
+            allow_unpinned=allow_unpinned,
         )
-        request = RunOptions(
-            matrix=matrix,
-            results=results,
-            scope=scope,
-            rerun=rerun,
-            deadline=deadline,
-            fail_fast=fail_fast,
-            fail_on=fail_on,
-            dry_run=dry_run,
-        )
-        code = run_matrix(request)
-        if code:
-            raise typer.Exit(code)
+        plan.check_runnable()
+        if dry_run:
+            print_json(plan.process_settings())
+            return
+        with view:
+            result = run_plan(
+                plan,
+                results,
+                rerun=which,
+                deadline=until or None,
+                fail_fast=fail_fast,
+                listener=view.tell,
+                command=command_line(),
+            )
+        failed = fail_on == "candidate" and result.candidate_failed
+        if result.exit_code or failed:
+            raise typer.Exit(result.exit_code or 1)

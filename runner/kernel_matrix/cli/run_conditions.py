@@ -1,4 +1,4 @@
-"""Under which conditions cells ran on their devices, in words: clocks, company, and GPUs that were given up."""
+"""Words for the conditions cells ran under: clocks, other processes on the GPU, and quarantined GPUs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kernel_matrix.executors.local import EventKind, Run, RunEvent
-from kernel_matrix.lease import ResetState
+from kernel_matrix.api.run import EventKind, Record, ResetState, RunEvent, RunResult
+from kernel_matrix.api.wording import clocks_as_wanted, clocks_said, label_said
 from kernel_matrix.model.enums import ClockState
 from kernel_matrix.model.messages import INTERPRETED
-from kernel_matrix.results.descriptions import clocks_as_wanted, clocks_said, label_said
-from kernel_matrix.results.record import Record
 
 _UNPROVEN = "unproven"
 _MOST_REASONS = 5
@@ -81,7 +79,7 @@ class RunConditions:
         if not clocks_as_wanted(host.clock_state, host.clock_policy):
             self.not_locked[host.clock_reason] += 1
 
-    def lines(self, session: Run) -> Iterator[str]:
+    def lines(self, result: RunResult) -> Iterator[str]:
         """What a reader of the results has to know of this run."""
         for label, number in sorted(self.labels.items()):
             yield f"{label}, {number} cells: {label_said(label)}"
@@ -91,12 +89,12 @@ class RunConditions:
             yield f"  {number} wanted locked, and not: {reason}"
         if self.unproven:
             yield f"{self.unproven} cells ran on a GPU that was not proven to be theirs alone"
-        for uuid, why in session.quarantined.items():
+        for uuid, why in result.quarantined.items():
             yield f"quarantined: {uuid}: {why}"
-        if session.quarantined and session.left:
-            yield f"{session.left} cells are left, for want of a GPU to run them on: look at it, then run again"
-        elif session.left:
-            yield f"{session.left} cells are left; run again to go on"
+        if result.quarantined and result.left:
+            yield f"{result.left} cells are left, for want of a GPU to run them on: look at it, then run again"
+        elif result.left:
+            yield f"{result.left} cells are left; run again to go on"
 
 
 def _labels(record: Record) -> list[str]:

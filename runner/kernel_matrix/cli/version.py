@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from kernel_matrix import __version__
+from kernel_matrix.version import __version__
 
 
 def register(app: typer.Typer) -> None:

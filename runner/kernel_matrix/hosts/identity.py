@@ -10,8 +10,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_matrix import __version__
 from kernel_matrix.platforms.cpu import model_name
+from kernel_matrix.version import __version__
 
 _MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 

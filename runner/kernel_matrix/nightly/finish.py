@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from kernel_matrix.analysis.accepted import Acceptance
+from kernel_matrix.analysis.compare import compare
 from kernel_matrix.analysis.comparison import Comparison
+from kernel_matrix.analysis.tables import open_tables
 from kernel_matrix.attempt.attempt_log import utc_now
 from kernel_matrix.errors import InfrastructureError, KernelMatrixError, RegressionError
-from kernel_matrix.nightly.baseline_comparison import compared
 from kernel_matrix.nightly.baselines import Baseline
-from kernel_matrix.nightly.night_page import write_report
+from kernel_matrix.nightly.durable_write import write_whole
 from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
 from kernel_matrix.nightly.paths import NightPaths, tables_of
 from kernel_matrix.nightly.state import NightState, write_state
+from kernel_matrix.report.formats import compose, format_of
 from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.merge import merge
 
@@ -137,14 +139,17 @@ def _compare(night: Night, today: date) -> Comparison | None:
     if night.against is None:
         return None
     names = f"baseline {night.against.baseline.name}", f"night {night.name}"
-    new = tables_of(night.folder)
-    return compared(night.against.tables, new, names=names, accepted=night.against.accepted, today=today)
+    base, new = (open_tables([folder]).cells for folder in (night.against.tables, tables_of(night.folder)))
+    return compare(base, new, names=names, accepted=night.against.accepted, today=today)
 
 
 def _report(night: Night, found: Comparison | None, now: datetime) -> Path:
-    file = night.report or night.folder / "report.html"
+    file, folder = night.report or night.folder / "report.html", tables_of(night.folder)
     title = f"{night.places.matrix}, night {night.name}"
-    write_report(file, tables_of(night.folder), title=title, made_at=now, found=found)
+    text = compose(
+        format_of(file), open_tables([folder]), title=title, made_at=now, folders=[str(folder)], comparison=found
+    )
+    write_whole(file, text)
     return file
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
+from kernel_matrix.analysis.comparison import Comparison
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
-from kernel_matrix.report.contents import ReportContents
+from kernel_matrix.report.contents import AuditFinding, ReportContents, gather
 
 Render = Callable[[ReportContents, Tables, pl.DataFrame], str]
 """Contents, tables and outcomes → the text of the file."""
@@ -44,3 +46,34 @@ def render(name: str) -> Render:
     module, _, function = _FORMATS[name].partition(":")
     found: Render = getattr(import_module(module), function)
     return found
+
+
+def compose(
+    name: str,
+    tables: Tables,
+    *,
+    title: str,
+    made_at: datetime,
+    folders: Sequence[str],
+    comparison: Comparison | None = None,
+    findings: Sequence[AuditFinding] | None = None,
+) -> str:
+    """Return the report about ``tables`` in the format ``name``.
+
+    Args:
+        name: One of :data:`FORMATS`.
+        tables: The results.
+        title: The report's title.
+        made_at: When it is made.
+        folders: The folders the results came from.
+        comparison: With earlier results, if one was made.
+        findings: The audit's, if one was made.
+
+    Raises:
+        UsageError: There is no such format.
+    """
+    write = render(name)
+    contents, outcomes = gather(
+        tables, title=title, made_at=made_at, folders=folders, comparison=comparison, findings=findings
+    )
+    return write(contents, tables, outcomes)

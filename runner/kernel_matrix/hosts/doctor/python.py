@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from kernel_matrix import __version__
 from kernel_matrix.hosts.doctor.check_result import CheckResult, fail, ok, warn
 from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.hosts.survey import installed
+from kernel_matrix.version import __version__
 
 _OLDEST = (3, 10)
 

@@ -1,0 +1,235 @@
+"""List, watch and calibrate the GPUs of this host; data sheets of GPUs, here or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import count as count_from
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.api.run import new_run_id
+from kernel_matrix.attempt.assignment import RunContext
+from kernel_matrix.attempt.calibration import calibrate
+from kernel_matrix.attempt.scratch import scratch_folder
+from kernel_matrix.compatibility import compatibility, parse_version
+from kernel_matrix.errors import InfrastructureError, NothingSelectedError, UsageError
+from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
+from kernel_matrix.lease.terms import LeaseTerms
+from kernel_matrix.matrix import Matrix, Toolchain
+from kernel_matrix.matrix.load import load_matrix
+from kernel_matrix.platforms import Gpu, TelemetrySample, host_inventory, vendor
+from kernel_matrix.platforms.peaks import STATE_DIR_VARIABLE, peak_of, write_calibration
+from kernel_matrix.platforms.process_names import command
+
+__all__ = [
+    "Gpu",
+    "GpuInventory",
+    "TelemetrySample",
+    "calibrate_gpus",
+    "describe_gpu",
+    "describe_processes",
+    "find_gpus",
+    "inventory",
+    "watch_gpus",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInventory:
+    """The GPUs of this host."""
+
+    gpus: tuple[Gpu, ...]
+    reason: str
+    """Why there are not more; empty where nothing is missing."""
+
+
+def inventory() -> GpuInventory:
+    """List every device of this host that is no CPU; changes nothing.
+
+    Examples:
+        >>> import kernel_matrix
+        >>> isinstance(kernel_matrix.inventory().gpus, tuple)
+        True
+    """
+    found = [one for name, one in host_inventory().items() if name != "cpu"]
+    gpus = tuple(gpu for one in found for gpu in one.gpus)
+    return GpuInventory(gpus, "; ".join(one.reason for one in found if one.reason))
+
+
+def find_gpus(which: str | None = None) -> tuple[Gpu, ...]:
+    """Return the GPU that ``which`` names by index, by UUID or by its beginning; all where it is ``None``.
+
+    Raises:
+        NothingSelectedError: This host has no GPU; the error says why.
+        UsageError: No GPU has that name, or several have.
+    """
+    here = inventory()
+    if not here.gpus:
+        raise NothingSelectedError(f"this host has no GPU: {here.reason}", next_step="kernel-matrix doctor says more")
+    if which is None:
+        return here.gpus
+    found = tuple(gpu for gpu in here.gpus if which == str(gpu.index) or gpu.uuid.startswith(which))
+    if len(found) != 1:
+        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in here.gpus)
+        what = f"--gpu {which} names {'none' if not found else 'more than one'} of {known}"
+        raise UsageError(what, next_step="give an index or a whole UUID")
+    return found
+
+
+def describe_gpu(gpu: Gpu) -> dict[str, Any]:
+    """Return everything that is known of a GPU now; ``error`` is not empty where it does not answer."""
+    document = {**asdict(gpu), "peak": asdict(peak_of(gpu)), "error": ""}
+    platform = vendor(gpu.vendor)
+    try:
+        with platform.opened():
+            details = platform.details(gpu)
+            return document | {
+                "now": platform.snapshot(gpu),
+                "modes": asdict(platform.modes(gpu)),
+                "processes": describe_processes(platform.processes(gpu)),
+                "details": dict(details.values),
+                "missing": dict(details.missing),
+            }
+    except InfrastructureError as error:
+        return document | {"error": str(error)}
+
+
+def describe_processes(pids: Sequence[int]) -> list[dict[str, Any]]:
+    """Return each process with the name that the kernel has for its program."""
+    return [{"pid": pid, "name": command(pid)} for pid in pids]
+
+
+def watch_gpus(
+    gpus: Sequence[Gpu], *, every_s: float = 0.5, count: int | None = None
+) -> Generator[Mapping[Gpu, TelemetrySample], None, None]:
+    """Yield a sample of each GPU at a time.
+
+    Args:
+        gpus: The GPUs.
+        every_s: Seconds from one sample to the next; a time that has passed already is left out.
+        count: Samples of each GPU; without end by default.
+
+    Raises:
+        GpuLostError: A GPU no longer answers.
+        NothingSelectedError: A GPU has no telemetry.
+    """
+    with ExitStack() as stack:
+        samplers = {gpu: stack.enter_context(_sampler(gpu)) for gpu in gpus}
+        for _ in _ticks(every_s, count):
+            yield {gpu: sample() for gpu, sample in samplers.items()}
+
+
+@contextmanager
+def _sampler(gpu: Gpu) -> Iterator[Callable[[], TelemetrySample]]:
+    platform = vendor(gpu.vendor)
+    with platform.opened():
+        sampler = platform.sampler(gpu)
+        if sampler is None:
+            raise NothingSelectedError(f"there is nothing to watch on {gpu.name}")
+        yield sampler
+
+
+def _ticks(every_s: float, count: int | None) -> Iterator[int]:
+    """Yield numbers, each at its time."""
+    began = time.monotonic()
+    for number in count_from() if count is None else range(count):
+        yield number
+        if count is None or number + 1 < count:
+            elapsed = time.monotonic() - began
+            time.sleep(every_s - elapsed % every_s)
+
+
+def calibrate_gpus(
+    gpus: Sequence[Gpu],
+    matrix: Matrix | str | Path = "matrix.toml",
+    *,
+    toolchain: str | None = None,
+    engine: str = AUTO,
+    lock: str | Path | None = None,
+    wait_s: float = 300.0,
+) -> Iterator[dict[str, Any]]:
+    """Measure how fast each GPU moves bytes and multiplies, and keep that on this host as its peak.
+
+    Args:
+        gpus: The GPUs; one after the other is held alone and measured.
+        matrix: The matrix whose toolchains to choose from, or its file.
+        toolchain: The toolchain to measure with; by default the newest that can.
+        engine: ``auto``, ``docker`` or ``process``.
+        lock: The images lock; the matrix's own by default.
+        wait_s: How long to wait for a GPU in use.
+
+    Returns:
+        A document per GPU, as each is measured.
+
+    Raises:
+        UsageError: The matrix has no such toolchain.
+        NothingSelectedError: No toolchain here can run on one of the GPUs.
+        InfrastructureError: A GPU could not be measured, or was not held alone.
+    """
+    loaded = matrix if isinstance(matrix, Matrix) else load_matrix(Path(matrix))
+    wanted = _wanted(loaded, toolchain)
+    host = survey(loaded, engine=engine, lock_path=Path(lock) if lock else None)
+    toolchains = {gpu: _newest_usable(gpu, wanted, host) for gpu in gpus}
+    for gpu, usable in toolchains.items():
+        yield _measured(gpu, usable, host, wait_s)
+
+
+def _wanted(matrix: Matrix, name: str | None) -> list[Toolchain]:
+    """The CUDA toolchains to choose from: all of ``matrix``, or the one of that name.
+
+    :raises UsageError: when the matrix has none of that name.
+    """
+    wanted = [t for t in matrix.toolchains if name in (None, t.name) and t.cuda is not None]
+    if not wanted:
+        known = ", ".join(t.name for t in matrix.toolchains if t.cuda is not None)
+        raise UsageError(f"{matrix.path} has no CUDA toolchain {name or ''}".rstrip(), next_step=f"it has: {known}")
+    return wanted
+
+
+def _newest_usable(gpu: Gpu, wanted: Sequence[Toolchain], found: HostSurvey) -> Toolchain:
+    """The newest of ``wanted`` that is here and runs on ``gpu``.
+
+    :raises NothingSelectedError: when none can run, with the reason of each.
+    """
+    obstacles = {toolchain: _obstacle(gpu, toolchain, found) for toolchain in wanted}
+    usable = [toolchain for toolchain, obstacle in obstacles.items() if not obstacle]
+    if not usable:
+        why = "".join(f"\n  {toolchain.name}: {obstacle}" for toolchain, obstacle in obstacles.items())
+        raise NothingSelectedError(f"no toolchain here can run on GPU {gpu.index} ({gpu.name}):{why}")
+    return max(usable, key=lambda toolchain: parse_version(toolchain.cuda) or ())
+
+
+def _obstacle(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
+    """Why ``toolchain`` cannot measure ``gpu`` here, in words; empty: it can."""
+    cuda = toolchain.cuda or ""
+    if found.engine.uses_images and toolchain.name not in found.images:
+        return found.facts.images[toolchain.name]
+    table = compatibility()
+    obstacle = table.driver_obstacle(cuda=cuda, driver=gpu.driver, cuda_driver=gpu.cuda_driver)
+    return obstacle or (
+        table.code_obstacle(
+            cuda=cuda, torch=toolchain.torch, compute_capability=gpu.compute_capability, driver=gpu.driver
+        )
+        or ""
+    )
+
+
+def _measured(gpu: Gpu, toolchain: Toolchain, found: HostSurvey, wait_s: float) -> dict[str, Any]:
+    """What was measured on ``gpu``, and where it is kept."""
+    run_id, owner = new_run_id(), owner_token()
+    with scratch_folder() as scratch:
+        context = RunContext(
+            run_id=run_id, engine=found.engine, engine_status=found.status, owner=owner, scratch=scratch
+        )
+        terms = LeaseTerms(wait_s=wait_s, owner=owner, run_id=run_id, cell_id="calibration")
+        document = calibrate(gpu, found.images.get(toolchain.name), context, terms)
+    try:
+        kept = write_calibration(gpu, {**document, "toolchain": toolchain.name})
+    except (OSError, ValueError) as error:
+        what = f"the calibration of {gpu.uuid} cannot be kept: {error}"
+        raise InfrastructureError(what, next_step=f"{STATE_DIR_VARIABLE} names another folder") from error
+    return {**document, "uuid": gpu.uuid, "name": gpu.name, "toolchain": toolchain.name, "kept": str(kept)}

@@ -1,0 +1,84 @@
+"""Diagnose this host, and remove what dead runs left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_matrix.attempt.scratch import sweep_scratch
+from kernel_matrix.errors import InfrastructureError
+from kernel_matrix.hosts.doctor import examine
+from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict
+from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.hosts.survey import AUTO, check_engine
+from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
+from kernel_matrix.matrix.load import load_matrix
+from kernel_matrix.sandboxes import ENGINES, open_engine
+
+__all__ = ["CheckResult", "CheckVerdict", "SweepResult", "diagnose_host", "sweep"]
+
+_MATRIX = Path("matrix.toml")
+
+
+def diagnose_host(
+    matrix: str | Path | None = None,
+    *,
+    results: str | Path = "results",
+    engine: str = AUTO,
+    lock: str | Path | None = None,
+) -> Iterator[CheckResult]:
+    """Look at everything a cell needs on this host; changes nothing.
+
+    Args:
+        matrix: The matrix to examine for; by default ``./matrix.toml`` where it exists.
+        results: The folder that records would go to.
+        engine: ``auto``, ``docker`` or ``process``.
+        lock: The images lock; the matrix's own by default.
+
+    Returns:
+        The results as they come, since some checks take their time.
+
+    Raises:
+        UsageError: The matrix or the engine's name is not usable.
+
+    Examples:
+        >>> import kernel_matrix
+        >>> next(kernel_matrix.diagnose_host()).subject
+        'Python'
+    """
+    check_engine(engine)
+    folder, lock_path = Path(results), Path(lock) if lock else None
+    if matrix is None and not _MATRIX.is_file():
+        reason = f"there is no {_MATRIX} in this folder"
+        return examine(Host(engine=engine, matrix_reason=reason, lock_path=lock_path, results=folder))
+    loaded = load_matrix(Path(matrix or _MATRIX))
+    return examine(Host(engine=engine, matrix=loaded, lock_path=lock_path, results=folder))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """What dead runs had left."""
+
+    cleared: Sequence[str]
+    """What was removed or given back, one line each."""
+    failed: Sequence[str]
+    """What could not be."""
+
+
+def sweep() -> SweepResult:
+    """Remove containers and folders of dead runs, and give back the GPU settings they had made."""
+    engines = [engine for engine in map(open_engine, ENGINES) if engine.status().available]
+    # Containers first: what still runs on a GPU is not to see its clocks change.
+    sweeps = (*(engine.sweep for engine in engines), sweep_scratch, sweep_gpus)
+    lines = [line for one in sweeps for line in _lines(one)]
+    failed = [line for line in lines if line.startswith(NOT_REPAIRED)]
+    return SweepResult([line for line in lines if line not in failed], failed)
+
+
+def _lines(sweep_one: Callable[[], Sequence[str]]) -> Sequence[str]:
+    """Return what a sweep did; one that fails says so in its place and does not stop the others."""
+    try:
+        return sweep_one()
+    except InfrastructureError as error:
+        return [f"{NOT_REPAIRED}{error}"]

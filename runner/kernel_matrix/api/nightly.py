@@ -1,0 +1,270 @@
+"""A night of measuring, from the plan to the notification; and schedules that begin one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.api.images import build_missing_images
+from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
+from kernel_matrix.api.run import Listener, LocalCells, RunMessage, new_run_id
+from kernel_matrix.errors import GpuBusyError, KernelMatrixError, UsageError
+from kernel_matrix.executors.local import Rerun, RunPolicy, cells_left
+from kernel_matrix.hosts.survey import AUTO
+from kernel_matrix.matrix import Matrix
+from kernel_matrix.nightly.accept_changes import in_force
+from kernel_matrix.nightly.baselines import Baseline, verified_tables
+from kernel_matrix.nightly.deadline import next_time, time_of_day
+from kernel_matrix.nightly.finish import BaselineChoice, Night, begin_night, end_night
+from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
+from kernel_matrix.nightly.notification import command_of, tell
+from kernel_matrix.nightly.paths import NightPaths, accepted_file
+from kernel_matrix.nightly.schedules import Schedule, cron, systemd
+from kernel_matrix.nightly.start import NightAgenda, agenda, new_night, one_at_a_time
+from kernel_matrix.nightly.state import read_state
+from kernel_matrix.results.descriptions import printable
+from kernel_matrix.results.store import RecordStore
+
+__all__ = [
+    "NightOptions",
+    "NightPlan",
+    "NightResult",
+    "NightSummary",
+    "Schedule",
+    "cron",
+    "plan_night",
+    "run_night",
+    "schedule_of",
+    "systemd",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightOptions:
+    """What a night measures, until when, and what becomes of it."""
+
+    until: str
+    """``HH:MM``, local time: nothing is begun that would end later."""
+    matrix: Path = Path("matrix.toml")
+    results: Path = Path("results")
+    """Nights go to ``<results>/<matrix name>/nights/``."""
+    baseline: str = ""
+    """Name of the baseline to compare with; empty: none."""
+    notify: str = ""
+    """A command that is run once, with the summary as JSON on its standard input; empty: none."""
+    report: Path | None = None
+    """Where the page goes; ``None``: into the night's folder."""
+    engine: str = AUTO
+    lock: Path | None = None
+    filters: tuple[str, ...] = ()
+    allow_unpinned: bool = False
+    build: bool = False
+    """Build local images that are missing first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightResult:
+    """How a night ended."""
+
+    summary: NightSummary
+    notify_error: str
+    """What went wrong with the notification; empty where nothing did."""
+    stopped_by: BaseException | None
+    """The interrupt that stopped the night; raise it again to pass it on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightPlan:
+    """What a night would do."""
+
+    plan: RunPlan
+    agenda: NightAgenda
+    """Every cell once; those that the last night did not come to are first."""
+    until: datetime
+    baseline: Baseline | None
+    folder: Path
+    """The folder of all nights of the matrix."""
+
+    @property
+    def expected_s(self) -> float:
+        """The time of all cells, one after the other."""
+        return sum(cell.expected_s for cell in self.plan.runnable)
+
+
+def run_night(options: NightOptions, *, listener: Listener | None = None, command: Sequence[str] = ()) -> NightResult:
+    """Measure every cell anew until a deadline; merge, compare with a baseline, report and notify.
+
+    An interrupt ends the measuring; what was measured is still merged, reported and notified of, and the interrupt is
+    in the result.
+
+    Args:
+        options: What to measure, until when, and what becomes of it.
+        listener: As for :func:`kernel_matrix.run`; a night has up to two runs.
+        command: As for :func:`kernel_matrix.run`.
+
+    Raises:
+        UsageError: An option, the matrix or the baseline is not usable.
+        GpuBusyError: Another night of the matrix goes on.
+        KernelMatrixError: The night could not begin; the command in ``options.notify`` was run with that.
+    """
+    words = command_of(options.notify) if options.notify else ()
+    try:
+        summary, stop = _measured_and_ended(options, listener, command)
+    except KernelMatrixError as error:
+        # A wrong option or a busy machine is seen at once by whoever started the night; all else is notified.
+        if words and not isinstance(error, (UsageError, GpuBusyError)):
+            failed = tell(words, _not_begun(options, error))
+            if failed and listener is not None:
+                listener(RunMessage(text=printable(failed), is_error=True))
+        raise
+    failed = tell(words, summary.document()) if words else ""
+    return NightResult(summary=summary, notify_error=failed, stopped_by=stop)
+
+
+def plan_night(options: NightOptions) -> NightPlan:
+    """Plan a night; nothing is built or run."""
+    until, against = _until(options), _against(options)
+    matrix = load_matrix(options.matrix)
+    places = NightPaths(options.results, matrix.name)
+    plan, order = _planned(options, places, matrix)
+    return NightPlan(
+        plan=plan, agenda=order, until=until, baseline=against.baseline if against else None, folder=places.nights
+    )
+
+
+def schedule_of(options: NightOptions, at: str) -> Schedule:
+    """Return the schedule that begins such a night at ``HH:MM``, with this Python and in this folder.
+
+    Raises:
+        UsageError: A time is not ``HH:MM``.
+    """
+    hour, minute = time_of_day("--at", at)
+    time_of_day("--until", options.until)
+    values = {
+        "--until": options.until,
+        "--results": str(options.results),
+        "--baseline": options.baseline,
+        "--notify": options.notify,
+        "--report": str(options.report or ""),
+        "--engine": "" if options.engine == AUTO else options.engine,
+        "--lock": str(options.lock or ""),
+    }
+    given = [word for name, value in values.items() if value for word in (name, value)]
+    given += [word for term in options.filters for word in ("--filter", term)]
+    switches = {"--allow-unpinned": options.allow_unpinned, "--build": options.build}
+    given += [name for name, wanted in switches.items() if wanted]
+    command = (sys.executable, "-m", "kernel_matrix", "nightly", str(options.matrix), *given)
+    # Beside the matrix, not among the results: a shell opens it before the first night has made their folder.
+    return Schedule(hour=hour, minute=minute, folder=Path.cwd(), command=command, log=Path("nightly.log"))
+
+
+def _measured_and_ended(
+    options: NightOptions, listener: Listener | None, command: Sequence[str]
+) -> tuple[NightSummary, BaseException | None]:
+    now, until, against = _now(), _until(options), _against(options)
+    matrix = load_matrix(options.matrix)
+    places = NightPaths(options.results, matrix.name)
+    with one_at_a_time(places):
+        if options.build:
+            say = listener or (lambda _: None)
+            build_missing_images(
+                matrix, engine=options.engine, lock=options.lock, say=lambda text: say(RunMessage(text=text))
+            )
+        plan, order = _planned(options, places, matrix)
+        night = Night(
+            places=places,
+            name=new_night(places, now.date()),
+            began_at=now.astimezone(timezone.utc).isoformat(),
+            until=until.isoformat(timespec="minutes"),
+            against=against,
+            report=options.report,
+        )
+        begin_night(night, len(plan.runnable))
+        cells = LocalCells(matrix=matrix, host=plan.host, runnable=plan.runnable, skipped=plan.skipped, command=command)
+        measured, stop = _measure(cells, order, night, until, listener)
+        return end_night(night, measured, now=_now()), stop
+
+
+def _planned(options: NightOptions, places: NightPaths, matrix: Matrix) -> tuple[RunPlan, NightAgenda]:
+    """Return what runs here, and in which order."""
+    last = read_state(places.state)
+    plan = make_plan(
+        matrix,
+        engine=options.engine,
+        lock=options.lock,
+        filters=options.filters,
+        allow_unpinned=options.allow_unpinned,
+    )
+    plan.check_runnable()
+    return plan, agenda(plan.runnable, last, places, plan.host)
+
+
+def _measure(
+    cells: LocalCells, order: NightAgenda, night: Night, until: datetime, listener: Listener | None
+) -> tuple[NightProgress, BaseException | None]:
+    """Measure what is due, then the others; return how far that came, and the interrupt that stopped it."""
+    deadline = time.monotonic() + (until - datetime.now(timezone.utc)).total_seconds()
+    codes: list[int] = []
+    end, error, stop = NightEnd.COMPLETE, "", None
+    try:
+        # One run after the other: nothing is begun anew while something is due that fits into the night.
+        for part in (order.due, order.others):
+            if part and _run(replace(cells, runnable=part), night.folder, deadline, codes, listener):
+                end = NightEnd.CUT
+    except KernelMatrixError as failure:
+        end, error = NightEnd.FAILED, str(failure)
+        codes.append(failure.exit_code)
+    except Exception:
+        raise
+    except BaseException as interrupt:  # noqa: BLE001  # a signal: the night is ended, and the caller gets it
+        end, stop = NightEnd.STOPPED, interrupt
+    attempts = RecordStore(night.folder).attempts()
+    left = len(cells_left(cells.runnable, attempts, cells.host, Rerun.NONE))
+    if left and end is NightEnd.COMPLETE:
+        end = NightEnd.INCOMPLETE
+    measured = NightProgress(
+        end=end,
+        planned=len(cells.runnable),
+        left=left,
+        statuses=Counter(tried[-1].status for tried in attempts.values()),
+        exit_code=worst(codes),
+        error=error,
+    )
+    return measured, stop
+
+
+def _run(cells: LocalCells, folder: Path, deadline: float, codes: list[int], listener: Listener | None) -> bool:
+    """Run the cells; return whether the deadline left some of them."""
+    policy = RunPolicy(run_id=new_run_id(), deadline=deadline, build_workers=cells.matrix.policy.build_workers)
+    result = cells.run(folder, policy=policy, listener=listener)
+    codes.append(result.exit_code)
+    return result.left > 0
+
+
+def _against(options: NightOptions) -> BaselineChoice | None:
+    """Return the baseline, checked before anything runs: a night without its comparison would be lost."""
+    if not options.baseline:
+        return None
+    baseline, tables = verified_tables(options.results, options.baseline)
+    return BaselineChoice(baseline=baseline, tables=tables, accepted=in_force(accepted_file(options.results)))
+
+
+def _until(options: NightOptions) -> datetime:
+    return next_time("--until", options.until, datetime.now())  # noqa: DTZ005  # local, see there
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
+
+
+def _not_begun(options: NightOptions, error: KernelMatrixError) -> dict[str, Any]:
+    """Return the summary's document for a night that could not begin."""
+    text = printable(f"{options.matrix}: the night could not begin: {error}")
+    document = {"matrix": str(options.matrix), "end": "failed", "troubles": [text], "exit_code": error.exit_code}
+    return {**document, "text": text}

@@ -1,0 +1,204 @@
+"""Plan a matrix on this host: which cells run here, which do not and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernel_matrix.attempt.compileonly import absent_gpu
+from kernel_matrix.attempt.preview import preview
+from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
+from kernel_matrix.matrix import Matrix
+from kernel_matrix.matrix.load import load_matrix as _load_matrix
+from kernel_matrix.plan import (
+    Cell,
+    CellCounts,
+    CellFilter,
+    Plan,
+    PlanTotals,
+    SkipReason,
+    devices_matching,
+    load_selection,
+    parse_filter,
+    parse_shard,
+    shard,
+    tally,
+)
+from kernel_matrix.plan import make_plan as _make_plan
+from kernel_matrix.platforms import Gpu
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "Cell",
+    "CellCounts",
+    "HostSurvey",
+    "Matrix",
+    "Plan",
+    "PlanTotals",
+    "RunPlan",
+    "SkipReason",
+    "load_matrix",
+    "make_plan",
+    "tally",
+]
+
+
+def load_matrix(path: str | Path = "matrix.toml") -> Matrix:
+    """Read and check a matrix file.
+
+    Args:
+        path: The matrix file.
+
+    Raises:
+        MatrixError: The file has faults; the error names all of them with line and column.
+
+    Examples:
+        >>> import kernel_matrix
+        >>> matrix = kernel_matrix.load_matrix("matrix.toml")
+        >>> [gpu.name for gpu in matrix.gpus][:1]
+        ['h200']
+    """
+    return _load_matrix(Path(path))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """A matrix planned on this host.
+
+    Cells are made when they are asked for: a plan may have millions.
+    """
+
+    plan: Plan
+    host: HostSurvey
+    """The devices, the engine and the images that cells would run with."""
+    wanted: CellFilter
+    part: tuple[int, int] | None = None
+    """Index and number of shards; ``None`` for all cells."""
+
+    @property
+    def matrix(self) -> Matrix:
+        """The matrix that was planned."""
+        return self.plan.matrix
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield the selected cells; ``cell.reason`` says why one cannot run here, else it is ``None``."""
+        cells = filter(self.wanted, self.plan.cells())
+        return cells if self.part is None else shard(cells, *self.part)
+
+    @property
+    def runnable(self) -> tuple[Cell, ...]:
+        """The selected cells that can run here."""
+        return self._split[0]
+
+    @property
+    def skipped(self) -> tuple[Cell, ...]:
+        """The selected cells that cannot run here, each with its reason."""
+        return self._split[1]
+
+    @cached_property
+    def _split(self) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
+        cells = tuple(self.cells())
+        return tuple(c for c in cells if c.reason is None), tuple(c for c in cells if c.reason is not None)
+
+    @cached_property
+    def totals(self) -> PlanTotals:
+        """Counts and expected time per axis value, and the reasons why cells do not run here."""
+        return tally(self.cells())
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row per selected cell.
+
+        Units: ``expected_s`` in seconds.
+        """
+        import polars as pl  # noqa: PLC0415  # planning alone does not need it
+
+        rows = (
+            (
+                *(cell.id, cell.gpu.name, cell.toolchain.name, cell.dtype.value, cell.problem.id, cell.candidate.id),
+                *(cell.reason is None, cell.reason and cell.reason.text, cell.expected_s),
+            )
+            for cell in self.cells()
+        )
+        schema: dict[str, pl.DataType] = {
+            **dict.fromkeys(("cell_id", "gpu", "toolchain", "dtype", "problem", "candidate"), pl.String()),
+            "runnable": pl.Boolean(),
+            "reason": pl.String(),
+            "expected_s": pl.Float64(),
+        }
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def process_settings(self) -> list[dict[str, Any]]:
+        """Return the exact settings of every process of the runnable cells, without starting one."""
+        host = self.host
+        return [preview(cell, self._device_of(cell), host.engine, host.images) for cell in self.runnable]
+
+    def _device_of(self, cell: Cell) -> Gpu:
+        """Return the first device that a cell would run on, or the absent one that it would be compiled for."""
+        return absent_gpu(cell.gpu) if cell.compile_only else devices_matching(cell.gpu, self.host.facts.gpus)[0]
+
+    def check_runnable(self) -> None:
+        """Check that at least one selected cell can run here.
+
+        Raises:
+            NothingSelectedError: None can; the error has the most frequent reasons.
+        """
+        if self.runnable:
+            return
+        what = "no cell is selected"
+        if self.skipped:
+            counts = Counter(cell.reason.text for cell in self.skipped if cell.reason is not None)
+            reasons = "".join(f"\n  {number} × {text}" for text, number in counts.most_common(3))
+            what = f"{len(self.skipped)} cells selected, none of which can run here:{reasons}"
+        raise NothingSelectedError(what, next_step="kernel-matrix plan --all says why for each cell")
+
+
+def make_plan(
+    matrix: Matrix | str | Path = "matrix.toml",
+    *,
+    engine: str = AUTO,
+    lock: str | Path | None = None,
+    filters: Sequence[str] = (),
+    shard: str | None = None,
+    compile_only: bool = False,
+    allow_unpinned: bool = False,
+) -> RunPlan:
+    """Plan a matrix on this host; nothing is run.
+
+    Args:
+        matrix: A loaded matrix or its file.
+        engine: ``auto``, ``docker`` or ``process``.
+        lock: The images lock; the matrix's own by default.
+        filters: Terms ``KEY=GLOB[,GLOB]`` or ``KEY!=GLOB[,GLOB]``; a cell must satisfy all of them.
+        shard: ``I/N`` keeps the I-th of N parts of the cells.
+        compile_only: Plan to build for every GPU of the matrix, here or not, and to run nothing.
+        allow_unpinned: Also use images that the lock does not pin.
+
+    Raises:
+        UsageError: The matrix, a filter, the shard or the engine's name is not usable.
+        InfrastructureError: The engine asked for cannot be used here.
+
+    Examples:
+        >>> import kernel_matrix
+        >>> plan = kernel_matrix.make_plan("matrix.toml", engine="process", filters=["problem=softmax", "dtype=fp32"])
+        >>> plan.frame()["problem"].unique().to_list()
+        ['softmax']
+    """
+    wanted, part = parse_filter(filters), parse_shard(shard) if shard is not None else None
+    loaded = matrix if isinstance(matrix, Matrix) else load_matrix(matrix)
+    host = survey(loaded, engine=engine, lock_path=Path(lock) if lock else None, allow_unpinned=allow_unpinned)
+    plan = _make_plan(loaded, load_selection(loaded), host.facts, compile_only=compile_only)
+    return RunPlan(plan=plan, host=host, wanted=wanted, part=part)
+
+
+def every_cell(matrix: Matrix, host: HostSurvey) -> Iterator[Cell]:
+    """Yield every cell, runnable here or not: first those that are run, then those that are only compiled."""
+    selection = load_selection(matrix)
+    for only in (False, True):
+        yield from _make_plan(matrix, selection, host.facts, compile_only=only).cells()

@@ -1,0 +1,117 @@
+"""Write one page about results."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from kernel_matrix.analysis.tables import Tables
+from kernel_matrix.api.compare import compare
+from kernel_matrix.api.results import Results, as_results
+from kernel_matrix.nightly.durable_write import write_whole
+from kernel_matrix.report.contents import audited
+from kernel_matrix.report.formats import compose, format_of, render
+
+__all__ = ["PAGE", "make_report", "report_format", "save_report", "write_report"]
+
+PAGE: Final = Path("report.html")
+"""The file that a page is written to by default."""
+_MOST_NAMES: Final = 4
+"""Matrices in a default title; a title has to stay one line."""
+
+
+def make_report(
+    results: Results | str | Path = "results",
+    *,
+    form: str = "html",
+    title: str = "",
+    against: Results | str | Path | None = None,
+    audit: bool = True,
+) -> str:
+    """Return a report: what is portable, what is noise, what broke.
+
+    Args:
+        results: Opened results, or a folder. A page shows telemetry only of results that were opened with ``traces``.
+        form: ``html``, ``md`` or ``text``.
+        title: By default the matrix and when it ran.
+        against: Also compare with these earlier results.
+        audit: Also look for results that cannot be believed.
+
+    Raises:
+        UsageError: There is no such format, or ``html`` lacks the extra ``report``.
+
+    Examples:
+        >>> import kernel_matrix
+        >>> text = kernel_matrix.make_report("results/example-h200", form="text", title="Two H200", audit=False)
+        >>> text.splitlines()[0]
+        'Two H200'
+    """
+    render(form)
+    opened = as_results(results)
+    return compose(
+        form,
+        opened.tables,
+        title=title or _title(opened.tables),
+        made_at=datetime.now(timezone.utc),
+        folders=[str(folder) for folder in opened.folders],
+        comparison=None if against is None else compare(against, opened),
+        findings=audited(opened.tables) if audit else None,
+    )
+
+
+def write_report(
+    results: Results | str | Path = "results",
+    out: str | Path = PAGE,
+    *,
+    title: str = "",
+    against: Results | str | Path | None = None,
+    audit: bool = True,
+) -> Path:
+    """Write a report: HTML, or the format that the ending of ``out`` says (``.md``, ``.txt``).
+
+    The arguments are those of :func:`make_report`.
+
+    Returns:
+        The file.
+
+    Raises:
+        StoreError: The file cannot be written; what was there before stays.
+    """
+    file = Path(out)
+    form = format_of(file)
+    opened = results if isinstance(results, Results) else Results(results, traces=form == "html")
+    save_report(make_report(opened, form=form, title=title, against=against, audit=audit), file)
+    return file
+
+
+def save_report(text: str, file: Path) -> None:
+    """Write a report aside and rename it, so that the old one is never seen half replaced.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    write_whole(file, text)
+
+
+def report_format(form: str, file: Path) -> str:
+    """Return ``form``, or where it is empty the format that the file's ending says.
+
+    Raises:
+        UsageError: There is no such format.
+    """
+    name = form or format_of(file)
+    render(name)
+    return name
+
+
+def _title(tables: Tables) -> str:
+    facts = tables.cells.select(
+        pl.col("matrix").drop_nulls().unique().sort().head(_MOST_NAMES).implode().alias("names"),
+        pl.col("run_started_at").max().alias("last"),
+    )
+    row = facts.collect(engine="streaming").row(0, named=True)
+    names = ", ".join(row["names"] or []) or "kernel-matrix"
+    return f"{names}, {row['last']:%d %B %Y}" if row["last"] else names

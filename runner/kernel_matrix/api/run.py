@@ -1,0 +1,355 @@
+"""Run cells, report progress to a listener, and keep a record per attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernel_matrix.api.plan import RunPlan, every_cell, load_matrix, make_plan
+from kernel_matrix.attempt.attempt_log import utc_now
+from kernel_matrix.attempt.scratch import sweep_scratch
+from kernel_matrix.errors import GpuBusyError, InfrastructureError, NothingSelectedError, StoreError, UsageError
+from kernel_matrix.executors.local import EventKind, Rerun, Run, RunEvent, RunPolicy, cells_to_run
+from kernel_matrix.hosts.identity import host_identity
+from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
+from kernel_matrix.lease import ResetState
+from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
+from kernel_matrix.matrix import Matrix
+from kernel_matrix.model.enums import Fault, Status, fault_of
+from kernel_matrix.nightly.deadline import next_time
+from kernel_matrix.plan import Cell
+from kernel_matrix.results.judged import WorkloadJudgement, judge, times_of
+from kernel_matrix.results.record import Record, record_to_json
+from kernel_matrix.results.run_info import RunHost, RunInfo
+from kernel_matrix.results.store import RecordStore
+from kernel_matrix.version import __version__
+
+if TYPE_CHECKING:
+    from kernel_matrix.api.results import Results
+
+__all__ = [
+    "CellFile",
+    "EventKind",
+    "Listener",
+    "Record",
+    "Rerun",
+    "ResetState",
+    "RunEvent",
+    "RunMessage",
+    "RunProgress",
+    "RunResult",
+    "RunStarted",
+    "WorkloadJudgement",
+    "judge_record",
+    "next_time",
+    "parse_rerun",
+    "run",
+    "run_cell_file",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The first thing a listener gets of a run: its size."""
+
+    host: HostSurvey
+    cells: Sequence[Cell]
+    """The cells to run, longest first."""
+    done: int
+    """Selected cells that have a record already."""
+    skipped: Sequence[Cell]
+    """Selected cells that cannot run here, each with its reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMessage:
+    """A line for people."""
+
+    text: str
+    is_error: bool = False
+    """True: this machine is not in the state it should be in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run ended; also the last thing its listener gets."""
+
+    run_id: str
+    folder: Path
+    """The folder with ``records/``, ``traces/`` and ``runs/``."""
+    planned: int
+    left: int
+    """Cells that this run did not bring to an end."""
+    counts: Counter[Status]
+    """Status → cells that ended so."""
+    quarantined: Mapping[str, str]
+    """UUID → why nothing more ran on that GPU in this run."""
+
+    @property
+    def records(self) -> Path:
+        """The folder of the records."""
+        return self.folder / "records"
+
+    @property
+    def candidate_failed(self) -> bool:
+        """Whether any cell failed by its candidate's fault."""
+        return any(fault_of(status) is Fault.CANDIDATE for status in self.counts)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of ``kernel-matrix run``: 0, 4 for infrastructure or 75 for a busy GPU."""
+        if self.quarantined:  # also where every cell has found another GPU: somebody has to look at this one
+            return InfrastructureError.exit_code
+        if not any(fault_of(status) is Fault.INFRA for status in self.counts):
+            return 0
+        return GpuBusyError.exit_code if set(self.counts) == {Status.GPU_BUSY} else InfrastructureError.exit_code
+
+    def results(self) -> Results:
+        """Open everything in the result folder, earlier runs included."""
+        from kernel_matrix.api.results import Results  # noqa: PLC0415  # loads polars
+
+        return Results(self.folder)
+
+
+RunProgress = RunStarted | RunEvent | RunMessage | RunResult
+"""Everything a listener may get: first messages and :class:`RunStarted`, then events, at last :class:`RunResult`."""
+Listener = Callable[[RunProgress], None]
+"""Called in the thread that called :func:`run`. What it raises ends the run, which is then cleaned up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFile:
+    """A file that names one cell; paths are relative to the file."""
+
+    matrix: Path
+    cell_id: str
+    engine: str = AUTO
+    lock: Path | None = None
+
+    @staticmethod
+    def read(path: Path) -> CellFile:
+        """Read and check the file.
+
+        Raises:
+            UsageError: It is no such file.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            spec = CellFile(**document)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+        except (ValueError, TypeError) as error:
+            form = '{"matrix": "matrix.toml", "cell_id": "…"}, and perhaps "engine" and "lock"'
+            raise UsageError(f"{path} is not a cell's specification: {error}", next_step=f"write {form}") from None
+        if not all(isinstance(value, str) for value in document.values()):
+            raise UsageError(f"{path}: every value must be text")
+        lock = path.parent / spec.lock if spec.lock else None
+        return replace(spec, matrix=path.parent / spec.matrix, lock=lock)
+
+
+def run(
+    plan: RunPlan | Matrix | str | Path = "matrix.toml",
+    results: str | Path = "results",
+    *,
+    rerun: str | Rerun = Rerun.NONE,
+    deadline: datetime | None = None,
+    fail_fast: bool = False,
+    listener: Listener | None = None,
+    command: Sequence[str] = (),
+) -> RunResult:
+    """Run every cell of a plan that can run here and has no record yet.
+
+    A run that was stopped goes on where it ended when it is started again.
+
+    Args:
+        plan: What :func:`kernel_matrix.make_plan` returned; a matrix or its file is planned first, with the defaults.
+        results: Records go to ``<results>/<matrix name>/records/``.
+        rerun: Which cells with a record run again: ``none``, ``failed``, ``stale`` or ``all``.
+        deadline: No cell is begun that is expected to end after this time; local time where it has no zone.
+        fail_fast: Stop at the first cell that does not pass.
+        listener: Called with everything that happens, in this thread.
+        command: The command line that the run's own file shall show.
+
+    Raises:
+        NothingSelectedError: No selected cell can run here.
+        StoreError: A record could not be written.
+        KeyboardInterrupt: After everything was cleaned up; finished cells have their records.
+
+    Examples:
+        >>> import kernel_matrix
+        >>> plan = kernel_matrix.make_plan("matrix.toml", engine="process", filters=["candidate=softmax/@reference"])
+        >>> kernel_matrix.run(plan, "results").exit_code  # doctest: +SKIP
+        0
+    """
+    rerun = parse_rerun(rerun)
+    planned = plan if isinstance(plan, RunPlan) else make_plan(plan)
+    planned.check_runnable()
+    policy = RunPolicy(
+        run_id=new_run_id(),
+        fail_fast=fail_fast,
+        deadline=None if deadline is None else _monotonic(deadline),
+        build_workers=planned.matrix.policy.build_workers,
+    )
+    cells = LocalCells(
+        matrix=planned.matrix, host=planned.host, runnable=planned.runnable, skipped=planned.skipped, command=command
+    )
+    return cells.run(Path(results) / planned.matrix.name, policy=policy, rerun=rerun, listener=listener)
+
+
+def run_cell_file(
+    path: str | Path, out: str | Path, *, listener: Listener | None = None, command: Sequence[str] = ()
+) -> RunResult:
+    """Run the one cell that a file names, unless ``out`` has its record already.
+
+    Args:
+        path: A JSON file ``{"matrix": "matrix.toml", "cell_id": "…"}``.
+        out: The record goes to ``<out>/records/``.
+        listener: As for :func:`run`.
+        command: As for :func:`run`.
+
+    Raises:
+        UsageError: It is no such file, or its cell is not in its matrix any more.
+        NothingSelectedError: The cell cannot run here.
+    """
+    spec = CellFile.read(Path(path))
+    matrix = load_matrix(spec.matrix)
+    host = survey(matrix, engine=spec.engine, lock_path=spec.lock)
+    cell = next((cell for cell in every_cell(matrix, host) if cell.id == spec.cell_id), None)
+    if cell is None:
+        what = f"{path}: cell {spec.cell_id} is not in {spec.matrix}"
+        raise UsageError(what, next_step="its sources or protocol changed since: kernel-matrix plan --json has the ids")
+    if cell.reason is not None:
+        raise NothingSelectedError(f"{path}: the cell cannot run here: {cell.reason.text}")
+    cells = LocalCells(matrix=matrix, host=host, runnable=(cell,), command=command)
+    return cells.run(Path(out), policy=RunPolicy(run_id=new_run_id()), listener=listener)
+
+
+def judge_record(record: Record) -> Mapping[str, WorkloadJudgement]:
+    """Return the time, the comparison with eager and the grade of each workload of a record."""
+    document = record_to_json(record)
+    return judge(document, times_of(document))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCells:
+    """Cells to run on this host: what :func:`run`, a confirmation, a night and a reproduction have in common."""
+
+    matrix: Matrix
+    host: HostSurvey
+    runnable: Sequence[Cell]
+    skipped: Sequence[Cell] = ()
+    command: Sequence[str] = ()
+
+    def run(
+        self,
+        folder: Path,
+        *,
+        policy: RunPolicy | None = None,
+        rerun: Rerun = Rerun.NONE,
+        listener: Listener | None = None,
+    ) -> RunResult:
+        """Remove what dead runs left, run the cells that ``rerun`` asks for, and keep the run's own file."""
+        tell = listener or _ignore
+        policy = policy or RunPolicy(run_id=new_run_id(), build_workers=self.matrix.policy.build_workers)
+        for line in (*self.host.engine.sweep(), *sweep_scratch(), *sweep_gpus()):
+            failed = line.startswith(NOT_REPAIRED)
+            tell(RunMessage(text=line if failed else f"swept: {line}", is_error=failed))
+        store = RecordStore(folder)
+        cells = cells_to_run(self.runnable, store, self.host, rerun)
+        tell(RunStarted(host=self.host, cells=cells, done=len(self.runnable) - len(cells), skipped=self.skipped))
+        running = Run(cells, self.host, store, policy)
+        with self._run_file(store, policy.run_id, running):
+            _report_events(running, tell)
+        result = RunResult(
+            run_id=policy.run_id,
+            folder=folder,
+            planned=running.planned,
+            left=running.left,
+            counts=running.counts,
+            quarantined=running.quarantined,
+        )
+        tell(result)
+        return result
+
+    @contextmanager
+    def _run_file(self, store: RecordStore, run_id: str, running: Run) -> Iterator[None]:
+        """Write the run's own file at the start, and again at the end however it ends."""
+        identity = host_identity()
+        info = RunInfo(
+            run_id=run_id,
+            matrix=self.matrix.name,
+            matrix_sha256=hashlib.sha256(self.matrix.path.read_bytes()).hexdigest(),
+            matrix_path=os.path.relpath(self.matrix.path),
+            argv=tuple(self.command),
+            version=__version__,
+            engine=self.host.engine.name,
+            host=RunHost(
+                hostname=identity.hostname,
+                machine=identity.machine,
+                platform=identity.platform,
+                cpu=identity.cpu,
+                cores=identity.cores,
+            ),
+            started_at=utc_now(),
+            ended_at=None,
+            planned=running.planned,
+            counts={},
+            interrupted=False,
+        )
+        store.save_run(info)
+        try:
+            yield
+        except BaseException:
+            with suppress(StoreError):  # the reader needs the error that ended the run, not this one
+                store.save_run(_ended(info, running))
+            raise
+        store.save_run(_ended(info, running))
+
+
+def parse_rerun(word: str | Rerun) -> Rerun:
+    """Return the :class:`Rerun` of that name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    try:
+        return Rerun(word)
+    except ValueError:
+        raise UsageError(f"--rerun {word}: allowed are {', '.join(r.value for r in Rerun)}") from None
+
+
+def new_run_id() -> str:
+    """Return the time and six hex digits, so that runs sort by when they began."""
+    return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S") + "-" + secrets.token_hex(3)
+
+
+def _report_events(running: Run, tell: Listener) -> None:
+    try:
+        with running.running() as events:
+            for event in events:
+                tell(event)
+    except BaseException:
+        tell(RunMessage(text=f"stopped: {running.left} of {running.planned} cells are left; run again to go on"))
+        raise
+
+
+def _ended(info: RunInfo, running: Run) -> RunInfo:
+    return replace(info, ended_at=utc_now(), counts=dict(running.counts), interrupted=running.left > 0)
+
+
+def _monotonic(at: datetime) -> float:
+    return time.monotonic() + (at.astimezone() - datetime.now(timezone.utc)).total_seconds()
+
+
+def _ignore(_: RunProgress) -> None:
+    """Listen to nothing."""
