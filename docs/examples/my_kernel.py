@@ -14,7 +14,8 @@ import kernel_matrix
 FOLDER = Path(tempfile.mkdtemp(prefix="my-kernel-"))
 FILES = {
     "problems/squares/problem.toml": """
-category = "Reduction"
+category = "Reduce"
+description = "Sum of squares of each row."
 dtypes = ["fp32"]
 [workloads.default]
 M = 64

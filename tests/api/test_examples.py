@@ -26,7 +26,7 @@ def test_two_gpus_example_runs(checkout, capsys):
     pytest.importorskip("polars")
     shown = runpy.run_path(str(ROOT / "docs" / "examples" / "two_gpus.py"))
     assert shown["imported"].gpus == 2
-    assert shown["compared"].rows.height == shown["eager"].height > 50
+    assert shown["compared"].rows.height == shown["eager"].height > 20
     assert "points" in capsys.readouterr().out
 
 

@@ -158,7 +158,7 @@ def test_shards_share_the_cells_without_a_rest(field):
     ("options", "words"),
     [
         (("--rerun", "some"), "--rerun some: allowed are none, failed, stale, all"),
-        (("--deadline", "25:00"), "--deadline 25:00: give a local time as HH:MM"),
+        (("--deadline", "25:00"), "--deadline '25:00': give a local time as HH:MM"),
         (("--engine", "podman"), "allowed: auto, docker, process"),
         (("--filter", "colour=red"), "unknown key 'colour'"),
         (("--shard", "3/2"), "1 ≤ I ≤ N"),

@@ -44,7 +44,7 @@ def analyze(
         >>> import kernel_matrix
         >>> answers = kernel_matrix.analyze("scores", "results/example-h200", by=["dtype"])
         >>> answers[0].table.columns[:2]
-        ['dtype', 'cells']
+        ['dtype', 'problems']
     """
     given: dict[str, Any] = {
         "by": tuple(by),

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 ROUNDS: Final = PUBLISH_SESSIONS
-"""How often every cell runs again; a round has one session of each."""
+"""Rounds of a confirmation: as many as tier ``publish`` has sessions; a round has one session of each cell."""
 _BOTH_RUN: Final = tuple(axis for axis in ComparisonAxis if axis.value in CELL_KEY)
 """Axes of which a matrix has both sides; of all others only the new side can be run today."""
 _KEY: Final = ("gpu", "toolchain", "dtype", "problem", "candidate")

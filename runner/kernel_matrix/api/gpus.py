@@ -181,7 +181,8 @@ def calibrate_gpus(
 def _wanted(matrix: Matrix, name: str | None) -> list[Toolchain]:
     """The CUDA toolchains to choose from: all of ``matrix``, or the one of that name.
 
-    :raises UsageError: when the matrix has none of that name.
+    Raises:
+        UsageError: When the matrix has none of that name.
     """
     wanted = [t for t in matrix.toolchains if name in (None, t.name) and t.cuda is not None]
     if not wanted:
@@ -193,7 +194,8 @@ def _wanted(matrix: Matrix, name: str | None) -> list[Toolchain]:
 def _newest_usable(gpu: Gpu, wanted: Sequence[Toolchain], found: HostSurvey) -> Toolchain:
     """The newest of ``wanted`` that is here and runs on ``gpu``.
 
-    :raises NothingSelectedError: when none can run, with the reason of each.
+    Raises:
+        NothingSelectedError: When none can run, with the reason of each.
     """
     obstacles = {toolchain: _obstacle(gpu, toolchain, found) for toolchain in wanted}
     usable = [toolchain for toolchain, obstacle in obstacles.items() if not obstacle]
@@ -219,7 +221,7 @@ def _obstacle(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
 
 
 def _measured(gpu: Gpu, toolchain: Toolchain, found: HostSurvey, wait_s: float) -> dict[str, Any]:
-    """What was measured on ``gpu``, and where it is kept."""
+    """Measure ``gpu``; return the rates and where they are kept."""
     run_id, owner = new_run_id(), owner_token()
     with scratch_folder() as scratch:
         context = RunContext(

@@ -47,7 +47,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightOptions:
-    """What a night measures, until when, and what becomes of it."""
+    """Options of a night."""
 
     until: str
     """``HH:MM``, local time: nothing is begun that would end later."""
@@ -70,18 +70,18 @@ class NightOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightResult:
-    """How a night ended."""
+    """The end of a night."""
 
     summary: NightSummary
     notify_error: str
-    """What went wrong with the notification; empty where nothing did."""
+    """Why the notification failed; empty where it did not."""
     stopped_by: BaseException | None
     """The interrupt that stopped the night; raise it again to pass it on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightPlan:
-    """What a night would do."""
+    """The plan of a night."""
 
     plan: RunPlan
     agenda: NightAgenda
@@ -117,7 +117,7 @@ def run_night(options: NightOptions, *, listener: Listener | None = None, comman
     try:
         summary, stop = _measured_and_ended(options, listener, command)
     except KernelMatrixError as error:
-        # A wrong option or a busy machine is seen at once by whoever started the night; all else is notified.
+        # A wrong option or a busy machine is seen at once on the terminal; all else is notified.
         if words and not isinstance(error, (UsageError, GpuBusyError)):
             failed = tell(words, _not_begun(options, error))
             if failed and listener is not None:

@@ -63,7 +63,7 @@ def load_matrix(path: str | Path = "matrix.toml") -> Matrix:
         >>> import kernel_matrix
         >>> matrix = kernel_matrix.load_matrix("matrix.toml")
         >>> [gpu.name for gpu in matrix.gpus][:1]
-        ['h200']
+        ['cpu']
     """
     return _load_matrix(Path(path))
 

@@ -79,7 +79,8 @@ def reproduce(
 def _read(path: Path) -> Document:
     """The record in ``path``, checked.
 
-    :raises UsageError: when it is no record, saying why.
+    Raises:
+        UsageError: When it is no record, saying why.
     """
     try:
         return read_record(path)
@@ -91,8 +92,9 @@ def _read(path: Path) -> Document:
 def _cell_of(record: Document, path: Path, matrix: Matrix, found: HostSurvey) -> Cell:
     """The record's own cell, to run.
 
-    :raises UsageError: when the matrix has no such cell, naming what differs from the nearest.
-    :raises NothingSelectedError: when it cannot run here.
+    Raises:
+        UsageError: When the matrix has no such cell, naming what differs from the nearest.
+        NothingSelectedError: When it cannot run here.
     """
     wanted: str = record["cell_id"]
     cells = [cell for cell in every_cell(matrix, found) if cell.id == wanted or _is_named_so(cell, record)]
@@ -157,7 +159,8 @@ def _same_unit(record: Document, found: HostSurvey) -> HostSurvey:
 def _check_ended(now: Document, place: Path) -> None:
     """The repetition must have come to an end of its own.
 
-    :raises InfrastructureError: when the machine failed it.
+    Raises:
+        InfrastructureError: When the machine failed it.
     """
     outcome = now["outcome"]
     if outcome["fault"] == "infra":

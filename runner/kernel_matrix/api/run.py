@@ -82,7 +82,7 @@ class RunMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run ended; also the last thing its listener gets."""
+    """The end of a run; also the last thing its listener gets."""
 
     run_id: str
     folder: Path

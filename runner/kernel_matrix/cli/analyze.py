@@ -39,7 +39,7 @@ _USED_BY: Final = {
     "margin": ("--margin", ("ranks", "drift")),
     "best_known": ("--best-known", ("portability",)),
 }
-"""Part of a request → its option, and the questions that look at it."""
+"""Argument → its option, and the questions that use it."""
 
 _ROWS: Final = 50
 """Rows of a table that are printed; all of them are in ``--json``."""
@@ -83,8 +83,8 @@ def register(app: typer.Typer) -> None:
             )
         if best_known is not None and freeze is not None:
             raise UsageError("--best-known and --freeze-best-known exclude each other", next_step="Leave one out.")
-        from kernel_matrix.api.analyze import analyze as ask  # noqa: PLC0415  # loads polars
-        from kernel_matrix.api.analyze import freeze_best_known  # noqa: PLC0415  # as above
+        from kernel_matrix.api.analyze import analyze as ask
+        from kernel_matrix.api.analyze import freeze_best_known
 
         given: dict[str, Any] = {
             "by": _listed(by, str, "--by"),
@@ -109,9 +109,10 @@ def register(app: typer.Typer) -> None:
 
 
 def _check(question: str, given: Mapping[str, Any]) -> None:
-    """Refuse what the question would not look at: who gives it would believe that it was.
+    """Refuse options that the question does not use, so that they are not believed to have had an effect.
 
-    :raises UsageError: for such an option, and for a margin that is no share.
+    Raises:
+        UsageError: For such an option, and for a margin that is no share.
     """
     for name, (option, questions) in _USED_BY.items():
         if name in given and question not in questions:
@@ -127,7 +128,8 @@ def _check(question: str, given: Mapping[str, Any]) -> None:
 def _listed(texts: Sequence[str] | None, kind: Callable[[str], _Value], option: str) -> tuple[_Value, ...]:
     """The parts between commas of an option that may be given several times.
 
-    :raises UsageError: where one is no ``kind``.
+    Raises:
+        UsageError: Where one is no ``kind``.
     """
     text = ",".join(texts or ())
     parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -170,12 +172,12 @@ def _print(answers: Sequence[Answer], *, explain: bool) -> None:
 
 
 def _print_table(out: Console, answer: Answer) -> list[str]:
-    """Print as much of a table as there is room for, and return what was left out."""
+    """Print as much of a table as there is room for; return notes on what was left out."""
     frame = answer.table
     if frame.is_empty():
         return [] if answer.notes else ["There is nothing to show."]
     shown = frame.head(_ROWS)
-    columns = {name: [_said(value) for value in shown[name].to_list()] for name in shown.columns}
+    columns = {name: [_text_of(value) for value in shown[name].to_list()] for name in shown.columns}
     fitting = list(_fitting(columns, out.width))
     out.print(_table(shown, {name: columns[name] for name in fitting}))
     notes = []
@@ -188,8 +190,8 @@ def _print_table(out: Console, answer: Answer) -> list[str]:
 
 
 def _table(shown: Any, columns: dict[str, list[str]]) -> Table:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
-    from rich.text import Text  # noqa: PLC0415  # see above
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in columns:
@@ -203,7 +205,7 @@ def _table(shown: Any, columns: dict[str, list[str]]) -> Table:
 
 def _fitting(columns: dict[str, list[str]], width: int) -> Iterator[str]:
     """The first columns that fit into ``width`` together, one at least."""
-    from rich.cells import cell_len  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.cells import cell_len
 
     used = 0
     for name, texts in columns.items():
@@ -213,8 +215,8 @@ def _fitting(columns: dict[str, list[str]], width: int) -> Iterator[str]:
         yield name
 
 
-def _said(value: Any) -> str:
-    """A value as a person reads it: ``–`` where it is unknown."""
+def _text_of(value: Any) -> str:
+    """Return a value as text: ``–`` where it is unknown."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -222,6 +224,6 @@ def _said(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, (list, tuple)):
-        value = ", ".join(_said(one) for one in value)
+        value = ", ".join(_text_of(one) for one in value)
     text = printable(str(value))
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"

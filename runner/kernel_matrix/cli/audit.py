@@ -35,8 +35,8 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Tell which results cannot be believed, and why: impossible times, copies, wrong names, holes and more."""
-        from kernel_matrix.api.audit import Severity, check_names  # noqa: PLC0415  # loads polars
-        from kernel_matrix.api.audit import audit as audit_results  # noqa: PLC0415  # as above
+        from kernel_matrix.api.audit import Severity, check_names
+        from kernel_matrix.api.audit import audit as audit_results
 
         check_names(only)
         with opened(folders or [Path("results")]) as results:
@@ -74,7 +74,7 @@ def _document(found: Sequence[AuditResult], rows: int, most: int | None) -> dict
 
 
 def _print(found: Sequence[AuditResult], rows: int, most: int | None) -> None:
-    from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.text import Text
 
     out = console()
     for one in found:

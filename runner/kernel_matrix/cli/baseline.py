@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
     ) -> None:
         """Freeze a copy of merged tables under NAME."""
-        from kernel_matrix.api.baselines import set_baseline  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.baselines import set_baseline
 
         made = set_baseline(name, folder, night=night, matrix=matrix, results=results, force=force)
         _print(made, as_json=json)
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
     @verbs.command(name="list")
     def list_(*, results: _Results = Path("results"), json: Json = False) -> None:
         """List all baselines; `baseline show` also looks at every byte of one."""
-        from kernel_matrix.api.baselines import list_baselines  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.baselines import list_baselines
 
         found = list_baselines(results)
         if json:
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
     @verbs.command()
     def show(name: _Name, *, results: _Results = Path("results"), json: Json = False) -> None:
         """Show where a baseline came from, and check that its tables are what was frozen."""
-        from kernel_matrix.api.baselines import show_baseline  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.baselines import show_baseline
 
         _print(show_baseline(name, results), as_json=json)
 
@@ -76,7 +76,7 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
     ) -> None:
         """Accept regressions of matching candidates, with a reason and until a day."""
-        from kernel_matrix.api.baselines import accept_change  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.baselines import accept_change
 
         added, file = accept_change(glob, reason=reason, until=until, results=results)
         if json:
@@ -99,8 +99,8 @@ def _print(found: Baseline, *, as_json: bool) -> None:
 
 
 def _print_list(found: list[Baseline], damaged: dict[str, str]) -> None:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
-    from rich.text import Text  # noqa: PLC0415  # as above
+    from rich.table import Table
+    from rich.text import Text
 
     out = console()
     if found:

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
     @group.command("list")
     def list_(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """List candidates."""
-        from kernel_matrix.api.problems import load_problems, matching  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.problems import load_problems, matching
 
         loaded = load_problems(source, path)
         candidates = matching(loaded.candidates, glob)
@@ -43,22 +43,22 @@ def register(app: typer.Typer) -> None:
         id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
     ) -> None:
         """Show one candidate and its source."""
-        from kernel_matrix.api.problems import find_one, load_problems  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.problems import find_one, load_problems
 
         _print_one(find_one(load_problems(source, path).candidates, id_, "candidate"), as_json=as_json)
 
     @group.command()
     def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """Check every file without running any; exit code 2 when one cannot be used."""
-        from kernel_matrix.api.problems import load_problems  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.problems import load_problems
 
         _check(load_problems(source, path), as_json=as_json)
 
 
 def _print_list(candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.table import Table
 
-    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # as above
+    from kernel_matrix.cli.output import console, print_json
 
     if as_json:
         print_json([candidate_document(candidate) for candidate in candidates])
@@ -71,9 +71,9 @@ def _print_list(candidates: tuple[Candidate, ...], *, as_json: bool) -> None:
 
 
 def _print_one(candidate: Candidate, *, as_json: bool) -> None:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.table import Table
 
-    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # as above
+    from kernel_matrix.cli.output import console, print_json
 
     document = candidate_document(candidate)
     if as_json:
@@ -92,11 +92,12 @@ def _print_one(candidate: Candidate, *, as_json: bool) -> None:
 def _check(loaded: LoadedSource, *, as_json: bool) -> None:
     """Say how many candidates there are, by language.
 
-    :raises kernel_matrix.errors.UsageError: naming every file that cannot be used, problems included: without them
-        their candidates are not even looked at.
+    Raises:
+        UsageError: Naming every file that cannot be used, problems included: without them their candidates are not even
+            looked at.
     """
-    from kernel_matrix.api.problems import refuse_unreadable  # noqa: PLC0415  # --help must not wait for it
-    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
+    from kernel_matrix.api.problems import refuse_unreadable
+    from kernel_matrix.cli.output import console, print_json
 
     languages = Counter(candidate.language.value for candidate in loaded.candidates)
     count = len(loaded.candidates)

@@ -26,8 +26,8 @@ def register(app: typer.Typer) -> None:
         The cell id is a hash of everything that determines the answer: when a source, a workload or the protocol has
         changed since SPEC was written, the cell is not found, and nothing runs.
         """
-        from kernel_matrix.api.run import run_cell_file  # noqa: PLC0415  # --help must not wait for it
-        from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # as above
+        from kernel_matrix.api.run import run_cell_file
+        from kernel_matrix.cli.progress import run_view
 
         with run_view(as_json=json) as view:
             result = run_cell_file(spec, out, listener=view.tell, command=command_line())

@@ -21,7 +21,7 @@ GLOB = typer.Argument("*", help="Only ids that match, e.g. 'softmax*'.")
 
 def warn_of_unreadable(loaded: LoadedSource) -> None:
     """Say on stderr what could not be read."""
-    from kernel_matrix.cli.output import console  # noqa: PLC0415  # rich is loaded only when something is printed
+    from kernel_matrix.cli.output import console
 
     for item in loaded.unreadable:
         console(stderr=True).print(plain(f"not read: {item}"))
@@ -29,13 +29,13 @@ def warn_of_unreadable(loaded: LoadedSource) -> None:
 
 def plain(text: str) -> Text:
     """Return ``text`` without markup and control characters: it comes from files of others."""
-    from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.text import Text
 
     return Text("".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text))
 
 
 def problem_document(problem: Problem) -> dict[str, Any]:
-    """A problem as JSON."""
+    """Return a problem as JSON."""
     return {
         "id": problem.id,
         "source": problem.source,
@@ -63,8 +63,8 @@ def problem_document(problem: Problem) -> dict[str, Any]:
 
 
 def candidate_document(candidate: Candidate) -> dict[str, Any]:
-    """A candidate as JSON; of its origin, what is known."""
-    from dataclasses import asdict  # noqa: PLC0415  # --help starts without it
+    """Return a candidate as JSON, with what is known of its origin."""
+    from dataclasses import asdict
 
     origin = {key: value for key, value in asdict(candidate.origin).items() if value is not None}
     return {
@@ -82,5 +82,5 @@ def candidate_document(candidate: Candidate) -> dict[str, Any]:
 
 
 def unreadable_documents(loaded: LoadedSource) -> list[dict[str, Any]]:
-    """What could not be read, as JSON."""
+    """Return what could not be read, as JSON."""
     return [{"path": str(item.path), "line": item.line, "reason": item.reason} for item in loaded.unreadable]

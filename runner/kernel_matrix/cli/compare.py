@@ -82,9 +82,9 @@ def register(app: typer.Typer) -> None:
         junit: _JUnit = None,
     ) -> None:
         """Compare two sets of results, or two values of one column of a set: what broke, what is slower."""
-        from kernel_matrix.api.compare import ComparisonRules, comparison_junit, comparison_markdown  # noqa: PLC0415  # loads polars
-        from kernel_matrix.api.compare import compare as compare_results  # noqa: PLC0415  # as above
-        from kernel_matrix.api.compare import confirm as run_again  # noqa: PLC0415  # as above
+        from kernel_matrix.api.compare import ComparisonRules, comparison_junit, comparison_markdown
+        from kernel_matrix.api.compare import compare as compare_results
+        from kernel_matrix.api.compare import confirm as run_again
 
         if (new is None) == (between is None):
             raise UsageError(
@@ -100,7 +100,7 @@ def register(app: typer.Typer) -> None:
             today = datetime.now(timezone.utc).date()
             found = compare_results(first, second, between=between, rules=rules, accepted=accepted, today=today)
             if matrix is not None and confirm and not found.flagged().is_empty():
-                from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # loads rich
+                from kernel_matrix.cli.progress import run_view
 
                 folder = results or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernel-matrix-")))
                 stack.enter_context(redirect_stdout(sys.stderr))  # standard output is the comparison's
@@ -136,7 +136,7 @@ def _opened(folder: Path) -> AbstractContextManager[Results]:
 
 
 def _of(text: str) -> ComparedQuantity:
-    from kernel_matrix.api.compare import ComparedQuantity  # noqa: PLC0415  # loads polars
+    from kernel_matrix.api.compare import ComparedQuantity
 
     try:
         return ComparedQuantity(text)
@@ -198,18 +198,18 @@ def _print(found: Comparison, *, everything: bool) -> None:
 
 
 def _shown(found: Comparison, *, everything: bool) -> Iterator[Mapping[str, Any]]:
-    """The rows worth a line, the worst first: all but what is as it was."""
-    from kernel_matrix.api.compare import Change  # noqa: PLC0415  # loads polars
+    """Yield the rows to print, the worst first: without ``--all``, only what changed."""
+    from kernel_matrix.api.compare import Change
 
     quiet = () if everything else (Change.EQUIVALENT.value, Change.BOTH_FAILED.value)
     return (row for row in found.rows.iter_rows(named=True) if row["change"] not in quiet)
 
 
 def _table(rows: list[Mapping[str, Any]], found: Comparison) -> Table:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
-    from rich.text import Text  # noqa: PLC0415  # see above
+    from rich.table import Table
+    from rich.text import Text
 
-    from kernel_matrix.api.compare import evidence, named, percent  # noqa: PLC0415  # loads polars
+    from kernel_matrix.api.compare import evidence, named, percent
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("change", "what", "gpu", "toolchain"):

@@ -42,7 +42,8 @@ _BALANCED = ("bf16", "fp16", "fp32")
 def show_sheets(model: str | None, *, as_json: bool, as_prompt: bool) -> None:
     """Print the sheets that ``model`` means; without one, a table of all.
 
-    :raises kernel_matrix.errors.UsageError: when there is no such sheet.
+    Raises:
+        UsageError: When there is no such sheet.
     """
     sheets = all_sheets() if model is None else sheets_of(model)
     if as_json:
@@ -68,7 +69,7 @@ def prompt(sheet: DataSheet) -> str:
 
 
 def _overview(sheets: Iterable[DataSheet]) -> Table:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when a table is printed
+    from rich.table import Table
 
     columns = ("architecture", "compute", "SMs", "memory", "bandwidth", "fp32", "bf16", "fp8", "L2", "power", "numbers")
     table = Table("GPU", *columns, box=None, pad_edge=False)
@@ -92,8 +93,8 @@ def _overview(sheets: Iterable[DataSheet]) -> Table:
 
 
 def _sheet_table(sheet: DataSheet) -> Table:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when a table is printed
-    from rich.text import Text  # noqa: PLC0415  # same
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False)
     for key, value in {"GPU": sheet.name, **_rows(sheet)}.items():
@@ -104,7 +105,7 @@ def _sheet_table(sheet: DataSheet) -> Table:
 
 
 def _rows(sheet: DataSheet) -> dict[str, str]:
-    """What a sheet says, in words, each fact under its name."""
+    """Return the facts of a sheet as text, by name."""
     a, p = sheet.architecture, sheet.product
     warps = a.threads_per_sm // THREADS_PER_WARP
     return {
@@ -138,7 +139,7 @@ def _peaks(sheet: DataSheet) -> Iterator[str]:
 
 
 def _lacks(sheet: DataSheet, dtype: str) -> bool:
-    """Whether the tensor cores do not compute in ``dtype``, so that there is no rate to know."""
+    """Return whether the tensor cores do not compute in ``dtype``, so that it has no rate."""
     return dtype in FEATURES and dtype not in sheet.architecture.features
 
 

@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         json: _Json = False,
     ) -> None:
         """Look at everything a cell needs on this host, and say what to do about it. Exit code 4 when a line fails."""
-        from kernel_matrix.api.host import CheckVerdict, diagnose_host  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.host import CheckVerdict, diagnose_host
 
         results_of_checks = diagnose_host(matrix, results=results, engine=engine, lock=lock)
         shown = _print_json(results_of_checks) if json else _print(results_of_checks)
@@ -44,33 +44,33 @@ def register(app: typer.Typer) -> None:
 
 
 def _print_json(findings: Iterable[CheckResult]) -> list[CheckResult]:
-    from dataclasses import asdict  # noqa: PLC0415  # --help must not wait for it
+    from dataclasses import asdict
 
-    from kernel_matrix.cli.output import print_json  # noqa: PLC0415  # same
+    from kernel_matrix.cli.output import print_json
 
-    told = list(findings)
-    print_json([asdict(finding) for finding in told])
-    return told
+    shown = list(findings)
+    print_json([asdict(finding) for finding in shown])
+    return shown
 
 
 def _print(findings: Iterable[CheckResult]) -> list[CheckResult]:
-    """Each finding as it comes, since some take their time, and one sentence at the end."""
-    from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
+    """Print each result as it comes, since some take their time, and the counts at the end."""
+    from rich.text import Text
 
-    from kernel_matrix.cli.output import console  # noqa: PLC0415  # same
+    from kernel_matrix.cli.output import console
 
-    screen, told = console(), []
+    screen, shown = console(), []
     for finding in findings:
-        told.append(finding)
+        shown.append(finding)
         verdict = finding.verdict.value
         line = Text.assemble((f"{verdict:<4}", _STYLES[verdict]), f"  {finding.subject}: {finding.found}")
         screen.print(line if not finding.advice else line.append(f"\n      → {finding.advice}"))
-    screen.print(_sentence(told))
-    return told
+    screen.print(_sentence(shown))
+    return shown
 
 
-def _sentence(told: list[CheckResult]) -> str:
-    from collections import Counter  # noqa: PLC0415  # --help must not wait for it
+def _sentence(shown: list[CheckResult]) -> str:
+    from collections import Counter
 
-    counts = Counter(finding.verdict.value for finding in told)
+    counts = Counter(finding.verdict.value for finding in shown)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in _STYLES)

@@ -30,7 +30,7 @@ def show_samples(gpus: Sequence[Gpu], *, every_s: float, count: int | None, as_j
 
 @contextmanager
 def _screen(*, as_json: bool) -> Iterator[Callable[[Samples], None]]:
-    """What shows one sample of each GPU: a table that changes on a terminal, lines elsewhere."""
+    """Yield a function that shows one sample of each GPU: a live table on a terminal, lines elsewhere."""
     if as_json:
         yield _print_documents
     elif sys.stdout.isatty():
@@ -46,9 +46,9 @@ def _print_documents(samples: Samples) -> None:
 
 
 def _document(gpu: Gpu, sample: TelemetrySample) -> dict[str, Any]:
-    told = asdict(sample)
-    processes = describe_processes(told.pop("pids"))
-    return {"index": gpu.index, "uuid": gpu.uuid, "at": _now(), **told, "processes": processes}
+    values = asdict(sample)
+    processes = describe_processes(values.pop("pids"))
+    return {"index": gpu.index, "uuid": gpu.uuid, "at": _now(), **values, "processes": processes}
 
 
 def _print_lines(samples: Samples) -> None:

@@ -48,8 +48,8 @@ def register(app: typer.Typer) -> None:
     @verbs.command()
     def show(model: _Model = None, *, json: _JsonSheets = False, prompt: _Prompt = False) -> None:
         """Show what data sheets say of a GPU, here or not; without MODEL, a table of all that are known."""
-        from kernel_matrix.cli.data_sheet_tables import show_sheets  # noqa: PLC0415  # --help must not wait for it
-        from kernel_matrix.errors import UsageError  # noqa: PLC0415  # same
+        from kernel_matrix.cli.data_sheet_tables import show_sheets
+        from kernel_matrix.errors import UsageError
 
         if json and prompt:
             raise UsageError("--json and --prompt are two forms of the same", next_step="give one of them")
@@ -58,8 +58,8 @@ def register(app: typer.Typer) -> None:
     @verbs.command()
     def watch(*, gpu: _Which = None, every: _Every = 0.5, count: _Count = None, json: _JsonLines = False) -> None:
         """Show clocks, power, temperature and processes as they change, until Ctrl-C. Changes nothing."""
-        from kernel_matrix.api.gpus import find_gpus  # noqa: PLC0415  # --help must not wait for it
-        from kernel_matrix.cli.gpu_watch import show_samples  # noqa: PLC0415  # as above
+        from kernel_matrix.api.gpus import find_gpus
+        from kernel_matrix.cli.gpu_watch import show_samples
 
         show_samples(find_gpus(gpu), every_s=every, count=count, as_json=json)
 
@@ -75,7 +75,7 @@ def register(app: typer.Typer) -> None:
         json: _Json = False,
     ) -> None:
         """Measure how fast each GPU moves bytes and multiplies, and keep that on this host as its peak."""
-        from kernel_matrix.api.gpus import calibrate_gpus, find_gpus  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.gpus import calibrate_gpus, find_gpus
 
         chosen = find_gpus(gpu)
         measured = calibrate_gpus(chosen, matrix, toolchain=toolchain, engine=engine, lock=lock, wait_s=wait)
@@ -83,7 +83,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _print_calibrations(measured: Iterable[tuple[Gpu, dict[str, Any]]], *, as_json: bool) -> None:
-    from kernel_matrix.cli.output import print_json  # noqa: PLC0415  # rich is loaded only when something is printed
+    from kernel_matrix.cli.output import print_json
 
     if as_json:
         print_json([document for _, document in measured])
@@ -93,7 +93,7 @@ def _print_calibrations(measured: Iterable[tuple[Gpu, dict[str, Any]]], *, as_js
 
 
 def _print_calibration(gpu: Gpu, document: dict[str, Any]) -> None:
-    from kernel_matrix.cli.output import console  # noqa: PLC0415  # rich is loaded only when something is printed
+    from kernel_matrix.cli.output import console
 
     screen = console()
     screen.print(f"GPU {gpu.index} ({gpu.name}), measured with {document['toolchain']}:", markup=False)
@@ -104,8 +104,8 @@ def _print_calibration(gpu: Gpu, document: dict[str, Any]) -> None:
 
 
 def _list(*, as_json: bool) -> None:
-    from kernel_matrix.api.gpus import describe_gpu, inventory  # noqa: PLC0415  # --help must not wait for it
-    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
+    from kernel_matrix.api.gpus import describe_gpu, inventory
+    from kernel_matrix.cli.output import console, print_json
 
     found = inventory()
     gpus, reason = found.gpus, found.reason
@@ -127,8 +127,8 @@ _COLUMNS = (
 
 
 def _print_table(screen: Any, documents: list[dict[str, Any]]) -> None:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
-    from rich.text import Text  # noqa: PLC0415  # same
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(*_COLUMNS, box=None, pad_edge=False)
     for document in documents:

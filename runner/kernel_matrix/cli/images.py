@@ -68,13 +68,13 @@ def _lock_path(images: Path, lock: Path | None) -> Path:
 
 
 def _say(text: str) -> None:
-    from kernel_matrix.cli.output import console  # noqa: PLC0415  # rich is loaded only when something is printed
+    from kernel_matrix.cli.output import console
 
     console(stderr=True).print(text, markup=False)
 
 
 def _list(images: Path, lock: Path, *, json: bool) -> None:
-    from kernel_matrix.api.images import list_images  # noqa: PLC0415  # --help stays fast
+    from kernel_matrix.api.images import list_images
 
     found, why_not_asked = list_images(images, lock)
     if why_not_asked:
@@ -83,7 +83,7 @@ def _list(images: Path, lock: Path, *, json: bool) -> None:
 
 
 def _build(name: str, images: Path, lock: Path, *, relock: bool) -> None:
-    from kernel_matrix.api.images import build_image  # noqa: PLC0415  # --help stays fast
+    from kernel_matrix.api.images import build_image
 
     result = build_image(name, images_dir=images, lock_path=lock, relock=relock, say=_say)
     if result.reproduced:
@@ -97,7 +97,7 @@ def _build(name: str, images: Path, lock: Path, *, relock: bool) -> None:
 
 
 def _pull(names: list[str], lock: Path) -> None:
-    from kernel_matrix.api.images import pull_images  # noqa: PLC0415  # --help stays fast
+    from kernel_matrix.api.images import pull_images
 
     for pulled in pull_images(names, lock, say=_say):
         before, entry = pulled.before, pulled.entry
@@ -106,14 +106,14 @@ def _pull(names: list[str], lock: Path) -> None:
 
 
 def _lock(names: list[str], lock: Path, *, reference: str | None, adopt: str | None, relock: bool) -> None:
-    from kernel_matrix.api.images import lock_images  # noqa: PLC0415  # --help stays fast
+    from kernel_matrix.api.images import lock_images
 
     for entry, differences in lock_images(names, lock, reference=reference, adopt=adopt, relock=relock):
         _say("\n  ".join((f"{entry.toolchain}: {entry.reference} ({entry.state.value})", *differences)))
 
 
 def _verify(names: list[str], images: Path, lock: Path, *, json: bool) -> None:
-    from kernel_matrix.api.images import require_verified, verify_images  # noqa: PLC0415  # --help stays fast
+    from kernel_matrix.api.images import require_verified, verify_images
 
     checks = verify_images(names, images, lock)
     _show([_row(check.entry, check) for check in checks], json=json)
@@ -134,12 +134,12 @@ def _row(entry: LockEntry, check: LockCheck | None) -> dict[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]], *, json: bool) -> None:
-    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
+    from kernel_matrix.cli.output import console, print_json
 
     if json:
         print_json(rows)
         return
-    from rich.table import Table  # noqa: PLC0415  # same
+    from rich.table import Table
 
     table = Table("toolchain", "state", "digest", "here", "MB", "reference", "complaints")
     for row in rows:

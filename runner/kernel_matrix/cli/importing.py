@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Write results that others measured as tables, which every analysis reads."""
-        from kernel_matrix.api.merge import import_results, rejected_list  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.merge import import_results, rejected_list
 
         report = import_results(paths, out, form=form, name=name or None)
         aside = rejected_list(out)

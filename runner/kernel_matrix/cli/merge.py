@@ -33,8 +33,8 @@ def register(app: typer.Typer) -> None:
         strict: bool = typer.Option(False, "--strict", help="Exit 4 when a file was put aside."),
     ) -> None:
         """Check every record and write the tables cells, samples, kernels and hosts as Parquet."""
-        from kernel_matrix.api.merge import merge as merge_folders  # noqa: PLC0415  # loads polars
-        from kernel_matrix.api.merge import rejected_list  # noqa: PLC0415  # as above
+        from kernel_matrix.api.merge import merge as merge_folders
+        from kernel_matrix.api.merge import rejected_list
 
         with progress_bar("merging") as progress:
             report = merge_folders(folders or [Path("results")], out, traces=traces, progress=progress)

@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
         What a night does not come to is what the next one begins with. Exit 5: something broke or is slower; 4: the
         machine failed; 75: a GPU, or the night itself, was busy.
         """
-        from kernel_matrix.api.nightly import NightOptions  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.nightly import NightOptions
 
         if not until:
             raise UsageError("nightly needs a deadline", next_step="e.g. --until 06:30")
@@ -89,8 +89,8 @@ def register(app: typer.Typer) -> None:
 
 def _run(options: NightOptions, *, as_json: bool) -> int:
     """Hold one night; return its exit code."""
-    from kernel_matrix.api.nightly import run_night  # noqa: PLC0415  # --help must not wait for it
-    from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # as above
+    from kernel_matrix.api.nightly import run_night
+    from kernel_matrix.cli.progress import run_view
 
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), run_view(as_json=False) as view:
         result = run_night(options, listener=view.tell, command=command_line())
@@ -106,7 +106,7 @@ def _run(options: NightOptions, *, as_json: bool) -> int:
 
 
 def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
-    from kernel_matrix.api.nightly import plan_night  # noqa: PLC0415  # --help must not wait for it
+    from kernel_matrix.api.nightly import plan_night
 
     night = plan_night(options)
     plan, due, baseline = night.plan, night.agenda.due, night.baseline
@@ -135,7 +135,7 @@ def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
 
 
 def _print_schedules(options: NightOptions, at: str, *, units: bool, line: bool) -> None:
-    from kernel_matrix.api.nightly import cron, schedule_of, systemd  # noqa: PLC0415  # --help must not wait for it
+    from kernel_matrix.api.nightly import cron, schedule_of, systemd
 
     schedule = schedule_of(options, at)
     made = [*([systemd(schedule)] if units else []), *([cron(schedule)] if line else [])]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @contextmanager
 def opened(folders: Sequence[Path], *, traces: bool = False) -> Iterator[Results]:
     """Open ``folders`` together for as long as the context lasts; count on stderr what is no valid record."""
-    from kernel_matrix.api.results import Results  # noqa: PLC0415  # loads polars
+    from kernel_matrix.api.results import Results
 
     with progress_bar("merging") as progress:
         results = Results(*folders, traces=traces, progress=progress)

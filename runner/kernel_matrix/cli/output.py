@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def console(*, stderr: bool = False) -> Console:
     """A console for people: colour only on a terminal and never under ``NO_COLOR``; full width when piped."""
-    from rich.console import Console  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.console import Console
 
     piped = not (sys.stderr if stderr else sys.stdout).isatty()
     return Console(stderr=stderr, highlight=False, width=200 if piped else None, soft_wrap=piped)
@@ -26,7 +26,7 @@ def console(*, stderr: bool = False) -> Console:
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on stderr where that is a terminal; yields a function of the number done and the number of all."""
-    from rich.progress import Progress  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.progress import Progress
 
     err = console(stderr=True)
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
@@ -35,7 +35,7 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def print_json(document: Any) -> None:
-    """One strict JSON document on stdout: no infinity, no NaN (both are null there), dates as text."""
+    """Print one strict JSON document: infinity and NaN become null, dates become text."""
     json.dump(_plain(document), sys.stdout, allow_nan=False, indent=2, sort_keys=True)
     sys.stdout.write("\n")
 

@@ -58,10 +58,11 @@ def _planned_cells(
 ) -> tuple[RunPlan, Iterator[Cell]]:
     """The plan, and its cells that pass the filter.
 
-    :raises kernel_matrix.errors.NothingSelectedError: when there are none.
+    Raises:
+        NothingSelectedError: When there are none.
     """
-    from kernel_matrix.api.plan import make_plan  # noqa: PLC0415  # --help must not wait for it
-    from kernel_matrix.errors import NothingSelectedError  # noqa: PLC0415  # as above
+    from kernel_matrix.api.plan import make_plan
+    from kernel_matrix.errors import NothingSelectedError
 
     made = make_plan(path, filters=terms, engine=engine, lock=lock, compile_only=compile_only)
     cells = made.cells()
@@ -77,8 +78,8 @@ def _planned_cells(
 
 def _write_json(made: RunPlan, cells: Iterable[Cell]) -> None:
     """One document, written cell by cell: a plan may have millions."""
-    from kernel_matrix.api.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
-    from kernel_matrix.model.messages import SCHEMA_VERSION  # noqa: PLC0415  # loaded by now; named here only to start fast
+    from kernel_matrix.api.plan import tally
+    from kernel_matrix.model.messages import SCHEMA_VERSION
 
     out = sys.stdout
     out.write('{"cells": [')
@@ -174,7 +175,7 @@ class _Group:
 
 
 def _print_overview(made: RunPlan, cells: Iterable[Cell]) -> None:
-    from kernel_matrix.api.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
+    from kernel_matrix.api.plan import tally
 
     groups: dict[str, _Group] = {}
     totals = tally(_grouped(cells, groups))
@@ -203,7 +204,7 @@ def _print_groups(screen: Console, groups: dict[str, _Group]) -> None:
 
 
 def _print_all(made: RunPlan, cells: Iterable[Cell]) -> None:
-    from kernel_matrix.api.plan import tally  # noqa: PLC0415  # loaded by now; named here only to start fast
+    from kernel_matrix.api.plan import tally
 
     totals = tally(_listed(cells))
     _print_summary(console(), made, totals)
@@ -269,8 +270,8 @@ def _print_more(screen: Console, more: int) -> None:
 
 def _table(*columns: str, title: str) -> Table:
     """An empty table; a column whose name ends in ``>`` is right-aligned."""
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415  # rich is loaded only when something is printed
-    from rich.table import Table  # noqa: PLC0415  # as above
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
@@ -280,6 +281,6 @@ def _table(*columns: str, title: str) -> Table:
 
 def _row(table: Table, *texts: str) -> None:
     """Add a row of plain texts: ids and reasons may hold brackets, which are no markup."""
-    from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.text import Text
 
     table.add_row(*map(Text, texts))

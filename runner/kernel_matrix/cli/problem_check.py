@@ -32,14 +32,14 @@ class ProblemCheckView:
         if kind is not None and self._count:
             self.say(f"stopped: {self._count - self._checked} of {self._count} problems were not tried")
 
-    def tell(self, told: ProblemCheckStarted | CheckedProblem) -> None:
+    def tell(self, progress: ProblemCheckStarted | CheckedProblem) -> None:
         """Show the start, or a problem that was checked."""
-        if isinstance(told, ProblemCheckStarted):
-            self._count = told.count
-            self.begin(told)
+        if isinstance(progress, ProblemCheckStarted):
+            self._count = progress.count
+            self.begin(progress)
         else:
             self._checked += 1
-            self.show(told)
+            self.show(progress)
 
     def begin(self, started: ProblemCheckStarted) -> None:
         """Show the number of problems and where they are checked."""

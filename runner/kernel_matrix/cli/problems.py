@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
     @group.command("list")
     def list_(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """List problems."""
-        from kernel_matrix.api.problems import load_problems, matching  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.problems import load_problems, matching
 
         loaded = load_problems(source, path)
         problems = matching(loaded.problems, glob)
@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
         id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
     ) -> None:
         """Show one problem with its workloads and candidates."""
-        from kernel_matrix.api.problems import find_one, load_problems  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.problems import find_one, load_problems
 
         loaded = load_problems(source, path)
         _print_one(find_one(loaded.problems, id_, "problem"), loaded, as_json=as_json)
@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
     @group.command()
     def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
         """Check every file without running any; exit code 2 when one cannot be used."""
-        from kernel_matrix.api.problems import load_problems  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.problems import load_problems
 
         _check(load_problems(source, path), as_json=as_json)
 
@@ -82,8 +82,8 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> None:
         """Run each reference on the CPU, confined, through what a judge asks of it; exit code 2 when one fails."""
-        from kernel_matrix.api.problems import check_problems, load_problems, matching  # noqa: PLC0415  # --help must not wait
-        from kernel_matrix.cli.problem_check import problem_check_view, show_summary  # noqa: PLC0415  # as above
+        from kernel_matrix.api.problems import check_problems, load_problems, matching
+        from kernel_matrix.cli.problem_check import problem_check_view, show_summary
 
         loaded = load_problems(source, path)
         with problem_check_view(as_json=as_json) as view:
@@ -104,9 +104,9 @@ def register(app: typer.Typer) -> None:
 
 
 def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, *, as_json: bool) -> None:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.table import Table
 
-    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # as above
+    from kernel_matrix.cli.output import console, print_json
 
     if as_json:
         print_json([problem_document(problem) for problem in problems])
@@ -120,9 +120,9 @@ def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, *, as_json:
 
 
 def _print_one(problem: Problem, loaded: LoadedSource, *, as_json: bool) -> None:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.table import Table
 
-    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # as above
+    from kernel_matrix.cli.output import console, print_json
 
     candidates = [c for c in loaded.candidates if c.problem_id == problem.id]
     if as_json:
@@ -163,7 +163,7 @@ def _facts(problem: Problem) -> dict[str, str]:
 
 
 def _workload_table(problem: Problem) -> object:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.table import Table
 
     table = Table("workload", "constants", "GFLOP", *(f"MB {d.value}" for d in problem.dtypes), box=None)
     for workload in problem.workloads:
@@ -177,10 +177,11 @@ def _workload_table(problem: Problem) -> object:
 def _check(loaded: LoadedSource, *, as_json: bool) -> None:
     """Say what is there.
 
-    :raises kernel_matrix.errors.UsageError: naming every file that cannot be used.
+    Raises:
+        UsageError: Naming every file that cannot be used.
     """
-    from kernel_matrix.api.problems import refuse_unreadable  # noqa: PLC0415  # --help must not wait for it
-    from kernel_matrix.cli.output import console, print_json  # noqa: PLC0415  # rich is loaded only when something is printed
+    from kernel_matrix.api.problems import refuse_unreadable
+    from kernel_matrix.cli.output import console, print_json
 
     counts = {"problems": len(loaded.problems), "candidates": len(loaded.candidates)}
     if as_json:

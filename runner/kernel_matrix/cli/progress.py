@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class RunPace:
-    """How far a run over ``cells`` has come, and the time that the rest takes at this pace."""
+    """Progress of a run over ``cells``, and the time that the rest takes at this pace."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.ended = 0
@@ -59,7 +59,7 @@ class RunPace:
 
 
 class RunView:
-    """What a listener of runs has in common; use it as a context around them, and :meth:`tell` as the listener."""
+    """Base of the views: use one as a context around runs, and :meth:`tell` as their listener."""
 
     def __init__(self) -> None:
         self.pace = RunPace(())
@@ -71,20 +71,20 @@ class RunView:
     def __exit__(self, *_: object) -> None:
         """Leave the screen as it was."""
 
-    def tell(self, told: RunProgress) -> None:
+    def tell(self, progress: RunProgress) -> None:
         """Show the start, an event, a message or the end of a run."""
-        if isinstance(told, RunStarted):
-            self.pace, self.conditions = RunPace(told.cells), RunConditions()
-            self.begin(told)
-        elif isinstance(told, RunMessage):
-            (self.complain if told.is_error else self.say)(told.text)
-        elif isinstance(told, RunResult):
-            self.end(told)
+        if isinstance(progress, RunStarted):
+            self.pace, self.conditions = RunPace(progress.cells), RunConditions()
+            self.begin(progress)
+        elif isinstance(progress, RunMessage):
+            (self.complain if progress.is_error else self.say)(progress.text)
+        elif isinstance(progress, RunResult):
+            self.end(progress)
         else:
-            self.pace.note(told)
-            if told.happening is EventKind.CELL_ENDED and told.record is not None:
-                self.conditions.note(told.record)
-            self.show(told)
+            self.pace.note(progress)
+            if progress.happening is EventKind.CELL_ENDED and progress.record is not None:
+                self.conditions.note(progress.record)
+            self.show(progress)
 
     def begin(self, started: RunStarted) -> None:
         """Say what is about to happen, and what does not run and why."""
@@ -260,7 +260,7 @@ def _style(event: RunEvent) -> str:
 
 
 def event_line(event: RunEvent) -> str:
-    """What became of a cell that ended, is tried again or is put off; empty for any other event."""
+    """Return the line for a cell that ended, is tried again or is put off; empty for any other event."""
     if event.happening is EventKind.CELL_SKIPPED:
         return f"{cell_name(event.cell)}: put off: {event.text}"
     if event.record is None:
@@ -321,7 +321,7 @@ def _speed(found: WorkloadJudgement) -> str:
 
 
 def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> Iterator[str]:
-    """What runs here, what ran before, and in plain words what does not run and why."""
+    """Yield lines about what runs here, what ran before, and what does not run and why."""
     yield f"engine {survey.engine.name} {survey.status.version}".rstrip()
     if survey.facts.engine_reason:
         yield f"  not Docker: {survey.facts.engine_reason}"

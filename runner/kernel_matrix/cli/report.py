@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
         format_: str = typer.Option("", "--format", help="html, md or text; default: as the file is called."),
     ) -> None:
         """Write one page that opens from disk: what is portable, what is noise, what broke."""
-        from kernel_matrix.api.report import PAGE, make_report, report_format, save_report  # noqa: PLC0415  # loads polars
+        from kernel_matrix.api.report import PAGE, make_report, report_format, save_report
 
         form = report_format(format_, out or PAGE)
         with ExitStack() as stack:

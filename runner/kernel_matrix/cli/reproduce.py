@@ -45,8 +45,8 @@ def register(app: typer.Typer) -> None:
 
         Exit 0: reproduced; 5: not. The record is read and checked like any other file that nobody vouches for.
         """
-        from kernel_matrix.api.reproduce import reproduce as repeat  # noqa: PLC0415  # --help must not wait for it
-        from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # as above
+        from kernel_matrix.api.reproduce import reproduce as repeat
+        from kernel_matrix.cli.progress import run_view
 
         with redirect_stdout(sys.stderr) if json else nullcontext(), run_view(as_json=False) as view:
             repeated = repeat(
@@ -99,7 +99,7 @@ def _print(found: Reproduction, place: Path) -> None:
 
 
 def _print_times(found: Reproduction) -> None:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.table import Table
 
     if not found.times:
         return
@@ -117,7 +117,7 @@ def _print_times(found: Reproduction) -> None:
 
 
 def _print_environment(found: Reproduction) -> None:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("environment", "was", "is", ""):
@@ -128,7 +128,7 @@ def _print_environment(found: Reproduction) -> None:
 
 
 def _text(value: str) -> Any:
-    from rich.text import Text  # noqa: PLC0415  # rich is loaded only when something is printed
+    from rich.text import Text
 
     return Text(printable(value))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NS_PER_US = 1000.0
 _NOTES = 8
-"""Reasons that are told one by one."""
+"""Reasons that are printed one by one."""
 
 
 def register(app: typer.Typer) -> None:
@@ -71,7 +71,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What the table's marks mean: labels, what does not launch, clocks and GPUs that were not as they should be."""
+    """Yield notes on the table: labels, kernels that cannot be launched, clocks and GPUs in a wrong state."""
     labels = Counter(label for row in rows for label in row["labels"] if label_said(label))
     for label, number in sorted(labels.items()):
         yield f"{label}, {_results(number)}: {label_said(label)}"
@@ -105,8 +105,8 @@ def _clocks_need_a_note(row: Mapping[str, Any]) -> bool:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    from rich.table import Table  # noqa: PLC0415  # rich is loaded only when something is printed
-    from rich.text import Text  # noqa: PLC0415  # see above
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("problem", "candidate", "dtype", "gpu", "toolchain", "status"):

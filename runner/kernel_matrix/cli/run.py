@@ -50,10 +50,10 @@ def register(app: typer.Typer) -> None:
         json: _Json = False,
     ) -> None:
         """Run every cell that can run here and has no record yet."""
-        from kernel_matrix.api.plan import load_matrix, make_plan  # noqa: PLC0415  # --help must not wait for it
-        from kernel_matrix.api.run import next_time, parse_rerun  # noqa: PLC0415  # as above
-        from kernel_matrix.api.run import run as run_plan  # noqa: PLC0415  # as above
-        from kernel_matrix.cli.progress import run_view  # noqa: PLC0415  # as above
+        from kernel_matrix.api.plan import load_matrix, make_plan
+        from kernel_matrix.api.run import next_time, parse_rerun
+        from kernel_matrix.api.run import run as run_plan
+        from kernel_matrix.cli.progress import run_view
 
         which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
         if fail_on not in (None, "candidate"):
@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
         loaded = load_matrix(matrix)
         view = run_view(as_json=json)
         if build:
-            from kernel_matrix.api.images import build_missing_images  # noqa: PLC0415  # only with --build
+            from kernel_matrix.api.images import build_missing_images
 
             build_missing_images(loaded, engine=engine, lock=lock, say=view.say)
         plan = make_plan(

@@ -40,7 +40,7 @@ def conditions_document(record: Record) -> dict[str, object]:
 
 
 def complaints(event: RunEvent) -> Iterator[str]:
-    """What nobody may miss of ``event``: a GPU that is given up, and clocks that were not given back."""
+    """Yield errors about this machine: a quarantined GPU, or clocks that were not reset."""
     if event.happening is EventKind.GPU_QUARANTINED:
         yield f"QUARANTINED {event.lane}, nothing more runs on it in this run: {event.text}"
     if event.record is None or event.record.host.clocks is None:
@@ -54,7 +54,7 @@ def complaints(event: RunEvent) -> Iterator[str]:
 
 @dataclass(slots=True)
 class RunConditions:
-    """What the timed cells of a run had, counted as they end; of the others it says nothing."""
+    """Conditions of a run's timed cells, counted as they end."""
 
     labels: Counter[str] = field(default_factory=Counter)
     """Label → cells that have it."""
@@ -80,7 +80,7 @@ class RunConditions:
             self.not_locked[host.clock_reason] += 1
 
     def lines(self, result: RunResult) -> Iterator[str]:
-        """What a reader of the results has to know of this run."""
+        """Yield what a reader of the results has to know of this run."""
         for label, number in sorted(self.labels.items()):
             yield f"{label}, {number} cells: {label_said(label)}"
         if self.clocks:
@@ -98,7 +98,7 @@ class RunConditions:
 
 
 def _labels(record: Record) -> list[str]:
-    """What its sessions say of its times beside the verdict, as far as that can be explained; each once."""
+    """Return the labels of its sessions that have an explanation, each once."""
     labels = dict.fromkeys(label for session in record.sessions for label in session.labels)
     return [label for label in labels if label_said(label) and label != INTERPRETED]
 

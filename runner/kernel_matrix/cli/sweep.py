@@ -11,7 +11,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def sweep() -> None:
         """Remove what dead runners left, and give back the GPU settings they had made. Every run does this first."""
-        from kernel_matrix.api.host import sweep as sweep_host  # noqa: PLC0415  # --help must not wait for it
+        from kernel_matrix.api.host import sweep as sweep_host
 
         swept = sweep_host()
         for line in swept.cleared:

@@ -1,19 +1,16 @@
-"""A night of measuring: plan, run until a deadline, merge, compare with the baseline, report, tell somebody.
+"""Parts of a night of measuring; :mod:`kernel_matrix.api.nightly` puts them together.
 
-============= =================================================================================
-``places``    which file is where in the results folder
-``state``     what one night leaves for the next
-``beginning`` the lock, the night's own folder, and which cells come first
-``until``     a time of day as a deadline
-``baselines`` frozen copies of merged tables, by name
-``accepting`` adds to the corpus of accepted changes
-``against``   the comparison with a baseline
-``reporting`` the page
-``summary``   what became of a night, for people and as JSON
-``ending``    merge, compare and report, whatever became of the measuring
-``telling``   runs the user's command
-``schedules`` units of systemd and a line for cron
-============= =================================================================================
-
-The measuring itself is :mod:`kernel_matrix.executors.local`, as ``kernel-matrix run`` uses it. Nothing in here prints.
+=================== ============================================================================
+``paths``           which file is where in the results folder
+``state``           what one night leaves for the next
+``start``           the lock, the night's own folder, and which cells come first
+``deadline``        a time of day as a deadline
+``baselines``       frozen copies of merged tables, by name
+``accept_changes``  adds to the file of accepted changes
+``night_summary``   what became of a night, as text and as JSON
+``finish``          merge, compare and report, however the measuring ended
+``notification``    runs the user's command
+``schedules``       units of systemd and a line for cron
+``durable_write``   small files that are replaced whole
+=================== ============================================================================
 """

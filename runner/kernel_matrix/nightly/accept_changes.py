@@ -1,4 +1,4 @@
-"""Adds to the corpus of accepted changes, in the form that :mod:`kernel_matrix.analysis.accepted` reads."""
+"""Add to the file of accepted changes, in the form that :mod:`kernel_matrix.analysis.accepted` reads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from kernel_matrix.nightly.durable_write import write_whole
 def accept(path: Path, candidate: str, *, reason: str, until: date) -> Acceptance:
     """Add an entry to the file at ``path``, which need not exist.
 
-    :param candidate: glob on candidate ids, ``<problem>/<candidate>``.
-    :param until: the last day on which it holds.
-    :raises UsageError: when the file there is not in order, or what is to be added is none; nothing is written then.
-    :raises StoreError: when it cannot be written.
+    Args:
+        path: The file of accepted changes.
+        candidate: Glob on candidate ids, ``<problem>/<candidate>``.
+        reason: Why they are accepted.
+        until: The last day on which it holds.
+
+    Raises:
+        UsageError: The file has faults, or the entry would have; nothing is written then.
+        StoreError: The file cannot be written.
     """
     if "/" not in candidate:
         raise UsageError(f"{candidate!r} matches no candidate", next_step="Give PROBLEM/CANDIDATE: 'softmax/triton_*'")
@@ -32,15 +37,16 @@ def accept(path: Path, candidate: str, *, reason: str, until: date) -> Acceptanc
 
 
 def in_force(path: Path) -> tuple[Acceptance, ...]:
-    """All that is accepted; nothing where there is no file.
+    """Return all accepted changes; none where there is no file.
 
-    :raises UsageError: when the file is not in order.
+    Raises:
+        UsageError: The file has faults.
     """
     return read_accepted(path) if path.exists() else ()
 
 
 def _text(words: str) -> str:
-    """``words`` as a string of TOML."""
+    """Return ``words`` as a TOML string."""
     if not words.strip() or not words.isprintable():
         raise UsageError(f"{words!r:.80} is empty, or holds what cannot be printed", next_step="Write it on one line.")
     return json.dumps(words.strip(), ensure_ascii=False)

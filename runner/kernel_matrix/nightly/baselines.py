@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What is written beside the tables of a baseline."""
+    """The description of a baseline, written beside its tables."""
 
     name: str
     made_at: str
@@ -53,11 +53,17 @@ class Baseline:
 def set_baseline(results: Path, name: str, source: Path, *, made_at: str, force: bool = False) -> Baseline:
     """Freeze what is in ``source`` under ``name``.
 
-    :param source: a folder with merged tables, or with records, which are then merged.
-    :param force: replace what has that name.
-    :raises UsageError: for a name that is none, or one that is taken.
-    :raises NothingSelectedError: when there is not one cell.
-    :raises StoreError: when the tables are damaged, or the copy cannot be written; what was there before stays.
+    Args:
+        results: The folder that all results are in.
+        name: What the baseline is called.
+        source: A folder with merged tables, or with records, which are then merged.
+        made_at: Now, in UTC, RFC 3339.
+        force: Replace the baseline that has this name.
+
+    Raises:
+        UsageError: The name is not usable, or taken.
+        NothingSelectedError: There is not one cell.
+        StoreError: The tables are damaged, or the copy cannot be written; what was there before stays.
     """
     place = _place(results, name)
     if place.exists() and not force:
@@ -80,10 +86,11 @@ def set_baseline(results: Path, name: str, source: Path, *, made_at: str, force:
 
 
 def read_baseline(results: Path, name: str) -> Baseline:
-    """What is written beside the tables; :func:`verified_tables` looks at the tables themselves.
+    """Read the description of a baseline; :func:`verified_tables` also checks its tables.
 
-    :raises UsageError: when there is none of that name.
-    :raises StoreError: when it cannot be read.
+    Raises:
+        UsageError: There is none of that name.
+        StoreError: It cannot be read.
     """
     place = _place(results, name)
     if not place.is_dir():
@@ -101,10 +108,11 @@ def read_baseline(results: Path, name: str) -> Baseline:
 
 
 def verified_tables(results: Path, name: str) -> tuple[Baseline, Path]:
-    """A baseline and the folder of its tables, after every byte of them was looked at.
+    """Return a baseline and the folder of its tables, after every byte of them was checked.
 
-    :raises UsageError: when there is none of that name.
-    :raises StoreError: when they are not what was frozen.
+    Raises:
+        UsageError: There is none of that name.
+        StoreError: The tables are not what was frozen.
     """
     found, place = read_baseline(results, name), _place(results, name)
     for file, digest in found.files.items():
@@ -118,16 +126,21 @@ def verified_tables(results: Path, name: str) -> tuple[Baseline, Path]:
 
 
 def names(results: Path) -> list[str]:
-    """The names of all baselines, in order."""
+    """Return the names of all baselines, in order."""
     folder = baselines_folder(results)
     return sorted(place.name for place in folder.iterdir() if _is_one(place)) if folder.is_dir() else []
 
 
 def night_folder(results: Path, night: str, matrix: str = "") -> Path:
-    """The folder of a night, by its name.
+    """Return the folder of a night: its tables where they exist.
 
-    :param matrix: whose night it was; needed only where several had one of that name.
-    :raises UsageError: when there is none, or more than one.
+    Args:
+        results: The folder that all results are in.
+        night: Its name, such as ``2026-12-31``.
+        matrix: Whose night it was; needed only where several matrices had one of that name.
+
+    Raises:
+        UsageError: There is none, or more than one.
     """
     if not is_night_name(night):
         raise UsageError(f"--night {night!r} is no night", next_step="A night is called by its date: 2026-12-31")
@@ -200,7 +213,7 @@ def _content(files: Mapping[str, str]) -> str:
 
 
 def _put(folder: Path, place: Path) -> None:
-    """Give ``folder`` the name ``place``; what had it goes only after that."""
+    """Rename ``folder`` to ``place``; remove what had that name only after that."""
     with _out_of_the_way(place):
         folder.rename(place)
 

@@ -1,4 +1,4 @@
-"""Small files that are whole or as they were before: written aside, made durable, then renamed."""
+"""Replace small files as a whole: write aside, sync, rename."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from kernel_matrix.errors import StoreError
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Give ``path`` the content ``text``.
+    """Replace the content of ``path`` by ``text``.
 
-    :raises StoreError: when it cannot be written; what was there before stays.
+    Raises:
+        StoreError: It cannot be written; what was there before stays.
     """
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:

@@ -1,4 +1,4 @@
-"""How a night ends: merge, compare and report, whatever became of the measuring."""
+"""The end of a night: merge, compare and report, however the measuring ended."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.merge import merge
 
 QUICK: Final = 2_000
-"""Records up to which a stopped night is still merged and reported: it takes seconds."""
+"""Records up to which a stopped night is still merged and reported: more would take longer than seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineChoice:
-    """What a night is compared with."""
+    """The baseline of a night, and the changes that are accepted."""
 
     baseline: Baseline
     tables: Path
@@ -47,34 +47,37 @@ class Night:
     until: str
     against: BaselineChoice | None
     report: Path | None
-    """Where the page goes; null: into the night's folder."""
+    """Where the page goes; ``None``: into the night's folder."""
 
     @property
     def folder(self) -> Path:
-        """Its records, and all that is made of them."""
+        """Its records, tables and page."""
         return self.places.nights / self.name
 
 
 def end_night(night: Night, measured: NightProgress, *, now: datetime) -> NightSummary:
-    """Make of the records what can be made, write down how far the night came, and tell.
+    """Merge, compare and report; write down how far the night came; return its summary.
 
-    Nothing that fails in here costs what was measured; it is told in the summary, and counts for the exit code.
+    A failure in here costs nothing that was measured: it is in the summary, and counts for the exit code.
 
-    :param now: local time.
+    Args:
+        night: The night.
+        measured: How far the measuring came.
+        now: Local time.
     """
     troubles: list[str] = []
     codes = [measured.exit_code]
     found, report = None, None
     if _is_merged(night, measured, troubles):
-        with _told(troubles, codes, "merging"):
+        with _failures_noted(troubles, codes, "merging"):
             _merge(night, troubles)
-            with _told(troubles, codes, "comparing"):
+            with _failures_noted(troubles, codes, "comparing"):
                 found = _compare(night, now.date())
-            with _told(troubles, [], "the report"):
+            with _failures_noted(troubles, [], "the report"):
                 report = _report(night, found, now)
     code = _exit_code(codes, found)
     ended_at = utc_now()
-    with _told(troubles, codes, "the state file"):
+    with _failures_noted(troubles, codes, "the state file"):
         _write_down(night, measured, ended_at, code)
     return NightSummary(
         matrix=night.places.matrix,
@@ -93,22 +96,23 @@ def end_night(night: Night, measured: NightProgress, *, now: datetime) -> NightS
 
 
 def begin_night(night: Night, planned: int) -> None:
-    """Write down that the night has begun: the next one looks into its folder, however this one ends.
+    """Write down that the night has begun, so that the next one finds its folder, however this one ends.
 
-    :raises StoreError: when that cannot be written.
+    Raises:
+        StoreError: That cannot be written.
     """
     write_state(night.places.state, NightState(night=night.name, began_at=night.began_at, planned=planned))
 
 
 @contextmanager
-def _told(troubles: list[str], codes: list[int], what: str) -> Iterator[None]:
-    """A failure in the context is told and counted; the night goes on to its end."""
+def _failures_noted(troubles: list[str], codes: list[int], what: str) -> Iterator[None]:
+    """Note and count a failure in the context; the night goes on to its end."""
     try:
         yield
     except KernelMatrixError as error:
         codes.append(error.exit_code if isinstance(error, InfrastructureError) else InfrastructureError.exit_code)
         troubles.append(printable(f"{what} failed: {error}"))
-    except Exception as error:  # noqa: BLE001  # a defect here must not cost the notification; it is told
+    except Exception as error:  # noqa: BLE001  # a defect here must not cost the notification
         codes.append(InfrastructureError.exit_code)
         troubles.append(printable(f"{what} failed: {type(error).__name__}: {error}"))
 
@@ -168,7 +172,7 @@ def _write_down(night: Night, measured: NightProgress, ended_at: str, code: int)
 
 
 def _exit_code(codes: Sequence[int], found: Comparison | None) -> int:
-    """A regression first, then a machine that failed, then one that was busy."""
+    """Return the exit code: that of a regression, else of a machine that failed, else of one that was busy."""
     if found is not None and not found.flagged().is_empty():
         return RegressionError.exit_code
     return worst(codes)

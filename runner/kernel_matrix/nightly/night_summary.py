@@ -1,4 +1,4 @@
-"""What became of a night, for people and as JSON."""
+"""The summary of a night, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_matrix.nightly.baselines import Baseline
 from kernel_matrix.results.descriptions import printable
 
 _MOST_ROWS: Final = 20
-"""Flagged rows that are told one by one."""
+"""Flagged rows that the text lists."""
 _MOST_TEXT: Final = 2000
 """Characters of the short text: it has to fit into an environment variable and a message."""
 _ROW: Final = ("change", "gpu", "toolchain", "dtype", "problem", "workload", "candidate")
@@ -43,7 +43,7 @@ class NightProgress:
     end: NightEnd
     planned: int
     left: int
-    """Cells without an end that is not the machine's failure."""
+    """Cells that did not end, or that the machine failed."""
     statuses: Mapping[Status, int] = field(default_factory=dict)
     """Status → cells that ended so."""
     exit_code: int = 0
@@ -54,7 +54,7 @@ class NightProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightSummary:
-    """What became of a night."""
+    """The summary of a night."""
 
     matrix: str
     night: str
@@ -67,17 +67,17 @@ class NightSummary:
     comparison: Comparison | None = None
     report: Path | None = None
     troubles: Sequence[str] = ()
-    """What went wrong after the measuring, and what was left out; whole sentences."""
+    """What went wrong after the measuring and what was left out, in sentences."""
     exit_code: int = 0
 
     @property
     def text(self) -> str:
-        """A few lines that say what matters most first."""
+        """A few lines, the most important first."""
         said = "\n".join(self._lines())
         return said if len(said) <= _MOST_TEXT else f"{said[: _MOST_TEXT - 1]}…"
 
     def document(self) -> dict[str, Any]:
-        """The summary as JSON."""
+        """Return the summary as JSON."""
         measured = self.measured
         return {
             "matrix": self.matrix,
@@ -125,7 +125,7 @@ class NightSummary:
 
 
 def worst(codes: Sequence[int]) -> int:
-    """The exit code of all: the machine's failure, else the first that is bad, else 0."""
+    """Return the exit code of all: 4 where any is 4, else the first that is not 0, else 0."""
     bad = [code for code in codes if code]
     return InfrastructureError.exit_code if InfrastructureError.exit_code in bad else next(iter(bad), 0)
 

@@ -1,4 +1,4 @@
-"""Runs the user's command once, with the summary of a night."""
+"""Run the user's command once, with the summary of a night."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any, Final
 from kernel_matrix.errors import UsageError
 
 VARIABLE: Final = "KERNEL_MATRIX_SUMMARY"
-"""Where the command finds the short text."""
+"""The environment variable with the short text."""
 LIMIT_S: Final = 300.0
-"""After this the command is killed."""
+"""Seconds until the command is killed: sending a mail takes less, and a night must end."""
 
 
 def command_of(text: str) -> tuple[str, ...]:
-    """The words of ``--notify``, split as a shell would, and run without one.
+    """Return the words of ``--notify``, split as a shell would; no shell runs them.
 
-    :raises UsageError: when there are none, or a quotation is not closed.
+    Raises:
+        UsageError: There are none, or a quotation is not closed.
     """
     try:
         words = tuple(shlex.split(text))
@@ -33,7 +34,8 @@ def command_of(text: str) -> tuple[str, ...]:
 def tell(command: tuple[str, ...], document: dict[str, Any], *, limit_s: float = LIMIT_S) -> str:
     """Run ``command`` with ``document`` on its stdin and the short text in :data:`VARIABLE`.
 
-    :returns: what went wrong, in a sentence; empty where nothing did.
+    Returns:
+        What went wrong, in a sentence; empty where nothing did.
     """
     environment = {**os.environ, VARIABLE: document["text"]}
     given = f"{json.dumps(document, allow_nan=False, sort_keys=True)}\n".encode()

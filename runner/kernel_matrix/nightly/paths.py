@@ -1,4 +1,4 @@
-"""Which file is where in the results folder.
+"""Paths in the results folder.
 
 ::
 
@@ -20,8 +20,9 @@ from pathlib import Path
 class NightPaths:
     """The files of the nights of one matrix.
 
-    :param results: the folder that all results are in.
-    :param matrix: the matrix's name.
+    Args:
+        results: The folder that all results are in.
+        matrix: The matrix's name.
     """
 
     results: Path
@@ -29,12 +30,12 @@ class NightPaths:
 
     @property
     def state(self) -> Path:
-        """What the last night left for the next."""
+        """The state file."""
         return self.results / self.matrix / "nightly.json"
 
     @property
     def lock(self) -> Path:
-        """Held while a night of this matrix goes on."""
+        """The lock file, held while a night of this matrix goes on."""
         return self.results / self.matrix / "nightly.lock"
 
     @property
@@ -44,20 +45,20 @@ class NightPaths:
 
 
 def accepted_file(results: Path) -> Path:
-    """The corpus of accepted changes in a results folder, of all matrices."""
+    """Return the file of accepted changes of all matrices."""
     return results / "accepted.toml"
 
 
 def baselines_folder(results: Path) -> Path:
-    """The folder of all baselines in a results folder."""
+    """Return the folder of all baselines."""
     return results / "baselines"
 
 
 def is_night_name(text: str) -> bool:
-    """Whether a night's folder may be called ``text``: a plain name that is not hidden."""
+    """Return whether ``text`` may name a night: a plain file name that is not hidden."""
     return bool(text) and not text.startswith(".") and Path(text).name == text
 
 
 def tables_of(night: Path) -> Path:
-    """Where the merged tables of a night are."""
+    """Return the folder of a night's merged tables."""
     return night / "tables"

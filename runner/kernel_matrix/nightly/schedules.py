@@ -1,4 +1,4 @@
-"""Units of systemd and a line for cron that begin a night, filled in for this machine."""
+"""Systemd units and a crontab line that begin a night, filled in for this machine."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from kernel_matrix.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When and with what a night begins."""
+    """When a night begins, and the command that begins it."""
 
     hour: int
     minute: int
     folder: Path
-    """Where the command is started: relative paths in it start from here."""
+    """The folder the command is started in; relative paths in it start here."""
     command: Sequence[str]
     log: Path
-    """Where cron puts what it says."""
+    """The file that cron writes the output to."""
 
 
 def systemd(schedule: Schedule) -> str:
     """A service and its timer, one after the other, each under the name of its file.
 
-    :raises UsageError: when a path or an option cannot be written there.
+    Raises:
+        UsageError: When a path or an option cannot be written there.
     """
     values = {
         **_time(schedule, width=2),
@@ -41,7 +42,8 @@ def systemd(schedule: Schedule) -> str:
 def cron(schedule: Schedule) -> str:
     """A line for ``crontab -e``.
 
-    :raises UsageError: when a path or an option cannot be written there.
+    Raises:
+        UsageError: When a path or an option cannot be written there.
     """
     values = {
         **_time(schedule, width=1),

@@ -1,4 +1,4 @@
-"""How a night begins: alone, with a folder of its own, and with the cells that are due first."""
+"""The start of a night: a lock, a folder of its own, and the cells that are due first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernel_matrix.results.store import RecordStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightAgenda:
-    """What a night measures: every cell once, those that the last night did not come to before all others."""
+    """The order of a night's cells: every cell once, first those that the last night did not come to."""
 
     due: Sequence[Cell]
     """Not measured in the last night; none where it came to its end, or where there was none."""
@@ -29,10 +29,11 @@ class NightAgenda:
 
 @contextmanager
 def one_at_a_time(places: NightPaths) -> Iterator[None]:
-    """Nobody else holds a night of this matrix in this results folder meanwhile.
+    """Hold the lock on nights of this matrix in this results folder.
 
-    :raises GpuBusyError: when somebody does.
-    :raises StoreError: when the folder cannot be written to.
+    Raises:
+        GpuBusyError: Another night holds it.
+        StoreError: The folder cannot be written to.
     """
     try:
         places.lock.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +51,7 @@ def one_at_a_time(places: NightPaths) -> Iterator[None]:
 
 
 def agenda(cells: Sequence[Cell], last: NightState | None, places: NightPaths, survey: HostSurvey) -> NightAgenda:
-    """Which of ``cells`` are due, and which come after them.
+    """Return which of ``cells`` are due, and which come after them.
 
     A cell that changed since has another id, and is due as well. Where the last night came to its end, and where its
     folder is gone, no cell goes before another.
@@ -66,7 +67,8 @@ def agenda(cells: Sequence[Cell], last: NightState | None, places: NightPaths, s
 def new_night(places: NightPaths, today: date) -> str:
     """Make the folder of a new night and return its name.
 
-    :raises StoreError: when it cannot be made.
+    Raises:
+        StoreError: It cannot be made.
     """
     for number in count(1):
         name = today.isoformat() + (f".{number}" if number > 1 else "")

@@ -1,6 +1,6 @@
-"""What one night leaves for the next: which folder was its own, and how far it came.
+"""The state file: which folder the last night had, and how far it came.
 
-Which cells are still due is not in here: that is told by the records of the folder, so that a night that was killed
+Cells that are still due are not in it: they follow from the records in the folder, so that a night that was killed
 loses nothing.
 """
 
@@ -31,7 +31,7 @@ class NightState:
     planned: int
     """Cells that could run here."""
     ended_at: str | None = None
-    """Null while it goes on, and for ever when it was killed."""
+    """``None`` while it goes on, and for ever when it was killed."""
     measured: int = 0
     """Cells that came to an end which is not the machine's failure."""
     left: int = 0
@@ -43,9 +43,10 @@ class NightState:
 
 
 def read_state(path: Path) -> NightState | None:
-    """The last night; null where there was none.
+    """Return the last night; ``None`` where there was none.
 
-    :raises StoreError: when the file is damaged, or of another version.
+    Raises:
+        StoreError: The file is damaged, or of another version.
     """
     try:
         with path.open("rb") as file:
@@ -56,7 +57,7 @@ def read_state(path: Path) -> NightState | None:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
     try:
         if len(data) > _MOST_BYTES:
-            raise ValueError(f"larger than {_MOST_BYTES} bytes")  # noqa: TRY301  # told as any other damage
+            raise ValueError(f"larger than {_MOST_BYTES} bytes")  # noqa: TRY301  # handled below as any other damage
         state = from_json(NightState, json.loads(data))
         _check(state)
     except (ValueError, RecursionError) as error:
@@ -68,9 +69,10 @@ def read_state(path: Path) -> NightState | None:
 
 
 def write_state(path: Path, state: NightState) -> None:
-    """Replace what is known of the last night.
+    """Replace the state file.
 
-    :raises StoreError: when it cannot be written.
+    Raises:
+        StoreError: It cannot be written.
     """
     write_whole(path, f"{json.dumps(to_json(state), indent=2, sort_keys=True)}\n")
 
