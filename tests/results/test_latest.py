@@ -6,9 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from kernel_matrix.errors import StoreError, UsageError
+from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Status
-from kernel_matrix.results.latest import FILTERS, filtered, overview, read_cells
+from kernel_matrix.results.latest import FILTERS, filtered, overview
 from kernel_matrix.results.merge import merge
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import (
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> RecordStore:
 def shown(store: RecordStore, *terms: str) -> list[dict[str, object]]:
     out = store.root.parent / "tables"
     merge([store.root], out)
-    return filtered(overview(read_cells(out)), terms).to_dicts()
+    return filtered(overview(pl.read_parquet(out / "cells.parquet")), terms).to_dicts()
 
 
 def test_only_the_latest_attempt_on_each_host_counts(store: RecordStore) -> None:
@@ -101,17 +101,3 @@ def test_a_wrong_term_names_the_keys(term: str) -> None:
     with pytest.raises(UsageError, match="KEY=GLOB") as caught:
         filtered(pl.DataFrame(), [term])
     assert all(key in caught.value.next_step for key in FILTERS)
-
-
-def test_tables_of_another_schema_are_refused(store: RecordStore, tmp_path: Path) -> None:
-    store.save(make_record())
-    shown(store)
-    path = tmp_path / "tables" / "cells.parquet"
-    pl.read_parquet(path).drop("speedup").write_parquet(path)
-    with pytest.raises(StoreError, match="another schema"):
-        read_cells(path.parent)
-    path.write_bytes(b"PAR1")
-    with pytest.raises(StoreError, match="cannot be read"):
-        read_cells(path.parent)
-    with pytest.raises(StoreError, match="cannot be read"):
-        read_cells(tmp_path)

@@ -61,6 +61,7 @@ class Results:
         opened = [folder for folder in self.folders if (folder / "cells.parquet").is_file()]
         self.record_folders = tuple(folder for folder in self.folders if folder not in opened)
         """Those of the folders whose records were merged aside."""
+        self._owner: Results | None = None  # what this was filtered from: it keeps the merged files
         self._remove: Callable[[], object] = _nothing
         if self.record_folders:
             aside = Path(tempfile.mkdtemp(prefix="kernel-matrix-"))
@@ -146,7 +147,7 @@ class Results:
         workloads = cells.select("record", "workload").unique()
         chosen = object.__new__(Results)
         chosen.__dict__.update(self.__dict__)
-        chosen._owner = self  # type: ignore[attr-defined]  # keeps the merged files
+        chosen._owner = self
         chosen.tables = Tables(
             cells=cells,
             samples=self.tables.samples.join(workloads, on=["record", "workload"], how="semi", nulls_equal=True),

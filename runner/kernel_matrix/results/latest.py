@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 import polars as pl
 
-from kernel_matrix.errors import StoreError, UsageError
+from kernel_matrix.errors import UsageError
 from kernel_matrix.results.attempts import latest_attempts
 from kernel_matrix.results.descriptions import DISCARDED
-from kernel_matrix.results.schema import CELLS, RIVALS
+from kernel_matrix.results.schema import RIVALS
 
 FILTERS = {
     **{
@@ -42,22 +41,6 @@ _MEDIANS = (
     *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak", "share_of_peak"),
 )
 _ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")
-
-
-def read_cells(tables: Path) -> pl.DataFrame:
-    """The table ``cells`` in the folder ``tables``.
-
-    :raises StoreError: when it is missing, damaged, or was written by a version with another schema.
-    """
-    path = tables / "cells.parquet"
-    again = "Run `kernel-matrix merge` again."
-    try:
-        cells = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise StoreError(f"{path} cannot be read: {error}", next_step=again) from None
-    if dict(cells.schema) != CELLS:
-        raise StoreError(f"{path} has another schema than this version writes", next_step=again)
-    return cells
 
 
 def overview(cells: pl.DataFrame) -> pl.DataFrame:
