@@ -62,6 +62,12 @@ WRONG = {
         "[protocol]\ntier = 'Publsh'\n",
         "protocol.tier: 'Publsh' is not known; allowed: screen, publish; did you mean 'publish'?",
     ),
+    "text for the one allowed boolean": (
+        "[protocol]\ntime = 'no'\n",
+        "protocol.time: 'no' is not known; allowed: true",
+    ),
+    "the other boolean": ("[protocol]\ntime = false\n", "protocol.time: false is not known; allowed: true"),
+    "number for the one allowed boolean": ("[protocol]\ntime = 1\n", "protocol.time: 1 is not known; allowed: true"),
     "element": (
         "[protocol]\nmodes = [\n'standard',\n'outliers']\n",
         "protocol.modes[1]: 'outliers' is not known; allowed: standard, outlier, exact; did you mean 'outlier'?",

@@ -140,7 +140,7 @@ def _explain_type(violation: _SchemaViolation) -> str:
 
 def _describe_value(value: object) -> str:
     if isinstance(value, bool):
-        return str(value).lower()
+        return _in_toml(value)
     if isinstance(value, (int, float)):
         return f"the number {quote(value)}"
     if isinstance(value, (date, time)):
@@ -151,8 +151,13 @@ def _describe_value(value: object) -> str:
 
 
 def _explain_word(violation: _SchemaViolation) -> str:
-    allowed = violation.wanted
-    return f"{quote(violation.got)} is not known; allowed: {listed(allowed)}{suggestion(violation.got, allowed)}"
+    allowed = [_in_toml(word) for word in violation.wanted]
+    got = _in_toml(violation.got) if isinstance(violation.got, bool) else quote(violation.got)
+    return f"{got} is not known; allowed: {listed(allowed)}{suggestion(violation.got, allowed)}"
+
+
+def _in_toml(word: str | bool) -> str:  # noqa: FBT001  # either kind of value that a schema lists
+    return str(word).lower() if isinstance(word, bool) else word
 
 
 def _explain_limit(words: str) -> Callable[[_SchemaViolation], str]:
