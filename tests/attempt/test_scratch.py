@@ -15,6 +15,13 @@ HOLDS = """
 from kernel_matrix.attempt.scratch import scratch_folder
 with scratch_folder() as f: print(f, flush=True); input()
 """
+WITHOUT_DESCRIPTORS = """
+import resource
+from kernel_matrix.attempt.scratch import scratch_folder
+with scratch_folder() as folder:
+    (folder / "inner/deep").mkdir(parents=True)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))  # enough to remove files, not to enter the inner folder
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +35,7 @@ def other_runner(temporary):
     """Another process that holds a folder; (process, folder)."""
     with subprocess.Popen(
         (sys.executable, "-c", HOLDS),
-        env={"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
+        env={"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "runner")},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -68,8 +75,16 @@ def test_a_dead_runners_folder_is_swept(other_runner):
 def test_what_only_looks_like_one_is_left_alone(temporary):
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "owner").write_text("1:0:another-boot")
-    (temporary / "kernel-matrix-run-link").symlink_to(elsewhere)
-    (temporary / "kernel-matrix-run-being-made").mkdir()
+    (temporary / "kernel-matrix-run-1.1.00000000.link").symlink_to(elsewhere)
+    (temporary / "kernel-matrix-run-1.1.00000000.file").touch()
+    (temporary / "kernel-matrix-run-no-owner").mkdir()
     assert sweep_scratch() == []
-    assert len(list(temporary.iterdir())) == 3
+    assert len(list(temporary.iterdir())) == 4
+
+
+def test_scratch_folder_without_free_descriptors_is_swept(temporary):
+    environment = {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT / "runner")}
+    subprocess.run((sys.executable, "-c", WITHOUT_DESCRIPTORS), env=environment, check=True)
+    (left,) = temporary.iterdir()
+    assert sweep_scratch() == [f"folder {left} of a run whose runner is gone"]
+    assert list(temporary.iterdir()) == []

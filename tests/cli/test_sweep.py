@@ -52,9 +52,8 @@ def test_where_settings_are_forbidden_it_says_so_and_calls_nothing(clinic, drive
 
 def test_a_folder_is_removed_although_a_gpu_is_not_repaired(clinic, driver):
     driver.change(UUID, reset="!999")
-    folder = clinic.root / "scratch" / "kernel-matrix-run-dead"
+    folder = clinic.root / "scratch" / "kernel-matrix-run-1.1.00000000.dead"
     folder.mkdir()
-    (folder / "owner").write_text("1:1:no-such-boot")
     done = clinic.call("sweep")
     assert (done.returncode, folder.exists()) == (4, False)
     assert done.stdout.endswith("1 leftovers cleared up, 1 NOT\n")

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from kernel_matrix.hosts.process_token import orphaned_folders, own_folder, owner_alive, owner_token
 from tests.sandboxes.observe import soon
+
+RUNNER = Path(__file__).parents[2] / "runner"
+LEAVES = """
+import os
+from kernel_matrix.hosts.process_token import own_folder
+with own_folder("mine-"): os._exit(0)
+"""
 
 
 def test_this_process_is_alive() -> None:
@@ -58,13 +68,12 @@ def test_a_folder_goes_with_its_context(monkeypatch, tmp_path) -> None:
 
 def test_folders_of_the_dead_are_told_from_all_others(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with subprocess.Popen(("sleep", "60")) as other:
-        token = owner_token(other.pid)
-        other.kill()
-    for name, owner in {"mine-dead": token, "mine-alive": owner_token(), "other-dead": token}.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "owner").write_text(owner)
+    environment = {**os.environ, "PYTHONPATH": str(RUNNER), "TMPDIR": str(tmp_path)}
+    subprocess.run((sys.executable, "-c", LEAVES), env=environment, check=True)
+    (dead,) = tmp_path.iterdir()
+    (tmp_path / dead.name.replace("mine-", "other-")).mkdir()
     (tmp_path / "mine-new").mkdir()
-    (tmp_path / "mine-file").write_text(token)
-    (tmp_path / "mine-link").symlink_to(tmp_path / "mine-dead")
-    assert orphaned_folders("mine-") == [tmp_path / "mine-dead"]
+    (tmp_path / f"{dead.name}-file").touch()
+    (tmp_path / f"{dead.name}-link").symlink_to(dead)
+    with own_folder("mine-"):
+        assert orphaned_folders("mine-") == [dead]

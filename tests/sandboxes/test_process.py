@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.errors import SandboxError
-from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.hosts.process_token import own_folder
 from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Mount, RoleSpec
@@ -107,14 +107,10 @@ def test_no_private_folder_stays(engine: ProcessSandbox, spec: MakeSpec, tmp_pat
 
 def test_folders_of_dead_runners_are_swept(engine: ProcessSandbox, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with subprocess.Popen(("sleep", "60")) as other:
-        tokens = {"alive": owner_token(), "dead": owner_token(other.pid)}
-        other.kill()
-    for name, token in tokens.items():
-        (tmp_path / f"kernel-matrix-process-{name}").mkdir()
-        (tmp_path / f"kernel-matrix-process-{name}" / "owner").write_text(token)
-    assert len(engine.sweep()) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["kernel-matrix-process-alive"]
+    (tmp_path / "kernel-matrix-process-1.1.00000000.dead").mkdir()
+    with own_folder("kernel-matrix-process-") as alive:
+        assert len(engine.sweep()) == 1
+        assert list(tmp_path.iterdir()) == [alive]
 
 
 RUNNER = """

@@ -6,6 +6,7 @@ A process id alone comes back after a while; with the process's start time and t
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PROC = Path("/proc")
-_OWNER_FILE = "owner"
+_OWNER_IN_NAME = re.compile(r"(?P<pid>\d+)\.\d+\.[0-9a-f]{8}\.")
 
 
 def owner_token(pid: int | None = None) -> str:
@@ -38,10 +39,12 @@ def owner_alive(token: str) -> bool:
 
 @contextmanager
 def own_folder(prefix: str) -> Iterator[Path]:
-    """A new temporary folder that names this process as its owner; removed whatever happens."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    """A new temporary folder that names this process as its owner; removed whatever happens.
+
+    The owner is in the folder's name: a file inside may be impossible to write, or go first when removing is cut short.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{_owner_in_name(os.getpid())}"))
     try:
-        (folder / _OWNER_FILE).write_text(owner_token(), encoding="ascii")
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -49,7 +52,14 @@ def own_folder(prefix: str) -> Iterator[Path]:
 
 def orphaned_folders(prefix: str) -> list[Path]:
     """Folders made by :func:`own_folder` under this user, whose owners are gone."""
-    return [folder for folder in sorted(Path(tempfile.gettempdir()).glob(f"{prefix}*")) if _is_orphan(folder)]
+    folders = sorted(Path(tempfile.gettempdir()).glob(f"{prefix}*"))
+    return [folder for folder in folders if _is_orphan(folder, folder.name[len(prefix) :])]
+
+
+def _owner_in_name(pid: int) -> str | None:
+    """Process id, start time and the first digits of the boot id; ``None`` when the process has ended."""
+    start = _start_time(pid)
+    return None if start is None else f"{pid}.{start}.{_boot_id()[:8]}."
 
 
 def _boot_id() -> str:
@@ -57,7 +67,7 @@ def _boot_id() -> str:
 
 
 def _start_time(pid: int) -> str | None:
-    """Clock ticks between boot and the start of ``pid``; null when it has ended, reaped or not."""
+    """Clock ticks between boot and the start of ``pid``; ``None`` when it has ended, reaped or not."""
     try:
         told = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -67,10 +77,16 @@ def _start_time(pid: int) -> str | None:
     return None if state in ("Z", "X") else fields[18]
 
 
-def _is_orphan(folder: Path) -> bool:
+def _is_orphan(folder: Path, name: str) -> bool:
+    """Whether ``folder`` is of this user and of a process that has ended.
+
+    :param name: the folder's own without its prefix.
+    """
+    owner = _OWNER_IN_NAME.match(name)
+    if owner is None or owner[0] == _owner_in_name(int(owner["pid"])):
+        return False
     try:
         info = folder.lstat()
-        ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
-        return ours and not owner_alive((folder / _OWNER_FILE).read_text(encoding="ascii"))
     except OSError:
-        return False  # being made or removed at this moment
+        return False  # being removed at this moment
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()

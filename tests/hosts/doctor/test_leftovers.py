@@ -30,9 +30,8 @@ def test_the_clocks_of_a_dead_runner_are_a_fault_until_they_are_swept(
 
 
 def test_a_folder_of_a_dead_run_is_a_warning_and_stays(clinic: Clinic) -> None:
-    folder = clinic.root / "scratch" / "kernel-matrix-run-dead"
+    folder = clinic.root / "scratch" / "kernel-matrix-run-1.1.00000000.dead"
     folder.mkdir()
-    (folder / "owner").write_text("1:1:no-such-boot")
     line = clinic.examine()["leftovers"]
     assert line["verdict"] == "warn"
     assert str(folder) in line["found"]

@@ -43,6 +43,7 @@ from kernel_matrix.inside.wire import (
     KernelCode,
     pack_code,
     pack_failed,
+    short_name,
 )
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     os.nice(_NICE)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(str(arguments.channel / SOCKET_NAME))
+    with short_name(arguments.channel / SOCKET_NAME) as name:
+        connection.connect(name)
     channel = Channel(connection, MAX_FROM_JUDGE)
     build(channel, arguments.code / arguments.file, ahead=arguments.ahead)
     channel.close()
