@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
 
 import pytest
@@ -39,16 +40,24 @@ def test_after_kill_9_a_second_run_loses_nothing_and_doubles_nothing(world, engi
     assert finished == {("tiny/honest", 1): 1, ("tiny/wrong", 1): 1}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_signal_stops_cleanly_and_says_what_is_left(number, world, engine):
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)],
+    ids=lambda numbers: "+".join(number.name for number in numbers),
+)
+def test_signals_stop_a_run_cleanly_and_say_what_is_left(numbers, world, engine):
     world.write_matrix("tiny/honest", "tiny/wrong")
     with world.start("run", "--json", "--engine", engine) as runner:
         await_event(runner, "cell_started")
         family = await_roles(world, engine, runner)
-        runner.send_signal(number)
+        for number in numbers:
+            runner.send_signal(number)
+            time.sleep(0.2)
         out, err = runner.communicate(timeout=60)
-    assert runner.returncode == 128 + number
-    assert err == f"stopped by {number.name}\n"
+    assert runner.returncode == 128 + numbers[0]
+    *answers, last = err.splitlines()
+    assert last == f"stopped by {numbers[0].name}"
+    assert all(answer.startswith("still stopping: ") for answer in answers)
     assert events(out)[-1]["text"] == "stopped: 2 of 2 cells are left; run again to go on"
     assert alive(family) == set()
     assert processes(world) == []

@@ -6,9 +6,9 @@ beyond typer is imported inside the function, so that ``--help`` stays fast.
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
-from types import FrameType
 from typing import NoReturn
 
 import typer
@@ -35,7 +35,8 @@ from kernel_matrix.cli import (
     sweep,
     version,
 )
-from kernel_matrix.errors import KernelMatrixError
+from kernel_matrix.cli.stop_signals import StopSignals, Terminated, silence_gone_terminal
+from kernel_matrix.errors import KernelMatrixError, UsageError
 
 _VERBS = (
     doctor,
@@ -61,12 +62,8 @@ _VERBS = (
 )
 
 
-class Terminated(BaseException):
-    """SIGINT, SIGTERM or SIGHUP arrived; raised so that every ``finally`` and ``with`` runs."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
+_SIGNAL_BASE = 128
+"""Exit codes of signals begin here, as those of shells do."""
 
 
 def build_app() -> typer.Typer:
@@ -85,23 +82,39 @@ def build_app() -> typer.Typer:
 
 def main() -> NoReturn:
     """Entry point of ``kernel-matrix``: run a verb and turn what it raises into a message and an exit code."""
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, _raise_terminated)
+    stops = StopSignals()
+    stops.install()
+    code = 0
     try:
         build_app()()
+    except Terminated:
+        pass
     except KernelMatrixError as error:
         _say(f"error: {error}")
-        sys.exit(error.exit_code)
-    except Terminated as stop:
-        _say(f"stopped by {signal.Signals(stop.signum).name}")
-        sys.exit(128 + stop.signum)
-    sys.exit(0)
+        code = error.exit_code
+    except OSError as error:
+        known = _code_of(error)
+        if known is None:
+            raise
+        code = known
+    except SystemExit:
+        if stops.received is None:
+            raise  # else it is only that the clean-up had nowhere to print to
+    if stops.received is not None:
+        stops.ignore_further()
+        _say(f"stopped by {stops.received.name}")
+        code = _SIGNAL_BASE + stops.received
+    sys.exit(code)
 
 
-def _raise_terminated(signum: int, _frame: FrameType | None) -> NoReturn:
-    # One signal is enough: a second one must not cut the clean-up short.
-    signal.signal(signum, signal.SIG_IGN)
-    raise Terminated(signum)
+def _code_of(error: OSError) -> int | None:
+    """The exit code for an error that names its cause by itself; ``None`` for all others."""
+    if error.errno == errno.ENAMETOOLONG:
+        _say(f"error: {error.filename}: the path, or one name in it, is longer than this file system allows")
+        return UsageError.exit_code
+    if error.errno == errno.EIO and silence_gone_terminal():
+        return _SIGNAL_BASE + signal.SIGHUP
+    return None
 
 
 def _say(text: str) -> None:

@@ -142,6 +142,12 @@ class Run:
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:
-    for thread in threads:
-        if thread.ident is not None:
+    """Wait for the lanes: they take away their own containers and folders, in a folder that goes after this."""
+    started = [thread for thread in threads if thread.ident is not None]
+    try:
+        for thread in started:
             thread.join()
+    except BaseException:  # a signal; its handler raises only once, see kernel_matrix.cli.stop_signals
+        for thread in started:
+            thread.join()
+        raise

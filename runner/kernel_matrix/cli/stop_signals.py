@@ -1,0 +1,82 @@
+"""Stopping by SIGINT, SIGTERM or SIGHUP: the first one ends the verb cleanly, and later ones do not cut that short.
+
+There is no signal that skips the clean-up but SIGKILL. After it, the next run or ``kernel-matrix sweep`` removes what
+was left.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import termios
+from contextlib import suppress
+from types import FrameType
+from typing import Final
+
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STILL_STOPPING: Final = b"still stopping: containers, processes and folders are being removed (kill -9 leaves them)\n"
+_OUTPUTS: Final = (1, 2)
+"""Descriptors of standard output and standard error."""
+
+
+class Terminated(BaseException):
+    """SIGINT, SIGTERM or SIGHUP arrived; raised so that every ``finally`` and ``with`` runs."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+class StopSignals:
+    """Raises :class:`Terminated` in the main thread at the first signal. Later signals are only answered in words."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        """The first signal that arrived."""
+
+    def install(self) -> None:
+        """Handle each signal that this process did not inherit as ignored.
+
+        ``nohup`` ignores SIGHUP, and a shell without job control ignores SIGINT for what it starts in the background.
+        """
+        for signum in _STOPPING:
+            if signal.getsignal(signum) is not signal.SIG_IGN:
+                signal.signal(signum, self._stop)
+
+    def ignore_further(self) -> None:
+        """To be called before exiting: at its very end the interpreter gives handled signals their default back."""
+        for signum in _STOPPING:
+            signal.signal(signum, signal.SIG_IGN)
+
+    def _stop(self, signum: int, _frame: FrameType | None) -> None:
+        silence_gone_terminal()
+        if self.received is not None:
+            with suppress(OSError):  # not through sys.stderr, which the signal may have interrupted
+                os.write(2, _STILL_STOPPING)
+            return
+        self.received = signal.Signals(signum)
+        raise Terminated(signum)
+
+
+def silence_gone_terminal() -> bool:
+    """Send output to a terminal that was closed to ``/dev/null`` from now on: writing would fail in every clean-up.
+
+    Returns:
+        Whether standard output or standard error was such a terminal.
+    """
+    gone = [descriptor for descriptor in _OUTPUTS if _is_gone_terminal(descriptor)]
+    if gone:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in gone:
+            os.dup2(nothing, descriptor)
+        os.close(nothing)
+    return bool(gone)
+
+
+def _is_gone_terminal(descriptor: int) -> bool:
+    try:
+        termios.tcgetattr(descriptor)
+    except termios.error as error:
+        return error.args[0] == errno.EIO
+    return False
