@@ -78,5 +78,5 @@ def _is_gone_terminal(descriptor: int) -> bool:
     try:
         termios.tcgetattr(descriptor)
     except termios.error as error:
-        return error.args[0] == errno.EIO
+        return bool(error.args[0] == errno.EIO)
     return False
