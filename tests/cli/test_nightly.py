@@ -232,6 +232,7 @@ def test_what_cannot_begin_is_told_to_the_command_as_well(field):
         (("--until", "06:30", "--baseline", "../x"), "is no name of a baseline"),
         (("--until", "06:30", "--notify", "'"), "--notify"),
         (("--until", "06:30", "--at", "x", "--print-cron"), "--at 'x'"),
+        (("--until", "06:30", "--at", "6:30", "--print-cron"), "--until 06:30 is when the night begins"),
     ],
 )
 def test_what_is_misspelt_is_exit_2_before_anything_runs(argv, words, field):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.nightly.accept_changes import in_force
 from kernel_matrix.nightly.baselines import Baseline, verified_tables
-from kernel_matrix.nightly.deadline import next_time, time_of_day
+from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock, time_of_day
 from kernel_matrix.nightly.finish import BaselineChoice, Night, begin_night, end_night
 from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
 from kernel_matrix.nightly.notification import command_of, tell
@@ -142,10 +141,11 @@ def schedule_of(options: NightOptions, at: str) -> Schedule:
     """Return the schedule that begins such a night at ``HH:MM``, with this Python and in this folder.
 
     Raises:
-        UsageError: A time is not ``HH:MM``.
+        UsageError: A time is not ``HH:MM``, or the night would begin at its own deadline.
     """
     hour, minute = time_of_day("--at", at)
-    time_of_day("--until", options.until)
+    if time_of_day("--until", options.until) == (hour, minute):
+        raise UsageError(f"--until {options.until} is when the night begins", next_step="give another minute")
     values = {
         "--until": options.until,
         "--results": str(options.results),
@@ -209,7 +209,7 @@ def _measure(
     cells: LocalCells, order: NightAgenda, night: Night, until: datetime, listener: Listener | None
 ) -> tuple[NightProgress, BaseException | None]:
     """Measure what is due, then the others; return how far that came, and the interrupt that stopped it."""
-    deadline = time.monotonic() + (until - datetime.now(timezone.utc)).total_seconds()
+    deadline = on_monotonic_clock(until)
     codes: list[int] = []
     end, error, stop = NightEnd.COMPLETE, "", None
     try:

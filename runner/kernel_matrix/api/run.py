@@ -26,7 +26,7 @@ from kernel_matrix.lease import ResetState
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.model.enums import Fault, Status, fault_of
-from kernel_matrix.nightly.deadline import next_time
+from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.judged import WorkloadJudgement, judge, times_of
 from kernel_matrix.results.record import Record, record_to_json
@@ -197,7 +197,7 @@ def run(
     policy = RunPolicy(
         run_id=new_run_id(),
         fail_fast=fail_fast,
-        deadline=None if deadline is None else _monotonic(deadline),
+        deadline=None if deadline is None else on_monotonic_clock(deadline.astimezone()),
         build_workers=planned.matrix.policy.build_workers,
     )
     cells = LocalCells(
@@ -345,10 +345,6 @@ def _report_events(running: Run, tell: Listener) -> None:
 
 def _ended(info: RunInfo, running: Run) -> RunInfo:
     return replace(info, ended_at=utc_now(), counts=dict(running.counts), interrupted=running.left > 0)
-
-
-def _monotonic(at: datetime) -> float:
-    return time.monotonic() + (at.astimezone() - datetime.now(timezone.utc)).total_seconds()
 
 
 def _ignore(_: RunProgress) -> None:
