@@ -33,12 +33,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from kernel_matrix.attempt.problem_checks import ProblemCheckSubject, staged  # noqa: E402  # as above
-from kernel_matrix.inside.judge.problem_check_pool import (  # noqa: E402
-    ORDERS_NAME,
-    SOCKET_NAME,
+from kernel_matrix.inside.judge.problem_check_job import (  # noqa: E402
     ProblemCheckJob,
     ProblemCheckResult,
     ProblemCheckTask,
+)
+from kernel_matrix.inside.judge.problem_check_pool import (  # noqa: E402
+    ORDERS_NAME,
+    SOCKET_NAME,
 )
 from kernel_matrix.model.enums import Dtype, Status  # noqa: E402
 from kernel_matrix.model.messages import dumps, from_json  # noqa: E402

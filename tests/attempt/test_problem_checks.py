@@ -16,14 +16,16 @@ from kernel_matrix.attempt.problem_checks import ProblemCheckLimits, ProblemChec
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.images import ResolvedImage
+from kernel_matrix.inside.judge.problem_check_job import (
+    MAX_REASON,
+    ProblemCheckJob,
+    ProblemCheckResult,
+)
 from kernel_matrix.inside.judge.problem_check_pool import (
     MAX_LINE,
-    MAX_REASON,
     ORDERS_NAME,
     READY,
     SOCKET_NAME,
-    ProblemCheckJob,
-    ProblemCheckResult,
 )
 from kernel_matrix.model.enums import Dtype, Role, Status
 from kernel_matrix.model.messages import ContractSpec, JudgeJob, dumps, from_json

@@ -21,7 +21,7 @@ from kernel_matrix.errors import InfrastructureError, NothingSelectedError, Usag
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.hosts.survey import AUTO, HostSurvey, check_engine, survey
 from kernel_matrix.images import ResolvedImage
-from kernel_matrix.inside.judge.problem_check_pool import ProblemCheckResult
+from kernel_matrix.inside.judge.problem_check_job import ProblemCheckResult
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.model.enums import Dtype, Status

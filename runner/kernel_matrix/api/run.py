@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import secrets
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

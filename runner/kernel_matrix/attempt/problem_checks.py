@@ -23,15 +23,17 @@ from kernel_matrix.attempt.probe_process import MAX_REASON as MAX_LAST_WORDS
 from kernel_matrix.attempt.probe_process import last_words
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.images import ResolvedImage
-from kernel_matrix.inside.judge.problem_check_pool import (
-    MAX_LINE,
+from kernel_matrix.inside.judge.problem_check_job import (
     MAX_REASON,
-    ORDERS_NAME,
-    READY,
-    SOCKET_NAME,
     ProblemCheckJob,
     ProblemCheckResult,
     ProblemCheckTask,
+)
+from kernel_matrix.inside.judge.problem_check_pool import (
+    MAX_LINE,
+    ORDERS_NAME,
+    READY,
+    SOCKET_NAME,
 )
 from kernel_matrix.model.enums import Dtype, Implementation, Role, Status
 from kernel_matrix.model.messages import (

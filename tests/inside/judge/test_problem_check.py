@@ -6,7 +6,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge import problem_check
-from kernel_matrix.inside.judge.problem_check_pool import ProblemCheckJob, ProblemCheckTask
+from kernel_matrix.inside.judge.problem_check_job import (
+    ProblemCheckJob,
+    ProblemCheckTask,
+)
 from kernel_matrix.model.enums import Status
 from tests.inside.sessions import make_job
 

@@ -15,10 +15,7 @@ from pathlib import Path
 import pytest
 
 import kernel_matrix
-from kernel_matrix.inside.judge.problem_check_pool import (
-    ORDERS_NAME,
-    READY,
-    SOCKET_NAME,
+from kernel_matrix.inside.judge.problem_check_job import (
     ProblemCheckJob,
     ProblemCheckResult,
     ProblemCheckTask,
@@ -27,6 +24,11 @@ from kernel_matrix.inside.judge.problem_check_pool import (
     one_line,
     out_of_memory,
     places,
+)
+from kernel_matrix.inside.judge.problem_check_pool import (
+    ORDERS_NAME,
+    READY,
+    SOCKET_NAME,
 )
 from kernel_matrix.model.enums import Role, Status
 from kernel_matrix.model.messages import ContestantSpec, dumps, from_json

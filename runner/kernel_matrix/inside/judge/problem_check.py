@@ -19,7 +19,7 @@ import torch
 
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import set_float32_precision
-from kernel_matrix.inside.judge.problem_check_pool import (
+from kernel_matrix.inside.judge.problem_check_job import (
     MOST_IMPORTED,
     ProblemCheckJob,
     ProblemCheckReport,

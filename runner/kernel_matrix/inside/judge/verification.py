@@ -13,8 +13,9 @@ import torch
 from kernel_matrix.inside.input_generation import WHOLE_DTYPES, IntegerRange, map_tensors, tensors_in
 from kernel_matrix.inside.judge import controls
 from kernel_matrix.inside.judge.bits import all_bits_set, same_bits
-from kernel_matrix.inside.judge.checks import CallJudgement, CheckedCall, CheckFailure, judge_call
+from kernel_matrix.inside.judge.checks import CallJudgement, CheckedCall, judge_call
 from kernel_matrix.inside.judge.checks.distribution import RandomOutputs
+from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.inside.judge.checks.values import finite
 from kernel_matrix.inside.judge.quality import Quality, worst_of
 from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel, guarded

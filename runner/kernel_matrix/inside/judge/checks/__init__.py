@@ -1,6 +1,6 @@
 """What one call is checked for.
 
-A check is one file with ``check(call) -> Optional[Failed]`` and one line in :func:`checks`.
+A check is one file with ``check(call) -> Optional[CheckFailure]`` and one line in :func:`checks`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,26 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tupl
 
 import torch
 
+from kernel_matrix.inside.judge.checks import (
+    aliasing,
+    contract,
+    distribution,
+    inputs,
+    mutated_inputs,
+    redzones,
+    structure,
+    values,
+)
+from kernel_matrix.inside.judge.checks.distribution import UNCOMPARED, Departure, RandomOutputs, departures
+from kernel_matrix.inside.judge.checks.failure import CheckFailure
+from kernel_matrix.inside.judge.checks.values import ValueComparison, compare, measure
 from kernel_matrix.inside.judge.reference import ExpectedOutput
 from kernel_matrix.inside.judge.tolerance import Tolerance
 from kernel_matrix.inside.wire import OutputsClaim
 from kernel_matrix.model.enums import Status
-from kernel_matrix.model.messages import ContractSpec, Evidence
+from kernel_matrix.model.messages import ContractSpec
 
 if TYPE_CHECKING:
-    from kernel_matrix.inside.judge.checks.distribution import Departure, RandomOutputs
-    from kernel_matrix.inside.judge.checks.values import ValueComparison
     from kernel_matrix.inside.judge.quality import Quality
 
 
@@ -50,9 +61,6 @@ class CheckedCall:
 
         Random ones are not looked at: nothing of them is found wrong here.
         """
-        from kernel_matrix.inside.judge.checks.distribution import UNCOMPARED  # noqa: PLC0415  # they import Call from here
-        from kernel_matrix.inside.judge.checks.values import compare  # noqa: PLC0415
-
         varies = (False,) * len(self.outputs) if self.random is None else self.random.varies
         if all(varies):
             return [UNCOMPARED] * len(self.outputs)
@@ -66,8 +74,6 @@ class CheckedCall:
     @cached_property
     def departures(self) -> Sequence[Optional[Departure]]:
         """How far each random output is from the reference's distribution; null for all others."""
-        from kernel_matrix.inside.judge.checks.distribution import departures  # noqa: PLC0415  # only few problems need it
-
         if self.random is None:
             return [None] * len(self.outputs)
         return departures(self.outputs, self.random, self.tolerance.rtol)
@@ -81,14 +87,6 @@ class CheckedCall:
             return [None] * len(self.outputs)
         pairs = zip(self.outputs, self.expected.outputs)
         return [measure_quality(got, want) if got.is_floating_point() else None for got, want in pairs]
-
-
-@dataclass(frozen=True)
-class CheckFailure:
-    """Why a call does not pass."""
-
-    status: Status
-    evidence: Evidence
 
 
 @dataclass(frozen=True)
@@ -107,17 +105,6 @@ Check = Callable[[CheckedCall], Optional[CheckFailure]]
 
 def checks() -> Dict[str, Check]:
     """Every check, in the order they run."""
-    from kernel_matrix.inside.judge.checks import (  # noqa: PLC0415  # they need what stands above
-        aliasing,
-        contract,
-        distribution,
-        inputs,
-        mutated_inputs,
-        redzones,
-        structure,
-        values,
-    )
-
     return {
         "structure": structure.check,
         "aliasing": aliasing.check,
@@ -146,8 +133,6 @@ def judge_call(call: CheckedCall) -> CallJudgement:
 
 def _measured(call: CheckedCall) -> Tuple[Optional[float], Optional[float]]:
     """Largest absolute error, null where all outputs are random, and largest share used of what is allowed."""
-    from kernel_matrix.inside.judge.checks.values import measure  # noqa: PLC0415  # it imports Call from here
-
     error, ratio = measure(call)
     shares = [departure.ratio for departure in call.departures if departure is not None]
     if ratio is None or not shares:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-from kernel_matrix.inside.judge.checks import CheckedCall, CheckFailure
+from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.inside.wire import OutputAlias
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.messages import Evidence
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.checks import CheckedCall
 
 _WORDS = {
     OutputAlias.INPUT: "lies in the memory of the inputs",

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from kernel_matrix.inside.input_generation import derive_seed
 from kernel_matrix.inside.judge.bits import all_bits_set
-from kernel_matrix.inside.judge.checks import CheckedCall, CheckFailure
+from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.inside.judge.checks.values import ValueComparison
 from kernel_matrix.inside.judge.tolerance import chunks, floats
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.messages import Evidence
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.checks import CheckedCall
 
 DRAWS = 16
 """Runs of the reference that each number is ranked among: with more, a shift would show little better."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-from kernel_matrix.inside.judge.checks import CheckedCall, CheckFailure
+from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.messages import Evidence
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.checks import CheckedCall
 
 
 def check(call: CheckedCall) -> Optional[CheckFailure]:

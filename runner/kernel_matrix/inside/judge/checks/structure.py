@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import TYPE_CHECKING, Optional, Tuple
 
-from kernel_matrix.inside.judge.checks import CheckedCall, CheckFailure
+from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.inside.memory import dtype_name
 from kernel_matrix.inside.wire import OutputClaim
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.messages import Evidence
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.checks import CheckedCall
 
 
 def check(call: CheckedCall) -> Optional[CheckFailure]:

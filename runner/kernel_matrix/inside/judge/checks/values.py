@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import torch
 
 from kernel_matrix.inside.judge.bits import all_bits_set
-from kernel_matrix.inside.judge.checks import CheckedCall, CheckFailure
+from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.inside.judge.tolerance import CHUNK, AllowedError, chunks, difference, floats, largest
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.messages import Evidence
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.checks import CheckedCall
 
 EXTREME = 0.99
 """Share of a dtype's largest number from which a clamped overflow is taken for one."""
