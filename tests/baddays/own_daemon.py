@@ -57,9 +57,13 @@ class OwnDaemon:
 
     def containers(self, *, running: bool = False) -> int:
         """How many there are, in any state or only running ones."""
+        return len(self.container_ids(running=running))
+
+    def container_ids(self, *, running: bool = False) -> set[str]:
+        """The ids of those containers."""
         client = docker.DockerClient(base_url=self.url)
         try:
-            return len(client.api.containers(all=not running))
+            return {found["Id"] for found in client.api.containers(all=not running)}
         finally:
             client.close()
 

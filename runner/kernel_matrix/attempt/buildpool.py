@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,6 +35,11 @@ class BuildListener:
     ended: Callable[[Cell, BuildResult], None] = lambda _cell, _build: None
     ready: Callable[[], None] = lambda: None
     """Called when any build is done, whatever its result, so that waiting lanes look again."""
+    is_void: Callable[[Cell, float], bool] = lambda _cell, _since: False
+    """Asked when a build failed because of this machine: return whether to build again.
+
+    The number is the monotonic time at which the build began.
+    """
 
 
 @dataclass
@@ -106,7 +112,11 @@ class BuildPool:
         if self.bench.cancelled():
             raise BuildCancelledError
         self.listener.started(cell)
+        began = time.monotonic()
         build = self._compile(cell)
+        while _is_lost(build) and self.listener.is_void(cell, began):
+            began = time.monotonic()
+            build = self._compile(cell)
         self.listener.ended(cell, build)
         return build
 

@@ -83,6 +83,9 @@ class DockerSandbox:
 
     def __init__(self) -> None:
         self._unlimited_memlock = True
+        self._unremoved: set[str] = set()
+        """Containers of this program that could not be removed: the daemon did not answer."""
+        self._removing = threading.Lock()
 
     def status(self) -> SandboxStatus:
         """Available when a daemon for Linux containers answers now."""
@@ -182,8 +185,9 @@ class DockerSandbox:
     def _placed(self, spec: RoleSpec) -> Iterator[_RunningContainer]:
         """Create and start the container of ``spec``; remove it at the end, even one whose creation was cut short."""
         request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
+        self._take_away_unremoved()
         with ExitStack() as stack:
-            stack.callback(_remove, self._client, spec.name)
+            stack.callback(self._take_away, spec.name)
             try:
                 _create(self._client, spec, request)
             except APIError as error:
@@ -196,6 +200,19 @@ class DockerSandbox:
             stack.callback(running.close)
             running.start()
             yield running
+
+    def _take_away(self, name: str) -> None:
+        """Remove a container of this program, or remember that it is still to be removed."""
+        if not _remove(self._client, name):
+            self._unremoved.add(name)
+
+    def _take_away_unremoved(self) -> None:
+        """Remove what is still to be removed: it may run on, and has a name that is given again, or a GPU's memory."""
+        with self._removing:  # another thread must not take a new container for the one of that name that was left
+            for name in tuple(self._unremoved):
+                if not _remove(self._client, name):
+                    return
+                self._unremoved.discard(name)
 
 
 def _create(client: APIClient, spec: RoleSpec, request: dict[str, Any]) -> None:
@@ -219,20 +236,21 @@ def _is_orphan(client: APIClient, name: str) -> bool:
     return owner is not None and not owner_alive(owner)
 
 
-def _remove(client: APIClient, name: str) -> None:
-    """Kill and remove a container and its anonymous volumes; what cannot be removed now is left to a later sweep."""
+def _remove(client: APIClient, name: str) -> bool:
+    """Kill and remove a container and its anonymous volumes; false where it is left to a later sweep."""
     failure: Exception | None = None
     for pause_s in _REMOVAL_PAUSES_S:
         time.sleep(pause_s)
         try:
             client.remove_container(name, v=True, force=True)
         except NotFound:
-            return
+            return True
         except _FAILURES as error:
             failure = error
         else:
-            return
+            return True
     _log.warning("container %s could not be removed (%s); `kernel-matrix sweep` tries again", name, failure)
+    return False
 
 
 def _epitaph(entry: dict[str, Any]) -> str:

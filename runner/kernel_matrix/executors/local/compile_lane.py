@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Sequence
 
-from kernel_matrix.attempt import Assignment, absent_gpu, compile_only
+from kernel_matrix.attempt import Assignment, AttemptResult, absent_gpu, compile_only
 from kernel_matrix.executors.local.events import EventKind, RunEvent
 from kernel_matrix.executors.local.run_state import RunState
 from kernel_matrix.plan import Cell
@@ -59,6 +59,9 @@ class CompileLane:
         shared.end(cell, self.name, record)
 
     def _attempt(self, cell: Cell) -> Record:
+        return self._shared.attempted(cell, self.name, lambda: self._compile(cell)).record
+
+    def _compile(self, cell: Cell) -> AttemptResult:
         shared = self._shared
         assignment = Assignment(
             cell=cell,
@@ -66,7 +69,4 @@ class CompileLane:
             image=shared.survey.images.get(cell.toolchain.name),
             attempt=shared.store.next_attempt(cell.id),
         )
-        ran = compile_only(assignment, shared.bench)
-        shared.tally.attempts[cell.id].append(ran.record.outcome.status)
-        shared.store.save(ran.record, ran.trace)
-        return ran.record
+        return compile_only(assignment, shared.bench)

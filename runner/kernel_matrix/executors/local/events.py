@@ -24,6 +24,10 @@ class EventKind(str, Enum):
     """The machine failed the cell; it is tried again: at once, or on another GPU when this one is quarantined."""
     CELL_SKIPPED = "cell_skipped"
     """The deadline is too near to begin it."""
+    ENGINE_LOST = "engine_lost"
+    """The engine does not answer, which was found after ``cell``; nothing is begun until it does."""
+    ENGINE_BACK = "engine_back"
+    """The engine answers again, and the run goes on."""
     GPU_QUARANTINED = "gpu_quarantined"
     """Nothing more runs on this GPU in this run; ``text`` says why, ``cell`` is the one after which it was found."""
 

@@ -75,10 +75,7 @@ class DeviceLane:
     def _attempt(self, cell: Cell) -> AttemptResult:
         """One attempt, recorded."""
         shared = self._shared
-        assignment = self._assignment(cell)
-        ran = run_cell(assignment, shared.bench, self._ahead)
-        shared.tally.attempts[cell.id].append(ran.record.outcome.status)
-        shared.store.save(ran.record, ran.trace)
+        ran = shared.attempted(cell, self.name, lambda: run_cell(self._assignment(cell), shared.bench, self._ahead))
         if ran.quarantine:
             self._quarantine(cell, ran.quarantine)
         return ran

@@ -10,12 +10,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from kernel_matrix.attempt import CellCancelledError, RunContext
-from kernel_matrix.attempt.building import BuildResult
+from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
 from kernel_matrix.attempt.buildpool import BuildListener, BuildPool, build_pool, builds_at_once
 from kernel_matrix.attempt.scratch import scratch_folder
 from kernel_matrix.attempt.source_findings import is_rejected
 from kernel_matrix.executors.local.cell_queue import CellQueue
 from kernel_matrix.executors.local.compile_lane import CompileLane, compile_lanes
+from kernel_matrix.executors.local.engine_outage import EngineOutage
 from kernel_matrix.executors.local.events import EventKind, RunEvent
 from kernel_matrix.executors.local.lane import DeviceLane
 from kernel_matrix.executors.local.run_state import RunPolicy, RunState, RunTally
@@ -69,8 +70,14 @@ class Run:
         """
         with ExitStack() as undo:
             bench = self._bench(undo.enter_context(scratch_folder()))
-            builds = undo.enter_context(self._build_pool(bench))
-            shared = self._shared(bench, builds)
+            outage = EngineOutage(
+                engine=bench.engine,
+                limit_s=self._orders.engine_wait_s,
+                tell=self._events.put,
+                cancelled=bench.cancelled,
+            )
+            builds = undo.enter_context(self._build_pool(bench, outage))
+            shared = self._shared(bench, builds, outage)
             lanes: list[DeviceLane | CompileLane] = [DeviceLane(gpu, shared) for gpu in self._pending.devices()]
             lanes += compile_lanes(self._cells, shared)
             threads = [threading.Thread(target=self._follow, args=(lane,), name=lane.name) for lane in lanes]
@@ -91,7 +98,7 @@ class Run:
             cancelled=self._stop.is_set,
         )
 
-    def _shared(self, bench: RunContext, builds: BuildPool) -> RunState:
+    def _shared(self, bench: RunContext, builds: BuildPool, outage: EngineOutage) -> RunState:
         return RunState(
             survey=self._survey,
             store=self._store,
@@ -100,6 +107,7 @@ class Run:
             builds=builds,
             pending=self._pending,
             tally=self._tally,
+            outage=outage,
             tell=self._events.put,
             stop=self.stop,
         )
@@ -126,9 +134,12 @@ class Run:
             else:
                 yield event
 
-    def _build_pool(self, bench: RunContext) -> AbstractContextManager[BuildPool]:
+    def _build_pool(self, bench: RunContext, outage: EngineOutage) -> AbstractContextManager[BuildPool]:
         listener = BuildListener(
-            started=self._tell_build_started, ended=self._tell_build_ended, ready=self._pending.wake
+            started=self._tell_build_started,
+            ended=self._tell_build_ended,
+            ready=self._pending.wake,
+            is_void=lambda cell, since: _outlasted_by_build(outage, cell, since),
         )
         survey, workers = self._survey, self._orders.build_workers or builds_at_once(self._pending.devices())
         return build_pool(bench, survey.images, survey.facts.gpus, workers=workers, listener=listener)
@@ -139,6 +150,13 @@ class Run:
     def _tell_build_ended(self, cell: Cell, build: BuildResult) -> None:
         text = f"{build.seconds:.1f} s" + (f": {build.outcome.evidence.message}" if build.outcome else "")
         self._events.put(RunEvent(happening=EventKind.BUILD_ENDED, cell=cell, text=text))
+
+
+def _outlasted_by_build(outage: EngineOutage, cell: Cell, since: float) -> bool:
+    try:
+        return outage.outlast(cell, since)
+    except CellCancelledError:
+        raise BuildCancelledError from None
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:

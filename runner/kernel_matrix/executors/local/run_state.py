@@ -8,9 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kernel_matrix.attempt import RunContext
+from kernel_matrix.attempt import AttemptResult, RunContext
 from kernel_matrix.attempt.buildpool import BuildPool
 from kernel_matrix.executors.local.cell_queue import CellQueue
+from kernel_matrix.executors.local.engine_outage import EngineOutage
 from kernel_matrix.executors.local.events import EventKind, RunEvent
 from kernel_matrix.executors.local.rerun import is_accused_once
 from kernel_matrix.hosts.survey import HostSurvey
@@ -29,6 +30,8 @@ class RunPolicy:
     """Stop at the first cell that does not pass."""
     deadline: float | None = None
     """Monotonic time after which no cell is begun, and none that is expected to end later."""
+    engine_wait_s: float = 300.0
+    """How long an engine that has stopped answering is waited for: a daemon is upgraded within a minute or two."""
     build_workers: int = 0
     """Builds at once; 0: as :func:`~kernel_matrix.attempt.buildpool.builds_at_once` says."""
 
@@ -66,9 +69,31 @@ class RunState:
     builds: BuildPool
     pending: CellQueue
     tally: RunTally
+    outage: EngineOutage
     tell: Callable[[RunEvent], None]
     stop: Callable[[], None]
     """Call everything off."""
+
+    def attempted(self, cell: Cell, lane: str, attempt: Callable[[], AttemptResult]) -> AttemptResult:
+        """What comes of one attempt at ``cell``, recorded; one that the engine's outage kept from starting is none.
+
+        Afterwards the engine is there for what follows, where this one was lost.
+
+        Raises:
+            CellCancelledError: when the run was called off meanwhile.
+            StoreError: when the record could not be written.
+            SandboxError: when the engine has not answered for too long.
+        """
+        began = time.monotonic()
+        ran = attempt()
+        while _has_not_started(ran) and self.outage.outlast(cell, began, lane):
+            began = time.monotonic()
+            ran = attempt()
+        self.tally.attempts[cell.id].append(ran.record.outcome.status)
+        self.store.save(ran.record, ran.trace)
+        if ran.record.outcome.fault is Fault.INFRA:
+            self.outage.outlast(cell, began, lane)
+        return ran
 
     def is_tried_again(self, cell: Cell) -> bool:
         """Whether the machine failed ``cell``, and has not done so too often, on whatever device.
@@ -95,3 +120,8 @@ class RunState:
         self.tell(RunEvent(happening=EventKind.CELL_ENDED, cell=cell, lane=lane, record=record))
         if self.orders.fail_fast and record.outcome.fault is not Fault.NONE:
             self.stop()
+
+
+def _has_not_started(ran: AttemptResult) -> bool:
+    """Whether this machine failed the attempt before anything was measured, and found nothing wrong with the GPU."""
+    return ran.record.outcome.status is Status.INFRA_ERROR and not ran.record.sessions and not ran.quarantine

@@ -1,0 +1,77 @@
+"""Waiting for an engine that has stopped answering, so that its outage costs no cell its attempts."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kernel_matrix.attempt import CellCancelledError
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.executors.local.events import EventKind, RunEvent
+from kernel_matrix.plan import Cell
+from kernel_matrix.sandboxes import Sandbox
+
+_POLL_S = 1.0
+
+
+@dataclass(kw_only=True)
+class EngineOutage:
+    """Holds back every lane and build while the engine does not answer. Safe to share between threads."""
+
+    engine: Sandbox
+    limit_s: float
+    """Seconds after which the run is given up."""
+    tell: Callable[[RunEvent], None]
+    cancelled: Callable[[], bool]
+    _last_away: float = -math.inf
+    """Monotonic time at which the engine was last seen not to answer."""
+    _is_given_up: bool = False
+    _asking: threading.Lock = field(default_factory=threading.Lock)
+
+    def outlast(self, cell: Cell, since: float, lane: str = "") -> bool:
+        """Wait until the engine answers; to be called when this machine has failed ``cell``.
+
+        Args:
+            cell: named in the events.
+            since: monotonic time at which what failed was begun.
+            lane: the caller's, for the events.
+
+        Returns:
+            Whether the engine has been seen away after ``since``.
+
+        Raises:
+            CellCancelledError: when the run was called off meanwhile.
+            SandboxError: when the engine does not answer for ``limit_s``; only once, which ends the run.
+        """
+        with self._asking:
+            reason = self._why_away()
+            if reason:
+                self._tell(EventKind.ENGINE_LOST, cell, lane, f"{reason}; waiting for up to {self.limit_s:.0f} s")
+                self._wait()
+                self._tell(EventKind.ENGINE_BACK, cell, lane, f"engine {self.engine.name} answers again")
+            return self._last_away >= since
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self.limit_s
+        while reason := self._why_away():
+            if self.cancelled() or self._is_given_up:
+                raise CellCancelledError
+            if time.monotonic() >= deadline:
+                self._is_given_up = True
+                what = f"engine {self.engine.name} has not answered for {self.limit_s:.0f} s: {reason}"
+                raise SandboxError(what, next_step="start it, then run again: the cells that are left have no record")
+            time.sleep(_POLL_S)
+
+    def _why_away(self) -> str:
+        """Why the engine cannot be used now, on one line; empty where it can."""
+        status = self.engine.status()
+        if status.available:
+            return ""
+        self._last_away = time.monotonic()
+        return (status.reason or "it does not answer").partition("\n")[0]
+
+    def _tell(self, happening: EventKind, cell: Cell, lane: str, text: str) -> None:
+        self.tell(RunEvent(happening=happening, cell=cell, lane=lane, text=text))
