@@ -1,7 +1,7 @@
 """Base against new: joins, tests and error rates."""
 
 import math
-from datetime import date
+from datetime import date, timedelta
 
 import numpy as np
 import polars as pl
@@ -113,6 +113,37 @@ def test_sessions_of_one_run_one_after_the_other_are_not_paired():
     both = cells([*timed(STEADY, toolchain="cu124"), *timed(SLOWER, toolchain="cu130", **later)])
     found = compare(*between(both, ComparisonAxis.TOOLCHAIN, "cu124", "cu130"), ComparisonAxis.TOOLCHAIN)
     assert found.rows["test"].to_list() == ["welch"]
+
+
+def tests_of(first, second):
+    """The tests that two toolchains' sessions of one run are compared by."""
+    both = cells([*first, *second])
+    found = compare(*between(both, ComparisonAxis.TOOLCHAIN, "cu124", "cu130"), ComparisonAxis.TOOLCHAIN)
+    return found.rows["test"].to_list()
+
+
+@pytest.mark.parametrize(("later_s", "test"), [(60, "paired"), (61, "welch")])
+def test_pairs_overlap_for_half_of_the_longer_attempt(later_s, test):
+    minutes = timedelta(minutes=2)
+    then = START + timedelta(seconds=later_s)
+    first = timed(STEADY, toolchain="cu124", started_at=START, ended_at=START + minutes)
+    second = timed(SLOWER, toolchain="cu130", started_at=then, ended_at=then + minutes)
+    assert tests_of(first, second) == [test]
+
+
+@pytest.mark.parametrize("fewer", [("cu124", "cu130"), ("cu130", "cu124")], ids=["base", "new"])
+def test_sessions_are_not_paired_where_one_side_has_more(fewer):
+    assert tests_of(timed(STEADY[:2], toolchain=fewer[0]), timed(SLOWER, toolchain=fewer[1])) == ["welch"]
+
+
+def test_one_session_on_a_side_is_not_tested():
+    row = only(timed(STEADY), timed(SLOWER[:1]))
+    assert (row["test"], row["p"]) == (None, None)
+
+
+def test_sessions_of_a_cell_that_failed_are_not_tested():
+    row = only(timed(STEADY), timed(SLOWER, status="crashed", fault="candidate"))
+    assert (row["test"], row["p"]) == (None, None)
 
 
 @pytest.mark.parametrize(

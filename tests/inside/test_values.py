@@ -485,3 +485,10 @@ def test_eased_applies_to_each_output_and_written_input():
     assert eased.allowances(tolerance) == unlucky.allowances(tolerance) != lucky.allowances(tolerance)
     assert eased.left.allowances(tolerance) == unlucky.left.allowances(tolerance)
     assert lucky.eased(left, tolerance).left is left
+
+
+def test_allowance_of_a_bad_reference_is_half_the_spread():
+    wanted = randn(1000)
+    rtol = 0.01  # so that the share is less than the multiple of it
+    allowed = allowance(wanted, wanted + 100, Tolerance(rtol))
+    assert allowed.everywhere / allowed.spread == pytest.approx(rtol + 0.5)

@@ -3,6 +3,9 @@
 import pytest
 from sim.nvml import H200
 
+from kernel_matrix.lease import restore
+from kernel_matrix.lease.journal import MEMORY, SM, ClockNote
+from kernel_matrix.platforms import Gpu
 from tests.lease.settings import Program
 
 UUID = H200["uuid"]
@@ -48,3 +51,14 @@ def test_a_memory_clock_that_was_another_before_must_be_seen_to_leave_too(driver
     after = program.end()
     assert after["reset"] == "unconfirmed"
     assert "was 1593 MHz before the lock, 3201 MHz before the reset, and 3201 MHz after it" in after["reset_reason"]
+
+
+def test_sm_clock_that_stays_is_unconfirmed_though_memory_left(monkeypatch):
+    monkeypatch.setattr(restore, "_LOOK_FOR_S", 0.05)
+    monkeypatch.setattr(restore, "clocks_now", lambda _gpu: {SM: 1500, MEMORY: 1593})
+    clocks = {
+        SM: restore._Leaving(SM, ClockNote(target_mhz=1500, before_mhz=1500), 1500),
+        MEMORY: restore._Leaving(MEMORY, ClockNote(target_mhz=3201, before_mhz=1593), 3201),
+    }
+    watched = restore._watched(Gpu(vendor="nvidia", uuid=UUID, name="H200"), clocks)
+    assert watched.state is restore.ResetState.UNCONFIRMED

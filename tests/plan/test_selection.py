@@ -112,6 +112,11 @@ def test_references_are_selected_only_by_globs_that_name_them(select):
     assert "selected problems without a candidate: matmul" in selection.warnings
 
 
+def test_a_name_that_only_ends_in_reference_is_a_candidate(select):
+    shelf = LoadedSource(problems=(problem("softmax"),), candidates=(candidate("softmax/my@reference"),))
+    assert ids(select(shelf=shelf)) == {"softmax": ["my@reference"]}
+
+
 def test_a_set_fills_the_gaps_of_an_origin(select):
     text = '[[candidates]]\nselect = ["*", "*/@reference"]\nmethod = "agent"\nmodel = "m1"'
     found = {c.id: c.origin for item in select(text).problems for c in item.candidates}

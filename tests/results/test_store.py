@@ -56,6 +56,19 @@ def test_a_record_is_saved_and_loaded(store: RecordStore) -> None:
     assert store.load(path) == record
 
 
+def test_a_saved_record_is_synced_and_then_its_name(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), files(store)))
+
+    monkeypatch.setattr(store_module.os, "fsync", fsync)
+    name = store.save(make_record()).relative_to(store.root).as_posix()
+    (_, before), (folder, after) = synced
+    assert folder == str(store.records)
+    assert (name in before, name in after) == (False, True)
+
+
 def test_a_trace_is_saved_beside_the_record_that_names_it(store: RecordStore) -> None:
     record = traced(make_record())
     path = store.save(record, make_trace())
