@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -27,10 +28,12 @@ def away(stage, monkeypatch):
     flag = threading.Event()
     launch = stage.launch
 
+    @contextmanager
     def launch_if_there(spec):
         if flag.is_set():
             raise SandboxError("no daemon answers")
-        return launch(spec)
+        with launch(spec) as running:
+            yield running
 
     def status():
         return SandboxStatus(name=stage.name, available=not flag.is_set(), reason="no daemon answers")
