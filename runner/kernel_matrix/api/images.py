@@ -20,7 +20,7 @@ from kernel_matrix.sandboxes import open_engine
 
 __all__ = [
     "ImageBuildResult",
-    "ImageStatus",
+    "ListedImage",
     "LockCheck",
     "LockEntry",
     "PulledLock",
@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ImageStatus:
+class ListedImage:
     """An entry of the lock, and whether the daemon here has its image."""
 
     entry: LockEntry
@@ -45,7 +45,7 @@ class ImageStatus:
     """``None`` where the daemon could not be asked."""
 
 
-def list_images(images: str | Path = "images", lock: str | Path | None = None) -> tuple[list[ImageStatus], str]:
+def list_images(images: str | Path = "images", lock: str | Path | None = None) -> tuple[list[ListedImage], str]:
     """List the lock's entries.
 
     Args:
@@ -69,9 +69,9 @@ def list_images(images: str | Path = "images", lock: str | Path | None = None) -
         with connect() as client:
             checks = audit(entries.values(), Path(images), client)
     except ImageError as error:
-        return [ImageStatus(entry, None) for entry in entries.values()], str(error)
+        return [ListedImage(entry, None) for entry in entries.values()], str(error)
     by_name = {check.entry.toolchain: check for check in checks}
-    return [ImageStatus(entry, by_name.get(name)) for name, entry in entries.items()], ""
+    return [ListedImage(entry, by_name.get(name)) for name, entry in entries.items()], ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,8 +86,7 @@ class BuildPool:
         key = self._key(cell)
         with self._changing:
             before = self._builds.get(key)
-            outcome = before.result().outcome if before is not None and before.done() else None
-            if outcome is not None and outcome.fault is Fault.INFRA:
+            if before is not None and before.done() and _is_lost(before.result()):
                 self._builds[key] = self._start(cell)
 
     def _key(self, cell: Cell) -> str:
@@ -165,3 +164,7 @@ def builds_at_once(devices: Sequence[Gpu]) -> int:
     cores = len(os.sched_getaffinity(0))
     lanes = sum(device.vendor != "cpu" for device in devices)
     return max((cores + 1) // 2, cores - CORES_PER_LANE * lanes)
+
+
+def _is_lost(build: BuildResult) -> bool:
+    return build.outcome is not None and build.outcome.fault is Fault.INFRA

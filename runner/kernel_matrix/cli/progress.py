@@ -260,7 +260,7 @@ def _style(event: RunEvent) -> str:
 
 
 def event_line(event: RunEvent) -> str:
-    """Return the line for a cell that ended, is tried again or is put off, or about the engine; empty for other events."""
+    """Return the line for a cell that ended, is tried again or put off, or about the engine; empty for other events."""
     if event.happening is EventKind.CELL_SKIPPED:
         return f"{cell_name(event.cell)}: put off: {event.text}"
     if event.happening in (EventKind.ENGINE_LOST, EventKind.ENGINE_BACK):
