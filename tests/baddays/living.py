@@ -10,6 +10,7 @@ from typing import Any
 
 from kernel_matrix.hosts.process_token import owner_alive, owner_token
 from tests.baddays.field import Field, events
+from tests.pipes import lines_of
 from tests.sim.family import family
 
 MODULES = (
@@ -39,9 +40,8 @@ def processes(field: Field) -> list[int]:
 
 def await_event(process: subprocess.Popen[str], name: str, times: int = 1) -> list[dict[str, Any]]:
     """Read events until the one called ``name`` has come ``times`` times; returns all that were read."""
-    assert process.stdout is not None
     told = []
-    for line in process.stdout:
+    for line in lines_of(process):
         told += events([line])
         if [event["event"] for event in told].count(name) == times:
             return told
@@ -64,7 +64,7 @@ def alive(tokens: set[str]) -> set[str]:
     return {token for token in tokens if owner_alive(token)}
 
 
-def until(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def until(holds: Callable[[], bool], timeout_s: float = 120.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + timeout_s
     while not holds():

@@ -8,6 +8,7 @@ import pytest
 from sim.nvml import H200, SetState
 
 from tests.baddays.gpu_field import UUID
+from tests.pipes import read_line
 
 ROUNDS = 100
 
@@ -53,7 +54,7 @@ def test_two_hundred_rounds_between_two_processes(driver, tmp_path):
     locks.mkdir()
     fighters = [driver.start(FIGHT, str(locks)) for _ in range(2)]
     for fighter in fighters:
-        assert fighter.stdout.readline() == "ready\n"
+        assert read_line(fighter) == "ready\n"
     for fighter in fighters:
         fighter.stdin.write("go\n")
         fighter.stdin.flush()

@@ -12,6 +12,7 @@ from sim.nvml import GTX_1080, H200, RTX_4090
 from tests.baddays.gpu_field import UUID
 from tests.cli.terminal import on_terminal
 from tests.hosts.doctor.clinic import Clinic
+from tests.pipes import read_line
 
 
 @pytest.fixture
@@ -98,8 +99,7 @@ def test_a_gpu_lost_while_it_is_watched_is_exit_4(clinic, driver):
     assert clinic.call("gpus", "watch", "--count", "1").returncode == 0  # the driver lists it no more
     driver.change(UUID, lost=None)
     process = watching(clinic)
-    assert process.stdout is not None
-    assert '"index":0' in process.stdout.readline()
+    assert '"index":0' in read_line(process)
     driver.change(UUID, lost="!15")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 4
@@ -109,8 +109,7 @@ def test_a_gpu_lost_while_it_is_watched_is_exit_4(clinic, driver):
 
 def test_an_interrupt_ends_the_watch_cleanly(clinic):
     process = watching(clinic)
-    assert process.stdout is not None
-    process.stdout.readline()
+    read_line(process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "stopped by SIGINT\n")

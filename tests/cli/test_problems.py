@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipes import read_line
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -210,8 +212,8 @@ def test_ctrl_c_ends_everything_and_says_what_is_left(folder):
     add_problem(folder, "endless", ENDLESS)
     arguments = ("problems", "try", "*n*", "--limit", 600, "--jobs", 1)
     with started(*arguments, cwd=folder, TMPDIR=str(temporary)) as process:
-        assert process.stdout.readline().startswith("2 problems to try")
-        assert process.stdout.readline().startswith("constant: invalid_problem: ")
+        assert read_line(process).startswith("2 problems to try")
+        assert read_line(process).startswith("constant: invalid_problem: ")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -9,6 +9,8 @@ from typing import Any
 
 from sim.nvml import H200, SimulatedDriver
 
+from tests.pipes import read_line
+
 PROGRAM = """
 import json, sys, threading, time
 from contextlib import ExitStack
@@ -103,8 +105,7 @@ class Holder:
 
     def reached(self, state: str = "held") -> Holder:
         """Wait until it says that it has come so far."""
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == state + "\n"
+        assert read_line(self.process) == state + "\n"
         return self
 
     def tell(self, *words: object) -> None:
@@ -127,7 +128,7 @@ class Holder:
     def end(self) -> Any:
         """Let it give the device back; what it told."""
         try:
-            out, _ = self.process.communicate(timeout=60)
+            out, _ = self.process.communicate(timeout=200)
         finally:
             self.process.kill()
         assert self.process.returncode == 0

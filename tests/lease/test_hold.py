@@ -13,6 +13,7 @@ from kernel_matrix.lease import LeaseTerms, hold
 from kernel_matrix.platforms import Gpu
 from tests.lease.conftest import end
 from tests.lease.holding import Holder
+from tests.pipes import read_line
 
 CPU = {"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}
 
@@ -258,7 +259,7 @@ def test_clocks_are_given_back_when_the_wait_for_the_aftermath_is_interrupted(dr
     driver.set(H200)
     driver.environment["KERNEL_MATRIX_LOCK_DIR"] = str(tmp_path)
     with driver.start(INTERRUPTED) as holder:
-        assert holder.stdout.readline() == "held\n"
+        assert read_line(holder) == "held\n"
         assert driver.state(H200["uuid"]).sm_locked
         driver.set({**H200, "memory_used": 9 << 30})  # and does not come back
         out, _ = holder.communicate("go on\n", timeout=60)

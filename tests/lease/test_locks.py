@@ -13,6 +13,7 @@ import pytest
 from kernel_matrix.errors import GpuBusyError, InfrastructureError
 from kernel_matrix.lease import locks
 from kernel_matrix.lease.locks import LeaseWait, WaitCancelledError, lock_file, lock_folder, locked
+from tests.pipes import read_line
 
 PREAMBLE = """
 import os, subprocess, sys, time
@@ -94,7 +95,7 @@ def test_two_threads_exclude_each_other_too(tmp_path):
 
 def test_a_held_device_is_busy_after_the_wait_and_the_message_names_the_holder(tmp_path):
     with start(HOLD_UNTIL_TOLD, tmp_path) as holder:
-        assert holder.stdout.readline() == "held\n"
+        assert read_line(holder) == "held\n"
         with pytest.raises(GpuBusyError) as caught, lock(tmp_path, wait_s=0.2):
             pytest.fail("two holders")
         holder.communicate("")
@@ -106,7 +107,7 @@ def test_a_held_device_is_busy_after_the_wait_and_the_message_names_the_holder(t
 
 def test_waiting_ends_when_the_holder_leaves(tmp_path):
     with start(HOLD_UNTIL_TOLD, tmp_path) as holder:
-        assert holder.stdout.readline() == "held\n"
+        assert read_line(holder) == "held\n"
         asked = []
 
         def leave_once_somebody_waits():
@@ -124,8 +125,8 @@ def test_waiting_ends_when_the_holder_leaves(tmp_path):
 @pytest.mark.parametrize("child", [(), ("child",)], ids=["alone", "with a surviving child"])
 def test_sigkill_frees_the_device(tmp_path, child):
     holder = start(HOLD_UNTIL_TOLD, tmp_path, *child)
-    survivors = [int(holder.stdout.readline()) for _ in child]
-    assert holder.stdout.readline() == "held\n"
+    survivors = [int(read_line(holder)) for _ in child]
+    assert read_line(holder) == "held\n"
     holder.kill()
     holder.communicate()
     try:

@@ -10,6 +10,7 @@ from kernel_matrix.lease.journal import journal_file
 from kernel_matrix.lease.locks import LeaseWait, lock_file, locked
 from kernel_matrix.lease.repair import sweep_gpus
 from tests.lease.settings import Program, calls, killed_while_holding
+from tests.pipes import read_line
 
 UUID = H200["uuid"]
 JOURNAL = f"{UUID}.settings.json"
@@ -206,7 +207,7 @@ def test_what_an_earlier_cell_of_this_process_left_is_given_back(driver, tmp_pat
     with driver.start(TWO_CELLS) as process:
         process.stdin.write(f"{tmp_path}\n{UUID}\n")
         process.stdin.flush()
-        assert process.stdout.readline() == "failed\n"
+        assert read_line(process) == "failed\n"
         driver.change(UUID, reset=None)
         (line,) = json.loads(process.communicate("\n", timeout=60)[0])
     assert line.startswith(

@@ -6,6 +6,8 @@ import os
 import pytest
 from sim.nvml import A100, GTX_1080, H200, RTX_4090, SetState
 
+from tests.pipes import read_line
+
 PRELUDE = """
 import json
 from pynvml import *
@@ -36,7 +38,7 @@ def ask(driver, program, uuid=H200["uuid"]):
 def start(driver, program, uuid=H200["uuid"]):
     """A program that has its handle and then reads its input: what is changed from now on, it meets in its middle."""
     process = driver.start(f"{PRELUDE}\ng = gpu({uuid!r})\ntell()\n{program}")
-    assert process.stdout.readline() == "[]\n"
+    assert read_line(process) == "[]\n"
     return process
 
 
@@ -171,7 +173,7 @@ while input():
             driver.change(H200["uuid"], compute=compute)
             looking.stdin.write("look\n")
             looking.stdin.flush()
-            seen.append(json.loads(looking.stdout.readline()))
+            seen.append(json.loads(read_line(looking)))
         looking.communicate("\n")
     assert seen == [[], [[42, 1048576], [7, 0]], [[pid, 0] for pid in range(1, 101)], []]
 
