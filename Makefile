@@ -2,8 +2,11 @@
 #
 #   PYTHON=python3.12   the interpreter to make .venv with (3.10 or newer)
 #   PYTEST="-k lease"   further arguments for pytest
+#   JOBS=4              how many tests run at once
 
 PYTHON ?= python3
+# One more than there are cores, since many tests wait for something; each job has a torch of its own, so eight at most.
+JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
@@ -18,12 +21,12 @@ test: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(MAKE) test-oldest
-	$(BIN)/python -m pytest $(PYTEST)
+	JOBS=$(JOBS) .ci/test-oldest
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 # The host side on Python 3.10 without torch, where this machine has a Python 3.10.
 test-oldest:
-	.ci/test-oldest
+	JOBS=$(JOBS) .ci/test-oldest
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

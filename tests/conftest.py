@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import importlib.util
 import os
@@ -9,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRE_DOCKER = "KERNEL_MATRIX_REQUIRE_DOCKER"
+TURNS = "KERNEL_MATRIX_TEST_TURNS"
+"""Variable with the folder of locks that the processes of one test run share."""
 
 # What is started from here must meet signals as it would in a terminal, also where these tests run in the background.
 for _signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -69,6 +74,38 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(reason)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of locks, in the process that starts the others."""
+    if TURNS not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="km-turns-")
+        os.environ[TURNS] = folder.name
+        config.add_cleanup(lambda: (os.environ.pop(TURNS), folder.cleanup()))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Wait, before the test's time begins, until nothing runs beside it that it, or the other, cannot bear."""
+    alone = {str(name) for marker in item.iter_markers("alone") for name in marker.args or ("machine",)}
+    shared = {"machine", *(("docker",) if item.get_closest_marker("docker") else ())}
+    with ExitStack() as stack:
+        for name in sorted(alone | shared):
+            stack.enter_context(_turn(Path(os.environ[TURNS], name), alone=name in alone))
+        return (yield)
+
+
+@contextmanager
+def _turn(path: Path, *, alone: bool) -> Iterator[None]:
+    """Share a lock with all tests, or have it alone.
+
+    One that waits to be alone holds the queue: tests that came later wait behind it.
+    """
+    with path.open("a") as lock:
+        with path.with_suffix(".queue").open("a") as queue:
+            fcntl.flock(queue, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
 @pytest.fixture(scope="session")
 def simulated_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The simulated ``libnvidia-ml.so.1``, compiled once."""
@@ -92,7 +129,8 @@ def cpu_lock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lock = tmp_path_factory.mktemp("cpu-lock") / "images.lock"
     shutil.copyfile(ROOT / "images" / "images.lock", lock)
     try:
-        ensure_local("cpu", images_dir=ROOT / "images", lock_path=lock, say=print)
+        with _turn(Path(os.environ[TURNS], "image"), alone=True):  # one process builds it, the others find it
+            ensure_local("cpu", images_dir=ROOT / "images", lock_path=lock, say=print)
     except ImageError as error:
         missing = f"the CPU image can be neither found nor built: {error}"
         if os.environ.get(REQUIRE_DOCKER) == "1":
@@ -104,9 +142,9 @@ def cpu_lock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def field(tmp_path: Path) -> Iterator[Field]:
     """A small matrix of its own, and ``kernel-matrix`` to run on it."""
-    from tests.baddays.field import new_field  # noqa: PLC0415  # most tests need none
+    from tests.baddays.field import PRELOADED, new_field  # noqa: PLC0415  # most tests need none
 
-    with new_field(tmp_path) as made:
+    with new_field(tmp_path, program=PRELOADED) as made:
         yield made
 
 

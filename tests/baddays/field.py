@@ -62,6 +62,14 @@ build_timeout_s = 60
 
 LABEL = "kernel-matrix.run"
 
+RUN_LIMIT_S = 280
+"""A run that has not ended by then never will; just below the limit of a test."""
+
+REAL = ("-m", "kernel_matrix")
+"""The command as users start it."""
+PRELOADED = (str(ROOT / "tests" / "sim" / "launch_preloaded.py"),)
+"""The command whose processes are forked from one that has torch: a session costs a tenth."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -72,7 +80,7 @@ class Field:
     """Where the runner's temporary folders go."""
     lock_dir: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    program: Sequence[str] = ("-m", "kernel_matrix")
+    program: Sequence[str] = REAL
     """What Python is started on."""
 
     @property
@@ -106,7 +114,7 @@ class Field:
     def call(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end."""
         with self.start(*args, **environment) as process:
-            out, err = process.communicate(timeout=250)
+            out, err = process.communicate(timeout=RUN_LIMIT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def run(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -136,13 +144,13 @@ class Field:
             "TMPDIR": str(self.scratch),
             "KERNEL_MATRIX_LOCK_DIR": str(self.lock_dir),
             "KERNEL_MATRIX_CACHE_DIR": str(self.root / "cache"),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}",
         }
         return {**os.environ, **self.environment, **own, **more}
 
 
 @contextmanager
-def new_field(root: Path, lock: Path | None = None) -> Iterator[Field]:
+def new_field(root: Path, lock: Path | None = None, *, program: Sequence[str] = REAL) -> Iterator[Field]:
     """A fresh copy of the problems under ``root``; ``lock`` becomes its images' lock."""
     shutil.copytree(HERE / "problems", root / "problems")
     (root / "images").mkdir()
@@ -152,7 +160,7 @@ def new_field(root: Path, lock: Path | None = None) -> Iterator[Field]:
     # Short, since sockets are made in it, and open to pass through, since other users run in it.
     with tempfile.TemporaryDirectory(prefix="km-test-") as scratch:
         Path(scratch).chmod(0o711)
-        made = Field(root, Path(scratch), root / "locks")
+        made = Field(root, Path(scratch), root / "locks", program=program)
         made.write_matrix("tiny/honest")
         yield made
 

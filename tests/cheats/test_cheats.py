@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,9 @@ from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.sandboxes.process import ProcessSandbox
 from tests.cheats.collection import CLASSES, CONTROL, GROUPS, NOT_EXPRESSED, cheats, read
-from tests.cheats.night import Ended, Stand, on_gpu, spend
+from tests.cheats.night import ROOT, Ended, Stand, on_gpu, spend
 
-LAUNCH = Path(__file__).with_name("launch.py")
+LAUNCH = ROOT / "tests" / "sim" / "launch_preloaded.py"
 ALL = cheats()
 ON_CPU = cheats("cpu")
 ON_GPU_ONLY = [cheat for cheat in ALL if cheat.device == "cuda"]

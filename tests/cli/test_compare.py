@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.analysis.made import SLOWER, STEADY, cell, timed, write
-from tests.baddays.field import new_field
+from tests.baddays.field import PRELOADED, new_field
 from tests.cli.terminal import piped
 
 
@@ -105,7 +105,7 @@ def digests(field):
 @pytest.mark.torch
 def test_what_is_flagged_is_run_again_in_turns(tmp_path):
     """One cell still fails, one was said to fail and passes, and one is nowhere."""
-    with new_field(tmp_path) as field:
+    with new_field(tmp_path, program=PRELOADED) as field:
         field.write_matrix("tiny/honest", "tiny/wrong")
         assert field.run("--engine", "process").returncode == 0
         known = digests(field)

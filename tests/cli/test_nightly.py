@@ -8,12 +8,13 @@ import shutil
 import signal
 import stat
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.baddays.field import new_field
+from tests.baddays.field import PRELOADED, REAL, new_field
 from tests.baddays.living import processes, until
 
 LATE = (datetime.now().astimezone() - timedelta(minutes=1)).strftime("%H:%M")
@@ -77,7 +78,7 @@ def script(field, text):
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
     """A field after its first night, with the baseline ``usual``; tests work on copies."""
-    with new_field(tmp_path_factory.mktemp("first")) as field:
+    with new_field(tmp_path_factory.mktemp("first"), program=PRELOADED) as field:
         field.write_matrix("tiny/honest", "tiny/wrong")
         matrix = field.root / "matrix.toml"
         matrix.write_text(matrix.read_text().replace("sessions = 1", "sessions = 4"))
@@ -92,7 +93,7 @@ def first(tmp_path_factory):
 @pytest.fixture
 def second(first, tmp_path):
     """A field on which a further night may be held."""
-    with new_field(tmp_path) as field:
+    with new_field(tmp_path, program=PRELOADED) as field:
         shutil.copyfile(first[0].root / "matrix.toml", field.root / "matrix.toml")
         shutil.copytree(first[0].results, field.results)
         yield field
@@ -162,8 +163,9 @@ def test_a_night_stopped_by_a_signal_keeps_what_it_has_and_the_next_goes_on(fiel
     field.write_matrix("tiny/honest", "tiny/waits")
     matrix = field.root / "matrix.toml"
     matrix.write_text(matrix.read_text().replace("_timeout_s = 5\n", "_timeout_s = 600\n"))
-    with field.start("nightly", "--engine", "process", "--until", LATE, "--json") as runner:
-        until(lambda: list(field.store.glob("nights/*/records/*.json")), timeout_s=60)
+    # Real processes: what a stopped night leaves of them is looked for by what they were started with.
+    with replace(field, program=REAL).start("nightly", "--engine", "process", "--until", LATE, "--json") as runner:
+        until(lambda: list(field.store.glob("nights/*/records/*.json")), timeout_s=120)
         runner.send_signal(signal.SIGTERM)
         out, err = runner.communicate(timeout=120)
     assert runner.returncode == 128 + signal.SIGTERM, err
@@ -252,7 +254,7 @@ def test_two_nights_of_one_matrix_do_not_go_on_at_once(field):
 
 
 def test_schedules_are_printed_filled_in(field):
-    ran = field.call(
+    ran = replace(field, program=REAL).call(
         "nightly", "--until", "6:30", "--at", "21:05", "--print-systemd", "--print-cron", "--notify", "a%b c",
         "--filter", "gpu=h200", "--filter", "dtype=fp16", "--build",
     )  # fmt: skip

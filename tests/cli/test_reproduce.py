@@ -7,13 +7,13 @@ import shutil
 
 import pytest
 
-from tests.baddays.field import new_field
+from tests.baddays.field import PRELOADED, new_field
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A field where one cell passed and one did not; tests work on copies."""
-    with new_field(tmp_path_factory.mktemp("done")) as field:
+    with new_field(tmp_path_factory.mktemp("done"), program=PRELOADED) as field:
         field.write_matrix("tiny/honest", "tiny/wrong")
         ran = field.call("run", "--engine", "process")
         assert (ran.returncode, ran.stderr) == (0, "")
@@ -23,7 +23,7 @@ def done(tmp_path_factory):
 @pytest.fixture
 def again(done, tmp_path):
     """A field that may be changed, with those two records."""
-    with new_field(tmp_path) as field:
+    with new_field(tmp_path, program=PRELOADED) as field:
         shutil.copyfile(done.root / "matrix.toml", field.root / "matrix.toml")
         shutil.copytree(done.results, field.results)
         yield field

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.baddays.field import events, new_field
+from tests.baddays.field import PRELOADED, events, new_field
 
 NOT_ON_SUNDAYS = """
 [[exclude]]
@@ -22,7 +22,7 @@ NOBODY = "unix:///nonexistent/docker.sock"
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A field where one cell passed and one did not; tests work on copies."""
-    with new_field(tmp_path_factory.mktemp("done")) as field:
+    with new_field(tmp_path_factory.mktemp("done"), program=PRELOADED) as field:
         field.write_matrix("tiny/honest", "tiny/wrong")
         ran = field.call("run", "--engine", "process")
         assert (ran.returncode, ran.stderr) == (0, "")
@@ -32,7 +32,7 @@ def done(tmp_path_factory):
 @pytest.fixture
 def again(done, tmp_path):
     """A field that may be changed, with those two records."""
-    with new_field(tmp_path) as field:
+    with new_field(tmp_path, program=PRELOADED) as field:
         field.write_matrix("tiny/honest", "tiny/wrong")
         shutil.copytree(done[0].results, field.results)
         yield field

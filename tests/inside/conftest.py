@@ -14,28 +14,65 @@ from typing import Any
 
 import pytest
 
+from kernel_matrix.inside import confine
 from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.inside.confine import ConfineRequest
+from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import ContestantSpec, JudgeJob, SessionReport, dumps, from_json
 from tests.inside.cuda import SimulatedCuda, compile_library
 from tests.inside.sessions import SOFTMAX, make_job
+from tests.sim.preloaded import Fork, close_source
 
 ROOT = Path(__file__).resolve().parents[2]
 
 RunSession = Callable[..., SessionReport]
 
 
-class SessionProcesses:
-    """The processes of one session on this machine: the judge, and a worker for each contestant."""
+class Preloaded:
+    """As much of :class:`subprocess.Popen` as a session needs, forked from a process that has torch."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+        self._process = Fork(Role.JUDGE)
+        self._process.start(
+            lambda report_fd: ConfineRequest(
+                argv=list(argv),
+                env=dict(environment),
+                cwd=str(folder),
+                report_fd=report_fd,
+                parent=os.getpid(),
+                namespaces=confine.NONE,
+                limits={},
+            )
+        )
+
+    def wait(self, timeout_s: float = 60.0) -> int | None:
+        """Wait for its end; its exit code."""
+        end = self._process.wait(timeout_s)
+        assert end is not None, f"no end within {timeout_s:g} s"
+        sys.stderr.write(end.log_tail)
+        return end.code
+
+    def kill(self) -> None:
+        """End it, and all it has started."""
+        self._process.kill()
+
+
+class SessionProcesses:
+    """The processes of one session on this machine: the judge, and a worker for each contestant.
+
+    :param preloaded: fork them from a process that has torch, instead of starting each anew.
+    """
+
+    def __init__(self, root: Path, *, preloaded: bool = False) -> None:
         self.root = root
+        self._preloaded = preloaded
         self._environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT / "runner"),
             "HOME": str(root),
             "OMP_WAIT_POLICY": "PASSIVE",
         }
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes] | Preloaded] = []
         for name in ("judge", "channel", "out"):
             (root / name).mkdir()
 
@@ -79,12 +116,12 @@ class SessionProcesses:
             process.wait()
 
     def _start(self, command: Sequence[str], settings: Mapping[str, str], output: int | None) -> Any:
-        process = subprocess.Popen(
-            (sys.executable, "-s", "-B", "-m", *command),
-            env={**self._environment, **settings},
-            cwd=self.root,
-            stdout=output,
-            stderr=output,
+        argv = (sys.executable, "-s", "-B", "-m", *command)
+        environment = {**self._environment, **settings}
+        process: Any = (
+            Preloaded(argv, environment, self.root)
+            if self._preloaded
+            else subprocess.Popen(argv, env=environment, cwd=self.root, stdout=output, stderr=output)
         )
         self._processes.append(process)
         return process
@@ -98,9 +135,17 @@ def processes(tmp_path: Path) -> Iterator[SessionProcesses]:
     started.end()
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[None]:
+    """Sessions of forked processes, whose source ends with the tests."""
+    yield
+    close_source()
+
+
 @pytest.fixture
-def run_session(processes: SessionProcesses) -> RunSession:
+def run_session(forks: None, tmp_path: Path) -> Iterator[RunSession]:
     """Run one session of ``candidate`` against ``problem`` (sources) and return the judge's report."""
+    processes = SessionProcesses(tmp_path, preloaded=True)
 
     def run(candidate: str, problem: str = SOFTMAX, library: str = "", **changes: Any) -> SessionReport:
         job = make_job(**changes)
@@ -111,7 +156,8 @@ def run_session(processes: SessionProcesses) -> RunSession:
         assert processes.start_judge().wait(90) == 0
         return processes.report()
 
-    return run
+    yield run
+    processes.end()
 
 
 @pytest.fixture(scope="session")

@@ -319,6 +319,7 @@ def open_files():
     return list(Path("/proc/self/fd").iterdir())
 
 
+@needs_namespaces
 def test_nothing_stays_open(tenant):
     before = open_files()
     root = tenant(*IN_A_NAMESPACE, "sh", "-c", "echo; sleep 600")

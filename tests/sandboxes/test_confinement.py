@@ -99,6 +99,7 @@ def test_killing_what_has_ended_changes_nothing(started: Started) -> None:
     assert not end.killed
 
 
+@pytest.mark.alone  # without namespaces, room that other processes of this user give up is taken
 def test_a_fork_bomb_is_bounded_and_leaves_nothing(started: Started) -> None:
     limits = ResourceLimits(memory_bytes=1 << 30, pids=20)
     with started("fork_bomb", "token-bomb", limits=limits) as running:

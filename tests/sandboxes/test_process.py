@@ -8,7 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,17 @@ def program(folder: Path, probe: str, token: str, probes: Path, *, role: str = "
     return file
 
 
+STAGES = Path(tempfile.gettempdir())
+
+
+def owned(file: Path, pid: int) -> bool:
+    """Whether a folder's owner is the process ``pid``."""
+    try:
+        return file.read_text().startswith(f"{pid}:")
+    except OSError:  # it has been removed meanwhile
+        return False
+
+
 @pytest.mark.parametrize("role", ["judge", "candidate"])
 def test_roles_end_with_a_killed_runner(probes: Path, role: str, tmp_path: Path) -> None:
     token = f"token-orphan-{role}"
@@ -148,21 +160,31 @@ def test_roles_end_with_a_killed_runner(probes: Path, role: str, tmp_path: Path)
         assert runner.stdout is not None
         assert runner.stdout.readline() == b"up\n"
         assert survivors(token)
+        left = [file.parent for file in STAGES.glob("kernel-matrix-process-*/owner") if owned(file, runner.pid)]
+        assert left
         runner.kill()
     assert soon(lambda: survivors(token) == [])
-    assert len(ProcessSandbox().sweep()) >= 1
+    ProcessSandbox().sweep()
+    assert not any(folder.exists() for folder in left)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that every user may read; pytest's own ones are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="km-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests show this when not run as root")
-def test_a_user_without_rights_gets_a_user_namespace(probes: Path, tmp_path: Path) -> None:
+def test_a_user_without_rights_gets_a_user_namespace(probes: Path, public: Path) -> None:
     system_python = "/usr/bin/python3"
     if shutil.which(system_python) is None or shutil.which("setpriv") is None:
         pytest.skip("needs a Python outside of root's home, and setpriv")
-    public = Path(shutil.copytree(REPOSITORY, tmp_path / "runner"))
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    file = program(tmp_path, "look_inward", "token-user", shutil.copytree(probes, tmp_path / "probes"))
-    file.write_text(file.read_text().replace(str(REPOSITORY), str(public)))
+    runner = Path(shutil.copytree(REPOSITORY, public / "runner"))
+    file = program(public, "look_inward", "token-user", shutil.copytree(probes, public / "probes"))
+    file.write_text(file.read_text().replace(str(REPOSITORY), str(runner)))
+    # A checkout may be closed to others, and its copy with it.
+    subprocess.run(("chmod", "-R", "a+rX", str(public)), check=True)
     argv = ("setpriv", "--reuid=4244", "--regid=4244", "--clear-groups", system_python, "-B", str(file))
     done = subprocess.run(argv, check=False, capture_output=True, text=True, cwd="/")
     if "shared" in done.stdout.splitlines()[-2:-1]:

@@ -130,7 +130,7 @@ def supervise(request: ConfineRequest) -> None:
         OSError: If the kernel refuses a part of the request; nothing runs then.
     """
     if request.pids is not None:
-        request = request._replace(limits=dict(request.limits, NPROC=_tasks_of(_real_uid(request)) + request.pids))
+        request = request._replace(limits=dict(request.limits, NPROC=_tasks_before(request) + request.pids))
     _die_with_parent(signal.SIGTERM)
     if os.getppid() != request.parent:
         return
@@ -288,6 +288,19 @@ def _parent_of(pid: int) -> Optional[int]:
 def _real_uid(request: ConfineRequest) -> int:
     """Return the user, as the host sees it, that the module will run as."""
     return os.getuid() if request.uid is None or request.namespaces == USER else request.uid
+
+
+def counts_tasks_per_namespace() -> bool:
+    """Return whether the kernel counts the tasks of a user in each user namespace apart, as Linux does since 5.14."""
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)
+
+
+def _tasks_before(request: ConfineRequest) -> int:
+    """Threads that the kernel counts against the module's limit before the module has started any."""
+    if request.namespaces == USER and counts_tasks_per_namespace():
+        return 2  # in a new user namespace there are only the supervisor and init
+    return _tasks_of(_real_uid(request))
 
 
 def _tasks_of(uid: int) -> int:

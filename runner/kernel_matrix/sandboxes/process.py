@@ -199,7 +199,8 @@ def _notes(spec: RoleSpec, level: Confinement) -> Iterator[str]:
         yield "the judge is trusted: it runs as the runner's own user, with limits only"
         return
     yield "the memory limit holds for each process alone, not for all of them together"
-    yield "processes are counted per user: others of the same user count too"
+    if level.namespaces != confine.USER or not confine.counts_tasks_per_namespace():
+        yield "processes are counted per user: others of the same user count too"
     yield "no system call filter"
     if level.namespaces == confine.NONE:
         yield "the network, the host's files (with the user's rights) and other processes are within reach"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from sim.nvml import H200, SimulatedDriver
 
@@ -37,12 +39,23 @@ def test_the_strictest_that_any_cell_may_want_decides(gpu_clinic: Clinic, driver
     assert gpu_clinic.examine().verdict(SUBJECT) == "fail"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may lock clocks")
 def test_root_may_where_nobody_forbids_it_and_nothing_is_tried(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set(H200)
     gpu_clinic.write_matrix('clocks = "require"\n')
     line = gpu_clinic.examine()[SUBJECT]
     assert line["verdict"] == "ok"
     assert "not tried" in line["found"]
+    assert driver.log() == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may lock clocks")
+def test_clocks_required_by_a_plain_user_fail(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+    driver.set(H200)
+    gpu_clinic.write_matrix('clocks = "require"\n')
+    line = gpu_clinic.examine()[SUBJECT]
+    assert line["verdict"] == "fail"
+    assert line["advice"].startswith("run as root")
     assert driver.log() == []
 
 

@@ -68,7 +68,7 @@ start = real()
 time.perf_counter_ns = lambda: start + 1000   # the worker's clock stands still
 class ModelNew(torch.nn.Module):
     def forward(self, x):
-        time.sleep(0.01)
+        time.sleep(0.1)   # far above what a busy machine adds to a call
         return torch.softmax(x, -1)
 """
     report = run_session(candidate)

@@ -1,7 +1,8 @@
 """The process engine, with a process that has torch already and forks: most of a session's start is that import.
 
 Everything else is the engine's own: orders, private tree, limits, user, teardown. Where the launcher would become a new
-Python, the fork goes on as the module it was ordered to be. Used in place of ``process`` by :mod:`tests.cheats.launch`.
+Python, the fork goes on as the module it was ordered to be. Used in place of ``process`` by
+:mod:`tests.sim.launch_preloaded`, and by tests that start the judge and its workers themselves.
 """
 
 from __future__ import annotations
@@ -77,9 +78,11 @@ class Source:
         self._ours, theirs = socket.socketpair()
         self._one_at_a_time = threading.Lock()
         with theirs:
-            command = (sys.executable, "-s", "-B", "-m", "tests.cheats.preloaded", str(theirs.fileno()))
-            environment = {**os.environ, **_SETTINGS, "PYTHONPATH": str(ROOT)}
-            subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(),), cwd=ROOT)
+            command = (sys.executable, "-s", "-B", "-m", "tests.sim.preloaded", str(theirs.fileno()))
+            # Without the folder of a run: a test that looks for what a run has left must not find this process.
+            settings = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+            environment = {**settings, **_SETTINGS, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
+            self._process = subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(),), cwd=ROOT)
 
     def fork(self, report_fd: int) -> Forked:
         """A process whose standard streams are pipes and that reports on ``report_fd``."""
@@ -91,10 +94,22 @@ class Source:
             os.close(descriptor)
         return Forked(pid, os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb", buffering=0))
 
+    def close(self) -> None:
+        """End it; what it has forked goes on."""
+        self._ours.close()
+        self._process.wait()
+
 
 @cache
 def _source() -> Source:
     return Source()
+
+
+def close_source() -> None:
+    """End the process that is forked from, if one was started; the next fork starts another."""
+    if _source.cache_info().currsize:
+        _source().close()
+        _source.cache_clear()
 
 
 def serve(requests: socket.socket) -> None:
@@ -175,7 +190,7 @@ def _close_private() -> None:
 
 def _find_core_in(folder: str) -> None:
     """Import what is not yet imported of the core from where this process sees it; see nothing else of the project."""
-    sys.path[:] = [folder, *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
+    sys.path[:] = [folder, *(entry for entry in sys.path if entry not in ("", str(ROOT), str(ROOT / "runner")))]
     for name, package in list(sys.modules.items()):
         if name.partition(".")[0] == "kernel_matrix" and hasattr(package, "__path__"):
             package.__path__ = [f"{folder}/{name.replace('.', '/')}"]
