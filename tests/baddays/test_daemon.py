@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from tests.baddays.field import Field, events, new_field
+from tests.baddays.field import RUN_LIMIT_S, Field, events, new_field
 from tests.baddays.living import MODULES, await_event, containers, until
 from tests.baddays.own_daemon import own_daemon
 
@@ -89,7 +89,7 @@ def test_a_container_that_somebody_removes_is_lost_and_the_cell_tried_again(role
         until(lambda: len(containers(run_id, running=True)) == len(MODULES))
         victims = [name for name in containers(run_id) if name.endswith(roles)]
         subprocess.run(("docker", "rm", "--force", *victims), check=True, capture_output=True)
-        out, err = runner.communicate(timeout=60)
+        out, err = runner.communicate(timeout=RUN_LIMIT_S)
     assert (runner.returncode, err) == (0, "")
     told = [(event["event"], event.get("status"), event.get("fault")) for event in events(out)]
     assert told[:2] == [("cell_retried", "container_lost", "infra"), ("cell_ended", "passed", "none")]
@@ -123,7 +123,7 @@ def test_a_killed_daemon_is_waited_for_and_costs_one_attempt(docker_field):
             assert retried["status"] == "container_lost"
             until(lambda: daemon.containers(running=True) == len(MODULES) and not daemon.container_ids() & before, 90)
             runner.terminate()
-            runner.communicate(timeout=120)
+            runner.communicate(timeout=RUN_LIMIT_S)
         assert runner.returncode == 128 + signal.SIGTERM
         assert daemon.containers() == 0
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.baddays.field import events
+from tests.baddays.field import RUN_LIMIT_S, events
 from tests.baddays.gpu_field import UUID, go_on
 from tests.baddays.living import await_event, containers, until
 
@@ -20,18 +20,33 @@ pytestmark = [
 
 DOCKER = ("--engine", "docker")
 FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
-LONG = {"min_samples": 60, "max_samples": 80, "call_timeout_s": 30, "first_call_timeout_s": 30}
+LONG = {
+    "min_samples": 60,
+    "max_samples": 80,
+    "call_timeout_s": 120,
+    "first_call_timeout_s": 120,
+    "load_timeout_s": 120,
+    "session_timeout_s": 200,
+}
 """Enough calls to pause among, and time enough for a pause."""
 LONG_ENOUGH_S = 0.5
-"""A watch that looks five times a second sees what is there for so long."""
+"""A runner that does not wait has gone on by then."""
+A_FEW_LOOKS = 6
+"""One that had begun before, and whole ones after it, however many questions a look has."""
 
 
 def visit(field):
-    """Have a stranger come onto the GPU and leave it, both for all to see; returns its PID."""
+    """Have a stranger come onto the GPU and leave it, both seen by the watch; returns its PID."""
     with field.stranger() as pid:
-        time.sleep(LONG_ENOUGH_S)
-    time.sleep(LONG_ENOUGH_S)
+        await_looks(field)
+    await_looks(field)
     return pid
+
+
+def await_looks(field):
+    """Wait until the watch has looked at the GPU as it is now."""
+    before = field.driver.looks()
+    until(lambda: field.driver.looks() >= before + A_FEW_LOOKS)
 
 
 def test_a_good_day_locks_verifies_and_gives_back(gpu_field):
@@ -41,7 +56,7 @@ def test_a_good_day_locks_verifies_and_gives_back(gpu_field):
         folder = gpu_field.await_pause()
         until(lambda: gpu_field.driver.state(UUID).compute_mode == 3)
         go_on(folder)
-        _, err = runner.communicate(timeout=60)
+        _, err = runner.communicate(timeout=RUN_LIMIT_S)
     assert (runner.returncode, err) == (0, "")
     (record,) = gpu_field.records()
     host = record["host"]
@@ -155,7 +170,7 @@ def test_a_process_that_is_there_before_is_waited_for(gpu_field):
         time.sleep(LONG_ENOUGH_S)  # a runner that does not wait has started its containers by then
         assert containers(gpu_field.runs()[0]["run_id"]) == []
     with runner:
-        runner.communicate(timeout=60)
+        runner.communicate(timeout=RUN_LIMIT_S)
     assert runner.returncode == 0
     (record,) = gpu_field.records()
     assert (record["outcome"]["status"], record["host"]["exclusive"]) == ("passed", "proven")
@@ -185,7 +200,7 @@ def test_a_process_that_comes_in_any_phase_spoils_that_attempt_alone(gpu_field, 
         go_on(folder)
         await_event(runner, "cell_retried")
         go_on(gpu_field.await_pause())
-        runner.communicate(timeout=60)
+        runner.communicate(timeout=RUN_LIMIT_S)
     assert runner.returncode == 0
     assert gpu_field.outcomes() == [(1, "contended"), (2, "passed")]
     spoiled, good = (record["host"] for record in gpu_field.records())
@@ -202,7 +217,7 @@ def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
         folder = gpu_field.await_pause()
         pid = visit(gpu_field)
         go_on(folder)
-        runner.communicate(timeout=60)
+        runner.communicate(timeout=RUN_LIMIT_S)
     (record,) = gpu_field.records()
     blocks = [block for workload in record["sessions"][0]["workloads"] for block in workload["blocks"]]
     causes = [{cause for _, cause in block["discarded"]} for block in blocks]
@@ -221,7 +236,7 @@ def test_a_process_that_comes_again_and_again_leaves_the_cell_contended(gpu_fiel
             folder = gpu_field.await_pause()
             visit(gpu_field)
             go_on(folder)
-        runner.communicate(timeout=60)
+        runner.communicate(timeout=RUN_LIMIT_S)
     assert runner.returncode == 4
     assert gpu_field.outcomes() == [(1, "contended"), (2, "contended")]
 
@@ -233,7 +248,7 @@ def test_a_gpu_that_is_lost_mid_timing_is_quarantined_and_comes_back_clean(gpu_f
     with gpu_field.start("run", "--json", *DOCKER) as runner:
         gpu_field.await_pause()
         gpu_field.driver.change(UUID, lost=f"!{code}")
-        out, _ = runner.communicate(timeout=60)
+        out, _ = runner.communicate(timeout=RUN_LIMIT_S)
     assert runner.returncode == 4
     told = events(out)
     assert [event["lane"] for event in told if event["event"] == "gpu_quarantined"] == [UUID]
@@ -247,7 +262,7 @@ def test_a_gpu_that_is_lost_mid_timing_is_quarantined_and_comes_back_clean(gpu_f
     gpu_field.driver.change(UUID, lost=None)  # as after a restart that kept its settings
     with gpu_field.start("run", "--json", *DOCKER) as again:
         go_on(gpu_field.await_pause())
-        out, _ = again.communicate(timeout=60)
+        out, _ = again.communicate(timeout=RUN_LIMIT_S)
     assert again.returncode == 0
     assert any("given back" in str(event.get("text")) for event in events(out))
     assert sorted(gpu_field.outcomes()) == [(1, "gpu_lost"), (1, "incorrect_values"), (2, "passed")]

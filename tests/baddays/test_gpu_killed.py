@@ -12,7 +12,7 @@ import pytest
 from sim.nvml import SetState
 
 from kernel_matrix.results.reading import read_record
-from tests.baddays.field import events
+from tests.baddays.field import RUN_LIMIT_S, events
 from tests.baddays.gpu_field import TOOLCHAIN, UUID, go_on
 from tests.baddays.living import MODULES, await_event, until
 from tests.baddays.own_daemon import own_daemon
@@ -25,6 +25,7 @@ pytestmark = [
 DOCKER = ("--engine", "docker")
 
 
+@pytest.mark.alone("docker")  # any other run would remove the containers of a killed one
 @pytest.mark.parametrize(
     ("number", "moments"),
     [(signal.SIGINT, 5), (signal.SIGTERM, 4), (signal.SIGKILL, 5)],
@@ -44,7 +45,7 @@ def test_at_any_moment_of_a_cell(gpu_field, number, moments):
             await_event(runner, "cell_started")
             time.sleep(dice.uniform(0, whole_s))
             runner.send_signal(number)
-            runner.communicate(timeout=60)
+            runner.communicate(timeout=RUN_LIMIT_S)
         assert runner.returncode in (0, -number, 128 + number)
         seen_set += not gpu_field.driver.state(UUID).is_given_back
         if number is signal.SIGKILL:
@@ -63,8 +64,9 @@ def _check_records(field, before, *, whole):
     assert len(outcomes) - before in ((1,) if whole else (0, 1))
 
 
+@pytest.mark.alone("docker")  # any other run would remove the containers of the killed one
 def test_after_kill_9_the_next_run_gives_back_what_the_dead_one_left(gpu_field):
-    settings = {"min_samples": 60, "max_samples": 80, "call_timeout_s": 30, "hard_exclusive": True}
+    settings = {"min_samples": 60, "max_samples": 80, "call_timeout_s": 120, "hard_exclusive": True}
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", **settings)
     gpu_field.write_pausing("time")
     with gpu_field.start("run", "--json", *DOCKER) as runner:
@@ -77,7 +79,7 @@ def test_after_kill_9_the_next_run_gives_back_what_the_dead_one_left(gpu_field):
     with gpu_field.start("run", "--json", *DOCKER) as again:
         swept = await_event(again, "cell_started")  # the dead one's candidate is gone by now
         go_on(gpu_field.await_pause())
-        out, err = again.communicate(timeout=60)
+        out, err = again.communicate(timeout=RUN_LIMIT_S)
     assert (again.returncode, err) == (0, "")
     told = [event["text"] for event in (*swept, *events(out)) if event["event"] == "message"]
     assert any(f"clocks of {UUID}" in text and "given back" in text for text in told)
@@ -101,7 +103,7 @@ def test_a_daemon_that_is_restarted_mid_cell_costs_the_cell_and_no_clock(gpu_fie
             assert gpu_field.driver.state(UUID).sm_locked == (1500, 1500)
             daemon.kill()
             daemon.start()
-            runner.communicate(timeout=120)
+            runner.communicate(timeout=RUN_LIMIT_S)
         assert runner.returncode == 4
         assert gpu_field.outcomes() == [(1, "container_lost")]
         assert gpu_field.driver.state(UUID).is_given_back

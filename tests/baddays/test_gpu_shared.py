@@ -7,6 +7,7 @@ import json
 import pytest
 from sim.nvml import H200, SetState
 
+from tests.baddays.field import RUN_LIMIT_S
 from tests.baddays.gpu_field import UUID
 from tests.pipes import read_line
 
@@ -58,7 +59,7 @@ def test_two_hundred_rounds_between_two_processes(driver, tmp_path):
     for fighter in fighters:
         fighter.stdin.write("go\n")
         fighter.stdin.flush()
-    seen = [json.loads(fighter.communicate(timeout=200)[0]) for fighter in fighters]
+    seen = [json.loads(fighter.communicate(timeout=RUN_LIMIT_S)[0]) for fighter in fighters]
     assert [fighter.returncode for fighter in fighters] == [0, 0]
     assert [len(rounds) for rounds in seen] == [ROUNDS] * 2
     assert [one for rounds in seen for one in rounds if one[:5] != [True, 1500, "proven", "confirmed", ""]] == []
@@ -84,7 +85,7 @@ def test_two_runs_of_the_command_take_turns(gpu_field):
     runs = [gpu_field.start("run", "--json", "--engine", "docker", "--results", name) for name in ("one", "other")]
     for run in runs:
         with run:
-            out, err = run.communicate(timeout=120)
+            out, err = run.communicate(timeout=RUN_LIMIT_S)
         assert (run.returncode, err) == (0, ""), out
     records = [json.loads(path.read_text()) for path in gpu_field.root.glob("*/baddays/records/*.json")]
     assert sorted(record["outcome"]["status"] for record in records) == ["incorrect_values"] * 2 + ["passed"] * 2

@@ -8,12 +8,13 @@ from collections import Counter
 
 import pytest
 
-from tests.baddays.field import events
+from tests.baddays.field import RUN_LIMIT_S, events
 from tests.baddays.living import MODULES, alive, await_event, await_roles, containers, processes, until
 
 pytestmark = pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
 
 
+@pytest.mark.alone("docker")  # any other run would remove the containers of the killed one
 def test_after_kill_9_a_second_run_loses_nothing_and_doubles_nothing(world, engine):
     world.write_matrix("tiny/honest", "tiny/wrong")
     with world.start("run", "--json", "--engine", engine) as runner:
@@ -53,7 +54,7 @@ def test_signals_stop_a_run_cleanly_and_say_what_is_left(numbers, world, engine)
         for number in numbers:
             runner.send_signal(number)
             time.sleep(0.2)
-        out, err = runner.communicate(timeout=60)
+        out, err = runner.communicate(timeout=RUN_LIMIT_S)
     assert runner.returncode == 128 + numbers[0]
     *answers, last = err.splitlines()
     assert last == f"stopped by {numbers[0].name}"

@@ -128,6 +128,7 @@ def test_the_name_of_a_living_runner_is_respected(engine: Sandbox, spec: MakeSpe
 
 
 @pytest.mark.docker
+@pytest.mark.alone("docker")  # any other run would remove the container
 def test_the_name_of_a_dead_runner_is_taken_over(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
     asked = spec(engine, "exit_with", "0")
     leftover = engine.describe(replace(asked, labels=replace(asked.labels, owner="1:0:another-boot")))["create"]
@@ -164,6 +165,7 @@ with open_engine("docker").launch(spec) as running:
 
 
 @pytest.mark.docker
+@pytest.mark.alone("docker")  # any other run would remove the container
 def test_containers_of_dead_runners_are_swept(
     engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient, image: str, probes: Path
 ) -> None:

@@ -45,6 +45,8 @@
  *
  * THE LOG, <world>.log, gets one line "pid function uuid arguments -> code" for every call that would set or reset
  * anything, refused or not.
+ *
+ * THE LOOKS, <world>.looks, get one byte for every time that the list of computing processes was asked for.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -227,6 +229,16 @@ static nvmlReturn_t ask_processes(int device, const char *key, unsigned int *cou
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
+static nvmlReturn_t ask_compute_processes(int device, unsigned int *count, nvmlProcessInfo_t *infos) {
+    char path[PATH_SIZE];
+    nvmlReturn_t code = ask_processes(device, "compute", count, infos);
+    beside_world(".looks", path);
+    int looks = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (looks < 0 || write(looks, "x", 1) != 1) abort();
+    close(looks);
+    return code;
+}
+
 /* The same protocol for lists of clocks. */
 static nvmlReturn_t ask_list(int device, const char *key, unsigned int *count, unsigned int *numbers) {
     char value[VALUE_SIZE], *rest = value, *end;
@@ -378,9 +390,13 @@ WIDE_NUMBER(nvmlDeviceGetSupportedClocksEventReasons, "supported_event_reasons")
 PAIR(nvmlDeviceGetPowerManagementLimitConstraints, "power_limits")
 PAIR(nvmlDeviceGetEccMode, "ecc")
 PAIR(nvmlDeviceGetMigMode, "mig")
-PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, "compute")
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics")
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps")
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
+    nvmlDevice_t handle, unsigned int *count, nvmlProcessInfo_t *infos) {
+    return ask_compute_processes(from_handle(handle), count, infos);
+}
 
 /* Host and handles. */
 

@@ -305,6 +305,11 @@ class World:
         """Every call that would set or reset anything, in order: ``pid function uuid arguments -> code``."""
         return self._lines(".log")
 
+    def looks(self) -> int:
+        """How often programs have asked for the list of computing processes."""
+        path = self._world.with_name(self._world.name + ".looks")
+        return path.stat().st_size if path.exists() else 0
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Nobody else changes the world meanwhile, in this program or another."""
