@@ -20,6 +20,8 @@ import pytest
 
 from kernel_matrix.platforms import vendor
 
+# Threads of torch that wait by turning in circles take the cores from tests that run beside this one.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is imported
 sys.path.insert(0, str(Path(__file__).parent))  # for tests/sim: pytest's importlib mode adds no folder by itself
 from sim.nvml import SimulatedDriver, compile_library
 

@@ -111,15 +111,15 @@ class Field:
             text=True,
         )
 
-    def call(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def call(self, *args: str, limit_s: float = RUN_LIMIT_S, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end."""
         with self.start(*args, **environment) as process:
-            out, err = process.communicate(timeout=RUN_LIMIT_S)
+            out, err = process.communicate(timeout=limit_s)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def run(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *args: str, limit_s: float = RUN_LIMIT_S, **environment: str) -> subprocess.CompletedProcess[str]:
         """``kernel-matrix run`` with events."""
-        return self.call("run", "--json", *args, **environment)
+        return self.call("run", "--json", *args, limit_s=limit_s, **environment)
 
     def records(self) -> list[dict[str, Any]]:
         """Every record, in the order in which the attempts began."""

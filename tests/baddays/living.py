@@ -64,7 +64,7 @@ def alive(tokens: set[str]) -> set[str]:
     return {token for token in tokens if owner_alive(token)}
 
 
-def until(holds: Callable[[], bool], timeout_s: float = 120.0) -> None:
+def until(holds: Callable[[], bool], timeout_s: float = 240.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + timeout_s
     while not holds():

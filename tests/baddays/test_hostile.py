@@ -82,7 +82,7 @@ def night(request, tmp_path_factory):
         )
     with new_field(tmp_path_factory.mktemp("night"), lock) as field:
         field.write_matrix("tiny/*", *(f"relu/{name}" for name in FROM_RELU), more=MORE)
-        ran = field.run("--engine", request.param)
+        ran = field.run("--engine", request.param, limit_s=1200)
         yield Night(request.param, field, ran.returncode, ran.stderr, events(ran.stdout), field.records())
 
 

@@ -46,7 +46,9 @@ def test_without_a_machine_id_the_host_name_serves(tmp_path, monkeypatch):
 
 def test_the_core_has_a_digest():
     assert re.fullmatch("[0-9a-f]{64}", host.core_sha256())
-    assert host.core_sha256() == host.folder_sha256(Path(kernel_matrix.__file__).parent / "core")
+    package = Path(kernel_matrix.__file__).parent
+    folders = "".join(host.folder_sha256(package / name) for name in ("model", "inside"))
+    assert host.core_sha256() == hashlib.sha256(folders.encode()).hexdigest()
 
 
 @pytest.fixture
