@@ -31,7 +31,9 @@ def run_needy(tmp_path):
     (tmp_path / "test_needy.py").write_text(NEEDY)
 
     def run(**environment):
-        kept = {key: value for key, value in os.environ.items() if key != "KERNEL_MATRIX_REQUIRE_DOCKER"}
+        # Without the locks of this run: a test that waits to be alone would wait for this one, and this one for it.
+        own = ("KERNEL_MATRIX_REQUIRE_DOCKER", "KERNEL_MATRIX_TEST_TURNS")
+        kept = {key: value for key, value in os.environ.items() if key not in own}
         done = subprocess.run(
             (sys.executable, "-m", "pytest", "-c", HERE.parent / "pyproject.toml", "--rootdir", tmp_path, tmp_path),
             env={**kept, "DOCKER_HOST": f"unix://{tmp_path}/no.sock", **environment},
