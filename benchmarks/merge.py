@@ -261,7 +261,7 @@ def _host() -> HostRecord:
         cpu="AMD EPYC 9654",
         cores=192,
         version="0.1.0",
-        core_sha256="c" * 64,
+        measurement_version="c" * 64,
         engine="docker",
         engine_version="28.3.3",
         engine_details={"storage_driver": "overlay2", "cgroup": "2", "gpus": "cdi"},

@@ -56,7 +56,7 @@ def test_equal_times_are_reproduced_with_environment():
     driver = next(one for one in found.environment if one.name == "driver")
     assert (driver.was, driver.now) == ("580.159.04", "590.1")
     names = {one.name for one in found.environment}
-    assert {"GPU model", "GPU unit", "image", "torch", "triton", "CUDA", "clocks", "core_sha256"} <= names
+    assert {"GPU model", "GPU unit", "image", "torch", "triton", "CUDA", "clocks", "measurement version"} <= names
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.9, 1.1, 2.0])

@@ -539,7 +539,7 @@ def test_an_accusation_that_nothing_has_repeated_yet_is_looked_at_again(stage, s
     "change",
     [
         {"engine": "docker"},
-        {"core_sha256": "0" * 64},
+        {"measurement_version": "0" * 64},
         {"image": factory.HOST.image},
         {"device": {**factory.HOST.device, "driver": "1.2.3"}},
     ],

@@ -61,7 +61,7 @@ ADDED_LATER = {
     },
     "WorkloadReport": {"two_clocks", "traits"},
     "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
-    "HostHalf": {
+    "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
         *("build", "findings"),
     },
@@ -188,7 +188,7 @@ HOST = HostRecord(
     cpu="EPYC",
     cores=64,
     version="0.1.0",
-    core_sha256="c" * 64,
+    measurement_version="c" * 64,
     engine="docker",
     engine_version="28.3.3",
     engine_details={"storage_driver": "overlay2", "security": ["seccomp"], "gpu_access": {"cdi": True}},
@@ -514,7 +514,7 @@ def put(folder: Path, record: Record, **changes: Any) -> Path:
 
 def as_the_first_ones_were(document: dict[str, Any]) -> dict[str, Any]:
     """The document of a record as it was when neither telemetry nor health were in it."""
-    _strip("HostHalf", document["host"])
+    _strip("HostRecord", document["host"])
     document["host"]["clock_state"] = "unlocked"
     for one in document["sessions"]:
         _strip("SessionReport", one)

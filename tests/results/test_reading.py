@@ -24,7 +24,7 @@ from kernel_matrix.results.record import record_to_json
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.run_info import run_to_json
 from kernel_matrix.results.schema import CELLS
-from tests.results.factory import CELL, make_record, make_run, put, session
+from tests.results.factory import CELL, HOST, make_record, make_run, put, session
 
 NAME = f"{CELL}.1.json"
 
@@ -278,3 +278,15 @@ def test_whatever_stands_in_a_record_it_is_refused_or_becomes_rows(
     samples.add(read, key=0)
     assert rows.frame().height == 1
     assert samples.frame().height == len(samples)
+
+
+def test_read_record_core_sha256_becomes_measurement_version(tmp_path):
+    document = record_to_json(make_record())
+    document["host"]["core_sha256"] = document["host"].pop("measurement_version")
+    path = tmp_path / f"{document['cell_id']}.1.json"
+    path.write_text(json.dumps(document))
+    assert read_record(path)["host"]["measurement_version"] == HOST.measurement_version
+    document["host"]["measurement_version"] = "0" * 64
+    path.write_text(json.dumps(document))
+    with pytest.raises(RecordRefusedError, match="core_sha256"):
+        read_record(path)

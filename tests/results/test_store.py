@@ -224,7 +224,7 @@ def test_attempts_tell_what_resuming_needs_and_put_bad_files_aside(store: Record
             fault=Fault.CANDIDATE,
             engine="docker",
             image_id=None,
-            core_sha256="c" * 64,
+            measurement_version="c" * 64,
             driver=None,
         )
     ]

@@ -295,7 +295,7 @@ def _facts(record: Document) -> dict[str, str]:
         "CUDA": inside.get("cuda"),
         "Python": inside.get("python"),
         "artefact": (host.get("build") or {}).get("artifact_sha256"),
-        "core_sha256": host["core_sha256"],
+        "measurement version": host["measurement_version"],
         "kernel-matrix": host["version"],
         "host": host["hostname"],
         "CPU": host["cpu"],

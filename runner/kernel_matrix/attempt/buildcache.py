@@ -43,8 +43,8 @@ class BuildKey:
     """As ``TORCH_CUDA_ARCH_LIST`` takes it: ``9.0a``."""
     toolchain: str
     """Image id; without images, a description of this machine's compilers."""
-    core: str
-    """Digest of the code that builds and adds its flags."""
+    build_version: str
+    """Hash of the code that builds and adds its flags; see :mod:`kernel_matrix.hosts.code_versions`."""
     order: bytes = b""
     """The kernels to compile ahead of time, and the calls to compile them for; empty if there are none."""
     beside: Mapping[str, bytes] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class BuildKey:
     def key(self) -> str:
         """SHA-256 of all fields."""
         digest = hashlib.sha256()
-        texts = (self.arch, self.toolchain, self.core)
+        texts = (self.arch, self.toolchain, self.build_version)
         files = (part for name, content in sorted(self.beside.items()) for part in (name.encode(), content))
         for part in (self.source, self.order, *(text.encode() for text in texts), *files):
             # Lengths are included, so that different fields cannot join to the same bytes.

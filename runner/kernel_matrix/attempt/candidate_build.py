@@ -15,7 +15,7 @@ from kernel_matrix.attempt.buildcache import BuildCache, BuildKey, CachedArtifac
 from kernel_matrix.attempt.building import BuildResult, run_build
 from kernel_matrix.attempt.contestants import NEEDS_BUILD
 from kernel_matrix.attempt.role_specs import CellPlacement, arch_list, builder_spec
-from kernel_matrix.hosts.identity import core_sha256
+from kernel_matrix.hosts.code_versions import build_version
 from kernel_matrix.inside.build.nvcc_wrapper import find_nvcc
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Language
@@ -61,7 +61,7 @@ def _recipe(place: CellPlacement) -> BuildKey:
         beside=cell.candidate.code.contents(),
         arch=arch_list(place.gpu),
         toolchain=place.image_id or _local_toolchain(),
-        core=core_sha256(),
+        build_version=build_version(),
         order=_order(place) if cell.candidate.language is Language.TRITON else b"",
     )
 

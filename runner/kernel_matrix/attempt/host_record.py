@@ -13,7 +13,8 @@ from kernel_matrix.attempt.health_probe import HealthProbeResult, health_info
 from kernel_matrix.attempt.outcome import under_clocks, under_lease
 from kernel_matrix.attempt.source_findings import findings_info
 from kernel_matrix.attempt.telemetry_join import join
-from kernel_matrix.hosts.identity import core_sha256, host_identity
+from kernel_matrix.hosts.code_versions import measurement_version
+from kernel_matrix.hosts.identity import host_identity
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.lease import Lease
 from kernel_matrix.model.enums import ClockState
@@ -100,7 +101,7 @@ def host_half(of: Assignment, context: RunContext, device: DeviceRecord, log: At
         cpu=identity.cpu,
         cores=identity.cores,
         version=identity.version,
-        core_sha256=core_sha256(),
+        measurement_version=measurement_version(),
         engine=context.engine.name,
         engine_version=context.engine_status.version,
         engine_details=context.engine_status.details,

@@ -1,4 +1,4 @@
-"""Which machine and which code a record comes from."""
+"""The machine that a record comes from."""
 
 from __future__ import annotations
 
@@ -47,25 +47,6 @@ def host_identity() -> HostIdentity:
         python=platform.python_version(),
         version=__version__,
     )
-
-
-@functools.cache
-def core_sha256() -> str:
-    """SHA-256 of the code that runs inside: every module of ``model`` and ``inside``, by relative path and content."""
-    package = Path(__file__).resolve().parents[1]
-    digests = "".join(folder_sha256(package / name) for name in ("model", "inside"))
-    return hashlib.sha256(digests.encode()).hexdigest()
-
-
-def folder_sha256(folder: Path) -> str:
-    """SHA-256 over the Python files below ``folder``: the same wherever it lies, another for any byte or name."""
-    digest = hashlib.sha256()
-    for name in sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.py")):
-        content = (folder / name).read_bytes()
-        # Names and lengths are part of it, so that no two folders join to the same bytes.
-        digest.update(f"{name}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
 
 
 def _machine_id() -> str:

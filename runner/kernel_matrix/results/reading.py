@@ -105,11 +105,19 @@ def read_record(path: str | Path) -> Document:
     :raises RefusedError: when it cannot be believed to be a record.
     """
     data = read_bytes(path)
-    document = parse(data)
+    document = _current_names(parse(data))
     check_schema("record", document, len(data))
     check_consistency(document)
     check_name(path, f"{document['cell_id']}.{document['attempt']}.json")
     return document
+
+
+def _current_names(record: Document) -> Document:
+    """``record`` with the names that fields have now; a record of an earlier version has other ones."""
+    host = record.get("host")
+    if isinstance(host, dict) and "core_sha256" in host and "measurement_version" not in host:
+        host["measurement_version"] = host.pop("core_sha256")
+    return record
 
 
 def try_record(path: str | Path) -> Document | Rejection:

@@ -213,8 +213,8 @@ class HostRecord:
     cores: int
     version: str
     """kernel-matrix version."""
-    core_sha256: str
-    """Digest of the code that ran inside."""
+    measurement_version: str
+    """Hash of the code that determines a measurement; see :mod:`kernel_matrix.hosts.code_versions`."""
     engine: str
     engine_version: str
     engine_details: Mapping[str, Any]

@@ -144,7 +144,7 @@ def _circumstances(host: Mapping[str, Any]) -> Row:
     confined, phases, image = host["isolation"].get(Role.CANDIDATE.value) or {}, host["phases_s"], host["image"] or {}
     return {
         "version": host["version"],
-        "core_sha256": host["core_sha256"],
+        "measurement_version": host["measurement_version"],
         **{f"image_{name}": image.get(name) for name in _IMAGE},
         "exclusive": host["exclusive"],
         "foreign_pids": len(host["foreign_pids"]),

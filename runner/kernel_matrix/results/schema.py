@@ -33,7 +33,7 @@ from kernel_matrix.platforms import EventReason
 from kernel_matrix.results.descriptions import DISCARDED
 from kernel_matrix.results.kernel_rows import BUILT, TRACED
 
-TABLES_VERSION: Final = 3
+TABLES_VERSION: Final = 4
 """Changes when a column is renamed, retyped or removed, or an enum gets a word."""
 VERSION_KEY: Final = "kernel_matrix_tables"
 """Under which the version stands in the metadata of each Parquet file of tables.
@@ -234,7 +234,7 @@ CELLS: Final[dict[str, pl.DataType]] = {
     "host_id": pl.String(),
     "hostname": pl.String(),
     "version": pl.String(),
-    "core_sha256": pl.String(),
+    "measurement_version": pl.String(),
     "engine": pl.String(),
     "engine_version": pl.String(),
     "image_reference": pl.String(),

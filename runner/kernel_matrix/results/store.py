@@ -54,7 +54,7 @@ class AttemptSummary:
     fault: Fault
     engine: str
     image_id: str | None
-    core_sha256: str
+    measurement_version: str
     driver: str | None
 
 
@@ -293,6 +293,6 @@ def _summary(document: Document) -> AttemptSummary:
         fault=Fault(outcome["fault"]),
         engine=host["engine"],
         image_id=host["image"] and host["image"]["id"],
-        core_sha256=host["core_sha256"],
+        measurement_version=host["measurement_version"],
         driver=host["device"].get("driver"),
     )

@@ -47,7 +47,7 @@ def _row(*, gpu: str, problem: str, candidate: str, session: int, ours: float, t
     ours, theirs = (32.0 * (2 * round(time / 64) + 1) for time in (ours, theirs))
     return cell(
         gpu=gpu, gpu_name=GPUS[gpu], gpu_uuid=f"GPU-{gpu}", host_id=f"host-{gpu}", hostname=f"node-{gpu}",
-        problem=problem, candidate=candidate, session=session, bytes=moved, flops=moved / 8, core_sha256="core",
+        problem=problem, candidate=candidate, session=session, bytes=moved, flops=moved / 8, measurement_version="core",
         candidate_median_ns=ours, baseline_median_ns=theirs, candidate_samples=CALLS, baseline_samples=CALLS,
         verdict_sessions=2, code_sha256=f"{gpu} {candidate}", compute_capability=gpu, kernels_seen=1,
         own_kernel_share=1.0,

@@ -133,7 +133,10 @@ PLANTED = {
         changed(lambda row: first(row) and row["session"], driver="590.7"),
         r"2 drivers \(580.1 … 590.7\) in one cell",
     ),
-    "mixed_versions": (changed(first, core_sha256="other"), "126 of 128 rows are of version 0.1.0, core core"),
+    "mixed_versions": (
+        changed(first, measurement_version="other"),
+        "126 of 128 rows are of version 0.1.0, measurement version core",
+    ),
     "not_alone": (changed(first, exclusive="unproven", exclusive_reason="no list"), r"unproven \(no list\)"),
     "drift": (changed(first, machine_drift=0.031), "machine_drift 3.1 %; 2 % is the limit"),
     "few_samples": (changed(first, candidate_samples=3), "as few as 3 timed calls in 2 sessions"),
@@ -278,7 +281,7 @@ def test_an_attempt_that_began_before_the_one_it_repeats_is_told():
 
 
 def test_a_changed_judge_or_image_is_no_flip():
-    for column in ("core_sha256", "image_id", "problem_sha256", "candidate_sha256"):
+    for column in ("measurement_version", "image_id", "problem_sha256", "candidate_sha256"):
         rows = flipped()
         rows[-1][column] = "another"
         assert heard("verdict_flip", tables_of(rows)) == []

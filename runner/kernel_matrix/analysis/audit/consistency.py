@@ -21,7 +21,7 @@ from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Fault, Status
 
-_CODE: Final = ("candidate_sha256", "problem_sha256", "image_id", "core_sha256", "gpu", "toolchain", "dtype")
+_CODE: Final = ("candidate_sha256", "problem_sha256", "image_id", "measurement_version", "gpu", "toolchain", "dtype")
 _MIXED: Final = {"gpu_uuid": "units", "driver": "drivers", "clock_state": "clock states", "image_id": "images"}
 _APART: Final = 1.3
 """Largest ratio between baselines of one problem on one unit."""
@@ -96,12 +96,12 @@ def mixed_units(tables: Tables) -> pl.LazyFrame:
 def mixed_versions(tables: Tables) -> pl.LazyFrame:
     """Find rows written by several versions of the program or the judge, and toolchains that changed."""
     cells = tables.cells
-    rounds = cells.select(cells=pl.len(), several=pl.struct("version", "core_sha256").n_unique())
-    by_version = cells.group_by("version", "core_sha256").agg(pl.len().alias("rows")).join(rounds, how="cross")
+    rounds = cells.select(cells=pl.len(), several=pl.struct("version", "measurement_version").n_unique())
+    by_version = cells.group_by("version", "measurement_version").agg(pl.len().alias("rows")).join(rounds, how="cross")
     one = sentence(
-        "{} of {} rows are of version {}, core {}",
+        "{} of {} rows are of version {}, measurement version {}",
         "rows", "cells", pl.col("version").fill_null("unknown"),
-        pl.col("core_sha256").str.head(12).fill_null("unknown"),
+        pl.col("measurement_version").str.head(12).fill_null("unknown"),
     )  # fmt: skip
     versions = make_findings(by_version.filter(pl.col("several") > 1), one, count=pl.col("rows"))
     by_toolchain = cells.group_by("toolchain").agg(

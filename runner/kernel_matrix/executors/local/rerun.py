@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from kernel_matrix.hosts.identity import core_sha256
+from kernel_matrix.hosts.code_versions import measurement_version
 from kernel_matrix.hosts.survey import HostSurvey
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.plan import Cell, devices_matching
@@ -20,7 +20,7 @@ class Rerun(str, Enum):
     FAILED = "failed"
     """Also those whose last attempt did not pass."""
     STALE = "stale"
-    """Also those that ran with another engine, image, driver or core than this run would."""
+    """Also those that ran with another engine, image, driver or measurement version than this run would."""
     ALL = "all"
     """Every cell."""
 
@@ -63,7 +63,7 @@ def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: HostSurvey,
 def _is_stale(cell: Cell, last: AttemptSummary, survey: HostSurvey) -> bool:
     image = survey.images.get(cell.toolchain.name)
     drivers = {gpu.driver for gpu in devices_matching(cell.gpu, survey.facts.gpus)}
-    now = (survey.engine.name, image.id if image is not None else None, core_sha256())
-    if (last.engine, last.image_id, last.core_sha256) != now:
+    now = (survey.engine.name, image.id if image is not None else None, measurement_version())
+    if (last.engine, last.image_id, last.measurement_version) != now:
         return True
     return not cell.compile_only and last.driver not in drivers

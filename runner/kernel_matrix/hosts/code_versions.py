@@ -1,0 +1,135 @@
+"""Hashes of the code that determines a measurement, and of the code that determines a build.
+
+A hash is taken over syntax trees, so that comments, docstrings and formatting do not change it. It is the same for
+every Python that runs this program, 3.10 to 3.14.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+# Adapters of native candidates import this module at run time, so no import statement leads to it.
+_BY_ADAPTERS = "inside/native_extension.py"
+
+MEASURED_BY = ("inside/judge", "inside/worker", "model", _BY_ADAPTERS)
+"""Folders and files that determine a measurement. The `inside` folder of a platform belongs here as well."""
+
+BUILT_BY = ("inside/build", _BY_ADAPTERS)
+"""Folders and files that determine what a build makes of a candidate's source."""
+
+# Neither says anything that the rest of the tree does not: the context of a name, and the prefix u of a string.
+_REDUNDANT = frozenset({"ctx", "kind"})
+
+
+@functools.cache
+def measurement_version() -> str:
+    """SHA-256 of the code that determines a measurement; records with another value are stale."""
+    return version_of(PACKAGE, MEASURED_BY)
+
+
+@functools.cache
+def build_version() -> str:
+    """SHA-256 of the code that determines a build; kept builds with another value are not used."""
+    return version_of(PACKAGE, BUILT_BY)
+
+
+def version_of(package: Path, roots: Iterable[str]) -> str:
+    """SHA-256 of the modules below ``roots`` and of all modules of the package that they import.
+
+    Args:
+        package: Folder of the package.
+        roots: Folders and files in it.
+    """
+    waiting = {file for root in roots for file in _python_files(package / root)}
+    modules: dict[str, str] = {}
+    while waiting:
+        file = waiting.pop()
+        modules[file.relative_to(package).as_posix()], imported = _parse(file, package)
+        waiting |= {found for found in imported if found.relative_to(package).as_posix() not in modules}
+    digest = hashlib.sha256()
+    for path, text in sorted(modules.items()):
+        digest.update(f"{path}\n{text}\n".encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _parse(file: Path, package: Path) -> tuple[str, frozenset[Path]]:
+    """Normal form of ``file``, and the files of ``package`` that it imports; parsed once for both versions."""
+    tree = ast.parse(file.read_bytes())
+    return normal_form(tree), frozenset(_imported(tree, package))
+
+
+def _python_files(root: Path) -> Iterable[Path]:
+    return (root,) if root.is_file() else root.rglob("*.py")
+
+
+def _imported(tree: ast.Module, package: Path) -> Iterator[Path]:
+    """Files of the package that ``tree`` imports anywhere, in functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            top, *inner = name.split(".")
+            path = package.joinpath(*inner)
+            if top == package.name and inner:
+                yield from (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file())
+
+
+def normal_form(tree: ast.Module) -> str:
+    """Text that is equal for two modules exactly if they differ in nothing but comments, docstrings and formatting.
+
+    Unlike :func:`ast.dump`, it does not depend on the version of Python: empty fields are left out, since newer
+    versions add fields, and adjacent texts of an f-string are joined.
+    """
+    return _node(tree)
+
+
+def _node(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant):
+        return ascii(node.value)
+    fields = (f"{name}={text}" for name in sorted(node._fields) if (text := _field(node, name)))
+    return f"{type(node).__name__}({','.join(fields)})"
+
+
+def _field(node: ast.AST, name: str) -> str:
+    """One field of ``node``; empty if there is nothing in it."""
+    value = getattr(node, name, None)
+    if name in _REDUNDANT or value is None or value == []:
+        return ""
+    if isinstance(value, ast.AST):
+        return _node(value)
+    if not isinstance(value, list):
+        return ascii(value)
+    parts = _joined_texts(value) if isinstance(node, ast.JoinedStr) else value
+    return f"[{','.join(_item(part) for part in parts if not _is_docstring(part))}]"
+
+
+def _item(value: object) -> str:
+    return _node(value) if isinstance(value, ast.AST) else ascii(value)
+
+
+def _is_docstring(node: object) -> bool:
+    """Whether ``node`` is a statement that is only a text; below an assignment it documents an attribute."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _joined_texts(parts: list[ast.expr]) -> list[ast.expr]:
+    """The parts of an f-string, adjacent texts joined: versions of Python split them differently."""
+    joined: list[ast.expr] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, ast.Constant) and isinstance(last, ast.Constant):
+            joined[-1] = ast.Constant(last.value + part.value)  # type: ignore[operator]  # both are texts
+        elif not (isinstance(part, ast.Constant) and part.value == ""):
+            joined.append(part)
+    return joined
