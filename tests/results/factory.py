@@ -20,6 +20,7 @@ from kernel_matrix.model.enums import (
     fault_of,
 )
 from kernel_matrix.model.messages import (
+    SESSION_PHASES,
     AnchorTimes,
     Block,
     ClockProbeReading,
@@ -51,7 +52,6 @@ from kernel_matrix.results.record import (
     record_to_json,
 )
 from kernel_matrix.results.run_info import RunHost, RunInfo
-from kernel_matrix.results.schema import INSIDE_PHASES
 from kernel_matrix.results.trace import TelemetryTrace, read_trace_document, trace_name, trace_of
 
 ADDED_LATER = {
@@ -388,7 +388,7 @@ def session(
         transport="cuda-vmm",
         candidate_peer={"uid": 65534, "gid": 65534, "pid": 9},
         workloads=(workload(),) if workloads is None else workloads,
-        durations_s=dict.fromkeys(INSIDE_PHASES, 0.5),
+        durations_s=dict.fromkeys(SESSION_PHASES, 0.5),
         labels=("low_resolution",),
         clock_probes=probes,
         anchors=ANCHORS,

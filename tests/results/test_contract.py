@@ -1,122 +1,148 @@
-"""The schemas, the dataclasses, the enums and the tables say the same, field by field."""
+"""Schemas, tables and docs are what the descriptions of the fields make of them."""
 
 from __future__ import annotations
 
 import dataclasses
-import types
 import typing
-from collections.abc import Mapping
-from enum import Enum
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import jsonschema
 import polars as pl
 import pytest
 
-from kernel_matrix.json_schemas import load_schema
+from kernel_matrix.json_schemas import load_schema, schema_path
 from kernel_matrix.model import enums, messages
-from kernel_matrix.platforms import EventReason, TelemetrySample
+from kernel_matrix.model.fields import LATER, AddedLater, Column, Columns, Count, Share
+from kernel_matrix.model.messages import QUALITIES, to_json
+from kernel_matrix.platforms import EventReason, Gpu, TelemetrySample
 from kernel_matrix.results import record, run_info
+from kernel_matrix.results.described_columns import RowReader, columns_of
+from kernel_matrix.results.described_fields import Description, describe, described_fields, field_docs
+from kernel_matrix.results.json_form import schema_of
 from kernel_matrix.results.kernel_rows import kernel_rows
 from kernel_matrix.results.record import Record
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.run_info import RunInfo
-from kernel_matrix.results.schema import CELLS, HOSTS, KERNELS, ORIGIN, QUALITIES, TABLES, TELEMETRY
+from kernel_matrix.results.schema import CELLS, COLUMNS, HOSTS, KERNELS, TABLES, TELEMETRY
 from kernel_matrix.results.trace import MAX_SAMPLES, NUMBERS, TROUBLE_CHARS, TelemetryTrace, trace_of, trace_to_json
 from kernel_matrix.sandboxes import Isolation
-from kernel_matrix.sources import Origin
 from tests.results.factory import ADDED_LATER, QUANTISED, full_record, make_record, make_run, session, workload
+from tools.describe_records import PAGE, column_table, page_text, schema_texts
 
-NARROWER = {
-    ("Block", "role"): {"candidate", "baseline", "rival"},  # a judge or builder is never timed
-}
-"""Where a schema allows fewer words than the type of the field has."""
+DOCUMENTS = {"record": Record, "run": RunInfo}
 
 
-def _resolve(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    while "$ref" in schema:
-        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
-    return schema
+def _objects(kind: type) -> Iterator[type]:
+    """The dataclass ``kind`` and all that its fields hold."""
+    yield kind
+    for field in described_fields(kind).values():
+        for inner in _inner_kinds(field):
+            yield from _objects(inner)
 
 
-def _without_null(schema: dict[str, Any], root: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The schema of the value, and whether null is allowed beside it."""
-    schema = _resolve(schema, root)
-    if "anyOf" in schema and {"type": "null"} in schema["anyOf"]:
-        return _resolve(schema["anyOf"][0], root), True
-    if isinstance(schema.get("type"), list) and "null" in schema["type"]:
-        rest = [t for t in schema["type"] if t != "null"]
-        return {**schema, "type": rest[0] if len(rest) == 1 else rest}, True
-    return schema, False
+def _inner_kinds(field: Description) -> Iterator[type]:
+    if field.dataclass is not None:
+        yield field.dataclass
+    for hint in typing.get_args(field.kind):
+        if hint is not Ellipsis:
+            yield from _inner_kinds(describe(hint))
 
 
-def _check_type(where: str, kind: Any, schema: dict[str, Any], root: dict[str, Any]) -> None:
-    schema, nullable = _without_null(schema, root)
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        (kind,) = [a for a in typing.get_args(kind) if a is not type(None)]
-        assert nullable, f"{where}: null is missing from the schema"
-    else:
-        assert not nullable, f"{where}: the schema allows null"
-    if dataclasses.is_dataclass(kind):
-        _check_dataclass(kind, schema, root)
-    elif typing.get_origin(kind) is tuple:
-        _check_tuple(where, typing.get_args(kind), schema, root)
-    elif typing.get_origin(kind) is Mapping:
-        assert schema["type"] == "object", where
-        assert schema["additionalProperties"] is not True, f"{where}: takes anything"
-        if isinstance(schema["additionalProperties"], dict) and dataclasses.is_dataclass(typing.get_args(kind)[1]):
-            _check_type(f"{where}[]", typing.get_args(kind)[1], schema["additionalProperties"], root)
-    elif issubclass(kind, Enum):
-        owner, _, name = where.rpartition(".")
-        assert set(schema["enum"]) == NARROWER.get((owner, name), {m.value for m in kind}), where
-    else:
-        _check_plain(where, kind, schema)
+def _walk(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+    for one in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _walk(one)
 
 
-def _check_tuple(where: str, args: tuple[Any, ...], schema: dict[str, Any], root: dict[str, Any]) -> None:
-    assert schema["type"] == "array", where
-    assert "maxItems" in schema, f"{where}: unbounded"
-    if args[-1] is Ellipsis:
-        _check_type(where, args[0], schema["items"], root)
-    else:
-        assert schema["minItems"] == schema["maxItems"] == len(args), where
-        for kind, inner in zip(args, schema["prefixItems"], strict=True):
-            _check_type(where, kind, inner, root)
+@pytest.mark.parametrize("name", ["record", "run", "trace"])
+def test_schema_file_is_what_the_fields_make(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(load_schema(name))
+    path = schema_path(name)
+    assert path.read_text(encoding="utf-8") == schema_texts()[path], "run tools/describe_records.py"
 
 
-def _check_plain(where: str, kind: type, schema: dict[str, Any]) -> None:
-    if "const" in schema:
-        assert (where.rpartition(".")[2], schema["const"]) == ("schema_version", messages.SCHEMA_VERSION)
-    elif "enum" in schema:
-        assert kind is str, where
-    else:
-        assert schema["type"] == {str: "string", int: "integer", float: "number", bool: "boolean"}[kind], where
-        assert kind is not str or {"maxLength", "pattern"} & set(schema), f"{where}: unbounded"
-        assert kind not in (int, float) or {"minimum", "maximum"} <= set(schema), f"{where}: unbounded"
+def test_columns_in_the_docs_are_what_the_fields_make() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page_text(text), "run tools/describe_records.py"
 
 
-def _check_dataclass(kind: type, schema: dict[str, Any], root: dict[str, Any]) -> None:
-    names = [f.name for f in dataclasses.fields(kind)]
-    later = ADDED_LATER.get(kind.__name__, set())
-    assert schema["additionalProperties"] is False, kind.__name__
-    assert sorted(schema["properties"]) == sorted(names), kind.__name__
-    assert sorted(schema["required"]) == sorted(set(names) - later), kind.__name__
-    assert later <= {f.name for f in dataclasses.fields(kind) if _has_default(f)}, kind.__name__
-    spaces = {**vars(typing), **vars(enums), **vars(messages), **vars(record), **vars(run_info)}
-    hints = typing.get_type_hints(kind, globalns=spaces)
-    for name in names:
-        _check_type(f"{kind.__name__}.{name}", hints[name], schema["properties"][name], root)
+@pytest.mark.parametrize("table", COLUMNS)
+def test_every_column_is_documented(table: str) -> None:
+    for column in COLUMNS[table].values():
+        assert field_docs(column.owner)[column.field], f"{column.owner.__name__}.{column.field}"
+
+
+@pytest.mark.parametrize("name", ["record", "run", "trace"])
+def test_every_value_in_a_schema_is_bounded(name: str) -> None:
+    for schema in _walk(load_schema(name)):
+        kinds = schema.get("type", [])
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            assert kind != "string" or {"maxLength", "pattern"} & set(schema), schema
+            assert kind not in ("integer", "number") or {"minimum", "maximum"} <= set(schema) or len(kinds) == 4, schema
+            assert kind != "array" or "maxItems" in schema, schema
+            assert kind != "object" or schema.get("additionalProperties", True) is not True, schema
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_later_fields_are_those_known_and_have_a_default(name: str) -> None:
+    for kind in set(_objects(DOCUMENTS[name])):
+        later = {field for field, one in described_fields(kind).items() if one.mark(AddedLater) is not None}
+        assert later == ADDED_LATER.get(kind.__name__, set()), kind.__name__
+        assert later <= {field.name for field in dataclasses.fields(kind) if _has_default(field)}, kind.__name__
 
 
 def _has_default(one: dataclasses.Field[Any]) -> bool:
     return (one.default, one.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("record", Record), ("run", RunInfo)])
-def test_schema_and_dataclasses_agree_recursively(name: str, kind: type) -> None:
-    schema = load_schema(name)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    _check_dataclass(kind, schema, schema)
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    """Part of a record."""
+
+    share: Annotated[Share | None, Column("loss_share")] = None
+    """Share of calls that were lost."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A record with a metric of its own."""
+
+    name: Annotated[str, Column()]
+    """Name."""
+    cold_ns: Annotated[Count, Column()]
+    """The new metric, nanoseconds."""
+    inner: Annotated[Inner | None, LATER, Columns()] = None
+    """More of it."""
+
+
+def test_described_field_becomes_schema_column_and_row() -> None:
+    schema = schema_of(Measured)
+    assert schema["required"] == ["name", "cold_ns"]
+    assert schema["properties"]["cold_ns"] == {
+        "description": "The new metric, nanoseconds.",
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 2**63 - 1,
+    }
+    columns = {column.name: column for column in columns_of(Measured)}
+    assert {name: column.dtype for name, column in columns.items()} == {
+        "name": pl.String(),
+        "cold_ns": pl.Int64(),
+        "loss_share": pl.Float64(),
+    }
+    assert list(column_table(columns.values()))[3] == "| `cold_ns` | Int64, ns | The new metric, nanoseconds. |"
+    read = RowReader(Measured)
+    assert read(to_json(Measured("a", 7, Inner(0.5)))) == {"name": "a", "cold_ns": 7, "loss_share": 0.5}
+    assert read({"name": "a", "cold_ns": 7}) == {"name": "a", "cold_ns": 7}
+
+
+def test_described_field_of_a_wrong_value_breaks_the_schema() -> None:
+    validator = jsonschema.Draft202012Validator(schema_of(Measured))
+    assert validator.is_valid({"name": "a", "cold_ns": 7, "inner": None})
+    for wrong in ({"cold_ns": -1}, {"cold_ns": None}, {"inner": {"share": 2}}, {"inner": {}}, {"colour": 1}):
+        assert not validator.is_valid({"name": "a", "cold_ns": 7, **wrong})
 
 
 def test_faults_in_the_schema_are_those_of_the_vocabulary() -> None:
@@ -129,18 +155,6 @@ def test_faults_in_the_schema_are_those_of_the_vocabulary() -> None:
     assert said == {status.value: enums.fault_of(status).value for status in enums.Status}
 
 
-def test_every_status_can_be_counted_in_a_run() -> None:
-    assert load_schema("run")["$defs"]["status"] == load_schema("record")["$defs"]["status"]
-
-
-def test_words_about_clocks_are_those_of_the_vocabulary() -> None:
-    host = load_schema("record")["$defs"]["host"]["properties"]
-    assert set(host["clock_policy"]["enum"]) == {policy.value for policy in enums.ClockPolicy}
-    assert set(host["clock_state"]["enum"]) == {state.value for state in enums.ClockState}
-    for name in ("record", "trace"):
-        assert load_schema(name)["$defs"]["event_reason"]["enum"] == [reason.value for reason in EventReason]
-
-
 def test_a_trace_has_a_column_for_everything_a_sample_has() -> None:
     schema = load_schema("trace")
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -150,9 +164,7 @@ def test_a_trace_has_a_column_for_everything_a_sample_has() -> None:
     assert set(trace_to_json(TelemetryTrace(columns={}), run_id="", cell_id="", attempt=1)) == set(schema["properties"])
     sample = {f.name for f in dataclasses.fields(TelemetrySample)}
     assert sample - {"reasons", "reason_ns", "pids"} == set(NUMBERS)
-    for name, column in columns["properties"].items():
-        resolved = _resolve(column, schema)
-        assert resolved["maxItems"] == MAX_SAMPLES, name
+    assert {column["maxItems"] for column in columns["properties"].values()} == {MAX_SAMPLES}
     assert columns["properties"]["trouble"]["items"]["maxLength"] == TROUBLE_CHARS
 
 
@@ -162,15 +174,12 @@ def test_the_table_of_traces_has_every_column_of_a_trace() -> None:
     assert TELEMETRY["reasons"] == pl.List(pl.Enum([reason.value for reason in EventReason]))
 
 
-def test_untimed_statuses_in_the_schema_are_those_of_the_messages() -> None:
-    assert set(load_schema("record")["$defs"]["untimed"]["enum"]) == {s.value for s in messages.UNTIMED}
+def test_isolation_info_has_the_fields_of_isolation() -> None:
+    assert list(described_fields(record.IsolationInfo)) == [f.name for f in dataclasses.fields(Isolation)]
 
 
-def test_maps_of_a_known_form_agree_with_their_dataclass() -> None:
-    definitions = load_schema("record")["$defs"]
-    origin = [f.name for f in dataclasses.fields(Origin)]
-    assert list(definitions["origin"]["properties"]) == origin == list(ORIGIN)
-    assert list(definitions["isolation"]["properties"]) == [f.name for f in dataclasses.fields(Isolation)]
+def test_device_info_has_the_fields_of_gpu() -> None:
+    assert list(described_fields(record.DeviceInfo)) == [f.name for f in dataclasses.fields(Gpu)]
 
 
 def test_enum_columns_hold_exactly_the_words_of_the_vocabulary() -> None:
@@ -189,7 +198,7 @@ def test_enum_columns_hold_exactly_the_words_of_the_vocabulary() -> None:
         assert CELLS[column] == pl.Enum([m.value for m in kind])
     for column, kind in (("verdict", enums.Verdict), ("grade", enums.Grade)):
         assert CELLS[column] == pl.Enum([m.value for m in kind])
-    contestants = load_schema("record")["$defs"]["contestant"]["enum"]
+    contestants = load_schema("record")["$defs"]["block"]["properties"]["contestant"]["enum"]
     assert TABLES["samples"]["contestant"] == pl.Enum(contestants[1:])
     assert contestants == ["", "candidate", *(one.value for one in enums.Implementation)]
     assert TABLES["samples"]["regime"] == pl.Enum([m.value for m in enums.Regime])

@@ -24,7 +24,7 @@ from kernel_matrix.results.merge import MergeReport, merge
 from kernel_matrix.results.reading import RejectionReason
 from kernel_matrix.results.record import record_to_json
 from kernel_matrix.results.run_info import run_to_json
-from kernel_matrix.results.schema import CELLS, CLOCKS, HOSTS, SAMPLES, TABLES, TELEMETRY_SUMMARY
+from kernel_matrix.results.schema import CELLS, HOSTS, SAMPLES, TABLES
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import (
     BLOCKS,
@@ -43,6 +43,12 @@ from tests.results.factory import (
     put,
     session,
     workload,
+)
+
+CLOCKS = ("clock_requested", "clock_set_mhz", "clock_driver_mhz", "clock_kernel_mhz", "clock_reset")
+TELEMETRY_SUMMARY = (
+    *("telemetry_samples", "telemetry_joined", "sm_clock_mhz", "mem_clock_mhz", "power_w"),
+    *("temperature_max_c", "energy_j"),
 )
 
 

@@ -89,7 +89,8 @@ def normal_form(tree: ast.Module) -> str:
     """Text that is equal for two modules exactly if they differ in nothing but comments, docstrings and formatting.
 
     Unlike :func:`ast.dump`, it does not depend on the version of Python: empty fields are left out, since newer
-    versions add fields, and adjacent texts of an f-string are joined.
+    versions add fields, and adjacent texts of an f-string are joined. Of ``Annotated[int, …]`` only the type counts:
+    the rest describes a field to schemas and tables, which nothing inside reads.
     """
     return _node(tree)
 
@@ -97,8 +98,14 @@ def normal_form(tree: ast.Module) -> str:
 def _node(node: ast.AST) -> str:
     if isinstance(node, ast.Constant):
         return ascii(node.value)
+    if isinstance(node, ast.Subscript) and _is_annotated(node.value) and isinstance(node.slice, ast.Tuple):
+        return _node(node.slice.elts[0])
     fields = (f"{name}={text}" for name in sorted(node._fields) if (text := _field(node, name)))
     return f"{type(node).__name__}({','.join(fields)})"
+
+
+def _is_annotated(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "Annotated"
 
 
 def _field(node: ast.AST, name: str) -> str:

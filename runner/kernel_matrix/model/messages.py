@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import (
+    Annotated,
     Any,
     Dict,
     Mapping,
@@ -28,12 +29,46 @@ from typing import (
 )
 
 from kernel_matrix.model.enums import Dtype, Fault, Implementation, InputMode, Regime, Role, Stage, Status, fault_of
+from kernel_matrix.model.fields import (
+    LATER,
+    CellId,
+    Celsius,
+    Column,
+    Columns,
+    Count,
+    Difference,
+    Digest,
+    Fragment,
+    Items,
+    KeyColumns,
+    Measured,
+    Name,
+    Ordinal,
+    Range,
+    Scalar,
+    Signed,
+    Small,
+    Text,
+    Words,
+)
 
 SCHEMA_VERSION = 1
 """Version of every document this program writes; a reader refuses any other."""
 
 INTERPRETED = "interpreted"
 """Label of a session whose Triton kernels ran through the interpreter: right or wrong can be told, speed cannot."""
+
+CONTESTANTS = ("candidate", *(one.value for one in Implementation))
+"""Names of those whose calls are timed."""
+
+SESSION_PHASES = (
+    *("import", "wait", "connect", "open", "load", "controls", "verify", "calibrate", "anchor", "warm_up", "time"),
+    *("after", "trace", "health", "total"),
+)
+"""The judge's phases, in the order of a session."""
+
+QUALITIES = ("cosine", "relative_l1", "rmse", "snr_db")
+"""Measures of how near a quantised problem's outputs are to the reference's."""
 
 T = TypeVar("T")
 Json = Dict[str, Any]
@@ -227,26 +262,26 @@ class JudgeJob:
 class Evidence:
     """Why a verdict is what it is. All fields optional; numbers that are not finite are given as text."""
 
-    message: str = ""
+    message: Annotated[Text, Column()] = ""
     """One or two sentences for a person."""
-    log: str = ""
+    log: Text = ""
     """The tail of a traceback or compiler output, at most 8 KiB."""
-    output: Optional[int] = None
+    output: Optional[Count] = None
     """Index of the output concerned."""
-    index: Tuple[int, ...] = ()
+    index: Annotated[Tuple[Count, ...], Items(64)] = ()
     """Index of the worst element in that output."""
-    expected: str = ""
-    got: str = ""
-    error: Optional[float] = None
+    expected: Text = ""
+    got: Text = ""
+    error: Optional[Signed] = None
     """Absolute error of the worst element."""
-    allowed: Optional[float] = None
+    allowed: Optional[Signed] = None
     """What the tolerance allows there."""
-    mismatched: Optional[int] = None
+    mismatched: Optional[Count] = None
     """Elements beyond the tolerance."""
-    elements: Optional[int] = None
+    elements: Optional[Count] = None
     workload: str = ""
-    mode: str = ""
-    trial: Optional[int] = None
+    mode: Annotated[str, Words(("", *(mode.value for mode in InputMode)))] = ""
+    trial: Optional[Count] = None
 
 
 @dataclass(frozen=True)
@@ -254,41 +289,48 @@ class Trial:
     """One verification call."""
 
     mode: InputMode
-    index: int
-    phase: str
+    index: Small
+    phase: Annotated[str, Words(("before", "after", "timed"))]
     """``before`` or ``after`` timing, or ``timed`` for a checked timed call."""
     passed: bool
-    max_error: Optional[float]
+    max_error: Optional[Signed]
     """Largest absolute error over all outputs, null when it is not finite or nothing could be compared."""
-    error_ratio: Optional[float]
+    error_ratio: Optional[Signed]
     """Largest error, or statistic of a random output, as a share of what is allowed (≤ 1 passes)."""
+
+
+_SAMPLES = ("samples",)
+_TIMED_ROLES = (Role.CANDIDATE.value, Role.BASELINE.value, Role.RIVAL.value)
 
 
 @dataclass(frozen=True)
 class Block:
     """A run of timed calls of one side, in the order they were made."""
 
-    role: Role
-    index: int
+    role: Annotated[Role, Words(_TIMED_ROLES), Column(tables=_SAMPLES)]
+    """Side: `candidate`, `baseline` or `rival`."""
+    index: Annotated[Small, Column("block", tables=_SAMPLES)]
     """Position in the session, over both sides."""
-    started_ns: int
+    started_ns: Annotated[Count, Column("block_started_ns", tables=_SAMPLES)]
     """Judge's monotonic clock, nanoseconds."""
-    ended_ns: int
-    device_ns: Tuple[int, ...]
+    ended_ns: Annotated[Count, Column("block_ended_ns", tables=_SAMPLES)]
+    """Judge's monotonic clock, nanoseconds."""
+    device_ns: Annotated[Tuple[Count, ...], Items(100_000), Column(tables=_SAMPLES, form="item")]
     """Device time of each call as the side's worker claims it, nanoseconds."""
-    wall_ns: Tuple[int, ...]
+    wall_ns: Annotated[Tuple[Count, ...], Items(100_000), Column(tables=_SAMPLES, form="item")]
     """The judge's own clock around each call, nanoseconds."""
-    discarded: Tuple[Tuple[int, str], ...] = ()
+    discarded: Annotated[Tuple[Tuple[Small, Name], ...], Items(100_000)] = ()
     """(sample index, cause) of samples that do not count; judged by the host, from its telemetry."""
-    sm_clock_mhz: Optional[float] = None
+    sm_clock_mhz: Annotated[Optional[Measured], LATER, Column(tables=_SAMPLES)] = None
     """Mean SM clock while the block ran, from the host's telemetry; null where it has none."""
-    mem_clock_mhz: Optional[float] = None
-    power_w: Optional[float] = None
-    temperature_c: Optional[float] = None
-    contestant: str = ""
+    mem_clock_mhz: Annotated[Optional[Measured], LATER] = None
+    power_w: Annotated[Optional[Measured], LATER] = None
+    temperature_c: Annotated[Optional[Celsius], LATER] = None
+    contestant: Annotated[str, Words(("", *CONTESTANTS)), LATER, Column(tables=_SAMPLES, words=CONTESTANTS)] = ""
     """Whose calls: ``candidate`` or an implementation's name; empty in records from before there were several."""
-    regime: Regime = Regime.COLD
-    calls_per_sample: int = 1
+    regime: Annotated[Regime, LATER, Column(tables=_SAMPLES)] = Regime.COLD
+    """State of the device that the calls were timed in."""
+    calls_per_sample: Annotated[Ordinal, LATER, Column(tables=_SAMPLES)] = 1
     """Calls behind one sample, whose times are their mean; more than one where calls are replayed."""
 
     def __post_init__(self) -> None:
@@ -306,18 +348,18 @@ class Block:
 class TwoClocks:
     """How far claimed device times were held against the judge's clock and against physics. Nanoseconds."""
 
-    resolution_ns: int
+    resolution_ns: Annotated[Count, Column("wall_resolution_ns")]
     """The smallest hidden work that would have been noticed, per call."""
-    unexplained_ns: int
+    unexplained_ns: Annotated[Difference, Column()]
     """What the candidate's calls took beyond its claims and beyond what the baseline's took beyond its own; negative:
     how much less that is than all others, empty calls included, take beyond theirs."""
-    handover_ns: int
+    handover_ns: Annotated[Difference, Column()]
     """What handing over the candidate's outputs took beyond what handing over the baseline's took."""
-    floor_ns: Optional[int]
+    floor_ns: Annotated[Optional[Count], Column()]
     """The least time that the device's peak rates allow; null where neither rates nor work are known."""
-    floor_reason: str
+    floor_reason: Annotated[Text, Column()]
     """``bytes``, ``flops``, ``outputs`` (bytes that must be written at least), or why there is none."""
-    low_resolution: bool
+    low_resolution: Annotated[bool, Column()]
     """True: the candidate's time is too short for the resolution to mean much."""
 
 
@@ -325,42 +367,52 @@ class TwoClocks:
 class Traits:
     """What was found out about a problem and a candidate beyond right and wrong. Null: not looked at."""
 
-    deterministic: Optional[bool] = None
+    deterministic: Annotated[Optional[bool], Column()] = None
     """Two calls of the candidate on equal inputs gave equal bits."""
-    sensitivity: Tuple[float, ...] = ()
+    sensitivity: Annotated[Tuple[Measured, ...], Items(1000), Column()] = ()
     """Per floating input: the reference's change when that input is drawn anew, as a share of its spread."""
-    exact: Optional[bool] = None
+    exact: Annotated[Optional[bool], Column()] = None
     """Equality was demanded on whole numbers; false: the answer to zeros and ones is not whole."""
-    rejects_lower_precision: Optional[bool] = None
+    rejects_lower_precision: Annotated[Optional[bool], Column()] = None
     """The same computation one precision lower does not pass, on inputs as drawn or on whole numbers."""
-    quality: Mapping[str, float] = field(default_factory=dict)
-    """A quantised problem's worst ``cosine``, ``relative_l1``, ``rmse`` and ``snr_db``."""
+    quality: Annotated[Mapping[Annotated[str, Words(QUALITIES)], Signed], KeyColumns.named("quality_{}", QUALITIES)] = (
+        field(default_factory=dict)
+    )
+    """How near a quantised problem's outputs are to the reference's, at worst."""
 
 
 @dataclass(frozen=True)
 class WorkloadReport:
     """What happened on one workload."""
 
-    name: str
-    values: Mapping[str, Any]
-    flops: Optional[float]
-    bytes: Optional[float]
-    status: Status
-    tolerance: Mapping[str, float]
-    reference_dtype: str
+    name: Annotated[Name, Column("workload")]
+    """Name of the shape set."""
+    values: Annotated[Mapping[str, Scalar], Column("values_json", form="json")]
+    """Constants of the problem, and their values."""
+    flops: Annotated[Optional[Measured], Column()]
+    """Floating point operations of one call; `None` where the problem does not say."""
+    bytes: Annotated[Optional[Measured], Column()]
+    """Bytes that one call must move at least; `None` where the problem does not say."""
+    status: Annotated[Status, Column("workload_status")]
+    """How the workload ended."""
+    tolerance: Mapping[str, Signed]
+    reference_dtype: Annotated[str, Column()]
     """Precision of the reference that outputs were compared with."""
-    trials: Tuple[Trial, ...]
-    blocks: Tuple[Block, ...]
-    warmup_calls: int
-    flush_bytes: int
-    inputs: str
-    checked_calls: int
+    trials: Annotated[Tuple[Trial, ...], Items(100_000)]
+    blocks: Annotated[Tuple[Block, ...], Items(100_000)]
+    warmup_calls: Annotated[Small, Column()]
+    """Calls before the first timed one."""
+    flush_bytes: Annotated[Count, Column()]
+    """Bytes written before each timed call, to empty the cache."""
+    inputs: Annotated[str, Words(("fresh", "fresh-in-part", "rotating")), Column()]
+    """Whether timed calls had inputs of their own."""
+    checked_calls: Annotated[Small, Column()]
     """Calls of the candidate in the timed phase, warm-up included, whose outputs were compared."""
-    wall_overhead_ns: Optional[int]
+    wall_overhead_ns: Annotated[Optional[Count], Column()]
     """Median of the judge's clock around a call that does nothing, nanoseconds."""
-    two_clocks: Optional[TwoClocks] = None
+    two_clocks: Annotated[Optional[TwoClocks], LATER, Columns()] = None
     """Null where nothing was timed."""
-    traits: Traits = Traits()
+    traits: Annotated[Traits, LATER, Columns()] = Traits()
 
     def __post_init__(self) -> None:
         if self.status is not Status.PASSED and self.blocks and self.status in UNTIMED:
@@ -390,25 +442,32 @@ ONCE_TIMED = {
 class InsideEnvironment:
     """What was read inside the judge's container. Null where it is absent."""
 
-    python: str
-    torch: Optional[str]
-    cuda: Optional[str]
-    cudnn: Optional[str]
-    triton: Optional[str]
-    ptxas: Optional[str]
-    nvcc: Optional[str]
+    python: Annotated[str, Column()]
+    """Version of Python."""
+    torch: Annotated[Optional[str], Column()]
+    """Version of PyTorch."""
+    cuda: Annotated[Optional[str], Column()]
+    """Version of the CUDA that PyTorch was built with."""
+    cudnn: Annotated[Optional[str], Column()]
+    """Version of cuDNN."""
+    triton: Annotated[Optional[str], Column()]
+    """Version of Triton."""
+    ptxas: Annotated[Optional[str], Column()]
+    """Version of Triton's `ptxas`."""
+    nvcc: Annotated[Optional[str], Column()]
+    """Version of `nvcc`."""
     cuda_driver: Optional[str]
     """The driver's CUDA version as ``cuDriverGetVersion`` gives it."""
     libcuda: Optional[str]
     """Path of the mapped ``libcuda.so.1``."""
     device_name: str
     compute_capability: Optional[str]
-    l2_bytes: Optional[int]
+    l2_bytes: Optional[Count]
     platform: str
     libc: str
-    threads: int
+    threads: Small
     """CPU threads torch uses."""
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Annotated[Mapping[str, str], Column("settings_json", form="json")] = field(default_factory=dict)
     """Environment settings that change results: ``TRITON_DEFAULT_FP_FUSION``, ``TRITON_INTERPRET``, TF32 flags, …"""
 
 
@@ -416,18 +475,18 @@ class InsideEnvironment:
 class ClockProbeReading:
     """The SM clock as a kernel of the judge saw it: ticks of ``clock64`` per nanosecond of ``globaltimer``."""
 
-    phase: str
+    phase: Annotated[str, Words(("before", "after"))]
     """``before`` or ``after`` the timed calls."""
-    started_ns: int
+    started_ns: Count
     """Judge's monotonic clock, nanoseconds."""
-    ended_ns: int
-    sm_mhz: float
+    ended_ns: Count
+    sm_mhz: Measured
     """Median over the SMs."""
-    low_mhz: float
+    low_mhz: Measured
     """Slowest SM."""
-    high_mhz: float
+    high_mhz: Measured
     """Fastest SM."""
-    sms: int
+    sms: Small
     """How many SMs were read."""
 
 
@@ -435,13 +494,13 @@ class ClockProbeReading:
 class AnchorTimes:
     """The judge's own fixed kernels, at either end of a session: what they take tells how the machine has drifted."""
 
-    phase: str
+    phase: Annotated[str, Words(("before", "after"))]
     """``before`` or ``after`` the session's timed calls."""
-    started_ns: int
+    started_ns: Count
     """Judge's monotonic clock, nanoseconds."""
-    compute_ns: int
+    compute_ns: Count
     """Median device time of the arithmetic kernel."""
-    memory_ns: int
+    memory_ns: Count
     """Median device time of the copying kernel."""
 
 
@@ -450,8 +509,11 @@ class TracedKernel:
     """A kernel that ran during one call of the candidate, as a tracer in its own process saw it: a claim."""
 
     name: str
-    launches: int
-    device_ns: int
+    """Name of the kernel."""
+    launches: Count
+    """How often it was launched."""
+    device_ns: Count
+    """Its device time in all launches together, nanoseconds."""
     own: bool
     """Its name is one that the candidate's source defines."""
 
@@ -460,40 +522,44 @@ class TracedKernel:
 class HealthReport:
     """What the judge found when it asked the device whether it is well."""
 
-    passed: Optional[bool]
-    """Null: it could not be asked."""
-    reason: str
+    passed: Annotated[Optional[bool], Column("device_healthy")]
+    """Whether the device is well; ``None``: it could not be asked."""
+    reason: Text
 
 
 @dataclass(frozen=True)
 class SessionReport:
     """The inside half of a record for one session: what the judge saw."""
 
-    cell_id: str
-    session: int
-    status: Status
-    stage: Stage
+    cell_id: CellId
+    session: Annotated[Small, Column()]
+    """Number of the session within the attempt, from 0."""
+    status: Annotated[Status, Column("session_status")]
+    """How the session ended."""
+    stage: Annotated[Stage, Column("session_stage")]
+    """How far the session came."""
     evidence: Evidence
-    environment: Optional[InsideEnvironment]
-    seed_sha256: str
-    transport: str
+    environment: Annotated[Optional[InsideEnvironment], Columns()]
+    seed_sha256: Annotated[Digest, Column()]
+    """Digest of the secret that inputs were drawn with."""
+    transport: Annotated[str, Words(("memfd", "cuda-vmm")), Column()]
     """How tensors crossed: ``memfd`` or ``cuda-vmm``."""
-    candidate_peer: Mapping[str, int]
+    candidate_peer: Mapping[Annotated[str, Words(("uid", "gid", "pid"))], Annotated[int, Range(-1, 2**63 - 1)]]
     """uid, gid and pid of the candidate's process as the kernel named them to the judge."""
-    workloads: Tuple[WorkloadReport, ...]
-    durations_s: Mapping[str, float]
-    """Seconds per phase, in the order of a session, and ``total``: from the job to the report."""
-    labels: Tuple[str, ...] = ()
+    workloads: Annotated[Tuple[WorkloadReport, ...], Items(1000)]
+    durations_s: Annotated[Mapping[Name, Measured], KeyColumns.named("inside_{}_s", SESSION_PHASES)]
+    """Seconds in a phase of the session; ``total`` is from the job to the report."""
+    labels: Annotated[Tuple[Name, ...], Items(1000), Column()] = ()
     """Findings that do not decide: e.g. ``low_resolution``, ``budget_reached``, ``unsteady``."""
-    clock_probes: Tuple[ClockProbeReading, ...] = ()
+    clock_probes: Annotated[Tuple[ClockProbeReading, ...], Items(1000), LATER] = ()
     """Empty where there is no GPU."""
-    anchors: Tuple[AnchorTimes, ...] = ()
+    anchors: Annotated[Tuple[AnchorTimes, ...], Items(1000), LATER] = ()
     """Empty where there is no GPU."""
-    kernels: Tuple[TracedKernel, ...] = ()
+    kernels: Annotated[Tuple[TracedKernel, ...], Items(1000), LATER] = ()
     """Longest first; empty where nothing could be traced."""
-    health: Optional[HealthReport] = None
+    health: Annotated[Optional[HealthReport], LATER, Columns()] = None
     """Null: not asked for, or the session did not come so far."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Annotated[int, Fragment(const=SCHEMA_VERSION)] = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
         timed = any(w.blocks for w in self.workloads)

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from kernel_matrix.measure.timed import COLD, contestant_of
+from kernel_matrix.results.described_columns import Row
 from kernel_matrix.results.reading import Document, whole
-from kernel_matrix.results.rows import Row
 from kernel_matrix.results.schema import SAMPLES
 
 
@@ -82,11 +82,12 @@ class SampleColumns:
         calls = pl.Series("index", self._calls, dtype=pl.Int32)
         per_block = frame(self._blocks, {name: SAMPLES[name] for name in self._blocks})
         repeated = per_block.with_columns(pl.int_ranges(calls, dtype=pl.Int32).alias("index")).explode("index")
-        return repeated.filter(pl.col("index").is_not_null()).with_columns(
+        filled = repeated.filter(pl.col("index").is_not_null()).with_columns(
             pl.Series("device_ns", self._device_ns, dtype=pl.Int64),
             pl.Series("wall_ns", self._wall_ns, dtype=pl.Int64),
             pl.Series("discarded", map(self._discarded.get, range(len(self))), dtype=pl.String),
         )
+        return filled.select(list(SAMPLES))
 
 
 def frame(columns: Mapping[str, Sequence[Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

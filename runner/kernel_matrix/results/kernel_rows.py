@@ -6,12 +6,9 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kernel_matrix.results.derived_columns import BUILT, TRACED
+from kernel_matrix.results.described_columns import Row
 from kernel_matrix.results.reading import Document
-
-Row = dict[str, Any]
-
-BUILT = "built"
-TRACED = "traced"
 
 _LARGEST = {
     "registers_max": ("registers",),
@@ -35,20 +32,13 @@ def kernel_rows(record: Document, *, key: int) -> Iterator[Row]:
 
 
 def build_columns(build: Mapping[str, Any] | None) -> Row:
-    """Columns of ``cells`` about the build; none where nothing was built ahead."""
+    """Columns of ``cells`` about the kernels that were built ahead; none where there are none."""
     if build is None:
         return {}
-    row = {
-        "compile_s": build["seconds"],
-        "build_cached": build["cached"],
-        "build_key": build["key"],
-        "build_arch": build["arch"],
-        "artifact_sha256": build["artifact_sha256"],
-    }
     kernels = build["kernels"]
     if not kernels:
-        return row
-    row |= {column: max(sum(k[f] for f in summed) for k in kernels) for column, summed in _LARGEST.items()}
+        return {}
+    row: Row = {column: max(sum(k[f] for f in summed) for k in kernels) for column, summed in _LARGEST.items()}
     return row | {"code_sha256": _digest(kernels), "launchable": all(k["launchable"] for k in kernels)}
 
 

@@ -10,8 +10,8 @@ import polars as pl
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.results.attempts import latest_attempts
+from kernel_matrix.results.derived_columns import RIVALS
 from kernel_matrix.results.descriptions import DISCARDED
-from kernel_matrix.results.schema import RIVALS
 
 FILTERS = {
     **{

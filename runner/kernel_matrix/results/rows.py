@@ -12,73 +12,45 @@ from functools import lru_cache
 from statistics import fmean, median
 from typing import Any
 
-import orjson
-
 from kernel_matrix.measure.drift import machine_drift
 from kernel_matrix.measure.grade import spread_within
 from kernel_matrix.measure.roofline import Work, roofline
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes
 from kernel_matrix.model.enums import Role, Status
 from kernel_matrix.model.instants import parse_instant
-from kernel_matrix.model.messages import INTERPRETED
+from kernel_matrix.model.messages import INTERPRETED, SessionReport, WorkloadReport
+from kernel_matrix.results.derived_columns import REGIMES, RIVALS
+from kernel_matrix.results.described_columns import Row, RowReader, columns_of
 from kernel_matrix.results.descriptions import CAUSES
 from kernel_matrix.results.judged import WorkloadJudgement, anchors_of, judge, times_of
 from kernel_matrix.results.kernel_rows import build_columns, seen_columns
 from kernel_matrix.results.reading import Document
-from kernel_matrix.results.schema import (
-    CONFINEMENTS,
-    INSIDE_PHASES,
-    PHASES,
-    QUALITIES,
-    REGIMES,
-    RIVALS,
-    TRAITS,
-    VERSIONS,
-)
-
-Row = dict[str, Any]
+from kernel_matrix.results.record import CellKey, HostRecord, Outcome, Record
+from kernel_matrix.results.run_info import RunInfo
 
 _HOST_ID = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 """Fixed for good: it decides the ids of hosts in tables that are there already."""
 
-_DEVICE = {
-    "gpu_uuid": "uuid",
-    "gpu_name": "name",
-    "compute_capability": "compute_capability",
-    "memory_bytes": "memory_bytes",
-    "driver": "driver",
-    "cuda_driver": "cuda_driver",
-}
-"""Column → key of the host half's ``device``."""
-_HOST = ("hostname", "machine", "platform", "cpu", "cores", "engine", "engine_version")
-_SHARED_WITH_HOSTS = ("host_id", "hostname", "engine", "engine_version", *_DEVICE)
-_IMAGE = ("reference", "id", "repo_digest", "store", "state")
-_CELL = (
-    *("gpu", "toolchain", "dtype", "problem", "problem_sha256", "category", "level", "source"),
-    *("candidate", "candidate_sha256", "language", "tier", "expect"),
-)
-_WORKLOAD = (
-    *("flops", "bytes", "reference_dtype", "inputs"),
-    *("warmup_calls", "flush_bytes", "checked_calls", "wall_overhead_ns"),
-)
-_TWO_CLOCKS = ("unexplained_ns", "handover_ns", "floor_ns", "floor_reason", "low_resolution")
+_HOST_COLUMNS = tuple(column.name for column in columns_of(HostRecord, table="hosts"))
+_read_host = RowReader(HostRecord, table="hosts")
+_read_record = RowReader(Record)
+_read_run = RowReader(RunInfo)
+_read_cell = RowReader(CellKey)
+_read_outcome = RowReader(Outcome)
+_read_circumstances = RowReader(HostRecord)
+_read_session = RowReader(SessionReport)
+_read_workload = RowReader(WorkloadReport)
 _SIDES = {Role.CANDIDATE.value: CANDIDATE, Role.BASELINE.value: EAGER}
 """What columns call a side → contestant."""
 
 
-def _json(values: Mapping[str, Any]) -> str:
-    """``values`` as JSON, sorted by key."""
-    return orjson.dumps(values, option=orjson.OPT_SORT_KEYS).decode()
-
-
 def host_row(record: Document) -> Row:
     """The row of ``hosts`` that ``record`` counts for."""
-    host = record["host"]
-    row = {name: host[name] for name in _HOST}
-    row |= {column: host["device"].get(key) for column, key in _DEVICE.items()}
-    started_at = parse_instant(host["started_at"])
+    row = _read_host(record["host"])
+    started_at = parse_instant(record["host"]["started_at"])
+    values = tuple(row.get(name) for name in _HOST_COLUMNS)
     return {
-        "host_id": _host_id(tuple(row.values())),
+        "host_id": _host_id(values),
         **row,
         "records": 1,
         "first_started_at": started_at,
@@ -99,10 +71,12 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
     :param host: its row of ``hosts``.
     :param run: the run it belongs to, where its file was found.
     """
-    common = {"record": key, **_identity(record, run), **_cell(record["cell"]), **_outcome(record["outcome"])}
-    common |= {name: host[name] for name in _SHARED_WITH_HOSTS} | _circumstances(record["host"])
-    common |= _device_state(record["host"]) | _peak(record["host"], record["cell"]["dtype"])
-    common |= build_columns(record["host"].get("build"))
+    about = record["host"]
+    common = {"record": key, "host_id": host["host_id"], **_read_record(record), **_read_cell(record["cell"])}
+    common |= _read_outcome(record["outcome"]) | _read_circumstances(about) | _device(about, record["cell"]["dtype"])
+    common |= build_columns(about.get("build")) | {"findings": [found["rule"] for found in about.get("findings", ())]}
+    if run is not None:
+        common |= _read_run(run)
     times = times_of(record)
     judgements = {name: _judgement(found) for name, found in judge(record, times).items()}
     for session in record["sessions"] or (None,):
@@ -116,106 +90,17 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
                 yield inside
 
 
-def _identity(record: Document, run: Document | None) -> Row:
-    return {
-        "run_id": record["run_id"],
-        "cell_id": record["cell_id"],
-        "attempt": record["attempt"],
-        "matrix": run and run["matrix"],
-        "run_started_at": run and parse_instant(run["started_at"]),
-    }
-
-
-def _cell(cell: Mapping[str, Any]) -> Row:
-    row = {name: cell[name] for name in _CELL}
-    return row | {f"origin_{name}": value for name, value in cell["origin"].items()}
-
-
-def _outcome(outcome: Mapping[str, Any]) -> Row:
-    return {
-        "status": outcome["status"],
-        "stage": outcome["stage"],
-        "fault": outcome["fault"],
-        "message": outcome["evidence"]["message"],
-    }
-
-
-def _circumstances(host: Mapping[str, Any]) -> Row:
-    confined, phases, image = host["isolation"].get(Role.CANDIDATE.value) or {}, host["phases_s"], host["image"] or {}
-    return {
-        "version": host["version"],
-        "measurement_version": host["measurement_version"],
-        **{f"image_{name}": image.get(name) for name in _IMAGE},
-        "exclusive": host["exclusive"],
-        "foreign_pids": len(host["foreign_pids"]),
-        "clock_policy": host["clock_policy"],
-        "clock_state": host["clock_state"],
-        "clock_reason": host["clock_reason"],
-        **{f"isolation_{name}": confined.get(name) for name in CONFINEMENTS},
-        "started_at": parse_instant(host["started_at"]),
-        "ended_at": parse_instant(host["ended_at"]),
-        **{f"{name}_s": phases.get(name) for name in PHASES},
-        "warnings": host["warnings"],
-        "findings": [finding["rule"] for finding in host.get("findings", ())],
-    }
-
-
-def _device_state(host: Mapping[str, Any]) -> Row:
-    """What was done to the device, seen of it, and how it was left; nulls in records from before these were kept."""
-    clocks, telemetry, health = host.get("clocks") or {}, host.get("telemetry"), host.get("health") or {}
-    row = {
-        "exclusive_reason": host.get("exclusive_reason"),
-        "clock_requested": clocks.get("requested"),
-        "clock_set_mhz": clocks.get("set_sm_mhz"),
-        "clock_driver_mhz": clocks.get("driver_sm_mhz"),
-        "clock_kernel_mhz": clocks.get("kernel_sm_mhz"),
-        "clock_reset": clocks.get("reset"),
-        "health_probe": health.get("probe"),
-        "quarantined": health.get("quarantined"),
-    }
-    return row if telemetry is None else row | _telemetry(telemetry)
-
-
-def _telemetry(telemetry: Mapping[str, Any]) -> Row:
-    spread = telemetry["spread"]
+def _device(host: Mapping[str, Any], dtype: str) -> Row:
+    """The device's peak rate in ``dtype``, and its telemetry over the timed blocks."""
+    peaks = (host.get("peak") or {}).get("flops_per_s", {})
+    spread = (host.get("telemetry") or {}).get("spread", {})
     medians = {name: spread[name]["median"] for name in ("sm_clock_mhz", "mem_clock_mhz", "power_w") if name in spread}
-    return {
-        "telemetry_samples": telemetry["samples"],
-        "telemetry_joined": telemetry["joined"],
-        **medians,
-        "temperature_max_c": spread["temperature_c"]["high"] if "temperature_c" in spread else None,
-        "energy_j": telemetry["energy_j"],
-    }
-
-
-def _peak(host: Mapping[str, Any], dtype: str) -> Row:
-    """What the device can do at most in ``dtype``."""
-    peak = host.get("peak") or {}
-    return {
-        "peak_source": peak.get("source"),
-        "peak_flops_per_s": peak.get("flops_per_s", {}).get(dtype),
-        "peak_bytes_per_s": peak.get("bytes_per_s"),
-    }
+    hottest = spread["temperature_c"]["high"] if "temperature_c" in spread else None
+    return {"peak_flops_per_s": peaks.get(dtype), "temperature_max_c": hottest, **medians}
 
 
 def _session(session: Mapping[str, Any]) -> Row:
-    environment, durations = session["environment"], session["durations_s"]
-    row = {
-        "session": session["session"],
-        "session_status": session["status"],
-        "session_stage": session["stage"],
-        "seed_sha256": session["seed_sha256"],
-        "transport": session["transport"],
-        "labels": session["labels"],
-        **{f"inside_{name}_s": durations.get(name) for name in INSIDE_PHASES},
-        **_anchors(session),
-        **seen_columns(session.get("kernels", ())),
-        "device_healthy": (session.get("health") or {}).get("passed"),
-    }
-    if environment is None:
-        return row
-    row |= {name: environment[name] for name in VERSIONS}
-    return row | {"settings_json": _json(environment["settings"])}
+    return _read_session(session) | _anchors(session) | seen_columns(session.get("kernels", ()))
 
 
 def _anchors(session: Mapping[str, Any]) -> Row:
@@ -231,15 +116,10 @@ def _workload(workload: Mapping[str, Any], times: WorkloadTimes, inside: Row) ->
     trials = workload["trials"]
     ratios = [t["error_ratio"] for t in trials if t["error_ratio"] is not None]
     row = {
-        "workload": workload["name"],
-        "workload_status": workload["status"],
-        "values_json": _json(workload["values"]),
-        **{name: workload[name] for name in _WORKLOAD},
+        **_read_workload(workload),
         "trials": len(trials),
         "trials_passed": sum(t["passed"] for t in trials),
         "worst_error_ratio": max(ratios, default=None),
-        **_two_clocks(workload.get("two_clocks")),
-        **_traits(workload.get("traits", {})),
         **_discarded(workload["blocks"]),
         **_times(times),
     }
@@ -247,18 +127,6 @@ def _workload(workload: Mapping[str, Any], times: WorkloadTimes, inside: Row) ->
     if workload["status"] == Status.PASSED.value and INTERPRETED not in inside["labels"]:
         row |= _speedups(times) | _rates(times.median_ns(CANDIDATE), workload, inside)
     return row
-
-
-def _two_clocks(found: Mapping[str, Any] | None) -> Row:
-    if found is None:
-        return {}
-    return {"wall_resolution_ns": found["resolution_ns"], **{name: found[name] for name in _TWO_CLOCKS}}
-
-
-def _traits(traits: Mapping[str, Any]) -> Row:
-    quality = traits.get("quality", {})
-    row = {name: traits.get(name) for name in TRAITS}
-    return row | {f"quality_{name}": quality.get(name) for name in QUALITIES}
 
 
 def _discarded(blocks: Iterable[Mapping[str, Any]]) -> Row:
@@ -300,7 +168,7 @@ def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) ->
     found = roofline(
         median_ns,
         Work(flops=workload["flops"], bytes=workload["bytes"]),
-        Work(flops=None if quantised else inside["peak_flops_per_s"], bytes=inside["peak_bytes_per_s"]),
+        Work(flops=None if quantised else inside["peak_flops_per_s"], bytes=inside.get("peak_bytes_per_s")),
     )
     return {
         "flops_per_s": found.flops_per_s,

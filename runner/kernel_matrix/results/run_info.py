@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from kernel_matrix.model.enums import Status
+from kernel_matrix.model.fields import Column, Count, Digest, Fragment, Instant, Items, Length, Name, RunId, Small
 from kernel_matrix.model.messages import SCHEMA_VERSION, from_json, to_json
 
 
@@ -19,34 +20,34 @@ class RunHost:
     """SHA-256 prefix of the machine id."""
     platform: str
     cpu: str
-    cores: int
+    cores: Small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
     """What was asked of one run and how far it came; valid against ``schemas/run.schema.json``."""
 
-    run_id: str
-    matrix: str
-    """The matrix's name."""
-    matrix_sha256: str
-    matrix_path: str
-    argv: tuple[str, ...]
+    run_id: RunId
+    matrix: Annotated[Name, Column()]
+    """Name of the matrix; `None` where the run's file is missing."""
+    matrix_sha256: Digest
+    matrix_path: Name
+    argv: Annotated[tuple[Annotated[str, Length(131_072)], ...], Items(100_000)]
     version: str
     """kernel-matrix version."""
-    engine: str
+    engine: Name
     host: RunHost
-    started_at: str
-    """UTC, RFC 3339."""
-    ended_at: str | None
+    started_at: Annotated[Instant, Column("run_started_at", form="instant")]
+    """Start of the run."""
+    ended_at: Instant | None
     """Null while it runs, and for ever when it was killed."""
-    planned: int
+    planned: Count
     """Cells it set out to run."""
-    counts: Mapping[Status, int]
+    counts: Mapping[Status, Count]
     """How many attempts ended as what."""
     interrupted: bool
     """Stopped by a signal, a deadline or ``--fail-fast`` before all planned cells ran."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Annotated[int, Fragment(const=SCHEMA_VERSION)] = SCHEMA_VERSION
 
 
 def run_to_json(info: RunInfo) -> dict[str, Any]:

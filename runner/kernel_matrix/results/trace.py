@@ -8,11 +8,26 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from kernel_matrix.model.fields import (
+    CellId,
+    Column,
+    Columns,
+    Count,
+    Fragment,
+    Items,
+    JsonOf,
+    KeyColumns,
+    Length,
+    Measured,
+    Ordinal,
+    Range,
+    RunId,
+)
 from kernel_matrix.model.messages import SCHEMA_VERSION
 from kernel_matrix.platforms import EventReason, TelemetrySample
 from kernel_matrix.results.reading import (
@@ -25,17 +40,71 @@ from kernel_matrix.results.reading import (
     read_bytes,
 )
 
-NUMBERS: Final = (
-    *("at_ns", "sm_clock_mhz", "mem_clock_mhz", "power_w", "power_average_w", "energy_mj", "temperature_c"),
-    *("utilization_percent", "memory_used_bytes"),
-)
-"""Columns of one number or null per sample; names and units as in :class:`kernel_matrix.platforms.TelemetrySample`."""
-
 MAX_SAMPLES: Final = 250_000
 """Three and a half hours at 20 Hz; a longer trace keeps every second sample, or every third, …"""
 MAX_UNPACKED_BYTES: Final = 128 << 20
 """A file that unpacks to more is not read."""
 TROUBLE_CHARS: Final = 200
+
+_TELEMETRY = ("telemetry",)
+Whole = Annotated[int, Range(-(2**63), 2**63 - 1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSample:
+    """One reading of a device."""
+
+    at_ns: Count
+    """Monotonic clock of the host, ascending."""
+    sm_clock_mhz: Whole | None
+    """SM clock."""
+    mem_clock_mhz: Whole | None
+    """Memory clock."""
+    power_w: Measured | None
+    """Power at that moment."""
+    power_average_w: Measured | None
+    """Power over the driver's own window, a second on most boards."""
+    energy_mj: Whole | None
+    """Millijoules since the driver was loaded."""
+    temperature_c: Whole | None
+    """Temperature of the GPU."""
+    utilization_percent: Whole | None
+    """Share of the driver's own window in which a kernel ran."""
+    memory_used_bytes: Whole | None
+    """Memory in use."""
+    reasons: Annotated[tuple[EventReason, ...] | None, Items(64)]
+    """Clock event reasons that held; `None` where the driver did not say."""
+    own_pids: tuple[Count, ...]
+    """Processes of the cell on the device."""
+    foreign_pids: tuple[Count, ...]
+    """Processes of others on the device."""
+    trouble: Annotated[str, Length(TROUBLE_CHARS)]
+    """Why a sample is incomplete; empty where it is whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFile:
+    """All readings of the host's telemetry during one attempt, column by column, one entry per sample."""
+
+    run_id: Annotated[RunId, Column(tables=_TELEMETRY)]
+    """Run that made the record."""
+    cell_id: Annotated[CellId, Column(tables=_TELEMETRY)]
+    """Cell."""
+    attempt: Annotated[Ordinal, Column(tables=_TELEMETRY)]
+    """Number of the attempt at the cell, from 1."""
+    columns: Annotated[Mapping[str, Any], JsonOf(TraceSample), Columns(every=True)]
+    """A list of values for each field of :class:`TraceSample`."""
+    reason_ns: Annotated[
+        Mapping[EventReason, Annotated[tuple[Whole | None, ...], Items(MAX_SAMPLES)]],
+        KeyColumns.named("{}_ns", tuple(reason.value for reason in EventReason), _TELEMETRY),
+    ]
+    """Clock event reason to the driver's counter of nanoseconds under it, one entry per sample."""
+    schema_version: Annotated[int, Fragment(const=SCHEMA_VERSION)]
+
+
+_LISTS = ("reasons", "own_pids", "foreign_pids", "trouble")
+NUMBERS: Final = tuple(field.name for field in fields(TraceSample) if field.name not in _LISTS)
+"""Columns with one number or `None` per sample; names as in :class:`kernel_matrix.platforms.TelemetrySample`."""
 
 _GZIP = 16 + zlib.MAX_WBITS
 """What zlib calls gzip. Its header has no time and no name, so the same trace is the same bytes."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype, Language, Status
+from kernel_matrix.model.fields import Length
 from kernel_matrix.model.messages import ContractSpec
 
 
@@ -105,19 +106,27 @@ class Origin:
     """Origin of a candidate according to its metadata; ``None`` where unknown."""
 
     method: str | None = None
+    """Method that made it."""
     model: str | None = None
+    """Model that wrote it."""
     sample: int | None = None
+    """Number of the sample."""
     round: int | None = None
+    """Number of the round."""
     parent: str | None = None
     """Author's name of the candidate it was made from."""
-    prompt_sha256: str | None = None
+    prompt_sha256: Annotated[str, Length(64)] | None = None
+    """Digest of the prompt."""
     tokens_in: int | None = None
-    """Input tokens of the model, including cached ones."""
+    """Tokens that the model read, those from its cache included."""
     tokens_cached: int | None = None
-    """Input tokens read from the model's cache."""
+    """Of these, tokens from its cache."""
     tokens_out: int | None = None
+    """Tokens that the model wrote."""
     cost_usd: float | None = None
+    """Price of making it, US dollars."""
     wall_s: float | None = None
+    """Time that making it took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,226 @@
+"""Columns of tables that are computed and stand in no record.
+
+Each class describes the columns that one function fills; :mod:`kernel_matrix.results.rows` has most of the functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from kernel_matrix.measure.roofline import COMPUTE, MEMORY
+from kernel_matrix.model.enums import Grade, Implementation, Regime, Verdict
+from kernel_matrix.model.fields import Column, Count, Instant, KeyColumns, Small
+
+RIVALS: Final = {one.value.replace("-", "_"): one.value for one in Implementation if one is not Implementation.EAGER}
+"""Further baseline, as columns of ``cells`` have it in their names → its name; ``eager`` is *the* baseline."""
+
+REGIMES: Final = tuple(regime.value for regime in Regime if regime is not Regime.COLD)
+"""Regimes whose medians have columns of their own in ``cells``; all other times there are cold."""
+
+_SIDES: Final = ("candidate", "baseline")
+
+BUILT: Final = "built"
+TRACED: Final = "traced"
+
+Number = Annotated[int, Column(form="unsigned")]
+
+
+def _per_rival(name: str) -> KeyColumns:
+    return KeyColumns.named(name, tuple(RIVALS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordNumber:
+    """The first column of most tables."""
+
+    record: Number
+    """Number of the record within the tables of one merge; joins the tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionKey:
+    """Columns that join a row to ``cells``."""
+
+    session: Small | None
+    """Number of the session within the attempt, from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionColumns:
+    """Columns of ``cells`` about a session."""
+
+    anchor_compute_ns: float | None
+    """Time of the judge's own arithmetic kernel, mean of before and after the timed calls."""
+    anchor_memory_ns: float | None
+    """Time of the judge's own copying kernel, mean of before and after."""
+    anchor_drift: float | None
+    """Relative difference of the two ends of the session by these kernels."""
+    kernels_seen: Small | None
+    """Kernels that a tracer saw during one call of the candidate."""
+    own_kernel_share: float | None
+    """Share of the traced time (of launches, where nothing was timed) in the candidate's own kernels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadColumns:
+    """Columns of ``cells`` about a workload in one session."""
+
+    trials: Small | None
+    """Verification calls."""
+    trials_passed: Small | None
+    """Verification calls that passed."""
+    worst_error_ratio: float | None
+    """Largest error as a share of what the tolerance allows; at most 1 passes."""
+    candidate_samples: Small | None
+    """Timed samples of the candidate that count."""
+    baseline_samples: Small | None
+    """Timed samples of `eager` that count."""
+    discarded_samples: Small | None
+    """Timed samples of all sides that do not count."""
+    discarded_throttled: Small | None
+    """Of these, samples during which the GPU slowed down."""
+    discarded_contended: Small | None
+    """Of these, samples during which another process was on the GPU."""
+    candidate_median_ns: float | None
+    """Median device time of the candidate."""
+    baseline_median_ns: float | None
+    """Median device time of `eager`."""
+    candidate_wall_median_ns: float | None
+    """Median time of the candidate by the judge's own clock."""
+    baseline_wall_median_ns: float | None
+    """Median time of `eager` by the judge's own clock."""
+    rival_medians: Annotated[Mapping[str, float], _per_rival("{}_median_ns")]
+    """Median device time of this further baseline."""
+    regime_medians: Annotated[
+        Mapping[str, float],
+        KeyColumns(
+            {f"{one}, {side}": f"{one}_{side}_median_ns" for one in REGIMES for side in ("candidate", "baseline")}
+        ),
+    ]
+    """Median device time in this regime, of this side."""
+    spread_within: float | None
+    """Spread of the candidate's times in this session, relative, from quartiles."""
+    speedup: float | None
+    """Median of `eager` ÷ median of the candidate; `None` unless the workload passed, and for interpreted kernels."""
+    rival_speedups: Annotated[Mapping[str, float], _per_rival("speedup_over_{}")]
+    """Median of this further baseline ÷ median of the candidate."""
+    flops_per_s: float | None
+    """Achieved rate."""
+    bytes_per_s: float | None
+    """Achieved bandwidth."""
+    flops_share_of_peak: float | None
+    """Achieved rate ÷ `peak_flops_per_s`."""
+    bytes_share_of_peak: float | None
+    """Achieved bandwidth ÷ `peak_bytes_per_s`."""
+    share_of_peak: float | None
+    """The larger of `flops_share_of_peak` and `bytes_share_of_peak`."""
+    intensity: float | None
+    """FLOPs per byte."""
+    bound: Annotated[str | None, Column(words=(COMPUTE, MEMORY))]
+    """What limits the workload at this intensity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptColumns:
+    """Columns of ``cells`` that all sessions of an attempt have in common, about a workload."""
+
+    verdict: Verdict | None
+    """Result of the comparison with `eager` over all sessions."""
+    verdict_speedup: float | None
+    """Geometric mean of the sessions' speed-ups."""
+    verdict_low: float | None
+    """Lower end of its 95 % interval; `None` for one session."""
+    verdict_high: float | None
+    """Upper end of its 95 % interval; `None` for one session."""
+    verdict_sessions: Small | None
+    """Sessions that were compared."""
+    grade: Grade | None
+    """How far the candidate's time can be trusted."""
+    grade_reason: str | None
+    """What kept it from a better grade."""
+    spread_between: float | None
+    """Variation of the session medians."""
+    machine_drift: float | None
+    """Largest relative difference between two readings of the judge's own kernels."""
+    code_drift: float | None
+    """Share of the medians' spread that the machine's drift does not explain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildColumns:
+    """Columns of ``cells`` about what was built and what the source holds."""
+
+    registers_max: Small | None
+    """Most registers of a kernel that was built."""
+    spill_bytes_max: Count | None
+    """Most bytes that a kernel spills, stores and loads together."""
+    shared_bytes_max: Count | None
+    """Most shared memory of a kernel."""
+    stack_bytes_max: Count | None
+    """Largest stack frame of a kernel."""
+    code_sha256: str | None
+    """Digest of the machine code of all kernels; equal where every kernel's is."""
+    launchable: bool | None
+    """Whether all kernels can be launched on the device."""
+    findings: tuple[str, ...] | None
+    """Rules of the source scan that found something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceColumns:
+    """Columns of ``cells`` about the device during the attempt."""
+
+    host_id: str
+    """Digest of host, engine and device; joins `hosts`."""
+    peak_flops_per_s: float | None
+    """Highest rate of the device in the cell's dtype."""
+    sm_clock_mhz: float | None
+    """Median SM clock over the timed blocks."""
+    mem_clock_mhz: float | None
+    """Median memory clock over the timed blocks."""
+    power_w: float | None
+    """Median power over the timed blocks."""
+    temperature_max_c: float | None
+    """Highest temperature over the timed blocks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedSample:
+    """Columns of ``samples`` beyond those of a block."""
+
+    workload: str
+    """Name of the shape set."""
+    index: Small
+    """Position of the sample in its block."""
+    discarded: str | None
+    """Why the sample does not count; `None` if it counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelOrigin:
+    """Column of ``kernels`` for where a row is from."""
+
+    origin: Annotated[str, Column(words=(BUILT, TRACED))]
+    """`built` ahead of time, or `traced` in a session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostKey:
+    """Key of ``hosts``."""
+
+    host_id: str
+    """Digest of the columns below; joins `cells`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCounts:
+    """Counts of ``hosts``."""
+
+    records: Count
+    """Records of this host in the tables."""
+    first_started_at: Annotated[Instant, Column(form="instant")]
+    """Start of its first attempt."""
+    last_started_at: Annotated[Instant, Column(form="instant")]
+    """Start of its last attempt."""
