@@ -59,7 +59,8 @@ class RowReader:
     """Reads the columns of one dataclass, and of the objects in it, from its JSON form."""
 
     def __init__(self, kind: type, *, table: str = "cells", prefix: str = "", every: bool = False) -> None:
-        self._plain: list[tuple[str, str]] = []
+        self._columns: list[str] = []
+        self._names: list[str] = []
         self._converted: list[tuple[str, str, Callable[[Any], Any]]] = []
         self._keyed: list[tuple[str, Mapping[str, str]]] = []
         self._inner: list[tuple[str, str, RowReader]] = []
@@ -73,7 +74,8 @@ class RowReader:
             elif column is not None and column.form:
                 self._converted.append((prefix + (column.name or name), name, _CONVERT[column.form]))
             elif column is not None:
-                self._plain.append((prefix + (column.name or name), name))
+                self._columns.append(prefix + (column.name or name))
+                self._names.append(name)
 
     def __call__(self, document: Mapping[str, Any]) -> Row:
         """The row of ``document``; a column whose value is absent is ``None`` or absent."""
@@ -82,14 +84,12 @@ class RowReader:
         return row
 
     def _read(self, document: Mapping[str, Any], row: Row) -> None:
-        for column, name in self._plain:
-            row[column] = document.get(name)
+        row.update(zip(self._columns, map(document.get, self._names)))  # noqa: B905  # as many, and read per record
         for column, name, convert in self._converted:
             row[column] = convert(document[name])
         for name, columns in self._keyed:
             values = document.get(name) or {}
-            for key, column in columns.items():
-                row[column] = values.get(key)
+            row.update(zip(columns.values(), map(values.get, columns)))  # noqa: B905  # as above
         for name, key, reader in self._inner:
             values = document.get(name)
             if values is not None and key:
