@@ -138,6 +138,11 @@ def test_normal_form_kinds_of_literals_are_told_apart():
     assert len({normal_form(ast.parse(source)) for source in sources}) == len(sources)
 
 
+def test_normal_form_marks_of_annotations_do_not_count():
+    plain, marked = ast.parse("x: int = 1"), ast.parse("x: Annotated[int, Column('y')] = 1")
+    assert normal_form(plain) == normal_form(marked) != normal_form(ast.parse("x: float = 1"))
+
+
 def test_version_every_installed_python_agrees():
     pythons = {sys.executable, *map(str, Path.home().glob(".pyenv/versions/3.1[0-9]*/bin/python"))}
     program = f"""

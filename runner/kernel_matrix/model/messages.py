@@ -102,9 +102,9 @@ class WorkloadSpec:
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
     flops: Optional[float] = None
-    """Floating point operations of one call; null where the problem does not say."""
+    """Floating point operations of one call; ``None`` where the problem does not say."""
     bytes: Optional[float] = None
-    """Bytes one call must move at least; null where the problem does not say."""
+    """Bytes one call must move at least; ``None`` where the problem does not say."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class ContestantSpec:
     entry: str
     """Class to construct."""
     uid: Optional[int] = None
-    """Only a peer with this uid is taken; null takes any (same-uid engines)."""
+    """Only a peer with this uid is taken; ``None`` takes any (same-uid engines)."""
     compile_mode: str = ""
     """Mode for ``torch.compile``; empty: the model is called as it is."""
     may_compile: bool = False
@@ -183,7 +183,7 @@ class ContestantSpec:
 
 @dataclass(frozen=True)
 class PeakSpec:
-    """What the device can do at most in the cell's dtype; null where it is not known."""
+    """What the device can do at most in the cell's dtype; ``None`` where it is not known."""
 
     bytes_per_s: Optional[float] = None
     flops_per_s: Optional[float] = None
@@ -234,7 +234,7 @@ class JudgeJob:
     """UUID of the GPU, to read its clock and temperature by while warming up; empty for a CPU."""
     peak: PeakSpec = PeakSpec()
     contract: Optional[ContractSpec] = None
-    """Null: a tolerance per element."""
+    """``None``: a tolerance per element."""
     random: bool = False
     """True: outputs are random numbers, and judged by their distribution."""
     own_kernels: Tuple[str, ...] = ()
@@ -294,7 +294,7 @@ class Trial:
     """``before`` or ``after`` timing, or ``timed`` for a checked timed call."""
     passed: bool
     max_error: Optional[Signed]
-    """Largest absolute error over all outputs, null when it is not finite or nothing could be compared."""
+    """Largest absolute error over all outputs, ``None`` when it is not finite or nothing could be compared."""
     error_ratio: Optional[Signed]
     """Largest error, or statistic of a random output, as a share of what is allowed (≤ 1 passes)."""
 
@@ -322,7 +322,7 @@ class Block:
     discarded: Annotated[Tuple[Tuple[Small, Name], ...], Items(100_000)] = ()
     """(sample index, cause) of samples that do not count; judged by the host, from its telemetry."""
     sm_clock_mhz: Annotated[Optional[Measured], LATER, Column(tables=_SAMPLES)] = None
-    """Mean SM clock while the block ran, from the host's telemetry; null where it has none."""
+    """Mean SM clock while the block ran, from the host's telemetry; ``None`` where it has none."""
     mem_clock_mhz: Annotated[Optional[Measured], LATER] = None
     power_w: Annotated[Optional[Measured], LATER] = None
     temperature_c: Annotated[Optional[Celsius], LATER] = None
@@ -356,7 +356,7 @@ class TwoClocks:
     handover_ns: Annotated[Difference, Column()]
     """What handing over the candidate's outputs took beyond what handing over the baseline's took."""
     floor_ns: Annotated[Optional[Count], Column()]
-    """The least time that the device's peak rates allow; null where neither rates nor work are known."""
+    """The least time that the device's peak rates allow; ``None`` where neither rates nor work are known."""
     floor_reason: Annotated[Text, Column()]
     """``bytes``, ``flops``, ``outputs`` (bytes that must be written at least), or why there is none."""
     low_resolution: Annotated[bool, Column()]
@@ -365,7 +365,7 @@ class TwoClocks:
 
 @dataclass(frozen=True)
 class Traits:
-    """What was found out about a problem and a candidate beyond right and wrong. Null: not looked at."""
+    """What was found out about a problem and a candidate beyond right and wrong. ``None``: not looked at."""
 
     deterministic: Annotated[Optional[bool], Column()] = None
     """Two calls of the candidate on equal inputs gave equal bits."""
@@ -411,7 +411,7 @@ class WorkloadReport:
     wall_overhead_ns: Annotated[Optional[Count], Column()]
     """Median of the judge's clock around a call that does nothing, nanoseconds."""
     two_clocks: Annotated[Optional[TwoClocks], LATER, Columns()] = None
-    """Null where nothing was timed."""
+    """``None`` where nothing was timed."""
     traits: Annotated[Traits, LATER, Columns()] = Traits()
 
     def __post_init__(self) -> None:
@@ -440,7 +440,7 @@ ONCE_TIMED = {
 
 @dataclass(frozen=True)
 class InsideEnvironment:
-    """What was read inside the judge's container. Null where it is absent."""
+    """What was read inside the judge's container. ``None`` where it is absent."""
 
     python: Annotated[str, Column()]
     """Version of Python."""
@@ -558,7 +558,7 @@ class SessionReport:
     kernels: Annotated[Tuple[TracedKernel, ...], Items(1000), LATER] = ()
     """Longest first; empty where nothing could be traced."""
     health: Annotated[Optional[HealthReport], LATER, Columns()] = None
-    """Null: not asked for, or the session did not come so far."""
+    """``None``: not asked for, or the session did not come so far."""
     schema_version: Annotated[int, Fragment(const=SCHEMA_VERSION)] = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -623,7 +623,7 @@ def _restored(value: Any, hint: Any) -> Any:
 
 
 def _each(inner: Tuple[Any, ...], value: Sequence[Any]) -> Optional[Tuple[Any, ...]]:
-    """The hint of each item of ``value``, a tuple annotated with ``inner``; null where they are not as many."""
+    """The hint of each item of ``value``, a tuple annotated with ``inner``; ``None`` where they are not as many."""
     hints = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
     return hints if len(hints) == len(value) else None
 

@@ -30,7 +30,7 @@ class WorkloadJudgement:
     """Median over the sessions of their medians."""
     eager_ns: float | None
     comparison: SpeedupVerdict | None
-    """Against eager; null where that was not timed."""
+    """Against eager; ``None`` where that was not timed."""
     graded: GradedTime
     spread_between: float | None
     machine_drift: float | None

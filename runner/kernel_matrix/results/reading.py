@@ -102,7 +102,7 @@ def conflicts(claims: Sequence[tuple[str, Document]], what: str) -> list[Rejecti
 def read_record(path: str | Path) -> Document:
     """The record in the file ``path``, checked in every way but built into nothing.
 
-    :raises RefusedError: when it cannot be believed to be a record.
+    :raises RecordRefusedError: when it cannot be believed to be a record.
     """
     data = read_bytes(path)
     document = _current_names(parse(data))
@@ -131,7 +131,7 @@ def try_record(path: str | Path) -> Document | Rejection:
 def read_run(path: str | Path) -> Document:
     """The run in the file ``path``, checked.
 
-    :raises RefusedError: when it cannot be believed to be a run.
+    :raises RecordRefusedError: when it cannot be believed to be a run.
     """
     data = read_bytes(path)
     document = parse(data)
@@ -144,7 +144,7 @@ def read_run(path: str | Path) -> Document:
 def read_bytes(path: str | Path) -> bytes:
     """All bytes of a regular file of at most :data:`MAX_BYTES`, following no link and waiting for no pipe.
 
-    :raises RefusedError: for anything else.
+    :raises RecordRefusedError: for anything else.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -175,7 +175,7 @@ def _read_regular(descriptor: int) -> bytes:
 def parse(data: bytes) -> Document:
     """The JSON object in ``data``, read strictly: UTF-8, no NaN, no infinity, no unpaired surrogate, bounded depth.
 
-    :raises RefusedError: for anything else.
+    :raises RecordRefusedError: for anything else.
     """
     try:
         document = orjson.loads(data)
@@ -195,7 +195,7 @@ def _validator(schema: str) -> jsonschema_rs.Draft202012Validator:
 def check_schema(schema: str, document: Document, size: int) -> None:
     """Check that ``document``, read from ``size`` bytes, fits ``schemas/<schema>.schema.json``.
 
-    :raises RefusedError: when it is of another version or breaks its schema, saying where.
+    :raises RecordRefusedError: when it is of another version or breaks its schema, saying where.
     """
     version = document.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:
@@ -242,7 +242,7 @@ def _first_finding(schema: str, document: Document) -> str:
 def check_consistency(document: Mapping[str, Any]) -> None:
     """Check what a schema cannot say of a record: matching lengths, ids, instants, one row per session and workload.
 
-    :raises RefusedError: for the first contradiction.
+    :raises RecordRefusedError: for the first contradiction.
     """
     host, sessions = document["host"], document["sessions"]
     _check_instants(host["started_at"], host["ended_at"])
@@ -358,7 +358,7 @@ def whole(values: Sequence[int]) -> array[int]:
 def check_name(path: str | Path, name: str) -> None:
     """Check that the file ``path`` has the ``name`` that its content demands.
 
-    :raises RefusedError: when it has another.
+    :raises RecordRefusedError: when it has another.
     """
     if os.path.basename(path) != name:  # noqa: PTH119  # called once per record: a Path costs more than the check
         raise RecordRefusedError(RejectionReason.MISNAMED, f"holds {name}")

@@ -173,7 +173,7 @@ class ClocksInfo:
     requested_memory: Name
     """``off``, ``max`` or a number of MHz."""
     set_sm_mhz: Annotated[Small | None, Column("clock_set_mhz")]
-    """What the request was snapped to and locked; null: nothing was, or a symbolic clock the driver does not name."""
+    """What the request was snapped to and locked; ``None``: nothing, or a clock the driver does not name."""
     set_memory_mhz: Small | None
     set_reason: Text
     """What was set, or why nothing was, in words."""
@@ -224,7 +224,7 @@ class TelemetrySummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthInfo:
-    """How the GPU was left. Null: not looked at."""
+    """How the GPU was left. ``None``: not looked at."""
 
     processes_gone: bool | None
     memory_back: bool | None
@@ -404,17 +404,17 @@ class HostRecord:
     warnings: Annotated[tuple[Text, ...], Items(100_000), Column()] = ()
     """Warnings of the lease."""
     device_details: Annotated[Mapping[str, Detail], LATER] = field(default_factory=dict)
-    """Bus, VBIOS, ECC, MIG, power limits …: name → value, null where the driver does not say; ``missing`` says why."""
+    """Bus, VBIOS, ECC, MIG, power limits …: name → value, ``None`` where the driver is silent; ``missing`` says why."""
     peak: Annotated[Mapping[str, Any], JsonOf(PeakInfo, partial=True), LATER, Columns()] = field(default_factory=dict)
     """The highest rates of the device; empty where they were not looked up."""
     exclusive_reason: Annotated[Text, LATER, Column()] = ""
     """What :attr:`exclusive` rests on, in words."""
     clocks: Annotated[ClocksInfo | None, LATER, Columns()] = None
-    """Null for a CPU, and where the device was never held."""
+    """``None`` for a CPU, and where the device was never held."""
     telemetry: Annotated[TelemetrySummary | None, LATER, Columns()] = None
     health: Annotated[HealthInfo | None, LATER, Columns()] = None
     build: Annotated[BuildInfo | None, LATER, Columns()] = None
-    """Null where nothing was built ahead."""
+    """``None`` where nothing was built ahead."""
     findings: Annotated[tuple[SourceFinding, ...], Items(1000), LATER] = ()
 
 

@@ -40,7 +40,7 @@ class RunInfo:
     started_at: Annotated[Instant, Column("run_started_at", form="instant")]
     """Start of the run."""
     ended_at: Instant | None
-    """Null while it runs, and for ever when it was killed."""
+    """``None`` while it runs, and for ever when it was killed."""
     planned: Count
     """Cells it set out to run."""
     counts: Mapping[Status, Count]

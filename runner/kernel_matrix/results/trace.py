@@ -165,7 +165,7 @@ def trace_to_json(trace: TelemetryTrace, *, run_id: str, cell_id: str, attempt: 
 def read_trace_document(path: str | Path) -> Document:
     """The object that the file ``path`` holds, checked: it also says which record the trace belongs to.
 
-    :raises RefusedError: when it cannot be believed to be a trace, with the reason.
+    :raises RecordRefusedError: when it cannot be believed to be a trace, with the reason.
     """
     data = unpack(read_bytes(path))
     document = parse(data)
@@ -178,7 +178,7 @@ def read_trace_document(path: str | Path) -> Document:
 def check_trace(document: Document) -> None:
     """Check what a schema cannot say of a trace: columns of one length, and a clock that never goes back.
 
-    :raises RefusedError: for the first contradiction.
+    :raises RecordRefusedError: for the first contradiction.
     """
     instants = document["columns"]["at_ns"]
     for name, values in (*document["columns"].items(), *document["reason_ns"].items()):
@@ -199,7 +199,7 @@ def pack(data: bytes) -> bytes:
 def unpack(data: bytes) -> bytes:
     """What :func:`pack` was given, of at most :data:`MAX_UNPACKED_BYTES`.
 
-    :raises RefusedError: when there is more, or it is not one whole gzip stream.
+    :raises RecordRefusedError: when there is more, or it is not one whole gzip stream.
     """
     inflate = zlib.decompressobj(wbits=_GZIP)
     try:
