@@ -36,4 +36,6 @@ def read_report(path: Path, labels: ProcessLabels) -> tuple[SessionReport | None
 def _report_schema() -> jsonschema_rs.Draft202012Validator:
     definitions = load_schema("record")["$defs"]
     # The mask keeps whole values out of its messages.
-    return jsonschema_rs.Draft202012Validator({"$ref": "#/$defs/session", "$defs": definitions}, mask="the value")
+    return jsonschema_rs.Draft202012Validator(
+        {"$ref": "#/$defs/session_report", "$defs": definitions}, mask="the value"
+    )
