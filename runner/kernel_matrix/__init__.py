@@ -20,19 +20,19 @@ from kernel_matrix.version import __version__
 if TYPE_CHECKING:
     from kernel_matrix.api.analyze import QUESTIONS, analyze, freeze_best_known
     from kernel_matrix.api.audit import AuditResult, audit
-    from kernel_matrix.api.baselines import accept_change, list_baselines, set_baseline, show_baseline
-    from kernel_matrix.api.compare import Comparison, ComparisonRules, compare, confirm
+    from kernel_matrix.api.compare_results import Comparison, ComparisonRules, compare, confirm
     from kernel_matrix.api.gpus import calibrate_gpus, find_gpus, inventory, watch_gpus
     from kernel_matrix.api.host import diagnose_host, sweep
     from kernel_matrix.api.images import build_image, list_images, lock_images, pull_images, verify_images
-    from kernel_matrix.api.merge import import_results, merge
+    from kernel_matrix.api.make_tables import import_results, merge
+    from kernel_matrix.api.night_baselines import accept_change, list_baselines, set_baseline, show_baseline
     from kernel_matrix.api.nightly import NightOptions, plan_night, run_night
     from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
     from kernel_matrix.api.problems import check_problems, load_problems
+    from kernel_matrix.api.repeat_record import reproduce
     from kernel_matrix.api.report import make_report, write_report
-    from kernel_matrix.api.reproduce import reproduce
     from kernel_matrix.api.results import Chart, Results
-    from kernel_matrix.api.run import (
+    from kernel_matrix.api.run_cells import (
         EventKind,
         RunEvent,
         RunMessage,
@@ -98,46 +98,46 @@ _MODULE_OF = {
     "QUESTIONS": "analyze",
     "AuditResult": "audit",
     "Chart": "results",
-    "Comparison": "compare",
-    "ComparisonRules": "compare",
-    "EventKind": "run",
+    "Comparison": "compare_results",
+    "ComparisonRules": "compare_results",
+    "EventKind": "run_cells",
     "NightOptions": "nightly",
     "Results": "results",
-    "RunEvent": "run",
-    "RunMessage": "run",
+    "RunEvent": "run_cells",
+    "RunMessage": "run_cells",
     "RunPlan": "plan",
-    "RunProgress": "run",
-    "RunResult": "run",
-    "RunStarted": "run",
-    "accept_change": "baselines",
+    "RunProgress": "run_cells",
+    "RunResult": "run_cells",
+    "RunStarted": "run_cells",
+    "accept_change": "night_baselines",
     "analyze": "analyze",
     "audit": "audit",
     "build_image": "images",
     "calibrate_gpus": "gpus",
     "check_problems": "problems",
-    "compare": "compare",
-    "confirm": "compare",
+    "compare": "compare_results",
+    "confirm": "compare_results",
     "diagnose_host": "host",
     "find_gpus": "gpus",
     "freeze_best_known": "analyze",
-    "import_results": "merge",
+    "import_results": "make_tables",
     "inventory": "gpus",
-    "list_baselines": "baselines",
+    "list_baselines": "night_baselines",
     "list_images": "images",
     "load_matrix": "plan",
     "load_problems": "problems",
     "lock_images": "images",
     "make_plan": "plan",
     "make_report": "report",
-    "merge": "merge",
+    "merge": "make_tables",
     "plan_night": "nightly",
     "pull_images": "images",
-    "reproduce": "reproduce",
-    "run": "run",
-    "run_cell_file": "run",
+    "reproduce": "repeat_record",
+    "run": "run_cells",
+    "run_cell_file": "run_cells",
     "run_night": "nightly",
-    "set_baseline": "baselines",
-    "show_baseline": "baselines",
+    "set_baseline": "night_baselines",
+    "show_baseline": "night_baselines",
     "sweep": "host",
     "verify_images": "images",
     "watch_gpus": "gpus",

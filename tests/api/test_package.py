@@ -29,7 +29,7 @@ def test_import_loads_nothing_heavy():
 
 def test_help_loads_neither_polars_nor_docker_nor_api_modules():
     loaded = modules_after("from kernel_matrix.cli import build_app; build_app()")
-    assert loaded.isdisjoint({"torch", "polars", "docker", "rich.progress", "kernel_matrix.api.run"})
+    assert loaded.isdisjoint({"torch", "polars", "docker", "rich.progress", "kernel_matrix.api.run_cells"})
 
 
 def test_no_api_module_but_the_ones_that_need_it_loads_polars():

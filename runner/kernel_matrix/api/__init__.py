@@ -4,22 +4,23 @@
 below it. Nothing here prints, exits, reads ``sys.argv`` or installs a signal handler. ``KeyboardInterrupt`` may arrive
 at any time: GPUs, containers and temporary folders are given back, and every record that was written is complete.
 
-===============  ===============================================================
-``plan``         a matrix on this host: cells, and why some do not run
-``run``          run cells, report progress to a listener, keep records
-``results``      open record folders and tables: frames, filters, charts
-``merge``        records or foreign results to Parquet tables
-``compare``      two sets of results; run again what is flagged
-``analyze``      questions about all results together
-``audit``        results that cannot be believed
-``report``       one page about results
-``reproduce``    one record against a repetition
-``problems``     read problems and candidates; check references
-``host``         diagnose this host; remove leftovers
-``gpus``         list, watch and calibrate GPUs; data sheets
-``images``       pinned images
-``nightly``      a night of measuring; schedules
-``baselines``    frozen tables that nights are compared with
-``wording``      how values and labels read in text
-===============  ===============================================================
+==================== ===============================================================
+``plan``             a matrix on this host: cells, and why some do not run
+``run_cells``        run cells, report progress to a listener, keep records
+``results``          open record folders and tables: frames, filters, charts
+``make_tables``      records or foreign results to Parquet tables
+``compare_results``  two sets of results; run again what is flagged
+``analyze``          questions about all results together
+``audit``            results that cannot be believed
+``report``           one page about results
+``repeat_record``    one record against a repetition
+``problems``         read problems and candidates; check references
+``host``             diagnose this host; remove leftovers
+``gpus``             list, watch and calibrate GPUs
+``data_sheets``      what data sheets say of GPUs
+``images``           pinned images
+``nightly``          a night of measuring; schedules
+``night_baselines``  frozen tables that nights are compared with
+``wording``          how values and labels read in text
+==================== ===============================================================
 """

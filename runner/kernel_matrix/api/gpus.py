@@ -10,7 +10,7 @@ from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.api.run import new_run_id
+from kernel_matrix.api.run_cells import new_run_id
 from kernel_matrix.attempt.assignment import RunContext
 from kernel_matrix.attempt.calibration import calibrate
 from kernel_matrix.attempt.scratch import scratch_folder

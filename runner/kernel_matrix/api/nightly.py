@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_matrix.api.images import build_missing_images
 from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
-from kernel_matrix.api.run import Listener, LocalCells, RunMessage, new_run_id
+from kernel_matrix.api.run_cells import Listener, LocalCells, RunMessage, new_run_id
 from kernel_matrix.errors import GpuBusyError, KernelMatrixError, UsageError
 from kernel_matrix.executors.local import Rerun, RunPolicy, cells_left
 from kernel_matrix.hosts.survey import AUTO

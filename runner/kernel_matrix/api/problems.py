@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from kernel_matrix.api.run import new_run_id
+from kernel_matrix.api.run_cells import new_run_id
 from kernel_matrix.attempt.assignment import RunContext
 from kernel_matrix.attempt.problem_checks import ProblemCheckLimits, ProblemCheckSubject, try_problems
 from kernel_matrix.attempt.scratch import scratch_folder

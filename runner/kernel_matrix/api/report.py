@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.analysis.tables import Tables
-from kernel_matrix.api.compare import compare
+from kernel_matrix.api.compare_results import compare
 from kernel_matrix.api.results import Results, as_results
 from kernel_matrix.nightly.durable_write import write_whole
 from kernel_matrix.report.contents import audited

@@ -14,7 +14,7 @@ import polars as pl
 
 from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.analysis.tables import Tables, open_tables
-from kernel_matrix.api.merge import merge
+from kernel_matrix.api.make_tables import merge
 from kernel_matrix.report.charts import Chart, compare_axis, speedup_by_gpu
 from kernel_matrix.results.latest import filtered, overview
 

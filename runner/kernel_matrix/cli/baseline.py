@@ -13,7 +13,7 @@ from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from kernel_matrix.api.baselines import Baseline
+    from kernel_matrix.api.night_baselines import Baseline
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="What the baseline is called.")]
 _Folder = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Merged tables, or a result folder.")]
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
     ) -> None:
         """Freeze a copy of merged tables under NAME."""
-        from kernel_matrix.api.baselines import set_baseline
+        from kernel_matrix.api.night_baselines import set_baseline
 
         made = set_baseline(name, folder, night=night, matrix=matrix, results=results, force=force)
         _print(made, as_json=json)
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
     @verbs.command(name="list")
     def list_(*, results: _Results = Path("results"), json: Json = False) -> None:
         """List all baselines; `baseline show` also looks at every byte of one."""
-        from kernel_matrix.api.baselines import list_baselines
+        from kernel_matrix.api.night_baselines import list_baselines
 
         found = list_baselines(results)
         if json:
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
     @verbs.command()
     def show(name: _Name, *, results: _Results = Path("results"), json: Json = False) -> None:
         """Show where a baseline came from, and check that its tables are what was frozen."""
-        from kernel_matrix.api.baselines import show_baseline
+        from kernel_matrix.api.night_baselines import show_baseline
 
         _print(show_baseline(name, results), as_json=json)
 
@@ -76,7 +76,7 @@ def register(app: typer.Typer) -> None:
         json: Json = False,
     ) -> None:
         """Accept regressions of matching candidates, with a reason and until a day."""
-        from kernel_matrix.api.baselines import accept_change
+        from kernel_matrix.api.night_baselines import accept_change
 
         added, file = accept_change(glob, reason=reason, until=until, results=results)
         if json:

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
         The cell id is a hash of everything that determines the answer: when a source, a workload or the protocol has
         changed since SPEC was written, the cell is not found, and nothing runs.
         """
-        from kernel_matrix.api.run import run_cell_file
+        from kernel_matrix.api.run_cells import run_cell_file
         from kernel_matrix.cli.progress import run_view
 
         with run_view(as_json=json) as view:

@@ -21,7 +21,7 @@ from kernel_matrix.errors import RegressionError, StoreError, UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kernel_matrix.api.compare import ComparedQuantity, Comparison
+    from kernel_matrix.api.compare_results import ComparedQuantity, Comparison
     from kernel_matrix.api.results import Results
 
 _SHOWN = 20
@@ -82,9 +82,9 @@ def register(app: typer.Typer) -> None:
         junit: _JUnit = None,
     ) -> None:
         """Compare two sets of results, or two values of one column of a set: what broke, what is slower."""
-        from kernel_matrix.api.compare import ComparisonRules, comparison_junit, comparison_markdown
-        from kernel_matrix.api.compare import compare as compare_results
-        from kernel_matrix.api.compare import confirm as run_again
+        from kernel_matrix.api.compare_results import ComparisonRules, comparison_junit, comparison_markdown
+        from kernel_matrix.api.compare_results import compare as compare_results
+        from kernel_matrix.api.compare_results import confirm as run_again
 
         if (new is None) == (between is None):
             raise UsageError(
@@ -136,7 +136,7 @@ def _opened(folder: Path) -> AbstractContextManager[Results]:
 
 
 def _of(text: str) -> ComparedQuantity:
-    from kernel_matrix.api.compare import ComparedQuantity
+    from kernel_matrix.api.compare_results import ComparedQuantity
 
     try:
         return ComparedQuantity(text)
@@ -199,7 +199,7 @@ def _print(found: Comparison, *, everything: bool) -> None:
 
 def _shown(found: Comparison, *, everything: bool) -> Iterator[Mapping[str, Any]]:
     """Yield the rows to print, the worst first: without ``--all``, only what changed."""
-    from kernel_matrix.api.compare import Change
+    from kernel_matrix.api.compare_results import Change
 
     quiet = () if everything else (Change.EQUIVALENT.value, Change.BOTH_FAILED.value)
     return (row for row in found.rows.iter_rows(named=True) if row["change"] not in quiet)
@@ -209,7 +209,7 @@ def _table(rows: list[Mapping[str, Any]], found: Comparison) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from kernel_matrix.api.compare import evidence, named, percent
+    from kernel_matrix.api.compare_results import evidence, named, percent
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("change", "what", "gpu", "toolchain"):

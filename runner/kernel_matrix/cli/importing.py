@@ -13,7 +13,7 @@ from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from kernel_matrix.api.merge import ImportedFile, ImportReport
+    from kernel_matrix.api.make_tables import ImportedFile, ImportReport
 
 _SHOWN = 20
 """Refusals that are shown one by one; all of them are in the file beside the tables."""
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Write results that others measured as tables, which every analysis reads."""
-        from kernel_matrix.api.merge import import_results, rejected_list
+        from kernel_matrix.api.make_tables import import_results, rejected_list
 
         report = import_results(paths, out, form=form, name=name or None)
         aside = rejected_list(out)

@@ -13,7 +13,7 @@ from kernel_matrix.cli.output import console, print_json, progress_bar
 from kernel_matrix.errors import StoreError
 
 if TYPE_CHECKING:
-    from kernel_matrix.api.merge import MergeReport
+    from kernel_matrix.api.make_tables import MergeReport
 
 _SHOWN = 20
 """Rejections that are shown one by one; all of them are in the file beside the tables."""
@@ -33,8 +33,8 @@ def register(app: typer.Typer) -> None:
         strict: bool = typer.Option(False, "--strict", help="Exit 4 when a file was put aside."),
     ) -> None:
         """Check every record and write the tables cells, samples, kernels and hosts as Parquet."""
-        from kernel_matrix.api.merge import merge as merge_folders
-        from kernel_matrix.api.merge import rejected_list
+        from kernel_matrix.api.make_tables import merge as merge_folders
+        from kernel_matrix.api.make_tables import rejected_list
 
         with progress_bar("merging") as progress:
             report = merge_folders(folders or [Path("results")], out, traces=traces, progress=progress)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from kernel_matrix.api.plan import Cell, HostSurvey, SkipReason
-from kernel_matrix.api.run import (
+from kernel_matrix.api.run_cells import (
     EventKind,
     Record,
     RunEvent,

@@ -16,7 +16,7 @@ from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.errors import RegressionError
 
 if TYPE_CHECKING:
-    from kernel_matrix.api.reproduce import Reproduction
+    from kernel_matrix.api.repeat_record import Reproduction
 
 _Record = Annotated[Path, typer.Argument(metavar="RECORD", help="A record's file: <results>/<matrix>/records/….json")]
 _Matrix = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The matrix file that has its cell.")]
@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
         Exit 0: reproduced; 5: not. The record is read and checked like any other file that nobody vouches for.
         """
-        from kernel_matrix.api.reproduce import reproduce as repeat
+        from kernel_matrix.api.repeat_record import reproduce as repeat
         from kernel_matrix.cli.progress import run_view
 
         with redirect_stdout(sys.stderr) if json else nullcontext(), run_view(as_json=False) as view:

@@ -51,8 +51,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Run every cell that can run here and has no record yet."""
         from kernel_matrix.api.plan import load_matrix, make_plan
-        from kernel_matrix.api.run import next_time, parse_rerun
-        from kernel_matrix.api.run import run as run_plan
+        from kernel_matrix.api.run_cells import next_time, parse_rerun
+        from kernel_matrix.api.run_cells import run as run_plan
         from kernel_matrix.cli.progress import run_view
 
         which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kernel_matrix.api.run import EventKind, Record, ResetState, RunEvent, RunResult
+from kernel_matrix.api.run_cells import EventKind, Record, ResetState, RunEvent, RunResult
 from kernel_matrix.api.wording import clocks_as_wanted, clocks_said, label_said
 from kernel_matrix.model.enums import ClockState
 from kernel_matrix.model.messages import INTERPRETED

@@ -16,10 +16,10 @@ from kernel_matrix.analysis.compare import compare as _compare
 from kernel_matrix.analysis.comparison import Change, ComparedQuantity, Comparison, ComparisonAxis, ComparisonRules
 from kernel_matrix.analysis.confirmation import confirmed, rounds
 from kernel_matrix.analysis.outcomes import CELL_KEY
-from kernel_matrix.api.merge import merge
+from kernel_matrix.api.make_tables import merge
 from kernel_matrix.api.plan import load_matrix, make_plan
 from kernel_matrix.api.results import Results, as_results
-from kernel_matrix.api.run import Listener, LocalCells
+from kernel_matrix.api.run_cells import Listener, LocalCells
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.executors.local import Rerun
 from kernel_matrix.hosts.survey import AUTO

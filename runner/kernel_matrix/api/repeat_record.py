@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernel_matrix.analysis.reproduce import Reproduction, check_tells, reproduction
 from kernel_matrix.api.plan import every_cell, load_matrix
-from kernel_matrix.api.run import Listener, LocalCells
+from kernel_matrix.api.run_cells import Listener, LocalCells
 from kernel_matrix.errors import GpuBusyError, ImageError, InfrastructureError, NothingSelectedError, UsageError
 from kernel_matrix.executors.local import Rerun
 from kernel_matrix.hosts.survey import HostSurvey, survey
