@@ -22,7 +22,8 @@ from pathlib import Path
 import gpu_runs
 
 from kernel_matrix.model.enums import Role, Status
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 
 WANTED_SHARE = 0.6
 WANTED_AGREEMENT = 0.005
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--lock", help="images lock, where the image was adopted into another one")
     parser.add_argument("--folder", type=Path, help="where records go; default: one that is removed")
     arguments = parser.parse_args()
-    gpus = vendor("nvidia").inventory().gpus
+    gpus = get_platform("cuda").inventory().gpus
     devices = {"alone": f'uuid = "{gpus[0].uuid}"', "together": f'model = "{gpus[0].name}"'}
     with tempfile.TemporaryDirectory(prefix="kernel-matrix-lanes-") as temporary:
         folder = (arguments.folder or Path(temporary)).resolve()

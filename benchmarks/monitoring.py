@@ -18,7 +18,7 @@ from contextlib import nullcontext
 
 from kernel_matrix.lease.gpu_processes import OwnProcesses
 from kernel_matrix.lease.watch import DeviceWatch
-from kernel_matrix.platforms import vendor
+from kernel_matrix.platforms.registry import get_platform
 
 WANTED = 0.001
 KERNEL = """
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def measure(kind: str, rounds: int, calls: int) -> None:
-    nvidia = vendor("nvidia")
+    nvidia = get_platform("cuda")
     gpu = nvidia.inventory().gpus[0]
     pipe = subprocess.PIPE
     with (

@@ -108,7 +108,7 @@ def synthetic(problems: int) -> tuple[Matrix, LoadedSource, HostInventory]:
     )
     facts = HostInventory(
         gpus=tuple(
-            Gpu(vendor="nvidia", uuid=f"GPU-{n}", name=models[n], compute_capability=capabilities[n], driver="570.26")
+            Gpu(platform="cuda", uuid=f"GPU-{n}", name=models[n], compute_capability=capabilities[n], driver="570.26")
             for n in range(0, GPUS, 2)
         ),
         engine="docker",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kernel_matrix.platforms import vendor
+from kernel_matrix.platforms.registry import get_platform
 
 # Threads of torch that wait by turning in circles take the cores from tests that run beside this one.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is imported
@@ -59,7 +59,7 @@ def _torch_lacks() -> str:
 
 @functools.cache
 def _gpu_lacks() -> str:
-    found = vendor("nvidia").inventory()
+    found = get_platform("cuda").inventory()
     return "" if found.gpus else f"no NVIDIA GPU: {found.reason}"
 
 

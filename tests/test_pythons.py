@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import kernel_matrix
+from kernel_matrix.platforms.registry import BUILT_IN
 from kernel_matrix.sandboxes.role_environment import INSIDE_PACKAGES
 
 PACKAGE = Path(kernel_matrix.__file__).parent
-INSIDE = sorted(path for name in INSIDE_PACKAGES for path in (PACKAGE / name).rglob("*.py"))
+FOLDERS = (*INSIDE_PACKAGES, *(f"platforms/{name}/inside" for name in BUILT_IN))
+INSIDE = sorted(path for name in FOLDERS for path in (PACKAGE / name).rglob("*.py"))
 HOST = sorted(set(PACKAGE.rglob("*.py")) - set(INSIDE))
 
 
@@ -42,8 +44,10 @@ def test_what_runs_inside_compiles_and_starts_on_python_3_9(tmp_path):
     python = python_3_9()
     if python is None:
         pytest.skip("no Python 3.9 on this machine; the syntax was checked by its grammar alone")
-    copy = shutil.copytree(PACKAGE, tmp_path / "kernel_matrix", ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run((python, "-m", "compileall", "-q", *(copy / name for name in INSIDE_PACKAGES)), check=True)
+    copy = tmp_path / "kernel_matrix"
+    for folder in FOLDERS:
+        shutil.copytree(PACKAGE / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run((python, "-m", "compileall", "-q", copy), check=True)
     program = "import kernel_matrix.model.messages as m; print(m.dumps(m.ProtocolSpec()))"
     subprocess.run((python, "-c", program), cwd=tmp_path, check=True)
     probe = ("-m", "kernel_matrix.inside.probe", "health", "--device", "cpu", "--out", tmp_path)

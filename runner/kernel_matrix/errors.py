@@ -9,6 +9,7 @@
     ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
     │   ├── EngineError                  exit 4   a container or process could not be started or was lost
     │   ├── ImageError                   exit 4   an image is missing, not pinned, or not what the lock says
+    │   ├── PlatformError                exit 4   a platform is not known, or the package that brings it is broken
     │   ├── GpuSettingError              exit 4   a GPU's setting was not, or may not be, changed
     │   ├── GpuLostError                 exit 4   a GPU no longer answers
     │   ├── GpuRefusedError              exit 4   a GPU cannot be proven to be ours alone, and the policy wants that
@@ -70,6 +71,10 @@ class SandboxError(InfrastructureError):
 
 class ImageError(InfrastructureError):
     """An image is missing, not pinned, or not what the lock says."""
+
+
+class PlatformError(InfrastructureError):
+    """A platform is not known, cannot be imported, or lacks a part of its protocol."""
 
 
 class GpuSettingError(InfrastructureError):

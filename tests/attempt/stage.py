@@ -26,10 +26,10 @@ from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningPro
 from kernel_matrix.sources import Candidate, Problem, Workload
 from tests.results import factory
 
-FIRST = Gpu(vendor="cpu", uuid="cpu-0", name="one half")
-SECOND = Gpu(vendor="cpu", uuid="cpu-1", name="the other half")
-AXES = {gpu.uuid: GpuAxis(name=gpu.uuid, vendor="cpu", uuid=gpu.uuid) for gpu in (FIRST, SECOND)}
-ANY = GpuAxis(name="cpu", vendor="cpu")
+FIRST = Gpu(platform="cpu", uuid="cpu-0", name="one half")
+SECOND = Gpu(platform="cpu", uuid="cpu-1", name="the other half")
+AXES = {gpu.uuid: GpuAxis(name=gpu.uuid, platform="cpu", uuid=gpu.uuid) for gpu in (FIRST, SECOND)}
+ANY = GpuAxis(name="cpu", platform="cpu")
 
 
 Play = Callable[[RoleSpec], ProcessExit]

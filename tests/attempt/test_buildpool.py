@@ -26,8 +26,8 @@ from kernel_matrix.platforms import Gpu
 from kernel_matrix.sandboxes import ProcessExit
 from tests.attempt.stage import FIRST, cannot_start, connected, hands_over
 
-H200 = Gpu(vendor="nvidia", uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0")
-A100 = Gpu(vendor="nvidia", uuid="GPU-2", name="NVIDIA A100", compute_capability="8.0")
+H200 = Gpu(platform="cuda", uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0")
+A100 = Gpu(platform="cuda", uuid="GPU-2", name="NVIDIA A100", compute_capability="8.0")
 KERNEL = KernelCode("softmax_kernel", 90, 16, 0, 0, 32, 0, "ab" * 32)
 
 
@@ -187,7 +187,7 @@ def triton(stage):
     """Makes Triton cells for a GPU."""
 
     def cell(name, *plays, **changes):
-        made = stage.cell(name, builder=plays, gpu=GpuAxis(name="gpu", vendor="nvidia"), source="triton\n")
+        made = stage.cell(name, builder=plays, gpu=GpuAxis(name="gpu", platform="cuda"), source="triton\n")
         return replace(made, candidate=replace(made.candidate, language=Language.TRITON), **changes)
 
     return cell
@@ -228,7 +228,7 @@ def test_what_triton_cannot_compile_ahead_is_left_to_the_device(stage, pool, tri
 def test_on_a_cpu_triton_is_interpreted(stage, pool, triton):
     cell = triton("softmax", speaks)
     with pool(FIRST) as builds:
-        builds.submit([replace(cell, gpu=GpuAxis(name="cpu", vendor="cpu"))])
+        builds.submit([replace(cell, gpu=GpuAxis(name="cpu", platform="cpu"))])
         assert builds.result(cell) is None
 
 
@@ -241,7 +241,7 @@ def test_kernels_differ_by_what_they_are_called_with(stage, pool, triton):
 
 
 def test_what_was_built_in_an_earlier_run_is_not_built_again(stage, pool):
-    cell = stage.cell("one", builder=[hands_over(b"artefact")], gpu=GpuAxis(name="gpu", vendor="nvidia"))
+    cell = stage.cell("one", builder=[hands_over(b"artefact")], gpu=GpuAxis(name="gpu", platform="cuda"))
     seen = []
     for gpu in (H200, H200, A100):
         with pool(gpu) as builds:

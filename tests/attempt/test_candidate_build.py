@@ -14,13 +14,13 @@ from kernel_matrix.attempt.buildcache import BuildCache
 from kernel_matrix.attempt.candidate_build import build_for
 from kernel_matrix.attempt.role_specs import CellPlacement
 from kernel_matrix.hosts.process_token import owner_token
-from kernel_matrix.inside.build.nvcc_wrapper import find_nvcc
 from kernel_matrix.model.enums import Language, Status
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import find_nvcc
 from kernel_matrix.sandboxes import ProcessLabels, open_engine
 from kernel_matrix.sources import Workload
 
-H200 = Gpu(vendor="nvidia", uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0")
+H200 = Gpu(platform="cuda", uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0")
 
 PROBLEM = """
 import torch

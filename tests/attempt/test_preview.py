@@ -13,7 +13,7 @@ from kernel_matrix.model.messages import ProtocolSpec
 from kernel_matrix.platforms import Gpu
 from tests.attempt.stage import FIRST, hands_over
 
-H200 = Gpu(vendor="nvidia", uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0")
+H200 = Gpu(platform="cuda", uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0")
 
 
 class Describer:

@@ -79,7 +79,7 @@ def test_each_sanitizer_gets_a_session_after_the_timed_ones(checked):
     assert ["no_sanitizer" in session["labels"] for session in record["sessions"]] == [False] * 3
     assert [module for module, _ in seen] == [
         "kernel_matrix.inside.worker.worker",
-        *["kernel_matrix.inside.worker.sanitized"] * 2,
+        *["kernel_matrix.platforms.cuda.inside.sanitized"] * 2,
     ]
     assert [args for _, args in seen[1:]] == [["--tool", tool, "--"] for tool in ("memcheck", "synccheck")]
 

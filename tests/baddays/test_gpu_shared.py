@@ -23,7 +23,7 @@ from kernel_matrix.lease import LeaseTerms, hold
 from tests.sim.nvml import World
 
 folder, world = Path(sys.argv[1]), World.here()
-gpu = Gpu(vendor="nvidia", uuid={UUID!r}, name="NVIDIA H200", memory_bytes=1 << 37)
+gpu = Gpu(platform="cuda", uuid={UUID!r}, name="NVIDIA H200", memory_bytes=1 << 37)
 terms = LeaseTerms(wait_s=120, clocks=ClockPolicy.LOCK)
 pynvml.nvmlInit()
 

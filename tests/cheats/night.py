@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.model.enums import Fault, Regime, Role, Status
-from kernel_matrix.platforms import vendor
+from kernel_matrix.platforms.registry import get_platform
 from tests.cheats.collection import PROBLEMS, Cheat
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,7 +101,7 @@ def on_gpu(engine: str, *, toolchain: str = "cu130", cuda: str = "13.0", lock: P
     :param toolchain: name of the image, for the docker engine.
     :param cuda: version of its CUDA.
     """
-    gpu = vendor("nvidia").inventory().gpus[0]
+    gpu = get_platform("cuda").inventory().gpus[0]
     return Stand(
         engine=engine,
         device="cuda",

@@ -12,7 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside import environment
-from kernel_matrix.inside.environment import l2_bytes, read_environment
+from kernel_matrix.inside.environment import read_environment
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.messages import InsideEnvironment, dumps
 
 pytestmark = pytest.mark.torch
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(scope="module")
 def found():
-    return read_environment("cpu")
+    return read_environment(load_platform("cpu"))
 
 
 def test_versions_are_those_of_this_process(found):
@@ -37,7 +38,6 @@ def test_versions_are_those_of_this_process(found):
 def test_on_a_cpu_nothing_of_a_gpu_is_claimed(found):
     gpu = ("cudnn", "nvcc", "cuda_driver", "libcuda", "compute_capability", "l2_bytes")
     assert {name: getattr(found, name) for name in gpu} == dict.fromkeys(gpu)
-    assert l2_bytes("cpu") == 0
 
 
 def test_what_is_found_can_be_written_down(found):
@@ -52,7 +52,7 @@ def test_ptxas_is_the_one_that_triton_carries(found, tmp_path, monkeypatch):
     assert re.fullmatch(r"\d+\.\d+\.\d+", found.ptxas)
     monkeypatch.setenv("PATH", str(tmp_path))
     fake(tmp_path / "ptxas", "echo 'Cuda compilation tools, release 1.2, V1.2.3'")
-    assert environment.read_environment("cpu").ptxas == found.ptxas
+    assert environment.read_environment(load_platform("cpu")).ptxas == found.ptxas
 
 
 def test_settings_that_change_results_are_told_when_they_are_set(monkeypatch):
@@ -94,23 +94,3 @@ def test_tool_version_missing_or_broken_tool_is_none(tmp_path):
 
 def test_a_package_that_is_not_installed_has_no_version():
     assert environment._installed_version("no-package-of-this-name") is None
-
-
-def test_the_driver_is_asked_only_where_there_is_one(monkeypatch):
-    def absent(_name):
-        raise OSError("libcuda.so.1: cannot open shared object file")
-
-    monkeypatch.setattr(environment.ctypes, "CDLL", absent)
-    assert environment._driver_version() is None
-
-
-@pytest.mark.parametrize(("code", "number", "version"), [(0, 12080, "12.8"), (0, 13000, "13.0"), (100, 0, None)])
-def test_the_drivers_number_is_read_as_it_is_meant(code, number, version, monkeypatch):
-    class Driver:
-        @staticmethod
-        def cuDriverGetVersion(pointer):  # noqa: N802  # the driver's own name
-            pointer._obj.value = number
-            return code
-
-    monkeypatch.setattr(environment.ctypes, "CDLL", lambda _name: Driver)
-    assert environment._driver_version() == version

@@ -17,14 +17,12 @@ from kernel_matrix.inside.memory import (
     ALIGNMENT,
     GUARD,
     TensorSpec,
-    create_arena,
     dtype_name,
     guards,
     lay_out,
-    open_arena,
-    transport_name,
 )
 from kernel_matrix.inside.wire import DTYPE_CODES
+from kernel_matrix.platforms.cpu import inside as cpu
 
 pytestmark = pytest.mark.torch
 
@@ -36,10 +34,10 @@ def descriptors():
 def carry(tensors):
     """The tensors as a peer sees them who opens the arena they were put in."""
     specs, nbytes = lay_out(tensors)
-    with closing(create_arena("cpu", nbytes)) as ours:
+    with closing(cpu.create_arena(nbytes)) as ours:
         for spec, tensor in zip(specs, tensors, strict=True):
             spec.view(ours.tensor).copy_(tensor)
-        with closing(open_arena("cpu", os.dup(ours.descriptor), nbytes)) as theirs:
+        with closing(cpu.open_arena(os.dup(ours.descriptor), nbytes)) as theirs:
             sent = [TensorSpec.from_json(spec.to_json()) for spec in specs]
             return [spec.view(theirs.tensor) for spec in sent]
 
@@ -120,16 +118,14 @@ def test_no_tensors_need_an_arena_too():
 
 def test_dtypes_have_the_names_that_torch_gives_them():
     assert [dtype_name(getattr(torch, name)) for name in DTYPE_CODES] == list(DTYPE_CODES)
-    assert transport_name("cpu") == "memfd"
-    assert transport_name("cuda") == "cuda-vmm"
 
 
 PEER = """
 import os, socket, sys
-from kernel_matrix.inside.memory import open_arena
+from kernel_matrix.platforms.cpu import inside as cpu
 connection = socket.socket(fileno=int(sys.argv[1]))
 _, (descriptor,), _, _ = socket.recv_fds(connection, 1, 1)
-arena = open_arena("cpu", descriptor, int(sys.argv[2]))
+arena = cpu.open_arena(descriptor, int(sys.argv[2]))
 arena.tensor[1] = arena.tensor[0] + 1
 for size in (0, 1 << 20):
     try:
@@ -150,7 +146,7 @@ def test_two_processes_see_one_memory_and_neither_can_change_its_size():
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )
     theirs.close()
-    with ours, closing(create_arena("cpu", 4096)) as arena:
+    with ours, closing(cpu.create_arena(4096)) as arena:
         arena.tensor[0] = 41
         socket.send_fds(ours, [b"x"], [arena.descriptor])
         assert ours.recv(1) + ours.recv(1) == b"rr", "shrinking or growing was not refused"
@@ -164,7 +160,7 @@ def test_two_processes_see_one_memory_and_neither_can_change_its_size():
 
 def test_a_closed_arena_leaves_no_descriptor_and_no_mapping():
     before = descriptors()
-    arena = create_arena("cpu", 1 << 20)
+    arena = cpu.create_arena(1 << 20)
     assert len(descriptors()) > len(before)
     assert "kernel-matrix-arena" in Path("/proc/self/maps").read_text()
     arena.close()
@@ -173,7 +169,7 @@ def test_a_closed_arena_leaves_no_descriptor_and_no_mapping():
 
 
 def test_a_view_outlives_the_arena_it_was_taken_of():
-    arena = create_arena("cpu", 4096)
+    arena = cpu.create_arena(4096)
     view = arena.tensor[:4]
     view.fill_(7)
     arena.close()
@@ -181,10 +177,10 @@ def test_a_view_outlives_the_arena_it_was_taken_of():
 
 
 def test_a_file_shorter_than_announced_is_refused_before_it_is_touched():
-    with closing(create_arena("cpu", mmap.PAGESIZE)) as arena:
+    with closing(cpu.create_arena(mmap.PAGESIZE)) as arena:
         copy = os.dup(arena.descriptor)
         try:
             with pytest.raises(ValueError, match="mmap length is greater than file size"):
-                open_arena("cpu", copy, 2 * mmap.PAGESIZE)
+                cpu.open_arena(copy, 2 * mmap.PAGESIZE)
         finally:
             os.close(copy)

@@ -10,12 +10,15 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside import peak_measurement as module
 from kernel_matrix.inside.peak_measurement import DTYPES, FEWEST_REPEATS, MOST_REPEATS, calibrate
+from kernel_matrix.inside.platform import load_platform
 
 pytestmark = pytest.mark.torch
 
+CPU = load_platform("cpu")
+
 
 def test_a_processor_is_measured_in_every_dtype():
-    found = calibrate("cpu", 0.2)
+    found = calibrate(CPU, 0.2)
     assert set(found.flops_per_s) == {"fp64", "fp32", "tf32", "fp16", "bf16"} == set(DTYPES)
     assert all(rate > 0 and math.isfinite(rate) for rate in (found.bytes_per_s, *found.flops_per_s.values()))
     assert found.device_name in (platform.processor(), platform.machine())
@@ -29,40 +32,39 @@ class Device:
     def __init__(self, monkeypatch, times):
         self._times = times
         self.calls = 0
-        monkeypatch.setattr(module, "_on_cpu", self.timed)
+        monkeypatch.setattr(CPU, "make_timer", lambda: self.timed)
 
     def timed(self, operation):
-        operation()
         self.calls += 1
-        return next(self._times)
+        return operation(), round(next(self._times) * 1e9)
 
 
 def test_the_first_call_does_not_count_and_one_slow_repeat_does_not_matter(monkeypatch):
     Device(monkeypatch, iter([100.0, 1.0, 50.0, 2.0]))
-    assert module._median_s("cpu", lambda: None, 0.0) == 2.0
+    assert module._median_s(CPU, lambda: None, 0.0) == 2.0
 
 
 def test_repeats_end_with_the_time_or_when_there_are_enough(monkeypatch):
     device = Device(monkeypatch, iter([1.0] * 1000))
-    module._median_s("cpu", lambda: None, 3600.0)
+    module._median_s(CPU, lambda: None, 3600.0)
     assert device.calls == 1 + MOST_REPEATS
 
 
 def test_bytes_are_counted_as_read_and_written_and_the_best_is_told(monkeypatch):
     nbytes = 64 << 20
     Device(monkeypatch, iter([1.0] * 4 + [0.5] * 4))
-    assert module._bytes_per_s("cpu", 0.0) == 2 * nbytes
+    assert module._bytes_per_s(CPU, 0.0) == 2 * nbytes
     Device(monkeypatch, iter([1.0] * 4 + [0.25] * 4))
-    assert module._bytes_per_s("cpu", 0.0) == 4 * nbytes
+    assert module._bytes_per_s(CPU, 0.0) == 4 * nbytes
 
 
 def test_the_best_size_is_told_and_a_size_that_takes_too_long_is_not_tried(monkeypatch):
     monkeypatch.setattr(module, "MOST_REPEATS", FEWEST_REPEATS)
     device = Device(monkeypatch, iter([1e-3] * 4 + [4e-3] * 4))
-    assert module._flops_per_s("cpu", "fp32", 0.1) == pytest.approx(2 * 512**3 / 4e-3)
+    assert module._flops_per_s(CPU, "fp32", 0.1) == pytest.approx(2 * 512**3 / 4e-3)
     assert device.calls == 8
     device = Device(monkeypatch, iter([1.0] * 4))
-    assert module._flops_per_s("cpu", "fp32", 0.1) == pytest.approx(2 * 256**3)
+    assert module._flops_per_s(CPU, "fp32", 0.1) == pytest.approx(2 * 256**3)
     assert device.calls == 4
 
 
@@ -76,7 +78,7 @@ def test_a_dtype_that_the_device_does_not_multiply_is_left_out(monkeypatch):
 
     monkeypatch.setattr(torch, "matmul", only_floats)
     monkeypatch.setattr(module, "_bytes_per_s", lambda *_: 1.0)
-    assert set(calibrate("cpu", 0.1).flops_per_s) == set(DTYPES) - {"bf16"}
+    assert set(calibrate(CPU, 0.1).flops_per_s) == set(DTYPES) - {"bf16"}
 
 
 def test_tf32_is_allowed_for_tf32_alone_and_torch_is_left_as_it_was(monkeypatch):
@@ -89,7 +91,7 @@ def test_tf32_is_allowed_for_tf32_alone_and_torch_is_left_as_it_was(monkeypatch)
     monkeypatch.setattr(module, "_product_rate", product_rate)
     with module._float32_products("medium"):
         for name in DTYPES:
-            module._flops_per_s("cpu", name, 1.0)
+            module._flops_per_s(CPU, name, 1.0)
         assert torch.get_float32_matmul_precision() == "medium"
     assert [dtype for dtype, precision in seen if precision == "high"] == [torch.float32]
     assert (torch.float32, "highest") in seen

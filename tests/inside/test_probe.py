@@ -20,7 +20,9 @@ HEALTH = {"kind", "passed", "reason", "sm_mhz", "seconds"}
 def test_a_gpu_is_asked_for_its_health(cuda, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    done = cuda.run("-m", "kernel_matrix.inside.probe", "health", "--out", str(out), wrong="mhz=1500")
+    done = cuda.run(
+        "-m", "kernel_matrix.inside.probe", "health", "--device", "cuda", "--out", str(out), wrong="mhz=1500"
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     found = answer(out)
     assert set(found) == HEALTH
@@ -30,7 +32,12 @@ def test_a_gpu_is_asked_for_its_health(cuda, tmp_path):
 def test_a_gpu_that_is_not_well_is_an_answer_too(cuda, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    assert cuda.run("-m", "kernel_matrix.inside.probe", "health", "--out", str(out), wrong="flip=3").returncode == 0
+    assert (
+        cuda.run(
+            "-m", "kernel_matrix.inside.probe", "health", "--device", "cuda", "--out", str(out), wrong="flip=3"
+        ).returncode
+        == 0
+    )
     found = answer(out)
     assert (found["passed"], found["sm_mhz"]) == (False, None)
     assert "known answers" in found["reason"]
@@ -47,7 +54,7 @@ def test_health_does_without_torch(tmp_path):
     program = (
         "import sys\nfrom kernel_matrix.inside.probe import main\nmain(sys.argv[1:])\nassert 'torch' not in sys.modules"
     )
-    subprocess.run((sys.executable, "-c", program, "health", "--out", tmp_path), check=True)
+    subprocess.run((sys.executable, "-c", program, "health", "--device", "cuda", "--out", tmp_path), check=True)
     assert answer(tmp_path)["kind"] == "health"
 
 
@@ -61,7 +68,9 @@ def test_a_processor_is_calibrated(tmp_path):
 
 
 def test_no_file_and_no_success_where_it_cannot_be_written(cuda, tmp_path):
-    done = cuda.run("-m", "kernel_matrix.inside.probe", "health", "--out", str(tmp_path / "nowhere"))
+    done = cuda.run(
+        "-m", "kernel_matrix.inside.probe", "health", "--device", "cuda", "--out", str(tmp_path / "nowhere")
+    )
     assert done.returncode != 0
     assert "FileNotFoundError" in done.stderr
 

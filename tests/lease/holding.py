@@ -99,7 +99,7 @@ class Holder:
         **terms: Any,
     ) -> None:
         self.process = driver.start(PROGRAM, prefix=prefix)
-        gpu = {"vendor": "nvidia", "uuid": H200["uuid"], "name": H200["name"], "memory_bytes": H200["memory"]}
+        gpu = {"platform": "cuda", "uuid": H200["uuid"], "name": H200["name"], "memory_bytes": H200["memory"]}
         settings = {"gpu": gpu, "locks": str(locks), "patience_s": patience_s, "terms": {"wait_s": 0.0, **terms}}
         self._write(json.dumps(settings))
 

@@ -20,7 +20,7 @@ from kernel_matrix.lease.repair import repair, sweep_gpus
 from kernel_matrix.lease.terms import LeaseTerms
 
 verb, job = sys.argv[1], json.loads(sys.argv[2])
-gpu = Gpu(vendor=job["vendor"], uuid=job["uuid"], name=job["name"])
+gpu = Gpu(platform=job["platform"], uuid=job["uuid"], name=job["name"])
 folder = Path(job["folder"])
 terms = LeaseTerms(wait_s=0, run_id="run-7", cell_id="cell-9", **{**job["terms"], "clocks": ClockPolicy(job["policy"])})
 
@@ -92,8 +92,8 @@ class Program:
         prefix: tuple[str, ...] = (),
         **terms: Any,
     ) -> None:
-        job = {"vendor": "nvidia", "folder": str(folder), "policy": policy, "die_at": die_at, "terms": terms}
-        job |= {key: gpu[key] for key in ("vendor", "uuid", "name") if key in gpu}
+        job = {"platform": "cuda", "folder": str(folder), "policy": policy, "die_at": die_at, "terms": terms}
+        job |= {key: gpu[key] for key in ("platform", "uuid", "name") if key in gpu}
         self._process = driver.start(_PROGRAM, verb, json.dumps(job), prefix=prefix, **(environment or {}))
         self.pid = self._process.pid
 

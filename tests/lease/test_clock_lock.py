@@ -22,7 +22,7 @@ def refused(driver, folder, *, gpu=H200, **how):
     return Program(driver, folder, "clocks", gpu=gpu, policy="require", **how).end()
 
 
-@pytest.mark.parametrize("gpu", [H200, {"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("gpu", [H200, {"platform": "cpu", "uuid": "cpu", "name": "a CPU"}], ids=["gpu", "cpu"])
 def test_policy_observe_changes_nothing(driver, tmp_path, gpu):
     driver.set(H200)
     inside, after = held(driver, tmp_path, gpu=gpu, policy="observe")
@@ -35,7 +35,7 @@ def test_policy_observe_changes_nothing(driver, tmp_path, gpu):
 
 def test_a_cpu_has_nothing_to_lock_even_where_it_is_required(driver, tmp_path):
     driver.set()
-    inside, _ = held(driver, tmp_path, gpu={"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}, policy="require")
+    inside, _ = held(driver, tmp_path, gpu={"platform": "cpu", "uuid": "cpu", "name": "a CPU"}, policy="require")
     assert (inside["locked"], inside["reason"]) == (False, "a CPU's clock is not the runner's to lock")
 
 

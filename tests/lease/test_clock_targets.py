@@ -6,7 +6,7 @@ from kernel_matrix.lease.clock_targets import memory_target, nearest, sm_target
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.platforms import ClockChoices, Gpu
 
-H200 = Gpu(vendor="nvidia", uuid="GPU-1", name="NVIDIA H200")
+H200 = Gpu(platform="cuda", uuid="GPU-1", name="NVIDIA H200")
 CHOICES = ClockChoices(sm_mhz=(1980, 1965, 345), memory_mhz=(3201, 1593), base_sm_mhz=1500)
 
 

@@ -140,7 +140,7 @@ def test_a_setting_that_failed_is_looked_after(driver, tmp_path):
 
 
 def test_once_it_is_over_a_late_thread_engages_nothing(tmp_path):
-    gpu = Gpu(vendor="cpu", uuid="cpu", name="a CPU")
+    gpu = Gpu(platform="cpu", uuid="cpu", name="a CPU")
     with refusing_others(gpu, LeaseTerms(wait_s=0, hard_exclusive=True), tmp_path) as mode:
         pass
     late = threading.Thread(target=mode.engage)
@@ -150,7 +150,7 @@ def test_once_it_is_over_a_late_thread_engages_nothing(tmp_path):
 
 
 def test_a_device_without_settings_says_so(tmp_path):
-    gpu = Gpu(vendor="cpu", uuid="cpu", name="a CPU")
+    gpu = Gpu(platform="cpu", uuid="cpu", name="a CPU")
     with refusing_others(gpu, LeaseTerms(wait_s=0, hard_exclusive=True), tmp_path) as mode:
         mode.engage()
     assert mode.trouble == "nothing can be set on devices of this kind"

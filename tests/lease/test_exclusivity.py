@@ -54,7 +54,8 @@ def test_memory_of_those_who_have_just_left_is_waited_for(driver):
 
 SETTLING = f"""
 import json
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.lease import LeaseTerms
 from kernel_matrix.lease.exclusivity import await_alone
 from kernel_matrix.lease.locks import LeaseWait
@@ -70,8 +71,8 @@ class Clearing(DeviceWatch):
         World.here().change(uuid, memory_used={1 << 20})
         return look
 
-with vendor("nvidia").opened():
-    watch = Clearing(Gpu(vendor="nvidia", uuid=uuid, name=""), OwnProcesses())
+with get_platform("cuda").opened():
+    watch = Clearing(Gpu(platform="cuda", uuid=uuid, name=""), OwnProcesses())
     print(json.dumps([await_alone(watch, LeaseTerms(wait_s=60), LeaseWait("a GPU", limit_s=60)), used]))
 """
 

@@ -15,7 +15,7 @@ from tests.lease.conftest import end
 from tests.lease.holding import Holder
 from tests.pipes import read_line
 
-CPU = {"vendor": "cpu", "uuid": "cpu", "name": "a CPU"}
+CPU = {"platform": "cpu", "uuid": "cpu", "name": "a CPU"}
 
 
 def cpu_hold(folder, **terms):
@@ -126,7 +126,7 @@ import os, sys
 from pathlib import Path
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.lease import LeaseTerms, hold
-gpu, folder = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name=""), Path("LOCKS")
+gpu, folder = Gpu(platform="cuda", uuid={H200["uuid"]!r}, name=""), Path("LOCKS")
 sys.stdin.readline()
 for _ in range(100):
     with hold(gpu, LeaseTerms(wait_s=100), lock_dir=folder) as lease:
@@ -245,7 +245,7 @@ def interrupt(number, frame):
 
 signal.signal(signal.SIGALRM, interrupt)
 try:
-    gpu = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name="")
+    gpu = Gpu(platform="cuda", uuid={H200["uuid"]!r}, name="")
     with hold(gpu, LeaseTerms(wait_s=0, clocks=ClockPolicy.LOCK)) as lease:
         print("held", flush=True)
         input()

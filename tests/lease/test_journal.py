@@ -24,7 +24,7 @@ from kernel_matrix.lease.journal import (
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.platforms import ComputeMode, Gpu
 
-GPU = Gpu(vendor="nvidia", uuid="GPU-1/../2", name="NVIDIA H200")
+GPU = Gpu(platform="cuda", uuid="GPU-1/../2", name="NVIDIA H200")
 TERMS = LeaseTerms(wait_s=0, run_id="run", cell_id="cell")
 NOTED = ClockNote(target_mhz=1500, before_mhz=1980)
 

@@ -54,7 +54,8 @@ def test_memory_that_comes_back_late_is_waited_for(driver):
 
 CLEARING = f"""
 import json
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.lease.release_check import await_aftermath
 from kernel_matrix.lease.gpu_processes import OwnProcesses
 from kernel_matrix.lease.watch import DeviceWatch
@@ -68,8 +69,8 @@ class Clearing(DeviceWatch):
         World.here().change(uuid, memory_used={65 * MIB})
         return look
 
-with vendor("nvidia").opened():
-    watch = Clearing(Gpu(vendor="nvidia", uuid=uuid, name=""), OwnProcesses(), period_s=3600)
+with get_platform("cuda").opened():
+    watch = Clearing(Gpu(platform="cuda", uuid=uuid, name=""), OwnProcesses(), period_s=3600)
     watch.begin()
     World.here().change(uuid, memory_used={900 * MIB})
     with watch.running():

@@ -193,7 +193,7 @@ from kernel_matrix.platforms import Gpu
 from kernel_matrix.lease.clock_lock import clocks_held
 from kernel_matrix.lease.repair import repair
 from kernel_matrix.lease.terms import LeaseTerms
-folder, gpu = Path(sys.stdin.readline().strip()), Gpu(vendor="nvidia", uuid=sys.stdin.readline().strip(), name="one")
+folder, gpu = Path(sys.stdin.readline().strip()), Gpu(platform="cuda", uuid=sys.stdin.readline().strip(), name="one")
 with clocks_held(gpu, LeaseTerms(wait_s=0, cell_id="first", clocks=ClockPolicy.LOCK), folder) as held:
     pass
 print(held.reset.value, flush=True)

@@ -11,12 +11,13 @@ from tests.lease.holding import Holder
 
 PREAMBLE = f"""
 import json, threading, time
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.lease.gpu_processes import OwnProcesses
 from kernel_matrix.lease.watch import DeviceWatch
 from tests.sim.nvml import World
-gpu = Gpu(vendor="nvidia", uuid={H200["uuid"]!r}, name="")
-library = vendor("nvidia").opened()
+gpu = Gpu(platform="cuda", uuid={H200["uuid"]!r}, name="")
+library = get_platform("cuda").opened()
 library.__enter__()
 def await_looks(count):
     while len(watch.looks) < count:

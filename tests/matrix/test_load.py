@@ -41,7 +41,7 @@ def test_the_smallest_matrix_gets_every_default(load, tmp_path):
     matrix = load()
     assert matrix.name == "m"
     assert matrix.path == tmp_path / "matrix.toml"
-    assert matrix.gpus == (GpuAxis(name="cpu", vendor="cpu"), GpuAxis(name="h200", model="NVIDIA H200*"))
+    assert matrix.gpus == (GpuAxis(name="cpu", platform="cpu"), GpuAxis(name="h200", model="NVIDIA H200*"))
     assert matrix.toolchains == (Toolchain(name="cu128", cuda="12.8", torch="2.9.0", triton="3.5.0"),)
     assert matrix.dtypes == (Dtype.FP32, Dtype.BF16)
     assert matrix.problems == (ProblemSet(source="folder", path=tmp_path / "problems"),)

@@ -33,7 +33,7 @@ def test_repeated_selections(faults, table):
 
 def test_a_cpu_has_no_conditions(faults, minimal):
     (fault,) = faults(base=minimal.replace('vendor = "cpu"', 'vendor = "cpu"\nmodel = "AMD*"'))
-    assert fault == "matrix.toml:7:1 gpus[0].model: a device of vendor 'cpu' has no such condition; take it out"
+    assert fault == "matrix.toml:7:1 gpus[0].model: a CPU has no such condition; take it out"
 
 
 def test_a_path_that_does_not_exist_names_its_closest_neighbour(faults):

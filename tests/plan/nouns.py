@@ -11,14 +11,14 @@ from kernel_matrix.plan import SelectedProblem
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.sources import Candidate, Problem, Workload
 
-CPU = GpuAxis(name="cpu", vendor="cpu")
+CPU = GpuAxis(name="cpu", platform="cpu")
 H200 = GpuAxis(name="h200", model="NVIDIA H200*", compute_capability="9.0")
 CPU_TOOLCHAIN = Toolchain(name="cpu", torch="2.13.0", triton="3.7.1")
 CU128 = Toolchain(name="cu128", cuda="12.8", torch="2.9.0", triton="3.5.0")
 
-CPU_DEVICE = Gpu(vendor="cpu", uuid="cpu", name="EPYC")
+CPU_DEVICE = Gpu(platform="cpu", uuid="cpu", name="EPYC")
 H200_DEVICE = Gpu(
-    vendor="nvidia",
+    platform="cuda",
     uuid="GPU-1",
     name="NVIDIA H200",
     compute_capability="9.0",

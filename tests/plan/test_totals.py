@@ -61,47 +61,47 @@ def test_expected_time_is_that_of_runnable_cells(plan):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "workloads", "vendor", "language", "seconds"),
+    ("protocol", "workloads", "platform", "language", "seconds"),
     [
         # start 1.5 + 2 rounds × 5 trials × 3 modes × 0.03 + 2 contestants × 400 samples × 0.0025, within the budget
-        (Protocol(), 1, "nvidia", Language.TORCH, 4.4),
-        (Protocol(), 2, "nvidia", Language.TORCH, 7.3),
-        (Protocol(sessions=5), 1, "nvidia", Language.TORCH, 22.0),
+        (Protocol(), 1, "cuda", Language.TORCH, 4.4),
+        (Protocol(), 2, "cuda", Language.TORCH, 7.3),
+        (Protocol(sessions=5), 1, "cuda", Language.TORCH, 22.0),
         # some of those that may be added to the fewest will be
-        (Protocol(sessions=5, max_sessions=10), 1, "nvidia", Language.TORCH, 33.0),
-        (Protocol(), 1, "nvidia", Language.CUDA, 14.4),
-        (Protocol(), 1, "nvidia", Language.TRITON, 5.4),
-        (Protocol(), 1, "nvidia", Language.TILELANG, 14.4),
+        (Protocol(sessions=5, max_sessions=10), 1, "cuda", Language.TORCH, 33.0),
+        (Protocol(), 1, "cuda", Language.CUDA, 14.4),
+        (Protocol(), 1, "cuda", Language.TRITON, 5.4),
+        (Protocol(), 1, "cuda", Language.TILELANG, 14.4),
         (Protocol(), 1, "cpu", Language.TORCH, 12.5),
-        (Protocol(spec=ProtocolSpec(time=False)), 1, "nvidia", Language.TORCH, 1.95),
+        (Protocol(spec=ProtocolSpec(time=False)), 1, "cuda", Language.TORCH, 1.95),
         # a budget that the samples would not fit into is what counts
-        (Protocol(spec=ProtocolSpec(budget_s=1.0)), 1, "nvidia", Language.TORCH, 3.4),
+        (Protocol(spec=ProtocolSpec(budget_s=1.0)), 1, "cuda", Language.TORCH, 3.4),
         # each further baseline is timed like the first, and compiles before
         (
             Protocol(spec=ProtocolSpec(baselines=(Implementation.EAGER, Implementation.COMPILE))),
             1,
-            "nvidia",
+            "cuda",
             Language.TORCH,
             20.4,
         ),
         # four blocks of each further regime
-        (Protocol(spec=ProtocolSpec(regimes=(Regime.COLD, Regime.SUSTAINED))), 1, "nvidia", Language.TORCH, 10.4),
+        (Protocol(spec=ProtocolSpec(regimes=(Regime.COLD, Regime.SUSTAINED))), 1, "cuda", Language.TORCH, 10.4),
     ],
 )
-def test_the_model_of_time(protocol, workloads, vendor, language, seconds):
-    found = expected_seconds(protocol, workloads=workloads, vendor=vendor, language=language)
+def test_the_model_of_time(protocol, workloads, platform, language, seconds):
+    found = expected_seconds(protocol, workloads=workloads, platform=platform, language=language)
     assert found == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("language", Language)
 def test_every_language_has_a_time(language):
-    assert expected_seconds(Protocol(), workloads=1, vendor="nvidia", language=language) >= 4.4
+    assert expected_seconds(Protocol(), workloads=1, platform="cuda", language=language) >= 4.4
 
 
 def test_each_sanitizer_is_one_more_session_which_is_slow_on_a_gpu_and_none_on_a_cpu():
-    def found(vendor, sanitizers):
-        cell = {"workloads": 1, "vendor": vendor, "language": Language.TORCH}
+    def found(platform, sanitizers):
+        cell = {"workloads": 1, "platform": platform, "language": Language.TORCH}
         return expected_seconds(Protocol(), **cell, sanitizers=sanitizers)
 
-    assert found("nvidia", 2) == pytest.approx(found("nvidia", 0) + 2 * (1.5 + 10 * 0.9))
+    assert found("cuda", 2) == pytest.approx(found("cuda", 0) + 2 * (1.5 + 10 * 0.9))
     assert found("cpu", 2) == found("cpu", 0)

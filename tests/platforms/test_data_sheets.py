@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kernel_matrix.errors import UsageError
-from kernel_matrix.plan.block_limits import known_limits
+from kernel_matrix.platforms.cuda.block_limits import known_limits
 from kernel_matrix.platforms.data_sheets import DTYPES, FEATURES, all_sheets, sheets_of
 from kernel_matrix.platforms.peaks import _table
 

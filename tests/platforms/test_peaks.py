@@ -13,7 +13,7 @@ from kernel_matrix.platforms.peaks import (
     write_calibration,
 )
 
-STRANGER = Gpu(vendor="nvidia", uuid="GPU-1", name="NVIDIA Unheard-Of 1")
+STRANGER = Gpu(platform="cuda", uuid="GPU-1", name="NVIDIA Unheard-Of 1")
 MEASURED = {
     "kind": "calibration",
     "device_name": "NVIDIA Unheard-Of 1",
@@ -49,7 +49,7 @@ def state(tmp_path, monkeypatch):
     ],
 )
 def test_a_known_product_has_its_data_sheets_figures(name, bytes_per_s, fp16):
-    peak = peak_of(Gpu(vendor="nvidia", uuid="GPU-1", name=name))
+    peak = peak_of(Gpu(platform="cuda", uuid="GPU-1", name=name))
     assert peak.source == "table"
     assert "NVIDIA" in peak.reference
     assert (peak.bytes_per_s, peak.flops_per_s["fp16"]) == (bytes_per_s, fp16)
@@ -59,7 +59,7 @@ def test_a_known_product_has_its_data_sheets_figures(name, bytes_per_s, fp16):
     "name", ["NVIDIA H2000", "NVIDIA A10M", "NVIDIA GeForce RTX 4090 D", "NVIDIA H100", "AMD EPYC"]
 )
 def test_a_product_with_a_similar_name_is_another(name):
-    assert peak_of(Gpu(vendor="nvidia", uuid="GPU-1", name=name)).source == "unknown"
+    assert peak_of(Gpu(platform="cuda", uuid="GPU-1", name=name)).source == "unknown"
 
 
 def test_rows_are_whole_plausible_and_reachable():
@@ -73,7 +73,7 @@ def test_rows_are_whole_plausible_and_reachable():
         assert row.flops_per_s.get("bf16", 0) <= row.flops_per_s["fp16"]
         assert row.flops_per_s["fp32"] <= row.flops_per_s.get("tf32", row.flops_per_s["fp16"])
         for name in row.names:
-            found = peak_of(Gpu(vendor="nvidia", uuid="GPU-1", name=name.replace("*", "NVIDIA ")))
+            found = peak_of(Gpu(platform="cuda", uuid="GPU-1", name=name.replace("*", "NVIDIA ")))
             assert found.reference == row.source
 
 
@@ -106,7 +106,7 @@ def test_a_later_calibration_takes_the_place_of_the_earlier(state):
 
 def test_a_calibration_is_of_one_device_alone():
     write_calibration(STRANGER, MEASURED)
-    twin = Gpu(vendor="nvidia", uuid="GPU-2", name=STRANGER.name)
+    twin = Gpu(platform="cuda", uuid="GPU-2", name=STRANGER.name)
     assert peak_of(twin).source == "unknown"
     calibration_file(STRANGER).rename(calibration_file(twin))
     peak = peak_of(twin)
@@ -115,7 +115,7 @@ def test_a_calibration_is_of_one_device_alone():
 
 
 def test_the_table_comes_before_a_calibration():
-    known = Gpu(vendor="nvidia", uuid="GPU-3", name="NVIDIA H200")
+    known = Gpu(platform="cuda", uuid="GPU-3", name="NVIDIA H200")
     write_calibration(known, MEASURED)
     assert peak_of(known).source == "table"
 

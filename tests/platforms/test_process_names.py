@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 
-from kernel_matrix.platforms.process_names import MPS_SERVER, command
+from kernel_matrix.platforms.cuda.modes import MPS_SERVER
+from kernel_matrix.platforms.process_names import command
 
 
 def test_a_program_is_called_what_its_file_is_called_up_to_15_characters(tmp_path):

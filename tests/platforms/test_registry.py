@@ -1,4 +1,4 @@
-"""What holds for every vendor in the registry."""
+"""What holds for every platform in the registry."""
 
 import ast
 import inspect
@@ -10,16 +10,14 @@ import pytest
 
 import kernel_matrix
 from kernel_matrix.platforms import (
-    VENDORS,
     ClockChoices,
     DeviceModes,
     DeviceSettings,
     Platform,
     PlatformInventory,
     TelemetrySample,
-    host_inventory,
-    vendor,
 )
+from kernel_matrix.platforms.registry import BUILT_IN, get_platform, host_inventory
 
 PACKAGE = Path(kernel_matrix.__file__).parent
 NVML = PACKAGE / "platforms" / "cuda"
@@ -39,34 +37,35 @@ def every_device():
     return [gpu for inventory in host_inventory().values() for gpu in inventory.gpus]
 
 
-@pytest.mark.parametrize("name", VENDORS)
-def test_each_vendor_answers_what_the_protocol_asks(name):
-    module = vendor(name)
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_each_platform_answers_what_the_protocol_asks(name):
+    module = get_platform(name)
+    assert all(hasattr(module, member) for member in Platform.__annotations__)
     for member in members(Platform):
         assert parameters(getattr(module, member)) == parameters(getattr(Platform, member))[1:]
 
 
-@pytest.mark.parametrize("name", VENDORS)
-def test_each_vendors_settings_are_none_or_those_of_the_protocol(name):
-    settings = vendor(name).settings()
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_each_platforms_settings_are_none_or_those_of_the_protocol(name):
+    settings = get_platform(name).settings()
     if settings is not None:
         assert members(type(settings)) == members(DeviceSettings)
         for member in members(DeviceSettings):
             assert parameters(getattr(settings, member)) == parameters(getattr(DeviceSettings, member))[1:]
 
 
-def test_every_vendor_says_what_it_has_or_why_not():
+def test_every_platform_says_what_it_has_or_why_not():
     found = host_inventory()
-    assert list(found) == list(VENDORS)
+    assert list(found) == list(BUILT_IN)
     for name, inventory in found.items():
         assert isinstance(inventory, PlatformInventory)
         assert inventory.gpus or inventory.reason
-        assert all(gpu.vendor == name for gpu in inventory.gpus)
+        assert all(gpu.platform == name for gpu in inventory.gpus)
 
 
 @pytest.mark.parametrize("gpu", every_device(), ids=lambda gpu: gpu.uuid)
 def test_every_device_of_this_host_can_be_asked_everything(gpu):
-    of = vendor(gpu.vendor)
+    of = get_platform(gpu.platform)
     with of.opened():
         assert list(of.processes(gpu)) == sorted(of.processes(gpu))
         json.dumps(of.snapshot(gpu))
@@ -123,7 +122,7 @@ def test_the_bindings_are_used_in_one_package_and_by_plain_names():
     assert [path for path in importing if {"getattr", "methodcaller", "__dict__"} & set(nvml_names(path))] == []
 
 
-def test_the_module_that_changes_settings_is_reached_only_through_its_vendor():
+def test_the_module_that_changes_settings_is_reached_only_through_its_platform():
     module = "kernel_matrix.platforms.cuda.settings"
     importing = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if module in set(imported(path))}
     assert importing == {Path("platforms/cuda/__init__.py")}

@@ -195,7 +195,7 @@ def test_is_given_nothing_of_the_host(confining: Sandbox, run: Run, monkeypatch:
     found = answer(run("look_inward"))
     assert "HOST_SECRET" not in found["environment"]
     assert found["cwd"] == PACKAGE_TARGET
-    assert set(found["package"]) <= {"inside", "model", "__init__.py"}
+    assert set(found["package"]) <= {"inside", "model", "platforms", "__init__.py"}
 
 
 def test_has_its_own_user_and_no_rights(confining: Sandbox, run: Run) -> None:

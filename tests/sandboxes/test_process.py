@@ -44,7 +44,7 @@ def test_the_judge_runs_as_the_runner(engine: ProcessSandbox, spec: MakeSpec, pr
     assert end is not None
     found = answer(end)
     assert found["uids"] == [os.geteuid()] * 3
-    assert found["package"] == ["__init__.py", "inside", "model"], "no module of the host side"
+    assert found["package"] == ["__init__.py", "inside", "model", "platforms"], "no module of the host side"
     isolation = engine.isolation(spec(engine, "look_inward", role=Role.JUDGE))
     assert (isolation.network, isolation.filesystem, isolation.processes) == ("host", "shared", "shared")
 

@@ -1,14 +1,14 @@
 """``kernel-matrix`` on a machine whose only GPUs are simulated: ``python launch.py VERB …``.
 
-Differs from the real command in two places, and in this process only: torch is told that the GPU is a CPU, and Docker
-shows containers no GPU (:mod:`tests.sim.gpuless`).
+Differs from the real command in two places, and in this process only: processes on the GPU load the CPU's inside half,
+and Docker shows containers no GPU (:mod:`tests.sim.gpuless`).
 """
 
 from kernel_matrix.cli import main
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.sandboxes import ENGINES
 
-Gpu.torch_device = property(lambda gpu: "cpu")  # type: ignore[assignment, method-assign]  # for this process only
+Gpu.inside = property(lambda gpu: "cpu")  # type: ignore[assignment, method-assign]  # for this process only
 ENGINES["docker"] = "tests.sim.gpuless"
 
 if __name__ == "__main__":

@@ -14,16 +14,17 @@ from kernel_matrix.api.run_cells import new_run_id
 from kernel_matrix.attempt.assignment import RunContext
 from kernel_matrix.attempt.calibration import calibrate
 from kernel_matrix.attempt.scratch import scratch_folder
-from kernel_matrix.compatibility import compatibility, parse_version
 from kernel_matrix.errors import InfrastructureError, NothingSelectedError, UsageError
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.matrix import Matrix, Toolchain
 from kernel_matrix.matrix.load import load_matrix
-from kernel_matrix.platforms import Gpu, TelemetrySample, host_inventory, vendor
+from kernel_matrix.platforms import Gpu, TelemetrySample
 from kernel_matrix.platforms.peaks import STATE_DIR_VARIABLE, peak_of, write_calibration
 from kernel_matrix.platforms.process_names import command
+from kernel_matrix.platforms.registry import get_platform, gpu_document, host_inventory
+from kernel_matrix.platforms.versions import parse_version
 
 __all__ = [
     "Gpu",
@@ -55,7 +56,7 @@ def inventory() -> GpuInventory:
         >>> isinstance(kernel_matrix.inventory().gpus, tuple)
         True
     """
-    found = [one for name, one in host_inventory().items() if name != "cpu"]
+    found = [one for name, one in host_inventory().items() if get_platform(name).IS_ACCELERATOR]
     gpus = tuple(gpu for one in found for gpu in one.gpus)
     return GpuInventory(gpus, "; ".join(one.reason for one in found if one.reason))
 
@@ -82,8 +83,8 @@ def find_gpus(which: str | None = None) -> tuple[Gpu, ...]:
 
 def describe_gpu(gpu: Gpu) -> dict[str, Any]:
     """Return everything that is known of a GPU now; ``error`` is not empty where it does not answer."""
-    document = {**asdict(gpu), "peak": asdict(peak_of(gpu)), "error": ""}
-    platform = vendor(gpu.vendor)
+    document = {**gpu_document(gpu), "peak": asdict(peak_of(gpu)), "error": ""}
+    platform = get_platform(gpu.platform)
     try:
         with platform.opened():
             details = platform.details(gpu)
@@ -125,7 +126,7 @@ def watch_gpus(
 
 @contextmanager
 def _sampler(gpu: Gpu) -> Iterator[Callable[[], TelemetrySample]]:
-    platform = vendor(gpu.vendor)
+    platform = get_platform(gpu.platform)
     with platform.opened():
         sampler = platform.sampler(gpu)
         if sampler is None:
@@ -179,15 +180,17 @@ def calibrate_gpus(
 
 
 def _wanted(matrix: Matrix, name: str | None) -> list[Toolchain]:
-    """The CUDA toolchains to choose from: all of ``matrix``, or the one of that name.
+    """The toolchains for GPUs to choose from: all of ``matrix``, or the one of that name.
 
     Raises:
         UsageError: When the matrix has none of that name.
     """
-    wanted = [t for t in matrix.toolchains if name in (None, t.name) and t.cuda is not None]
+    for_gpus = [toolchain for toolchain in matrix.toolchains if get_platform(toolchain.platform).IS_ACCELERATOR]
+    wanted = [toolchain for toolchain in for_gpus if name in (None, toolchain.name)]
     if not wanted:
-        known = ", ".join(t.name for t in matrix.toolchains if t.cuda is not None)
-        raise UsageError(f"{matrix.path} has no CUDA toolchain {name or ''}".rstrip(), next_step=f"it has: {known}")
+        known = ", ".join(toolchain.name for toolchain in for_gpus)
+        what = f"{matrix.path} has no toolchain for GPUs {name or ''}".rstrip()
+        raise UsageError(what, next_step=f"it has: {known}")
     return wanted
 
 
@@ -202,22 +205,18 @@ def _newest_usable(gpu: Gpu, wanted: Sequence[Toolchain], found: HostSurvey) -> 
     if not usable:
         why = "".join(f"\n  {toolchain.name}: {obstacle}" for toolchain, obstacle in obstacles.items())
         raise NothingSelectedError(f"no toolchain here can run on GPU {gpu.index} ({gpu.name}):{why}")
-    return max(usable, key=lambda toolchain: parse_version(toolchain.cuda) or ())
+    return max(usable, key=lambda toolchain: parse_version(toolchain.versions.get(toolchain.platform)) or ())
 
 
 def _obstacle(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
     """Why ``toolchain`` cannot measure ``gpu`` here, in words; empty: it can."""
-    cuda = toolchain.cuda or ""
+    if toolchain.platform != gpu.platform:
+        return f"it is for {get_platform(toolchain.platform).TITLE}s"
     if found.engine.uses_images and toolchain.name not in found.images:
         return found.facts.images[toolchain.name]
-    table = compatibility()
-    obstacle = table.driver_obstacle(cuda=cuda, driver=gpu.driver, cuda_driver=gpu.cuda_driver)
-    return obstacle or (
-        table.code_obstacle(
-            cuda=cuda, torch=toolchain.torch, compute_capability=gpu.compute_capability, driver=gpu.driver
-        )
-        or ""
-    )
+    platform, versions = get_platform(gpu.platform), toolchain.versions
+    obstacle = platform.driver_obstacle(versions, gpu)
+    return obstacle or platform.code_obstacle(versions, gpu.compute_capability, gpu.driver) or ""
 
 
 def _measured(gpu: Gpu, toolchain: Toolchain, found: HostSurvey, wait_s: float) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from kernel_matrix.attempt.scratch import sweep_scratch
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.hosts.doctor import examine
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict
 from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.hosts.survey import AUTO, check_engine
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix.load import load_matrix
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict
 from kernel_matrix.sandboxes import ENGINES, open_engine
 
 __all__ = ["CheckResult", "CheckVerdict", "SweepResult", "diagnose_host", "sweep"]

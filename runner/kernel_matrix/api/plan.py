@@ -31,6 +31,7 @@ from kernel_matrix.plan import (
 )
 from kernel_matrix.plan import make_plan as _make_plan
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,6 +45,8 @@ __all__ = [
     "PlanTotals",
     "RunPlan",
     "SkipReason",
+    "has_lockable_clocks",
+    "is_interpreted",
     "load_matrix",
     "make_plan",
     "tally",
@@ -202,3 +205,13 @@ def every_cell(matrix: Matrix, host: HostSurvey) -> Iterator[Cell]:
     selection = load_selection(matrix)
     for only in (False, True):
         yield from _make_plan(matrix, selection, host.facts, compile_only=only).cells()
+
+
+def has_lockable_clocks(platform: str) -> bool:
+    """Return whether devices of ``platform`` have clocks that a run could lock."""
+    return get_platform(platform).settings() is not None
+
+
+def is_interpreted(cell: Cell) -> bool:
+    """Return whether an interpreter runs the cell's candidate, so that its time says nothing."""
+    return get_platform(cell.gpu.platform).interprets(cell.candidate.language)

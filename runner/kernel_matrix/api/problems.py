@@ -25,6 +25,7 @@ from kernel_matrix.inside.judge.problem_check_job import ProblemCheckResult
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.model.enums import Dtype, Status
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import Sandbox, SandboxStatus, open_engine
 from kernel_matrix.sources import (
     Candidate,
@@ -341,7 +342,7 @@ def _image(matrix: Matrix, found: HostSurvey, wanted: str) -> ResolvedImage:
         raise NothingSelectedError(
             f"no image to try problems in is here:{why}", next_step="--engine process needs none"
         )
-    return found.images[min(here, key=lambda t: t.cuda is not None).name]
+    return found.images[min(here, key=lambda t: get_platform(t.platform).IS_ACCELERATOR).name]
 
 
 def _load_matrix_folders() -> LoadedSource:

@@ -19,7 +19,8 @@ from kernel_matrix.errors import GpuBusyError, GpuLostError, GpuSettingError, In
 from kernel_matrix.lease import Lease, LeaseTerms, WaitCancelledError, hold
 from kernel_matrix.model.enums import ClockPolicy, Stage, Status
 from kernel_matrix.model.messages import Evidence
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.results.record import HealthInfo, Outcome, Record
 
 
@@ -87,7 +88,7 @@ class Attempt:
             self._log.phases["lease_wait"] = lease.waited_s
             self._details = _details(gpu)
             outcome = self._while_held(lease)
-            if policy.health_probe and gpu.vendor != "cpu" and not lease.lost:
+            if policy.health_probe and get_platform(gpu.platform).IS_ACCELERATOR and not lease.lost:
                 self._probed = health_from_judges(self._log.seen) or self._probe(lease)
             over = time.monotonic()
         self._log.phases["aftermath"] = time.monotonic() - over
@@ -129,7 +130,7 @@ class Attempt:
         lease, of = self._lease, self._of
         if lease is None:
             return AttemptOutcome(outcome=outcome, reports=(), device=DeviceRecord(health=self._barred))
-        if of.gpu.vendor == "cpu":
+        if not get_platform(of.gpu.platform).IS_ACCELERATOR:
             return of_cpu(lease, outcome, self._log, self._details)
         return of_gpu(lease, outcome, self._log, self._details, assignment=of, probed=self._probed)
 
@@ -154,7 +155,7 @@ def _terms(of: Assignment, context: RunContext) -> LeaseTerms:
 def _details(gpu: Gpu) -> dict[str, Any]:
     """Return further properties of ``gpu`` from its driver, with the reasons for those that are missing."""
     try:
-        details = vendor(gpu.vendor).details(gpu)
+        details = get_platform(gpu.platform).details(gpu)
     except InfrastructureError as error:
         return {"missing": {"everything": error.what}}
     return {**details.values, "missing": dict(details.missing)}

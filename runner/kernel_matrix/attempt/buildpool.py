@@ -16,12 +16,13 @@ from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
 from kernel_matrix.attempt.candidate_build import build_for, is_built
 from kernel_matrix.attempt.contestants import NEEDS_BUILD
 from kernel_matrix.attempt.outcome import machine_failed
-from kernel_matrix.attempt.role_specs import CellPlacement, arch_list
+from kernel_matrix.attempt.role_specs import CellPlacement
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.model.enums import Fault, Language, Stage
 from kernel_matrix.plan import Cell, devices_matching
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import ProcessLabels
 
 CORES_PER_LANE = 3  # a timed session keeps three processes busy beside the builds: judge, candidate, baseline
@@ -93,7 +94,8 @@ class BuildPool:
         """Return a key that is equal for cells that can share a build."""
         image = self.images.get(cell.toolchain.name)
         gpus = devices_matching(cell.gpu, self.gpus)
-        where = (image.id if image is not None else "", arch_list(gpus[0]) if gpus else "")
+        target = get_platform(cell.gpu.platform).compile_target(gpus[0].compute_capability) if gpus else ""
+        where = (image.id if image is not None else "", target)
         call = (cell.problem.digest, cell.dtype.value, *(workload.name for workload in cell.workloads))
         return "/".join((cell.candidate.digest, *where, *(call if cell.candidate.language is Language.TRITON else ())))
 
@@ -162,7 +164,7 @@ def builds_at_once(devices: Sequence[Gpu]) -> int:
     reserves no cores, since its sessions use all of them.
     """
     cores = len(os.sched_getaffinity(0))
-    lanes = sum(device.vendor != "cpu" for device in devices)
+    lanes = sum(get_platform(device.platform).IS_ACCELERATOR for device in devices)
     return max((cores + 1) // 2, cores - CORES_PER_LANE * lanes)
 
 

@@ -15,6 +15,7 @@ from kernel_matrix.images import ResolvedImage
 from kernel_matrix.lease import Lease, LeaseTerms, hold
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.results.reading import RecordRefusedError, parse, read_bytes
 from kernel_matrix.sandboxes import Mount, ProcessExit, ProcessLabels, RoleSpec
 
@@ -43,11 +44,12 @@ def calibration_spec(gpu: Gpu, image: ResolvedImage | None, labels: ProcessLabel
     return RoleSpec(
         role=Role.PROBE,
         labels=labels,
+        platform=gpu.inside,
         image=image.id if image is not None else None,
         module="kernel_matrix.inside.probe",
-        args=("calibrate", "--out", out.target, "--device", gpu.torch_device),
+        args=("calibrate", "--out", out.target, "--device", gpu.inside),
         mounts=(out,),
-        gpu=None if gpu.vendor == "cpu" else gpu,
+        gpu=gpu if get_platform(gpu.platform).IS_ACCELERATOR else None,
         uid=judge_uid(),
     )
 

@@ -8,20 +8,18 @@ import platform
 import sys
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from kernel_matrix.attempt.assignment import RunContext
 from kernel_matrix.attempt.buildcache import BuildCache, BuildKey, CachedArtifact, file_sha256
 from kernel_matrix.attempt.building import BuildResult, run_build
 from kernel_matrix.attempt.contestants import NEEDS_BUILD
-from kernel_matrix.attempt.role_specs import CellPlacement, arch_list, builder_spec
+from kernel_matrix.attempt.role_specs import CellPlacement, builder_spec
 from kernel_matrix.hosts.code_versions import build_version
-from kernel_matrix.inside.build.nvcc_wrapper import find_nvcc
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Language
 from kernel_matrix.plan import Cell
-from kernel_matrix.plan.block_limits import launch_obstacle, limits_of
-from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms import Gpu, Platform
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.results.record import BuildInfo, CompiledKernelInfo
 
 
@@ -32,7 +30,11 @@ def is_built(cell: Cell, gpu: Gpu) -> bool:
     the problem reads files: whoever compiles ahead is told the problem's module alone.
     """
     language = cell.candidate.language
-    return language in NEEDS_BUILD or (language is Language.TRITON and gpu.vendor != "cpu" and not cell.problem.beside)
+    return language in NEEDS_BUILD or (_compiles_at_call(language, gpu) and not cell.problem.beside)
+
+
+def _compiles_at_call(language: Language, gpu: Gpu) -> bool:
+    return language is Language.TRITON and not get_platform(gpu.platform).interprets(language)
 
 
 def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> BuildResult:
@@ -45,9 +47,9 @@ def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> Bui
     recipe = _recipe(place)
     kept = cache.recall(recipe.key, bench.scratch)
     if kept is not None:
-        return _from_cache(kept, recipe)
+        return _from_cache(place, kept, recipe)
     build = _compile(place, bench, recipe)
-    seen = _seen(recipe, build.kernels, build.log_tail)
+    seen = _seen(place, recipe, build.kernels, build.log_tail)
     if build.artifact is not None:
         cache.keep(recipe.key, build.artifact, build.kernels, build.log_tail)
         seen = replace(seen, artifact_sha256=file_sha256(build.artifact))
@@ -59,9 +61,9 @@ def _recipe(place: CellPlacement) -> BuildKey:
     return BuildKey(
         source=cell.candidate.code.module(),
         beside=cell.candidate.code.contents(),
-        arch=arch_list(place.gpu),
-        toolchain=place.image_id or _local_toolchain(),
-        build_version=build_version(),
+        arch=place.platform.compile_target(place.gpu.compute_capability),
+        toolchain=place.image_id or _local_toolchain(place.gpu.platform),
+        build_version=build_version(place.gpu.platform),
         order=_order(place) if cell.candidate.language is Language.TRITON else b"",
     )
 
@@ -81,16 +83,14 @@ def _order(place: CellPlacement) -> bytes:
 
 def _target(gpu: Gpu) -> dict[str, str | int]:
     """What to compile for, and what a candidate is told that asks the device what it has."""
-    limits = limits_of(gpu.compute_capability or "")
-    known = {} if limits is None else {"shared_bytes": limits.shared_bytes, "multiprocessors": limits.multiprocessors}
-    return {"arch": arch_list(gpu), **known}
+    of, capability = get_platform(gpu.platform), gpu.compute_capability
+    return {"arch": of.compile_target(capability), **of.compile_limits(capability)}
 
 
 @functools.cache
-def _local_toolchain() -> str:
+def _local_toolchain(device_platform: str) -> str:
     """What tells the compilers beside this program apart from others, and from themselves after an update."""
-    nvcc = find_nvcc()
-    compiler = (str(Path(nvcc).resolve()), Path(nvcc).stat().st_mtime_ns) if nvcc else None
+    compiler = get_platform(device_platform).local_compiler()
     return json.dumps([sys.prefix, platform.python_version(), _installed("torch"), _installed("triton"), compiler])
 
 
@@ -116,8 +116,8 @@ def _compile(place: CellPlacement, bench: RunContext, recipe: BuildKey) -> Build
     )
 
 
-def _from_cache(kept: CachedArtifact, recipe: BuildKey) -> BuildResult:
-    seen = _seen(recipe, kept.kernels, kept.log_tail)
+def _from_cache(place: CellPlacement, kept: CachedArtifact, recipe: BuildKey) -> BuildResult:
+    seen = _seen(place, recipe, kept.kernels, kept.log_tail)
     return BuildResult(
         artifact=kept.artifact,
         kernels=kept.kernels,
@@ -126,18 +126,18 @@ def _from_cache(kept: CachedArtifact, recipe: BuildKey) -> BuildResult:
     )
 
 
-def _seen(recipe: BuildKey, kernels: tuple[KernelCode, ...], log_tail: str) -> BuildInfo:
+def _seen(place: CellPlacement, recipe: BuildKey, kernels: tuple[KernelCode, ...], log_tail: str) -> BuildInfo:
     return BuildInfo(
         seconds=0.0,
         cached=False,
         key=recipe.key,
         arch=recipe.arch,
         artifact_sha256=None,
-        kernels=tuple(_kernel(kernel) for kernel in kernels),
+        kernels=tuple(_kernel(place.platform, kernel) for kernel in kernels),
         log_tail=log_tail,
     )
 
 
-def _kernel(kernel: KernelCode) -> CompiledKernelInfo:
-    why = launch_obstacle(arch=kernel.arch, registers=kernel.registers, shared_bytes=kernel.shared_bytes)
+def _kernel(platform: Platform, kernel: KernelCode) -> CompiledKernelInfo:
+    why = platform.launch_obstacle(arch=kernel.arch, registers=kernel.registers, shared_bytes=kernel.shared_bytes)
     return CompiledKernelInfo(**asdict(kernel), launchable=not why, reason=why)

@@ -14,13 +14,13 @@ from kernel_matrix.attempt.host_record import DeviceRecord, cell_key, host_half
 from kernel_matrix.attempt.outcome import machine_failed, outcome_of
 from kernel_matrix.attempt.role_specs import CellPlacement
 from kernel_matrix.attempt.source_findings import rejected, scan_of
-from kernel_matrix.compatibility import compatibility
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.matrix import GpuAxis
 from kernel_matrix.model.enums import Stage, Status
 from kernel_matrix.model.messages import Evidence
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.results.record import BuildInfo, CompiledKernelInfo, Outcome, Record
 from kernel_matrix.sandboxes import ProcessLabels
 
@@ -31,7 +31,7 @@ _NO_KERNELS_AT_IMPORT = "the kernels of this source are only known once it runs 
 def absent_gpu(axis: GpuAxis) -> Gpu:
     """Make a stand-in for a GPU that need not be installed: its properties, but no device."""
     return Gpu(
-        vendor=axis.vendor,
+        platform=axis.platform,
         uuid=f"absent:{axis.name}",
         name=axis.model or axis.name,
         compute_capability=axis.compute_capability,
@@ -103,12 +103,8 @@ def _counted(kernels: Sequence[CompiledKernelInfo]) -> str:
 
 def _for_dtype(seen: BuildInfo, cell: Cell) -> BuildInfo:
     """Return ``seen`` with every kernel refused if the architecture cannot compute in the cell's dtype."""
-    why = compatibility().dtype_obstacle(
-        dtype=cell.dtype,
-        language=cell.candidate.language,
-        vendor=cell.gpu.vendor,
-        compute_capability=cell.gpu.compute_capability,
-    )
+    platform = get_platform(cell.gpu.platform)
+    why = platform.dtype_obstacle(cell.dtype, cell.candidate.language, cell.gpu.compute_capability)
     if not why:
         return seen
     kernels = (replace(k, launchable=False, reason=why) if k.launchable else k for k in seen.kernels)

@@ -21,6 +21,7 @@ from kernel_matrix.model.enums import ClockState
 from kernel_matrix.model.messages import SessionReport, to_json
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms.peaks import peak_of
+from kernel_matrix.platforms.registry import gpu_document
 from kernel_matrix.results.record import (
     CellKey,
     ClocksInfo,
@@ -101,12 +102,12 @@ def host_half(of: Assignment, context: RunContext, device: DeviceRecord, log: At
         cpu=identity.cpu,
         cores=identity.cores,
         version=identity.version,
-        measurement_version=measurement_version(),
+        measurement_version=measurement_version(of.gpu.platform),
         engine=context.engine.name,
         engine_version=context.engine_status.version,
         engine_details=context.engine_status.details,
         image=_image_used(of.image),
-        device=asdict(of.gpu),
+        device=gpu_document(of.gpu),
         device_before=lease.before if lease else {},
         device_after=lease.after if lease else {},
         device_details=device.details,

@@ -13,8 +13,9 @@ from kernel_matrix.matrix import Policy
 from kernel_matrix.model.enums import Dtype, Language, Role
 from kernel_matrix.model.messages import INTERPRETED, ContestantSpec, JudgeJob, JudgeTimeouts, PeakSpec, WorkloadSpec
 from kernel_matrix.plan import Cell
-from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms import Gpu, Platform
 from kernel_matrix.platforms.peaks import TABLE, peak_of
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec
 from kernel_matrix.scan import SourceScan
 
@@ -41,9 +42,14 @@ class CellPlacement:
         return self.image.id if self.image is not None else None
 
     @property
+    def platform(self) -> Platform:
+        """The platform of the device."""
+        return get_platform(self.gpu.platform)
+
+    @property
     def visible_gpu(self) -> Gpu | None:
         """The device to show inside; None for a CPU, which is always visible."""
-        return None if self.gpu.vendor == "cpu" else self.gpu
+        return self.gpu if self.platform.IS_ACCELERATOR else None
 
 
 def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
@@ -51,6 +57,7 @@ def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
     return RoleSpec(
         role=Role.JUDGE,
         labels=place.labels,
+        platform=place.gpu.inside,
         image=place.image_id,
         module="kernel_matrix.inside.judge.judge",
         args=("--job", f"{JUDGE}/{JOB_FILE}", "--channel", CHANNEL, "--out", OUT),
@@ -72,9 +79,10 @@ def contestant_spec(place: CellPlacement, folders: SessionFolders, contestant: C
     return RoleSpec(
         role=contestant.role,
         labels=place.labels,
+        platform=place.gpu.inside,
         image=place.image_id,
         module="kernel_matrix.inside.worker.worker",
-        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.torch_device, *preloads),
+        args=("--channel", CHANNEL, "--code", CODE, "--device", place.gpu.inside, *preloads),
         mounts=(
             Mount(source=folders.code(contestant.name), target=CODE),
             Mount(source=folders.channel_to(contestant.name), target=CHANNEL),
@@ -94,7 +102,7 @@ def candidate_spec(place: CellPlacement, folders: SessionFolders, candidate: Con
     args = (*spec.args, *artifact)
     return replace(
         spec,
-        module="kernel_matrix.inside.worker.sanitized" if place.sanitizer else spec.module,
+        module=place.platform.SANITIZER if place.sanitizer else spec.module,
         args=("--tool", place.sanitizer, "--", *args) if place.sanitizer else args,
         mounts=(*spec.mounts, Mount(source=folders.artifact, target=ARTIFACT)),
         env={**spec.env, **_interpreter(place)},
@@ -108,9 +116,20 @@ def builder_spec(place: CellPlacement, code: Mount, channel: Mount) -> RoleSpec:
     return RoleSpec(
         role=Role.BUILDER,
         labels=place.labels,
+        platform=place.gpu.inside,
         image=place.image_id,
         module="kernel_matrix.inside.build.builder",
-        args=("--channel", channel.target, "--code", code.target, "--file", CANDIDATE_FILE, *ahead),
+        args=(
+            "--channel",
+            channel.target,
+            "--code",
+            code.target,
+            "--file",
+            CANDIDATE_FILE,
+            "--device",
+            place.gpu.platform,
+            *ahead,
+        ),
         mounts=(code, channel),
         env=_settings(place),
         limits=_limits(place.cell.policy),
@@ -123,9 +142,10 @@ def probe_spec(place: CellPlacement, out: Mount) -> RoleSpec:
     return RoleSpec(
         role=Role.PROBE,
         labels=place.labels,
+        platform=place.gpu.inside,
         image=place.image_id,
         module="kernel_matrix.inside.probe",
-        args=("health", "--out", out.target),
+        args=("health", "--out", out.target, "--device", place.gpu.inside),
         mounts=(out,),
         env=_settings(place),
         gpu=place.visible_gpu,
@@ -140,7 +160,7 @@ def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantS
     return JudgeJob(
         cell_id=cell.id,
         session=place.labels.session,
-        device=place.gpu.torch_device,
+        device=place.gpu.inside,
         dtype=cell.dtype,
         seed=seed,
         workloads=tuple(WorkloadSpec(w.name, dict(w.values), w.flops, w.bytes.get(cell.dtype)) for w in cell.workloads),
@@ -195,24 +215,15 @@ def _peak(place: CellPlacement) -> PeakSpec:
     return PeakSpec(bytes_per_s=peak.bytes_per_s, flops_per_s=flops_per_s)
 
 
-def arch_list(gpu: Gpu) -> str:
-    """Return the architecture for ``load_inline``: this device's own, with its specific features from Hopper on."""
-    capability = gpu.compute_capability or ""
-    return f"{capability}a" if capability and int(capability.split(".")[0]) >= 9 else capability
-
-
 def _settings(place: CellPlacement) -> dict[str, str]:
     # Judge, baseline and candidate share the same cores, so none may spin while another one is timed.
-    settings = {"TRITON_DEFAULT_FP_FUSION": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    if place.gpu.compute_capability:
-        settings["TORCH_CUDA_ARCH_LIST"] = arch_list(place.gpu)
-    return settings
+    shared = {"TRITON_DEFAULT_FP_FUSION": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    return {**shared, **place.platform.compile_settings(place.gpu)}
 
 
 def _interpreter(place: CellPlacement) -> dict[str, str]:
-    """Return the setting that runs Triton kernels in its interpreter, since Triton cannot compile for a CPU."""
-    interpreted = place.gpu.vendor == "cpu" and place.cell.candidate.language is Language.TRITON
-    return {"TRITON_INTERPRET": "1"} if interpreted else {}
+    """Settings of a candidate that is not compiled; Triton is the one language that has an interpreter."""
+    return {"TRITON_INTERPRET": "1"} if place.platform.interprets(place.cell.candidate.language) else {}
 
 
 def _limits(policy: Policy, memory_factor: int = 1) -> ResourceLimits:

@@ -10,6 +10,7 @@ from kernel_matrix.model.enums import Stage, Status
 from kernel_matrix.model.messages import Evidence
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.results.record import Outcome
 
 NO_SANITIZER = "no_sanitizer"  # label: the sanitizer was asked for, and is not installed or did not finish
@@ -24,7 +25,7 @@ _STATUSES: Mapping[str, Status] = {"memcheck": Status.OUT_OF_BOUNDS}
 
 def tools_for(cell: Cell, gpu: Gpu) -> tuple[str, ...]:
     """Return the tools that the candidate of ``cell`` runs under on ``gpu``; none on a CPU."""
-    return cell.policy.sanitize if gpu.vendor != "cpu" else ()
+    return cell.policy.sanitize if get_platform(gpu.platform).SANITIZER else ()
 
 
 def was_sanitized(log: str) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kernel_matrix.api.plan import Cell, CellCounts, PlanTotals, RunPlan
+    from kernel_matrix.api.plan import Cell, CellCounts, HostSurvey, PlanTotals, RunPlan
 
 _MOST_LINES = 40
 """Lines of a listing without ``--all``."""
@@ -234,7 +234,7 @@ def _print_summary(screen: Console, made: RunPlan, totals: PlanTotals) -> None:
     whole = totals.all
     devices = ", ".join(gpu.name for gpu in made.host.facts.gpus) or "no device"
     screen.print(f"This host: {devices}; engine {made.host.facts.engine}", markup=False)
-    if made.host.facts.clocks_reason and any(gpu.vendor != "cpu" for gpu in made.host.facts.gpus):
+    if made.host.facts.clocks_reason and _has_lockable_clocks(made.host):
         screen.print(f"GPU clocks cannot be locked here: {made.host.facts.clocks_reason}", markup=False)
     counts = f"{whole.cells:,} cells, {whole.runnable:,} run here, {whole.cells - whole.runnable:,} do not"
     time = f"about {duration(whole.expected_s)} one after the other"
@@ -284,3 +284,9 @@ def _row(table: Table, *texts: str) -> None:
     from rich.text import Text
 
     table.add_row(*map(Text, texts))
+
+
+def _has_lockable_clocks(host: HostSurvey) -> bool:
+    from kernel_matrix.api.plan import has_lockable_clocks
+
+    return any(has_lockable_clocks(gpu.platform) for gpu in host.facts.gpus)

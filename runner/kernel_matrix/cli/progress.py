@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kernel_matrix.api.plan import Cell, HostSurvey, SkipReason
+from kernel_matrix.api.plan import Cell, HostSurvey, SkipReason, has_lockable_clocks, is_interpreted
 from kernel_matrix.api.run_cells import (
     EventKind,
     Record,
@@ -333,7 +333,7 @@ def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipp
     yield f"{len(cells)} cells to run, about {duration(expected)} one after the other; {done} have a record already"
     if survey.facts.clocks_reason and any(_wants_lock(cell) for cell in cells):
         yield f"clocks will not be locked, and records say so: {survey.facts.clocks_reason}"
-    if any(cell.gpu.vendor == "cpu" and cell.candidate.language.value == "triton" for cell in cells):
+    if any(is_interpreted(cell) for cell in cells):
         yield "Triton runs through its interpreter on the CPU: right or wrong can be told, speed cannot"
     counts = Counter((cell.reason.hurdle, _short(cell)) for cell in skipped if cell.reason is not None)
     if counts:
@@ -345,7 +345,7 @@ def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipp
 
 
 def _wants_lock(cell: Cell) -> bool:
-    return cell.gpu.vendor != "cpu" and cell.policy.clocks is ClockPolicy.LOCK
+    return has_lockable_clocks(cell.gpu.platform) and cell.policy.clocks is ClockPolicy.LOCK
 
 
 def _short(cell: Cell) -> str:

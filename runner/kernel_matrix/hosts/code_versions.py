@@ -12,42 +12,50 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kernel_matrix.platforms.registry import inside_folder
+
 PACKAGE = Path(__file__).resolve().parents[1]
 
 # Adapters of native candidates import this module at run time, so no import statement leads to it.
 _BY_ADAPTERS = "inside/native_extension.py"
 
 MEASURED_BY = ("inside/judge", "inside/worker", "model", _BY_ADAPTERS)
-"""Folders and files that determine a measurement. The `inside` folder of a platform belongs here as well."""
+"""Folders and files that determine a measurement, beside the inside half of the platform."""
 
 BUILT_BY = ("inside/build", _BY_ADAPTERS)
-"""Folders and files that determine what a build makes of a candidate's source."""
+"""Folders and files that determine what a build makes of a candidate's source, beside the platform's inside half."""
 
 # Neither says anything that the rest of the tree does not: the context of a name, and the prefix u of a string.
 _REDUNDANT = frozenset({"ctx", "kind"})
 
 
 @functools.cache
-def measurement_version() -> str:
-    """SHA-256 of the code that determines a measurement; records with another value are stale."""
-    return version_of(PACKAGE, MEASURED_BY)
+def measurement_version(platform: str) -> str:
+    """SHA-256 of the code that determines a measurement on a platform; records with another value are stale."""
+    return version_of(PACKAGE, MEASURED_BY, inside_folder(platform))
 
 
 @functools.cache
-def build_version() -> str:
-    """SHA-256 of the code that determines a build; kept builds with another value are not used."""
-    return version_of(PACKAGE, BUILT_BY)
+def build_version(platform: str) -> str:
+    """SHA-256 of the code that determines a build for a platform; kept builds with another value are not used."""
+    return version_of(PACKAGE, BUILT_BY, inside_folder(platform))
 
 
-def version_of(package: Path, roots: Iterable[str]) -> str:
+def version_of(package: Path, roots: Iterable[str], platform_half: Path | None = None) -> str:
     """SHA-256 of the modules below ``roots`` and of all modules of the package that they import.
 
     Args:
         package: Folder of the package.
         roots: Folders and files in it.
+        platform_half: Folder of a platform's inside half, which may belong to another distribution.
     """
     waiting = {file for root in roots for file in _python_files(package / root)}
     modules: dict[str, str] = {}
+    if platform_half is not None:
+        for file in _python_files(platform_half):
+            text, imported = _parse(file, package)
+            modules[f"platform/{file.relative_to(platform_half).as_posix()}"] = text
+            waiting |= {found for found in imported if not found.is_relative_to(platform_half)}
     while waiting:
         file = waiting.pop()
         modules[file.relative_to(package).as_posix()], imported = _parse(file, package)

@@ -11,8 +11,8 @@ from kernel_matrix.errors import ImageError, InfrastructureError, UsageError
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.plan import HostInventory, devices_matching
-from kernel_matrix.platforms import host_inventory
 from kernel_matrix.platforms.permission import why_forbidden, why_not_root
+from kernel_matrix.platforms.registry import host_inventory, problems
 from kernel_matrix.sandboxes import ENGINES, Sandbox, SandboxStatus, open_engine
 
 AUTO = "auto"
@@ -85,7 +85,7 @@ def _with_engine(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: 
     inventories = host_inventory()
     facts = HostInventory(
         gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
-        gpu_reason="; ".join(inventory.reason for inventory in inventories.values() if inventory.reason),
+        gpu_reason="; ".join(filter(None, (*(found.reason for found in inventories.values()), *problems()))),
         engine=name,
         uses_images=engine.uses_images,
         engine_reason=why,
@@ -119,13 +119,13 @@ def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[st
 
 def _can_run_something(matrix: Matrix, found: HostSurvey) -> bool:
     """Whether a toolchain that can run here meets a device that is here."""
-    vendors = {axis.vendor for axis in matrix.gpus if devices_matching(axis, found.facts.gpus)}
+    present = {axis.platform for axis in matrix.gpus if devices_matching(axis, found.facts.gpus)}
     runnable = {
-        "cpu" if toolchain.cuda is None else "nvidia"
+        toolchain.platform
         for toolchain in matrix.toolchains
         if not found.engine.uses_images or toolchain.name in found.images
     }
-    return bool(vendors & runnable)
+    return bool(present & runnable)
 
 
 def _why_not(matrix: Matrix, found: HostSurvey) -> str:

@@ -11,8 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import IO, Dict, List, Tuple
 
-from kernel_matrix.inside.build.nvcc_wrapper import stand_in
-
 # Folder in the archive → environment variable with the compiler's folder.
 PLACES: Dict[str, str] = {"extensions": "TORCH_EXTENSIONS_DIR", "triton": "TRITON_CACHE_DIR"}
 
@@ -51,7 +49,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
 
 def unpack(artifact: Path) -> None:
-    """Unpack the artifact into the compilers' folders, and set the variables that replace nvcc.
+    """Unpack the artifact into the compilers' folders.
 
     The folders must be missing or empty, and on one file system.
     """
@@ -63,7 +61,6 @@ def unpack(artifact: Path) -> None:
         for name, target in targets:
             if (Path(aside) / name).is_dir():
                 (Path(aside) / name).rename(target)
-    os.environ.update(stand_in())
 
 
 def _extract(artifact: Path, folder: Path) -> None:

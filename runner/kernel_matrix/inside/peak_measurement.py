@@ -14,7 +14,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from kernel_matrix.inside.environment import device_name, l2_bytes
+from kernel_matrix.inside.environment import read_environment
+from kernel_matrix.inside.platform import InsidePlatform
 
 FEWEST_REPEATS = 3
 MOST_REPEATS = 100
@@ -27,8 +28,6 @@ DTYPES: Dict[str, Tuple[torch.dtype, str]] = {
     "bf16": (torch.bfloat16, "highest"),
 }
 """Name → torch's dtype and its precision for float32 matrix products, which decides about TF32."""
-
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -46,17 +45,17 @@ class Calibration:
     """How long it took."""
 
 
-def calibrate(device: str, seconds: float) -> Calibration:
-    """Measure ``device`` (``cpu`` or ``cuda``) for about ``seconds``, not counting the first call of each operation.
+def calibrate(platform: InsidePlatform, seconds: float) -> Calibration:
+    """Measure the device of ``platform`` for about ``seconds``, not counting the first call of each operation.
 
     :raises RuntimeError: when torch cannot use the device.
     """
     started = time.monotonic()
     share_s = seconds / (1 + len(DTYPES))
-    rates = {name: _flops_per_s(device, name, share_s) for name in DTYPES}
-    bytes_per_s = _bytes_per_s(device, share_s)
+    rates = {name: _flops_per_s(platform, name, share_s) for name in DTYPES}
+    bytes_per_s = _bytes_per_s(platform, share_s)
     return Calibration(
-        device_name=device_name(device),
+        device_name=read_environment(platform).device_name,
         bytes_per_s=bytes_per_s,
         flops_per_s={name: rate for name, rate in rates.items() if rate is not None},
         torch=str(torch.__version__),
@@ -65,28 +64,20 @@ def calibrate(device: str, seconds: float) -> Calibration:
     )
 
 
-def _bytes_per_s(device: str, seconds: float) -> float:
+def _bytes_per_s(platform: InsidePlatform, seconds: float) -> float:
     """The best of copying (each byte is read and written) and adding up (each byte is read)."""
-    nbytes = _buffer_bytes(device)
-    source = torch.ones(nbytes // 4, dtype=torch.float32, device=device)
+    nbytes = platform.buffer_bytes()
+    source = torch.ones(nbytes // 4, dtype=torch.float32, device=platform.TORCH_DEVICE)
     target = torch.empty_like(source)
-    copying = _median_s(device, lambda: target.copy_(source), seconds / 2)
-    adding = _median_s(device, lambda: torch.sum(source), seconds / 2)
+    copying = _median_s(platform, lambda: target.copy_(source), seconds / 2)
+    adding = _median_s(platform, lambda: torch.sum(source), seconds / 2)
     return max(2 * nbytes / copying, nbytes / adding)
 
 
-def _buffer_bytes(device: str) -> int:
-    """More than any cache holds, and no more than an eighth of the memory."""
-    if device == "cpu":
-        return 64 << 20
-    memory = int(torch.cuda.get_device_properties(0).total_memory)
-    return min(max(4 * l2_bytes(device), _GIB), memory // 8) // 4 * 4
-
-
-def _flops_per_s(device: str, name: str, seconds: float) -> Optional[float]:
+def _flops_per_s(platform: InsidePlatform, name: str, seconds: float) -> Optional[float]:
     """The best over the sizes of square matrices; null where the device does not multiply this dtype."""
     dtype, precision = DTYPES[name]
-    sizes = (4096, 8192) if device == "cuda" else (256, 512)
+    sizes = platform.product_sizes()
     best: Optional[float] = None
     with _float32_products(precision):
         for size in sizes:
@@ -94,7 +85,7 @@ def _flops_per_s(device: str, name: str, seconds: float) -> Optional[float]:
             if best is not None and FEWEST_REPEATS * 2 * size**3 / best > seconds:
                 break
             try:
-                rate = _product_rate(device, dtype, size, seconds / len(sizes))
+                rate = _product_rate(platform, dtype, size, seconds / len(sizes))
             except RuntimeError:
                 if best is None:
                     return None
@@ -103,10 +94,10 @@ def _flops_per_s(device: str, name: str, seconds: float) -> Optional[float]:
     return best
 
 
-def _product_rate(device: str, dtype: torch.dtype, size: int, seconds: float) -> float:
-    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+def _product_rate(platform: InsidePlatform, dtype: torch.dtype, size: int, seconds: float) -> float:
+    left, right = (torch.randn(size, size, device=platform.TORCH_DEVICE).to(dtype) for _ in range(2))
     out = torch.empty_like(left)
-    return 2 * size**3 / _median_s(device, lambda: torch.matmul(left, right, out=out), seconds)
+    return 2 * size**3 / _median_s(platform, lambda: torch.matmul(left, right, out=out), seconds)
 
 
 @contextmanager
@@ -119,27 +110,12 @@ def _float32_products(precision: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _median_s(device: str, operation: Callable[[], object], seconds: float) -> float:
+def _median_s(platform: InsidePlatform, operation: Callable[[], object], seconds: float) -> float:
     """Median time of ``operation``, repeated for about ``seconds`` behind a first call that is not counted."""
-    timed = _on_gpu if device == "cuda" else _on_cpu
-    timed(operation)
+    timer = platform.make_timer()
+    timer(operation)
     deadline = time.monotonic() + seconds
     times: List[float] = []
     while len(times) < FEWEST_REPEATS or (len(times) < MOST_REPEATS and time.monotonic() < deadline):
-        times.append(timed(operation))
+        times.append(timer(operation)[1] / 1e9)
     return statistics.median(times)
-
-
-def _on_gpu(operation: Callable[[], object]) -> float:
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    begin.record()
-    operation()
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end)) / 1e3
-
-
-def _on_cpu(operation: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    operation()
-    return time.perf_counter() - started

@@ -1,6 +1,6 @@
 """Asks a device whether it is well, or how fast it is; no candidate code comes near this process.
 
-``python -m kernel_matrix.inside.probe health|calibrate --out DIR [--device cuda|cpu] [--seconds S]`` leaves
+``python -m kernel_matrix.inside.probe health|calibrate --out DIR --device PLATFORM [--seconds S]`` leaves
 ``probe.json``. ``health`` does without torch, so that it takes a moment only.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
 from kernel_matrix.inside.atomic_write import write_whole
-from kernel_matrix.inside.judge.device_health import check_cpu, check_gpu
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.messages import dumps, to_json
 
 PROBE_NAME = "probe.json"
@@ -24,7 +24,7 @@ SECONDS = {"health": 0.03, "calibrate": 6.0}
 
 def health(device: str, seconds: float) -> Dict[str, Any]:
     """Whether the device is well: ``passed`` (null: it could not be asked), ``reason``, ``sm_mhz``, ``seconds``."""
-    found = check_gpu(seconds) if device == "cuda" else check_cpu()
+    found = load_platform(device).check_health(seconds)
     return {"kind": "health", **to_json(found)}
 
 
@@ -32,7 +32,7 @@ def calibration(device: str, seconds: float) -> Dict[str, Any]:
     """How fast the device is: ``device_name``, ``bytes_per_s``, ``flops_per_s``, ``torch``, ``cuda``, ``seconds``."""
     from kernel_matrix.inside.peak_measurement import calibrate  # noqa: PLC0415  # torch comes with it, and health does without
 
-    return {"kind": "calibration", **to_json(calibrate(device, seconds))}
+    return {"kind": "calibration", **to_json(calibrate(load_platform(device), seconds))}
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -40,7 +40,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="probe")
     parser.add_argument("question", choices=tuple(SECONDS))
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--device", required=True, help="name of the platform")
     parser.add_argument("--seconds", type=float)
     arguments = parser.parse_args(argv)
     seconds = SECONDS[arguments.question] if arguments.seconds is None else arguments.seconds

@@ -31,7 +31,8 @@ from kernel_matrix.lease.release_check import ReleaseCheck, await_aftermath
 from kernel_matrix.lease.repair import repair
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.lease.watch import DeviceSnapshot, DeviceWatch, longest_gap_s
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 
 __all__ = [
     "LOCK_DIR_VARIABLE",
@@ -157,7 +158,7 @@ class Lease:
             self.warnings = (*self.warnings, "no snapshot after the cell: the GPU was lost")
             return
         try:
-            self.after = vendor(self.gpu.vendor).snapshot(self.gpu)
+            self.after = get_platform(self.gpu.platform).snapshot(self.gpu)
         except InfrastructureError as error:
             self.warnings = (*self.warnings, f"no snapshot after the cell: {error.what}")
 
@@ -189,7 +190,7 @@ def hold(
     wait = LeaseWait(f"{gpu.uuid} ({gpu.name})", limit_s=terms.wait_s, cancelled=cancelled)
     with (
         locked(lock_file(folder, gpu.uuid), wait),
-        vendor(gpu.vendor).opened(),
+        get_platform(gpu.platform).opened(),
         closing(OwnProcesses(mps_allowed=terms.allow_mps)) as tenants,
     ):
         found = (*repair(gpu, folder), *reap())
@@ -198,7 +199,7 @@ def hold(
         lease = Lease(
             gpu=gpu,
             waited_s=wait.elapsed_s,
-            before=vendor(gpu.vendor).snapshot(gpu),
+            before=get_platform(gpu.platform).snapshot(gpu),
             tenants=tenants,
             warnings=found,
             _watch=watch,
@@ -214,7 +215,7 @@ def _become_alone(gpu: Gpu, terms: LeaseTerms, watch: DeviceWatch, wait: LeaseWa
     """Wait until nobody else is on the device; why that is no proof, in words."""
     if watch.blind:
         return ()
-    modes = vendor(gpu.vendor).modes(gpu)
+    modes = get_platform(gpu.platform).modes(gpu)
     return (*doubts(gpu, modes, terms, tells_apart=watch.tells_apart), *await_alone(watch, terms, wait))
 
 

@@ -17,7 +17,8 @@ from kernel_matrix.lease.journal import MEMORY, SM, ClockNote, forget, note
 from kernel_matrix.lease.restore import CLOCK_NAMES, ResetState, clocks_now, give_clocks_back, settings_of
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.model.enums import ClockPolicy
-from kernel_matrix.platforms import ClockChoices, DeviceSettings, Gpu, vendor
+from kernel_matrix.platforms import ClockChoices, DeviceSettings, Gpu
+from kernel_matrix.platforms.registry import get_platform
 
 __all__ = ["ClocksSet", "ResetState", "clocks_held"]
 
@@ -58,7 +59,7 @@ def clocks_held(gpu: Gpu, terms: LeaseTerms, folder: Path) -> Iterator[ClocksSet
         yield held
         return
     lock = _ClockLock(gpu, terms, folder, held)
-    with vendor(gpu.vendor).opened():  # an unloaded driver forgets its settings
+    with get_platform(gpu.platform).opened():  # an unloaded driver forgets its settings
         try:
             lock.take()
             yield held
@@ -81,7 +82,7 @@ class _ClockLock:
 
         :raises GpuSettingError: see :func:`clocks_held`.
         """
-        choices = vendor(self._gpu.vendor).clock_choices(self._gpu)
+        choices = get_platform(self._gpu.platform).clock_choices(self._gpu)
         try:
             done = self._lock_all(choices)
         except GpuSettingError as error:
@@ -173,8 +174,8 @@ class _ClockLock:
 
 def _why_not_asked(gpu: Gpu, terms: LeaseTerms) -> str:
     """Why nothing is to be locked at all; empty: something is."""
-    if gpu.vendor == "cpu":
-        return "a CPU's clock is not the runner's to lock"
+    if get_platform(gpu.platform).settings() is None:
+        return f"a {get_platform(gpu.platform).TITLE}'s clock is not the runner's to lock"
     return "policy observe: nothing was changed" if terms.clocks is ClockPolicy.OBSERVE else ""
 
 

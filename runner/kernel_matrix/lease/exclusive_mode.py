@@ -15,7 +15,8 @@ from kernel_matrix.errors import GpuSettingError, InfrastructureError
 from kernel_matrix.lease.journal import COMPUTE_MODE, forget, note
 from kernel_matrix.lease.restore import ResetResult, ResetState, settings_of
 from kernel_matrix.lease.terms import LeaseTerms
-from kernel_matrix.platforms import ComputeMode, Gpu, vendor
+from kernel_matrix.platforms import ComputeMode, Gpu
+from kernel_matrix.platforms.registry import get_platform
 
 
 class ExclusiveMode:
@@ -67,7 +68,7 @@ class ExclusiveMode:
 
     def _engage(self) -> None:
         settings = settings_of(self._gpu)
-        mode = vendor(self._gpu.vendor).modes(self._gpu).compute_mode
+        mode = get_platform(self._gpu.platform).modes(self._gpu).compute_mode
         if mode is not ComputeMode.EXCLUSIVE_PROCESS:
             self._previous = self._noted(mode)  # also if the driver refuses: the end looks what the mode is
             settings.set_compute_mode(self._gpu, ComputeMode.EXCLUSIVE_PROCESS)
@@ -106,7 +107,7 @@ def restore_mode(gpu: Gpu, previous: ComputeMode) -> ResetResult:
 
 
 def _restore(gpu: Gpu, previous: ComputeMode) -> ResetResult:
-    library = vendor(gpu.vendor)
+    library = get_platform(gpu.platform)
     settings, now = library.settings(), library.modes(gpu).compute_mode
     hard = ComputeMode.EXCLUSIVE_PROCESS
     if settings is None or now is not hard or previous is hard:

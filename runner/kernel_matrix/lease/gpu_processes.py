@@ -14,7 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_matrix.platforms.process_names import MPS_SERVER, command
+from kernel_matrix.platforms.process_names import command
+from kernel_matrix.platforms.registry import platforms
 
 _PROC = Path("/proc")
 _HOST_PID_NAMESPACE_INODE = 4026531836
@@ -106,7 +107,8 @@ class OwnProcesses:
         if _start(pid) != stat.start:  # it ended meanwhile: what it belonged to could not be read, whatever it was
             return Ownership.GONE
         name = self._names.get(pid) or self._names.setdefault(pid, command(pid))
-        return Ownership.TOLERATED if self._mps_allowed and name == MPS_SERVER else Ownership.FOREIGN
+        servers = {platform.SHARING_SERVER for platform in platforms().values()}
+        return Ownership.TOLERATED if self._mps_allowed and name in servers else Ownership.FOREIGN
 
     def named(self, pids: Iterable[int]) -> str:
         """As :func:`named`, by the names that foreign processes had when they were first seen."""

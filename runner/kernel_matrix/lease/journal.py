@@ -27,6 +27,7 @@ from kernel_matrix.lease.locks import lock_file
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.model.messages import dumps, from_json
 from kernel_matrix.platforms import ComputeMode, Gpu
+from kernel_matrix.platforms.registry import get_platform
 
 SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
 """The parts of a journal."""
@@ -150,7 +151,7 @@ def discard(gpu: Gpu, folder: Path) -> None:
 
 def _blank(gpu: Gpu, terms: LeaseTerms) -> Journal:
     return Journal(
-        vendor=gpu.vendor,
+        vendor=get_platform(gpu.platform).VENDOR,
         uuid=gpu.uuid,
         name=gpu.name,
         owner=terms.owner or owner_token(),

@@ -30,8 +30,9 @@ from kernel_matrix.lease.journal import (
 )
 from kernel_matrix.lease.locks import LeaseWait, lock_file, lock_folder, locked
 from kernel_matrix.lease.restore import ResetResult, ResetState, give_clocks_back
-from kernel_matrix.platforms import ComputeMode, Gpu, host_inventory
+from kernel_matrix.platforms import ComputeMode, Gpu
 from kernel_matrix.platforms.permission import why_forbidden
+from kernel_matrix.platforms.registry import get_platform, host_inventory
 
 _CLOCKS = "clocks"
 
@@ -167,7 +168,7 @@ def _line(gpu: Gpu, left: _Left, part: str, undone: ResetResult) -> str:
 
 
 def _still_set(gpu: Gpu, folder: Path, left: _Left, why: str, *, permitted: bool) -> GpuSettingError:
-    by_hand = " and ".join(f"`nvidia-smi -i {gpu.uuid} {option}`" for option in ("-rgc", "-rmc", "-c 0"))
+    by_hand = get_platform(gpu.platform).ADVICE["settings"].format(uuid=gpu.uuid)
     return GpuSettingError(
         f"settings of {gpu.uuid} ({gpu.name}), made by {left.whose}, are still in force: {why}",
         next_step=f"Run `kernel-matrix sweep` as a user who may change them, or do it by hand: {by_hand}, then remove "

@@ -13,8 +13,9 @@ from enum import Enum
 
 from kernel_matrix.errors import GpuSettingError, InfrastructureError
 from kernel_matrix.lease.journal import MEMORY, SM, ClockNote
-from kernel_matrix.platforms import DeviceSettings, Gpu, vendor
+from kernel_matrix.platforms import DeviceSettings, Gpu
 from kernel_matrix.platforms.permission import why_forbidden
+from kernel_matrix.platforms.registry import get_platform
 
 CLOCK_NAMES = {SM: "SM clock", MEMORY: "memory clock"}
 
@@ -54,7 +55,7 @@ def settings_of(gpu: Gpu) -> DeviceSettings:
 
     :raises GpuSettingError: when nothing can, or this host forbids it.
     """
-    settings = vendor(gpu.vendor).settings()
+    settings = get_platform(gpu.platform).settings()
     if settings is None:
         raise GpuSettingError("nothing can be set on devices of this kind", permitted=False, supported=False)
     if forbidden := why_forbidden():
@@ -68,7 +69,7 @@ def give_clocks_back(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
     A clock that this device cannot lock needs no reset.
     """
     try:
-        with vendor(gpu.vendor).opened():  # once, not for each of many looks
+        with get_platform(gpu.platform).opened():  # once, not for each of many looks
             return _reset_and_watch(gpu, notes)
     except InfrastructureError as error:
         return ResetResult(state=ResetState.FAILED, reason=error.what, error=error)
@@ -77,7 +78,7 @@ def give_clocks_back(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
 def clocks_now(gpu: Gpu) -> dict[str, int | None]:
     """SM and memory clock, MHz; null where the device does not say."""
     try:
-        sm_mhz, memory_mhz = vendor(gpu.vendor).clocks(gpu)
+        sm_mhz, memory_mhz = get_platform(gpu.platform).clocks(gpu)
     except InfrastructureError:
         sm_mhz = memory_mhz = None
     return {SM: sm_mhz, MEMORY: memory_mhz}
@@ -106,7 +107,7 @@ def _reset(gpu: Gpu, which: str) -> bool:
 
     :raises InfrastructureError: when it is not reset.
     """
-    settings = vendor(gpu.vendor).settings()
+    settings = get_platform(gpu.platform).settings()
     if settings is None:
         return False
     call = settings.reset_sm_clock if which == SM else settings.reset_memory_clock

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from kernel_matrix.errors import GpuLostError, InfrastructureError
 from kernel_matrix.lease.gpu_processes import Ownership, OwnProcesses, pids_mean_something
-from kernel_matrix.platforms import Gpu, TelemetrySample, vendor
+from kernel_matrix.platforms import Gpu, TelemetrySample
+from kernel_matrix.platforms.registry import get_platform
 
 PERIOD_S = 0.05
 _HUNG_S = 10.0
@@ -34,15 +35,15 @@ class DeviceSnapshot:
 
 
 class DeviceWatch:
-    """Looks at one device. Use it only while the vendor's library is open, and let it run once.
+    """Looks at one device. Use it only while the driver's library is open, and let it run once.
 
     :param period_s: seconds from the beginning of one look to the beginning of the next.
     """
 
     def __init__(self, gpu: Gpu, tenants: OwnProcesses, *, period_s: float = PERIOD_S) -> None:
         self._gpu = gpu
-        self._vendor = vendor(gpu.vendor)
-        self._sampler = self._vendor.sampler(gpu)
+        self._platform = get_platform(gpu.platform)
+        self._sampler = self._platform.sampler(gpu)
         self._tenants = tenants
         self._period_s = period_s
         self._wake = threading.Event()
@@ -165,7 +166,7 @@ class DeviceWatch:
 
     def _second_opinion(self, first: dict[int, Ownership]) -> dict[int, Ownership]:
         """Asked once more: a process that was just ending, or that just lost its parent, only seemed foreign."""
-        listed = set(self._vendor.processes(self._gpu))
+        listed = set(self._platform.processes(self._gpu))
         settled = {
             pid: Ownership.OURS if self._tenants.standing(pid) is Ownership.OURS else first[pid] for pid in first
         }

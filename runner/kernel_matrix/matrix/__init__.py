@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language, Tier
 from kernel_matrix.model.messages import ProtocolSpec
+from kernel_matrix.platforms.registry import DEFAULT
 
 DECLARED_LANGUAGES = frozenset({Language.CUTE_DSL, Language.TILELANG})
 """Languages that no bundled image can compile; a toolchain whose own image can lists them in ``languages``."""
@@ -22,8 +23,8 @@ class GpuAxis:
 
     name: str
     """Name in cells, records and tables: ``h200``, ``cpu``."""
-    vendor: str = "nvidia"
-    """``nvidia`` or ``cpu``."""
+    platform: str = DEFAULT
+    """Registry key of a platform."""
     model: str | None = None
     """Glob on the product name, case-insensitive: ``NVIDIA H200*``."""
     uuid: str | None = None
@@ -34,15 +35,28 @@ class GpuAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """Versions of CUDA, PyTorch and Triton in one pinned image, ``images/<name>/``."""
+    """PyTorch, Triton and the compilers for one platform: one pinned image, ``images/<name>/``."""
 
     name: str
     torch: str
     triton: str
     cuda: str | None = None
-    """CUDA toolkit version, ``12.8``; ``None`` for a CPU toolchain."""
+    """CUDA toolkit version, ``12.8``; ``None`` where the image has none."""
+    platform: str = ""
+    """Registry key of a platform. Left out: ``cuda`` where that version is given, else ``cpu``."""
     languages: tuple[Language, ...] = ()
     """Members of :data:`DECLARED_LANGUAGES` that its image can compile."""
+
+    def __post_init__(self) -> None:
+        """Fill in the platform."""
+        if not self.platform:
+            object.__setattr__(self, "platform", "cpu" if self.cuda is None else "cuda")
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Version by package; without those that are not in the image."""
+        named = {"torch": self.torch, "triton": self.triton, "cuda": self.cuda}
+        return {name: version for name, version in named.items() if version is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

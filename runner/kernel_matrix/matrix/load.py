@@ -25,7 +25,7 @@ from kernel_matrix.matrix import (
 from kernel_matrix.matrix.complaints import MatrixFault
 from kernel_matrix.matrix.globs import one_or_many
 from kernel_matrix.matrix.rule_checks import check_rules
-from kernel_matrix.matrix.semantics import check_semantics, resolve
+from kernel_matrix.matrix.semantics import check_semantics, platform_of, resolve
 from kernel_matrix.matrix.shape import check_shape, remove_faulty
 from kernel_matrix.matrix.tiers import read_policy, read_protocol, with_policy, with_protocol
 from kernel_matrix.matrix.toml_lines import Position, find, nearest, scan, show
@@ -147,12 +147,16 @@ def _build(document: Mapping[str, Any], path: Path) -> Matrix:
 
 
 def _gpu(table: Mapping[str, Any]) -> GpuAxis:
-    memory = table.get("min_memory_gib")
-    return GpuAxis(**{**table, "min_memory_gib": None if memory is None else float(memory)})
+    values = {key: value for key, value in table.items() if key != "vendor"}
+    if "min_memory_gib" in table:
+        values["min_memory_gib"] = float(table["min_memory_gib"])
+    return GpuAxis(**{**values, "platform": platform_of(table)})
 
 
 def _toolchain(table: Mapping[str, Any]) -> Toolchain:
-    return Toolchain(**{**table, "languages": tuple(map(Language, table.get("languages", ())))})
+    platform = platform_of(table) if "platform" in table else ""
+    languages = tuple(Language(name) for name in table.get("languages", ()))
+    return Toolchain(**{**table, "platform": platform, "languages": languages})
 
 
 def _problem_set(table: Mapping[str, Any], root: Path) -> ProblemSet:

@@ -13,11 +13,12 @@ from typing import Any
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
 from kernel_matrix.matrix import Protocol
-from kernel_matrix.matrix.complaints import MatrixFault, quote, suggestion
+from kernel_matrix.matrix.complaints import MatrixFault, listed, quote, suggestion
 from kernel_matrix.matrix.globs import is_plain, one_or_many
 from kernel_matrix.matrix.tiers import PUBLISH_SESSIONS, read_protocol, with_protocol
 from kernel_matrix.matrix.toml_lines import KeyPath
 from kernel_matrix.model.enums import Tier
+from kernel_matrix.platforms.registry import DEFAULT, platform_name, platforms, registered
 
 Table = Mapping[str, Any]
 
@@ -40,6 +41,7 @@ def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path)
     """
     for key in ("gpus", "toolchains"):
         yield from _find_repeated_names(document, key)
+    yield from _platforms(document)
     yield from _conditions_of_a_cpu(document)
     for key in ("gpus", "problems", "candidates"):
         yield from _find_repeated_tables(
@@ -68,11 +70,32 @@ def _find_repeated_names(document: Table, key: str) -> Iterator[MatrixFault]:
         first.setdefault(name, index)
 
 
+def platform_of(table: Table) -> str:
+    """Return the registry key of the platform that a table of ``gpus`` or ``toolchains`` names or leaves out."""
+    return platform_name(table.get("platform", table.get("vendor", DEFAULT)))
+
+
+def _platforms(document: Table) -> Iterator[MatrixFault]:
+    for key in ("gpus", "toolchains"):
+        for index, table in tables(document, key):
+            for name in {"platform", "vendor"} & table.keys():
+                yield from _platform_faults((key, index, name), table[name])
+            if {"platform", "vendor"} <= table.keys():
+                yield MatrixFault((key, index, "vendor"), "is another word for platform; take one out")
+
+
+def _platform_faults(path: KeyPath, text: str) -> Iterator[MatrixFault]:
+    known = [*registered(), *(platform.VENDOR for name, platform in platforms().items() if name != platform.VENDOR)]
+    if text not in known:
+        yield MatrixFault(path, f"{quote(text)} is not known; allowed: {listed(known)}{suggestion(text, known)}")
+
+
 def _conditions_of_a_cpu(document: Table) -> Iterator[MatrixFault]:
     for index, gpu in tables(document, "gpus"):
-        if gpu.get("vendor") == "cpu":
-            for key in gpu.keys() - {"name", "vendor"}:
-                yield MatrixFault(("gpus", index, key), "a device of vendor 'cpu' has no such condition; take it out")
+        platform = platforms().get(platform_of(gpu))
+        if platform is not None and not platform.IS_ACCELERATOR:
+            for key in gpu.keys() - {"name", "platform", "vendor"}:
+                yield MatrixFault(("gpus", index, key), f"a {platform.TITLE} has no such condition; take it out")
 
 
 def _find_repeated_tables(key: str, found: Sequence[tuple[int, Table]]) -> Iterator[MatrixFault]:

@@ -211,7 +211,7 @@ class JudgeJob:
     cell_id: str
     session: int
     device: str
-    """``cpu`` or ``cuda``."""
+    """Name of the platform, ``cpu``: which inside half judge and workers load."""
     dtype: Dtype
     seed: str
     """Secret, 32 hex digits; the report holds only its SHA-256."""
@@ -247,8 +247,8 @@ class JudgeJob:
     """Tools of compute-sanitizer that the candidate's process runs under; then nothing is timed."""
 
     def __post_init__(self) -> None:
-        if self.device not in ("cpu", "cuda"):
-            raise ValueError(f"device is {self.device!r}, must be 'cpu' or 'cuda'")
+        if not self.device.isidentifier():
+            raise ValueError(f"device is {self.device!r}, must be the name of a platform")
         if not self.workloads:
             raise ValueError("a job needs at least one workload")
         if len(self.seed) != 32 or any(c not in "0123456789abcdef" for c in self.seed):

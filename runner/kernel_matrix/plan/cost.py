@@ -13,13 +13,9 @@ from collections.abc import Mapping
 from kernel_matrix.matrix import Protocol
 from kernel_matrix.model.enums import Implementation, Language, Regime
 from kernel_matrix.model.messages import ProtocolSpec
+from kernel_matrix.platforms import CostFigures
+from kernel_matrix.platforms.registry import get_platform
 
-_START_S = {"cpu": 3.0, "nvidia": 1.5}
-"""Until the first call, and after the last. Where there is a GPU, torch is imported before the session's turn."""
-_CALL_S = {"cpu": 0.05, "nvidia": 0.03}
-"""One verification call with its inputs, reference and comparison."""
-_TIMED_CALL_S = {"cpu": 0.01, "nvidia": 0.0025}
-"""One timed call with its inputs."""
 _REPLAYS_S: Mapping[Regime, float] = {Regime.WARM: 0.2, Regime.BURST: 0.3, Regime.SUSTAINED: 1.5}
 """One block of replayed calls of a millisecond each, see :mod:`kernel_matrix.inside.judge.replay_modes`."""
 _RIVAL_S: Mapping[Implementation, float] = {Implementation.COMPILE: 15.0, Implementation.COMPILE_MAX_AUTOTUNE: 45.0}
@@ -45,30 +41,31 @@ def expected_compile_seconds(language: Language) -> float:
 
 
 def expected_seconds(
-    protocol: Protocol, *, workloads: int, vendor: str, language: Language, sanitizers: int = 0
+    protocol: Protocol, *, workloads: int, platform: str, language: Language, sanitizers: int = 0
 ) -> float:
     """Expected wall time of one cell, seconds.
 
     :param workloads: how many workloads the cell has.
-    :param sanitizers: under how many tools its candidate is run once more; none of them checks what runs on a CPU.
+    :param sanitizers: under how many tools its candidate is run once more, where its platform has any.
     """
-    spec = protocol.spec
-    workload_s = _verify_seconds(spec, vendor) + (_time_seconds(spec, vendor) if spec.time else 0.0)
-    session_s = _START_S[vendor] + workloads * workload_s
-    sanitized_s = _START_S[vendor] + workloads * _SANITIZED * _verify_seconds(spec, vendor)
+    spec, chosen = protocol.spec, get_platform(platform)
+    figures = chosen.COST
+    workload_s = _verify_seconds(spec, figures) + (_time_seconds(spec, figures) if spec.time else 0.0)
+    session_s = figures.start_s + workloads * workload_s
+    sanitized_s = figures.start_s + workloads * _SANITIZED * _verify_seconds(spec, figures)
     sessions = (protocol.sessions + max(protocol.sessions, protocol.max_sessions)) / 2
-    checked_s = sanitizers * sanitized_s if vendor != "cpu" else 0.0
+    checked_s = sanitizers * sanitized_s if chosen.SANITIZER else 0.0
     return _BUILD_S[language] + sessions * session_s + checked_s
 
 
-def _verify_seconds(spec: ProtocolSpec, vendor: str) -> float:
+def _verify_seconds(spec: ProtocolSpec, figures: CostFigures) -> float:
     rounds = 2 if spec.time else 1  # verified before and, when something was timed in between, after
-    return rounds * spec.trials * len(spec.modes) * _CALL_S[vendor]
+    return rounds * spec.trials * len(spec.modes) * figures.call_s
 
 
-def _time_seconds(spec: ProtocolSpec, vendor: str) -> float:
+def _time_seconds(spec: ProtocolSpec, figures: CostFigures) -> float:
     rivals = len(spec.baselines) - 1
-    calls_s = min(spec.budget_s, (2 + rivals) * spec.max_samples * _TIMED_CALL_S[vendor])
+    calls_s = min(spec.budget_s, (2 + rivals) * spec.max_samples * figures.timed_call_s)
     blocks = 4 + rivals  # candidate and baseline twice, each rival once
     replays_s = blocks * sum(_REPLAYS_S.get(regime, 0.0) for regime in spec.regimes)
     return calls_s + replays_s + sum(_RIVAL_S.get(baseline, 0.0) for baseline in spec.baselines)

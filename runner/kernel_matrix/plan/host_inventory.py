@@ -40,7 +40,7 @@ def devices_matching(axis: GpuAxis, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 def _matches(axis: GpuAxis, gpu: Gpu) -> bool:
     return (
-        axis.vendor == gpu.vendor
+        axis.platform == gpu.platform
         and (axis.model is None or fnmatchcase(gpu.name.lower(), axis.model.lower()))
         and axis.uuid in (None, gpu.uuid)
         and axis.compute_capability in (None, gpu.compute_capability)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kernel_matrix.compatibility import Compatibility, compatibility
 from kernel_matrix.matrix import Matrix, Policy, Protocol
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
 from kernel_matrix.plan.cell import Cell, Skip, SkipReason
@@ -30,6 +29,7 @@ from kernel_matrix.plan.host_inventory import HostInventory, devices_matching
 from kernel_matrix.plan.rule_masks import RuleMasks
 from kernel_matrix.plan.selection import SelectedProblem, Selection
 from kernel_matrix.plan.skip_rules import ABSENT, SkipRules, Target, compiles, pairs
+from kernel_matrix.platforms.registry import platforms
 from kernel_matrix.sources import Candidate, Workload
 
 
@@ -156,7 +156,7 @@ class Plan:
         expected_s = expected_seconds(
             task.settings.protocol,
             workloads=len(task.workloads),
-            vendor=spot.place.gpu.vendor,
+            platform=spot.place.gpu.platform,
             language=kind.language,
             sanitizers=len(task.settings.policy.sanitize),
         )
@@ -219,15 +219,13 @@ def make_plan(
     selection: Selection,
     facts: HostInventory,
     *,
-    table: Compatibility | None = None,
     compile_only: bool = False,
 ) -> Plan:
     """The plan of ``matrix`` on a host with ``facts``.
 
-    :param table: compatibility facts; null takes those that ship with the program.
     :param compile_only: every cell on a GPU axis with a compute capability is only compiled; there are no others.
     """
-    rules, hurdles = RuleMasks.of(matrix), SkipRules(facts, table or compatibility())
+    rules, hurdles = RuleMasks.of(matrix), SkipRules(facts)
     unpaired = compile_only or _compiles_absent(matrix)
     spots = tuple(spot for spot in _spots(matrix, rules, hurdles) if unpaired or _is_paired(spot))
     notes = (note for spot in spots if _is_paired(spot) for note in hurdles.notes(spot.place))
@@ -246,7 +244,7 @@ def make_plan(
 
 def _spots(matrix: Matrix, rules: RuleMasks, hurdles: SkipRules) -> Iterator[_Spot]:
     dtypes = dict.fromkeys((*matrix.dtypes, *(dtype for rule in matrix.include for dtype in rule.dtypes)))
-    for gpu in matrix.gpus:
+    for gpu in (gpu for gpu in matrix.gpus if gpu.platform in platforms()):
         for toolchain in matrix.toolchains:
             place = hurdles.place(gpu, toolchain)
             mask = rules.gpu_mask(gpu.name) & rules.toolchain_mask(toolchain.name)
@@ -287,7 +285,9 @@ def _row(selected: SelectedProblem, rules: RuleMasks) -> _Row:
 def _unpaired(matrix: Matrix) -> Iterator[str]:
     """Axis values that are in no cell because nothing on the other axis goes with them."""
     for gpu in matrix.gpus:
-        if not any(pairs(gpu, toolchain) for toolchain in matrix.toolchains):
+        if gpu.platform not in platforms():
+            yield f"gpu {gpu.name} is in no cell: platform {gpu.platform} cannot be used, see kernel-matrix doctor"
+        elif not any(pairs(gpu, toolchain) for toolchain in matrix.toolchains):
             yield f"gpu {gpu.name} is in no cell: no toolchain goes with it"
     for toolchain in matrix.toolchains:
         if not any(pairs(gpu, toolchain) for gpu in matrix.gpus):

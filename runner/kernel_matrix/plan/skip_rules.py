@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from kernel_matrix.compatibility import Compatibility, parse_version
 from kernel_matrix.matrix import DECLARED_LANGUAGES, GpuAxis, Toolchain
 from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
 from kernel_matrix.plan.cell import Skip, SkipReason
 from kernel_matrix.plan.host_inventory import GIB, HostInventory, devices_matching
-from kernel_matrix.platforms import Gpu
-
-_VENDOR_NAMES = {"cpu": "CPU", "nvidia": "NVIDIA GPU"}
-
+from kernel_matrix.platforms import Gpu, Platform
+from kernel_matrix.platforms.registry import get_platform
+from kernel_matrix.platforms.versions import parse_version
 
 ABSENT = frozenset({SkipReason.DTYPE_NOT_SUPPORTED, SkipReason.NO_CODE_FOR_GPU, SkipReason.NO_SUCH_GPU})
 """Hurdles of a device that is not there, which do not keep a compiler from compiling for it."""
 
 
 def compiles(gpu: GpuAxis, toolchain: Toolchain, language: Language) -> bool:
-    """Whether ``toolchain`` has a compiler of ``language`` for ``gpu``: Triton's is in CPU toolchains too."""
-    if gpu.vendor == "cpu" or gpu.compute_capability is None:
+    """Return whether ``toolchain`` has a compiler of ``language`` for ``gpu``, which need not be here."""
+    if gpu.compute_capability is None:
         return False
-    return language is Language.TRITON or (language is Language.CUDA and toolchain.cuda is not None)
+    return get_platform(gpu.platform).compiles(language, toolchain.versions)
 
 
 def pairs(gpu: GpuAxis, toolchain: Toolchain) -> bool:
-    """Whether a cell can have both: CPU toolchains go with the CPU, CUDA toolchains with NVIDIA GPUs."""
-    return (gpu.vendor == "cpu") == (toolchain.cuda is None)
+    """Return whether a cell can have both: they are for the same platform."""
+    return gpu.platform == toolchain.platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +37,11 @@ class Target:
     toolchain: Toolchain
     device: Gpu | None
     """The device judged by: of several, the one with the lowest compute capability. Null: none here."""
+
+    @property
+    def platform(self) -> Platform:
+        """The platform of the GPU axis."""
+        return get_platform(self.gpu.platform)
 
     @property
     def compute_capability(self) -> str | None:
@@ -53,10 +56,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class SkipRules:
-    """The hurdles of one host and one compatibility table."""
+    """The hurdles of one host."""
 
     facts: HostInventory
-    table: Compatibility
     _found: dict[tuple[object, ...], Skip | None] = field(default_factory=dict)
 
     def place(self, gpu: GpuAxis, toolchain: Toolchain) -> Target:
@@ -86,12 +88,10 @@ class SkipRules:
 
     def notes(self, place: Target) -> Iterator[str]:
         """What is no hurdle but should be known about cells at ``place``."""
-        cuda, name = place.toolchain.cuda, place.toolchain.name
-        if cuda is None:
-            return
-        for gap in self.table.gaps(cuda=cuda, torch=place.toolchain.torch):
+        platform, versions, name = place.platform, place.toolchain.versions, place.toolchain.name
+        for gap in platform.toolchain_gaps(versions):
             yield f"toolchain {name}: {gap}"
-        note = self.table.driver_note(cuda=cuda, driver=place.driver)
+        note = platform.driver_note(versions, place.driver)
         if note and not self._driver(place):
             yield f"toolchain {name}: {note}"
 
@@ -109,13 +109,11 @@ class SkipRules:
         return _first_of(questions)
 
     def _language(self, place: Target, language: Language) -> str | None:
-        obstacle = self.table.language_obstacle(
-            language=language, vendor=place.gpu.vendor, compute_capability=place.compute_capability
-        )
+        obstacle = place.platform.language_obstacle(language, place.compute_capability)
         return obstacle or self._declared(place.toolchain, language) or self._local_triton(place, language)
 
     def _declared(self, toolchain: Toolchain, language: Language) -> str | None:
-        """Torch and Triton are in every toolchain, nvcc in those of CUDA; any other compiler has to be declared."""
+        """Torch and Triton are in every toolchain; a compiler of these languages has to be declared."""
         if language not in DECLARED_LANGUAGES:
             return None
         if language not in toolchain.languages:
@@ -127,7 +125,7 @@ class SkipRules:
 
     def _local_triton(self, place: Target, language: Language) -> str | None:
         """Without images, Triton candidates need the toolchain's Triton beside the runner."""
-        if self.facts.uses_images or language is not Language.TRITON or place.gpu.vendor != "cpu":
+        if self.facts.uses_images or language is not Language.TRITON or place.platform.NEEDS_IMAGES:
             return None
         return self._installed_triton(place)
 
@@ -138,25 +136,16 @@ class SkipRules:
         return None if _is_version(local, wanted) else _other_version("triton", place.toolchain, wanted, local)
 
     def _dtype(self, place: Target, dtype: Dtype, language: Language) -> str | None:
-        return self.table.dtype_obstacle(
-            dtype=dtype, language=language, vendor=place.gpu.vendor, compute_capability=place.compute_capability
-        )
+        return place.platform.dtype_obstacle(dtype, language, place.compute_capability)
 
     def _code(self, place: Target) -> str | None:
-        if place.toolchain.cuda is None:
-            return None
-        return self.table.code_obstacle(
-            cuda=place.toolchain.cuda,
-            torch=place.toolchain.torch,
-            compute_capability=place.compute_capability,
-            driver=place.driver,
-        )
+        return place.platform.code_obstacle(place.toolchain.versions, place.compute_capability, place.driver)
 
     def _device(self, place: Target) -> str | None:
         if place.device is not None:
             return None
-        here = [_describe(gpu) for gpu in self.facts.gpus if gpu.vendor == place.gpu.vendor]
-        kind = _VENDOR_NAMES[place.gpu.vendor]
+        here = [_describe(gpu) for gpu in self.facts.gpus if gpu.platform == place.gpu.platform]
+        kind = place.platform.TITLE
         if not here:
             return f"this host has no {kind}{f': {self.facts.gpu_reason}' if self.facts.gpu_reason else ''}"
         return f"no {kind} here is {place.gpu.name} ({_conditions(place.gpu)}); here: {', '.join(here)}"
@@ -164,19 +153,20 @@ class SkipRules:
     def _engine(self, place: Target) -> str | None:
         if self.facts.uses_images:
             return None
-        return self._needs_images() if place.toolchain.cuda is not None else self._installed_torch(place)
+        return self._needs_images(place) if place.platform.NEEDS_IMAGES else self._installed_torch(place)
 
     def _compiler(self, place: Target, language: Language) -> str | None:
-        """Why no engine can compile ``language`` here: without images there is no nvcc, but there may be Triton."""
+        """Why no engine can compile ``language`` here: without images there may be Triton, and nothing else."""
         if self.facts.uses_images:
             return None
         if language is not Language.TRITON:
-            return self._needs_images()
+            return self._needs_images(place)
         return self._installed_torch(place) or self._installed_triton(place)
 
-    def _needs_images(self) -> str:
+    def _needs_images(self, place: Target) -> str:
         why = f": {self.facts.engine_reason}" if self.facts.engine_reason else ""
-        return f"CUDA toolchains need an engine with images (Docker), engine {self.facts.engine} has none{why}"
+        kind = place.gpu.platform.upper()
+        return f"{kind} toolchains need an engine with images (Docker), engine {self.facts.engine} has none{why}"
 
     def _installed_torch(self, place: Target) -> str | None:
         wanted, local = place.toolchain.torch, self.facts.local_torch
@@ -185,11 +175,7 @@ class SkipRules:
         return None if _is_version(local, wanted) else _other_version("torch", place.toolchain, wanted, local)
 
     def _driver(self, place: Target) -> str | None:
-        if place.toolchain.cuda is None or place.device is None:
-            return None
-        return self.table.driver_obstacle(
-            cuda=place.toolchain.cuda, driver=place.driver, cuda_driver=place.device.cuda_driver
-        )
+        return None if place.device is None else place.platform.driver_obstacle(place.toolchain.versions, place.device)
 
     def _image(self, place: Target) -> str | None:
         if not self.facts.uses_images:
@@ -197,7 +183,7 @@ class SkipRules:
         return self.facts.images.get(place.toolchain.name, f"no image is known for toolchain {place.toolchain.name}")
 
     def _clocks(self, place: Target, clocks: ClockPolicy) -> str | None:
-        if clocks is not ClockPolicy.REQUIRE or place.gpu.vendor == "cpu" or not self.facts.clocks_reason:
+        if clocks is not ClockPolicy.REQUIRE or place.platform.settings() is None or not self.facts.clocks_reason:
             return None
         return f"the policy requires locked clocks and they cannot be locked here: {self.facts.clocks_reason}"
 
@@ -234,4 +220,5 @@ def _conditions(axis: GpuAxis) -> str:
         "compute capability": axis.compute_capability,
         "at least": memory,
     }
-    return ", ".join(f"{key} {value}" for key, value in named.items() if value) or f"any {axis.vendor} device"
+    given = [f"{key} {value}" for key, value in named.items() if value]
+    return ", ".join(given) or f"any {get_platform(axis.platform).TITLE}"

@@ -1,48 +1,58 @@
-"""The devices of this host: the ``Gpu`` noun, what one tells and lets be set, the ``Platform`` protocol, the registry.
+"""Platforms: kinds of device. The nouns (``Gpu``, …) and the protocol of a platform's host half.
 
-A vendor is a module (or package) with the functions of :class:`Platform`. To add one: one file here and one line in
-:data:`VENDORS`.
+A platform is a package with the members of :class:`Platform`, and a package ``inside`` below it with those of
+:class:`kernel_matrix.inside.platform.InsidePlatform`. To add one: one folder here and one line in
+:data:`kernel_matrix.platforms.registry.BUILT_IN`, or an entry point of another distribution in the group
+``kernel_matrix.platforms``. :mod:`kernel_matrix.platforms.cpu` is the simplest example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.platforms.check_result import CheckResult
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One device a cell can run on. ``cpu`` is one too: the embedded default."""
+    """One device that a cell can run on. The CPU is one too."""
 
-    vendor: str
-    """Registry key: ``cpu`` or ``nvidia``."""
+    platform: str
+    """Registry key, ``cpu``."""
     uuid: str
-    """NVML's UUID, or ``cpu``."""
+    """Unique on this host: what the driver calls it, or ``cpu``."""
     name: str
-    """NVML's product name, or the CPU's model name."""
+    """Product name, or the CPU's model name."""
     index: int = 0
     minor: int | None = None
-    """Number of its device node, ``/dev/nvidia<minor>``."""
+    """Number of its device node; None where it has none."""
     compute_capability: str | None = None
-    """``"9.0"``; null for a CPU."""
+    """Version of what its instructions can do, ``"9.0"``; None for a CPU."""
     memory_bytes: int = 0
     driver: str | None = None
     """Kernel driver version, e.g. ``580.159.04``."""
     cuda_driver: str | None = None
-    """Newest CUDA the driver runs, e.g. ``13.0``."""
+    """Newest toolkit that the driver runs, e.g. ``13.0``. The name is that of the records' field."""
 
     @property
-    def torch_device(self) -> str:
-        """What torch calls it inside a container that sees only this one."""
-        return "cpu" if self.vendor == "cpu" else "cuda"
+    def inside(self) -> str:
+        """Platform whose inside half its judge, workers and builders load: its own."""
+        return self.platform
+
+
+def named(gpus: Iterable[Gpu]) -> str:
+    """Return ``GPU 0, 1``."""
+    return f"GPU {', '.join(str(gpu.index) for gpu in gpus)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformInventory:
-    """What a vendor's library says: devices, or the reason there are none."""
+    """Devices of a platform, or the reason there are none."""
 
     gpus: tuple[Gpu, ...] = ()
     reason: str = ""
@@ -142,7 +152,7 @@ class DeviceDetails:
     """Everything else the driver says about a device: plain values by name, and why some are null."""
 
     values: Mapping[str, Any]
-    """See the vendor for the names; lists and numbers only, ready for JSON."""
+    """See the platform for the names; lists and numbers only, ready for JSON."""
     missing: Mapping[str, str]
     """Name → why its value is null, in words."""
 
@@ -160,15 +170,165 @@ class ClockChoices:
     """A consumer card: locking its memory clock costs it power and core clock."""
 
 
+NO_ACCESS = "none"
+"""Way of a device that cannot be brought into a container here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAccess:
+    """What a process needs to see one device, beside what every process has."""
+
+    way: str = NO_ACCESS
+    """Name of the way, for the doctor and for messages."""
+    requests: tuple[Mapping[str, Any], ...] = ()
+    """Arguments of Docker's ``DeviceRequest``."""
+    nodes: tuple[str, ...] = ()
+    """Device nodes."""
+    libraries: tuple[tuple[str, str], ...] = ()
+    """Files and folders of the driver: where each lies on this host, and its path inside."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostFigures:
+    """How long the parts of a session take on a platform's devices, roughly, in seconds."""
+
+    start_s: float
+    """Until the first call, and after the last one."""
+    call_s: float
+    """One verification call with its inputs, reference and comparison."""
+    timed_call_s: float
+    """One timed call with its inputs."""
+
+
 class Platform(Protocol):
-    """What the runner needs to know from a vendor's library. Everything here only reads."""
+    """The host half of a platform. Nothing in it changes a device but what :meth:`settings` returns.
+
+    ``versions`` are those of a toolchain by package: ``torch``, ``triton``, and the toolkit under the name that the
+    platform gives it.
+    """
+
+    __file__: str | None
+    """Of the package; the inside half is the package ``inside`` beside it."""
+    VENDOR: str
+    """Name in records, and another name for the platform in matrix files."""
+    TITLE: str
+    """Kind of device in messages, ``CPU``."""
+    IS_ACCELERATOR: bool
+    """Its devices are apart from the host's processors: a process is shown one, is alone on it, and leaves it well."""
+    NEEDS_IMAGES: bool
+    """Its toolchains run from images only, never from the packages beside the runner."""
+    SANITIZER: str
+    """Module inside that runs a worker under compute-sanitizer; empty where there is none."""
+    COST: CostFigures
+    ACCESS_ADVICE: str
+    """What to do where a device cannot be brought into a container."""
+    DAEMON_ERRORS: tuple[tuple[str, str, str], ...]
+    """(text of a container daemon's error, what it means, what to do)."""
+    HIDDEN: Mapping[str, str]
+    """Environment of a container that is shown no device: images may ask for all of them."""
+    HIDDEN_IN_PROCESS: Mapping[str, str]
+    """The same for a process that is in no container."""
+    CACHES: Mapping[str, str]
+    """Environment variable → name of the folder that a driver or compiler may keep its cache in."""
+    PROGRAM_FOLDERS: tuple[str, ...]
+    """Folders of the toolkit's programs on this host."""
+    SHARING_SERVER: str
+    """Program, as ``/proc/<pid>/comm`` has it, that runs work of several processes on a device; empty for none."""
+    ADVICE: Mapping[str, str]
+    """How to change what ``kernel-matrix doctor`` finds fault with, by mode: ``mig``, ``mps``, ``compute_mode``, …"""
+
+    def language_obstacle(self, language: Language, compute_capability: str | None) -> str | None:
+        """Return why ``language`` does not run on such a device, in words; None if it does."""
+        ...
+
+    def dtype_obstacle(self, dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
+        """Return why ``language`` does not compute correctly in ``dtype`` on such a device; None if it does."""
+        ...
+
+    def code_obstacle(
+        self, versions: Mapping[str, str], compute_capability: str | None, driver: str | None
+    ) -> str | None:
+        """Return why the toolchain's PyTorch has no code that such a device can run; None if it has."""
+        ...
+
+    def driver_obstacle(self, versions: Mapping[str, str], gpu: Gpu) -> str | None:
+        """Return why the driver of ``gpu`` cannot run the toolchain; None if it can."""
+        ...
+
+    def driver_note(self, versions: Mapping[str, str], driver: str | None) -> str | None:
+        """Return what does not work although the driver runs the toolchain; None if everything does."""
+        ...
+
+    def toolchain_gaps(self, versions: Mapping[str, str]) -> tuple[str, ...]:
+        """Return what is not known about a toolchain, one sentence each; no cell is refused for it."""
+        ...
+
+    def compiles(self, language: Language, versions: Mapping[str, str]) -> bool:
+        """Return whether the toolchain has a compiler of ``language`` for a device that need not be there."""
+        ...
+
+    def compile_target(self, compute_capability: str | None) -> str:
+        """Return what a candidate is compiled for; empty where compilers are not told."""
+        ...
+
+    def compile_limits(self, compute_capability: str | None) -> Mapping[str, int]:
+        """Return ``shared_bytes`` and ``multiprocessors`` of such a device, as far as they are known."""
+        ...
+
+    def launch_obstacle(self, *, arch: int, registers: int, shared_bytes: int) -> str:
+        """Return why a compiled kernel could not be launched; empty where nothing is known to prevent it.
+
+        Args:
+            arch: Compute capability × 10.
+            registers: Per thread.
+            shared_bytes: Per block.
+        """
+        ...
+
+    def compile_settings(self, gpu: Gpu) -> Mapping[str, str]:
+        """Return environment variables of every process of a cell on ``gpu``, the builder's too."""
+        ...
+
+    def container_access(self, info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:
+        """Return how the daemon that answered ``info`` can bring ``gpu`` into a container (None: any device)."""
+        ...
+
+    def process_access(self, gpu: Gpu) -> DeviceAccess:
+        """Return what a process of this host needs to see ``gpu`` and no other device of the platform."""
+        ...
+
+    def examine_driver(self, inventory: PlatformInventory) -> Iterable[CheckResult]:
+        """Return the doctor's lines about the driver, its bindings and each device."""
+        ...
+
+    def examine_access(self, info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:
+        """Return the doctor's lines about how devices reach containers.
+
+        Args:
+            info: Answer of the daemon.
+            ways: Way of each device.
+        """
+        ...
+
+    def examine_toolkit(self, ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:
+        """Return the doctor's lines about the program that brings devices into containers."""
+        ...
+
+    def interprets(self, language: Language) -> bool:
+        """Return whether an interpreter stands for the compiler of ``language`` on this platform."""
+        ...
+
+    def local_compiler(self) -> str:
+        """Return what tells the platform's compiler on this host from another one, or from itself after an update."""
+        ...
 
     def inventory(self) -> PlatformInventory:
-        """All devices of this vendor; never raises for an absent driver, says so in ``reason``."""
+        """Return all devices of this platform; never raises for an absent driver, says so in ``reason``."""
         ...
 
     def opened(self) -> AbstractContextManager[None]:
-        """Keep the vendor's library open over many questions; calls nest.
+        """Keep the driver's library open over many questions; calls nest.
 
         :raises kernel_matrix.errors.InfrastructureError: when it cannot be opened.
         """
@@ -226,7 +386,7 @@ class Platform(Protocol):
         ...
 
     def settings(self) -> DeviceSettings | None:
-        """What can be set on devices of this vendor; null for nothing."""
+        """Return what can be set on devices of this platform; None for nothing."""
         ...
 
 
@@ -257,20 +417,3 @@ class DeviceSettings(Protocol):
     def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
         """Say who may open the device."""
         ...
-
-
-VENDORS = {"cpu": "kernel_matrix.platforms.cpu", "nvidia": "kernel_matrix.platforms.cuda"}
-"""Vendor name → module, imported when asked for."""
-
-
-def vendor(name: str) -> Platform:
-    """The vendor module registered as ``name``."""
-    import importlib  # noqa: PLC0415  # NVML's bindings are loaded only when a GPU is asked for
-
-    module: Platform = importlib.import_module(VENDORS[name])
-    return module
-
-
-def host_inventory() -> dict[str, PlatformInventory]:
-    """Every vendor's inventory on this host."""
-    return {name: vendor(name).inventory() for name in VENDORS}

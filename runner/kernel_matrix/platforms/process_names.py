@@ -1,11 +1,8 @@
-"""What the kernel calls the program of a process, and how one program that matters is known by it."""
+"""What the kernel calls the program of a process."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-MPS_SERVER = "nvidia-cuda-mps-server"[:15]
-"""As ``/proc/<pid>/comm`` shows it, which keeps 15 characters; its control daemon looks the same, on no device."""
 
 _PROC = Path("/proc")
 

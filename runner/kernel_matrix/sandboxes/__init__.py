@@ -61,6 +61,8 @@ class RoleSpec:
     """Exact image to run, by digest or id; null for engines without images."""
     module: str
     """Python module to run, ``kernel_matrix.inside.judge.judge``; found below :data:`PACKAGE_TARGET`."""
+    platform: str = "cpu"
+    """Registry key of the platform whose inside half it may import, whether or not it sees a device."""
     args: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack, contextmanager
@@ -20,8 +20,9 @@ from requests.exceptions import RequestException
 from kernel_matrix.errors import ImageError, InfrastructureError, SandboxError
 from kernel_matrix.hosts.process_token import owner_alive
 from kernel_matrix.model.enums import Role
+from kernel_matrix.platforms import NO_ACCESS
+from kernel_matrix.platforms.registry import platforms
 from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess, SandboxStatus
-from kernel_matrix.sandboxes.device_access import container_access
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL, DaemonInfo, create_request, isolation_of
 from kernel_matrix.sandboxes.role_environment import LogTail
 
@@ -45,16 +46,6 @@ _EXPLANATIONS = (
         'driver "cdi"',
         "the daemon has CDI switched off",
         "set `features.cdi` to true in /etc/docker/daemon.json and restart the daemon",
-    ),
-    (
-        "could not select device driver",
-        "the daemon cannot bring GPUs into containers",
-        "install the NVIDIA container toolkit (`nvidia-ctk runtime configure`) and restart the daemon",
-    ),
-    (
-        "CDI device injection failed",
-        "the daemon's CDI specification does not fit this machine's GPUs any more",
-        "make it anew: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
     ),
     (
         "bind source path does not exist",
@@ -178,7 +169,7 @@ class DockerSandbox:
             "cgroup_version": info.get("CgroupVersion", "1"),
             "seccomp": daemon.seccomp,
             "security": list(daemon.security),
-            "gpu_access": container_access(info),
+            "gpu_access": _gpu_access(info),
         }
 
     @contextmanager
@@ -260,6 +251,12 @@ def _epitaph(entry: dict[str, Any]) -> str:
     return f"container {name} of run {labels.get(f'{LABEL}.run', '?')}, whose runner is gone"
 
 
+def _gpu_access(info: Mapping[str, Any]) -> str:
+    """The way in which this daemon brings in GPUs; ``none`` where it has none."""
+    ways = (platform.container_access(info).way for platform in platforms().values())
+    return next((way for way in ways if way != NO_ACCESS), NO_ACCESS)
+
+
 def _no_daemon(error: Exception) -> SandboxError:
     if "Permission denied" in str(error):
         return SandboxError(
@@ -282,7 +279,8 @@ def _explained(error: APIError, spec: RoleSpec) -> InfrastructureError:
         )
     if "rlimit type 8" in said:
         return _MemlockRefusedError(said)
-    for phrase, meaning, next_step in _EXPLANATIONS:
+    vendors = (explanation for platform in platforms().values() for explanation in platform.DAEMON_ERRORS)
+    for phrase, meaning, next_step in (*_EXPLANATIONS, *vendors):
         if phrase in said:
             return SandboxError(f"cannot start {spec.name}: {meaning} ({said})", next_step=next_step)
     return SandboxError(

@@ -15,18 +15,9 @@ from docker.types import ContainerConfig, DeviceRequest, Healthcheck, HostConfig
 
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.model.enums import Role
-from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
+from kernel_matrix.platforms.registry import get_platform, platforms
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, RoleSpec
-from kernel_matrix.sandboxes.device_access import (
-    CDI,
-    DEVICES,
-    LIBRARY_PATH,
-    NONE,
-    TOOLKIT,
-    container_access,
-    device_nodes,
-    driver_libraries,
-)
 from kernel_matrix.sandboxes.role_environment import SCRATCH, command, environment, package_mounts
 
 LABEL = "kernel-matrix"
@@ -130,13 +121,12 @@ def _ulimits(spec: RoleSpec, *, unlimited_memlock: bool) -> Iterator[Ulimit]:
 
 
 def _mounts(spec: RoleSpec, daemon: DaemonInfo) -> Iterator[Mount]:
-    for source, target in package_mounts():
+    for source, target in package_mounts(spec.platform):
         yield _bind(source, target)
     for mount in spec.mounts:
         yield _bind(str(mount.source.resolve()), mount.target, writable=mount.writable)
-    if gpu_access(spec, daemon) == DEVICES:
-        for library in driver_libraries():
-            yield _bind(str(library.source), library.target)
+    for source, target in gpu_access(spec, daemon).libraries:
+        yield _bind(source, target)
 
 
 def _bind(source: str, target: str, *, writable: bool = False) -> Mount:
@@ -144,45 +134,38 @@ def _bind(source: str, target: str, *, writable: bool = False) -> Mount:
 
 
 def _real_gpu(spec: RoleSpec) -> Gpu | None:
-    return None if spec.gpu is None or spec.gpu.vendor == "cpu" else spec.gpu
+    if spec.gpu is None or not get_platform(spec.gpu.platform).IS_ACCELERATOR:
+        return None
+    return spec.gpu
 
 
-def gpu_access(spec: RoleSpec, daemon: DaemonInfo) -> str:
-    """How the GPU of ``spec`` reaches its container; ``none`` for a role without one.
+def gpu_access(spec: RoleSpec, daemon: DaemonInfo) -> DeviceAccess:
+    """How the GPU of ``spec`` reaches its container; empty for a role without one.
 
     :raises EngineError: when it needs one and no way exists.
     """
     gpu = _real_gpu(spec)
     if gpu is None:
-        return NONE
-    access = container_access(daemon.info, gpu.uuid)
-    if access == NONE:
-        raise SandboxError(
-            f"no way to bring {gpu.uuid} into a container: no CDI device, no `nvidia` runtime, no /dev/nvidiactl",
-            next_step="install the NVIDIA container toolkit (`nvidia-ctk runtime configure`) and restart the daemon",
-        )
+        return DeviceAccess()
+    platform = get_platform(gpu.platform)
+    access = platform.container_access(daemon.info, gpu)
+    if access.way == NO_ACCESS:
+        what = f"the daemon has no way to bring {gpu.uuid} into a container"
+        raise SandboxError(what, next_step=platform.ACCESS_ADVICE)
     return access
 
 
 def _gpu_settings(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, Any]:
     """The part of the host settings that brings in the one GPU."""
-    gpu, access = _real_gpu(spec), gpu_access(spec, daemon)
-    if gpu is None:
-        return {}
-    if access == CDI:
-        return {"device_requests": [DeviceRequest(driver="cdi", device_ids=[f"nvidia.com/gpu={gpu.uuid}"])]}
-    if access == TOOLKIT:
-        capabilities = [["gpu", "utility", "compute"]]
-        return {"device_requests": [DeviceRequest(device_ids=[gpu.uuid], capabilities=capabilities)]}
-    return {"devices": [f"{node}:{node}:rw" for node in device_nodes(gpu)]}
+    access = gpu_access(spec, daemon)
+    requests = {"device_requests": [DeviceRequest(**request) for request in access.requests]}
+    nodes = {"devices": [f"{node}:{node}:rw" for node in access.nodes]}
+    return {**(requests if access.requests else {}), **(nodes if access.nodes else {})}
 
 
 def _gpu_environment(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, str]:
-    gpu, access = _real_gpu(spec), gpu_access(spec, daemon)
-    # Images made for GPUs ask for all of them; where the NVIDIA runtime is the default one, it would obey.
-    visible = gpu.uuid if gpu is not None and access == TOOLKIT else "void"
-    paths = {"LD_LIBRARY_PATH": LIBRARY_PATH} if access == DEVICES else {}
-    return {"NVIDIA_VISIBLE_DEVICES": visible, "NVIDIA_DRIVER_CAPABILITIES": "compute,utility", **paths}
+    hidden = {name: text for platform in platforms().values() for name, text in platform.HIDDEN.items()}
+    return {**hidden, **gpu_access(spec, daemon).environment}
 
 
 def isolation_of(spec: RoleSpec, daemon: DaemonInfo) -> Isolation:

@@ -31,15 +31,15 @@ from kernel_matrix.errors import SandboxError
 from kernel_matrix.hosts.process_token import orphaned_folders, own_folder, owner_token
 from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Role
+from kernel_matrix.platforms import DeviceAccess
+from kernel_matrix.platforms.registry import get_platform, platforms
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, ProcessLabels, RoleSpec, RunningProcess, SandboxStatus
-from kernel_matrix.sandboxes.device_access import LIBRARY_PATH, device_nodes
 from kernel_matrix.sandboxes.role_environment import (
-    INSIDE_PACKAGES,
     PACKAGE,
-    PACKAGE_FOLDER,
     SCRATCH,
     command,
     environment,
+    package_folders,
     package_mounts,
 )
 from kernel_matrix.sandboxes.supervised_process import START_TIMEOUT_S, SupervisedProcess, launcher
@@ -54,7 +54,7 @@ _SYSTEM = (
 """What programs need of a system: binaries, libraries, and the files that name users and time zones."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_PATH = f"{sys.prefix}/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def _orders(spec: RoleSpec, level: Confinement, stage: Path, report_fd: int) -> 
     """What the launcher is to do."""
     private = level.namespaces != confine.NONE
     argv = (sys.executable, *command(spec))
-    env = {"PATH": _PATH, **_gpu_environment(spec), **environment(spec)}
+    env = {"PATH": _path(), **_gpu_environment(spec), **environment(spec)}
     shown = {} if private else _places_on_host(spec, stage)
     limits = spec.limits
     return confine.ConfineRequest(
@@ -235,10 +235,18 @@ def _orders(spec: RoleSpec, level: Confinement, stage: Path, report_fd: int) -> 
     )
 
 
+def _path() -> str:
+    folders = [folder for platform in platforms().values() for folder in platform.PROGRAM_FOLDERS]
+    return ":".join((f"{sys.prefix}/bin", *folders, _SYSTEM_PATH))
+
+
 def _gpu_environment(spec: RoleSpec) -> dict[str, str]:
-    if spec.gpu is None or spec.gpu.vendor == "cpu":
-        return {"CUDA_VISIBLE_DEVICES": ""}
-    return {"CUDA_VISIBLE_DEVICES": spec.gpu.uuid, "LD_LIBRARY_PATH": LIBRARY_PATH}
+    hidden = {name: text for platform in platforms().values() for name, text in platform.HIDDEN_IN_PROCESS.items()}
+    return {**hidden, **_gpu_access(spec).environment}
+
+
+def _gpu_access(spec: RoleSpec) -> DeviceAccess:
+    return DeviceAccess() if spec.gpu is None else get_platform(spec.gpu.platform).process_access(spec.gpu)
 
 
 def _places_on_host(spec: RoleSpec, stage: Path) -> dict[str, str]:
@@ -260,13 +268,12 @@ def _binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
     """The private tree, parents first: system, this Python, the package's inside half, the role's mounts, devices."""
     for path in _outermost([*map(Path, _SYSTEM), *_python_folders()]):
         yield confine.BindMount(str(path), str(path))
-    for source, target in package_mounts():
+    for source, target in package_mounts(spec.platform):
         yield confine.BindMount(source, target)
     for mount in sorted(spec.mounts, key=lambda mount: mount.target):
         mode = confine.WRITABLE if mount.writable else confine.READ_ONLY
         yield confine.BindMount(str(mount.source.resolve()), mount.target, mode)
-    gpu = spec.gpu if spec.gpu is not None and spec.gpu.vendor != "cpu" else None
-    for node in (*filter(os.path.exists, _DEVICES), *(device_nodes(gpu) if gpu else ())):
+    for node in (*filter(os.path.exists, _DEVICES), *_gpu_access(spec).nodes):
         yield confine.BindMount(node, node, confine.DEVICE)
 
 
@@ -289,17 +296,18 @@ def _stage(spec: RoleSpec, level: Confinement) -> Iterator[Path]:
     with own_folder(_STAGE_PREFIX) as folder:
         (folder / "root").mkdir()
         if level.namespaces == confine.NONE:
-            _furnish(folder, spec.uid if level.other_user else None)
+            _furnish(folder, spec.platform, spec.uid if level.other_user else None)
         yield folder
 
 
-def _furnish(folder: Path, uid: int | None) -> None:
+def _furnish(folder: Path, platform: str, uid: int | None) -> None:
     """Give a role that sees the host's files a package that holds its inside half alone, and a folder to write in."""
     package = folder / "package" / PACKAGE
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    for name in INSIDE_PACKAGES:
-        (package / name).symlink_to(PACKAGE_FOLDER / name)
+    for name, source in package_folders(platform).items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).symlink_to(source)
     scratch = folder / "scratch"
     scratch.mkdir(mode=0o700)
     if uid is not None:

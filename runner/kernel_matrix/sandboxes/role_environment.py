@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernel_matrix.platforms.registry import inside_folder, platforms
 from kernel_matrix.sandboxes import PACKAGE_TARGET, RoleSpec
 
 PACKAGE = "kernel_matrix"
@@ -35,7 +36,7 @@ def environment(spec: RoleSpec) -> dict[str, str]:
         "TRITON_CACHE_DIR": f"{SCRATCH}/triton",
         "TORCH_EXTENSIONS_DIR": f"{SCRATCH}/torch-extensions",
         "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
-        "CUDA_CACHE_PATH": f"{SCRATCH}/cuda",
+        **{name: f"{SCRATCH}/{folder}" for each in platforms().values() for name, folder in each.CACHES.items()},
         "PYTHONPATH": PACKAGE_TARGET,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONFAULTHANDLER": "1",
@@ -43,9 +44,19 @@ def environment(spec: RoleSpec) -> dict[str, str]:
     }
 
 
-def package_mounts() -> tuple[tuple[str, str], ...]:
-    """Folders of this package as a role sees them: where each lies on this host, and its path inside."""
-    return tuple((str(PACKAGE_FOLDER / name), f"{PACKAGE_TARGET}/{PACKAGE}/{name}") for name in INSIDE_PACKAGES)
+def package_folders(platform: str) -> dict[str, Path]:
+    """Folders that a role can import from: path below the package inside → where it lies on this host.
+
+    The inside half of ``platform`` is shown at the same place whichever distribution it comes from.
+    """
+    own = {name: PACKAGE_FOLDER / name for name in INSIDE_PACKAGES}
+    return {**own, f"platforms/{platform}/inside": inside_folder(platform)}
+
+
+def package_mounts(platform: str) -> tuple[tuple[str, str], ...]:
+    """The same as mounts: where each folder lies on this host, and its path inside."""
+    folders = package_folders(platform)
+    return tuple((str(folder), f"{PACKAGE_TARGET}/{PACKAGE}/{name}") for name, folder in folders.items())
 
 
 class LogTail:

@@ -19,14 +19,14 @@ def host(*gpus: Gpu, info: dict[str, Any] | None = None, api: str = "1.52", reas
     daemon = None if info is None else DaemonInfo(info, api)
     # What the host would ask once and remember.
     vars(made)["docker"] = DaemonSeen(daemon=daemon, trouble="" if daemon else "nobody listens")
-    vars(made)["nvidia"] = PlatformInventory(gpus=gpus, reason=reason)
+    vars(made)["inventories"] = {"cuda": PlatformInventory(gpus=gpus, reason=reason)}
     return made
 
 
 def gpu(index: int = 0, **values: Any) -> Gpu:
     """An H200, or what the test makes of it."""
     usual = {
-        "vendor": "nvidia",
+        "platform": "cuda",
         "uuid": f"GPU-{index}",
         "name": "NVIDIA H200",
         "compute_capability": "9.0",

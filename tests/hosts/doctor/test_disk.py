@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kernel_matrix.hosts.doctor.check_result import CheckVerdict
 from kernel_matrix.hosts.doctor.disk import check
+from kernel_matrix.platforms.check_result import CheckVerdict
 from tests.hosts.doctor.daemon import INFO
 from tests.hosts.doctor.nouns import host
 

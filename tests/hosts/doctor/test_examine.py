@@ -12,8 +12,8 @@ import pytest
 import kernel_matrix.hosts.doctor
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.hosts.doctor import CHECKS, bounded, examine
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, ok
 from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok
 from tests.hosts.doctor.nouns import host
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kernel_matrix.hosts.doctor.check_result import CheckVerdict
 from kernel_matrix.hosts.doctor.gpu_access import check
+from kernel_matrix.platforms.check_result import CheckVerdict
 from tests.hosts.doctor.daemon import INFO
 from tests.hosts.doctor.nouns import gpu, host
 
@@ -18,7 +18,7 @@ NO_TOOLKIT = {**INFO, "Runtimes": {"runc": {}}}
 @pytest.fixture(autouse=True)
 def no_dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No device nodes of this machine."""
-    monkeypatch.setattr("kernel_matrix.sandboxes.device_access._DEV", tmp_path)
+    monkeypatch.setattr("kernel_matrix.platforms.cuda.device_access._DEV", tmp_path)
 
 
 def cdi(*names: str, **more: Any) -> dict[str, Any]:

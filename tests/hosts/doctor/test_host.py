@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.errors import GpuLostError
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, ok, warn
 from kernel_matrix.hosts.doctor.host import Host, ask_daemon, per_gpu
 from kernel_matrix.model.enums import ClockPolicy
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok, warn
 from tests.hosts.doctor.clinic import MATRIX
 from tests.hosts.doctor.nouns import gpu, host, small_matrix
 

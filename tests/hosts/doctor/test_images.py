@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict
 from kernel_matrix.hosts.doctor.images import check
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.lock import save_lock
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict
 from tests.hosts.doctor.daemon import INFO
 from tests.hosts.doctor.nouns import gpu, host, small_matrix
 

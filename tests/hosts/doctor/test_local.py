@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict
 from kernel_matrix.hosts.doctor.local import check
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict
 from tests.hosts.doctor.daemon import INFO
 from tests.hosts.doctor.nouns import host
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kernel_matrix.hosts.doctor.check_result import CheckVerdict
 from kernel_matrix.hosts.doctor.toolchains import check
 from kernel_matrix.matrix import Matrix
+from kernel_matrix.platforms.check_result import CheckVerdict
 from tests.hosts.doctor.clinic import MATRIX
 from tests.hosts.doctor.nouns import gpu, host, small_matrix
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel_matrix.hosts.doctor.check_result import CheckVerdict
 from kernel_matrix.hosts.doctor.toolkit import check, toolkit_version
+from kernel_matrix.platforms.check_result import CheckVerdict
 from tests.hosts.doctor.daemon import INFO
 from tests.hosts.doctor.nouns import gpu, host, install
 

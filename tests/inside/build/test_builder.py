@@ -13,7 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_matrix.inside.build.builder import MAX_LOG, NEEDS_A_GPU, SOCKET_NAME, FrameWriter, build, main
+from kernel_matrix.inside.build.builder import MAX_LOG, SOCKET_NAME, FrameWriter, build, main
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import (
     MAX_CHUNK,
     MAX_TEXT,
@@ -25,6 +26,8 @@ from kernel_matrix.inside.wire import (
     unpack_code,
     unpack_failed,
 )
+
+CUDA = load_platform("cuda")
 
 pytestmark = [
     pytest.mark.torch,
@@ -82,7 +85,7 @@ def built(tmp_path, monkeypatch):
         try:
             if order is not None:
                 Channel(ours, MAX_CHUNK).send(FrameKind.LOAD, 0, json.dumps(order).encode())
-            build(channel, tmp_path / "candidate.py", ahead=order is not None)
+            build(channel, tmp_path / "candidate.py", CUDA, ahead=order is not None)
         finally:
             channel.close()
             frames = host.done()
@@ -232,7 +235,7 @@ def test_of_an_endless_compiler_output_the_end_arrives(built):
     assert len(payload) <= MAX_TEXT + 1
 
 
-@pytest.mark.parametrize("text", NEEDS_A_GPU)
+@pytest.mark.parametrize("text", CUDA.NEEDS_DEVICE)
 def test_builder_source_that_needs_device_sends_nothing(text, built):
     assert built(f"raise RuntimeError({text!r})") == ([(FrameKind.DONE, b"")], b"")
 
@@ -243,7 +246,7 @@ def test_a_source_that_ends_the_process_says_no_word(tmp_path, monkeypatch):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     host, channel = Host(ours), Channel(theirs, MAX_CHUNK)
     with pytest.raises(SystemExit):
-        build(channel, tmp_path / "candidate.py")
+        build(channel, tmp_path / "candidate.py", CUDA)
     channel.close()
     assert host.done() == ([], b"")
 
@@ -271,7 +274,7 @@ def test_the_builder_steps_back_connects_builds_and_hangs_up(tmp_path, monkeypat
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(SOCKET_NAME)
         listener.listen(1)
-        assert main(["--channel", ".", "--code", str(tmp_path), "--file", "mine.py"]) == 0
+        assert main(["--channel", ".", "--code", str(tmp_path), "--file", "mine.py", "--device", "cuda"]) == 0
         frames, _ = Host(listener.accept()[0]).done()
     assert "ValueError: mine" in unpack_failed(frames[0][1])[1]
     assert stepped_back == [10]

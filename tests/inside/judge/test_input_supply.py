@@ -19,6 +19,7 @@ from kernel_matrix.inside.judge.input_supply import (
     exchangeable,
     spans_of,
 )
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.enums import InputMode
 from kernel_matrix.model.messages import ProtocolSpec
 
@@ -32,7 +33,7 @@ KIB = 1 << 10
 class Problem:
     """A reference that draws given inputs, and counts."""
 
-    device = "cpu"
+    platform = load_platform("cpu")
 
     def __init__(self, draw=lambda: [torch.rand(N)]):
         self.drawn = []
@@ -233,7 +234,7 @@ def test_spans_are_the_tensors_own_memory_and_leave_little_over(count):
 def test_a_real_gpu_prepares_gigabytes_in_milliseconds():
     """Check that the path works on a device and is no redraw; benchmarks measure its speed."""
     problem = Problem(lambda: [torch.rand(1 << 28, device="cuda")])
-    problem.device = "cuda"
+    problem.platform = load_platform("cuda")
     supply = InputSupply(problem, PROTOCOL, random.Random(0))
     assert supply.kind == FRESH_IN_PART
     before = supply.next()[0].clone()

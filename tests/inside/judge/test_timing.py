@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge import timing as timing_module
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
-from kernel_matrix.inside.judge.nvml import NvmlError
 from kernel_matrix.inside.judge.session_ended import SessionEnded, finding
 from kernel_matrix.inside.judge.timing import (
     CHECK_S,
@@ -30,6 +29,7 @@ from kernel_matrix.inside.judge.timing import (
 )
 from kernel_matrix.inside.judge.warm_up import WINDOW_S, SensorWatch
 from kernel_matrix.inside.judge.worker_client import CallResult
+from kernel_matrix.inside.platform import SensorError, load_platform
 from kernel_matrix.inside.wire import OutputsClaim, Structure
 from kernel_matrix.model.enums import InputMode, Regime, Role, Stage, Status
 from kernel_matrix.model.messages import Block, ContestantSpec, ProtocolSpec
@@ -125,7 +125,7 @@ class Clock:
 
 class FakeReference:
     def __init__(self, clock, device, expect_ns):
-        self.device = device
+        self.platform = load_platform(device)
         self.call_bytes = 4
         self.like = (torch.empty(3, 5, device="meta"), torch.empty(2, dtype=torch.int64, device="meta"))
         self.drawn = []
@@ -432,7 +432,7 @@ def test_waiting_for_a_steady_device_ends_with_the_budget_too(bench):
 
 def test_timer_failing_sensors_give_label_and_asked_calls(bench):
     def sensors(_at):
-        raise NvmlError("gone")
+        raise SensorError("gone")
 
     done = bench(**MS_CALL, protocol=STEADY, sensors=sensors).run()
     assert done.timing.labels == ["steadiness_unknown"]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_matrix.inside.judge.nvml import NvmlError
 from kernel_matrix.inside.judge.warm_up import (
     INTERVAL_S,
     WINDOW_S,
@@ -16,6 +15,7 @@ from kernel_matrix.inside.judge.warm_up import (
     last_window,
     watch_of,
 )
+from kernel_matrix.inside.platform import SensorError
 from kernel_matrix.model.messages import ProtocolSpec, dumps
 from tests.inside.sessions import make_job
 from tests.sim.nvml import H200
@@ -128,7 +128,7 @@ def test_readings_under_another_load_are_forgotten():
 
 def test_sensors_that_fail_make_it_blind_and_never_steady():
     def failing():
-        raise NvmlError("gone")
+        raise SensorError("gone")
 
     watch = SensorWatch(failing)
     assert not watch.blind

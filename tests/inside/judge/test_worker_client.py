@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge.session_ended import MAX_LOG, SessionEnded
 from kernel_matrix.inside.judge.worker_client import FIRST_CALL_S, TRACER_S, WorkerClient, _last_line
-from kernel_matrix.inside.memory import TensorSpec, open_arena
+from kernel_matrix.inside.memory import TensorSpec
 from kernel_matrix.inside.wire import (
     HEADER,
     MAGIC,
@@ -39,6 +39,7 @@ from kernel_matrix.inside.wire import (
 )
 from kernel_matrix.model.enums import Dtype, Role, Stage, Status
 from kernel_matrix.model.messages import JudgeTimeouts
+from kernel_matrix.platforms.cpu import inside as cpu
 from tests.inside.sessions import CANDIDATE, EAGER, LIBRARY
 
 pytestmark = pytest.mark.torch
@@ -541,7 +542,7 @@ def lent(peer):
     """Return the order, and arenas over the descriptors that came with it."""
     kind, order, (inputs, outputs) = peer.read()
     assert kind is FrameKind.BUFFERS
-    return order, open_arena("cpu", inputs, order["input_bytes"]), open_arena("cpu", outputs, order["output_bytes"])
+    return order, cpu.open_arena(inputs, order["input_bytes"]), cpu.open_arena(outputs, order["output_bytes"])
 
 
 def seen(specs, arena):
@@ -686,7 +687,7 @@ def test_parameters_cross_and_their_memory_goes_again(pair):
     kind, order, (fd,) = peer.read()
     assert kind is FrameKind.MODEL
     assert (order["dtype"], order["flush_bytes"], order["state"]) == ("fp32", 16, {"weight": 1})
-    with closing(open_arena("cpu", fd, order["nbytes"])) as arena:
+    with closing(cpu.open_arena(fd, order["nbytes"])) as arena:
         assert [t.tolist() for t in seen(order["tensors"], arena)] == [[1, 1], [0, 1, 2, 3]]
 
 

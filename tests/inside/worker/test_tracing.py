@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import MAX_KERNELS
 from kernel_matrix.inside.worker.tracing import own, trace
 
@@ -58,7 +59,7 @@ def test_a_kernel_of_somebody_elses(name: str) -> None:
 
 @pytest.mark.torch
 def test_a_call_without_kernels_has_an_empty_trace() -> None:
-    assert trace(lambda: 7) == (7, [])
+    assert trace(lambda: 7, load_platform("cpu")) == (7, [])
 
 
 def test_what_is_raised_inside_comes_out() -> None:
@@ -66,7 +67,7 @@ def test_what_is_raised_inside_comes_out() -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        trace(fail)
+        trace(fail, load_platform("cpu"))
 
 
 KERNEL = """
@@ -78,6 +79,7 @@ def {name}(x, n, BLOCK: tl.constexpr):
 
 INTERPRETED = """
 import json, torch, triton, triton.language as tl
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.worker.tracing import trace
 {kernels}
 x = torch.zeros(8)
@@ -88,9 +90,9 @@ def call():
         kernel[(1,)](x, 8, BLOCK=8)
     return float(x[0])
 
-returned, seen = trace(call)
+returned, seen = trace(call, load_platform("cpu"))
 kernels[0][(1,)](x, 8, BLOCK=8)
-print(json.dumps([returned, seen, len(trace(lambda: None)[1])]))
+print(json.dumps([returned, seen, len(trace(lambda: None, load_platform("cpu"))[1])]))
 """
 
 
@@ -135,7 +137,7 @@ def test_a_gpu_names_its_kernels_and_their_times() -> None:
         with torch.cuda.stream(stream):
             torch.relu(x)
 
-    _returned, seen = trace(call)
+    _returned, seen = trace(call, load_platform("cuda"))
     assert sum(launches for _name, launches, _ns in seen) == 2
     assert all(ns > 0 for _name, _launches, ns in seen)
     assert not any(own(name, ("vectorized_elementwise_kernel",)) for name, _launches, _ns in seen)

@@ -11,9 +11,10 @@ from sim.nvml import H200, SimulatedDriver
 PROGRAM = """
 import dataclasses, json
 from kernel_matrix.errors import InfrastructureError
-from kernel_matrix.platforms import ComputeMode, Gpu, vendor
-nvidia = vendor("nvidia")
-gpu = Gpu(vendor="nvidia", uuid={uuid!r}, name={name!r})
+from kernel_matrix.platforms import ComputeMode, Gpu
+from kernel_matrix.platforms.registry import get_platform
+nvidia = get_platform("cuda")
+gpu = Gpu(platform="cuda", uuid={uuid!r}, name={name!r})
 try:
     said = {question}
 except InfrastructureError as error:

@@ -11,7 +11,7 @@ def test_inventory_names_each_gpu_and_leaves_unknown_fields_null(driver, ask):
     assert found["reason"] == ""
     assert found["gpus"] == [
         {
-            "vendor": "nvidia",
+            "platform": "cuda",
             "uuid": H200["uuid"],
             "name": "NVIDIA H200",
             "index": 0,
@@ -22,7 +22,7 @@ def test_inventory_names_each_gpu_and_leaves_unknown_fields_null(driver, ask):
             "cuda_driver": "12.4",
         },
         {
-            "vendor": "nvidia",
+            "platform": "cuda",
             "uuid": GTX_1080["uuid"],
             "name": "NVIDIA GeForce GTX 1080",
             "index": 1,

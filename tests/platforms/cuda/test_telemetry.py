@@ -12,10 +12,11 @@ from kernel_matrix.platforms.cuda.telemetry import _Seldom
 LOOKING = """
 import dataclasses, json, sys
 from kernel_matrix.errors import InfrastructureError
-from kernel_matrix.platforms import Gpu, vendor
-nvidia = vendor("nvidia")
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
+nvidia = get_platform("cuda")
 with nvidia.opened():
-    look = nvidia.sampler(Gpu(vendor="nvidia", uuid={uuid!r}, name="the GPU"))
+    look = nvidia.sampler(Gpu(platform="cuda", uuid={uuid!r}, name="the GPU"))
     for _ in sys.stdin:
         try:
             said = dataclasses.asdict(look())

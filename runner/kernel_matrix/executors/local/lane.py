@@ -13,6 +13,7 @@ from kernel_matrix.executors.local.events import EventKind, RunEvent
 from kernel_matrix.executors.local.run_state import RunState
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.registry import get_platform
 
 
 class DeviceLane:
@@ -35,7 +36,7 @@ class DeviceLane:
         :raises StoreError: when a record could not be written.
         """
         try:
-            if self._gpu.vendor == "cpu":
+            if not get_platform(self._gpu.platform).IS_ACCELERATOR:
                 self._take_cells()  # what started ahead there would run on the cores that are being timed
                 return
             with closing(SessionPrefetch(self._shared.bench, self._next_assignments)) as self._ahead:

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from kernel_matrix.errors import KernelMatrixError
-from kernel_matrix.hosts.doctor.check_result import CheckResult, fail
 from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.platforms.check_result import CheckResult, fail
 
 Check = Callable[[Host], Iterable[CheckResult]]
 
@@ -21,7 +21,7 @@ CHECKS = {
     "Python": "kernel_matrix.hosts.doctor.python",
     "Docker": "kernel_matrix.hosts.doctor.daemon",
     "local processes": "kernel_matrix.hosts.doctor.local",
-    "NVIDIA driver": "kernel_matrix.hosts.doctor.devices",
+    "drivers": "kernel_matrix.hosts.doctor.drivers",
     "GPUs in containers": "kernel_matrix.hosts.doctor.gpu_access",
     "container toolkit": "kernel_matrix.hosts.doctor.toolkit",
     "matrix": "kernel_matrix.hosts.doctor.selection",

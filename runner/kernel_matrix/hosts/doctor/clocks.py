@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, ok
 from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.model.enums import ClockPolicy
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok
 from kernel_matrix.platforms.permission import SETTINGS_VARIABLE, host_file, why_forbidden, why_not_root
 
 _SUBJECT = "right to lock clocks"

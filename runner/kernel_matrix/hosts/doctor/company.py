@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
 from kernel_matrix.hosts.doctor.host import Host, per_gpu
 from kernel_matrix.lease.exclusivity import SUSPICIOUS_BYTES
 from kernel_matrix.lease.gpu_processes import named, pids_mean_something
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.check_result import CheckResult, ok, warn
+from kernel_matrix.platforms.registry import get_platform
 
 _SUBJECT = "processes now"
 _MEMORY = "memory in use"
@@ -23,7 +24,7 @@ def check(host: Host) -> Iterator[CheckResult]:
 @per_gpu(_SUBJECT)
 def _processes(gpu: Gpu, _host: Host) -> CheckResult:
     """Nobody is; a cell would wait for them, and end as ``gpu_busy``."""
-    pids = vendor(gpu.vendor).processes(gpu)
+    pids = get_platform(gpu.platform).processes(gpu)
     if not pids:
         return ok(_SUBJECT, "nobody")
     who = named(pids) if pids_mean_something() else f"{len(pids)}, whose PIDs mean nothing in this namespace"
@@ -33,11 +34,11 @@ def _processes(gpu: Gpu, _host: Host) -> CheckResult:
 @per_gpu(_MEMORY)
 def _memory(gpu: Gpu, _host: Host) -> CheckResult:
     """Whoever uses memory is somebody the driver lists."""
-    used = vendor(gpu.vendor).snapshot(gpu)["memory_used_bytes"]
+    used = get_platform(gpu.platform).snapshot(gpu)["memory_used_bytes"]
     if not isinstance(used, int):
         return ok(_MEMORY, "the driver does not say")
     found = f"{used >> 20} MiB"
-    if used <= SUSPICIOUS_BYTES or vendor(gpu.vendor).processes(gpu):
+    if used <= SUSPICIOUS_BYTES or get_platform(gpu.platform).processes(gpu):
         return ok(_MEMORY, found)
     advice = "look for containers, virtual machines or dying processes on it; records will call it suspicious"
     return warn(_MEMORY, f"{found}, with no process listed", advice)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
 from kernel_matrix.hosts.doctor.host import Host
-from kernel_matrix.platforms import vendor
+from kernel_matrix.platforms.check_result import CheckResult, ok, warn
+from kernel_matrix.platforms.registry import get_platform
 
 _SUBJECT = "CPU governor"
 _WANTED = "performance"
@@ -14,7 +14,7 @@ _WANTED = "performance"
 
 def check(_host: Host) -> Iterator[CheckResult]:
     """It is ``performance``; virtual machines hide it."""
-    cpu = vendor("cpu")
+    cpu = get_platform("cpu")
     (device,) = cpu.inventory().gpus
     governors = cpu.details(device).values.get("governors") or ()
     found = f"{', '.join(governors) or 'hidden, as in a virtual machine'} ({device.name})"

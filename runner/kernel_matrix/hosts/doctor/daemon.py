@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.compatibility import parse_version
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, fail, ok, warn
 from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, fail, ok, warn
+from kernel_matrix.platforms.versions import parse_version
 from kernel_matrix.sandboxes.docker_request import DaemonInfo
 
 _API_OF_GPUS = (1, 40)

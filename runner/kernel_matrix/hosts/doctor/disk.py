@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, fail, ok, warn
 from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
 
 _MIB, _GIB = 1 << 20, 1 << 30
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
 from kernel_matrix.hosts.doctor.host import Host, per_gpu
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.check_result import CheckResult, ok, warn
+from kernel_matrix.platforms.registry import get_platform
 
 _SUBJECT = "ECC"
 _STATES = {True: "on", False: "off", None: "not supported"}
@@ -13,10 +14,11 @@ _STATES = {True: "on", False: "off", None: "not supported"}
 @per_gpu(_SUBJECT)
 def check(gpu: Gpu, _host: Host) -> CheckResult:
     """None was beyond correction."""
-    values = vendor(gpu.vendor).details(gpu).values
+    values = get_platform(gpu.platform).details(gpu).values
     corrected, uncorrected = values.get("ecc_corrected") or 0, values.get("ecc_uncorrected") or 0
     found = f"{_STATES[values.get('ecc')]}, {corrected} errors corrected, {uncorrected} beyond correction"
     if uncorrected:
-        advice = "see nvidia-smi -q -d ECC,ROW_REMAPPER: wrong values may be the memory's; have it looked at"
+        how = get_platform(gpu.platform).ADVICE["ecc"]
+        advice = f"{how}: wrong values may be the memory's; have it looked at"
         return warn(_SUBJECT, found, advice)
     return ok(_SUBJECT, found if values.get("ecc") else _STATES[values.get("ecc")])

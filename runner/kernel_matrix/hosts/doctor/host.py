@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from kernel_matrix.errors import InfrastructureError
-from kernel_matrix.hosts.doctor.check_result import CheckResult, fail
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.matrix import Matrix, Policy
-from kernel_matrix.platforms import Gpu, PlatformInventory, vendor
-from kernel_matrix.sandboxes.device_access import container_access
+from kernel_matrix.platforms import Gpu, PlatformInventory, named
+from kernel_matrix.platforms.check_result import CheckResult, fail
+from kernel_matrix.platforms.registry import get_platform, platforms
 from kernel_matrix.sandboxes.docker_request import DaemonInfo
 
 SUBPROCESS_TIMEOUT_S = 10
@@ -49,14 +49,18 @@ class Host:
         return ask_daemon()
 
     @cached_property
-    def nvidia(self) -> PlatformInventory:
-        """The NVIDIA driver's inventory."""
-        return vendor("nvidia").inventory()
+    def inventories(self) -> Mapping[str, PlatformInventory]:
+        """What each platform of GPUs has here, by the platform's name."""
+        return {name: platform.inventory() for name, platform in platforms().items() if platform.IS_ACCELERATOR}
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """Devices that answer and are no CPU."""
-        return self.nvidia.gpus
+        return tuple(gpu for inventory in self.inventories.values() for gpu in inventory.gpus)
+
+    def has_device_for(self, platform: str) -> bool:
+        """Return whether a device of ``platform`` is here; the CPU always is."""
+        return platform not in self.inventories or bool(self.inventories[platform].gpus)
 
     @property
     def uses_docker(self) -> bool:
@@ -72,7 +76,9 @@ class Host:
     def ways(self) -> dict[Gpu, str]:
         """How :attr:`daemon` can bring each GPU into a container; empty without one."""
         daemon = self.daemon
-        return {} if daemon is None else {gpu: container_access(daemon.info, gpu.uuid) for gpu in self.gpus}
+        if daemon is None:
+            return {}
+        return {gpu: get_platform(gpu.platform).container_access(daemon.info, gpu).way for gpu in self.gpus}
 
     @cached_property
     def policies(self) -> tuple[Policy, ...]:
@@ -128,11 +134,6 @@ def per_gpu(subject: str) -> Callable[[GpuCheck], Callable[[Host], Iterator[Chec
     return decorated
 
 
-def named(gpus: Iterable[Gpu]) -> str:
-    """``GPU 0, 1``."""
-    return f"GPU {', '.join(str(gpu.index) for gpu in gpus)}"
-
-
 @contextmanager
 def _kept_open(gpus: Iterable[Gpu]) -> Iterator[None]:
     """The libraries that ``gpus`` are asked through, open over many questions; one that does not open is left out.
@@ -140,9 +141,9 @@ def _kept_open(gpus: Iterable[Gpu]) -> Iterator[None]:
     Each question opens it for itself as well, and so says itself why it cannot.
     """
     with ExitStack() as opened:
-        for name in {gpu.vendor for gpu in gpus}:
+        for name in {gpu.platform for gpu in gpus}:
             with suppress(InfrastructureError):
-                opened.enter_context(vendor(name).opened())
+                opened.enter_context(get_platform(name).opened())
         yield
 
 

@@ -7,9 +7,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, fail, ok, warn
 from kernel_matrix.hosts.doctor.host import SUBPROCESS_TIMEOUT_S, Host
 from kernel_matrix.images import LockEntry
+from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -32,7 +32,7 @@ def check(host: Host) -> Iterator[CheckResult]:
     try:
         store = cache(partial(store_of, client))  # asked once, and only where an image is pinned
         for toolchain in host.matrix.toolchains:
-            if toolchain.cuda is None or host.gpus:
+            if host.has_device_for(toolchain.platform):
                 yield _one(toolchain.name, entries.get(toolchain.name), path, client, store)
     finally:
         client.close()

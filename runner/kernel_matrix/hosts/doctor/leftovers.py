@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernel_matrix.attempt.scratch import scratch_leftovers
-from kernel_matrix.hosts.doctor.check_result import CheckResult, fail, ok, warn
 from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.hosts.process_token import owner_alive
 from kernel_matrix.lease.journal import UnreadableJournalError, journal_files, read_journal
 from kernel_matrix.lease.locks import lock_folder
+from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
 from kernel_matrix.sandboxes import open_engine
 
 _SUBJECT = "leftovers"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, ok, warn
 from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.hosts.survey import installed
 from kernel_matrix.inside import confine
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok, warn
 from kernel_matrix.sandboxes import SandboxStatus, open_engine
 
 _SUBJECT = "local processes"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, CheckVerdict, ok
 from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.lease.gpu_processes import pids_mean_something
+from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok
 
 _SUBJECT = "PID namespace"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
 from kernel_matrix.hosts.doctor.host import Host, per_gpu
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.check_result import CheckResult, ok, warn
 from kernel_matrix.platforms.peaks import UNKNOWN, peak_of
 
 _SUBJECT = "peak rates"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
 from kernel_matrix.hosts.doctor.host import Host, per_gpu
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.check_result import CheckResult, ok, warn
+from kernel_matrix.platforms.registry import get_platform
 
 _SUBJECT = "persistence mode"
 
@@ -12,10 +13,10 @@ _SUBJECT = "persistence mode"
 @per_gpu(_SUBJECT)
 def check(gpu: Gpu, _host: Host) -> CheckResult:
     """It is on; off, each cell waits for the GPU to be initialised, and clocks and temperature begin elsewhere."""
-    on = vendor(gpu.vendor).modes(gpu).persistence
+    on = get_platform(gpu.platform).modes(gpu).persistence
     if on is None:
         return ok(_SUBJECT, "the driver does not say")
     if on:
         return ok(_SUBJECT, "on")
     found = "off: the driver lets go of the GPU, and of its settings, whenever nobody uses it"
-    return warn(_SUBJECT, found, "run nvidia-persistenced (or nvidia-smi -pm 1)")
+    return warn(_SUBJECT, found, get_platform(gpu.platform).ADVICE["persistence"])

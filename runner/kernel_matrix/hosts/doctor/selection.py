@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.hosts.doctor.check_result import CheckResult, fail, ok, warn
-from kernel_matrix.hosts.doctor.host import Host, named
+from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.plan import devices_matching
-from kernel_matrix.platforms import Gpu, vendor
+from kernel_matrix.platforms import Gpu, named
+from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
+from kernel_matrix.platforms.registry import get_platform
 
 _SUBJECT = "matrix"
 
@@ -18,7 +19,7 @@ def check(host: Host) -> Iterator[CheckResult]:
         skipped = "toolchains, images and policies are not looked at"
         yield warn(_SUBJECT, f"{host.matrix_reason}: {skipped}", "name one: kernel-matrix doctor --matrix FILE")
         return
-    devices = (*vendor("cpu").inventory().gpus, *host.gpus)
+    devices = (*get_platform("cpu").inventory().gpus, *host.gpus)
     here = {axis.name: found for axis in host.matrix.gpus if (found := devices_matching(axis, devices))}
     absent = [axis.name for axis in host.matrix.gpus if axis.name not in here]
     rest = f"; not here: {', '.join(absent)}" if absent else ""
@@ -32,4 +33,4 @@ def check(host: Host) -> Iterator[CheckResult]:
 
 
 def _devices(gpus: tuple[Gpu, ...]) -> str:
-    return "the CPU" if gpus[0].vendor == "cpu" else named(gpus)
+    return "the CPU" if not get_platform(gpus[0].platform).IS_ACCELERATOR else named(gpus)

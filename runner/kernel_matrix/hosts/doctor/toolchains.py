@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.compatibility import compatibility
-from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
-from kernel_matrix.hosts.doctor.host import Host, named
+from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.matrix import Toolchain
 from kernel_matrix.plan import devices_matching
-from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms import Gpu, named
+from kernel_matrix.platforms.check_result import CheckResult, ok, warn
+from kernel_matrix.platforms.registry import get_platform
 
 
 def check(host: Host) -> Iterator[CheckResult]:
@@ -17,35 +17,36 @@ def check(host: Host) -> Iterator[CheckResult]:
     if host.matrix is None:
         return
     gpus = tuple(gpu for gpu in host.gpus if any(devices_matching(axis, (gpu,)) for axis in host.matrix.gpus))
-    for toolchain in host.matrix.toolchains if gpus else ():
-        if toolchain.cuda is not None:
-            yield from _against(toolchain, toolchain.cuda, gpus)
+    for toolchain in host.matrix.toolchains:
+        wanted = tuple(gpu for gpu in gpus if gpu.platform == toolchain.platform)
+        if wanted:
+            yield from _against(toolchain, wanted)
 
 
-def _against(toolchain: Toolchain, cuda: str, gpus: tuple[Gpu, ...]) -> Iterator[CheckResult]:
+def _against(toolchain: Toolchain, gpus: tuple[Gpu, ...]) -> Iterator[CheckResult]:
     subject = f"toolchain {toolchain.name}"
-    what = f"CUDA {cuda}, torch {toolchain.torch}"
+    toolkit = [f"{name.upper()} {text}" for name, text in toolchain.versions.items() if name not in ("torch", "triton")]
+    what = ", ".join((*toolkit, f"torch {toolchain.torch}"))
     troubles: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in gpus:
-        if trouble := _trouble(toolchain, cuda, gpu):
+        if trouble := _trouble(toolchain, gpu):
             troubles.setdefault(trouble, []).append(gpu)
     for (found, advice), affected in troubles.items():
         yield warn(subject, f"{named(affected)}: {found}", advice)
-    gaps = compatibility().gaps(cuda=cuda, torch=toolchain.torch)
+    gaps = get_platform(toolchain.platform).toolchain_gaps(toolchain.versions)
     if gaps:
         yield warn(subject, "; ".join(gaps), "its cells are tried all the same")
     if not troubles and not gaps:
         yield ok(subject, f"{what}: {named(gpus)} can run it")
 
 
-def _trouble(toolchain: Toolchain, cuda: str, gpu: Gpu) -> tuple[str, str] | None:
+def _trouble(toolchain: Toolchain, gpu: Gpu) -> tuple[str, str] | None:
     """Why ``gpu`` cannot run the toolchain, or not all of it, and what to do; null: it can."""
-    table, torch = compatibility(), toolchain.torch
-    if obstacle := table.driver_obstacle(cuda=cuda, driver=gpu.driver, cuda_driver=gpu.cuda_driver):
+    platform, versions = get_platform(gpu.platform), toolchain.versions
+    if obstacle := platform.driver_obstacle(versions, gpu):
         return obstacle, "update the driver; until then its cells are planned and not run here"
-    capability = gpu.compute_capability
-    if obstacle := table.code_obstacle(cuda=cuda, torch=torch, compute_capability=capability, driver=gpu.driver):
+    if obstacle := platform.code_obstacle(versions, gpu.compute_capability, gpu.driver):
         return obstacle, "run this GPU with another toolchain; these cells are planned and not run here"
-    if note := table.driver_note(cuda=cuda, driver=gpu.driver):
+    if note := platform.driver_note(versions, gpu.driver):
         return note, "update the driver, where cells fail for want of a kernel image"
     return None

@@ -1,54 +1,16 @@
-"""The NVIDIA container toolkit: its version, and the ways out of a container that are known in older ones."""
+"""The programs that bring GPUs into containers."""
 
 from __future__ import annotations
 
-import re
-import subprocess
 from collections.abc import Iterator
 
-from kernel_matrix.compatibility import parse_version
-from kernel_matrix.hosts.doctor.check_result import CheckResult, ok, warn
-from kernel_matrix.hosts.doctor.host import SUBPROCESS_TIMEOUT_S, Host
-from kernel_matrix.sandboxes.device_access import CDI, TOOLKIT
-
-_SUBJECT = "container toolkit"
-_ASKED = (("nvidia-ctk", "--version"), ("nvidia-container-cli", "--version"))
-_VERSION = re.compile(r"version:?\s+v?(\d+\.\d+\.\d+)")
-
-_ESCAPES = {"1.16.2": "CVE-2024-0132", "1.17.4": "CVE-2025-23359", "1.17.8": "CVE-2025-23266"}
-"""First version without it → name of a known escape, oldest first."""
-_SAFE = [*_ESCAPES][-1]
+from kernel_matrix.hosts.doctor.host import Host
+from kernel_matrix.platforms.check_result import CheckResult
+from kernel_matrix.platforms.registry import get_platform
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """No escape is known in the toolkit that is installed."""
-    version = toolkit_version()
-    if version is not None:
-        yield _judged(version)
-    elif {CDI, TOOLKIT} & {*host.ways.values()}:
-        found = "the daemon uses it, and neither nvidia-ctk nor nvidia-container-cli says its version"
-        yield warn(_SUBJECT, found, f"make sure it is {_SAFE} or newer: older ones have known escapes")
-    else:
-        yield ok(_SUBJECT, "not installed, and not needed here")
-
-
-def toolkit_version() -> str | None:
-    """What the toolkit's own programs say; null where there are none."""
-    said = (_VERSION.search(_output(argv)) for argv in _ASKED)
-    return next((match[1] for match in said if match), None)
-
-
-def _judged(version: str) -> CheckResult:
-    known = [name for fixed, name in _ESCAPES.items() if (parse_version(version) or ()) < (parse_version(fixed) or ())]
-    if not known:
-        return ok(_SUBJECT, version)
-    found = f"{version}, from whose containers ways out are known: {', '.join(known)}"
-    return warn(_SUBJECT, found, f"update it to {_SAFE} or newer: candidates are not to be trusted")
-
-
-def _output(argv: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=SUBPROCESS_TIMEOUT_S)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout
+    """No escape is known in the version that is installed."""
+    for name in host.inventories:
+        ways = {gpu: way for gpu, way in host.ways.items() if gpu.platform == name}
+        yield from get_platform(name).examine_toolkit(ways)

@@ -26,11 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 from kernel_matrix.inside.artifact import PLACES, folders, pack
-from kernel_matrix.inside.build.machine_code import kernels_in
-from kernel_matrix.inside.build.nvcc_wrapper import LOG, stand_in
 from kernel_matrix.inside.error_excerpt import useful_part
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.hard_exit import leave
+from kernel_matrix.inside.platform import InsidePlatform, load_platform
 from kernel_matrix.inside.source_module import import_file
 from kernel_matrix.inside.wire import (
     MAX_CHUNK,
@@ -49,16 +48,13 @@ from kernel_matrix.inside.wire import (
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from kernel_matrix.inside.build.triton_aot import CallForm
+    from kernel_matrix.inside.build.call_forms import CallForm
 
 SOCKET_NAME = "build.sock"  # name of the host's socket in the channel folder
 
 MAX_LOG = 8 << 10  # bytes of a compiler's log that are sent: its end
 
 _NICE = 10  # lowers the priority of compilers below that of processes that are being timed
-
-# torch's errors if a source uses the device while it is imported. It can then only be built beside a GPU.
-NEEDS_A_GPU = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA-capable device")
 
 
 class FrameWriter(io.RawIOBase):
@@ -80,51 +76,52 @@ class FrameWriter(io.RawIOBase):
         return len(view)
 
 
-def build(channel: Channel, source: Path, *, ahead: bool = False) -> None:
+def build(channel: Channel, source: Path, platform: InsidePlatform, *, ahead: bool = False) -> None:
     """Compile ``source`` and send the artifact, or the failure.
 
     Args:
+        platform: What to compile for.
         channel: Connection to the host.
         source: The candidate's source file.
         ahead: The host's first frame names calls and a device to compile Triton kernels for.
     """
     log = io.StringIO()
     try:
-        _compile(channel, source, log, ahead=ahead)
+        _compile(channel, source, platform, log, ahead=ahead)
     except Exception as error:  # noqa: BLE001  # any exception of candidate code is reported as its failure
-        if any(text in str(error) for text in NEEDS_A_GPU):
+        if any(text in str(error) for text in platform.NEEDS_DEVICE):
             channel.send(FrameKind.DONE)  # without an artifact: it will be compiled where it runs
             return
         kind = classify(error)
         failure = CallFailure.LOAD if kind is CallFailure.RUNTIME else kind
         channel.send(FrameKind.FAILED, 0, pack_failed(failure, useful_part(traceback.format_exc(), MAX_TEXT)))
         return
-    _send_artifact(channel, log.getvalue())
+    _send_artifact(channel, platform, log.getvalue())
 
 
-def _compile(channel: Channel, source: Path, log: io.StringIO, *, ahead: bool) -> None:
+def _compile(channel: Channel, source: Path, platform: InsidePlatform, log: io.StringIO, *, ahead: bool) -> None:
     """Run the compilers on ``source``, and append their messages to ``log``."""
     with tempfile.TemporaryDirectory() as folder:
-        remarks = Path(folder) / "ptxas.log"
+        remarks = Path(folder) / "remarks.log"
         remarks.touch()
-        os.environ.update({**stand_in(), LOG: str(remarks), "TRITON_DUMP_PTXAS_LOG": "1"})
+        os.environ.update(platform.compiler_settings(remarks))
         try:
             if ahead:
-                _compile_ahead(channel, source, log)
+                _compile_ahead(channel, source, platform, log)
             else:
                 import_file(source, "candidate", {})
         finally:
             log.write(remarks.read_text(encoding="utf-8", errors="replace"))
 
 
-def _compile_ahead(channel: Channel, source: Path, log: io.StringIO) -> None:
-    from kernel_matrix.inside.build.triton_aot import CompileTarget, compile_ahead  # noqa: PLC0415  # brings torch
+def _compile_ahead(channel: Channel, source: Path, platform: InsidePlatform, log: io.StringIO) -> None:
+    from kernel_matrix.inside.build.call_forms import CompileTarget  # noqa: PLC0415  # brings torch
     from kernel_matrix.model.enums import Dtype  # noqa: PLC0415  # as above
 
     order = _order_and_forms(channel)
     log.write(order["trouble"])
-    with redirect_stdout(log):  # Triton prints ptxas's messages there
-        done = compile_ahead(
+    with redirect_stdout(log):  # Triton prints its assembler's messages there
+        done = platform.compile_ahead(
             source, order["entry"], order["forms"], Dtype(order["dtype"]), CompileTarget(**order["target"])
         )
     log.write(done.stopped)
@@ -150,7 +147,7 @@ def _order_and_forms(channel: Channel) -> Any:
 
 def _read_order(channel: Channel, answer: Connection) -> None:
     """Read the order from the channel, in the child process, and answer with everything but the problem."""
-    from kernel_matrix.inside.build.triton_aot import call_form  # noqa: PLC0415  # brings torch
+    from kernel_matrix.inside.build.call_forms import call_form  # noqa: PLC0415  # brings torch
     from kernel_matrix.model.enums import Dtype  # noqa: PLC0415  # as above
 
     order = {**json.loads(channel.receive()[2]), "forms": [], "trouble": ""}
@@ -183,7 +180,7 @@ def _describe_error(error: Exception, problem: Path) -> str:
 
 
 def _form_from_json(form: Any) -> CallForm:
-    from kernel_matrix.inside.build.triton_aot import CallForm, TensorShape  # noqa: PLC0415  # brings torch
+    from kernel_matrix.inside.build.call_forms import CallForm, TensorShape  # noqa: PLC0415  # brings torch
 
     shapes = tuple(TensorShape(t["dtype"], tuple(t["size"]), tuple(t["stride"])) for t in form["tensors"])
     return CallForm(tuple(form["init"]), tuple(form["inputs"]), shapes)
@@ -192,10 +189,10 @@ def _form_from_json(form: Any) -> CallForm:
 # ---- sending the artifact
 
 
-def _send_artifact(channel: Channel, log: str) -> None:
+def _send_artifact(channel: Channel, platform: InsidePlatform, log: str) -> None:
     kernels: List[KernelCode] = []
     for _, folder in folders():
-        kernels += kernels_in(folder, log)
+        kernels += platform.kernels_in(folder, log)
     writer = io.BufferedWriter(FrameWriter(channel), buffer_size=MAX_CHUNK)
     pack(writer)
     writer.flush()
@@ -210,6 +207,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--channel", type=Path, required=True)
     parser.add_argument("--code", type=Path, required=True)
     parser.add_argument("--file", default="candidate.py")
+    parser.add_argument("--device", required=True, help="name of the platform to compile for")
     parser.add_argument("--ahead", action="store_true")
     arguments = parser.parse_args(argv)
     os.nice(_NICE)
@@ -217,7 +215,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     with short_name(arguments.channel / SOCKET_NAME) as name:
         connection.connect(name)
     channel = Channel(connection, MAX_FROM_JUDGE)
-    build(channel, arguments.code / arguments.file, ahead=arguments.ahead)
+    build(channel, arguments.code / arguments.file, load_platform(arguments.device), ahead=arguments.ahead)
     channel.close()
     return 0
 

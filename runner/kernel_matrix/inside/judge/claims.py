@@ -31,6 +31,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.enums import Regime, Role
 from kernel_matrix.model.messages import Block, PeakSpec, TwoClocks, WorkloadSpec
 
@@ -119,7 +120,7 @@ def hold_claims(
         l2: Bytes of the device's L2 cache; as many bytes of the outputs need not have reached memory.
         handovers: Contestant → times of handing over the outputs, nanoseconds.
         output_bytes: Bytes of one call's outputs.
-        device: ``cpu`` or ``cuda``.
+        device: Name of the platform.
     """
     claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
     unexplained, resolution = _excess(blocks, Regime.COLD, device, probes)
@@ -155,7 +156,7 @@ def contradiction(
     if two_clocks.unexplained_ns > resolution:
         hidden = f"{_us(two_clocks.unexplained_ns)} more than the baseline's are unexplained"
         return f"claims {_us(claim)} of {_us(wall)}; {hidden}, and the resolution is {_us(resolution)}"
-    if device != "cpu" and _idles(blocks, probes):
+    if load_platform(device).IS_ACCELERATOR and _idles(blocks, probes):
         late = max(apart_of(probes, share) for share in SHARES)
         return f"takes {_us(late)} longer than the baseline for calls that run nothing"
     if _unflushed(two_clocks, blocks, device):
@@ -193,7 +194,7 @@ def _excess(blocks: Sequence[Block], regime: Regime, device: str, probes: Probes
     stretch = _stretch(base, probes)
     least = max(LEAST_NS, _spread(probes), (CLAIM_SHARE if regime is Regime.COLD else REPLAY_SHARE) * claim)
     shares: Sequence[float] = SHARES
-    if device == "cpu" or min(len(base.calls), len(candidate.calls)) < FEWEST:
+    if not load_platform(device).IS_ACCELERATOR or min(len(base.calls), len(candidate.calls)) < FEWEST:
         wall = _level(sorted(_candidates(blocks, regime, "wall_ns")), SHARES[0])
         least, shares = max(least, COARSE_NS, COARSE_SHARE * wall), SHARES[:1]
     found = [
@@ -214,7 +215,7 @@ def _missing(blocks: Sequence[Block], probes: Probes) -> int:
 def _unflushed(two_clocks: TwoClocks, blocks: Sequence[Block], device: str) -> bool:
     usual = gaps_of(blocks, Role.BASELINE, Regime.COLD).level(SHARES[0])
     limit = max(2 * two_clocks.resolution_ns, FLUSH_SHARE * usual)
-    return device != "cpu" and -two_clocks.unexplained_ns > limit
+    return load_platform(device).IS_ACCELERATOR and -two_clocks.unexplained_ns > limit
 
 
 def _handover(
@@ -229,7 +230,7 @@ def _handover(
     if not base or not candidate:
         return 0, COARSE_NS
     level = _level(base, SHARES[0])
-    least = COARSE_NS if device == "cpu" or len(base) < FEWEST else HANDOVER_NS
+    least = COARSE_NS if not load_platform(device).IS_ACCELERATOR or len(base) < FEWEST else HANDOVER_NS
     limit = max(least, resolution, HANDOVER_SHARE * level, ClaimGaps((tuple(base),)).noise(SHARES[0]))
     return _level(candidate, SHARES[0]) - level, math.ceil(limit)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-from kernel_matrix.inside.judge.anchor import measure_anchor
-from kernel_matrix.inside.judge.clock_probe import measure_clock
-from kernel_matrix.inside.libcuda import DriverError
+from kernel_matrix.inside.platform import DeviceError, load_platform
 from kernel_matrix.model.messages import AnchorTimes, ClockProbeReading
 
 NO_CLOCK_PROBE = "no_clock_probe"
@@ -16,10 +14,13 @@ NO_ANCHOR = "no_anchor"
 
 
 class DeviceReadings:
-    """The SM clock and the anchor kernels before the session's first timed calls and after its last; none on a CPU."""
+    """The SM clock and the anchor kernels before the session's first timed calls and after its last.
+
+    A platform may have neither.
+    """
 
     def __init__(self, device: str) -> None:
-        self._device = device
+        self._platform = load_platform(device)
         self._taken_before = False
         self._clocks: Dict[str, ClockProbeReading] = {}
         self._anchors: Dict[str, AnchorTimes] = {}
@@ -47,13 +48,15 @@ class DeviceReadings:
         self._take("after")
 
     def _take(self, phase: str) -> None:
-        if self._device != "cuda":
-            return
         try:
-            self._clocks[phase] = measure_clock(phase)
-        except DriverError:
+            clock = self._platform.measure_clock(phase)
+            if clock is not None:
+                self._clocks[phase] = clock
+        except DeviceError:
             self.labels.append(NO_CLOCK_PROBE)
         try:
-            self._anchors[phase] = measure_anchor(phase)
-        except DriverError:
+            anchor = self._platform.measure_anchor(phase)
+            if anchor is not None:
+                self._anchors[phase] = anchor
+        except DeviceError:
             self.labels.append(NO_ANCHOR)

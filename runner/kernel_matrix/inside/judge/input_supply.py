@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional
 import torch
 
 from kernel_matrix.inside.input_generation import nbytes_of, tensors_in
+from kernel_matrix.inside.platform import InsidePlatform
 from kernel_matrix.model.enums import InputMode
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class InputSupply:
 
     def _worth_keeping(self, inputs: List[Any]) -> bool:
         nbytes = nbytes_of(tensors_in(inputs))
-        roomy = nbytes > SMALL_BYTES and _has_room(self._reference.device, nbytes)
+        roomy = nbytes > SMALL_BYTES and _has_room(self._reference.platform, nbytes)
         return roomy and all(map(exchangeable, large_in(inputs)))
 
 
@@ -170,9 +171,6 @@ def _is_symmetric(tensor: torch.Tensor) -> bool:
     return bool(torch.equal(corner, corner.transpose(0, 1)))
 
 
-def _has_room(device: str, nbytes: int) -> bool:
-    if device != "cuda":
-        return True
-    free, _total = torch.cuda.mem_get_info()
-    idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    return bool(free + idle >= _ROOM * nbytes)
+def _has_room(platform: InsidePlatform, nbytes: int) -> bool:
+    free = platform.free_bytes()
+    return free is None or free >= _ROOM * nbytes

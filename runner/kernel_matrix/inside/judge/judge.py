@@ -34,9 +34,9 @@ from typing import (
 
 from kernel_matrix.inside.atomic_write import write_whole
 from kernel_matrix.inside.hard_exit import leave
-from kernel_matrix.inside.judge.device_health import check_cpu, check_gpu
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
 from kernel_matrix.inside.phases import Phases
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import AWAKE_S, MAX_FROM_WORKER, Channel, short_name
 from kernel_matrix.inside.worker.worker import SOCKET_NAME
 from kernel_matrix.model.enums import Role, Stage, Status
@@ -141,7 +141,7 @@ class JudgeSession:
         if contestant.role is Role.CANDIDATE:
             self._peer = peer
         channel = Channel(connection, MAX_FROM_WORKER)
-        if self._job.device == "cuda":
+        if load_platform(self._job.device).IS_ACCELERATOR:
             channel.stay_awake(AWAKE_S)
         undo.callback(channel.close)
         client = WorkerClient(contestant, channel, self._job.device, self._job.timeouts)
@@ -151,13 +151,13 @@ class JudgeSession:
     def _open(self) -> None:
         """Let all processes open the device at the same time."""
         from kernel_matrix.inside.environment import read_environment  # noqa: PLC0415  # imports torch
-        from kernel_matrix.inside.worker.service import open_device  # noqa: PLC0415  # imports torch
 
         for client in list(self._clients.values()):
             with self._excused(client.contestant):
                 client.start_open()
-        open_device(self._job.device)
-        self._environment = read_environment(self._job.device)
+        platform = load_platform(self._job.device)
+        platform.open_device()
+        self._environment = read_environment(platform)
         for client in list(self._clients.values()):
             with self._excused(client.contestant):
                 client.finish_open()
@@ -174,7 +174,7 @@ class JudgeSession:
         self._phases.enter("health")
         deadline = time.monotonic() + _FAREWELL_S
         if all(client.gone(max(0.001, deadline - time.monotonic())) for client in self._admitted):
-            found = check_gpu(_HEALTH_WINDOW_S) if self._job.device == "cuda" else check_cpu()
+            found = load_platform(self._job.device).check_health(_HEALTH_WINDOW_S)
             self._health = HealthReport(found.passed, found.reason)
 
     def _expired(self) -> Tuple[Status, Stage, Evidence]:
@@ -189,8 +189,6 @@ class JudgeSession:
     def _report(
         self, status: Status, stage: Stage, evidence: Evidence, durations: Mapping[str, float]
     ) -> SessionReport:
-        from kernel_matrix.inside.memory import transport_name  # noqa: PLC0415  # imports torch
-
         runner = self._runner
         readings = runner.readings if runner is not None else None
         labels = [*self._labels, *(runner.labels if runner else ()), *(readings.labels if readings else ())]
@@ -202,7 +200,7 @@ class JudgeSession:
             evidence=evidence,
             environment=self._environment,
             seed_sha256=hashlib.sha256(self._job.seed.encode()).hexdigest(),
-            transport=transport_name(self._job.device),
+            transport=load_platform(self._job.device).transport(),
             candidate_peer=self._peer,
             workloads=tuple(self._reports),
             durations_s=durations,

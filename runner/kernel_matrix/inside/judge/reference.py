@@ -37,6 +37,7 @@ from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.session_ended import finding
 from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, allowance
 from kernel_matrix.inside.memory import dtype_name
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.source_module import MODULE_SEED, import_file
 from kernel_matrix.inside.wire import Structure
 from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
@@ -92,7 +93,8 @@ class ReferenceModel:
 
     def __init__(self, path: Path, values: Mapping[str, Any], device: str, dtype: Dtype, secret: str) -> None:
         set_float32_precision(dtype)
-        self.device = device
+        self.platform = load_platform(device)
+        self.device = device = self.platform.TORCH_DEVICE
         self.dtype = dtype
         self._secret = secret
         self._module = import_file(path, "kernel_matrix_problem", values)
@@ -112,7 +114,7 @@ class ReferenceModel:
         self._look_at_one_call(probe)
         self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])  # inputs and outputs of one call
         self._oracle, self.precision = self._higher_precision(probe)
-        _give_back_memory(device)
+        self.platform.release_memory(1 / _IDLE_SHARE)
 
     def draw(self, mode: InputMode, *purpose: object, whole: IntegerRange = IntegerRange.ONES) -> List[Any]:
         """Draw new inputs under a seed derived for ``purpose``; see :func:`draw_inputs`."""
@@ -129,7 +131,7 @@ class ReferenceModel:
         if self._oracle is not None:
             precise = self._run_precisely(self._oracle, inputs, self.precision, _unchanged)
         trusted = self._run(self._model, self._spared(inputs))
-        _give_back_memory(self.device)
+        self.platform.release_memory(1 / _IDLE_SHARE)
         wanted = trusted if precise is None else precise
         left = ExpectedOutput(Structure.TUPLE, wanted.left, trusted.left) if self._written else None
         return ExpectedOutput(trusted.structure, wanted.outputs, trusted.outputs, self._views, self._written, left)
@@ -233,15 +235,6 @@ def _flatten(returned: Any) -> Tuple[Structure, Tuple[torch.Tensor, ...]]:
         return (Structure.TUPLE if isinstance(returned, tuple) else Structure.LIST), tuple(returned)
     kind = type(returned).__name__
     raise finding(Status.PROBLEM_ERROR, Stage.LOAD, f"the reference returns {kind}, not tensors")
-
-
-def _give_back_memory(device: str) -> None:
-    """Release memory that torch caches in the judge, if it is much, so that the workers can use it."""
-    if device != "cuda":
-        return
-    idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    if idle > torch.cuda.get_device_properties(0).total_memory / _IDLE_SHARE:
-        torch.cuda.empty_cache()
 
 
 def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:

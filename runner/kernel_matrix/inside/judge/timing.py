@@ -215,7 +215,7 @@ class Timer:
 
     def _move(self) -> None:
         """Move all buffers to other memory; the first call there is a timed one like any other."""
-        if self._reference.device == "cuda" and self._reference.call_bytes <= MOVED_BYTES:
+        if self._reference.platform.IS_ACCELERATOR and self._reference.call_bytes <= MOVED_BYTES:
             for client in self._clients.values():
                 client.lend_elsewhere()
 
@@ -292,7 +292,7 @@ class Timer:
 
         result = self._ask(client, self._supply.next(), replay)
         label = f"{NOT_CAPTURABLE}:{client.name}"
-        if self._reference.device == "cuda" and not result.claim.captured and label not in self.timing.labels:
+        if self._reference.platform.IS_ACCELERATOR and not result.claim.captured and label not in self.timing.labels:
             self.timing.labels.append(label)
         return result
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Callable, Iterator, List, Optional, Sequence
 
-from kernel_matrix.inside.judge.nvml import NvmlError, Sensors, sensors_of
+from kernel_matrix.inside.platform import SensorError, Sensors, load_platform
 from kernel_matrix.model.messages import JudgeJob
 
 UNSTEADY = "unsteady"
@@ -72,14 +72,14 @@ class SensorWatch:
         """Look, unless the last look was just now; whether the last readings agree. Never so where it is blind."""
         try:
             self._look()
-        except NvmlError:
+        except SensorError:
             self._sensors = None
         return not self.blind and agree(last_window(self._readings))
 
     def _look(self) -> None:
         """Take a reading when it is time, and forget what the last window does not need.
 
-        :raises NvmlError: when the sensors do not answer.
+        :raises SensorError: when the sensors do not answer.
         """
         now = self._now()
         if self._sensors is None or (self._readings and now - self._readings[-1].at_s < INTERVAL_S):
@@ -91,12 +91,13 @@ class SensorWatch:
 @contextmanager
 def watch_of(job: JudgeJob) -> Iterator[Optional[SensorWatch]]:
     """The watch over a job's GPU; null where nothing is to be watched: a CPU, or a cap of zero."""
-    if job.device == "cpu" or job.protocol.steady_cap_s <= 0:
+    platform = load_platform(job.device)
+    if not platform.IS_ACCELERATOR or job.protocol.steady_cap_s <= 0:
         yield None
         return
     with ExitStack() as undo:
         try:
-            sensors: Optional[Sensors] = undo.enter_context(sensors_of(job.gpu_uuid))
-        except NvmlError:
+            sensors: Optional[Sensors] = undo.enter_context(platform.sensors(job.gpu_uuid))
+        except SensorError:
             sensors = None
         yield SensorWatch(sensors)

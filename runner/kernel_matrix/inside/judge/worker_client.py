@@ -19,7 +19,8 @@ from kernel_matrix.inside.exception_kinds import missing_kernel_package
 from kernel_matrix.inside.judge.red_zones import RedZones
 from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.inside.judge.session_ended import MAX_LOG, SessionEnded, finding
-from kernel_matrix.inside.memory import Arena, TensorSpec, create_arena, lay_out
+from kernel_matrix.inside.memory import Arena, TensorSpec, lay_out
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import (
     CallFailure,
     Channel,
@@ -105,7 +106,7 @@ class WorkerClient:
         self.fastest_s: Optional[float] = None
         """Shortest call since the model was constructed, by the judge's clock."""
         self._channel = channel
-        self._device = device
+        self._platform = load_platform(device)
         self._timeouts = timeouts
         self._has_answered = False  # True once a call of any model has ended
         self._load_limit_s = math.inf
@@ -171,7 +172,7 @@ class WorkerClient:
     def start_construct(self, reference: ReferenceModel, flush_bytes: int) -> None:
         """Lend the parameters and tell the worker to construct its model."""
         self._take_back()
-        self._flush = torch.empty(flush_bytes, dtype=torch.uint8, device=self._device)
+        self._flush = torch.empty(flush_bytes, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
         tensors: List[torch.Tensor] = []
         init = _encoded("get_init_inputs()", reference.init_arguments, tensors)
         state = {}
@@ -188,9 +189,10 @@ class WorkerClient:
             "flush_bytes": flush_bytes,
         }
         with ExitStack() as undo:
-            arena = undo.enter_context(closing(create_arena(self._device, nbytes)))
+            arena = undo.enter_context(closing(self._platform.create_arena(nbytes)))
             _fill(arena, specs, tensors)
-            self._synchronize()
+            self._platform.synchronize()
+            arena.publish()
             self._order(FrameKind.MODEL, message, (arena.descriptor,), Stage.LOAD)
             self._parameters = undo.pop_all()
 
@@ -235,7 +237,9 @@ class WorkerClient:
         for zone in lent.zones:
             zone.fill()
         self._flush.zero_()  # flushes the cache here too, since a worker's flush is only a claim
-        self._synchronize()
+        self._platform.synchronize()
+        lent.inputs.publish()
+        lent.outputs.publish()
         return tuple(tensors)
 
     def call(self, *, stage: Stage, probe: bool = False) -> CallResult:
@@ -250,7 +254,7 @@ class WorkerClient:
     def replay(self, count: int, stage: Stage) -> CallResult:
         """Make ``count`` calls back to back on the delivered inputs; the outputs are those of the last one.
 
-        The first replay on new buffers also captures a CUDA graph, outside of the worker's time but within the judge's
+        The first replay on new buffers also captures the call, outside of the worker's time but within the judge's
         clock. The claim says whether that succeeded; if not, the calls were made one by one.
         """
         # Three calls precede a capture, which is one more call.
@@ -325,9 +329,13 @@ class WorkerClient:
 
     def _touch_outputs(self) -> None:
         """Read a number of the outputs; on a GPU this waits for all work that still runs there."""
-        if self._device == "cuda" and self._lent is not None:
+        if self._lent is None:
+            return
+        self._lent.inputs.fetch()
+        self._lent.outputs.fetch()
+        if self._platform.IS_ACCELERATOR:
             self._lent.outputs.tensor[:1].clone()
-            self._synchronize()
+            self._platform.synchronize()
 
     def _call_patience(self) -> float:
         """Return the limit of a call in seconds; a call that compiles first has its own."""
@@ -346,7 +354,7 @@ class WorkerClient:
         left, self._moves = self._lent, False
         input_specs, input_bytes = lay_out(tensors)
         output_specs, output_bytes = lay_out([_as_empty(tensor) for tensor in like])
-        inputs, outputs = create_arena(self._device, input_bytes), create_arena(self._device, output_bytes)
+        inputs, outputs = self._platform.create_arena(input_bytes), self._platform.create_arena(output_bytes)
         zones = RedZones(inputs.tensor, input_specs, "input"), RedZones(outputs.tensor, output_specs, "output")
         self._lent = LentBuffers(layout, inputs, outputs, input_specs, output_specs, zones)
         message = {
@@ -456,10 +464,6 @@ class WorkerClient:
             message = f"the reference as baseline: {status.value}: {message}"
             return finding(Status.PROBLEM_ERROR, stage, message, log)
         return finding(status, stage, message, log)
-
-    def _synchronize(self) -> None:
-        if self._device == "cuda":
-            torch.cuda.synchronize()
 
 
 def _as_empty(like: torch.Tensor) -> torch.Tensor:

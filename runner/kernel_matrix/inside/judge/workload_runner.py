@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from kernel_matrix.inside.environment import l2_bytes
 from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, hold_claims
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
@@ -20,6 +19,7 @@ from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.warm_up import SensorWatch, watch_of
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.phases import Phases
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.worker.tracing import own
 from kernel_matrix.model.enums import InputMode, Regime, Role, Stage, Status
 from kernel_matrix.model.messages import (
@@ -56,7 +56,7 @@ class WorkloadRunner:
         self._baseline = _of_role(clients, Role.BASELINE)
         self._phases = phases
         self._dice = random.Random(f"{job.seed}/dice")  # noqa: S311  # seeded from the judge's secret on purpose
-        self._l2_bytes = l2_bytes(job.device)
+        self._l2_bytes = load_platform(job.device).cache_bytes()
         self._flush_bytes = 2 * self._l2_bytes
         self._time = job.protocol.time and not job.sanitize
         self._limits_waits = not (INTERPRETED in job.labels or job.sanitize)  # False if a tool slows the candidate down

@@ -16,7 +16,8 @@ import torch
 from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import place_model, place_reference, seed_torch, set_float32_precision
-from kernel_matrix.inside.memory import TensorSpec, dtype_name, open_arena
+from kernel_matrix.inside.memory import TensorSpec, dtype_name
+from kernel_matrix.inside.platform import InsidePlatform, load_platform
 from kernel_matrix.inside.source_module import MODULE_SEED, import_file
 from kernel_matrix.inside.wire import (
     AWAKE_S,
@@ -55,14 +56,24 @@ def serve(channel: Channel, code: Path, device: str) -> None:
 class CallBuffers:
     """Memory that the judge lent for the following calls: arguments, and places for outputs."""
 
-    def __init__(self, device: str, message: Any, descriptors: Sequence[int]) -> None:
+    def __init__(self, platform: InsidePlatform, message: Any, descriptors: Sequence[int]) -> None:
         sizes = (message["input_bytes"], message["output_bytes"])
-        self._arenas = [open_arena(device, descriptor, size) for descriptor, size in zip(descriptors, sizes)]
+        self._arenas = [platform.open_arena(descriptor, size) for descriptor, size in zip(descriptors, sizes)]
         inputs, outputs = (arena.tensor for arena in self._arenas)
         tensors = [TensorSpec.from_json(spec).view(inputs) for spec in message["inputs"]]
         self.arguments: List[Any] = decode_arguments(message["arguments"], tensors)
         self.outputs = [TensorSpec.from_json(spec).view(outputs) for spec in message["outputs"]]
         self.input_range = (inputs.data_ptr(), inputs.data_ptr() + inputs.numel())
+
+    def fetch(self) -> None:
+        """See what the judge delivered."""
+        for arena in self._arenas:
+            arena.fetch()
+
+    def publish(self) -> None:
+        """Let the judge see outputs, and what became of the inputs."""
+        for arena in self._arenas:
+            arena.publish()
 
     def close(self) -> None:
         """Release the memory."""
@@ -77,7 +88,7 @@ class Worker:
     def __init__(self, channel: Channel, code: Path, device: str) -> None:
         self._channel = channel
         self._code = code
-        self._device = device
+        self._platform = load_platform(device)
         self._settings: Any = None
         self._entry: Any = None
         self._model: Any = None
@@ -116,8 +127,8 @@ class Worker:
     # ---- getting ready
 
     def _open(self, _nothing: Any, _descriptors: Sequence[int]) -> bytes:
-        open_device(self._device)
-        if self._device != "cpu":
+        self._platform.open_device()
+        if self._platform.IS_ACCELERATOR:
             self._channel.stay_awake(AWAKE_S)
         return b""
 
@@ -132,10 +143,10 @@ class Worker:
 
     def _construct(self, message: Any, descriptors: Sequence[int]) -> bytes:
         self._give_back()
-        self._model = None  # there may be too little memory for two models
-        with closing(open_arena(self._device, descriptors[0], message["nbytes"])) as arena:
+        self._model = None  # two of them need not fit into memory
+        with closing(self._platform.open_arena(descriptors[0], message["nbytes"])) as arena:
             tensors = [TensorSpec.from_json(spec).view(arena.tensor).clone() for spec in message["tensors"]]
-            self._synchronize()  # the arena may be closed only when it has been copied
+            self._platform.synchronize()  # the memory may go only when it has been copied
         arguments = decode_arguments(message["init"], tensors)
         state = {name: tensors[index] for name, index in message["state"].items()}
         dtype = Dtype(message["dtype"])
@@ -144,19 +155,18 @@ class Worker:
         model = self._entry(*arguments)
         if isinstance(model, torch.nn.Module):
             place = place_reference if self._settings["entry"] == "Model" else place_model
-            model = place(model, self._device, dtype)
+            model = place(model, self._platform.TORCH_DEVICE, dtype)
             copy_state(model, state)
         mode = self._settings["compile_mode"]
         self._model = torch.compile(model, mode=mode) if mode else model
-        self._meter = Meter(self._device, message["flush_bytes"])
-        self._synchronize()
+        self._meter = Meter(self._platform, message["flush_bytes"])
+        self._platform.synchronize()
         return b""
 
     def _take_buffers(self, message: Any, descriptors: Sequence[int]) -> bytes:
         self._give_back()
-        if self._device != "cpu":
-            torch.cuda.empty_cache()  # so that outputs move together with the buffers
-        self._buffers = CallBuffers(self._device, message, descriptors)
+        self._platform.release_memory()  # where outputs lie is to change with the buffers
+        self._buffers = CallBuffers(self._platform, message, descriptors)
         self._arguments = self._buffers.arguments
         return b""
 
@@ -175,6 +185,7 @@ class Worker:
         if self._meter is None or self._buffers is None:
             raise ValueError(f"{kind.name} before there are a model and buffers")
         kernels: Kernels = []
+        self._buffers.fetch()
         with torch.no_grad():
             returned, device_ns, captured = self._measured(kind, payload, self._meter, kernels)
             self._channel.send(FrameKind.DONE, sequence, pack_done(device_ns))
@@ -195,7 +206,7 @@ class Worker:
         if kind is not FrameKind.REPLAY:
             raise ValueError(f"{kind.name} is no order for a worker")
         if self._replayed is None:
-            self._replayed = captured_or_called(self._once, self._device)
+            self._replayed = captured_or_called(self._once, self._platform)
         replayed, captured = self._replayed
         return (*meter.time_replays(replayed, unpack_replay(payload)), captured)
 
@@ -203,7 +214,7 @@ class Worker:
         return self._model(*self._arguments)
 
     def _traced(self, kernels: Kernels) -> Any:
-        returned, seen = trace(self._once)
+        returned, seen = trace(self._once, self._platform)
         kernels += seen
         return returned
 
@@ -215,20 +226,11 @@ class Worker:
             views = [None] * len(outputs)
         aliases = self._aliases.aliases(outputs[:MAX_OUTPUTS], buffers.input_range)
         claims = tuple(copy_one(*one) for one in zip(outputs, views, aliases))
-        self._synchronize()
-        if not captured:  # the memory of a graph's outputs is torch's choice, not the candidate's
+        self._platform.synchronize()
+        buffers.publish()
+        if not captured:  # the memory of a graph's outputs is the graph's choice, not the candidate's
             self._aliases.remember(outputs[:MAX_OUTPUTS])
         return OutputsClaim(structure, claims, captured)
-
-    def _synchronize(self) -> None:
-        if self._device != "cpu":
-            torch.cuda.synchronize()
-
-
-def open_device(device: str) -> None:
-    """Open the device; this process does not use it before."""
-    if device == "cuda":
-        torch.zeros(1, device=device)
 
 
 def copy_state(model: Any, state: Any) -> None:

@@ -1,8 +1,7 @@
 """Which kernels a call runs: a trace of one call, in the process that makes it.
 
-Whatever it says is a claim, like a time: the traced code runs in the same process. On a GPU the driver's own tracer
-(CUPTI) is asked, which sees every stream of the process; on a CPU, where Triton's interpreter stands for the device,
-launches are counted as they are made.
+Whatever it says is a claim, like a time: the traced code runs in the same process. On a GPU the platform's
+tracer is asked; on a CPU, where Triton's interpreter stands for the device, launches are counted as they are made.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import re
 import sys
 import time
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from kernel_matrix.inside.platform import InsidePlatform
 from kernel_matrix.inside.wire import MAX_KERNELS
-from kernel_matrix.inside.worker.cupti import Activity, ActivityRecorder, loaded_library, recorder
 
 Kernels = List[Tuple[str, int, int]]
 """(name, launches, device nanoseconds of all launches), longest first."""
@@ -28,7 +27,7 @@ _SPECIALISATION = re.compile(r"(_\d+(de|dc|d|e|c)?)*(_?\d+(de|dc|d|e|c))*")
 """What older Tritons append to a kernel's name: ``softmax_kernel_0d1d2de``."""
 
 
-def trace(function: Callable[[], Any]) -> Tuple[Any, Kernels]:
+def trace(function: Callable[[], Any], platform: InsidePlatform) -> Tuple[Any, Kernels]:
     """Call ``function`` once with a tracer attached.
 
     :return: what it returned, and its kernels, at most :data:`~kernel_matrix.inside.wire.MAX_KERNELS`; none where
@@ -37,7 +36,7 @@ def trace(function: Callable[[], Any]) -> Tuple[Any, Kernels]:
     :raises Exception: whatever ``function`` raises. Tracing itself never does.
     """
     counted: Dict[str, List[int]] = {}
-    with _interpreted_launches(counted), _device_activity(counted):
+    with _interpreted_launches(counted), _device_activity(platform, counted):
         returned = function()
     kernels = [(name, launches, spent_ns) for name, (launches, spent_ns) in counted.items()]
     return returned, sorted(kernels, key=lambda kernel: -kernel[2])[:MAX_KERNELS]
@@ -95,58 +94,19 @@ def _unmangled(name: str) -> List[str]:
             return parts
 
 
-# ---- a GPU
+# ---- the device
 
 
 @contextmanager
-def _device_activity(counted: Dict[str, List[int]]) -> Iterator[None]:
-    """Add what the GPU does inside to ``counted``."""
-    stop = _started()
+def _device_activity(platform: InsidePlatform, counted: Dict[str, List[int]]) -> Iterator[None]:
+    """Add what the device does inside to ``counted``."""
+    stop = platform.record_activity()
     try:
         yield
     finally:
         with suppress(Exception):  # a tracer that fails has seen nothing
             for name, spent_ns in stop():
                 _count(counted, name, spent_ns)
-
-
-def _started() -> Callable[[], Iterable[Activity]]:
-    """Start a tracer of the GPU; returns what ends it. Where no GPU is in use, or none can be traced, it sees none."""
-    with suppress(Exception):
-        import torch  # noqa: PLC0415  # a worker imports torch after it has connected
-
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-            library = loaded_library()
-            stop = _profiled(torch) if library is None else _recorded(recorder(library))
-
-            def stopped() -> Iterable[Activity]:
-                torch.cuda.synchronize()  # late work is work of this call
-                return stop()
-
-            return stopped
-    return list
-
-
-def _recorded(recorder: ActivityRecorder) -> Callable[[], Iterable[Activity]]:
-    recorder.start()
-    return recorder.stop
-
-
-def _profiled(torch: Any) -> Callable[[], Iterable[Activity]]:
-    """The same with torch's own profiler, where CUPTI is a part of torch: seconds, when it is started first."""
-    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True)
-    profiler.start()
-
-    def stop() -> Iterable[Activity]:
-        profiler.stop()
-        return [
-            (event.name, round(event.time_range.elapsed_us() * 1000))
-            for event in profiler.events()
-            if event.device_type == torch.autograd.DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
-        ]
-
-    return stop
 
 
 # ---- Triton's interpreter

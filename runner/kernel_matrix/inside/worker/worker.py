@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import socket
 import time
 from contextlib import ExitStack, suppress
@@ -17,6 +18,7 @@ from typing import Optional, Sequence
 
 from kernel_matrix.inside.artifact import unpack
 from kernel_matrix.inside.hard_exit import leave
+from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel, short_name
 
 SOCKET_NAME = "judge.sock"  # name of the judge's socket in a contestant's folder
@@ -27,7 +29,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="worker")
     parser.add_argument("--channel", type=Path, required=True)
     parser.add_argument("--code", type=Path, required=True)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--device", default="cpu", help="name of the platform")
     parser.add_argument("--artifact", type=Path)
     parser.add_argument("--preload", metavar="MODULE", action="append", default=[])
     parser.add_argument("--connect-timeout", type=float, default=60.0)
@@ -38,6 +40,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     _import_ahead(arguments.preload)
     if arguments.artifact is not None:
         unpack(arguments.artifact)
+        os.environ.update(load_platform(arguments.device).compiler_settings())
     serve(channel, arguments.code, arguments.device)
     return 0
 

@@ -44,7 +44,7 @@ def _read_gpu(index: int, *, driver: str | None, cuda_driver: str | None) -> Gpu
         capability = value_of(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
         memory = value_of(pynvml.nvmlDeviceGetMemoryInfo, handle)
         return Gpu(
-            vendor="nvidia",
+            platform="cuda",
             uuid=pynvml.nvmlDeviceGetUUID(handle),
             name=pynvml.nvmlDeviceGetName(handle),
             index=index,

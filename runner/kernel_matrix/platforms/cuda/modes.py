@@ -9,7 +9,10 @@ import pynvml
 from kernel_matrix.platforms import ComputeMode, DeviceModes, Gpu
 from kernel_matrix.platforms.cuda.nvml_calls import device, value_of
 from kernel_matrix.platforms.cuda.processes import mps_listing
-from kernel_matrix.platforms.process_names import MPS_SERVER, command
+from kernel_matrix.platforms.process_names import command
+
+MPS_SERVER = "nvidia-cuda-mps-server"[:15]
+"""As ``/proc/<pid>/comm`` shows it, which keeps 15 characters; its control daemon looks the same, on no device."""
 
 COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: ComputeMode.DEFAULT,

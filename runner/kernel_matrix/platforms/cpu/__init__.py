@@ -1,0 +1,248 @@
+"""The CPU as a device: what cells run on where there is no GPU. The simplest platform, and the example for others."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.platforms import (
+    ClockChoices,
+    CostFigures,
+    DeviceAccess,
+    DeviceDetails,
+    DeviceModes,
+    Gpu,
+    PlatformInventory,
+)
+from kernel_matrix.platforms.check_result import CheckResult
+from kernel_matrix.platforms.language_limits import LanguageLimits, read_language_limits
+
+VENDOR = "cpu"
+TITLE = "CPU"
+IS_ACCELERATOR = False
+NEEDS_IMAGES = False
+SANITIZER = ""
+ACCESS_ADVICE = ""
+DAEMON_ERRORS: tuple[tuple[str, str, str], ...] = ()
+HIDDEN: Mapping[str, str] = {}
+HIDDEN_IN_PROCESS: Mapping[str, str] = {}
+CACHES: Mapping[str, str] = {}
+PROGRAM_FOLDERS: tuple[str, ...] = ()
+SHARING_SERVER = ""
+ADVICE: Mapping[str, str] = {}
+COST = CostFigures(start_s=3.0, call_s=0.05, timed_call_s=0.01)
+
+_CPUINFO = Path("/proc/cpuinfo")
+_MEMINFO = Path("/proc/meminfo")
+_FREQUENCIES = Path("/sys/devices/system/cpu")
+_NODES = Path("/sys/devices/system/node")
+
+_NO_FREQUENCIES = "the kernel shows no cpufreq settings here, as in most virtual machines"
+_NO_NODES = "the kernel shows no NUMA nodes here"
+
+
+def inventory() -> PlatformInventory:
+    """One device: all of this machine's CPUs together."""
+    return PlatformInventory(
+        gpus=(Gpu(platform="cpu", uuid="cpu", name=model_name(), memory_bytes=_memory().get("MemTotal", 0)),)
+    )
+
+
+@contextmanager
+def opened() -> Iterator[None]:
+    """Nothing has to be kept open to read about a CPU."""
+    yield
+
+
+def processes(gpu: Gpu) -> Sequence[int]:  # noqa: ARG001  # every process uses the CPU, so none is told apart
+    """Always empty: nobody has a CPU to himself."""
+    return ()
+
+
+def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:  # noqa: ARG001  # there is only one
+    """Load average over one minute, mean frequency of the cores now (null where hidden), memory in use."""
+    memory = _memory()
+    return {
+        "load_average": os.getloadavg()[0],
+        "frequency_mhz": _frequency_mhz(),
+        "memory_used_bytes": memory.get("MemTotal", 0) - memory.get("MemAvailable", 0),
+    }
+
+
+def clocks(gpu: Gpu) -> tuple[int | None, int | None]:  # noqa: ARG001  # no CPU has such clocks
+    """None of both: a CPU's frequency is in its snapshot."""
+    return None, None
+
+
+def details(gpu: Gpu) -> DeviceDetails:  # noqa: ARG001  # there is only one
+    """What decides about a CPU's speed beside its model.
+
+    ``cores`` counts logical CPUs; ``governors`` are those in use, each once; ``min_mhz`` and ``max_mhz`` are the widest
+    limits that any core has; ``numa_nodes`` has each node's CPUs as the kernel writes them, ``"0-15,32-47"``.
+    """
+    found: Mapping[str, tuple[Any, str]] = {
+        "cores": (os.cpu_count(), "the kernel does not say"),
+        "governors": (sorted(set(_frequency_settings("scaling_governor"))), _NO_FREQUENCIES),
+        "min_mhz": (min(_settings_mhz("scaling_min_freq"), default=None), _NO_FREQUENCIES),
+        "max_mhz": (max(_settings_mhz("scaling_max_freq"), default=None), _NO_FREQUENCIES),
+        "numa_nodes": ([_text(path).strip() for path in sorted(_NODES.glob("node[0-9]*/cpulist"))], _NO_NODES),
+    }
+    return DeviceDetails(
+        values={name: value or None for name, (value, _) in found.items()},
+        missing={name: reason for name, (value, reason) in found.items() if not value},
+    )
+
+
+def modes(gpu: Gpu) -> DeviceModes:  # noqa: ARG001  # there is only one
+    """A CPU has no modes that could keep others off it."""
+    return DeviceModes()
+
+
+def clock_choices(gpu: Gpu) -> ClockChoices:  # noqa: ARG001  # there is only one
+    """None: a CPU's clock is not the runner's to lock."""
+    return ClockChoices()
+
+
+def sampler(gpu: Gpu) -> None:
+    """None: there is nothing to see that a timed call could be joined with."""
+
+
+def settings() -> None:
+    """None: nothing of a CPU is changed."""
+
+
+def language_obstacle(language: Language, compute_capability: str | None) -> str | None:
+    """Say which languages need a GPU."""
+    return _limits().language_obstacle(language=language, compute_capability=compute_capability)
+
+
+def dtype_obstacle(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
+    """Say what Triton's interpreter computes wrongly."""
+    return _limits().dtype_obstacle(dtype=dtype, language=language, compute_capability=compute_capability)
+
+
+def code_obstacle(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> None:
+    """Return None: PyTorch's CPU builds run on any CPU that an image is made for."""
+
+
+def driver_obstacle(versions: Mapping[str, str], gpu: Gpu) -> None:
+    """Return None: a CPU has no driver."""
+
+
+def driver_note(versions: Mapping[str, str], driver: str | None) -> None:
+    """Return None: a CPU has no driver."""
+
+
+def toolchain_gaps(versions: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001  # there is no table of them
+    """Return nothing: there is no table of CPU toolchains that one could be missing from."""
+    return ()
+
+
+def compiles(language: Language, versions: Mapping[str, str]) -> bool:  # noqa: ARG001  # no language is
+    """Return False: nothing is compiled for a CPU that is not here."""
+    return False
+
+
+def compile_target(compute_capability: str | None) -> str:  # noqa: ARG001  # there is no choice
+    """Return nothing: compilers choose this machine."""
+    return ""
+
+
+def compile_limits(compute_capability: str | None) -> Mapping[str, int]:  # noqa: ARG001  # a CPU has none
+    """Return nothing: a CPU has no blocks."""
+    return {}
+
+
+def launch_obstacle(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # see compile_limits
+    """Return nothing: a CPU has no blocks."""
+    return ""
+
+
+def compile_settings(gpu: Gpu) -> Mapping[str, str]:  # noqa: ARG001  # see compile_target
+    """Return nothing: compilers choose this machine."""
+    return {}
+
+
+def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:  # noqa: ARG001  # see below
+    """Return nothing: every process has the CPU."""
+    return DeviceAccess()
+
+
+def process_access(gpu: Gpu) -> DeviceAccess:  # noqa: ARG001  # there is only one
+    """Return nothing: every process has the CPU."""
+    return DeviceAccess()
+
+
+def examine_driver(inventory: PlatformInventory) -> Iterable[CheckResult]:  # noqa: ARG001  # it always answers
+    """Return nothing: a CPU has no driver."""
+    return ()
+
+
+def examine_access(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:  # noqa: ARG001  # as above
+    """Return nothing: every process has the CPU."""
+    return ()
+
+
+def examine_toolkit(ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:  # noqa: ARG001  # as above
+    """Return nothing: every process has the CPU."""
+    return ()
+
+
+def interprets(language: Language) -> bool:
+    """Return whether it is Triton, which has no compiler for CPUs."""
+    return language is Language.TRITON
+
+
+def local_compiler() -> str:
+    """Return nothing: the compilers that CPU toolchains bring are Python packages."""
+    return ""
+
+
+@cache
+def _limits() -> LanguageLimits:
+    return read_language_limits(Path(__file__).with_name("compatibility.toml"))
+
+
+def model_name() -> str:
+    """The model as the kernel names it, else the architecture (ARM kernels name no model)."""
+    named = re.search(r"^model name\s*:\s*(.+)$", _text(_CPUINFO), re.MULTILINE)
+    return named.group(1).strip() if named else platform.machine()
+
+
+def _memory() -> dict[str, int]:
+    """Fields of ``/proc/meminfo``, in bytes."""
+    lines = re.findall(r"^(\w+):\s+(\d+) kB$", _text(_MEMINFO), re.MULTILINE)
+    return {name: int(kib) * 1024 for name, kib in lines}
+
+
+def _frequency_mhz() -> float | None:
+    megahertz = _settings_mhz("scaling_cur_freq")
+    # Virtual machines have no cpufreq folder but still name a frequency per core.
+    megahertz = megahertz or [
+        float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _text(_CPUINFO), re.MULTILINE)
+    ]
+    return round(sum(megahertz) / len(megahertz), 1) if megahertz else None
+
+
+def _settings_mhz(name: str) -> list[float]:
+    return [int(text) / 1000 for text in _frequency_settings(name) if text.isdigit()]
+
+
+def _frequency_settings(name: str) -> list[str]:
+    """What each core's cpufreq folder says under ``name``; without those that say nothing."""
+    texts = [_text(path).strip() for path in _FREQUENCIES.glob(f"cpu[0-9]*/cpufreq/{name}")]
+    return [text for text in texts if text]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

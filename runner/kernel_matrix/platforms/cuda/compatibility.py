@@ -1,0 +1,161 @@
+"""Which driver runs which CUDA, and which PyTorch has code for which GPU: a table (``compatibility.toml``).
+
+Each question is a method of :class:`Compatibility` that answers with the obstacle as one sentence, or null where the
+table knows of none. What the table does not know is no obstacle: :meth:`Compatibility.gaps` says so instead.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kernel_matrix.platforms.language_limits import LanguageLimits, read_language_limits, read_rows
+from kernel_matrix.platforms.versions import Version, is_older, parse_version
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverRow:
+    """Oldest Linux driver that runs toolkits of one CUDA major version."""
+
+    cuda_major: int
+    minimum: str
+    source: str
+    confidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolkitRow:
+    """Driver that one CUDA toolkit was released with: the first that compiles its PTX."""
+
+    cuda: str
+    driver: str
+    source: str
+    confidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelRow:
+    """Compute capabilities that PyTorch's builds for one CUDA version hold code for."""
+
+    cuda: str
+    torch_from: str
+    torch_before: str = ""
+    """Empty: no end is known."""
+    cubins: tuple[str, ...]
+    """Machine code: runs on devices of the same major and the same or a later minor compute capability."""
+    ptx: tuple[str, ...]
+    """Intermediate code: the driver compiles it for any later compute capability."""
+    source: str
+    confidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compatibility:
+    """The whole table."""
+
+    drivers: tuple[DriverRow, ...]
+    toolkits: tuple[ToolkitRow, ...]
+    wheels: tuple[WheelRow, ...]
+    limits: LanguageLimits
+
+    def driver_obstacle(self, *, cuda: str, driver: str | None, cuda_driver: str | None = None) -> str | None:
+        """Why ``driver`` cannot run programs built with CUDA ``cuda``.
+
+        :param cuda_driver: newest CUDA that the driver calls its own, for the message.
+        """
+        row = self._driver_row(cuda)
+        if row is None or driver is None or not is_older(driver, row.minimum):
+            return None
+        upto = f" runs CUDA up to {cuda_driver}" if cuda_driver else " is too old"
+        return f"driver {driver}{upto}; CUDA {cuda} needs driver {row.minimum} or newer"
+
+    def driver_note(self, *, cuda: str, driver: str | None) -> str | None:
+        """What does not work although ``driver`` runs CUDA ``cuda``: its PTX, by minor-version compatibility."""
+        row = self._toolkit_row(cuda)
+        if row is None or driver is None or not is_older(driver, row.driver):
+            return None
+        return (
+            f"driver {driver} is older than CUDA {cuda} (released with {row.driver}): "
+            "machine code runs by minor-version compatibility, PTX does not"
+        )
+
+    def code_obstacle(self, *, cuda: str, torch: str, compute_capability: str | None, driver: str | None) -> str | None:
+        """Why PyTorch ``torch`` built for CUDA ``cuda`` has no code that a device can run."""
+        row, device = self._wheel_row(cuda, torch), parse_version(compute_capability)
+        if row is None or device is None or any(_runs_cubin(device, cubin) for cubin in row.cubins):
+            return None
+        has = f"torch {torch} for CUDA {cuda} has machine code for {', '.join(row.cubins)}"
+        if not any(_not_older(device, ptx) for ptx in row.ptx):
+            return f"{has} and no PTX that compute capability {compute_capability} could use"
+        if self.driver_note(cuda=cuda, driver=driver) is None:
+            return None
+        return f"{has}, and driver {driver} is too old to compile its PTX for compute capability {compute_capability}"
+
+    def gaps(self, *, cuda: str, torch: str) -> tuple[str, ...]:
+        """What the table does not know about a toolchain, one sentence each; nothing is refused for it."""
+        unknown = [
+            f"CUDA {cuda} is not in the compatibility table: drivers are not checked"
+            for row in (self._driver_row(cuda), self._toolkit_row(cuda))
+            if row is None
+        ][:1]
+        if self._wheel_row(cuda, torch) is None:
+            unknown.append(
+                f"torch {torch} for CUDA {cuda} is not in the compatibility table: compute capabilities are not checked"
+            )
+        return tuple(unknown)
+
+    def _driver_row(self, cuda: str) -> DriverRow | None:
+        version = parse_version(cuda)
+        return next((row for row in self.drivers if version and row.cuda_major == version[0]), None)
+
+    def _toolkit_row(self, cuda: str) -> ToolkitRow | None:
+        return next((row for row in self.toolkits if _same_minor(row.cuda, cuda)), None)
+
+    def _wheel_row(self, cuda: str, torch: str) -> WheelRow | None:
+        return next((row for row in self.wheels if _same_minor(row.cuda, cuda) and _is_within(torch, row)), None)
+
+
+@cache
+def compatibility() -> Compatibility:
+    """The table that ships with the program."""
+    return read_compatibility(Path(__file__).with_suffix(".toml"))
+
+
+def read_compatibility(path: Path) -> Compatibility:
+    """Read a table.
+
+    :raises TypeError: when a row has an unknown key or lacks one, such as its source.
+    """
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    return Compatibility(
+        drivers=read_rows(DriverRow, document["drivers"]),
+        toolkits=read_rows(ToolkitRow, document["toolkits"]),
+        wheels=read_rows(WheelRow, document["wheels"]),
+        limits=read_language_limits(path),
+    )
+
+
+def _not_older(device: Version, than: str) -> bool:
+    return device >= (parse_version(than) or ())
+
+
+def _same_minor(one: str, other: str) -> bool:
+    mine, theirs = parse_version(one), parse_version(other)
+    return mine is not None and theirs is not None and mine[:2] == theirs[:2]
+
+
+def _is_within(torch: str, row: WheelRow) -> bool:
+    version, end = parse_version(torch), parse_version(row.torch_before)
+    return version is not None and version >= (parse_version(row.torch_from) or ()) and (not end or version < end)
+
+
+def _runs_cubin(device: Version, cubin: str) -> bool:
+    version = parse_version(cubin) or (0, 0)
+    return version[0] == device[0] and version[1:] <= device[1:]

@@ -1,0 +1,107 @@
+"""How one GPU reaches a process that may see no other: CDI, the NVIDIA container toolkit, or plain device nodes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
+
+CDI = "cdi"
+"""The daemon injects what a CDI specification lists for this GPU."""
+TOOLKIT = "toolkit"
+"""The daemon's ``nvidia`` runtime injects it."""
+DEVICES = "devices"
+"""Device nodes and the driver's user-space libraries are shown one by one."""
+
+LIBRARY_TARGET = "/usr/local/nvidia"
+LIBRARY_PATH = f"{LIBRARY_TARGET}/lib64:{LIBRARY_TARGET}/lib"
+_DEV = Path("/dev")
+_DRIVER_FOLDER = Path("/usr/local/nvidia")
+_DRIVER_LIBRARY = re.compile(
+    r"\s*(lib(?:cuda|cudadebugger|nvidia-[\w-]+)\.so[.\d]*) \(libc6,(?:x86-64|AArch64)[^)]*\) => (\S+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLibrary:
+    """A folder or file of the driver, and where it is shown."""
+
+    source: Path
+    target: str
+
+
+def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:
+    """Prefer CDI, then the toolkit's runtime, then plain device nodes."""
+    way = way_into_containers(info, None if gpu is None else gpu.uuid)
+    if gpu is None or way == NO_ACCESS:
+        return DeviceAccess(way=way)
+    if way == CDI:
+        return DeviceAccess(way=way, requests=({"driver": "cdi", "device_ids": [f"nvidia.com/gpu={gpu.uuid}"]},))
+    if way == TOOLKIT:
+        request = {"device_ids": [gpu.uuid], "capabilities": [["gpu", "utility", "compute"]]}
+        # Where the NVIDIA runtime is the daemon's default one, it obeys this variable.
+        return DeviceAccess(way=way, requests=(request,), environment={"NVIDIA_VISIBLE_DEVICES": gpu.uuid})
+    return DeviceAccess(
+        way=way,
+        nodes=device_nodes(gpu),
+        libraries=tuple((str(library.source), library.target) for library in driver_libraries()),
+        environment={"LD_LIBRARY_PATH": LIBRARY_PATH},
+    )
+
+
+def process_access(gpu: Gpu) -> DeviceAccess:
+    """Show its device nodes, and name it to the driver."""
+    environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid, "LD_LIBRARY_PATH": LIBRARY_PATH}
+    return DeviceAccess(way=DEVICES, nodes=device_nodes(gpu), environment=environment)
+
+
+def way_into_containers(info: Mapping[str, Any], uuid: str | None = None) -> str:
+    """Return the way that the daemon which answered ``info`` can bring in a GPU (any, if ``uuid`` is None)."""
+    if _listed_by_cdi(info, uuid):
+        return CDI
+    if "nvidia" in (info.get("Runtimes") or {}):
+        return TOOLKIT
+    if (_DEV / "nvidiactl").exists():
+        return DEVICES
+    return NO_ACCESS
+
+
+def _listed_by_cdi(info: Mapping[str, Any], uuid: str | None) -> bool:
+    """Whether a CDI device ``nvidia.com/gpu=<uuid>`` exists; specifications outlive the cards they were made for."""
+    discovered = info.get("DiscoveredDevices")
+    if discovered is not None:
+        names = [str(device.get("ID", "")) for device in discovered if device.get("Source") == "cdi"]
+        return any(name.startswith("nvidia.com/gpu=") and (uuid is None or name.endswith(uuid)) for name in names)
+    files = [file for folder in info.get("CDISpecDirs") or () for file in sorted(Path(folder).glob("*"))]
+    return any("nvidia.com/gpu" in text and (uuid is None or uuid in text) for text in map(_read, files))
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def device_nodes(gpu: Gpu) -> tuple[str, ...]:
+    """The device nodes that one GPU needs, of those that exist here."""
+    own = f"nvidia{gpu.index if gpu.minor is None else gpu.minor}"
+    names = (own, "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+    return tuple(str(_DEV / name) for name in names if (_DEV / name).exists())
+
+
+def driver_libraries() -> tuple[DriverLibrary, ...]:
+    """The user-space half of the driver, which has to be as old as the kernel's half: never the image's own."""
+    if (_DRIVER_FOLDER / "lib64").is_dir():
+        return (DriverLibrary(_DRIVER_FOLDER, LIBRARY_TARGET),)
+    try:
+        listing = subprocess.run(("ldconfig", "-p"), capture_output=True, text=True, check=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    found = {match[1]: Path(match[2]).resolve() for match in map(_DRIVER_LIBRARY.match, listing.splitlines()) if match}
+    return tuple(DriverLibrary(path, f"{LIBRARY_TARGET}/lib64/{name}") for name, path in sorted(found.items()))

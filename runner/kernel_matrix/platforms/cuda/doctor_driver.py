@@ -1,0 +1,55 @@
+"""The doctor on the NVIDIA driver, its Python bindings, and each GPU that answers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from kernel_matrix.platforms import Gpu, PlatformInventory
+from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
+
+_GIB = 1 << 30
+
+
+def examine_driver(inventory: PlatformInventory) -> Iterator[CheckResult]:
+    """The driver is loaded, fits its library, and every GPU answers."""
+    yield _bindings()
+    gpus, reason = inventory.gpus, inventory.reason
+    if gpus:
+        driver = f"{gpus[0].driver or 'of unknown version'}, runs CUDA up to {gpus[0].cuda_driver or 'unknown'}"
+        yield ok("NVIDIA driver", driver)
+    elif _library_is_installed():
+        yield fail("NVIDIA driver", reason, "until then, cells for GPUs cannot run here")
+    else:
+        yield ok("NVIDIA driver", f"none, and so no GPU: {reason}")
+    if gpus and reason:
+        yield fail("GPUs", f"not all of them answer: {reason}", "until then, cells run on the others only")
+    for gpu in gpus:
+        yield _one(gpu)
+
+
+def _one(gpu: Gpu) -> CheckResult:
+    capability = f"compute capability {gpu.compute_capability or 'unknown'}"
+    memory = f"{gpu.memory_bytes / _GIB:.0f} GiB"
+    return ok(f"GPU {gpu.index}", f"{gpu.name}, {gpu.uuid}, {capability}, {memory}, driver {gpu.driver or 'unknown'}")
+
+
+def _library_is_installed() -> bool:
+    """Whether somebody installed the driver's library: then a driver that does not answer is a fault."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _bindings() -> CheckResult:
+    """The module ``pynvml`` is NVIDIA's own."""
+    subject, bindings = "NVML bindings", f"nvidia-ml-py {version('nvidia-ml-py')}"
+    try:
+        other = version("pynvml")
+    except PackageNotFoundError:
+        return ok(subject, bindings)
+    found = f"{bindings}, and beside it pynvml {other}, which brings a module of the same name"
+    return warn(subject, found, "pip uninstall pynvml, then pip install --force-reinstall nvidia-ml-py")

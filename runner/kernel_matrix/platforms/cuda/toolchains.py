@@ -1,0 +1,97 @@
+"""Which toolchains, languages and dtypes run on an NVIDIA GPU, and what candidates are compiled for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.platforms import Gpu
+from kernel_matrix.platforms.cuda import block_limits
+from kernel_matrix.platforms.cuda.compatibility import compatibility
+from kernel_matrix.platforms.cuda.inside import STAGED_VARIABLE
+from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import find_nvcc
+
+_OWN_FEATURES = 9
+"""From this major compute capability on, instructions exist that later architectures do not have (``sm_90a``)."""
+
+
+def language_obstacle(language: Language, compute_capability: str | None) -> str | None:
+    """Look it up in the table."""
+    return compatibility().limits.language_obstacle(language=language, compute_capability=compute_capability)
+
+
+def dtype_obstacle(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
+    """Look it up in the table."""
+    return compatibility().limits.dtype_obstacle(dtype=dtype, language=language, compute_capability=compute_capability)
+
+
+def code_obstacle(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> str | None:
+    """Compare the machine code and PTX in PyTorch's build with the device."""
+    cuda = versions.get("cuda")
+    if cuda is None:
+        return None
+    return compatibility().code_obstacle(
+        cuda=cuda, torch=versions["torch"], compute_capability=compute_capability, driver=driver
+    )
+
+
+def driver_obstacle(versions: Mapping[str, str], gpu: Gpu) -> str | None:
+    """Compare the driver with the oldest one for the CUDA version."""
+    cuda = versions.get("cuda")
+    if cuda is None:
+        return None
+    return compatibility().driver_obstacle(cuda=cuda, driver=gpu.driver, cuda_driver=gpu.cuda_driver)
+
+
+def driver_note(versions: Mapping[str, str], driver: str | None) -> str | None:
+    """Say when PTX does not run for want of a newer driver."""
+    cuda = versions.get("cuda")
+    return None if cuda is None else compatibility().driver_note(cuda=cuda, driver=driver)
+
+
+def toolchain_gaps(versions: Mapping[str, str]) -> tuple[str, ...]:
+    """Name the versions that the table does not have."""
+    cuda = versions.get("cuda")
+    return () if cuda is None else compatibility().gaps(cuda=cuda, torch=versions["torch"])
+
+
+def compiles(language: Language, versions: Mapping[str, str]) -> bool:
+    """Triton compiles without a GPU, also in toolchains without CUDA; nvcc is in those with CUDA."""
+    return language is Language.TRITON or (language is Language.CUDA and "cuda" in versions)
+
+
+def compile_target(compute_capability: str | None) -> str:
+    """Return exactly this compute capability, from Hopper on with its architecture's own features."""
+    capability = compute_capability or ""
+    return f"{capability}a" if capability and int(capability.split(".")[0]) >= _OWN_FEATURES else capability
+
+
+def compile_limits(compute_capability: str | None) -> Mapping[str, int]:
+    """Look the compute capability up in the table of block limits."""
+    limits = block_limits.limits_of(compute_capability or "")
+    return {} if limits is None else {"shared_bytes": limits.shared_bytes, "multiprocessors": limits.multiprocessors}
+
+
+def launch_obstacle(*, arch: int, registers: int, shared_bytes: int) -> str:
+    """Compare what a block needs with what its compute capability has."""
+    return block_limits.launch_obstacle(arch=arch, registers=registers, shared_bytes=shared_bytes)
+
+
+def compile_settings(gpu: Gpu) -> Mapping[str, str]:
+    """Tell ``torch.utils.cpp_extension`` what to compile for, and how memory is to be shared where a user says so."""
+    arch = {"TORCH_CUDA_ARCH_LIST": compile_target(gpu.compute_capability)} if gpu.compute_capability else {}
+    transport = {name: os.environ[name] for name in (STAGED_VARIABLE,) if name in os.environ}
+    return {**arch, **transport}
+
+
+def interprets(language: Language) -> bool:  # noqa: ARG001  # none is
+    """Return False: every language has a compiler."""
+    return False
+
+
+def local_compiler() -> str:
+    """Return path and time of the nvcc on this host; empty where there is none."""
+    nvcc = find_nvcc()
+    return f"{Path(nvcc).resolve()} {Path(nvcc).stat().st_mtime_ns}" if nvcc else ""

@@ -1,0 +1,79 @@
+"""In which languages and dtypes kernels run on a platform's devices: a table that each platform brings as TOML."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.platforms.versions import is_older
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRow:
+    """Where languages, alone or in one dtype, do not run or compute wrongly."""
+
+    languages: tuple[str, ...]
+    dtype: str | None = None
+    """None: in every dtype."""
+    minimum_compute_capability: str | None = None
+    """None: on no device of the platform."""
+    why: str
+    source: str
+    confidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageLimits:
+    """The rows of one platform. A combination without a row runs."""
+
+    languages: tuple[LimitRow, ...]
+    dtypes: tuple[LimitRow, ...]
+
+    def language_obstacle(self, *, language: Language, compute_capability: str | None) -> str | None:
+        """Return why ``language`` does not run on such a device; None if it does."""
+        rows = (row for row in self.languages if language.value in row.languages)
+        return _first_obstacle(rows, compute_capability)
+
+    def dtype_obstacle(self, *, dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
+        """Return why ``language`` does not compute correctly in ``dtype`` on such a device; None if it does."""
+        rows = (row for row in self.dtypes if row.dtype == dtype.value and language.value in row.languages)
+        return _first_obstacle(rows, compute_capability)
+
+
+def read_language_limits(path: Path) -> LanguageLimits:
+    """Read the ``[[languages]]`` and ``[[dtypes]]`` of a platform's table.
+
+    Raises:
+        TypeError: if a row has an unknown key or lacks one, such as its source.
+    """
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    return LanguageLimits(
+        languages=read_rows(LimitRow, document.get("languages", ())),
+        dtypes=read_rows(LimitRow, document.get("dtypes", ())),
+    )
+
+
+def read_rows(kind: Any, rows: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
+    """Make a ``kind`` of each row, with tuples for lists."""
+    return tuple(kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}) for row in rows)
+
+
+def _first_obstacle(rows: Iterable[LimitRow], compute_capability: str | None) -> str | None:
+    return next((text for row in rows if (text := _limit(row, compute_capability))), None)
+
+
+def _limit(row: LimitRow, compute_capability: str | None) -> str | None:
+    if row.minimum_compute_capability is None:
+        return row.why
+    if compute_capability is None or not is_older(compute_capability, row.minimum_compute_capability):
+        return None
+    return f"{row.why}; this device has {compute_capability}"

@@ -1,0 +1,44 @@
+"""The driver's line, and each GPU's."""
+
+from __future__ import annotations
+
+from sim.nvml import H200, RTX_4090, SimulatedDriver
+
+from kernel_matrix.platforms import Gpu, PlatformInventory
+from kernel_matrix.platforms.check_result import CheckVerdict
+from kernel_matrix.platforms.cuda.doctor_driver import examine_driver
+from tests.hosts.doctor.clinic import Clinic
+from tests.hosts.doctor.nouns import gpu
+
+
+def inventory(*gpus: Gpu, reason: str = "") -> PlatformInventory:
+    return PlatformInventory(gpus=gpus, reason=reason)
+
+
+def test_each_gpu_has_a_line() -> None:
+    _, driver, first, second = examine_driver(inventory(gpu(0), gpu(1, name="NVIDIA L4")))
+    assert driver.found == "580.159.04, runs CUDA up to 13.0"
+    assert first.subject == "GPU 0"
+    assert first.found == "NVIDIA H200, GPU-0, compute capability 9.0, 141 GiB, driver 580.159.04"
+    assert second.found.startswith("NVIDIA L4, GPU-1")
+
+
+def test_no_driver_and_no_gpu_is_no_fault() -> None:
+    _, finding = examine_driver(inventory(reason="libnvidia-ml.so.1 was not found"))
+    assert (finding.verdict, finding.found) == (CheckVerdict.OK, "none, and so no GPU: libnvidia-ml.so.1 was not found")
+
+
+def test_a_driver_that_is_installed_and_does_not_open_is_a_fault(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+    driver.set(H200, init="!18")
+    report = gpu_clinic.examine()
+    assert (report.code, report.verdict("NVIDIA driver")) == (4, "fail")
+    assert "different versions" in report["NVIDIA driver"]["found"]
+
+
+def test_a_lost_gpu_is_a_fault_and_its_neighbour_is_listed(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+    driver.set({**H200, "lost": "!15"}, RTX_4090)
+    report = gpu_clinic.examine("--engine", "process")
+    assert report.verdict("GPUs") == "fail"
+    assert "fell off the bus" in report["GPUs"]["found"]
+    assert report.about("GPU 0") == []
+    assert report.verdict("GPU 1") == "ok"

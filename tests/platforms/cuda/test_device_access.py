@@ -1,0 +1,146 @@
+"""Which way a GPU takes into a container, and what is asked for on each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_matrix.errors import SandboxError
+from kernel_matrix.model.enums import Role
+from kernel_matrix.platforms import NO_ACCESS, Gpu
+from kernel_matrix.platforms.cuda.device_access import CDI, DEVICES, TOOLKIT, driver_libraries, way_into_containers
+from kernel_matrix.sandboxes import ProcessLabels, RoleSpec
+from kernel_matrix.sandboxes.docker_request import DaemonInfo, create_request
+
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+TOOLKIT_INFO = {"Runtimes": {"runc": {}, "nvidia": {"path": "nvidia-container-runtime"}}}
+CDI_INFO = {"DiscoveredDevices": [{"Source": "cdi", "ID": f"nvidia.com/gpu={UUID}"}], **TOOLKIT_INFO}
+
+
+@pytest.fixture
+def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ``/dev`` of a machine with two GPUs."""
+    folder = tmp_path / "dev"
+    folder.mkdir()
+    for name in ("nvidia0", "nvidia3", "nvidiactl", "nvidia-uvm"):
+        (folder / name).touch()
+    monkeypatch.setattr("kernel_matrix.platforms.cuda.device_access._DEV", folder)
+    return folder
+
+
+@pytest.fixture
+def no_dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernel_matrix.platforms.cuda.device_access._DEV", tmp_path)
+
+
+@pytest.fixture
+def driver_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "nvidia" / "lib64").mkdir(parents=True)
+    monkeypatch.setattr("kernel_matrix.platforms.cuda.device_access._DRIVER_FOLDER", tmp_path / "nvidia")
+    return tmp_path / "nvidia"
+
+
+def spec() -> RoleSpec:
+    return RoleSpec(
+        role=Role.CANDIDATE,
+        labels=ProcessLabels(run_id="r", cell_id="c", session=0, gpu_uuid=UUID, owner="1:2:3"),
+        image="sha256:1",
+        module="kernel_matrix.inside.worker.worker",
+        gpu=Gpu(platform="cuda", uuid=UUID, name="NVIDIA H200", index=0, minor=3),
+    )
+
+
+def request(info: dict[str, Any], *, unlimited_memlock: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
+    """Host settings and environment that would be asked for."""
+    body = create_request(spec(), DaemonInfo(info), unlimited_memlock=unlimited_memlock)
+    return body["HostConfig"], dict(line.split("=", 1) for line in body["Env"])
+
+
+@pytest.mark.usefixtures("no_dev")
+@pytest.mark.parametrize(
+    ("info", "access"),
+    [
+        (CDI_INFO, CDI),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=GPU-other"}], **TOOLKIT_INFO}, TOOLKIT),
+        (TOOLKIT_INFO, TOOLKIT),
+        ({"Runtimes": {"runc": {}}, "CDISpecDirs": None}, NO_ACCESS),
+        ({}, NO_ACCESS),
+    ],
+)
+def test_the_surest_way_is_taken(info: dict[str, Any], access: str) -> None:
+    assert way_into_containers(info, UUID) == access
+
+
+@pytest.mark.usefixtures("no_dev")
+def test_older_daemons_name_only_the_folders_of_cdi(tmp_path: Path) -> None:
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "cdi" / "nvidia.yaml").write_text(f"kind: nvidia.com/gpu\ndevices:\n- name: {UUID}\n")
+    info = {"CDISpecDirs": [str(tmp_path / "absent"), str(tmp_path / "cdi")]}
+    assert way_into_containers(info, UUID) == CDI
+    assert way_into_containers(info, "GPU-other") == NO_ACCESS
+    assert way_into_containers(info) == CDI
+
+
+@pytest.mark.usefixtures("dev")
+def test_device_nodes_are_the_last_way() -> None:
+    assert way_into_containers({}, UUID) == DEVICES
+    assert way_into_containers(TOOLKIT_INFO, UUID) == TOOLKIT
+
+
+def test_cdi_is_asked_for_by_name() -> None:
+    host, env = request(CDI_INFO)
+    (wish,) = host["DeviceRequests"]
+    assert (wish["Driver"], wish["DeviceIDs"]) == ("cdi", [f"nvidia.com/gpu={UUID}"])
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_the_toolkit_is_asked_for_one_uuid() -> None:
+    host, env = request(TOOLKIT_INFO)
+    (wish,) = host["DeviceRequests"]
+    assert wish["DeviceIDs"] == [UUID]
+    assert wish["Capabilities"] == [["gpu", "utility", "compute"]]
+    assert env["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+
+
+def test_only_the_nodes_of_one_gpu_are_shown(dev: Path, driver_folder: Path) -> None:
+    host, env = request({})
+    assert [entry["PathOnHost"] for entry in host["Devices"]] == [
+        str(dev / name) for name in ("nvidia3", "nvidiactl", "nvidia-uvm")
+    ]
+    assert {entry["CgroupPermissions"] for entry in host["Devices"]} == {"rw"}
+    mount = host["Mounts"][-1]
+    assert (mount["Source"], mount["Target"], mount["ReadOnly"]) == (str(driver_folder), "/usr/local/nvidia", True)
+    assert env["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
+
+
+@pytest.mark.usefixtures("no_dev")
+def test_no_way_at_all_is_an_engine_error() -> None:
+    with pytest.raises(SandboxError, match=UUID) as caught:
+        request({})
+    assert "container toolkit" in caught.value.next_step
+
+
+def test_locked_memory_is_lifted_for_gpus_only_when_wanted() -> None:
+    assert "memlock" not in [limit["Name"] for limit in request(CDI_INFO)[0]["Ulimits"]]
+    assert "memlock" in [limit["Name"] for limit in request(CDI_INFO, unlimited_memlock=True)[0]["Ulimits"]]
+
+
+def test_driver_libraries_come_from_the_linker_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "libcuda.so.580.1"
+    library.touch()
+    (tmp_path / "libcuda.so.1").symlink_to(library)
+    listing = (
+        "3 libs found in cache `/etc/ld.so.cache'\n"
+        f"\tlibcuda.so.1 (libc6,x86-64) => {tmp_path}/libcuda.so.1\n"
+        f"\tlibcuda.so.1 (libc6) => {tmp_path}/lib32/libcuda.so.1\n"
+        "\tlibcurl.so.4 (libc6,x86-64) => /lib/libcurl.so.4\n"
+    )
+    ldconfig = tmp_path / "ldconfig"
+    ldconfig.write_text(f"#!/bin/sh\ncat <<'EOT'\n{listing}EOT\n")
+    ldconfig.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("kernel_matrix.platforms.cuda.device_access._DRIVER_FOLDER", tmp_path / "absent")
+    (found,) = driver_libraries()
+    assert (found.source, found.target) == (library, "/usr/local/nvidia/lib64/libcuda.so.1")
