@@ -60,5 +60,5 @@ def test_sm_clock_that_stays_is_unconfirmed_though_memory_left(monkeypatch):
         SM: restore._Leaving(SM, ClockNote(target_mhz=1500, before_mhz=1500), 1500),
         MEMORY: restore._Leaving(MEMORY, ClockNote(target_mhz=3201, before_mhz=1593), 3201),
     }
-    watched = restore._watched(Gpu(vendor="nvidia", uuid=UUID, name="H200"), clocks)
+    watched = restore._watched(Gpu(platform="cuda", uuid=UUID, name="H200"), clocks)
     assert watched.state is restore.ResetState.UNCONFIRMED
