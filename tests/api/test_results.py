@@ -67,7 +67,7 @@ def test_tables_of_another_schema_are_refused(records, tmp_path):
     with pytest.raises(StoreError, match="cannot be read"):
         Results(tmp_path)
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "cells.parquet")
-    with pytest.raises(StoreError, match="another schema"):
+    with pytest.raises(StoreError, match="does not have the schema"):
         Results(tmp_path)
 
 
