@@ -40,6 +40,9 @@ Activity = Tuple[str, int]
 Sensors = Callable[[], Tuple[int, int]]
 """Returns the core clock in MHz and the temperature in °C; raises :class:`SensorError`."""
 
+STAGED_VARIABLE = "KERNEL_MATRIX_TRANSPORT"
+"""Environment variable of the run, judge and workers: ``staged`` where memory is to go through the host."""
+
 
 class DeviceError(RuntimeError):
     """A call of the device's driver failed, or there is no driver; ``code`` is the driver's, if it gave one."""

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from kernel_matrix.inside.platform import STAGED_VARIABLE
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.cuda import block_limits
 from kernel_matrix.platforms.cuda.compatibility import compatibility
-from kernel_matrix.platforms.cuda.inside import STAGED_VARIABLE
 from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import find_nvcc
 
 _OWN_FEATURES = 9

@@ -19,9 +19,6 @@ TORCH_DEVICE = "cuda"
 IS_ACCELERATOR = True
 NEEDS_DEVICE = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA-capable device")
 
-STAGED_VARIABLE = "KERNEL_MATRIX_TRANSPORT"
-"""Environment variable of the run, judge and workers: ``staged`` where memory is to go through the host."""
-
 # Each module is imported where it is asked for: most of them bring torch.
 # ruff: noqa: PLC0415
 

@@ -14,8 +14,7 @@ import os
 import torch
 
 from kernel_matrix.inside.memory import Arena, StagedArena, create_shared_file, map_file
-from kernel_matrix.inside.platform import DeviceError
-from kernel_matrix.platforms.cuda.inside import STAGED_VARIABLE
+from kernel_matrix.inside.platform import STAGED_VARIABLE, DeviceError
 from kernel_matrix.platforms.cuda.inside.libcuda import OUT_OF_MEMORY, call, library
 
 _STAGED_NAME = "cuda-staged"
