@@ -44,6 +44,7 @@ from kernel_matrix.model.fields import (
     Measured,
     Name,
     Ordinal,
+    Pattern,
     Range,
     Scalar,
     Signed,
@@ -542,8 +543,8 @@ class SessionReport:
     environment: Annotated[Optional[InsideEnvironment], Columns()]
     seed_sha256: Annotated[Digest, Column()]
     """Digest of the secret that inputs were drawn with."""
-    transport: Annotated[str, Words(("memfd", "cuda-vmm")), Column()]
-    """How tensors crossed: ``memfd`` or ``cuda-vmm``."""
+    transport: Annotated[str, Pattern("^[a-z][a-z0-9-]{0,63}$"), Column()]
+    """How tensors crossed, as the platform names it: ``memfd``, ``cuda-vmm``, ``cuda-staged``."""
     candidate_peer: Mapping[Annotated[str, Words(("uid", "gid", "pid"))], Annotated[int, Range(-1, 2**63 - 1)]]
     """uid, gid and pid of the candidate's process as the kernel named them to the judge."""
     workloads: Annotated[Tuple[WorkloadReport, ...], Items(1000)]
