@@ -303,7 +303,7 @@ def test_a_whole_number_is_a_fraction_too():
 
 
 IMPOSSIBLE_JOBS = {
-    "an unknown device": ({"device": "tpu"}, "device is 'tpu', must be 'cpu' or 'cuda'"),
+    "a device that is no name": ({"device": "../tpu"}, "device is '../tpu', must be the name of a platform"),
     "no workload": ({"workloads": ()}, "at least one workload"),
     "no baseline": ({"contestants": JOB.contestants[:1]}, "one candidate and one baseline"),
     "two candidates": (
