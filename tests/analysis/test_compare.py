@@ -115,7 +115,7 @@ def test_sessions_of_one_run_one_after_the_other_are_not_paired():
     assert found.rows["test"].to_list() == ["welch"]
 
 
-def tests_of(first, second):
+def chosen_tests(first, second):
     """The tests that two toolchains' sessions of one run are compared by."""
     both = cells([*first, *second])
     found = compare(*between(both, ComparisonAxis.TOOLCHAIN, "cu124", "cu130"), ComparisonAxis.TOOLCHAIN)
@@ -128,12 +128,12 @@ def test_pairs_overlap_for_half_of_the_longer_attempt(later_s, test):
     then = START + timedelta(seconds=later_s)
     first = timed(STEADY, toolchain="cu124", started_at=START, ended_at=START + minutes)
     second = timed(SLOWER, toolchain="cu130", started_at=then, ended_at=then + minutes)
-    assert tests_of(first, second) == [test]
+    assert chosen_tests(first, second) == [test]
 
 
 @pytest.mark.parametrize("fewer", [("cu124", "cu130"), ("cu130", "cu124")], ids=["base", "new"])
 def test_sessions_are_not_paired_where_one_side_has_more(fewer):
-    assert tests_of(timed(STEADY[:2], toolchain=fewer[0]), timed(SLOWER, toolchain=fewer[1])) == ["welch"]
+    assert chosen_tests(timed(STEADY[:2], toolchain=fewer[0]), timed(SLOWER, toolchain=fewer[1])) == ["welch"]
 
 
 def test_one_session_on_a_side_is_not_tested():

@@ -13,6 +13,7 @@ from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.inside.build.builder import MAX_LOG
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel, FrameKind, KernelCode, pack_code
 from kernel_matrix.model.enums import Fault, Stage, Status
+from kernel_matrix.platforms import Gpu
 from kernel_matrix.sandboxes import ProcessExit, ProcessLabels, open_engine
 from tests.attempt.stage import FIRST, PlayEngine, connected, hands_over, vanishes
 
@@ -23,6 +24,8 @@ folder = Path(os.environ["TORCH_EXTENSIONS_DIR"])
 folder.mkdir()
 (folder / "kernel.so").write_bytes(b"machine code")
 """
+CUDA_GPU = Gpu(platform="cuda", uuid="GPU-0", name="absent")
+"""Builders compile for a GPU without one."""
 CHANNEL = "import gc\nchannel = next(t for t in gc.get_objects() if type(t).__name__ == 'Channel')\n"
 """Source code that finds the connection of the builder that runs it."""
 
@@ -38,10 +41,10 @@ def build(stage, engine):
     keep_in = stage.scratch / "kept"
     keep_in.mkdir()
 
-    def built(source, engine=engine, *, timeout_s=30.0, cancelled=lambda: False, cell=None, order=b""):
+    def built(source, engine=engine, *, timeout_s=30.0, cancelled=lambda: False, cell=None, order=b"", gpu=FIRST):
         cell = cell or stage.cell("built", source=source)
         labels = ProcessLabels(run_id="build-test", cell_id=cell.id, session=0, gpu_uuid="", owner=owner_token())
-        place = CellPlacement(cell=cell, gpu=FIRST, image=None, labels=labels)
+        place = CellPlacement(cell=cell, gpu=gpu, image=None, labels=labels)
         return run_build(
             engine,
             lambda code, channel: builder_spec(place, code, channel),
@@ -70,7 +73,7 @@ def test_what_was_compiled_is_kept(build):
 
 
 def test_what_asks_for_a_gpu_is_compiled_where_it_runs(build):
-    made = build("raise RuntimeError('No CUDA GPUs are available')")
+    made = build("raise RuntimeError('No CUDA GPUs are available')", gpu=CUDA_GPU)
     assert (made.artifact, made.outcome) == (None, None)
 
 
@@ -219,7 +222,7 @@ KERNEL = KernelCode("scale", 90, 8, 0, 4, 256, 16, "ab" * 32)
 
 
 def test_what_the_compiler_remarked_is_kept(build):
-    made = build(COMPILES + TELLS)
+    made = build(COMPILES + TELLS, gpu=CUDA_GPU)
     assert (made.log_tail, made.kernels) == ("ptxas info    : Used 8 registers", ())
 
 

@@ -90,7 +90,7 @@ print(json.dumps(seen))
     seen = on_driver(driver, tmp_path, program)
     assert seen["gpu_uuid"] == UUID
     targets, uuid, uid, args = seen["probe"]
-    assert (targets, uuid, args) == (["/out"], UUID, ["health", "--out", "/out"])
+    assert (targets, uuid, args) == (["/out"], UUID, ["health", "--out", "/out", "--device", "cuda"])
     assert uid == seen["judge"][2]
 
 
