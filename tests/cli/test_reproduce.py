@@ -81,7 +81,7 @@ def test_a_record_against_itself_runs_nothing(again):
     ran = again.call("reproduce", path, "--against", path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines()[-1] == "reproduced: passed, as before"
-    assert "the very same attempt" in ran.stdout
+    assert "the same attempt" in ran.stdout
     assert not (again.root / "reproduced").exists()
 
 
