@@ -76,15 +76,6 @@ def test_where_nothing_was_compiled_nothing_is_written(places, tmp_path):
     assert (tmp_path / "artifact.tar").read_bytes() == b""
 
 
-def test_whoever_unpacks_names_the_compiler_that_made_it(places, tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_matrix.inside.artifact.stand_in", lambda: {"PYTORCH_NVCC": "the stand-in"})
-    fill(places("made")["extensions"])
-    packed(tmp_path / "artifact.tar")
-    places("seen")
-    unpack(tmp_path / "artifact.tar")
-    assert os.environ["PYTORCH_NVCC"] == "the stand-in"
-
-
 def test_an_artefact_is_a_plain_archive(places):
     fill(places("made")["extensions"])
     written = io.BytesIO()

@@ -457,7 +457,7 @@ def test_a_compiler_error_of_the_traced_call_is_one_of_the_run(judged, monkeypat
     class CompilationError(Exception):
         pass
 
-    def fail(_function):
+    def fail(_function, _platform):
         raise CompilationError("late")
 
     monkeypatch.setattr("kernel_matrix.inside.worker.service.trace", fail)
@@ -472,14 +472,14 @@ def test_where_nothing_can_be_traced_nobody_is_blamed(judged):
 
 
 def test_the_traced_call_must_be_right_too(judged, monkeypatch):
-    monkeypatch.setattr("kernel_matrix.inside.worker.service.trace", lambda function: (function() + 1, []))
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.trace", lambda function, _platform: (function() + 1, []))
     with pytest.raises(SessionEnded, match="beyond tolerance"):
         judged(candidate("pass"), own_kernels=("mine",), protocol=UNTIMED)
 
 
 def test_trace_keeps_kernels_and_whose_they_are(judged, monkeypatch):
     seen = [("void mine<float>(float*)", 2, 30), ("void at::fill()", 1, 10)]
-    monkeypatch.setattr("kernel_matrix.inside.worker.service.trace", lambda function: (function(), seen))
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.trace", lambda function, _platform: (function(), seen))
     (outcome,) = judged(
         candidate("pass"), own_kernels=("mine",), require_own_kernel=True, protocol=UNTIMED, workloads=WORKLOADS[:1]
     )

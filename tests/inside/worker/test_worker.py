@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,3 +65,16 @@ def test_it_leaves_when_its_judge_does(judge, tmp_path):
 def test_a_judge_that_is_not_there_is_not_waited_for_for_ever(tmp_path):
     with pytest.raises(FileNotFoundError):
         main(["--channel", str(tmp_path), "--code", str(tmp_path), "--connect-timeout", "0.05"])
+
+
+def test_artifact_brings_the_compilers_settings(judge, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTORCH_NVCC", "")  # removed again afterwards
+    unpacked = []
+    monkeypatch.setattr("kernel_matrix.inside.worker.worker.unpack", unpacked.append)
+    platform = SimpleNamespace(compiler_settings=lambda: {"PYTORCH_NVCC": "the wrapper"})
+    monkeypatch.setattr("kernel_matrix.inside.worker.worker.load_platform", lambda _name: platform)
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.serve", lambda channel, *_: channel.close())
+    arguments = ["--channel", str(tmp_path), "--code", str(tmp_path)]
+    main([*arguments, "--artifact", str(tmp_path / "artifact.tar")])
+    assert unpacked == [tmp_path / "artifact.tar"]
+    assert os.environ["PYTORCH_NVCC"] == "the wrapper"
