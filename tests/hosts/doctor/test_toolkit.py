@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel_matrix.hosts.doctor.toolkit import check, toolkit_version
+from kernel_matrix.hosts.doctor.toolkit import check
 from kernel_matrix.platforms.check_result import CheckVerdict
+from kernel_matrix.platforms.cuda.doctor_toolkit import toolkit_version
 from tests.hosts.doctor.daemon import INFO
 from tests.hosts.doctor.nouns import gpu, host, install
 
