@@ -10,6 +10,8 @@ from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import failed_record, make_record
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture
 def records(tmp_path):
