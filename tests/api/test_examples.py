@@ -11,6 +11,8 @@ import pytest
 
 import kernel_matrix
 
+pytestmark = pytest.mark.torch
+
 ROOT = Path(__file__).resolve().parents[2]
 API = Path(kernel_matrix.__file__).parent / "api"
 MODULES = ["kernel_matrix", *(f"kernel_matrix.api.{path.stem}" for path in sorted(API.glob("[a-z]*.py")))]

@@ -14,6 +14,8 @@ from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.model.enums import Status
 from tests.baddays.field import new_field
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture
 def field(tmp_path, monkeypatch):
