@@ -1,7 +1,7 @@
 """Data files that come with the package: JSON Schemas and problems.
 
-In a checkout they lie in ``schemas/`` and ``problems/`` at its top; a wheel carries copies of both inside the package,
-as ``_schemas`` and ``_problems``.
+In a checkout they lie in ``schemas/`` and ``problems/`` at its top. A wheel carries a copy of the schemas inside the
+package, as ``_schemas``; it does not carry the problems yet, since the process sandbox shows installed packages.
 """
 
 from __future__ import annotations
