@@ -1,16 +1,16 @@
-"""One device, held: a lock against other runners, looks against everybody else, clocks that are given back.
+"""Exclusive use of one device, always given back.
 
-:func:`hold` is the way in. What it does is in modules of this package, in this order:
+:func:`hold` is the entry point. It uses the modules of this package in this order:
 
-==================  ===============================================================================================
-``locks``           one lock per device, freed by the kernel however its holder dies
-``repair``          what a dead owner left set on the device is given back
-``alone``           refuses what rules exclusivity out, and waits until others have left
-``clocks``          locked as the terms ask, given back and read back (``journal``, ``targets``, ``undo``)
-``watch``           looks all the time; ``tenants`` knows whose the processes are
-``hard``            the driver refuses others during a session
-``aftermath``       whether everything of ours is gone at the end
-==================  ===============================================================================================
+===================  =============================================================================================
+``locks``            one lock per device, which the kernel releases however its holder ends
+``repair``           resets what a dead process left set on the device
+``exclusivity``      refuses modes that rule out exclusive use, and waits until other processes have left
+``clock_lock``       locks clocks, resets them and reads them back (``journal``, ``clock_targets``, ``restore``)
+``watch``            samples the device all the time; ``gpu_processes`` tells own processes from foreign ones
+``exclusive_mode``   lets the driver refuse other processes during a session
+``release_check``    checks at the end that all own processes and their memory are gone
+===================  =============================================================================================
 """
 
 from __future__ import annotations
