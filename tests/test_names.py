@@ -8,6 +8,8 @@ from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import kernel_matrix
 
 PACKAGE = Path(kernel_matrix.__file__).parent
@@ -58,6 +60,7 @@ def test_glossary_has_each_word_once() -> None:
     assert len(lines) == len(words) + 2, "a line of the table has another form"
 
 
+@pytest.mark.torch
 def test_glossary_names_exist() -> None:
     assert [name for _, name in glossary() if not exists(f"kernel_matrix.{name}")] == []
 
