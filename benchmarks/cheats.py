@@ -3,7 +3,7 @@
 ::
 
     python benchmarks/cheats.py                                              # on the CPU, as processes
-    python benchmarks/cheats.py --device cuda --engine docker --lock images/images.lock
+    python benchmarks/cheats.py --device cuda --sandbox docker --lock images/images.lock
     python benchmarks/cheats.py --device cuda --only 'd15_*' --only 'control_*'
 
 Wanted: every cheat stopped, or timed as what it costs; every control accepted; no cell over 10 s, its build and its
@@ -43,9 +43,9 @@ def main() -> int:
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--engine", choices=("docker", "process"), default="process")
-    parser.add_argument("--lock", type=Path, help="images lock, for the docker engine")
-    parser.add_argument("--toolchain", default="cu130", help="name of the image, for the docker engine on a GPU")
+    parser.add_argument("--sandbox", choices=("docker", "process"), default="process")
+    parser.add_argument("--lock", type=Path, help="images lock, for the docker sandbox")
+    parser.add_argument("--toolchain", default="cu130", help="name of the image, for the docker sandbox on a GPU")
     parser.add_argument("--cuda", default="13.0", help="its CUDA version")
     parser.add_argument("--only", action="append", metavar="GLOB", help="names of the cheats to run")
     return parser.parse_args()
@@ -58,8 +58,8 @@ def is_wanted(cheat: Cheat, globs: Sequence[str] | None) -> bool:
 def stand(arguments: argparse.Namespace) -> Stand:
     """What the cheats run on, as the command line says."""
     if arguments.device == "cpu":
-        return Stand(engine=arguments.engine, lock=arguments.lock)
-    return on_gpu(arguments.engine, toolchain=arguments.toolchain, cuda=arguments.cuda, lock=arguments.lock)
+        return Stand(sandbox=arguments.sandbox, lock=arguments.lock)
+    return on_gpu(arguments.sandbox, toolchain=arguments.toolchain, cuda=arguments.cuda, lock=arguments.lock)
 
 
 def tell(cheat: Cheat, night: Night) -> bool:

@@ -48,7 +48,7 @@ def working_folder(arguments: argparse.Namespace) -> Iterator[Path]:
 
 def command(matrix: Path, results: Path, lock: str | None) -> tuple[str | Path, ...]:
     """What runs ``matrix`` through Docker."""
-    place = ("--engine", "docker", "--results", results)
+    place = ("--sandbox", "docker", "--results", results)
     return (sys.executable, "-m", "kernel_matrix", "run", matrix, *place, *(("--lock", lock) if lock else ()))
 
 

@@ -93,7 +93,7 @@ def run_queue(device: str, folder: Path, cells: int, lock: str | None) -> float:
     folder.mkdir(parents=True)
     matrix = folder / "matrix.toml"
     matrix.write_text(_matrix(device))
-    place = ("--engine", "docker", *(("--lock", lock) if lock else ()))
+    place = ("--sandbox", "docker", *(("--lock", lock) if lock else ()))
     planned = (sys.executable, "-m", "kernel_matrix", "plan", matrix, "--json", *place)
     plan = subprocess.run(planned, cwd=gpu_runs.ROOT, check=True, capture_output=True)
     chosen = [cell["id"] for cell in json.loads(plan.stdout)["cells"] if cell["reason"] is None][:cells]

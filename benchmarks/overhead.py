@@ -1,8 +1,8 @@
-"""Engine overhead per cell: what a cell costs beyond waiting for its device and what judge and candidate do.
+"""Sandbox overhead per cell: what a cell costs beyond waiting for its device and what judge and candidate do.
 
-    python benchmarks/overhead.py [--engine docker|process ...] [--cells 10]
+    python benchmarks/overhead.py [--sandbox docker|process ...] [--cells 10]
 
-Runs one quick candidate of the shipped matrix again and again with each engine that is available here, and reads
+Runs one quick candidate of the shipped matrix again and again with each sandbox that is available here, and reads
 ``host.phases_s`` of the records: ``overhead`` is the cell's whole time less its build, its wait for the device, and the
 judge's own time (which holds the import of torch, loading, verifying and timing). Wanted: at most 1.0 s.
 """
@@ -23,25 +23,25 @@ CELL = ("--filter", "candidate=relu/torch_clamp", "--filter", "dtype=fp32")
 
 
 def main() -> None:
-    """Measure and print one row per engine."""
+    """Measure and print one row per sandbox."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", action="append", choices=("docker", "process"))
+    parser.add_argument("--sandbox", action="append", choices=("docker", "process"))
     parser.add_argument("--cells", type=int, default=10)
     parser.add_argument("--lock", help="images lock, where the image was adopted into another one")
     arguments = parser.parse_args()
-    print(f"{'engine':10} {'cells':>5} {'median s':>9} {'max s':>7} {'start s':>8} {'wanted s':>9}")
-    for engine in arguments.engine or ("docker", "process"):
-        phases = measure(engine, arguments.cells, arguments.lock)
+    print(f"{'sandbox':10} {'cells':>5} {'median s':>9} {'max s':>7} {'start s':>8} {'wanted s':>9}")
+    for sandbox in arguments.sandbox or ("docker", "process"):
+        phases = measure(sandbox, arguments.cells, arguments.lock)
         overhead = [p["overhead"] for p in phases]
         start = statistics.median(p["start"] for p in phases)
         print(
-            f"{engine:10} {len(overhead):5} {statistics.median(overhead):9.3f} {max(overhead):7.3f} {start:8.3f}"
+            f"{sandbox:10} {len(overhead):5} {statistics.median(overhead):9.3f} {max(overhead):7.3f} {start:8.3f}"
             f" {WANTED_S:9.1f}"
         )
 
 
-def measure(engine: str, cells: int, lock: str | None) -> list[dict[str, float]]:
-    """``host.phases_s`` of ``cells`` attempts with ``engine``."""
+def measure(sandbox: str, cells: int, lock: str | None) -> list[dict[str, float]]:
+    """``host.phases_s`` of ``cells`` attempts with ``sandbox``."""
     with tempfile.TemporaryDirectory(prefix="kernel-matrix-overhead-") as folder:
         command = (
             sys.executable,
@@ -49,8 +49,8 @@ def measure(engine: str, cells: int, lock: str | None) -> list[dict[str, float]]
             "kernel_matrix",
             "run",
             "matrix.toml",
-            "--engine",
-            engine,
+            "--sandbox",
+            sandbox,
             "--rerun",
             "all",
             *CELL,

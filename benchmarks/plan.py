@@ -111,7 +111,7 @@ def synthetic(problems: int) -> tuple[Matrix, LoadedSource, HostInventory]:
             Gpu(platform="cuda", uuid=f"GPU-{n}", name=models[n], compute_capability=capabilities[n], driver="570.26")
             for n in range(0, GPUS, 2)
         ),
-        engine="docker",
+        sandbox="docker",
         uses_images=True,
         images={toolchain.name: "" for toolchain in matrix.toolchains[1:]},
     )

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for tests/sim: pytest's import
 from sim.nvml import SimulatedDriver, compile_library
 
 if TYPE_CHECKING:
-    from tests.attempt.stage import PlayEngine
+    from tests.attempt.stage import PlaySandbox
     from tests.baddays.field import Field
     from tests.baddays.gpu_field import GpuField
     from tests.hosts.doctor.clinic import Clinic
@@ -170,9 +170,9 @@ def clinic(tmp_path: Path) -> Clinic:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayEngine:
-    """An engine that plays, with locks and temporary folders of its own."""
-    from tests.attempt.stage import PlayEngine  # noqa: PLC0415  # most tests need none
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlaySandbox:
+    """A sandbox that plays, with locks and temporary folders of its own."""
+    from tests.attempt.stage import PlaySandbox  # noqa: PLC0415  # most tests need none
 
     folders = {name: tmp_path / name for name in ("sources", "locks", "scratch", "cache")}
     for folder in folders.values():
@@ -180,4 +180,4 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayEngine:
     monkeypatch.setenv("KERNEL_MATRIX_LOCK_DIR", str(folders["locks"]))
     monkeypatch.setenv("KERNEL_MATRIX_CACHE_DIR", str(folders["cache"]))
     monkeypatch.setattr("tempfile.tempdir", str(folders["scratch"]))
-    return PlayEngine(folders["sources"], folders["scratch"])
+    return PlaySandbox(folders["sources"], folders["scratch"])

@@ -1,7 +1,7 @@
 """My kernel against eager PyTorch on this machine, as a notebook: each ``# %%`` is a cell.
 
 It needs no GPU and no Docker: everything runs as local processes on the CPU. For a GPU, name its model in the
-matrix and leave ``engine`` out.
+matrix and leave ``sandbox`` out.
 """
 
 # %% A problem, a kernel and a matrix, in a folder of their own.
@@ -62,7 +62,7 @@ for name, text in FILES.items():
     file.write_text(text.lstrip(), encoding="utf-8")
 
 # %% Plan: what would run here, and why the rest would not.
-plan = kernel_matrix.make_plan(FOLDER / "matrix.toml", engine="process")
+plan = kernel_matrix.make_plan(FOLDER / "matrix.toml", sandbox="process")
 print(plan.frame())
 
 

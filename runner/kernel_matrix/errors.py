@@ -7,7 +7,7 @@
     │   └── MatrixError                  exit 2   matrix.toml: every problem of the file at once
     ├── NothingSelectedError             exit 3   the selection is empty
     ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
-    │   ├── EngineError                  exit 4   a container or process could not be started or was lost
+    │   ├── SandboxError                  exit 4   a container or process could not be started or was lost
     │   ├── ImageError                   exit 4   an image is missing, not pinned, or not what the lock says
     │   ├── PlatformError                exit 4   a platform is not known, or the package that brings it is broken
     │   ├── GpuSettingError              exit 4   a GPU's setting was not, or may not be, changed

@@ -29,7 +29,7 @@ def field(tmp_path, monkeypatch):
 
 
 def planned(*filters, **options):
-    return kernel_matrix.make_plan("matrix.toml", engine="process", filters=filters, **options)
+    return kernel_matrix.make_plan("matrix.toml", sandbox="process", filters=filters, **options)
 
 
 @pytest.mark.torch

@@ -28,7 +28,7 @@ from kernel_matrix.results.record import record_to_json
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.sandboxes import ProcessExit, RoleSpec
 from tests.attempt.looking import with_probes
-from tests.attempt.stage import Play, PlayEngine, out_folder, report
+from tests.attempt.stage import Play, PlaySandbox, out_folder, report
 from tests.results import factory
 from tests.sim.nvml import H200, SimulatedDriver, World
 
@@ -51,14 +51,14 @@ def on_driver(driver: SimulatedDriver, folder: Path, program: str, **environment
     return driver.ask(text, timeout_s=120, **places, **environment)
 
 
-def new_stage(folder: str) -> PlayEngine:
-    """Make an engine for scripts, with its own folders in ``folder``."""
+def new_stage(folder: str) -> PlaySandbox:
+    """Make a sandbox for scripts, with its own folders in ``folder``."""
     sources, scratch = Path(folder, "sources"), Path(folder, "scratch")
     for made in (sources, scratch):
         made.mkdir()
     tempfile.tempdir = str(scratch)
     cuda.sampler = _LOOKS.counted(cuda.sampler)  # samples are taken as before
-    return PlayEngine(sources, scratch)
+    return PlaySandbox(sources, scratch)
 
 
 class _Looks:
@@ -179,7 +179,7 @@ def answers(**said: Any) -> Play:
 
 
 def cell(
-    stage: PlayEngine,
+    stage: PlaySandbox,
     *judges: Play,
     probe: Play | None = None,
     name: str = "kernel",
@@ -198,15 +198,15 @@ def cell(
     return made
 
 
-def attempt(stage: PlayEngine, made: Any) -> AttemptResult:
+def attempt(stage: PlaySandbox, made: Any) -> AttemptResult:
     """Run one attempt at a cell, on the first GPU."""
     bench = RunContext(
-        run_id="run-1", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch
+        run_id="run-1", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch
     )
     return run_cell(Assignment(cell=made, gpu=gpus()[0]), bench)
 
 
-def tell(ran: AttemptResult, stage: PlayEngine) -> None:
+def tell(ran: AttemptResult, stage: PlaySandbox) -> None:
     """Print the result of an attempt."""
     told = {
         "record": record_to_json(ran.record),
@@ -219,7 +219,7 @@ def tell(ran: AttemptResult, stage: PlayEngine) -> None:
     sys.stdout.write(json.dumps(told))
 
 
-def tell_run(stage: PlayEngine, cells: Sequence[Any]) -> None:
+def tell_run(stage: PlaySandbox, cells: Sequence[Any]) -> None:
     """Run cells on all GPUs to the end, and print the events."""
     store = RecordStore(stage.scratch.parent / "results")
     session = Run(cells, stage.survey(*gpus()), store, RunPolicy(run_id="run-1"))

@@ -1,4 +1,4 @@
-"""An engine without processes, and cells to run on it: each cell's judge runs a script of the test."""
+"""A sandbox without processes, and cells to run on it: each cell's judge runs a script of the test."""
 
 from __future__ import annotations
 
@@ -137,23 +137,23 @@ class Played:
 class _Launch:
     """A launch that ends only when it is closed, not with its last reference."""
 
-    def __init__(self, engine: PlayEngine, spec: RoleSpec) -> None:
-        self._engine = engine
+    def __init__(self, sandbox: PlaySandbox, spec: RoleSpec) -> None:
+        self._sandbox = sandbox
         self._spec = spec
 
     def __enter__(self) -> RunningProcess:
-        self._engine.launched.append(self._spec.role)
-        play = self._engine.next_play(self._spec)
+        self._sandbox.launched.append(self._spec.role)
+        play = self._sandbox.next_play(self._spec)
         if play is cannot_start:
             cannot_start(self._spec)
-        self._engine.count(1)
-        return self._engine.playing(self._spec, play)
+        self._sandbox.count(1)
+        return self._sandbox.playing(self._spec, play)
 
     def __exit__(self, *error: object) -> None:
-        self._engine.count(-1)
+        self._sandbox.count(-1)
 
 
-class PlayEngine:
+class PlaySandbox:
     """Makes cells and runs their scripts: the first one at the first launch, and so on; the last one is repeated."""
 
     name = "process"
@@ -235,8 +235,8 @@ class PlayEngine:
         return []
 
     def survey(self, *gpus: Gpu) -> HostSurvey:
-        """Return a host with these devices and this engine."""
-        return HostSurvey(engine=self, status=self.status(), facts=HostInventory(gpus=gpus or (FIRST,)), images={})
+        """Return a host with these devices and this sandbox."""
+        return HostSurvey(sandbox=self, status=self.status(), facts=HostInventory(gpus=gpus or (FIRST,)), images={})
 
 
 def _leaves(spec: RoleSpec) -> ProcessExit:

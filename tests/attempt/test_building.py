@@ -14,8 +14,8 @@ from kernel_matrix.inside.build.builder import MAX_LOG
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel, FrameKind, KernelCode, pack_code
 from kernel_matrix.model.enums import Fault, Stage, Status
 from kernel_matrix.platforms import Gpu
-from kernel_matrix.sandboxes import ProcessExit, ProcessLabels, open_engine
-from tests.attempt.stage import FIRST, PlayEngine, connected, hands_over, vanishes
+from kernel_matrix.sandboxes import ProcessExit, ProcessLabels, open_sandbox
+from tests.attempt.stage import FIRST, PlaySandbox, connected, hands_over, vanishes
 
 COMPILES = """
 import os
@@ -31,22 +31,22 @@ CHANNEL = "import gc\nchannel = next(t for t in gc.get_objects() if type(t).__na
 
 
 @pytest.fixture(scope="module")
-def engine():
-    return open_engine("process")
+def sandbox():
+    return open_sandbox("process")
 
 
 @pytest.fixture
-def build(stage, engine):
+def build(stage, sandbox):
     """Builds a source in its own process; returns the build and the folder that it keeps artifacts in."""
     keep_in = stage.scratch / "kept"
     keep_in.mkdir()
 
-    def built(source, engine=engine, *, timeout_s=30.0, cancelled=lambda: False, cell=None, order=b"", gpu=FIRST):
+    def built(source, sandbox=sandbox, *, timeout_s=30.0, cancelled=lambda: False, cell=None, order=b"", gpu=FIRST):
         cell = cell or stage.cell("built", source=source)
         labels = ProcessLabels(run_id="build-test", cell_id=cell.id, session=0, gpu_uuid="", owner=owner_token())
         place = CellPlacement(cell=cell, gpu=gpu, image=None, labels=labels)
         return run_build(
-            engine,
+            sandbox,
             lambda code, channel: builder_spec(place, code, channel),
             cell.candidate.path.read_bytes(),
             order=order,
@@ -191,7 +191,7 @@ def test_a_builder_that_is_done_before_anybody_listens_is_heard(build, stage, mo
         return end
 
     cell = stage.cell("quick", builder=[quick])
-    launch = PlayEngine.launch
+    launch = PlaySandbox.launch
 
     class Late:
         """Yields the process only when it has ended."""

@@ -36,8 +36,8 @@ def bench(stage):
     called_off = threading.Event()
     made = RunContext(
         run_id="run-1",
-        engine=stage,
-        engine_status=stage.status(),
+        sandbox=stage,
+        sandbox_status=stage.status(),
         owner="owner",
         scratch=stage.scratch,
         cancelled=called_off.is_set,

@@ -29,7 +29,7 @@ from tests.attempt.gpu_stage import _LOOKS
 seen = {}
 SAID = {"kind": "calibration", "bytes_per_s": 1e12, "flops_per_s": {"fp32": 2e13}}
 stage.plays[Role.PROBE, "calibration"] = [PLAY]
-bench = RunContext(run_id="r", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch)
+bench = RunContext(run_id="r", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch)
 try:
     found = calibrate(gpus()[0], None, bench, LeaseTerms(wait_s=0, run_id="r", cell_id="calibration"))
 except KernelMatrixError as error:

@@ -17,7 +17,7 @@ from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.model.enums import Language, Status
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import find_nvcc
-from kernel_matrix.sandboxes import ProcessLabels, open_engine
+from kernel_matrix.sandboxes import ProcessLabels, open_sandbox
 from kernel_matrix.sources import Workload
 
 H200 = Gpu(platform="cuda", uuid="GPU-1", name="NVIDIA H200", compute_capability="9.0")
@@ -73,17 +73,17 @@ raise ValueError(f"found: {found}")
 
 
 @pytest.fixture(scope="module")
-def engine():
-    return open_engine("process")
+def sandbox():
+    return open_sandbox("process")
 
 
 @pytest.fixture
-def compiled(stage, engine, tmp_path):
+def compiled(stage, sandbox, tmp_path):
     """Compiles a source for an H200 in a process of its own."""
     problem = tmp_path / "problem.py"
     cache = BuildCache(tmp_path / "builds")
     owner = owner_token()
-    bench = RunContext(run_id="r", engine=engine, engine_status=engine.status(), owner=owner, scratch=stage.scratch)
+    bench = RunContext(run_id="r", sandbox=sandbox, sandbox_status=sandbox.status(), owner=owner, scratch=stage.scratch)
 
     def build(source, language, problem_source=PROBLEM):
         problem.write_text(problem_source)

@@ -1,4 +1,4 @@
-"""One attempt at one cell, on an engine without processes."""
+"""One attempt at one cell, on a sandbox without processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def attempt(stage):
 
     def attempted(cell, **changes):
         bench = RunContext(
-            run_id="run-1", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch
+            run_id="run-1", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch
         )
         return run_cell(Assignment(cell=cell, gpu=FIRST), replace(bench, **changes)).record
 
@@ -333,7 +333,7 @@ def test_a_cell_that_is_called_off_leaves_no_record(stage, attempt):
         attempt(stage.cell("good", hangs), cancelled=lambda: Role.JUDGE in stage.launched)
 
 
-def test_an_engine_that_cannot_start_it_is_told(stage, attempt):
+def test_a_sandbox_that_cannot_start_it_is_told(stage, attempt):
     record = attempt(stage.cell("good", cannot_start))
     assert (record.outcome.status, record.outcome.stage) == (Status.INFRA_ERROR, Stage.START)
     assert "cannot be started" in record.outcome.evidence.message

@@ -17,7 +17,7 @@ from kernel_matrix.matrix import GpuAxis, Policy, Protocol, Toolchain
 from kernel_matrix.model.enums import Dtype, Fault, Language, Stage, Status
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.store import RecordStore
-from kernel_matrix.sandboxes import open_engine
+from kernel_matrix.sandboxes import open_sandbox
 from kernel_matrix.sources import Candidate, Problem, Workload
 from tests.inside.scale import KERNEL, PROBLEM
 
@@ -85,11 +85,11 @@ def compiled(tmp_path: Path) -> Callable[..., AttemptResult]:
             "expected_s": 1.0,
             "compile_only": True,
         }
-        engine = open_engine("process")
+        sandbox = open_sandbox("process")
         bench = RunContext(
             run_id="r",
-            engine=engine,
-            engine_status=engine.status(),
+            sandbox=sandbox,
+            sandbox_status=sandbox.status(),
             owner=owner_token(),
             scratch=scratch,
             cancelled=lambda: cancelled,

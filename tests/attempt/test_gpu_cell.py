@@ -227,7 +227,7 @@ def test_a_gpu_that_is_lost_before_is_quarantined_too(driver, tmp_path):
     program = """
 made, here = cell(stage, times()), gpus()
 World.here().change(UUID, lost="!15")
-bench = RunContext(run_id="r", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch)
+bench = RunContext(run_id="r", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch)
 tell(run_cell(Assignment(cell=made, gpu=here[0]), bench), stage)
 """
     told = on_driver(driver, tmp_path, program)

@@ -76,7 +76,7 @@ ENDS = {
         NOT_RUN,
         "1 and no answer: No mod",
     ),
-    "lost by the daemon": (leaves(nothing, code=None, lost=True), NOT_RUN, "lost by the engine"),
+    "lost by the daemon": (leaves(nothing, code=None, lost=True), NOT_RUN, "lost by the sandbox"),
     "never started": (cannot_start, NOT_RUN, "could not be started"),
     "a link": (leaves(lambda path: path.symlink_to("/etc/passwd")), NOT_RUN, "no answer"),
     "a pipe that nobody writes": (leaves(os.mkfifo), NOT_RUN, "no answer"),

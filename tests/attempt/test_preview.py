@@ -17,7 +17,7 @@ H200 = Gpu(platform="cuda", uuid="GPU-1", name="NVIDIA H200", compute_capability
 
 
 class Describer:
-    """An engine that shows each specification as it is."""
+    """A sandbox that shows each specification as it is."""
 
     def describe(self, spec):
         return spec

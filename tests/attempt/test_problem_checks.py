@@ -1,4 +1,4 @@
-"""Problems checked on an engine: staged files, accepted answers, and blame."""
+"""Problems checked on a sandbox: staged files, accepted answers, and blame."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kernel_matrix.inside.judge.problem_check_pool import (
 )
 from kernel_matrix.model.enums import Dtype, Role, Status
 from kernel_matrix.model.messages import ContractSpec, JudgeJob, dumps, from_json
-from kernel_matrix.sandboxes import ProcessExit, open_engine
+from kernel_matrix.sandboxes import ProcessExit, open_sandbox
 from kernel_matrix.sources import Problem, Workload
 
 SMOKE = Workload(name="smoke", values={"ROWS": 4})
@@ -74,8 +74,10 @@ def problem(tmp_path):
     return make
 
 
-def bench_of(engine, scratch):
-    return RunContext(run_id="r", engine=engine, engine_status=engine.status(), owner=owner_token(), scratch=scratch)
+def bench_of(sandbox, scratch):
+    return RunContext(
+        run_id="r", sandbox=sandbox, sandbox_status=sandbox.status(), owner=owner_token(), scratch=scratch
+    )
 
 
 def allowed(jobs=2, limit_s=20.0):
@@ -97,7 +99,7 @@ def tried(tmp_path):
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         scratch.chmod(0o711)
-        bench = bench_of(open_engine("process"), scratch)
+        bench = bench_of(open_sandbox("process"), scratch)
         answers = try_problems([subject(one) for one in problems], None, bench, allowed(**allowance))
         found = {of.problem.id: tried for of, tried in answers}
         assert list(scratch.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Sessions that a lane starts early, on an engine without processes."""
+"""Sessions that a lane starts early, on a sandbox without processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING = SourceScan(own_kernels=(), findings=())
 @pytest.fixture
 def bench(stage):
     yield RunContext(
-        run_id="run-1", engine=stage, engine_status=stage.status(), owner=owner_token(), scratch=stage.scratch
+        run_id="run-1", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch
     )
     assert stage.alive == 0
     assert list(stage.scratch.iterdir()) == []

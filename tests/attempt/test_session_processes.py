@@ -1,4 +1,4 @@
-"""The processes of one session, on an engine without processes."""
+"""The processes of one session, on a sandbox without processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lineup(stage, tmp_path):
         for name, play in contestants.items():
             stage.plays[name, cell.id] = [play]
         return SessionSpecs(
-            engine=stage,
+            sandbox=stage,
             judge=spec(Role.JUDGE),
             contestants=tuple(spec(role, name) for name, role in CONTESTANTS.items()),
             report=out / "report.json",

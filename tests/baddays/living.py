@@ -49,10 +49,10 @@ def await_event(process: subprocess.Popen[str], name: str, times: int = 1) -> li
     raise AssertionError(f"the run ended without {name}: {process.stderr.read()}")
 
 
-def await_roles(field: Field, engine: str, runner: subprocess.Popen[str]) -> set[str]:
+def await_roles(field: Field, sandbox: str, runner: subprocess.Popen[str]) -> set[str]:
     """Wait until a session of the newest run has all its processes; tokens of all processes of the runner."""
     run_id = field.runs()[-1]["run_id"]
-    if engine == "docker":
+    if sandbox == "docker":
         until(lambda: len(containers(run_id, running=True)) == len(MODULES))
     else:
         until(lambda: all(_running(runner.pid, module) >= MODULES.count(module) for module in MODULES))

@@ -29,13 +29,13 @@ def test_without_a_daemon_cells_run_in_processes_and_that_is_said(field):
     ran = field.call("run", DOCKER_HOST=NOBODY)
     assert (ran.returncode, ran.stderr) == (0, "")
     lines = ran.stdout.splitlines()
-    assert lines[0].startswith("engine process")
+    assert lines[0].startswith("sandbox process")
     assert "not Docker: no Docker daemon answers" in lines[1]
     assert [record["host"]["engine"] for record in field.records()] == ["process"]
 
 
 def test_without_a_daemon_docker_that_was_asked_for_is_exit_4_with_a_next_step(field):
-    ran = field.call("run", "--engine", "docker", DOCKER_HOST=NOBODY)
+    ran = field.call("run", "--sandbox", "docker", DOCKER_HOST=NOBODY)
     assert (ran.returncode, ran.stdout) == (4, "")
     assert "no Docker daemon answers" in ran.stderr
     assert "→ start it" in ran.stderr
@@ -69,11 +69,11 @@ def _with_an_image_nobody_has(field: Field) -> str:
 @pytest.mark.parametrize("spoil", [_without_entry, _with_another_digest, _with_an_image_nobody_has])
 def test_without_the_pinned_image_nothing_runs_and_the_reason_is_said(spoil, docker_field):
     words = spoil(docker_field)
-    planned = docker_field.call("plan", "--json", "--engine", "docker")
+    planned = docker_field.call("plan", "--json", "--sandbox", "docker")
     (cell,) = json.loads(planned.stdout)["cells"]
     assert cell["reason"]["hurdle"] == "image_missing"
     assert words in cell["reason"]["text"]
-    ran = docker_field.run("--engine", "docker")
+    ran = docker_field.run("--sandbox", "docker")
     assert (ran.returncode, ran.stdout) == (3, "")
     assert words in ran.stderr
     assert not docker_field.results.exists()
@@ -83,7 +83,7 @@ def test_without_the_pinned_image_nothing_runs_and_the_reason_is_said(spoil, doc
 @pytest.mark.docker
 @pytest.mark.parametrize("roles", [("judge",), ("candidate",), ("eager",), ("judge", "candidate")], ids="+".join)
 def test_a_container_that_somebody_removes_is_lost_and_the_cell_tried_again(roles, docker_field):
-    with docker_field.start("run", "--json", "--engine", "docker") as runner:
+    with docker_field.start("run", "--json", "--sandbox", "docker") as runner:
         await_event(runner, "cell_started")
         run_id = docker_field.runs()[0]["run_id"]
         until(lambda: len(containers(run_id, running=True)) == len(MODULES))
@@ -110,13 +110,13 @@ def test_a_killed_daemon_is_waited_for_and_costs_one_attempt(docker_field):
     with own_daemon() as daemon:
         daemon.import_stuck_image()
         lock.unlink()
-        unpinned = ("--engine", "docker", "--allow-unpinned")
+        unpinned = ("--sandbox", "docker", "--allow-unpinned")
         with docker_field.start("run", "--json", *unpinned, DOCKER_HOST=daemon.url) as runner:
             await_event(runner, "cell_started")
             until(lambda: daemon.containers(running=True) == len(MODULES))
             before = daemon.container_ids()
             daemon.kill()
-            await_event(runner, "engine_lost")
+            await_event(runner, "sandbox_lost")
             daemon.start()  # its containers lived on
             assert daemon.container_ids() == before
             (*_, retried) = await_event(runner, "cell_retried")
@@ -128,6 +128,6 @@ def test_a_killed_daemon_is_waited_for_and_costs_one_attempt(docker_field):
         assert daemon.containers() == 0
 
     lock.write_text(good)
-    assert docker_field.run("--engine", "docker").returncode == 0
+    assert docker_field.run("--sandbox", "docker").returncode == 0
     found = [(r["attempt"], r["outcome"]["status"], r["host"]["image"]["state"]) for r in docker_field.records()]
     assert found == [(1, "container_lost", "unpinned"), (2, "passed", "local")]

@@ -32,7 +32,7 @@ def small_disk(field):
 
 def test_a_record_that_finds_no_room_ends_the_run_and_the_next_run_completes(field, small_disk):
     field.write_matrix("tiny/honest", "tiny/wrong")
-    ran = field.run("--engine", "process")
+    ran = field.run("--sandbox", "process")
     assert ran.returncode == 4
     assert "No space left on device" in ran.stderr
     assert "→ Make room" in ran.stderr
@@ -43,6 +43,6 @@ def test_a_record_that_finds_no_room_ends_the_run_and_the_next_run_completes(fie
     assert field.leftovers() == []
 
     subprocess.run(("mount", "-o", "remount,size=1m", str(small_disk)), check=True)
-    again = field.run("--engine", "process")
+    again = field.run("--sandbox", "process")
     assert (again.returncode, again.stderr) == (0, "")
     assert [(r["cell"]["candidate"], r["attempt"]) for r in field.records()] == [("tiny/honest", 1), ("tiny/wrong", 1)]

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.timeout(1800),  # where the CPU image is missing, it is built first
 ]
 
-DOCKER = ("--engine", "docker")
+DOCKER = ("--sandbox", "docker")
 FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
 LONG = {
     "min_samples": 60,

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(1800),  # where the CPU image is missing, it is built first
 ]
 
-DOCKER = ("--engine", "docker")
+DOCKER = ("--sandbox", "docker")
 
 
 @pytest.mark.alone("docker")  # any other run would remove the containers of a killed one

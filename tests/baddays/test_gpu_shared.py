@@ -82,7 +82,7 @@ def _check_turns(log):
 @pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
 def test_two_runs_of_the_command_take_turns(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", gpu_wait_s=120)
-    runs = [gpu_field.start("run", "--json", "--engine", "docker", "--results", name) for name in ("one", "other")]
+    runs = [gpu_field.start("run", "--json", "--sandbox", "docker", "--results", name) for name in ("one", "other")]
     for run in runs:
         with run:
             out, err = run.communicate(timeout=RUN_LIMIT_S)

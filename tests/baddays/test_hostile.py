@@ -1,4 +1,4 @@
-"""One night with every hostile candidate, one after the other, on each engine: nobody harms anybody else."""
+"""One night with every hostile candidate, one after the other, on each sandbox: nobody harms anybody else."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ EVIDENCE = {
 
 @dataclass(frozen=True)
 class Night:
-    engine: str
+    sandbox: str
     field: Field
     code: int
     stderr: str
@@ -78,11 +78,11 @@ def night(request, tmp_path_factory):
     lock = request.getfixturevalue("cpu_lock") if request.param == "docker" else None
     if request.param == "process" and ProcessSandbox().confinement.namespaces == confine.NONE:
         pytest.skip(
-            "this machine gives processes no namespaces of their own: hostile candidates need the docker engine"
+            "this machine gives processes no namespaces of their own: hostile candidates need the docker sandbox"
         )
     with new_field(tmp_path_factory.mktemp("night"), lock) as field:
         field.write_matrix("tiny/*", *(f"relu/{name}" for name in FROM_RELU), more=MORE)
-        ran = field.run("--engine", request.param, limit_s=1200)
+        ran = field.run("--sandbox", request.param, limit_s=1200)
         yield Night(request.param, field, ran.returncode, ran.stderr, events(ran.stdout), field.records())
 
 
@@ -136,7 +136,7 @@ def test_nobody_touched_the_sources(night):
 def test_nothing_is_left(night):
     assert processes(night.field) == []
     assert night.field.leftovers() == []
-    if night.engine == "docker":
+    if night.sandbox == "docker":
         assert containers(night.run_id) == []
 
 
@@ -149,7 +149,7 @@ def test_the_record_says_how_isolated_each_was(night):
 
 
 def test_a_second_run_has_nothing_to_do(night):
-    again = night.field.run("--engine", night.engine)
+    again = night.field.run("--sandbox", night.sandbox)
     assert again.returncode == 0
     begin, end = events(again.stdout)
     assert (begin["cells"], begin["done_before"]) == (0, len(night.records))

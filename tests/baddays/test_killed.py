@@ -15,24 +15,24 @@ pytestmark = pytest.mark.timeout(1800)  # where the CPU image is missing, it is 
 
 
 @pytest.mark.alone("docker")  # any other run would remove the containers of the killed one
-def test_after_kill_9_a_second_run_loses_nothing_and_doubles_nothing(world, engine):
+def test_after_kill_9_a_second_run_loses_nothing_and_doubles_nothing(world, sandbox):
     world.write_matrix("tiny/honest", "tiny/wrong")
-    with world.start("run", "--json", "--engine", engine) as runner:
+    with world.start("run", "--json", "--sandbox", sandbox) as runner:
         await_event(runner, "cell_started", times=2)  # the first has its record by now
-        family = await_roles(world, engine, runner)
+        family = await_roles(world, sandbox, runner)
         runner.kill()
     killed = world.runs()[0]
     assert len(world.records()) == 1
     assert (killed["ended_at"], killed["counts"]) == (None, {})
     until(lambda: not alive(family))
-    if engine == "docker":
+    if sandbox == "docker":
         assert len(containers(killed["run_id"])) == len(MODULES), "Docker keeps them"
 
-    again = world.run("--engine", engine)
+    again = world.run("--sandbox", sandbox)
     assert (again.returncode, again.stderr) == (0, "")
     swept = [event["text"] for event in events(again.stdout) if event["event"] == "message"]
     assert any("whose runner is gone" in text for text in swept)
-    if engine == "docker":
+    if sandbox == "docker":
         assert containers(killed["run_id"]) == []
     assert processes(world) == []
     assert world.leftovers() == []
@@ -46,11 +46,11 @@ def test_after_kill_9_a_second_run_loses_nothing_and_doubles_nothing(world, engi
     [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)],
     ids=lambda numbers: "+".join(number.name for number in numbers),
 )
-def test_signals_stop_a_run_cleanly_and_say_what_is_left(numbers, world, engine):
+def test_signals_stop_a_run_cleanly_and_say_what_is_left(numbers, world, sandbox):
     world.write_matrix("tiny/honest", "tiny/wrong")
-    with world.start("run", "--json", "--engine", engine) as runner:
+    with world.start("run", "--json", "--sandbox", sandbox) as runner:
         await_event(runner, "cell_started")
-        family = await_roles(world, engine, runner)
+        family = await_roles(world, sandbox, runner)
         for number in numbers:
             runner.send_signal(number)
             time.sleep(0.2)
@@ -65,7 +65,7 @@ def test_signals_stop_a_run_cleanly_and_say_what_is_left(numbers, world, engine)
     (run,) = world.runs()
     assert (run["interrupted"], run["planned"], run["counts"]) == (True, 2, {})
     assert run["ended_at"] is not None
-    if engine == "docker":
+    if sandbox == "docker":
         assert containers(run["run_id"]) == []
     assert world.records() == []
     assert world.unfinished_files() == []

@@ -12,7 +12,7 @@ how it is meant to end:
 ``device``      ``cpu`` or ``cuda``, where it can be tried on one of them only
 ``costs-ms``    least device time that an accepted one may have
 ``finding``     rule of :mod:`kernel_matrix.scan` that must speak of its source
-``boundary``    ``yes``: isolation alone stops it, so that every engine has to show that it does
+``boundary``    ``yes``: isolation alone stops it, so that every sandbox has to show that it does
 ==============  ======================================================================================================
 """
 

@@ -78,7 +78,7 @@ memory_mib = 8192
 class Stand:
     """What the cheats run on."""
 
-    engine: str
+    sandbox: str
     device: str = "cpu"
     """As :meth:`~tests.cheats.collection.Cheat.runs_on` takes it."""
     gpu: str = 'vendor = "cpu"'
@@ -95,15 +95,15 @@ class Stand:
     """What Python is started on."""
 
 
-def on_gpu(engine: str, *, toolchain: str = "cu130", cuda: str = "13.0", lock: Path | None = None) -> Stand:
+def on_gpu(sandbox: str, *, toolchain: str = "cu130", cuda: str = "13.0", lock: Path | None = None) -> Stand:
     """The first NVIDIA GPU of this machine.
 
-    :param toolchain: name of the image, for the docker engine.
+    :param toolchain: name of the image, for the docker sandbox.
     :param cuda: version of its CUDA.
     """
     gpu = get_platform("cuda").inventory().gpus[0]
     return Stand(
-        engine=engine,
+        sandbox=sandbox,
         device="cuda",
         gpu=f'uuid = "{gpu.uuid}"',
         toolchain=toolchain,
@@ -207,7 +207,7 @@ def staged(cheats: Iterable[Cheat], stand: Stand) -> Iterator[Path]:
 def spend(cheats: Sequence[Cheat], stand: Stand) -> Night:
     """Run them, one after the other."""
     with staged(cheats, stand) as folder:
-        command = (sys.executable, *stand.program, "run", "--json", "--engine", stand.engine)
+        command = (sys.executable, *stand.program, "run", "--json", "--sandbox", stand.sandbox)
         ran = subprocess.run(
             command, cwd=folder, env=_environment(folder), capture_output=True, text=True, check=False, timeout=1500
         )

@@ -53,10 +53,10 @@ def test_a_docstring_that_says_something_else_is_refused(line, tmp_path):
 
 @pytest.fixture(scope="module")
 def night():
-    """All that run on a CPU, by the process engine."""
+    """All that run on a CPU, by the process sandbox."""
     if ProcessSandbox().confinement.namespaces == confine.NONE:
-        pytest.skip("this machine gives processes no namespaces of their own: cheats need the docker engine")
-    return spend(ON_CPU, Stand(engine="process", program=(str(LAUNCH),)))
+        pytest.skip("this machine gives processes no namespaces of their own: cheats need the docker sandbox")
+    return spend(ON_CPU, Stand(sandbox="process", program=(str(LAUNCH),)))
 
 
 @pytest.mark.torch
@@ -96,7 +96,7 @@ def test_one_that_paid_would_be_told(night):
 @pytest.fixture(scope="module")
 def docker_night(cpu_lock):
     """Those that isolation alone stops, in containers."""
-    return spend(AT_THE_BOUNDARY, Stand(engine="docker", lock=cpu_lock))
+    return spend(AT_THE_BOUNDARY, Stand(sandbox="docker", lock=cpu_lock))
 
 
 @pytest.mark.docker

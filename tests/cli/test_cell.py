@@ -14,8 +14,8 @@ def spec(field):
     """Writes the file for the field's one cell, with what a test changes of it."""
 
     def write(**changes):
-        planned = json.loads(field.call("plan", "--json", "--engine", "process").stdout)
-        document = {"matrix": "../matrix.toml", "cell_id": planned["cells"][0]["id"], "engine": "process"}
+        planned = json.loads(field.call("plan", "--json", "--sandbox", "process").stdout)
+        document = {"matrix": "../matrix.toml", "cell_id": planned["cells"][0]["id"], "sandbox": "process"}
         (field.root / "specs").mkdir(exist_ok=True)
         path = field.root / "specs" / "cell.json"
         path.write_text(json.dumps({**document, **changes}))

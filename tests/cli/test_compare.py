@@ -107,7 +107,7 @@ def test_what_is_flagged_is_run_again_in_turns(tmp_path):
     """One cell still fails, one was said to fail and passes, and one is nowhere."""
     with new_field(tmp_path, program=PRELOADED) as field:
         field.write_matrix("tiny/honest", "tiny/wrong")
-        assert field.run("--engine", "process").returncode == 0
+        assert field.run("--sandbox", "process").returncode == 0
         known = digests(field)
         here = {"gpu": "cpu", "toolchain": "cpu", "problem": "tiny", "workload": "smoke"}
         names = ("tiny/honest", "tiny/wrong", "tiny/elsewhere")
@@ -125,7 +125,7 @@ def test_what_is_flagged_is_run_again_in_turns(tmp_path):
             tmp_path / "new",
             [cell(candidate=name, candidate_sha256=content[name], night=1, **bad, **here) for name in names],
         )
-        more = ("--confirm", "--matrix", "matrix.toml", "--engine", "process", "--json", "--results", "again")
+        more = ("--confirm", "--matrix", "matrix.toml", "--sandbox", "process", "--json", "--results", "again")
         done = field.call("compare", "base", "new", *more)
         assert done.returncode == 5, done.stderr
         document = json.loads(done.stdout)

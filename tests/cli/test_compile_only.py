@@ -63,7 +63,7 @@ def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_builds_for_which_gpu(folder: Path) -> None:
-    ran = call(folder, "run", "--compile-only", "--engine", "process")
+    ran = call(folder, "run", "--compile-only", "--sandbox", "process")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "interpreter" not in ran.stdout
     records = [json.loads(path.read_text()) for path in sorted(folder.glob("results/far/records/**/*.json"))]
@@ -75,16 +75,16 @@ def test_what_builds_for_which_gpu(folder: Path) -> None:
     }
     built = [r["host"]["build"] for r in records if r["outcome"]["status"] == "compiled"]
     assert {kernel["arch"] for build in built for kernel in build["kernels"]} == {75, 90}
-    again = call(folder, "run", "--compile-only", "--engine", "process")
+    again = call(folder, "run", "--compile-only", "--sandbox", "process")
     assert "4 have a record already" in again.stdout
 
 
 def test_what_would_be_built_is_planned_and_shown(folder: Path) -> None:
-    planned = json.loads(call(folder, "plan", "--compile-only", "--engine", "process", "--json").stdout)
+    planned = json.loads(call(folder, "plan", "--compile-only", "--sandbox", "process", "--json").stdout)
     assert [cell["compile_only"] for cell in planned["cells"]] == [True] * 4
-    shown = json.loads(call(folder, "run", "--compile-only", "--engine", "process", "--dry-run").stdout)
+    shown = json.loads(call(folder, "run", "--compile-only", "--sandbox", "process", "--dry-run").stdout)
     assert [set(cell["processes"]) for cell in shown] == [{"builder"}] * 4
 
 
 def test_without_the_option_nothing_of_it_runs_here(folder: Path) -> None:
-    assert call(folder, "run", "--engine", "process").returncode == 3
+    assert call(folder, "run", "--sandbox", "process").returncode == 3

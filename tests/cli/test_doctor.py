@@ -30,7 +30,7 @@ def gpu_clinic(clinic, driver):
 def test_a_host_where_all_is_well_is_exit_0_and_each_line_says_what_is_there(gpu_clinic, driver, tmp_path):
     driver.set(H200)
     with answering(tmp_path, DOCKER) as daemon:
-        done = gpu_clinic.call("doctor", "--engine", "docker", DOCKER_HOST=daemon)
+        done = gpu_clinic.call("doctor", "--sandbox", "docker", DOCKER_HOST=daemon)
     assert (done.returncode, done.stderr) == (0, "")
     *lines, last = done.stdout.splitlines()
     assert "ok    Docker daemon: 29.1.0 for linux containers" in lines
@@ -83,7 +83,7 @@ def test_this_host_as_it_is_can_be_examined(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--engine", "podman"), "allowed: auto, docker, process"),
+        (("--sandbox", "podman"), "allowed: auto, docker, process"),
         (("--matrix", "absent.toml"), "absent.toml"),
     ],
 )

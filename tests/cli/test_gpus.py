@@ -144,7 +144,7 @@ def test_a_calibration_is_measured_in_a_container_kept_and_used(gpu_field):
     matrix = gpu_field.root / "matrix.toml"
     matrix.write_text(matrix.read_text().replace('model = "NVIDIA H200"', 'model = "NVIDIA*"'))
     assert calibrated(gpu_field, state) == "unknown"
-    done = gpu_field.call("gpus", "calibrate", "--engine", "docker", **state)
+    done = gpu_field.call("gpus", "calibrate", "--sandbox", "docker", **state)
     assert (done.returncode, done.stderr) == (0, "")
     heading, memory, *rates, kept = done.stdout.splitlines()
     assert heading == "GPU 0 (NVIDIA Unheard-of), measured with cu130:"
@@ -164,7 +164,7 @@ def calibrated(field, state):
 @pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
 def test_a_calibration_waits_for_nobody_longer_than_told(gpu_field):
     with gpu_field.stranger() as pid:
-        done = gpu_field.call("gpus", "calibrate", "--engine", "docker", "--wait", "0")
+        done = gpu_field.call("gpus", "calibrate", "--sandbox", "docker", "--wait", "0")
     assert (done.returncode, done.stdout) == (75, "")
     assert f"in use by {pid} (sleep)" in done.stderr
     assert gpu_field.left_behind() == []
@@ -183,6 +183,6 @@ NO_TOOLCHAIN = "no toolchain here can run on GPU 2 (NVIDIA GeForce GTX 1080):"
 )
 def test_a_calibration_needs_a_toolchain(clinic, options, code, words):
     clinic.write_matrix()
-    done = clinic.call("gpus", "calibrate", "--engine", "process", *options)
+    done = clinic.call("gpus", "calibrate", "--sandbox", "process", *options)
     assert done.returncode == code
     assert words in done.stderr

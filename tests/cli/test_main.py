@@ -20,6 +20,6 @@ def test_main_with_a_name_too_long_is_exit_2_and_one_line(verb, tmp_path):
 
 @pytest.mark.torch
 def test_run_into_a_name_too_long_is_exit_2_before_any_cell(field):
-    ran = field.run("--engine", "process", "--results", LONG)
+    ran = field.run("--sandbox", "process", "--results", LONG)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "longer than this file system allows" in ran.stderr

@@ -46,7 +46,7 @@ def soon():
 
 
 def night(field, *args, deadline=LATE):
-    return field.call("nightly", "--engine", "process", "--until", deadline, "--json", *args)
+    return field.call("nightly", "--sandbox", "process", "--until", deadline, "--json", *args)
 
 
 def nights(field):
@@ -164,7 +164,7 @@ def test_a_night_stopped_by_a_signal_keeps_what_it_has_and_the_next_goes_on(fiel
     matrix = field.root / "matrix.toml"
     matrix.write_text(matrix.read_text().replace("_timeout_s = 5\n", "_timeout_s = 600\n"))
     # Real processes: what a stopped night leaves of them is looked for by what they were started with.
-    with replace(field, program=REAL).start("nightly", "--engine", "process", "--until", LATE, "--json") as runner:
+    with replace(field, program=REAL).start("nightly", "--sandbox", "process", "--until", LATE, "--json") as runner:
         until(lambda: list(field.store.glob("nights/*/records/*.json")), timeout_s=120)
         runner.send_signal(signal.SIGTERM)
         out, err = runner.communicate(timeout=120)
@@ -238,7 +238,7 @@ def test_what_cannot_begin_is_told_to_the_command_as_well(field):
     ],
 )
 def test_what_is_misspelt_is_exit_2_before_anything_runs(argv, words, field):
-    ran = field.call("nightly", "--engine", "process", *argv)
+    ran = field.call("nightly", "--sandbox", "process", *argv)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert words in ran.stderr
     assert not (field.store / "nights").exists()

@@ -160,7 +160,7 @@ def test_problems_that_are_good_are_counted(folder):
     done = kernel_matrix("problems", "try", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     first, *table, last = done.stdout.splitlines()
-    assert first.startswith("1 problems to try; engine process ")
+    assert first.startswith("1 problems to try; sandbox process ")
     assert [line.split() for line in table] == [["status", "problems"], ["passed", "1"]]
     assert last.startswith("1 problems tried in ")
 
@@ -229,8 +229,8 @@ def test_ctrl_c_ends_everything_and_says_what_is_left(folder):
         (("--dtype", "fp17"), 2, "--dtype fp17: allowed are fp32, fp16, "),
         (("--dtype", "bool"), 3, "nothing to try: 1 does not offer bool"),
         (("--workload", "huge"), 3, "nothing to try: 1 has no workload 'huge'"),
-        (("--engine", "podman"), 2, "unknown engine 'podman'"),
-        (("--engine", "docker"), 2, "there is no matrix.toml here"),
+        (("--sandbox", "podman"), 2, "unknown sandbox 'podman'"),
+        (("--sandbox", "docker"), 2, "there is no matrix.toml here"),
         (("--toolchain", "cpu"), 2, "there is no matrix.toml here"),
         (("--limit", "0"), 2, "--limit"),
     ],
@@ -244,7 +244,7 @@ def test_what_cannot_be_tried_is_said_before_anything_is_started(folder, argumen
 
 @pytest.mark.docker
 def test_with_a_daemon_problems_are_tried_in_the_image_for_the_cpu(cpu_lock):
-    done = kernel_matrix("problems", "try", "relu", "--engine", "docker", "--lock", cpu_lock, "--json")
+    done = kernel_matrix("problems", "try", "relu", "--sandbox", "docker", "--lock", cpu_lock, "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["engine"], document["counts"]) == (0, "docker", {"passed": 1})
     assert document["image"].startswith("sha256:")
@@ -252,6 +252,6 @@ def test_with_a_daemon_problems_are_tried_in_the_image_for_the_cpu(cpu_lock):
 
 @pytest.mark.docker
 def test_a_toolchain_that_the_matrix_does_not_have_is_refused(cpu_lock):
-    done = kernel_matrix("problems", "try", "relu", "--engine", "docker", "--lock", cpu_lock, "--toolchain", "cu1")
+    done = kernel_matrix("problems", "try", "relu", "--sandbox", "docker", "--lock", cpu_lock, "--toolchain", "cu1")
     assert done.returncode == 2
     assert "matrix.toml has no toolchain 'cu1'" in done.stderr

@@ -15,7 +15,7 @@ def done(tmp_path_factory):
     """A field where one cell passed and one did not; tests work on copies."""
     with new_field(tmp_path_factory.mktemp("done"), program=PRELOADED) as field:
         field.write_matrix("tiny/honest", "tiny/wrong")
-        ran = field.call("run", "--engine", "process")
+        ran = field.call("run", "--sandbox", "process")
         assert (ran.returncode, ran.stderr) == (0, "")
         yield field
 

@@ -24,7 +24,7 @@ def done(tmp_path_factory):
     """A field where one cell passed and one did not; tests work on copies."""
     with new_field(tmp_path_factory.mktemp("done"), program=PRELOADED) as field:
         field.write_matrix("tiny/honest", "tiny/wrong")
-        ran = field.call("run", "--engine", "process")
+        ran = field.call("run", "--sandbox", "process")
         assert (ran.returncode, ran.stderr) == (0, "")
         yield field, ran.stdout
 
@@ -49,7 +49,7 @@ def ran_cells(ran):
 @pytest.mark.torch
 def test_a_pipe_gets_plain_lines_with_verdicts_counts_and_the_next_step(done):
     lines = done[1].splitlines()
-    assert lines[0].startswith("engine process ")
+    assert lines[0].startswith("sandbox process ")
     assert "2 cells to run, about" in lines[2]
     assert "[1/2] tiny/honest fp32 cpu/cpu: passed: smoke " in done[1]
     assert "[2/2] tiny/wrong fp32 cpu/cpu: incorrect_values (as expected): output 0: 24 of 24" in done[1]
@@ -68,7 +68,7 @@ def test_the_runs_own_file_says_what_came_of_it(done):
 @pytest.mark.torch
 @pytest.mark.parametrize("rerun", ["none", "stale"])
 def test_what_has_a_record_does_not_run_again(rerun, again):
-    ran = again.run("--engine", "process", "--rerun", rerun)
+    ran = again.run("--sandbox", "process", "--rerun", rerun)
     assert ran.returncode == 0
     assert [event["event"] for event in events(ran.stdout)] == ["run_started", "run_ended"]
     assert events(ran.stdout)[0]["done_before"] == 2
@@ -77,7 +77,7 @@ def test_what_has_a_record_does_not_run_again(rerun, again):
 
 @pytest.mark.torch
 def test_failed_cells_run_again_when_that_is_asked_for(again):
-    ran = again.run("--engine", "process", "--rerun", "failed")
+    ran = again.run("--sandbox", "process", "--rerun", "failed")
     assert ran_cells(ran) == ["tiny/wrong"]
     assert attempts(again) == {"honest": 1, "wrong": 2}
     assert sorted(record["attempt"] for record in again.records()) == [1, 1, 2]
@@ -85,7 +85,7 @@ def test_failed_cells_run_again_when_that_is_asked_for(again):
 
 @pytest.mark.torch
 def test_all_cells_run_again_when_that_is_asked_for_within_the_filter(again):
-    ran = again.run("--engine", "process", "--rerun", "all", "--filter", "candidate=*/honest")
+    ran = again.run("--sandbox", "process", "--rerun", "all", "--filter", "candidate=*/honest")
     assert ran_cells(ran) == ["tiny/honest"]
     assert attempts(again) == {"honest": 2, "wrong": 1}
 
@@ -94,7 +94,7 @@ def test_all_cells_run_again_when_that_is_asked_for_within_the_filter(again):
 def test_a_changed_candidate_is_another_cell_and_the_old_record_stays(again):
     source = again.candidates / "wrong.py"
     source.write_text(source.read_text().replace("2 * x", "2 * x + 1"))
-    ran = again.run("--engine", "process")
+    ran = again.run("--sandbox", "process")
     assert ran_cells(ran) == ["tiny/wrong"]
     ended = [event for event in events(ran.stdout) if event["event"] == "cell_ended"]
     assert (ended[0]["status"], ended[0]["attempt"]) == ("passed", 1)
@@ -103,14 +103,14 @@ def test_a_changed_candidate_is_another_cell_and_the_old_record_stays(again):
 
 @pytest.mark.torch
 def test_a_failed_candidate_is_exit_1_only_where_that_is_asked_for(again):
-    options = ("--engine", "process", "--rerun", "failed")
+    options = ("--sandbox", "process", "--rerun", "failed")
     assert again.run(*options, "--fail-on", "candidate").returncode == 1
 
 
 @pytest.mark.torch
 def test_a_dry_run_shows_the_settings_of_every_process_and_runs_nothing(field):
     field.write_matrix("tiny/honest", "tiny/wrong")
-    ran = field.call("run", "--dry-run", "--engine", "process")
+    ran = field.call("run", "--dry-run", "--sandbox", "process")
     assert (ran.returncode, ran.stderr) == (0, "")
     cells = json.loads(ran.stdout)
     assert [cell["candidate"] for cell in cells] == ["tiny/honest", "tiny/wrong"]
@@ -127,7 +127,7 @@ def test_a_dry_run_shows_the_settings_of_every_process_and_runs_nothing(field):
 @pytest.mark.timeout(1800)  # where the CPU image is missing, it is built first
 def test_a_dry_run_on_docker_shows_the_create_requests(tmp_path, cpu_lock):
     with new_field(tmp_path, cpu_lock) as field:
-        ran = field.call("run", "--dry-run", "--engine", "docker")
+        ran = field.call("run", "--dry-run", "--sandbox", "docker")
         (cell,) = json.loads(ran.stdout)
         assert not field.results.exists()
     pinned = json.loads(cpu_lock.read_text())["images"]["cpu"]
@@ -147,7 +147,7 @@ def test_a_dry_run_on_docker_shows_the_create_requests(tmp_path, cpu_lock):
 def test_shards_share_the_cells_without_a_rest(field):
     field.write_matrix("tiny/*")
     parts = [
-        json.loads(field.call("run", "--dry-run", "--engine", "process", "--shard", f"{i}/2").stdout) for i in (1, 2)
+        json.loads(field.call("run", "--dry-run", "--sandbox", "process", "--shard", f"{i}/2").stdout) for i in (1, 2)
     ]
     ids = [cell["cell_id"] for part in parts for cell in part]
     assert len(ids) == len(set(ids)) == len(list(field.candidates.glob("*.py")))
@@ -159,7 +159,7 @@ def test_shards_share_the_cells_without_a_rest(field):
     [
         (("--rerun", "some"), "--rerun some: allowed are none, failed, stale, all"),
         (("--deadline", "25:00"), "--deadline '25:00': give a local time as HH:MM"),
-        (("--engine", "podman"), "allowed: auto, docker, process"),
+        (("--sandbox", "podman"), "allowed: auto, docker, process"),
         (("--filter", "colour=red"), "unknown key 'colour'"),
         (("--shard", "3/2"), "1 ≤ I ≤ N"),
         (("--fail-on", "problem"), "--fail-on problem: allowed is 'candidate'"),
@@ -175,7 +175,7 @@ def test_what_cannot_be_understood_is_exit_2_and_nothing_happens(options, words,
 
 @pytest.mark.torch
 def test_nothing_selected_is_exit_3(field):
-    ran = field.run("--engine", "process", "--filter", "candidate=tiny/nobody")
+    ran = field.run("--sandbox", "process", "--filter", "candidate=tiny/nobody")
     assert (ran.returncode, ran.stdout) == (3, "")
     assert "no cell is selected" in ran.stderr
 
@@ -183,7 +183,7 @@ def test_nothing_selected_is_exit_3(field):
 @pytest.mark.torch
 def test_nothing_that_can_run_is_exit_3_and_says_why(field):
     field.write_matrix("tiny/honest", "tiny/wrong", more=NOT_ON_SUNDAYS)
-    ran = field.run("--engine", "process", "--filter", "candidate=*/honest")
+    ran = field.run("--sandbox", "process", "--filter", "candidate=*/honest")
     assert (ran.returncode, ran.stdout) == (3, "")
     assert "1 cells selected, none of which can run here" in ran.stderr
     assert "1 × excluded because not on Sundays" in ran.stderr
@@ -194,7 +194,7 @@ def test_a_deadline_that_is_too_near_puts_cells_off(field):
     matrix = field.root / "matrix.toml"
     matrix.write_text(matrix.read_text().replace("sessions = 1\n", "sessions = 1000\n"))
     soon = (datetime.now().astimezone() + timedelta(minutes=2)).strftime("%H:%M")
-    ran = field.run("--engine", "process", "--deadline", soon)
+    ran = field.run("--sandbox", "process", "--deadline", soon)
     assert ran.returncode == 0
     assert [event["event"] for event in events(ran.stdout)] == ["run_started", "cell_skipped", "run_ended"]
     assert events(ran.stdout)[-1]["left"] == 1

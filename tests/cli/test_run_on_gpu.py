@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.timeout(1800),  # where the CPU image is missing, it is built first
 ]
 
-DOCKER = ("--engine", "docker")
+DOCKER = ("--sandbox", "docker")
 FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
 
 

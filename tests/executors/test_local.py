@@ -1,4 +1,4 @@
-"""The loop over cells, on an engine that plays what each test wrote for it."""
+"""The loop over cells, on a sandbox that plays what each test wrote for it."""
 
 from __future__ import annotations
 
@@ -545,7 +545,7 @@ def test_an_accusation_that_nothing_has_repeated_yet_is_looked_at_again(stage, s
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_record_of_another_engine_core_image_or_driver_is_stale(change, stage, store, perform):
+def test_a_record_of_another_sandbox_core_image_or_driver_is_stale(change, stage, store, perform):
     cell = stage.cell("good")
     perform([cell])
     assert cells_to_run([cell], store, stage.survey(), Rerun.STALE) == []

@@ -1,4 +1,4 @@
-"""Which engine a run uses, and why not another."""
+"""Which sandbox a run uses, and why not another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESOLVED = ResolvedImage(
 
 
 class Answers:
-    """An engine that is there, or says why not."""
+    """A sandbox that is there, or says why not."""
 
     def __init__(self, name, reason=""):
         self.name = name
@@ -35,10 +35,10 @@ class Answers:
 
 @pytest.fixture
 def host(monkeypatch):
-    """Sets up a host: why engines cannot be used, what images it has, its devices."""
+    """Sets up a host: why sandboxes cannot be used, what images it has, its devices."""
 
     def made(*, images=None, gpus=(CPU_DEVICE,), **reasons):
-        monkeypatch.setattr(facts, "open_engine", lambda name: Answers(name, reasons.get(name, "")))
+        monkeypatch.setattr(facts, "open_sandbox", lambda name: Answers(name, reasons.get(name, "")))
         monkeypatch.setattr(facts, "_images", lambda *_, **__: images or {})
         inventories = {"cpu": PlatformInventory(gpus=gpus), "nvidia": PlatformInventory(reason="no NVIDIA driver")}
         monkeypatch.setattr(facts, "host_inventory", lambda: inventories)
@@ -62,16 +62,16 @@ def matrix(tmp_path):
 def test_docker_is_taken_where_it_has_an_image_for_a_device(host, matrix):
     host(images={"cpu": RESOLVED, "cu128": "not here"})
     found = survey(matrix)
-    assert found.engine.name == found.facts.engine == "docker"
+    assert found.sandbox.name == found.facts.sandbox == "docker"
     assert found.images == {"cpu": RESOLVED}
     assert found.facts.images == {"cpu": "", "cu128": "not here"}
-    assert found.facts.engine_reason == ""
+    assert found.facts.sandbox_reason == ""
 
 
 def test_without_a_daemon_processes_are_taken_and_the_reason_is_kept(host, matrix):
     host(docker="no Docker daemon answers")
     found = survey(matrix)
-    assert (found.engine.name, found.facts.engine_reason) == ("process", "no Docker daemon answers")
+    assert (found.sandbox.name, found.facts.sandbox_reason) == ("process", "no Docker daemon answers")
     assert found.images == {}
 
 
@@ -81,40 +81,40 @@ def test_without_a_daemon_processes_are_taken_and_the_reason_is_kept(host, matri
 def test_a_daemon_without_an_image_for_any_device_gives_way(images, host, matrix):
     host(images=images)
     found = survey(matrix)
-    assert found.engine.name == "process"
-    assert "docker answers, but has none of the pinned images" in found.facts.engine_reason
+    assert found.sandbox.name == "process"
+    assert "docker answers, but has none of the pinned images" in found.facts.sandbox_reason
 
 
 def test_an_image_for_a_gpu_counts_where_the_gpu_is(host, matrix):
     host(images={"cu128": RESOLVED}, gpus=(CPU_DEVICE, H200_DEVICE))
-    assert survey(matrix).engine.name == "docker"
+    assert survey(matrix).sandbox.name == "docker"
 
 
 def test_docker_that_was_asked_for_is_taken_without_images_too(host, matrix):
     host(images={"cpu": "not here"})
-    found = survey(matrix, engine="docker")
-    assert found.engine.name == "docker"
+    found = survey(matrix, sandbox="docker")
+    assert found.sandbox.name == "docker"
     assert found.facts.images == {"cpu": "not here"}
 
 
-def test_an_engine_that_was_asked_for_and_is_absent_is_an_error_with_a_next_step(host, matrix):
+def test_a_sandbox_that_was_asked_for_and_is_absent_is_an_error_with_a_next_step(host, matrix):
     host(docker="no Docker daemon answers")
-    with pytest.raises(InfrastructureError, match="engine docker cannot be used: no Docker daemon answers") as caught:
-        survey(matrix, engine="docker")
-    assert "--engine auto" in caught.value.next_step
+    with pytest.raises(InfrastructureError, match="sandbox docker cannot be used: no Docker daemon answers") as caught:
+        survey(matrix, sandbox="docker")
+    assert "--sandbox auto" in caught.value.next_step
 
 
 def test_where_nothing_runs_there_is_still_something_to_plan_with(host, matrix):
     host(docker="no Docker daemon answers", process="torch is not installed")
     found = host_facts(matrix)
-    assert found.engine == "process"
-    assert found.engine_reason == "no Docker daemon answers"
+    assert found.sandbox == "process"
+    assert found.sandbox_reason == "no Docker daemon answers"
 
 
-def test_an_unknown_engine_is_refused_with_the_known_ones(host, matrix):
+def test_an_unknown_sandbox_is_refused_with_the_known_ones(host, matrix):
     host()
-    with pytest.raises(UsageError, match="unknown engine 'podman'; allowed: auto, docker, process"):
-        survey(matrix, engine="podman")
+    with pytest.raises(UsageError, match="unknown sandbox 'podman'; allowed: auto, docker, process"):
+        survey(matrix, sandbox="podman")
 
 
 def test_why_devices_are_missing_is_kept(host, matrix):
@@ -128,14 +128,14 @@ def test_the_lock_beside_the_matrix_is_read_unless_another_is_named(host, matrix
     host()
     read: list[Path] = []
     monkeypatch.setattr(facts, "_images", lambda _matrix, lock, **_: read.append(lock) or {})
-    survey(matrix, engine="docker")
-    survey(matrix, engine="docker", lock_path=Path("/other.lock"))
+    survey(matrix, sandbox="docker")
+    survey(matrix, sandbox="docker", lock_path=Path("/other.lock"))
     assert read == [matrix.root / "images" / "images.lock", Path("/other.lock")]
 
 
 @pytest.mark.docker
 def test_a_real_daemon_is_asked_for_each_toolchain_and_says_what_is_missing(matrix):
-    found = survey(matrix, engine="docker")
+    found = survey(matrix, sandbox="docker")
     assert set(found.facts.images) == {"cpu", "cu128"}
     assert all("images" in reason for reason in found.facts.images.values())
     assert found.images == {}

@@ -45,7 +45,7 @@ def test_a_host_without_debootstrap_says_what_to_install(tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ImageError, match="debootstrap, unshare, tar is not installed") as caught:
         check_debootstrap()
-    assert "--engine process" in caught.value.next_step
+    assert "--sandbox process" in caught.value.next_step
 
 
 def test_a_user_who_is_not_root_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A whole session without an engine: the real judge and the real workers as processes."""
+"""A whole session without a sandbox: the real judge and the real workers as processes."""
 
 from __future__ import annotations
 

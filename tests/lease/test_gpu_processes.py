@@ -13,7 +13,7 @@ import pytest
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.lease.gpu_processes import Ownership, OwnProcesses, named
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec, open_engine
+from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec, open_sandbox
 from tests.lease.conftest import IN_A_NAMESPACE, children, end, needs_namespaces
 from tests.sandboxes.observe import soon, survivors
 
@@ -213,7 +213,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("role", [Role.JUDGE, Role.CANDIDATE])
 @pytest.mark.parametrize("name", [pytest.param("docker", marks=pytest.mark.docker), "process"])
-def test_whatever_a_role_starts_is_ours_on_every_engine(name, role, tenants, tmp_path, request):
+def test_whatever_a_role_starts_is_ours_on_every_sandbox(name, role, tenants, tmp_path, request):
     token = secrets.token_hex(8)
     size = 5 if name == "docker" else 4  # docker's own init carries the same words
     (tmp_path / "family.py").write_text(FAMILY)
@@ -238,7 +238,7 @@ def _role(name, role, token, folder, request):
         env={"PYTHONPATH": "/family"},
         limits=ResourceLimits(memory_bytes=1 << 30, pids=64, tmpfs_bytes=16 << 20),
     )
-    return open_engine(name).launch(spec)
+    return open_sandbox(name).launch(spec)
 
 
 def _cpu_image(request):

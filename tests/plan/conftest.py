@@ -33,7 +33,7 @@ def facts() -> HostInventory:
     """A host that has everything."""
     return HostInventory(
         gpus=(CPU_DEVICE, H200_DEVICE),
-        engine="docker",
+        sandbox="docker",
         uses_images=True,
         images={"cpu": "", "cu128": ""},
         clocks_reason="",

@@ -87,7 +87,7 @@ NO_IMAGES = HostInventory(gpus=(CPU_DEVICE,), local_torch="2.13.0+cpu", local_tr
 def test_without_images_triton_compiles_with_what_is_installed(compiled: Cells) -> None:
     cells = compiled(NO_IMAGES)
     assert set(_runnable(cells)) == {("h200", "cpu", "triton"), ("t4", "cpu", "triton")}
-    assert cells["t4", "cu128", "cuda"].reason.hurdle is SkipReason.NO_ENGINE
+    assert cells["t4", "cu128", "cuda"].reason.hurdle is SkipReason.NO_SANDBOX
     assert "beside the runner is torch 2.13.0+cpu" in cells["t4", "cu128", "triton"].reason.text
 
 

@@ -12,7 +12,7 @@ from kernel_matrix.plan import HostInventory, SkipReason, devices_matching
 A100 = replace(H200_DEVICE, uuid="GPU-2", name="NVIDIA A100-SXM4-80GB", compute_capability="8.0", memory_bytes=80 << 30)
 T4 = replace(H200_DEVICE, uuid="GPU-3", name="Tesla T4", compute_capability="7.5")
 LOCAL = HostInventory(
-    gpus=(CPU_DEVICE, H200_DEVICE), local_torch="2.13.0+cpu", local_triton="3.7.1", engine_reason="no daemon answers"
+    gpus=(CPU_DEVICE, H200_DEVICE), local_torch="2.13.0+cpu", local_triton="3.7.1", sandbox_reason="no daemon answers"
 )
 
 
@@ -47,10 +47,10 @@ def test_no_gpu_at_all_says_why(reason_of, facts):
     assert reason.text == "this host has no NVIDIA GPU: no driver is loaded"
 
 
-def test_cuda_toolchains_need_an_engine_with_images(reason_of):
+def test_cuda_toolchains_need_a_sandbox_with_images(reason_of):
     reason = reason_of(facts=LOCAL)
-    assert reason.hurdle is SkipReason.NO_ENGINE
-    assert "engine process has none: no daemon answers" in reason.text
+    assert reason.hurdle is SkipReason.NO_SANDBOX
+    assert "sandbox process has none: no daemon answers" in reason.text
 
 
 def test_the_cpu_toolchain_runs_with_what_is_installed(reason_of):
@@ -60,10 +60,10 @@ def test_the_cpu_toolchain_runs_with_what_is_installed(reason_of):
 @pytest.mark.parametrize(
     ("changes", "hurdle", "words"),
     [
-        ({"local_torch": None}, SkipReason.NO_ENGINE, "needs torch 2.13.0 beside the runner"),
+        ({"local_torch": None}, SkipReason.NO_SANDBOX, "needs torch 2.13.0 beside the runner"),
         (
             {"local_torch": "2.11.0"},
-            SkipReason.NO_ENGINE,
+            SkipReason.NO_SANDBOX,
             "toolchain cpu is torch 2.13.0, beside the runner is torch 2.11.0",
         ),
         ({"local_triton": None}, SkipReason.LANGUAGE_NOT_SUPPORTED, "Triton 3.7.1 is not installed"),
@@ -141,7 +141,7 @@ def test_a_declared_language_is_in_images_only(reason_of):
     reason = reason_of(CPU, language=Language.TILELANG, toolchains=toolchains, facts=LOCAL)
     assert (reason.hurdle, reason.text) == (
         SkipReason.LANGUAGE_NOT_SUPPORTED,
-        "tilelang is in images only, and engine process has none",
+        "tilelang is in images only, and sandbox process has none",
     )
 
 

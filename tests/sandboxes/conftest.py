@@ -1,4 +1,4 @@
-"""Engines to test, an image to test in, and one way to start a probe."""
+"""Sandboxes to test, an image to test in, and one way to start a probe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from docker.errors import ImageNotFound
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import (
-    ENGINES,
+    SANDBOXES,
     Mount,
     ProcessExit,
     ProcessLabels,
@@ -32,26 +32,26 @@ from kernel_matrix.sandboxes import (
     RoleSpec,
     RunningProcess,
     Sandbox,
-    open_engine,
+    open_sandbox,
 )
 
 PROBES = Path(__file__).parent / "probes"
 PROBES_INSIDE = "/probes"
 IMAGE = f"kernel-matrix-test/python:{platform.python_version()}"
 
-ENGINE_PARAMS = [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in ENGINES]
+SANDBOX_PARAMS = [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in SANDBOXES]
 
 
-@pytest.fixture(scope="session", params=ENGINE_PARAMS)
-def engine(request: pytest.FixtureRequest) -> Sandbox:
-    """Every registered engine in turn."""
-    return open_engine(request.param)
+@pytest.fixture(scope="session", params=SANDBOX_PARAMS)
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    """Every registered sandbox in turn."""
+    return open_sandbox(request.param)
 
 
 @pytest.fixture(scope="session")
 def probes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the probes that a test may lose."""
-    return Path(shutil.copytree(PROBES, tmp_path_factory.mktemp("engines") / "probes"))
+    return Path(shutil.copytree(PROBES, tmp_path_factory.mktemp("sandboxes") / "probes"))
 
 
 @pytest.fixture(scope="session")
@@ -70,16 +70,18 @@ def image() -> str:
 
 @pytest.fixture
 def spec(probes: Path, request: pytest.FixtureRequest) -> Callable[..., RoleSpec]:
-    """Makes the spec that runs one function of ``probes/act.py``: ``spec(engine, "hang", "argument", uid=7)``."""
+    """Makes the spec that runs one function of ``probes/act.py``: ``spec(sandbox, "hang", "argument", uid=7)``."""
 
-    def make(engine: Sandbox, probe: str, *args: str, limits: ResourceLimits | None = None, **changes: Any) -> RoleSpec:
+    def make(
+        sandbox: Sandbox, probe: str, *args: str, limits: ResourceLimits | None = None, **changes: Any
+    ) -> RoleSpec:
         labels = ProcessLabels(
             run_id=f"test-{uuid.uuid4().hex[:8]}", cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token()
         )
         plain = RoleSpec(
             role=Role.CANDIDATE,
             labels=labels,
-            image=request.getfixturevalue("image") if engine.uses_images else None,
+            image=request.getfixturevalue("image") if sandbox.uses_images else None,
             module="act",
             args=(probe, *args),
             mounts=(Mount(source=probes, target=PROBES_INSIDE),),
@@ -92,9 +94,9 @@ def spec(probes: Path, request: pytest.FixtureRequest) -> Callable[..., RoleSpec
 
 
 @pytest.fixture
-def started(engine: Sandbox, spec: Callable[..., RoleSpec]) -> Callable[..., AbstractContextManager[RunningProcess]]:
+def started(sandbox: Sandbox, spec: Callable[..., RoleSpec]) -> Callable[..., AbstractContextManager[RunningProcess]]:
     """``started("hang")``: the probe, running."""
-    return lambda *args, **changes: engine.launch(spec(engine, *args, **changes))
+    return lambda *args, **changes: sandbox.launch(spec(sandbox, *args, **changes))
 
 
 @pytest.fixture

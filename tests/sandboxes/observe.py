@@ -1,4 +1,4 @@
-"""What tests of engines look at: processes of this machine, and what probes print."""
+"""What tests of sandboxes look at: processes of this machine, and what probes print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both engines promise of every role, shown with real processes that misbehave."""
+"""What both sandboxes promise of every role, shown with real processes that misbehave."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ UID = 4242
 
 
 @pytest.fixture(scope="session")
-def confining(engine: Sandbox) -> Sandbox:
-    """An engine that can do more than set limits here."""
-    if isinstance(engine, ProcessSandbox) and engine.confinement.namespaces == "none":
-        pytest.skip(f"this machine allows limits only: {engine.confinement.refused}")
-    return engine
+def confining(sandbox: Sandbox) -> Sandbox:
+    """A sandbox that can do more than set limits here."""
+    if isinstance(sandbox, ProcessSandbox) and sandbox.confinement.namespaces == "none":
+        pytest.skip(f"this machine allows limits only: {sandbox.confinement.refused}")
+    return sandbox
 
 
 @pytest.mark.parametrize(
@@ -221,18 +221,18 @@ def test_isolation_says_what_was_shown_above(confining: Sandbox, spec: MakeSpec)
     assert isolation.user == ("own" if os.geteuid() == 0 or confining.uses_images else "shared")
 
 
-def test_what_would_be_asked_can_be_printed(engine: Sandbox, spec: MakeSpec) -> None:
-    described = engine.describe(spec(engine, "hang", "word"))
+def test_what_would_be_asked_can_be_printed(sandbox: Sandbox, spec: MakeSpec) -> None:
+    described = sandbox.describe(spec(sandbox, "hang", "word"))
     assert json.loads(json.dumps(described)) == described
     assert '"act", "hang", "word"' in json.dumps(described)
 
 
-def test_a_mount_that_is_not_there_is_an_engine_error(engine: Sandbox, spec: MakeSpec, tmp_path: Path) -> None:
-    plain = spec(engine, "exit_with", "0")
+def test_a_mount_that_is_not_there_is_a_sandbox_error(sandbox: Sandbox, spec: MakeSpec, tmp_path: Path) -> None:
+    plain = spec(sandbox, "exit_with", "0")
     missing = type(plain.mounts[0])(source=tmp_path / "absent", target="/absent")
-    if isinstance(engine, ProcessSandbox) and engine.confinement.namespaces == "none":
+    if isinstance(sandbox, ProcessSandbox) and sandbox.confinement.namespaces == "none":
         pytest.skip("a role that sees the host's files has no mounts")
-    with pytest.raises(SandboxError, match=r"absent|folder"), engine.launch(spec(engine, "hang", mounts=(missing,))):
+    with pytest.raises(SandboxError, match=r"absent|folder"), sandbox.launch(spec(sandbox, "hang", mounts=(missing,))):
         pytest.fail("started without its mount")
 
 

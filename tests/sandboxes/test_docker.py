@@ -24,7 +24,7 @@ from docker.errors import APIError, NotFound
 from kernel_matrix.errors import ImageError, SandboxError
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import ProcessExit, RoleSpec, Sandbox, open_engine
+from kernel_matrix.sandboxes import ProcessExit, RoleSpec, Sandbox, open_sandbox
 from kernel_matrix.sandboxes.docker import DockerSandbox, exit_of
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL
 
@@ -46,17 +46,17 @@ leaves_a_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExc
 
 
 @pytest.fixture(scope="session")
-def engine() -> Sandbox:
-    return open_engine("docker")
+def sandbox() -> Sandbox:
+    return open_sandbox("docker")
 
 
 @pytest.fixture
-def fresh_engine() -> Iterator[DockerSandbox]:
-    """An engine that may be broken."""
-    engine = DockerSandbox()
-    yield engine
-    if "_client" in vars(engine):
-        engine._client.close()
+def fresh_sandbox() -> Iterator[DockerSandbox]:
+    """A sandbox that may be broken."""
+    sandbox = DockerSandbox()
+    yield sandbox
+    if "_client" in vars(sandbox):
+        sandbox._client.close()
     gc.collect()  # what a failed connection left must not surface in another test
 
 
@@ -76,10 +76,10 @@ def exists(daemon: docker.DockerClient, name: str) -> bool:
 
 
 @pytest.mark.docker
-def test_the_container_is_what_was_described(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
-    asked = spec(engine, "hang")
-    described = engine.describe(asked)["create"]
-    with engine.launch(asked):
+def test_the_container_is_what_was_described(sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(sandbox, "hang")
+    described = sandbox.describe(asked)["create"]
+    with sandbox.launch(asked):
         found = daemon.api.inspect_container(asked.name)
     for key, value in described["HostConfig"].items():
         assert found["HostConfig"][key] == value, key
@@ -96,9 +96,9 @@ def test_the_container_is_what_was_described(engine: Sandbox, spec: MakeSpec, da
 
 
 @pytest.mark.docker
-def test_a_missing_image_is_an_image_error(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
-    asked = spec(engine, "hang", image="kernel-matrix-test/absent@sha256:" + "0" * 64)
-    with pytest.raises(ImageError, match="no image") as caught, engine.launch(asked):
+def test_a_missing_image_is_an_image_error(sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(sandbox, "hang", image="kernel-matrix-test/absent@sha256:" + "0" * 64)
+    with pytest.raises(ImageError, match="no image") as caught, sandbox.launch(asked):
         pytest.fail("started")
     assert "images pull" in caught.value.next_step
     assert not exists(daemon, asked.name)
@@ -106,10 +106,10 @@ def test_a_missing_image_is_an_image_error(engine: Sandbox, spec: MakeSpec, daem
 
 @pytest.mark.docker
 def test_a_container_removed_by_somebody_else_is_lost(
-    engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient
+    sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient
 ) -> None:
-    asked = spec(engine, "hang")
-    with engine.launch(asked) as running:
+    asked = spec(sandbox, "hang")
+    with sandbox.launch(asked) as running:
         daemon.api.remove_container(asked.name, force=True)
         end = running.wait(30)
         running.kill()
@@ -119,31 +119,33 @@ def test_a_container_removed_by_somebody_else_is_lost(
 
 
 @pytest.mark.docker
-def test_the_name_of_a_living_runner_is_respected(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
-    asked = spec(engine, "hang")
-    with engine.launch(asked):
-        with pytest.raises(SandboxError, match="in use"), engine.launch(asked):
+def test_the_name_of_a_living_runner_is_respected(
+    sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient
+) -> None:
+    asked = spec(sandbox, "hang")
+    with sandbox.launch(asked):
+        with pytest.raises(SandboxError, match="in use"), sandbox.launch(asked):
             pytest.fail("started twice")
         assert exists(daemon, asked.name), "the other one is left alone"
 
 
 @pytest.mark.docker
 @pytest.mark.alone("docker")  # any other run would remove the container
-def test_the_name_of_a_dead_runner_is_taken_over(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
-    asked = spec(engine, "exit_with", "0")
-    leftover = engine.describe(replace(asked, labels=replace(asked.labels, owner="1:0:another-boot")))["create"]
+def test_the_name_of_a_dead_runner_is_taken_over(sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(sandbox, "exit_with", "0")
+    leftover = sandbox.describe(replace(asked, labels=replace(asked.labels, owner="1:0:another-boot")))["create"]
     daemon.api.create_container_from_config(leftover, asked.name)
-    with engine.launch(asked) as running:
+    with sandbox.launch(asked) as running:
         end = running.wait(30)
     assert end is not None
     assert end.code == 0
 
 
 @pytest.mark.docker
-def test_a_refused_start_leaves_nothing(engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
-    asked = spec(engine, "hang")
+def test_a_refused_start_leaves_nothing(sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient) -> None:
+    asked = spec(sandbox, "hang")
     broken = replace(asked, mounts=(replace(asked.mounts[0], target="/proc/self/x"),))
-    with pytest.raises(SandboxError, match="refused to start"), engine.launch(broken):
+    with pytest.raises(SandboxError, match="refused to start"), sandbox.launch(broken):
         pytest.fail("started")
     assert not exists(daemon, asked.name)
 
@@ -153,12 +155,12 @@ import sys
 sys.path.insert(0, {repo!r})
 from pathlib import Path
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec, open_engine
+from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec, open_sandbox
 from kernel_matrix.hosts.process_token import owner_token
 labels = ProcessLabels(run_id={run_id!r}, cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
 spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image={image!r}, module="act", args=("hang",),
                 mounts=(Mount(source=Path({probes!r}), target="/probes"),), env={{"PYTHONPATH": "/probes"}})
-with open_engine("docker").launch(spec) as running:
+with open_sandbox("docker").launch(spec) as running:
     print("up", flush=True)
     running.wait(60)
 """
@@ -167,23 +169,23 @@ with open_engine("docker").launch(spec) as running:
 @pytest.mark.docker
 @pytest.mark.alone("docker")  # any other run would remove the container
 def test_containers_of_dead_runners_are_swept(
-    engine: Sandbox, spec: MakeSpec, daemon: docker.DockerClient, image: str, probes: Path
+    sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient, image: str, probes: Path
 ) -> None:
-    mine = spec(engine, "hang")
+    mine = spec(sandbox, "hang")
     run_id = mine.labels.run_id + "-dead"
     source = RUNNER.format(repo=str(REPOSITORY), run_id=run_id, image=image, probes=str(probes))
     with (
-        engine.launch(mine),
+        sandbox.launch(mine),
         subprocess.Popen((sys.executable, "-c", source), stdout=subprocess.PIPE) as runner,
     ):
         assert runner.stdout is not None
         assert runner.stdout.readline() == b"up\n"
         theirs = replace(mine, labels=replace(mine.labels, run_id=run_id)).name
-        assert not any(run_id in line for line in engine.sweep()), "its runner lives"
+        assert not any(run_id in line for line in sandbox.sweep()), "its runner lives"
         runner.kill()
         runner.wait()
         assert exists(daemon, theirs), "Docker keeps it alive"
-        assert [line for line in engine.sweep() if run_id in line] == [
+        assert [line for line in sandbox.sweep() if run_id in line] == [
             f"container {theirs} of run {run_id}, whose runner is gone"
         ]
         assert not exists(daemon, theirs)
@@ -264,13 +266,13 @@ def relay(daemon: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.Monke
 @leaves_a_socket
 def test_a_daemon_that_dies_mid_run_is_a_lost_container(
     relay: Relay,
-    fresh_engine: DockerSandbox,
+    fresh_sandbox: DockerSandbox,
     spec: MakeSpec,
     daemon: docker.DockerClient,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asked = spec(fresh_engine, "hang")
-    with caplog.at_level(logging.WARNING), fresh_engine.launch(asked) as running:
+    asked = spec(fresh_sandbox, "hang")
+    with caplog.at_level(logging.WARNING), fresh_sandbox.launch(asked) as running:
         relay.cut()
         end = running.wait(30)
     assert end == ProcessExit(role=Role.CANDIDATE, code=None, lost=True)
@@ -281,20 +283,20 @@ def test_a_daemon_that_dies_mid_run_is_a_lost_container(
 
 @leaves_a_socket
 def test_an_absent_daemon_is_said_not_raised(
-    fresh_engine: DockerSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    fresh_sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
-    status = fresh_engine.status()
+    status = fresh_sandbox.status()
     assert not status.available
     assert "no Docker daemon answers" in status.reason
-    assert "process engine" in status.reason
+    assert "process sandbox" in status.reason
     with pytest.raises(SandboxError, match="no Docker daemon answers"):
-        fresh_engine.sweep()
+        fresh_sandbox.sweep()
 
 
 @pytest.mark.docker
-def test_a_daemon_that_answers_says_what_it_can(engine: Sandbox) -> None:
-    status = engine.status()
+def test_a_daemon_that_answers_says_what_it_can(sandbox: Sandbox) -> None:
+    status = sandbox.status()
     assert status.available, status.reason
     assert re.match(r"\d+\.\d+", status.version)
     assert {"storage_driver", "cgroup_version", "image_store", "seccomp", "gpu_access"} <= set(status.details)
@@ -302,10 +304,10 @@ def test_a_daemon_that_answers_says_what_it_can(engine: Sandbox) -> None:
 
 @pytest.mark.docker
 def test_memlock_is_asked_for_once_only_where_it_is_refused(
-    fresh_engine: DockerSandbox, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+    fresh_sandbox: DockerSandbox, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = spec(fresh_engine, "exit_with", "0")
-    start = fresh_engine._client.start
+    asked = spec(fresh_sandbox, "exit_with", "0")
+    start = fresh_sandbox._client.start
     refusals = []
 
     def refuse_once(container: str) -> Any:
@@ -314,12 +316,12 @@ def test_memlock_is_asked_for_once_only_where_it_is_refused(
             raise APIError("500", explanation="error setting rlimits: error setting rlimit type 8: not permitted")
         return start(container)
 
-    monkeypatch.setattr(fresh_engine._client, "start", refuse_once)
-    with fresh_engine.launch(asked) as running:
+    monkeypatch.setattr(fresh_sandbox._client, "start", refuse_once)
+    with fresh_sandbox.launch(asked) as running:
         end = running.wait(30)
     assert end is not None
     assert end.code == 0
-    assert fresh_engine._unlimited_memlock is False
+    assert fresh_sandbox._unlimited_memlock is False
 
 
 @pytest.mark.parametrize(
@@ -348,13 +350,13 @@ def test_exit_codes_above_128_are_signals(state: dict[str, Any], expected: Proce
 )
 @pytest.mark.docker
 def test_refusals_say_what_to_do(
-    fresh_engine: DockerSandbox, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
+    fresh_sandbox: DockerSandbox, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
 ) -> None:
     def refuse(_container: str) -> None:
         raise APIError("500", explanation=said)
 
-    monkeypatch.setattr(fresh_engine._client, "start", refuse)
-    asked = spec(fresh_engine, "hang")
-    with pytest.raises(SandboxError, match=re.escape(said)) as caught, fresh_engine.launch(asked):
+    monkeypatch.setattr(fresh_sandbox._client, "start", refuse)
+    asked = spec(fresh_sandbox, "hang")
+    with pytest.raises(SandboxError, match=re.escape(said)) as caught, fresh_sandbox.launch(asked):
         pytest.fail("started")
     assert advice in caught.value.next_step

@@ -1,4 +1,4 @@
-"""What is the process engine's own: weaker confinement, translation of paths, its launcher, its leftovers."""
+"""What is the process sandbox's own: weaker confinement, translation of paths, its launcher, its leftovers."""
 
 from __future__ import annotations
 
@@ -34,54 +34,56 @@ class WithoutNamespaces(ProcessSandbox):
 
 
 @pytest.fixture
-def engine() -> ProcessSandbox:
+def sandbox() -> ProcessSandbox:
     return ProcessSandbox()
 
 
-def test_the_judge_runs_as_the_runner(engine: ProcessSandbox, spec: MakeSpec, probes: Path) -> None:
-    with engine.launch(spec(engine, "look_inward", role=Role.JUDGE)) as running:
+def test_the_judge_runs_as_the_runner(sandbox: ProcessSandbox, spec: MakeSpec, probes: Path) -> None:
+    with sandbox.launch(spec(sandbox, "look_inward", role=Role.JUDGE)) as running:
         end = running.wait(30)
     assert end is not None
     found = answer(end)
     assert found["uids"] == [os.geteuid()] * 3
     assert found["package"] == ["__init__.py", "inside", "model", "platforms"], "no module of the host side"
-    isolation = engine.isolation(spec(engine, "look_inward", role=Role.JUDGE))
+    isolation = sandbox.isolation(spec(sandbox, "look_inward", role=Role.JUDGE))
     assert (isolation.network, isolation.filesystem, isolation.processes) == ("host", "shared", "shared")
 
 
-def test_paths_are_translated_where_there_are_no_mounts(engine: ProcessSandbox, spec: MakeSpec, tmp_path: Path) -> None:
+def test_paths_are_translated_where_there_are_no_mounts(
+    sandbox: ProcessSandbox, spec: MakeSpec, tmp_path: Path
+) -> None:
     mounts = (Mount(source=tmp_path, target="/job"), Mount(source=tmp_path / "deeper", target="/job/inner"))
     env = {"PYTHONPATH": f"/job/a:{PACKAGE_TARGET}", "PLAIN": "/jobs"}
     args = ("/job/spec.json", "/job/inner", "/jobs", "--x=/job")
-    judge = spec(engine, *args, role=Role.JUDGE, mounts=mounts, env=env)
-    orders = engine.describe(judge)["orders"]
+    judge = spec(sandbox, *args, role=Role.JUDGE, mounts=mounts, env=env)
+    orders = sandbox.describe(judge)["orders"]
     assert orders["argv"][5:] == [f"{tmp_path}/spec.json", f"{tmp_path}/deeper", "/jobs", "--x=/job"]
     assert orders["env"]["PYTHONPATH"] == f"{tmp_path}/a:{orders['cwd']}"
     assert orders["env"]["PLAIN"] == "/jobs"
-    candidate = spec(engine, *args, mounts=mounts, env=env)
-    if engine.confinement.namespaces != confine.NONE:
-        assert engine.describe(candidate)["orders"]["argv"][5:] == list(args)
+    candidate = spec(sandbox, *args, mounts=mounts, env=env)
+    if sandbox.confinement.namespaces != confine.NONE:
+        assert sandbox.describe(candidate)["orders"]["argv"][5:] == list(args)
 
 
 def test_without_namespaces_the_record_says_so(spec: MakeSpec) -> None:
-    engine = WithoutNamespaces()
-    isolation = engine.isolation(spec(engine, "hang"))
+    sandbox = WithoutNamespaces()
+    isolation = sandbox.isolation(spec(sandbox, "hang"))
     assert (isolation.user, isolation.network, isolation.filesystem) == ("shared", "host", "shared")
     assert "tmpfs_bytes" not in isolation.limits
     assert "namespaces could not be had" in isolation.notes
 
 
 def test_without_namespaces_nothing_is_left_either(spec: MakeSpec) -> None:
-    engine = WithoutNamespaces()
-    with engine.launch(spec(engine, "leave_daemons", "token-bare")) as running:
+    sandbox = WithoutNamespaces()
+    with sandbox.launch(spec(sandbox, "leave_daemons", "token-bare")) as running:
         end = running.wait(30)
     assert end is not None
     assert end.code == 0
     assert survivors("token-bare") == []
 
 
-def test_a_launcher_that_vanishes_is_a_lost_process(spec: MakeSpec, engine: ProcessSandbox) -> None:
-    with engine.launch(spec(engine, "hang", "token-lost")) as running:
+def test_a_launcher_that_vanishes_is_a_lost_process(spec: MakeSpec, sandbox: ProcessSandbox) -> None:
+    with sandbox.launch(spec(sandbox, "hang", "token-lost")) as running:
         assert isinstance(running, SupervisedProcess)
         os.kill(running.root_pid(), signal.SIGKILL)
         end = running.wait(20)
@@ -91,28 +93,28 @@ def test_a_launcher_that_vanishes_is_a_lost_process(spec: MakeSpec, engine: Proc
     assert soon(lambda: survivors("token-lost") == []), "what it started ends with it"
 
 
-def test_orders_that_the_kernel_refuses_are_told(spec: MakeSpec, engine: ProcessSandbox) -> None:
-    if engine.confinement.namespaces == confine.NONE:
+def test_orders_that_the_kernel_refuses_are_told(spec: MakeSpec, sandbox: ProcessSandbox) -> None:
+    if sandbox.confinement.namespaces == confine.NONE:
         pytest.skip("a role that sees the host's files has no mounts")
-    absent = spec(engine, "hang", mounts=(Mount(source=Path("/absent"), target="/x"),))
-    with pytest.raises(SandboxError, match="No such file") as caught, engine.launch(absent):
+    absent = spec(sandbox, "hang", mounts=(Mount(source=Path("/absent"), target="/x"),))
+    with pytest.raises(SandboxError, match="No such file") as caught, sandbox.launch(absent):
         pytest.fail("started")
     assert caught.value.next_step
 
 
-def test_no_private_folder_stays(engine: ProcessSandbox, spec: MakeSpec, tmp_path: Path, monkeypatch) -> None:
+def test_no_private_folder_stays(sandbox: ProcessSandbox, spec: MakeSpec, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with engine.launch(spec(engine, "exit_with", "0")) as running:
+    with sandbox.launch(spec(sandbox, "exit_with", "0")) as running:
         assert len(list(tmp_path.iterdir())) == 1
         running.wait(20)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_of_dead_runners_are_swept(engine: ProcessSandbox, tmp_path: Path, monkeypatch) -> None:
+def test_folders_of_dead_runners_are_swept(sandbox: ProcessSandbox, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "kernel-matrix-process-1.1.00000000.dead").mkdir()
     with own_folder("kernel-matrix-process-") as alive:
-        assert len(engine.sweep()) == 1
+        assert len(sandbox.sweep()) == 1
         assert list(tmp_path.iterdir()) == [alive]
 
 
@@ -121,18 +123,18 @@ import sys
 sys.path.insert(0, {repo!r})
 from pathlib import Path
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec, open_engine
+from kernel_matrix.sandboxes import ProcessLabels, Mount, RoleSpec, open_sandbox
 from kernel_matrix.hosts.process_token import owner_token
 labels = ProcessLabels(run_id={token!r}, cell_id="c" * 16, session=0, gpu_uuid="cpu", owner=owner_token())
 spec = RoleSpec(
     role=Role({role!r}), labels=labels, image=None, module="act", args=({probe!r}, {token!r}),
     mounts=(Mount(source=Path({probes!r}), target="/probes"),), env={{"PYTHONPATH": "/probes"}},
 )
-engine = open_engine("process")
-with engine.launch(spec) as running:
+sandbox = open_sandbox("process")
+with sandbox.launch(spec) as running:
     print("up", flush=True)
     end = running.wait(60)
-    print(end.log_tail, engine.isolation(spec).processes, engine.isolation(spec).user, sep="\\n")
+    print(end.log_tail, sandbox.isolation(spec).processes, sandbox.isolation(spec).user, sep="\\n")
 """
 
 

@@ -1,7 +1,7 @@
 """The Docker engine on a machine whose only GPUs are simulated: cells of GPUs run their roles on the CPU.
 
 One thing is played: the clock that a kernel of the judge would have read is what the simulated driver says. Everything
-else is the real engine and real containers, and the driver lists their processes on the GPU for as long as they live.
+else is the real daemon and real containers, and the driver lists their processes on the GPU for as long as they live.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.sim.nvml import World
 _LOOK_S = 0.2
 
 
-def open_engine() -> GpulessDocker:
-    """As the registry of engines asks for it."""
+def open_sandbox() -> GpulessDocker:
+    """As the registry of sandboxes asks for it."""
     return GpulessDocker()
 
 

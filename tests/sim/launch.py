@@ -6,10 +6,10 @@ and Docker shows containers no GPU (:mod:`tests.sim.gpuless`).
 
 from kernel_matrix.cli import main
 from kernel_matrix.platforms import Gpu
-from kernel_matrix.sandboxes import ENGINES
+from kernel_matrix.sandboxes import SANDBOXES
 
 Gpu.inside = property(lambda gpu: "cpu")  # type: ignore[assignment, method-assign]  # for this process only
-ENGINES["docker"] = "tests.sim.gpuless"
+SANDBOXES["docker"] = "tests.sim.gpuless"
 
 if __name__ == "__main__":
     main()

@@ -1,12 +1,12 @@
-"""``kernel-matrix`` whose process engine forks from a process that has torch: ``python launch_preloaded.py VERB …``.
+"""``kernel-matrix`` whose process sandbox forks from a process that has torch: ``python launch_preloaded.py VERB …``.
 
 Differs from the real command in that alone (:mod:`tests.sim.preloaded`).
 """
 
 from kernel_matrix.cli import main
-from kernel_matrix.sandboxes import ENGINES
+from kernel_matrix.sandboxes import SANDBOXES
 
-ENGINES["process"] = "tests.sim.preloaded"
+SANDBOXES["process"] = "tests.sim.preloaded"
 
 if __name__ == "__main__":
     main()

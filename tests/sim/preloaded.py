@@ -1,7 +1,7 @@
-"""The process engine, with a process that has torch already and forks: most of a session's start is that import.
+"""The process sandbox, with a process that has torch already and forks: most of a session's start is that import.
 
-Everything else is the engine's own: orders, private tree, limits, user, teardown. Where the launcher would become a new
-Python, the fork goes on as the module it was ordered to be. Used in place of ``process`` by
+Everything else is the sandbox's own: orders, private tree, limits, user, teardown. Where the launcher would become a
+new Python, the fork goes on as the module it was ordered to be. Used in place of ``process`` by
 :mod:`tests.sim.launch_preloaded`, and by tests that start the judge and its workers themselves.
 """
 
@@ -40,8 +40,8 @@ _SETTINGS = {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NU
 _PID = struct.Struct("<i")
 
 
-def open_engine() -> process.ProcessSandbox:
-    """The process engine of this machine, its processes forked from one that is warm."""
+def open_sandbox() -> process.ProcessSandbox:
+    """The process sandbox of this machine, its processes forked from one that is warm."""
     process.SupervisedProcess = Fork  # in this process only, which exists for nothing else
     return process.ProcessSandbox()
 
@@ -54,7 +54,7 @@ class Fork(SupervisedProcess):
 
 
 class Forked:
-    """As much of :class:`subprocess.Popen` as the engine uses."""
+    """As much of :class:`subprocess.Popen` as the sandbox uses."""
 
     def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self.pid, self.stdin, self.stdout = pid, stdin, stdout

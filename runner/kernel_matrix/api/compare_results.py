@@ -110,7 +110,7 @@ def confirm(
     matrix: Matrix | str | Path,
     folder: str | Path,
     *,
-    engine: str = AUTO,
+    sandbox: str = AUTO,
     lock: str | Path | None = None,
     listener: Listener | None = None,
     command: Sequence[str] = (),
@@ -122,7 +122,7 @@ def confirm(
         base: The base that was compared; it stands where that side cannot be run today.
         matrix: The matrix that has the flagged cells, or its file.
         folder: Records go to ``<folder>/results/<matrix name>/``, tables to ``<folder>/tables/``.
-        engine: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker`` or ``process``.
         lock: The images lock; the matrix's own by default.
         listener: As for :func:`kernel_matrix.run`; every round is a run.
         command: As for :func:`kernel_matrix.run`.
@@ -132,7 +132,7 @@ def confirm(
     """
     folder = Path(folder)
     loaded = _one_session_at_a_time(matrix if isinstance(matrix, Matrix) else load_matrix(matrix))
-    plan = make_plan(loaded, engine=engine, lock=lock)
+    plan = make_plan(loaded, sandbox=sandbox, lock=lock)
     planned = {_key_of(cell): cell for cell in plan.cells()}
     wanted = list(_wanted(found))
     impossible = {one.row: why for one in wanted if (why := _why_not(one, planned.get(one.key)))}

@@ -149,7 +149,7 @@ def calibrate_gpus(
     matrix: Matrix | str | Path = "matrix.toml",
     *,
     toolchain: str | None = None,
-    engine: str = AUTO,
+    sandbox: str = AUTO,
     lock: str | Path | None = None,
     wait_s: float = 300.0,
 ) -> Iterator[dict[str, Any]]:
@@ -159,7 +159,7 @@ def calibrate_gpus(
         gpus: The GPUs; one after the other is held alone and measured.
         matrix: The matrix whose toolchains to choose from, or its file.
         toolchain: The toolchain to measure with; by default the newest that can.
-        engine: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker`` or ``process``.
         lock: The images lock; the matrix's own by default.
         wait_s: How long to wait for a GPU in use.
 
@@ -173,7 +173,7 @@ def calibrate_gpus(
     """
     loaded = matrix if isinstance(matrix, Matrix) else load_matrix(Path(matrix))
     wanted = _wanted(loaded, toolchain)
-    host = survey(loaded, engine=engine, lock_path=Path(lock) if lock else None)
+    host = survey(loaded, sandbox=sandbox, lock_path=Path(lock) if lock else None)
     toolchains = {gpu: _newest_usable(gpu, wanted, host) for gpu in gpus}
     for gpu, usable in toolchains.items():
         yield _measured(gpu, usable, host, wait_s)
@@ -212,7 +212,7 @@ def _obstacle(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
     """Why ``toolchain`` cannot measure ``gpu`` here, in words; empty: it can."""
     if toolchain.platform != gpu.platform:
         return f"it is for {get_platform(toolchain.platform).TITLE}s"
-    if found.engine.uses_images and toolchain.name not in found.images:
+    if found.sandbox.uses_images and toolchain.name not in found.images:
         return found.facts.images[toolchain.name]
     platform, versions = get_platform(gpu.platform), toolchain.versions
     obstacle = platform.driver_obstacle(versions, gpu)
@@ -224,7 +224,7 @@ def _measured(gpu: Gpu, toolchain: Toolchain, found: HostSurvey, wait_s: float) 
     run_id, owner = new_run_id(), owner_token()
     with scratch_folder() as scratch:
         context = RunContext(
-            run_id=run_id, engine=found.engine, engine_status=found.status, owner=owner, scratch=scratch
+            run_id=run_id, sandbox=found.sandbox, sandbox_status=found.status, owner=owner, scratch=scratch
         )
         terms = LeaseTerms(wait_s=wait_s, owner=owner, run_id=run_id, cell_id="calibration")
         document = calibrate(gpu, found.images.get(toolchain.name), context, terms)

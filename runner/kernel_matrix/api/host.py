@@ -10,11 +10,11 @@ from kernel_matrix.attempt.scratch import sweep_scratch
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.hosts.doctor import examine
 from kernel_matrix.hosts.doctor.host import Host
-from kernel_matrix.hosts.survey import AUTO, check_engine
+from kernel_matrix.hosts.survey import AUTO, check_sandbox
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict
-from kernel_matrix.sandboxes import ENGINES, open_engine
+from kernel_matrix.sandboxes import SANDBOXES, open_sandbox
 
 __all__ = ["CheckResult", "CheckVerdict", "SweepResult", "diagnose_host", "sweep"]
 
@@ -25,7 +25,7 @@ def diagnose_host(
     matrix: str | Path | None = None,
     *,
     results: str | Path = "results",
-    engine: str = AUTO,
+    sandbox: str = AUTO,
     lock: str | Path | None = None,
 ) -> Iterator[CheckResult]:
     """Look at everything a cell needs on this host; changes nothing.
@@ -33,27 +33,27 @@ def diagnose_host(
     Args:
         matrix: The matrix to examine for; by default ``./matrix.toml`` where it exists.
         results: The folder that records would go to.
-        engine: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker`` or ``process``.
         lock: The images lock; the matrix's own by default.
 
     Returns:
         The results as they come, since some checks take their time.
 
     Raises:
-        UsageError: The matrix or the engine's name is not usable.
+        UsageError: The matrix or the sandbox's name is not usable.
 
     Examples:
         >>> import kernel_matrix
         >>> next(kernel_matrix.diagnose_host()).subject
         'Python'
     """
-    check_engine(engine)
+    check_sandbox(sandbox)
     folder, lock_path = Path(results), Path(lock) if lock else None
     if matrix is None and not _MATRIX.is_file():
         reason = f"there is no {_MATRIX} in this folder"
-        return examine(Host(engine=engine, matrix_reason=reason, lock_path=lock_path, results=folder))
+        return examine(Host(sandbox=sandbox, matrix_reason=reason, lock_path=lock_path, results=folder))
     loaded = load_matrix(Path(matrix or _MATRIX))
-    return examine(Host(engine=engine, matrix=loaded, lock_path=lock_path, results=folder))
+    return examine(Host(sandbox=sandbox, matrix=loaded, lock_path=lock_path, results=folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class SweepResult:
 
 def sweep() -> SweepResult:
     """Remove containers and folders of dead runs, and give back the GPU settings they had made."""
-    engines = [engine for engine in map(open_engine, ENGINES) if engine.status().available]
+    sandboxes = [sandbox for sandbox in map(open_sandbox, SANDBOXES) if sandbox.status().available]
     # Containers first: what still runs on a GPU is not to see its clocks change.
-    sweeps = (*(engine.sweep for engine in engines), sweep_scratch, sweep_gpus)
+    sweeps = (*(sandbox.sweep for sandbox in sandboxes), sweep_scratch, sweep_gpus)
     lines = [line for one in sweeps for line in _lines(one)]
     failed = [line for line in lines if line.startswith(NOT_REPAIRED)]
     return SweepResult([line for line in lines if line not in failed], failed)

@@ -16,7 +16,7 @@ from kernel_matrix.images.lock_check import LockCheck, audit
 from kernel_matrix.images.registry import accept_change, adopt_image, lock_tag, pull_image
 from kernel_matrix.images.resolve import ImagePresence
 from kernel_matrix.matrix import Matrix
-from kernel_matrix.sandboxes import open_engine
+from kernel_matrix.sandboxes import open_sandbox
 
 __all__ = [
     "ImageBuildResult",
@@ -176,10 +176,10 @@ def require_verified(checks: Sequence[LockCheck], lock: Path, *, all_here: bool)
 
 
 def build_missing_images(
-    matrix: Matrix, *, engine: str = AUTO, lock: str | Path | None = None, say: Say = lambda _: None
+    matrix: Matrix, *, sandbox: str = AUTO, lock: str | Path | None = None, say: Say = lambda _: None
 ) -> None:
     """Build the images that are built on this machine and missing; where that is impossible, say so and go on."""
-    if engine not in (AUTO, "docker") or not open_engine("docker").status().available:
+    if sandbox not in (AUTO, "docker") or not open_sandbox("docker").status().available:
         return
     images, lock_file = matrix.root / "images", Path(lock) if lock else matrix.lock_path
     for toolchain in matrix.toolchains:

@@ -59,7 +59,7 @@ class NightOptions:
     """A command that is run once, with the summary as JSON on its standard input; empty: none."""
     report: Path | None = None
     """Where the page goes; ``None``: into the night's folder."""
-    engine: str = AUTO
+    sandbox: str = AUTO
     lock: Path | None = None
     filters: tuple[str, ...] = ()
     allow_unpinned: bool = False
@@ -152,7 +152,7 @@ def schedule_of(options: NightOptions, at: str) -> Schedule:
         "--baseline": options.baseline,
         "--notify": options.notify,
         "--report": str(options.report or ""),
-        "--engine": "" if options.engine == AUTO else options.engine,
+        "--sandbox": "" if options.sandbox == AUTO else options.sandbox,
         "--lock": str(options.lock or ""),
     }
     given = [word for name, value in values.items() if value for word in (name, value)]
@@ -174,7 +174,7 @@ def _measured_and_ended(
         if options.build:
             say = listener or (lambda _: None)
             build_missing_images(
-                matrix, engine=options.engine, lock=options.lock, say=lambda text: say(RunMessage(text=text))
+                matrix, sandbox=options.sandbox, lock=options.lock, say=lambda text: say(RunMessage(text=text))
             )
         plan, order = _planned(options, places, matrix)
         night = Night(
@@ -196,7 +196,7 @@ def _planned(options: NightOptions, places: NightPaths, matrix: Matrix) -> tuple
     last = read_state(places.state)
     plan = make_plan(
         matrix,
-        engine=options.engine,
+        sandbox=options.sandbox,
         lock=options.lock,
         filters=options.filters,
         allow_unpinned=options.allow_unpinned,

@@ -80,7 +80,7 @@ class RunPlan:
 
     plan: Plan
     host: HostSurvey
-    """The devices, the engine and the images that cells would run with."""
+    """The devices, the sandbox and the images that cells would run with."""
     wanted: CellFilter
     part: tuple[int, int] | None = None
     """Index and number of shards; ``None`` for all cells."""
@@ -140,7 +140,7 @@ class RunPlan:
     def process_settings(self) -> list[dict[str, Any]]:
         """Return the exact settings of every process of the runnable cells, without starting one."""
         host = self.host
-        return [preview(cell, self._device_of(cell), host.engine, host.images) for cell in self.runnable]
+        return [preview(cell, self._device_of(cell), host.sandbox, host.images) for cell in self.runnable]
 
     def _device_of(self, cell: Cell) -> Gpu:
         """Return the first device that a cell would run on, or the absent one that it would be compiled for."""
@@ -165,7 +165,7 @@ class RunPlan:
 def make_plan(
     matrix: Matrix | str | Path = "matrix.toml",
     *,
-    engine: str = AUTO,
+    sandbox: str = AUTO,
     lock: str | Path | None = None,
     filters: Sequence[str] = (),
     shard: str | None = None,
@@ -176,7 +176,7 @@ def make_plan(
 
     Args:
         matrix: A loaded matrix or its file.
-        engine: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker`` or ``process``.
         lock: The images lock; the matrix's own by default.
         filters: Terms ``KEY=GLOB[,GLOB]`` or ``KEY!=GLOB[,GLOB]``; a cell must satisfy all of them.
         shard: ``I/N`` keeps the I-th of N parts of the cells.
@@ -184,18 +184,18 @@ def make_plan(
         allow_unpinned: Also use images that the lock does not pin.
 
     Raises:
-        UsageError: The matrix, a filter, the shard or the engine's name is not usable.
-        InfrastructureError: The engine asked for cannot be used here.
+        UsageError: The matrix, a filter, the shard or the sandbox's name is not usable.
+        InfrastructureError: The sandbox asked for cannot be used here.
 
     Examples:
         >>> import kernel_matrix
-        >>> plan = kernel_matrix.make_plan("matrix.toml", engine="process", filters=["problem=softmax", "dtype=fp32"])
+        >>> plan = kernel_matrix.make_plan("matrix.toml", sandbox="process", filters=["problem=softmax", "dtype=fp32"])
         >>> plan.frame()["problem"].unique().to_list()
         ['softmax']
     """
     wanted, part = parse_filter(filters), parse_shard(shard) if shard is not None else None
     loaded = matrix if isinstance(matrix, Matrix) else load_matrix(matrix)
-    host = survey(loaded, engine=engine, lock_path=Path(lock) if lock else None, allow_unpinned=allow_unpinned)
+    host = survey(loaded, sandbox=sandbox, lock_path=Path(lock) if lock else None, allow_unpinned=allow_unpinned)
     plan = _make_plan(loaded, load_selection(loaded), host.facts, compile_only=compile_only)
     return RunPlan(plan=plan, host=host, wanted=wanted, part=part)
 

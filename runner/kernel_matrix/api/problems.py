@@ -19,14 +19,14 @@ from kernel_matrix.attempt.problem_checks import ProblemCheckLimits, ProblemChec
 from kernel_matrix.attempt.scratch import scratch_folder
 from kernel_matrix.errors import InfrastructureError, NothingSelectedError, UsageError
 from kernel_matrix.hosts.process_token import owner_token
-from kernel_matrix.hosts.survey import AUTO, HostSurvey, check_engine, survey
+from kernel_matrix.hosts.survey import AUTO, HostSurvey, check_sandbox, survey
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.inside.judge.problem_check_job import ProblemCheckResult
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.model.enums import Dtype, Status
 from kernel_matrix.platforms.registry import get_platform
-from kernel_matrix.sandboxes import Sandbox, SandboxStatus, open_engine
+from kernel_matrix.sandboxes import Sandbox, SandboxStatus, open_sandbox
 from kernel_matrix.sources import (
     Candidate,
     LoadedSource,
@@ -156,16 +156,16 @@ class ProblemCheckStarted:
 
     count: int
     where: str
-    """The engine, its version and the image."""
+    """The sandbox, its version and the image."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ProblemCheckSummary:
     """What came of all problems."""
 
-    engine: str
+    sandbox: str
     image: str | None
-    """Id of the image; ``None`` for an engine without images."""
+    """Id of the image; ``None`` for a sandbox without images."""
     left_out: dict[str, str]
     """Problem id → why it was not checked."""
     checked: list[CheckedProblem] = field(default_factory=list)
@@ -210,7 +210,7 @@ def check_problems(
     jobs: int = 0,
     limit_s: float = 20.0,
     memory_gib: float = 8.0,
-    engine: str = AUTO,
+    sandbox: str = AUTO,
     toolchain: str = "",
     lock: str | Path | None = None,
     listener: ProblemCheckListener | None = None,
@@ -224,7 +224,7 @@ def check_problems(
         jobs: How many at the same time; 0: as many as there are cores.
         limit_s: When a problem is given up.
         memory_gib: What each process of a problem may take.
-        engine: ``auto``, ``docker`` or ``process``.
+        sandbox: ``auto``, ``docker`` or ``process``.
         toolchain: In whose image; by default the matrix's for the CPU, else the first that is here.
         lock: The images lock; the matrix's own by default.
         listener: Called first with the number of problems, then with each that was checked.
@@ -232,26 +232,26 @@ def check_problems(
     Raises:
         UsageError: An option makes no sense.
         NothingSelectedError: No problem has the workload and dtype, or no image is here.
-        InfrastructureError: The engine cannot be used.
+        InfrastructureError: The sandbox cannot be used.
     """
     tell = listener or _ignore
     subjects, left_out = _subjects(problems, workload, dtype)
-    place = _place(engine, toolchain, Path(lock) if lock else None)
+    place = _place(sandbox, toolchain, Path(lock) if lock else None)
     limits = ProblemCheckLimits(
         jobs=min(jobs or len(os.sched_getaffinity(0)), len(subjects)),
         limit_s=limit_s,
         memory_bytes=int(memory_gib * (1 << 30)),
     )
     summary = ProblemCheckSummary(
-        engine=place.engine.name, image=place.image.id if place.image is not None else None, left_out=left_out
+        sandbox=place.sandbox.name, image=place.image.id if place.image is not None else None, left_out=left_out
     )
     started = time.monotonic()
     tell(ProblemCheckStarted(count=len(subjects), where=str(place)))
     with scratch_folder() as scratch:
         context = RunContext(
             run_id=new_run_id(),
-            engine=place.engine,
-            engine_status=place.status,
+            sandbox=place.sandbox,
+            sandbox_status=place.status,
             owner=owner_token(),
             scratch=scratch,
         )
@@ -269,13 +269,13 @@ def check_problems(
 class _Place:
     """What problems are checked with on this host."""
 
-    engine: Sandbox
+    sandbox: Sandbox
     status: SandboxStatus
     image: ResolvedImage | None = None
 
     def __str__(self) -> str:
         where = f" in {self.image.reference}" if self.image is not None else ""
-        return f"engine {self.engine.name} {self.status.version}{where}"
+        return f"sandbox {self.sandbox.name} {self.status.version}{where}"
 
 
 def _subjects(
@@ -310,23 +310,23 @@ def _workload(problem: Problem, name: str) -> Workload | None:
     return named.get(name) if name else named.get(_PREFERRED, problem.workloads[0])
 
 
-def _place(engine: str, toolchain: str, lock: Path | None) -> _Place:
-    """Return the engine and the image it starts: one of ``./matrix.toml``; without a matrix, local processes."""
-    check_engine(engine)
+def _place(sandbox: str, toolchain: str, lock: Path | None) -> _Place:
+    """Return the sandbox and the image it starts: one of ``./matrix.toml``; without a matrix, local processes."""
+    check_sandbox(sandbox)
     if MATRIX_FILE.is_file():
         matrix = load_matrix(MATRIX_FILE)
-        host = survey(matrix, engine=engine, lock_path=lock)
-        image = _image(matrix, host, toolchain) if host.engine.uses_images else None
-        place = _Place(engine=host.engine, status=host.status, image=image)
+        host = survey(matrix, sandbox=sandbox, lock_path=lock)
+        image = _image(matrix, host, toolchain) if host.sandbox.uses_images else None
+        place = _Place(sandbox=host.sandbox, status=host.status, image=image)
     else:
-        sandbox = open_engine("process" if engine == AUTO else engine)
-        if sandbox.uses_images or toolchain:
+        opened = open_sandbox("process" if sandbox == AUTO else sandbox)
+        if opened.uses_images or toolchain:
             what = f"there is no {MATRIX_FILE} here, whose toolchain's image could be started"
-            next_step = "go where one is, or try without --engine and --toolchain: as local processes"
+            next_step = "go where one is, or try without --sandbox and --toolchain: as local processes"
             raise UsageError(what, next_step=next_step)
-        place = _Place(engine=sandbox, status=sandbox.status())
+        place = _Place(sandbox=opened, status=opened.status())
     if not place.status.available:
-        raise InfrastructureError(f"engine {place.engine.name} cannot be used: {place.status.reason}")
+        raise InfrastructureError(f"sandbox {place.sandbox.name} cannot be used: {place.status.reason}")
     return place
 
 
@@ -340,7 +340,7 @@ def _image(matrix: Matrix, found: HostSurvey, wanted: str) -> ResolvedImage:
     if not here:
         why = "".join(f"\n  {t.name}: {found.facts.images.get(t.name, 'not here')}" for t in toolchains)
         raise NothingSelectedError(
-            f"no image to try problems in is here:{why}", next_step="--engine process needs none"
+            f"no image to try problems in is here:{why}", next_step="--sandbox process needs none"
         )
     return found.images[min(here, key=lambda t: get_platform(t.platform).IS_ACCELERATOR).name]
 

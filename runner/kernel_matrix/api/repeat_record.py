@@ -36,7 +36,7 @@ def reproduce(
     matrix: str | Path = "matrix.toml",
     lock: str | Path | None = None,
     out: str | Path = "reproduced",
-    engine: str = "",
+    sandbox: str = "",
     against: str | Path | None = None,
     listener: Listener | None = None,
     command: Sequence[str] = (),
@@ -48,7 +48,7 @@ def reproduce(
         matrix: The matrix file that has its cell.
         lock: The images lock; the matrix's own by default.
         out: The new record goes to ``<out>/<matrix name>/records/``.
-        engine: ``auto``, ``docker`` or ``process``; by default the record's.
+        sandbox: ``auto``, ``docker`` or ``process``; by default the record's.
         against: Compare with this record, and run nothing.
         listener: As for :func:`kernel_matrix.run`.
         command: As for :func:`kernel_matrix.run`.
@@ -65,7 +65,7 @@ def reproduce(
     if against is not None:
         return RepeatedRecord(reproduction(was, _read(Path(against))), Path(against))
     loaded = load_matrix(matrix)
-    host = survey(loaded, engine=engine or was["host"]["engine"], lock_path=Path(lock) if lock else None)
+    host = survey(loaded, sandbox=sandbox or was["host"]["engine"], lock_path=Path(lock) if lock else None)
     cell = _cell_of(was, path, loaded, host)
     _check_image(was, path, host)
     cells = LocalCells(matrix=loaded, host=_same_unit(was, host), runnable=(cell,), command=command)
@@ -138,7 +138,7 @@ def _what_differs(record: Document, cells: Iterable[Cell], matrix: Matrix) -> st
 
 
 def _check_image(record: Document, path: Path, found: HostSurvey) -> None:
-    """Refuse another image than the record's, where this engine starts images at all."""
+    """Refuse another image than the record's, where this sandbox starts images at all."""
     used, here = record["host"]["image"], found.images.get(record["cell"]["toolchain"])
     if used is None or here is None:
         return

@@ -106,7 +106,7 @@ class Results:
 
     @property
     def hosts(self) -> pl.DataFrame:
-        """One row per host, engine and device."""
+        """One row per host, sandbox and device."""
         return self.tables.hosts.collect()
 
     def cells_count(self) -> int:

@@ -132,7 +132,7 @@ class CellFile:
 
     matrix: Path
     cell_id: str
-    engine: str = AUTO
+    sandbox: str = AUTO
     lock: Path | None = None
 
     @staticmethod
@@ -148,7 +148,7 @@ class CellFile:
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from None
         except (ValueError, TypeError) as error:
-            form = '{"matrix": "matrix.toml", "cell_id": "…"}, and perhaps "engine" and "lock"'
+            form = '{"matrix": "matrix.toml", "cell_id": "…"}, and perhaps "sandbox" and "lock"'
             raise UsageError(f"{path} is not a cell's specification: {error}", next_step=f"write {form}") from None
         if not all(isinstance(value, str) for value in document.values()):
             raise UsageError(f"{path}: every value must be text")
@@ -186,7 +186,7 @@ def run(
 
     Examples:
         >>> import kernel_matrix
-        >>> plan = kernel_matrix.make_plan("matrix.toml", engine="process", filters=["candidate=softmax/@reference"])
+        >>> plan = kernel_matrix.make_plan("matrix.toml", sandbox="process", filters=["candidate=softmax/@reference"])
         >>> kernel_matrix.run(plan, "results").exit_code  # doctest: +SKIP
         0
     """
@@ -222,7 +222,7 @@ def run_cell_file(
     """
     spec = CellFile.read(Path(path))
     matrix = load_matrix(spec.matrix)
-    host = survey(matrix, engine=spec.engine, lock_path=spec.lock)
+    host = survey(matrix, sandbox=spec.sandbox, lock_path=spec.lock)
     cell = next((cell for cell in every_cell(matrix, host) if cell.id == spec.cell_id), None)
     if cell is None:
         what = f"{path}: cell {spec.cell_id} is not in {spec.matrix}"
@@ -260,7 +260,7 @@ class LocalCells:
         """Remove what dead runs left, run the cells that ``rerun`` asks for, and keep the run's own file."""
         tell = listener or _ignore
         policy = policy or RunPolicy(run_id=new_run_id(), build_workers=self.matrix.policy.build_workers)
-        for line in (*self.host.engine.sweep(), *sweep_scratch(), *sweep_gpus()):
+        for line in (*self.host.sandbox.sweep(), *sweep_scratch(), *sweep_gpus()):
             failed = line.startswith(NOT_REPAIRED)
             tell(RunMessage(text=line if failed else f"swept: {line}", is_error=failed))
         store = RecordStore(folder)
@@ -291,7 +291,7 @@ class LocalCells:
             matrix_path=os.path.relpath(self.matrix.path),
             argv=tuple(self.command),
             version=__version__,
-            engine=self.host.engine.name,
+            engine=self.host.sandbox.name,
             host=RunHost(
                 hostname=identity.hostname,
                 machine=identity.machine,

@@ -21,11 +21,11 @@ class CellCancelledError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The engine, folders and identifiers that all cells of a run share on this host."""
+    """The sandbox, folders and identifiers that all cells of a run share on this host."""
 
     run_id: str
-    engine: Sandbox
-    engine_status: SandboxStatus
+    sandbox: Sandbox
+    sandbox_status: SandboxStatus
     owner: str
     """Token of this process, for labels; see :mod:`kernel_matrix.hosts.process_token`."""
     scratch: Path

@@ -82,7 +82,7 @@ class Attempt:
 
     def _on_the_device(self) -> Outcome:
         gpu, policy = self._of.gpu, self._of.cell.policy
-        sweep, cancelled = self._context.engine.sweep, self._context.cancelled
+        sweep, cancelled = self._context.sandbox.sweep, self._context.cancelled
         with hold(gpu, _terms(self._of, self._context), reap=sweep, cancelled=cancelled) as lease:
             self._lease = lease
             self._log.phases["lease_wait"] = lease.waited_s
@@ -104,7 +104,7 @@ class Attempt:
         place = place_of(self._of, self._context, 0)
         with self._log.timed("probe"):
             return probe_health(
-                self._context.engine,
+                self._context.sandbox,
                 lambda out: probe_spec(place, out),
                 scratch=self._context.scratch,
                 started=lambda running: admit(lease, running),

@@ -67,7 +67,7 @@ class BuildCancelledError(Exception):
 
 
 def run_build(
-    engine: Sandbox,
+    sandbox: Sandbox,
     make_spec: Callable[[Mount, Mount], RoleSpec],
     source: bytes,
     *,
@@ -81,7 +81,7 @@ def run_build(
     """Build ``source``, and keep its artifact as a new file in ``keep_in``.
 
     Args:
-        engine: Sandbox that the builder runs in.
+        sandbox: Sandbox that the builder runs in.
         make_spec: (code mount, channel mount) → process to start.
         source: The candidate's source.
         keep_in: Folder for the artifact.
@@ -104,7 +104,7 @@ def run_build(
     ):
         write_for_all(files, code)
         spec = make_spec(Mount(source=code, target="/candidate"), Mount(source=channel, target="/channel"))
-        with engine.launch(spec) as running, _killed_when(patience.ended, running):
+        with sandbox.launch(spec) as running, _killed_when(patience.ended, running):
             artifact, result = _receive(listener, running, patience, _Delivery(order, max_bytes, keep_in))
             ended = running.wait(_LAST_MOMENTS_S)
             if ended is None:
@@ -246,7 +246,7 @@ def _silence(running: RunningProcess, patience: _Patience) -> _Trouble:
     if ended is None:
         return _Trouble(Status.CRASHED, "the build closed its connection but kept running, so it was killed")
     if ended.lost:
-        return _Trouble(Status.CONTAINER_LOST, "the build's process was lost by the engine")
+        return _Trouble(Status.CONTAINER_LOST, "the build's process was lost by the sandbox")
     if ended.oom_killed:
         return _Trouble(Status.OUT_OF_MEMORY, "the build used more memory than its limit")
     return _Trouble(Status.CRASHED, f"the build ended without an answer: {how_it_ended(ended)}")

@@ -25,13 +25,13 @@ _LIMIT_S = 300.0
 def calibrate(gpu: Gpu, image: ResolvedImage | None, context: RunContext, terms: LeaseTerms) -> Mapping[str, Any]:
     """Return the measurements of :mod:`kernel_matrix.inside.probe` on ``gpu``.
 
-    The image must have torch for this GPU; it is None for an engine without images.
+    The image must have torch for this GPU; it is None for a sandbox without images.
 
     Raises:
         GpuBusyError: If the GPU was not free in time, or another process used it meanwhile.
         SandboxError: If nothing could be measured.
     """
-    with hold(gpu, terms, reap=context.engine.sweep, cancelled=context.cancelled) as lease:
+    with hold(gpu, terms, reap=context.sandbox.sweep, cancelled=context.cancelled) as lease:
         document = _measured(lease, image, context, terms)
     if lease.foreign_pids:
         what = f"the calibration of {gpu.uuid} does not count: {lease.reason}"
@@ -60,7 +60,7 @@ def _measured(lease: Lease, image: ResolvedImage | None, context: RunContext, te
         run_id=context.run_id, cell_id=terms.cell_id, session=0, gpu_uuid=gpu.uuid, owner=context.owner
     )
     probe = asked(
-        context.engine,
+        context.sandbox,
         lambda out: calibration_spec(gpu, image, labels, out),
         scratch=context.scratch,
         started=lambda running: admit(lease, running),
@@ -83,5 +83,5 @@ def _how_it_ended(ended: ProcessExit | None) -> str:
     if ended is None or ended.killed:
         return f"it did not end within {_LIMIT_S:.0f} s"
     if ended.lost:
-        return "the engine lost sight of it"
+        return "the sandbox lost sight of it"
     return f"it ended with code {ended.code}, signal {ended.signal}: {last_words(ended)}"

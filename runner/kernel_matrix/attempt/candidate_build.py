@@ -104,7 +104,7 @@ def _installed(package: str) -> str:
 def _compile(place: CellPlacement, bench: RunContext, recipe: BuildKey) -> BuildResult:
     policy = place.cell.policy
     return run_build(
-        bench.engine,
+        bench.sandbox,
         functools.partial(builder_spec, place),
         recipe.source,
         order=recipe.order,

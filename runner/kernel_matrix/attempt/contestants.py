@@ -16,7 +16,7 @@ from kernel_matrix.sources.reference_module import packages_needed
 
 CANDIDATE = "candidate"  # contestant name of the candidate; the others are named after their implementation
 
-# Users inside, if an engine can set them. None is the judge's, or that of another role.
+# Users inside, if a sandbox can set them. None is the judge's, or that of another role.
 CANDIDATE_UID, BASELINE_UID, RIVAL_UID = 65534, 65532, 65531
 
 NEEDS_BUILD = frozenset({Language.CUDA})  # languages that cannot run before they are compiled

@@ -87,7 +87,7 @@ def session_folders(
     Raises:
         OSError: If a source cannot be read, or the disk is full.
     """
-    # Short names: a socket's path has room for 107 bytes, and an engine without namespaces shows folders as they are.
+    # Short names: a socket's path has room for 107 bytes, and a sandbox without namespaces shows folders as they are.
     with _new_root(scratch, "session-") as root:
         _make_folder(root / "code", 0o711)
         folders = SessionFolders(root=root, has_artifact=artifact is not None)

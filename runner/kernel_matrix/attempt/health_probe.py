@@ -44,7 +44,7 @@ def _was_well(session: ObservedSession) -> bool:
 
 
 def probe_health(
-    engine: Sandbox,
+    sandbox: Sandbox,
     make_spec: Callable[[Mount], RoleSpec],
     *,
     scratch: Path,
@@ -52,7 +52,7 @@ def probe_health(
     called_off: Callable[[], bool],
 ) -> HealthProbeResult:
     """Run a computation with a known answer on the GPU, for a minute at most; see :func:`asked` for the arguments."""
-    probe = asked(engine, make_spec, scratch=scratch, started=started, called_off=called_off, limit_s=_LIMIT_S)
+    probe = asked(sandbox, make_spec, scratch=scratch, started=started, called_off=called_off, limit_s=_LIMIT_S)
     try:
         with probe as (answer, ended):
             if called_off():
@@ -81,7 +81,9 @@ def _without_answer(ended: ProcessExit) -> HealthProbeResult:
     """Judge a probe without an answer: the GPU or its driver is only blamed for a probe that died by a signal."""
     if ended.signal is not None and not ended.oom_killed:
         return HealthProbeResult(FAILED, f"the health probe was killed by signal {ended.signal}: {last_words(ended)}")
-    how = "was lost by the engine" if ended.lost else f"ended with code {ended.code} and no answer: {last_words(ended)}"
+    how = (
+        "was lost by the sandbox" if ended.lost else f"ended with code {ended.code} and no answer: {last_words(ended)}"
+    )
     return HealthProbeResult(NOT_RUN, f"the health probe {how}")
 
 

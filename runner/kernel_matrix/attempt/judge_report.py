@@ -16,7 +16,7 @@ from kernel_matrix.sandboxes import ProcessLabels
 def read_report(path: Path, labels: ProcessLabels) -> tuple[SessionReport | None, str]:
     """Return the judge's report, or the reason why it cannot be used.
 
-    In an engine with little isolation, a candidate may have written it. So no link is followed, no pipe is waited for,
+    In a sandbox with little isolation, a candidate may have written it. So no link is followed, no pipe is waited for,
     and only what the schema allows is accepted.
     """
     try:

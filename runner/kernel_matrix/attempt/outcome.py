@@ -107,7 +107,7 @@ def _why_no_report(judge: ProcessExit | None, candidate: ProcessExit | None, bas
 
 def _crashed(report: SessionReport, candidate: ProcessExit) -> Outcome:
     if candidate.lost:
-        evidence = replace(report.evidence, message="the candidate's process was lost by the engine")
+        evidence = replace(report.evidence, message="the candidate's process was lost by the sandbox")
         return outcome_of(Status.CONTAINER_LOST, report.stage, evidence)
     log = candidate.log_tail[-_LOG_TAIL:]
     if candidate.oom_killed:
@@ -120,7 +120,7 @@ def _crashed(report: SessionReport, candidate: ProcessExit) -> Outcome:
 def _problem_failed(report: SessionReport, baseline: ProcessExit) -> Outcome:
     """Decide the outcome of a problem that failed, taking the exit of the baseline's process into account."""
     if baseline.lost:
-        evidence = replace(report.evidence, message="the baseline's process was lost by the engine")
+        evidence = replace(report.evidence, message="the baseline's process was lost by the sandbox")
         return outcome_of(Status.CONTAINER_LOST, report.stage, evidence)
     evidence = replace(report.evidence, log=report.evidence.log or baseline.log_tail[-_LOG_TAIL:])
     if baseline.oom_killed:

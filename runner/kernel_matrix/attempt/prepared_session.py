@@ -78,7 +78,7 @@ def prepared(request: SessionRequest, context: RunContext) -> Iterator[PreparedS
     """Make the folders of a session and start its processes without waiting for them; remove everything on exit.
 
     Raises:
-        SandboxError: If the engine does not answer.
+        SandboxError: If the sandbox does not answer.
         OSError: If a source cannot be read, or the disk is full.
     """
     cell, place = request.of.cell, place_of(request.of, context, request.session, request.sanitizer)
@@ -86,7 +86,7 @@ def prepared(request: SessionRequest, context: RunContext) -> Iterator[PreparedS
     with session_folders(context.scratch, cell, contestants, request.artifact) as folders:
         session_specs = _session_specs(context, place, contestants, folders)
         specs = (session_specs.judge, *session_specs.contestants)
-        isolation = {spec.role.value: asdict(context.engine.isolation(spec)) for spec in specs}
+        isolation = {spec.role.value: asdict(context.sandbox.isolation(spec)) for spec in specs}
         with started(session_specs) as processes:
             yield PreparedSession(
                 place=place, contestants=contestants, isolation=isolation, processes=processes, folders=folders
@@ -97,7 +97,7 @@ def _session_specs(
     context: RunContext, place: CellPlacement, contestants: tuple[Contestant, ...], folders: SessionFolders
 ) -> SessionSpecs:
     made = SessionSpecs(
-        engine=context.engine,
+        sandbox=context.sandbox,
         judge=judge_spec(place, folders),
         contestants=tuple(spec_of(place, folders, contestant) for contestant in contestants),
         report=folders.report,

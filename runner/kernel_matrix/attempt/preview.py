@@ -24,8 +24,8 @@ from kernel_matrix.sandboxes import Mount, ProcessLabels, RoleSpec, Sandbox
 _SOMEWHERE = Path("/var/tmp/kernel-matrix-preview")  # noqa: S108  # nothing is made there: it stands for a new folder
 
 
-def preview(cell: Cell, gpu: Gpu, engine: Sandbox, images: Mapping[str, ResolvedImage]) -> dict[str, Any]:
-    """Return the settings of every process of ``cell``, as the engine would use them.
+def preview(cell: Cell, gpu: Gpu, sandbox: Sandbox, images: Mapping[str, ResolvedImage]) -> dict[str, Any]:
+    """Return the settings of every process of ``cell``, as the sandbox would use them.
 
     Only the first session is shown, since the others differ in their number alone.
     """
@@ -36,7 +36,7 @@ def preview(cell: Cell, gpu: Gpu, engine: Sandbox, images: Mapping[str, Resolved
         "candidate": cell.candidate.id,
         "dtype": cell.dtype.value,
         "gpu": gpu.uuid,
-        "processes": {title: engine.describe(spec) for title, spec in _processes(place)},
+        "processes": {title: sandbox.describe(spec) for title, spec in _processes(place)},
     }
 
 

@@ -21,7 +21,7 @@ MAX_REASON = 2000  # characters of a probe's own words
 
 @contextmanager
 def asked(
-    engine: Sandbox,
+    sandbox: Sandbox,
     make_spec: Callable[[Mount], RoleSpec],
     *,
     scratch: Path,
@@ -37,7 +37,7 @@ def asked(
         SandboxError: If the probe could not be started.
     """
     with answer_folder(scratch) as folder:
-        with engine.launch(make_spec(shown(folder))) as running:
+        with sandbox.launch(make_spec(shown(folder))) as running:
             started(running)
             ended = await_end(running, called_off, limit_s=limit_s)
         yield folder / PROBE_NAME, ended

@@ -94,7 +94,7 @@ def try_problems(
     """Check each of ``subjects`` once, and yield the results in the order in which the checks end.
 
     ``file`` of a result is the path of the author's own file, or a name if there is no such file. The image must have
-    torch; it is None for an engine without images.
+    torch; it is None for a sandbox without images.
 
     Raises:
         SandboxError: If nothing could be started, or torch could not be imported.
@@ -174,7 +174,7 @@ class _CheckRunner:
         (self._work / ORDERS_NAME).write_text(dumps(orders), encoding="utf-8")
         expected = {task.index for task in tasks}
         path = self._channel / SOCKET_NAME
-        with listening_for_all(path) as listener, self._context.engine.launch(self._spec()) as running:
+        with listening_for_all(path) as listener, self._context.sandbox.launch(self._spec()) as running:
             deadline = time.monotonic() + _START_S
             connection = accept(listener, running, lambda: time.monotonic() > deadline)
             lines = self._lines(connection, running) if connection is not None else iter(())
@@ -231,7 +231,7 @@ def _ending(running: RunningProcess) -> str:
         running.kill()
         return "it did not end, and was killed"
     if ended.lost:
-        return "the engine lost sight of it"
+        return "the sandbox lost sight of it"
     if ended.oom_killed:
         return "it used more memory than there is for it"
     words = last_words(ended)[:MAX_LAST_WORDS]

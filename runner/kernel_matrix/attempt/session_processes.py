@@ -25,7 +25,7 @@ _LAST_MOMENTS_S = 10.0
 class SessionSpecs:
     """The processes to start for one session."""
 
-    engine: Sandbox
+    sandbox: Sandbox
     judge: RoleSpec
     contestants: tuple[RoleSpec, ...]
     report: Path
@@ -52,7 +52,7 @@ def started(session_specs: SessionSpecs) -> Iterator[SessionProcesses]:
     specs = (session_specs.judge, *session_specs.contestants)
     # The threads live as long as the processes: a process whose parent thread ends is killed (PR_SET_PDEATHSIG).
     with ThreadPoolExecutor(len(specs), thread_name_prefix="start") as threads:
-        processes = SessionProcesses(session_specs, [_Launch(session_specs.engine, spec, threads) for spec in specs])
+        processes = SessionProcesses(session_specs, [_Launch(session_specs.sandbox, spec, threads) for spec in specs])
         try:
             yield processes
         finally:
@@ -122,7 +122,7 @@ class SessionProcesses:
                 return None, True
             gone = self._indispensable_gone()
             if any(exit_.lost for exit_ in gone):
-                return None, False  # the engine lost a process, so the judge's later findings would be wrong
+                return None, False  # the sandbox lost a process, so the judge's later findings would be wrong
             if orphaned_since is None and gone:
                 orphaned_since = now
             if now > deadline or (orphaned_since is not None and now - orphaned_since > _ORPHANED_JUDGE_S):
@@ -150,9 +150,9 @@ class SessionProcesses:
 class _Launch:
     """One process, started and ended by a thread."""
 
-    def __init__(self, engine: Sandbox, spec: RoleSpec, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, sandbox: Sandbox, spec: RoleSpec, threads: ThreadPoolExecutor) -> None:
         self.role = spec.role
-        self._context = engine.launch(spec)
+        self._context = sandbox.launch(spec)
         self._threads = threads
         self._undo = ExitStack()
         self._entered: Future[RunningProcess] = threads.submit(self._enter)
@@ -172,7 +172,7 @@ class _Launch:
     def _enter(self) -> RunningProcess:
         with ExitStack() as undo:
             running = undo.enter_context(self._context)
-            running.root_pid()  # some engines query it once and then remember it; do that here, in this thread
+            running.root_pid()  # some sandboxes query it once and then remember it; do that here, in this thread
             self._undo = undo.pop_all()
         return running
 

@@ -49,7 +49,7 @@ _Matrix = Annotated[Path | None, typer.Option("--matrix", metavar="FILE", help="
 _Results = Annotated[
     Path | None, typer.Option("--results", metavar="DIR", help="Where --confirm keeps its records; else nowhere.")
 ]
-_Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process; for --confirm.")]
+_Sandbox = Annotated[str, typer.Option("--sandbox", "--engine", help="auto, docker or process; for --confirm.")]
 _Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock, for --confirm.")]
 _All = Annotated[bool, typer.Option("--all", help="Show every row.")]
 _Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Also write Markdown.")]
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
         confirm: _Confirm = False,
         matrix: _Matrix = None,
         results: _Results = None,
-        engine: _Engine = "auto",
+        sandbox: _Sandbox = "auto",
         lock: _Lock = None,
         all_: _All = False,
         json: Json = False,
@@ -110,7 +110,7 @@ def register(app: typer.Typer) -> None:
                     first,
                     matrix,
                     folder,
-                    engine=engine,
+                    sandbox=sandbox,
                     lock=lock,
                     listener=view.tell,
                     command=command_line(),

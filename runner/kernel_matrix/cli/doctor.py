@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernel_matrix.cli.options import Engine, Lock
+from kernel_matrix.cli.options import Lock, Sandbox
 
 if TYPE_CHECKING:
     from kernel_matrix.api.host import CheckResult
@@ -30,14 +30,14 @@ def register(app: typer.Typer) -> None:
         *,
         matrix: _Matrix = None,
         results: _Results = Path("results"),
-        engine: Engine = "auto",
+        sandbox: Sandbox = "auto",
         lock: Lock = None,
         json: _Json = False,
     ) -> None:
         """Look at everything a cell needs on this host, and say what to do about it. Exit code 4 when a line fails."""
         from kernel_matrix.api.host import CheckVerdict, diagnose_host
 
-        results_of_checks = diagnose_host(matrix, results=results, engine=engine, lock=lock)
+        results_of_checks = diagnose_host(matrix, results=results, sandbox=sandbox, lock=lock)
         shown = _print_json(results_of_checks) if json else _print(results_of_checks)
         if any(result.verdict is CheckVerdict.FAIL for result in shown):
             raise typer.Exit(4)

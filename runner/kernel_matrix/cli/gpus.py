@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.options import Engine, Lock
+from kernel_matrix.cli.options import Lock, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
         gpu: _Which = None,
         matrix: _Matrix = Path("matrix.toml"),
         toolchain: _Toolchain = None,
-        engine: Engine = "auto",
+        sandbox: Sandbox = "auto",
         lock: Lock = None,
         wait: _Wait = 300.0,
         json: _Json = False,
@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
         from kernel_matrix.api.gpus import calibrate_gpus, find_gpus
 
         chosen = find_gpus(gpu)
-        measured = calibrate_gpus(chosen, matrix, toolchain=toolchain, engine=engine, lock=lock, wait_s=wait)
+        measured = calibrate_gpus(chosen, matrix, toolchain=toolchain, sandbox=sandbox, lock=lock, wait_s=wait)
         _print_calibrations(zip(chosen, measured, strict=True), as_json=json)
 
 

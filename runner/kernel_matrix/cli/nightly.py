@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernel_matrix.api.wording import printable
-from kernel_matrix.cli.options import Build, Engine, Filter, JsonAfterProgress, Lock, MatrixFile, Unpinned, command_line
+from kernel_matrix.cli.options import (
+    Build,
+    Filter,
+    JsonAfterProgress,
+    Lock,
+    MatrixFile,
+    Sandbox,
+    Unpinned,
+    command_line,
+)
 from kernel_matrix.cli.output import console, duration, print_json
 from kernel_matrix.errors import UsageError
 
@@ -44,7 +53,7 @@ def register(app: typer.Typer) -> None:
         baseline: _Baseline = "",
         notify: _Notify = "",
         report: _Report = None,
-        engine: Engine = "auto",
+        sandbox: Sandbox = "auto",
         lock: Lock = None,
         filter_: Filter = None,
         allow_unpinned: Unpinned = False,
@@ -71,7 +80,7 @@ def register(app: typer.Typer) -> None:
             baseline=baseline,
             notify=notify,
             report=report,
-            engine=engine,
+            sandbox=sandbox,
             lock=lock,
             filters=tuple(filter_ or ()),
             allow_unpinned=allow_unpinned,
@@ -115,7 +124,7 @@ def _print_dry_run(options: NightOptions, *, as_json: bool) -> None:
         print_json(
             {
                 "matrix": plan.matrix.name,
-                "engine": plan.host.engine.name,
+                "engine": plan.host.sandbox.name,
                 "until": until,
                 "cells": len(plan.runnable),
                 "due": [cell.id for cell in due],

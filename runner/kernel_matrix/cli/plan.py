@@ -40,11 +40,13 @@ def register(app: typer.Typer) -> None:
         all_: bool = typer.Option(False, "--all", help="List every cell with its reason, not only what runs here."),
         compile_only: bool = typer.Option(False, "--compile-only", help="What `run --compile-only` would build."),
         as_json: bool = typer.Option(False, "--json", help="One JSON document with every cell."),
-        engine: str = typer.Option("auto", help="Plan for this engine: auto, docker or process."),
+        sandbox: str = typer.Option(
+            "auto", "--sandbox", "--engine", help="Plan for this sandbox: auto, docker or process."
+        ),
         lock: Path | None = typer.Option(None, metavar="FILE", help="Images lock; images/images.lock."),
     ) -> None:
         """Show which cells run here, which do not and why, and how long it takes."""
-        made, cells = _planned_cells(matrix, filter_, engine, lock, compile_only=compile_only)
+        made, cells = _planned_cells(matrix, filter_, sandbox, lock, compile_only=compile_only)
         if as_json:
             _write_json(made, cells)
         elif all_:
@@ -54,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _planned_cells(
-    path: Path, terms: list[str], engine: str, lock: Path | None, *, compile_only: bool
+    path: Path, terms: list[str], sandbox: str, lock: Path | None, *, compile_only: bool
 ) -> tuple[RunPlan, Iterator[Cell]]:
     """The plan, and its cells that pass the filter.
 
@@ -64,7 +66,7 @@ def _planned_cells(
     from kernel_matrix.api.plan import make_plan
     from kernel_matrix.errors import NothingSelectedError
 
-    made = make_plan(path, filters=terms, engine=engine, lock=lock, compile_only=compile_only)
+    made = make_plan(path, filters=terms, sandbox=sandbox, lock=lock, compile_only=compile_only)
     cells = made.cells()
     first = next(cells, None)
     if first is None:
@@ -88,7 +90,7 @@ def _write_json(made: RunPlan, cells: Iterable[Cell]) -> None:
     rest = {
         "schema_version": SCHEMA_VERSION,
         "matrix": made.matrix.name,
-        "engine": made.host.facts.engine,
+        "engine": made.host.facts.sandbox,
         "devices": [gpu.name for gpu in made.host.facts.gpus],
         "totals": _totals_document(totals),
         "unreadable": [{"path": str(item.path), "reason": item.reason} for item in made.plan.selection.unreadable],
@@ -233,7 +235,7 @@ def _print_summary(screen: Console, made: RunPlan, totals: PlanTotals) -> None:
         screen.print(f"note: {warning}", markup=False)
     whole = totals.all
     devices = ", ".join(gpu.name for gpu in made.host.facts.gpus) or "no device"
-    screen.print(f"This host: {devices}; engine {made.host.facts.engine}", markup=False)
+    screen.print(f"This host: {devices}; sandbox {made.host.facts.sandbox}", markup=False)
     if made.host.facts.clocks_reason and _has_lockable_clocks(made.host):
         screen.print(f"GPU clocks cannot be locked here: {made.host.facts.clocks_reason}", markup=False)
     counts = f"{whole.cells:,} cells, {whole.runnable:,} run here, {whole.cells - whole.runnable:,} do not"

@@ -114,7 +114,7 @@ def _document(summary: ProblemCheckSummary, loaded: LoadedSource) -> dict[str, A
         "counts": dict(Counter(one.result.status.value for one in summary.checked)),
         "left_out": summary.left_out,
         "unreadable": unreadable_documents(loaded),
-        "engine": summary.engine,
+        "engine": summary.sandbox,
         "image": summary.image,
         "seconds": round(summary.seconds, 3),
     }

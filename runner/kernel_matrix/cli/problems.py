@@ -28,7 +28,7 @@ _DTYPE = typer.Option("", metavar="NAME", help="Which dtype; each problem's firs
 _JOBS = typer.Option(0, metavar="N", min=0, help="How many at the same time; as many as there are cores.")
 _LIMIT = typer.Option(20.0, metavar="SECONDS", min=0.1, help="When a problem is given up.")
 _MEMORY = typer.Option(8.0, metavar="GIB", min=0.1, help="What each process of a problem may take.")
-_ENGINE = typer.Option("auto", "--engine", help="auto, docker or process.")
+_SANDBOX = typer.Option("auto", "--sandbox", "--engine", help="auto, docker or process.")
 _TOOLCHAIN = typer.Option("", metavar="NAME", help="In whose image; ./matrix.toml's for the CPU, else the first here.")
 _LOCK = typer.Option(None, "--lock", metavar="FILE", help="Images lock; images/images.lock.")
 
@@ -76,7 +76,7 @@ def register(app: typer.Typer) -> None:
         jobs: int = _JOBS,
         limit: float = _LIMIT,
         memory: float = _MEMORY,
-        engine: str = _ENGINE,
+        sandbox: str = _SANDBOX,
         toolchain: str = _TOOLCHAIN,
         lock: Path | None = _LOCK,
         as_json: bool = JSON,
@@ -94,7 +94,7 @@ def register(app: typer.Typer) -> None:
                 jobs=jobs,
                 limit_s=limit,
                 memory_gib=memory,
-                engine=engine,
+                sandbox=sandbox,
                 toolchain=toolchain,
                 lock=lock,
                 listener=view.tell,

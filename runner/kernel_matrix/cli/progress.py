@@ -208,7 +208,7 @@ class EventLines(RunView):
     def begin(self, started: RunStarted) -> None:
         """Write the run's size and why the rest does not run."""
         reasons = Counter(cell.reason.hurdle.value for cell in started.skipped if cell.reason is not None)
-        document = {"event": "run_started", "engine": started.host.engine.name, "cells": len(started.cells)}
+        document = {"event": "run_started", "engine": started.host.sandbox.name, "cells": len(started.cells)}
         self._write({**document, "done_before": started.done, "skipped": dict(reasons)})
 
     def show(self, event: RunEvent) -> None:
@@ -260,10 +260,10 @@ def _style(event: RunEvent) -> str:
 
 
 def event_line(event: RunEvent) -> str:
-    """Return the line for a cell that ended, is tried again or put off, or about the engine; empty for other events."""
+    """Return the line for a cell that ended, is tried again or put off, or for the sandbox; empty for other events."""
     if event.happening is EventKind.CELL_SKIPPED:
         return f"{cell_name(event.cell)}: put off: {event.text}"
-    if event.happening in (EventKind.ENGINE_LOST, EventKind.ENGINE_BACK):
+    if event.happening in (EventKind.SANDBOX_LOST, EventKind.SANDBOX_BACK):
         return event.text
     if event.record is None:
         return ""
@@ -324,9 +324,9 @@ def _speed(found: WorkloadJudgement) -> str:
 
 def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> Iterator[str]:
     """Yield lines about what runs here, what ran before, and what does not run and why."""
-    yield f"engine {survey.engine.name} {survey.status.version}".rstrip()
-    if survey.facts.engine_reason:
-        yield f"  not Docker: {survey.facts.engine_reason}"
+    yield f"sandbox {survey.sandbox.name} {survey.status.version}".rstrip()
+    if survey.facts.sandbox_reason:
+        yield f"  not Docker: {survey.facts.sandbox_reason}"
     devices = ", ".join(gpu.name for gpu in survey.facts.gpus)
     yield f"devices: {devices}" + (f"  ({survey.facts.gpu_reason})" if survey.facts.gpu_reason else "")
     expected = sum(cell.expected_s for cell in cells)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _Record = Annotated[Path, typer.Argument(metavar="RECORD", help="A record's file: <results>/<matrix>/records/….json")]
 _Matrix = Annotated[Path, typer.Option("--matrix", metavar="FILE", help="The matrix file that has its cell.")]
 _Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The new record goes to DIR/<matrix name>/records/.")]
-_Engine = Annotated[str, typer.Option("--engine", help="auto, docker or process; default: as the record says.")]
+_Sandbox = Annotated[
+    str, typer.Option("--sandbox", "--engine", help="auto, docker or process; default: as the record says.")
+]
 _Against = Annotated[
     Path | None, typer.Option("--against", metavar="RECORD2", help="Compare with this record, and run nothing.")
 ]
@@ -37,7 +39,7 @@ def register(app: typer.Typer) -> None:
         matrix: _Matrix = Path("matrix.toml"),
         lock: Lock = None,
         out: _Out = Path("reproduced"),
-        engine: _Engine = "",
+        sandbox: _Sandbox = "",
         against: _Against = None,
         json: JsonAfterProgress = False,
     ) -> None:
@@ -54,7 +56,7 @@ def register(app: typer.Typer) -> None:
                 matrix=matrix,
                 lock=lock,
                 out=out,
-                engine=engine,
+                sandbox=sandbox,
                 against=against,
                 listener=view.tell,
                 command=command_line(),

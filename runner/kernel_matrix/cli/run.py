@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kernel_matrix.cli.options import Build, Engine, Filter, Lock, MatrixFile, Unpinned, command_line
+from kernel_matrix.cli.options import Build, Filter, Lock, MatrixFile, Sandbox, Unpinned, command_line
 from kernel_matrix.cli.output import print_json
 from kernel_matrix.errors import UsageError
 
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         matrix: MatrixFile = Path("matrix.toml"),
         *,
         results: _Results = Path("results"),
-        engine: Engine = "auto",
+        sandbox: Sandbox = "auto",
         lock: Lock = None,
         filter_: Filter = None,
         rerun: _Rerun = "none",
@@ -63,10 +63,10 @@ def register(app: typer.Typer) -> None:
         if build:
             from kernel_matrix.api.images import build_missing_images
 
-            build_missing_images(loaded, engine=engine, lock=lock, say=view.say)
+            build_missing_images(loaded, sandbox=sandbox, lock=lock, say=view.say)
         plan = make_plan(
             loaded,
-            engine=engine,
+            sandbox=sandbox,
             lock=lock,
             filters=filter_ or (),
             shard=shard,

@@ -1,4 +1,4 @@
-"""What this host has, surveyed once: devices, the engine to use, and the pinned images that are really here."""
+"""What this host has, surveyed once: devices, the sandbox to use, and the pinned images that are really here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_matrix.matrix import Matrix
 from kernel_matrix.plan import HostInventory, devices_matching
 from kernel_matrix.platforms.permission import why_forbidden, why_not_root
 from kernel_matrix.platforms.registry import host_inventory, problems
-from kernel_matrix.sandboxes import ENGINES, Sandbox, SandboxStatus, open_engine
+from kernel_matrix.sandboxes import SANDBOXES, Sandbox, SandboxStatus, open_sandbox
 
 AUTO = "auto"
 """Docker where it answers and has an image this matrix can run here, else local processes."""
@@ -23,44 +23,44 @@ AUTO = "auto"
 class HostSurvey:
     """What cells can run with on this host."""
 
-    engine: Sandbox
+    sandbox: Sandbox
     status: SandboxStatus
     facts: HostInventory
     images: Mapping[str, ResolvedImage]
     """Toolchain → the image to start; only those that are here."""
 
 
-def check_engine(name: str) -> None:
-    """Refuse what is neither ``auto`` nor the registry key of an engine.
+def check_sandbox(name: str) -> None:
+    """Refuse what is neither ``auto`` nor the registry key of a sandbox.
 
-    :raises UsageError: for an engine nobody knows.
+    :raises UsageError: if no sandbox has that name.
     """
-    if name not in (AUTO, *ENGINES):
-        raise UsageError(f"unknown engine {name!r}; allowed: {', '.join((AUTO, *ENGINES))}")
+    if name not in (AUTO, *SANDBOXES):
+        raise UsageError(f"unknown sandbox {name!r}; allowed: {', '.join((AUTO, *SANDBOXES))}")
 
 
-def host_facts(matrix: Matrix, *, engine: str = AUTO, lock_path: Path | None = None) -> HostInventory:
+def host_facts(matrix: Matrix, *, sandbox: str = AUTO, lock_path: Path | None = None) -> HostInventory:
     """The survey's facts alone, for planning."""
-    return survey(matrix, engine=engine, lock_path=lock_path).facts
+    return survey(matrix, sandbox=sandbox, lock_path=lock_path).facts
 
 
 def survey(
-    matrix: Matrix, *, engine: str = AUTO, lock_path: Path | None = None, allow_unpinned: bool = False
+    matrix: Matrix, *, sandbox: str = AUTO, lock_path: Path | None = None, allow_unpinned: bool = False
 ) -> HostSurvey:
     """Ask the host what it has.
 
-    :param engine: ``auto``, or the registry key of an engine.
-    :raises UsageError: for an engine nobody knows.
-    :raises InfrastructureError: when the engine asked for cannot be used here.
+    :param sandbox: ``auto``, or the registry key of a sandbox.
+    :raises UsageError: if no sandbox has that name.
+    :raises InfrastructureError: when the sandbox asked for cannot be used here.
     """
-    check_engine(engine)
+    check_sandbox(sandbox)
     lock_path = lock_path or matrix.lock_path
-    if engine != AUTO:
-        return _asked_for(_with_engine(matrix, engine, lock_path, allow_unpinned=allow_unpinned, why=""))
+    if sandbox != AUTO:
+        return _asked_for(_with_sandbox(matrix, sandbox, lock_path, allow_unpinned=allow_unpinned, why=""))
     tried: list[HostSurvey] = []
-    for name in ENGINES:
+    for name in SANDBOXES:
         why = "; ".join(_why_not(matrix, found) for found in tried)
-        tried.append(_with_engine(matrix, name, lock_path, allow_unpinned=allow_unpinned, why=why))
+        tried.append(_with_sandbox(matrix, name, lock_path, allow_unpinned=allow_unpinned, why=why))
         if tried[-1].status.available and _can_run_something(matrix, tried[-1]):
             return tried[-1]
     # Nothing of this matrix can run here; a plan for other machines is still a plan.
@@ -69,33 +69,33 @@ def survey(
 
 def _asked_for(found: HostSurvey) -> HostSurvey:
     if not found.status.available:
-        next_step = "start it, or let the runner choose: --engine auto"
+        next_step = "start it, or let the runner choose: --sandbox auto"
         raise InfrastructureError(
-            f"engine {found.engine.name} cannot be used: {found.status.reason}", next_step=next_step
+            f"sandbox {found.sandbox.name} cannot be used: {found.status.reason}", next_step=next_step
         )
     return found
 
 
-def _with_engine(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: bool, why: str) -> HostSurvey:
-    engine = open_engine(name)
-    status = engine.status()
+def _with_sandbox(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: bool, why: str) -> HostSurvey:
+    sandbox = open_sandbox(name)
+    status = sandbox.status()
     images: Mapping[str, ResolvedImage | str] = {}
-    if engine.uses_images and status.available:
+    if sandbox.uses_images and status.available:
         images = _images(matrix, lock_path, allow_unpinned=allow_unpinned)
     inventories = host_inventory()
     facts = HostInventory(
         gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
         gpu_reason="; ".join(filter(None, (*(found.reason for found in inventories.values()), *problems()))),
-        engine=name,
-        uses_images=engine.uses_images,
-        engine_reason=why,
+        sandbox=name,
+        uses_images=sandbox.uses_images,
+        sandbox_reason=why,
         local_torch=installed("torch"),
         local_triton=installed("triton"),
         images={name: image if isinstance(image, str) else "" for name, image in images.items()},
         clocks_reason=why_forbidden() or why_not_root(),
     )
     here = {name: image for name, image in images.items() if isinstance(image, ResolvedImage)}
-    return HostSurvey(engine=engine, status=status, facts=facts, images=here)
+    return HostSurvey(sandbox=sandbox, status=status, facts=facts, images=here)
 
 
 def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[str, ResolvedImage | str]:
@@ -123,17 +123,17 @@ def _can_run_something(matrix: Matrix, found: HostSurvey) -> bool:
     runnable = {
         toolchain.platform
         for toolchain in matrix.toolchains
-        if not found.engine.uses_images or toolchain.name in found.images
+        if not found.sandbox.uses_images or toolchain.name in found.images
     }
     return bool(present & runnable)
 
 
 def _why_not(matrix: Matrix, found: HostSurvey) -> str:
-    """Why this engine is not used, in words."""
+    """Why this sandbox is not used, in words."""
     if not found.status.available:
         return found.status.reason
     missing = ", ".join(toolchain.name for toolchain in matrix.toolchains if toolchain.name not in found.images)
-    return f"{found.engine.name} answers, but has none of the pinned images that could run here ({missing})"
+    return f"{found.sandbox.name} answers, but has none of the pinned images that could run here ({missing})"
 
 
 def installed(package: str) -> str | None:

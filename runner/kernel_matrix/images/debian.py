@@ -25,7 +25,7 @@ def check_debootstrap() -> None:
         reason = f"{', '.join(missing)} is not installed" if missing else "debootstrap needs root"
         raise ImageError(
             f"A Debian base cannot be made here: {reason}.",
-            next_step="Install debootstrap and run this as root; or run cells without images: --engine process.",
+            next_step="Install debootstrap and run this as root; or run cells without images: --sandbox process.",
         )
 
 

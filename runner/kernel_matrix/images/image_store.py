@@ -54,7 +54,7 @@ def connect() -> Iterator[DockerClient]:
     except DockerException as error:
         raise ImageError(
             f"No Docker daemon answers: {error}.",
-            next_step="Start Docker, or check DOCKER_HOST; cells also run without it: --engine process.",
+            next_step="Start Docker, or check DOCKER_HOST; cells also run without it: --sandbox process.",
         ) from error
     try:
         client.ping()

@@ -173,7 +173,7 @@ class ContestantSpec:
     entry: str
     """Class to construct."""
     uid: Optional[int] = None
-    """Only a peer with this uid is taken; ``None`` takes any (same-uid engines)."""
+    """Only a peer with this uid is taken; ``None`` takes any (same-uid sandboxes)."""
     compile_mode: str = ""
     """Mode for ``torch.compile``; empty: the model is called as it is."""
     may_compile: bool = False

@@ -14,16 +14,16 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInventory:
-    """Devices, engine, images and rights of one host. The default is a host that has nothing."""
+    """Devices, sandbox, images and rights of one host. The default is a host that has nothing."""
 
     gpus: tuple[Gpu, ...] = ()
     gpu_reason: str = ""
     """Why devices are missing from ``gpus``, in words."""
-    engine: str = "process"
+    sandbox: str = "process"
     uses_images: bool = False
-    """Whether the engine runs toolchains from images; without, only what is installed beside the runner can run."""
-    engine_reason: str = ""
-    """Why no engine with images is used, in words."""
+    """Whether the sandbox runs toolchains from images; without, only what is installed beside the runner can run."""
+    sandbox_reason: str = ""
+    """Why no sandbox with images is used, in words."""
     local_torch: str | None = None
     """Version of torch beside the runner; null where there is none."""
     local_triton: str | None = None

@@ -80,7 +80,7 @@ class SkipRules:
         if key not in self._found:
             questions = (
                 (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
-                (SkipReason.NO_ENGINE, lambda: self._compiler(place, language)),
+                (SkipReason.NO_SANDBOX, lambda: self._compiler(place, language)),
                 (SkipReason.IMAGE_MISSING, lambda: self._image(place)),
             )
             self._found[key] = _first_of(questions)
@@ -101,7 +101,7 @@ class SkipRules:
             (SkipReason.DTYPE_NOT_SUPPORTED, lambda: self._dtype(place, dtype, language)),
             (SkipReason.NO_CODE_FOR_GPU, lambda: self._code(place)),
             (SkipReason.NO_SUCH_GPU, lambda: self._device(place)),
-            (SkipReason.NO_ENGINE, lambda: self._engine(place)),
+            (SkipReason.NO_SANDBOX, lambda: self._sandbox(place)),
             (SkipReason.DRIVER_TOO_OLD, lambda: self._driver(place)),
             (SkipReason.IMAGE_MISSING, lambda: self._image(place)),
             (SkipReason.CLOCKS, lambda: self._clocks(place, clocks)),
@@ -121,7 +121,7 @@ class SkipRules:
             return f'{what}; where its image has it, say languages = ["{language.value}"] in the matrix'
         if self.facts.uses_images:
             return None
-        return f"{language.value} is in images only, and engine {self.facts.engine} has none"
+        return f"{language.value} is in images only, and sandbox {self.facts.sandbox} has none"
 
     def _local_triton(self, place: Target, language: Language) -> str | None:
         """Without images, Triton candidates need the toolchain's Triton beside the runner."""
@@ -150,13 +150,13 @@ class SkipRules:
             return f"this host has no {kind}{f': {self.facts.gpu_reason}' if self.facts.gpu_reason else ''}"
         return f"no {kind} here is {place.gpu.name} ({_conditions(place.gpu)}); here: {', '.join(here)}"
 
-    def _engine(self, place: Target) -> str | None:
+    def _sandbox(self, place: Target) -> str | None:
         if self.facts.uses_images:
             return None
         return self._needs_images(place) if place.platform.NEEDS_IMAGES else self._installed_torch(place)
 
     def _compiler(self, place: Target, language: Language) -> str | None:
-        """Why no engine can compile ``language`` here: without images there may be Triton, and nothing else."""
+        """Why no sandbox can compile ``language`` here: without images there may be Triton, and nothing else."""
         if self.facts.uses_images:
             return None
         if language is not Language.TRITON:
@@ -164,14 +164,14 @@ class SkipRules:
         return self._installed_torch(place) or self._installed_triton(place)
 
     def _needs_images(self, place: Target) -> str:
-        why = f": {self.facts.engine_reason}" if self.facts.engine_reason else ""
+        why = f": {self.facts.sandbox_reason}" if self.facts.sandbox_reason else ""
         kind = place.gpu.platform.upper()
-        return f"{kind} toolchains need an engine with images (Docker), engine {self.facts.engine} has none{why}"
+        return f"{kind} toolchains need a sandbox with images (Docker), sandbox {self.facts.sandbox} has none{why}"
 
     def _installed_torch(self, place: Target) -> str | None:
         wanted, local = place.toolchain.torch, self.facts.local_torch
         if local is None:
-            return f"engine {self.facts.engine} needs torch {wanted} beside the runner (extra `local`), there is none"
+            return f"sandbox {self.facts.sandbox} needs torch {wanted} beside the runner (extra `local`), there is none"
         return None if _is_version(local, wanted) else _other_version("torch", place.toolchain, wanted, local)
 
     def _driver(self, place: Target) -> str | None:

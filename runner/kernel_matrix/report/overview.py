@@ -166,7 +166,7 @@ def _ran(outcomes: pl.DataFrame) -> list[tuple[str, str]]:
         ("Problems", _counted(outcomes["problem"], _listed(outcomes["category"], 8))),
         ("Candidates", _counted(outcomes["candidate"], _listed(outcomes["language"].cast(pl.String)))),
         ("Hosts", _listed(outcomes["hostname"])),
-        ("Engine", _listed(outcomes["engine"])),
+        ("Sandbox", _listed(outcomes["engine"])),
     ]
     return [(name, values) for name, values in facts if values]
 

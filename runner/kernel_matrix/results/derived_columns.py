@@ -173,7 +173,7 @@ class DeviceColumns:
     """Columns of ``cells`` about the device during the attempt."""
 
     host_id: str
-    """Digest of host, engine and device; joins `hosts`."""
+    """Digest of host, sandbox and device; joins `hosts`."""
     peak_flops_per_s: float | None
     """Highest rate of the device in the cell's dtype."""
     sm_clock_mhz: float | None

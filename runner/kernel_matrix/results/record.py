@@ -152,7 +152,7 @@ class ImageInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitInfo:
-    """How one process of the cell ended, as the engine saw it."""
+    """How one process of the cell ended, as the sandbox saw it."""
 
     role: Role
     session: Small
@@ -370,7 +370,7 @@ class HostRecord:
     engine: Annotated[Name, Column(tables=_HOSTS)]
     """What confined the cell's processes: `docker` or `process`."""
     engine_version: Annotated[str, Column(tables=_HOSTS)]
-    """Version of the engine."""
+    """Version of the sandbox."""
     engine_details: Mapping[str, Detail]
     image: Annotated[ImageInfo | None, Columns("image_")]
     device: Annotated[Mapping[str, Any], JsonOf(DeviceInfo, partial=True, open=True), Columns()]

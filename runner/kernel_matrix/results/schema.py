@@ -3,7 +3,7 @@
 ``cells``: one row per record × session × workload; a record that got to no session or workload has one row with nulls.
 ``samples``: one row per timed call; ``record``, ``session`` and ``workload`` join it to ``cells``.
 ``kernels``: one row per kernel that was built or, per session, seen to run; ``record`` joins it to ``cells``.
-``hosts``: one row per distinct host, engine and device; ``host_id`` joins it to ``cells``.
+``hosts``: one row per distinct host, sandbox and device; ``host_id`` joins it to ``cells``.
 ``telemetry``, where it is asked for: one row per look at the device; ``record`` joins it to ``cells``.
 """
 

@@ -1,7 +1,7 @@
 """How a process of a cell is placed and started: the nouns, the ``Sandbox`` protocol and the registry.
 
-An engine starts one process of one :class:`~kernel_matrix.model.enums.Role` at a time, confined as its
-:class:`RoleSpec` says, and always takes it away again. To add one: one file here and one line in :data:`ENGINES`.
+A sandbox starts one process of one :class:`~kernel_matrix.model.enums.Role` at a time, confined as its
+:class:`RoleSpec` says, and always takes it away again. To add one: one file here and one line in :data:`SANDBOXES`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RoleSpec:
     role: Role
     labels: ProcessLabels
     image: str | None
-    """Exact image to run, by digest or id; null for engines without images."""
+    """Exact image to run, by digest or id; ``None`` for sandboxes without images."""
     module: str
     """Python module to run, ``kernel_matrix.inside.judge.judge``; found below :data:`PACKAGE_TARGET`."""
     platform: str = "cpu"
@@ -70,7 +70,7 @@ class RoleSpec:
     """The one device it sees; null for none (CPU, builder)."""
     limits: ResourceLimits = ResourceLimits()
     uid: int = 65534
-    """User inside. Judge and candidate never share one where the engine can set it."""
+    """User inside. Judge and candidate never share one where the sandbox can set it."""
     contestant: str = ""
     """Name of the contestant it runs; several of a session may have the same role."""
 
@@ -100,7 +100,7 @@ class ProcessExit:
     signal: int | None = None
     oom_killed: bool = False
     lost: bool = False
-    """The engine lost sight of it (daemon died, container removed by somebody else)."""
+    """The sandbox lost sight of it (daemon died, container removed by somebody else)."""
     killed: bool = False
     """This runner killed it (deadline, or the session was over)."""
     log_tail: str = ""
@@ -109,9 +109,10 @@ class ProcessExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """How confined a role really is on this engine and host; goes into the record."""
+    """How confined a role really is on this sandbox and host; goes into the record."""
 
     engine: str
+    """Name of the sandbox, under the record's field name."""
     user: str
     """``own``: another uid than judge and runner; ``shared``: the same one."""
     network: str
@@ -132,7 +133,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatus:
-    """Whether an engine can be used here."""
+    """Whether a sandbox can be used here."""
 
     name: str
     available: bool
@@ -180,7 +181,7 @@ class Sandbox(Protocol):
     def launch(self, spec: RoleSpec) -> AbstractContextManager[RunningProcess]:
         """Start ``spec``; on leaving the context it is gone, whatever happened.
 
-        :raises kernel_matrix.errors.EngineError: when it could not be started.
+        :raises kernel_matrix.errors.SandboxError: when it could not be started.
         """
         ...
 
@@ -196,13 +197,13 @@ class Sandbox(Protocol):
 PACKAGE_TARGET = "/opt/kernel-matrix"
 """Folder inside that holds the package; it is the working directory and the only ``PYTHONPATH``."""
 
-ENGINES = {"docker": "kernel_matrix.sandboxes.docker", "process": "kernel_matrix.sandboxes.process"}
-"""Engine name → module with a function ``open_engine() -> Engine``; order is the order of preference."""
+SANDBOXES = {"docker": "kernel_matrix.sandboxes.docker", "process": "kernel_matrix.sandboxes.process"}
+"""Sandbox name → module with a function ``open_sandbox() -> Sandbox``; order is the order of preference."""
 
 
-def open_engine(name: str) -> Sandbox:
-    """The engine registered as ``name``; its module is imported only now."""
+def open_sandbox(name: str) -> Sandbox:
+    """The sandbox registered as ``name``; its module is imported only now."""
     import importlib  # noqa: PLC0415  # the docker SDK is loaded only when Docker is asked for
 
-    engine: Sandbox = importlib.import_module(ENGINES[name]).open_engine()
-    return engine
+    sandbox: Sandbox = importlib.import_module(SANDBOXES[name]).open_sandbox()
+    return sandbox

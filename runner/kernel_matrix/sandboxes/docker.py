@@ -1,4 +1,4 @@
-"""The engine of choice: each role is a container of a pinned image, confined by the Docker daemon."""
+"""The sandbox of choice: each role is a container of a pinned image, confined by the Docker daemon."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ _EXPLANATIONS = (
 """(what the daemon says, what it means, what to do)"""
 
 
-def open_engine() -> DockerSandbox:
-    """The engine of the daemon that ``DOCKER_HOST`` names, or of the default socket; connects when first used."""
+def open_sandbox() -> DockerSandbox:
+    """The sandbox of the daemon that ``DOCKER_HOST`` names, or of the default socket; connects when first used."""
     return DockerSandbox()
 
 
@@ -95,23 +95,23 @@ class DockerSandbox:
     def isolation(self, spec: RoleSpec) -> Isolation:
         """How confined ``spec`` will be here.
 
-        :raises EngineError: when no daemon answers.
+        :raises SandboxError: when no daemon answers.
         """
         return isolation_of(spec, self._daemon)
 
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
         """Name of the container and the exact body of its create request.
 
-        :raises EngineError: when no daemon answers, or the GPU cannot be brought into a container.
+        :raises SandboxError: when no daemon answers, or the GPU cannot be brought into a container.
         """
         request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
-        return {"engine": self.name, "name": spec.name, "create": request}
+        return {"sandbox": self.name, "name": spec.name, "create": request}
 
     @contextmanager
     def launch(self, spec: RoleSpec) -> Iterator[RunningProcess]:
         """Start ``spec``; on leaving the context its container is removed.
 
-        :raises EngineError: when it could not be started.
+        :raises SandboxError: when it could not be started.
         :raises ImageError: when the daemon does not have the image.
         """
         with ExitStack() as stack:
@@ -125,14 +125,14 @@ class DockerSandbox:
     def leftovers(self) -> Sequence[str]:
         """The containers of dead runners.
 
-        :raises EngineError: when the daemon does not answer.
+        :raises SandboxError: when the daemon does not answer.
         """
         return [_epitaph(entry) for entry in self._orphans()]
 
     def sweep(self) -> Sequence[str]:
         """Remove the containers of dead runners.
 
-        :raises EngineError: when the daemon does not answer.
+        :raises SandboxError: when the daemon does not answer.
         """
         orphans = self._orphans()
         for entry in orphans:
@@ -261,11 +261,11 @@ def _no_daemon(error: Exception) -> SandboxError:
     if "Permission denied" in str(error):
         return SandboxError(
             f"this user may not talk to the Docker daemon: {error}",
-            next_step="add the user to the group `docker` and log in again, or use the process engine",
+            next_step="add the user to the group `docker` and log in again, or use the process sandbox",
         )
     return SandboxError(
         f"no Docker daemon answers: {error}",
-        next_step="start it (`systemctl start docker`), correct DOCKER_HOST, or use the process engine",
+        next_step="start it (`systemctl start docker`), correct DOCKER_HOST, or use the process sandbox",
     )
 
 
@@ -303,7 +303,7 @@ class _RunningContainer:
     def start(self) -> None:
         """Start the created container.
 
-        :raises EngineError: when the daemon refuses.
+        :raises SandboxError: when the daemon refuses.
         """
         try:
             self._client.start(self._spec.name)

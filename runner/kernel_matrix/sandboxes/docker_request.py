@@ -55,7 +55,7 @@ def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: boo
 
     :param unlimited_memlock: ask for it where a GPU needs pinned host memory; some daemons may not grant it.
     :raises ImageError: when the spec names no image.
-    :raises EngineError: when the GPU cannot be brought into a container of this daemon.
+    :raises SandboxError: when the GPU cannot be brought into a container of this daemon.
     """
     if spec.image is None:
         raise ImageError(f"{spec.name} names no image", next_step="give its toolchain an image in matrix.toml")
@@ -142,7 +142,7 @@ def _real_gpu(spec: RoleSpec) -> Gpu | None:
 def gpu_access(spec: RoleSpec, daemon: DaemonInfo) -> DeviceAccess:
     """How the GPU of ``spec`` reaches its container; empty for a role without one.
 
-    :raises EngineError: when it needs one and no way exists.
+    :raises SandboxError: when it needs one and no way exists.
     """
     gpu = _real_gpu(spec)
     if gpu is None:

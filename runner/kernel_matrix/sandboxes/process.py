@@ -1,4 +1,4 @@
-"""The engine without images: each role is a process of this machine's own Python, confined as far as the kernel allows.
+"""Sandbox without images: each role is a process of this machine's own Python, confined as far as the kernel allows.
 
 What can be enforced is found out once, by running a harmless module in ever weaker confinement until one works:
 
@@ -69,8 +69,8 @@ class Confinement:
 _LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
 
 
-def open_engine() -> ProcessSandbox:
-    """The process engine of this machine."""
+def open_sandbox() -> ProcessSandbox:
+    """The process sandbox of this machine."""
     return ProcessSandbox()
 
 
@@ -125,13 +125,13 @@ class ProcessSandbox:
         orders = _orders(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>", report_fd=-1)
         described = {**orders._asdict(), "binds": [bind._asdict() for bind in orders.binds]}
         described["empty_files"] = list(orders.empty_files)
-        return {"engine": self.name, "argv": list(launcher()), "orders": described}
+        return {"sandbox": self.name, "argv": list(launcher()), "orders": described}
 
     @contextmanager
     def launch(self, spec: RoleSpec) -> Iterator[RunningProcess]:
         """Start ``spec``; on leaving the context it and its private folder are gone.
 
-        :raises EngineError: when it could not be started.
+        :raises SandboxError: when it could not be started.
         """
         with self._launch(spec, self._level(spec)) as running:
             yield running

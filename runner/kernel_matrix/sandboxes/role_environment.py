@@ -1,4 +1,4 @@
-"""What a role's process finds around itself, whichever engine starts it: command, environment, log tail."""
+"""What a role's process finds around itself, whichever sandbox starts it: command, environment, log tail."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class SupervisedProcess:
         """Start the launcher, give it its orders and wait until the role's module runs.
 
         :param make_orders: gives the orders for a descriptor that the launcher reports on.
-        :raises EngineError: when the launcher cannot be started, or cannot confine as ordered.
+        :raises SandboxError: when the launcher cannot be started, or cannot confine as ordered.
         """
         self._oom_kills = _oom_kills()
         come, give = os.pipe()
@@ -156,7 +156,7 @@ class SupervisedProcess:
         what = errors[0] if errors else self._tail.text().strip() or "it ended without a word"
         return SandboxError(
             f"cannot start the {self._role.value} as a confined process: {what}",
-            next_step="use the docker engine here; docs/isolation.md says what each engine needs",
+            next_step="use the docker sandbox here; docs/isolation.md says what each sandbox needs",
         )
 
     def _exit(self) -> ProcessExit:

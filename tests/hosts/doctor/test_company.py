@@ -12,7 +12,7 @@ from tests.hosts.doctor.clinic import Clinic
 
 def test_processes_are_named_and_memory_without_one_is_suspicious(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set({**H200, "compute": os.getpid(), "memory_used": 3 << 30}, {**A100, "memory_used": 3 << 30}, RTX_4090)
-    report = gpu_clinic.examine("--engine", "process")
+    report = gpu_clinic.examine("--sandbox", "process")
     busy, free = report.about("processes now")
     name = Path("/proc/self/comm").read_text().strip()
     assert (busy["verdict"], busy["found"]) == ("warn", f"GPU 0: {os.getpid()} ({name})")

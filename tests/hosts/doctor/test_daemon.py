@@ -47,7 +47,7 @@ def test_windows_containers_are_of_no_use() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "gpus", "verdict"),
+    ("sandbox", "gpus", "verdict"),
     [
         ("auto", (), CheckVerdict.WARN),
         ("auto", (gpu(),), CheckVerdict.FAIL),
@@ -55,8 +55,8 @@ def test_windows_containers_are_of_no_use() -> None:
         ("process", (gpu(),), CheckVerdict.OK),
     ],
 )
-def test_a_daemon_is_missed_where_containers_are_needed(engine: str, gpus: Any, verdict: CheckVerdict) -> None:
-    found = lines(*gpus, engine=engine)
+def test_a_daemon_is_missed_where_containers_are_needed(sandbox: str, gpus: Any, verdict: CheckVerdict) -> None:
+    found = lines(*gpus, sandbox=sandbox)
     assert found.keys() == {"Docker daemon"}
     assert found["Docker daemon"].verdict is verdict
 

@@ -37,7 +37,7 @@ def test_a_driver_that_is_installed_and_does_not_open_is_a_fault(gpu_clinic: Cli
 
 def test_a_lost_gpu_is_a_fault_and_its_neighbour_is_listed(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set({**H200, "lost": "!15"}, RTX_4090)
-    report = gpu_clinic.examine("--engine", "process")
+    report = gpu_clinic.examine("--sandbox", "process")
     assert report.verdict("GPUs") == "fail"
     assert "fell off the bus" in report["GPUs"]["found"]
     assert report.about("GPU 0") == []

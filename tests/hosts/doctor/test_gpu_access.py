@@ -65,4 +65,4 @@ def test_systemd_takes_gpus_away_where_the_toolkit_brought_them() -> None:
 def test_nothing_is_said_without_a_gpu_or_a_daemon() -> None:
     assert told(INFO) == []
     assert list(check(host(gpu(0)))) == []
-    assert list(check(host(gpu(0), info=INFO, engine="process"))) == []
+    assert list(check(host(gpu(0), info=INFO, sandbox="process"))) == []

@@ -17,7 +17,7 @@ def test_the_clocks_of_a_dead_runner_are_a_fault_until_they_are_swept(
     killed_while_holding(driver, gpu_clinic.root / "locks")
     calls = driver.log()
 
-    report = gpu_clinic.examine("--engine", "process")
+    report = gpu_clinic.examine("--sandbox", "process")
     assert (report.code, report.verdict("leftovers")) == (4, "fail")
     assert report["leftovers"]["found"] == (
         f"SM clock, memory clock of {H200['uuid']}, set by run run-7, whose runner is gone"
@@ -26,7 +26,7 @@ def test_the_clocks_of_a_dead_runner_are_a_fault_until_they_are_swept(
     assert driver.log() == calls
 
     assert gpu_clinic.call("sweep").returncode == 0
-    assert gpu_clinic.examine("--engine", "process").verdict("leftovers") == "ok"
+    assert gpu_clinic.examine("--sandbox", "process").verdict("leftovers") == "ok"
 
 
 def test_a_folder_of_a_dead_run_is_a_warning_and_stays(clinic: Clinic) -> None:

@@ -30,7 +30,7 @@ def test_torch_beside_the_runner_is_named_with_how_it_is_confined() -> None:
     [
         ({"info": INFO}, CheckVerdict.OK),
         ({}, CheckVerdict.FAIL),
-        ({"info": INFO, "engine": "process"}, CheckVerdict.FAIL),
+        ({"info": INFO, "sandbox": "process"}, CheckVerdict.FAIL),
     ],
 )
 def test_its_absence_matters_where_no_container_runs_cells(
@@ -43,4 +43,4 @@ def test_its_absence_matters_where_no_container_runs_cells(
 
 
 def test_nothing_is_said_where_only_containers_are_wanted() -> None:
-    assert list(check(host(info=INFO, engine="docker"))) == []
+    assert list(check(host(info=INFO, sandbox="docker"))) == []

@@ -16,11 +16,11 @@ def test_in_a_namespace_of_its_own_it_cannot_tell_whose_processes_are(
 ) -> None:
     driver.set(H200)
     gpu_clinic.write_matrix(policy)
-    line = gpu_clinic.examine("--engine", "process", prefix=IN_A_NAMESPACE)["PID namespace"]
+    line = gpu_clinic.examine("--sandbox", "process", prefix=IN_A_NAMESPACE)["PID namespace"]
     assert line["verdict"] == verdict
     assert "--pid host" in line["advice"]
 
 
 def test_the_hosts_own_is_well(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set(H200)
-    assert gpu_clinic.examine("--engine", "process").verdict("PID namespace") == "ok"
+    assert gpu_clinic.examine("--sandbox", "process").verdict("PID namespace") == "ok"

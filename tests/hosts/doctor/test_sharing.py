@@ -13,7 +13,7 @@ SHARED = ({**H200, "mig": "1 1"}, {**A100, "mps": "77"})
 def test_modes_in_which_nobody_is_alone_are_faults(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set(*SHARED)
     gpu_clinic.write_matrix()
-    report = gpu_clinic.examine("--engine", "process")
+    report = gpu_clinic.examine("--sandbox", "process")
     assert report.code == 4
     for subject, number in (("MIG", 0), ("MPS", 1)):
         shared = [line for line in report.about(subject) if line["verdict"] == "fail"]
@@ -24,7 +24,7 @@ def test_modes_in_which_nobody_is_alone_are_faults(gpu_clinic: Clinic, driver: S
 def test_they_are_warnings_where_the_matrix_allows_them(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set(*SHARED)
     gpu_clinic.write_matrix("allow_mig = true\nallow_mps = true\n")
-    report = gpu_clinic.examine("--engine", "process")
+    report = gpu_clinic.examine("--sandbox", "process")
     assert {line["verdict"] for subject in ("MIG", "MPS") for line in report.about(subject)} == {"ok", "warn"}
 
 
@@ -33,6 +33,6 @@ def test_a_cell_needs_room_for_several_processes(
     gpu_clinic: Clinic, driver: SimulatedDriver, mode: int, verdict: str
 ) -> None:
     driver.set({**H200, "compute_mode": mode})
-    line = gpu_clinic.examine("--engine", "process")["compute mode"]
+    line = gpu_clinic.examine("--sandbox", "process")["compute mode"]
     assert line["verdict"] == verdict
     assert ("kernel-matrix sweep" in line["advice"]) == (verdict == "fail")

@@ -116,7 +116,7 @@ def test_only_the_nodes_of_one_gpu_are_shown(dev: Path, driver_folder: Path) -> 
 
 
 @pytest.mark.usefixtures("no_dev")
-def test_no_way_at_all_is_an_engine_error() -> None:
+def test_no_way_at_all_is_a_sandbox_error() -> None:
     with pytest.raises(SandboxError, match=UUID) as caught:
         request({})
     assert "container toolkit" in caught.value.next_step

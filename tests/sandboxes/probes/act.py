@@ -1,4 +1,4 @@
-"""What candidates do on bad days, one function each: ``python -m act NAME [ARGUMENTS]`` inside an engine."""
+"""What candidates do on bad days, one function each: ``python -m act NAME [ARGUMENTS]`` inside a sandbox."""
 
 # ruff: noqa: T201  # what probes print is what tests read
 

@@ -9,7 +9,7 @@ cell is measured. Nothing in here prints.
 ``pending``    those that no lane has taken yet
 ``lane``       the cells of one device, one after the other
 ``compiling``  the cells that are only compiled, beside all lanes
-``outage``     waiting for an engine that has stopped answering
+``outage``     waiting for a sandbox that has stopped answering
 ``run``        all lanes and the build pool together, told as ``events``
 =============  ========================================================================================
 """

@@ -20,7 +20,7 @@ class Rerun(str, Enum):
     FAILED = "failed"
     """Also those whose last attempt did not pass."""
     STALE = "stale"
-    """Also those that ran with another engine, image, driver or measurement version than this run would."""
+    """Also those that ran with another sandbox, image, driver or measurement version than this run would."""
     ALL = "all"
     """Every cell."""
 
@@ -63,7 +63,7 @@ def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: HostSurvey,
 def _is_stale(cell: Cell, last: AttemptSummary, survey: HostSurvey) -> bool:
     image = survey.images.get(cell.toolchain.name)
     drivers = {gpu.driver for gpu in devices_matching(cell.gpu, survey.facts.gpus)}
-    now = (survey.engine.name, image.id if image is not None else None, measurement_version(cell.gpu.platform))
+    now = (survey.sandbox.name, image.id if image is not None else None, measurement_version(cell.gpu.platform))
     if (last.engine, last.image_id, last.measurement_version) != now:
         return True
     return not cell.compile_only and last.driver not in drivers

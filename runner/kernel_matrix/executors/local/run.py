@@ -16,10 +16,10 @@ from kernel_matrix.attempt.scratch import scratch_folder
 from kernel_matrix.attempt.source_findings import is_rejected
 from kernel_matrix.executors.local.cell_queue import CellQueue
 from kernel_matrix.executors.local.compile_lane import CompileLane, compile_lanes
-from kernel_matrix.executors.local.engine_outage import EngineOutage
 from kernel_matrix.executors.local.events import EventKind, RunEvent
 from kernel_matrix.executors.local.lane import DeviceLane
 from kernel_matrix.executors.local.run_state import RunPolicy, RunState, RunTally
+from kernel_matrix.executors.local.sandbox_outage import SandboxOutage
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.hosts.survey import HostSurvey
 from kernel_matrix.model.enums import Status
@@ -70,9 +70,9 @@ class Run:
         """
         with ExitStack() as undo:
             bench = self._bench(undo.enter_context(scratch_folder()))
-            outage = EngineOutage(
-                engine=bench.engine,
-                limit_s=self._orders.engine_wait_s,
+            outage = SandboxOutage(
+                sandbox=bench.sandbox,
+                limit_s=self._orders.sandbox_wait_s,
                 tell=self._events.put,
                 cancelled=bench.cancelled,
             )
@@ -91,14 +91,14 @@ class Run:
     def _bench(self, scratch: Path) -> RunContext:
         return RunContext(
             run_id=self._orders.run_id,
-            engine=self._survey.engine,
-            engine_status=self._survey.status,
+            sandbox=self._survey.sandbox,
+            sandbox_status=self._survey.status,
             owner=owner_token(),
             scratch=scratch,
             cancelled=self._stop.is_set,
         )
 
-    def _shared(self, bench: RunContext, builds: BuildPool, outage: EngineOutage) -> RunState:
+    def _shared(self, bench: RunContext, builds: BuildPool, outage: SandboxOutage) -> RunState:
         return RunState(
             survey=self._survey,
             store=self._store,
@@ -134,7 +134,7 @@ class Run:
             else:
                 yield event
 
-    def _build_pool(self, bench: RunContext, outage: EngineOutage) -> AbstractContextManager[BuildPool]:
+    def _build_pool(self, bench: RunContext, outage: SandboxOutage) -> AbstractContextManager[BuildPool]:
         listener = BuildListener(
             started=self._tell_build_started,
             ended=self._tell_build_ended,
@@ -152,7 +152,7 @@ class Run:
         self._events.put(RunEvent(happening=EventKind.BUILD_ENDED, cell=cell, text=text))
 
 
-def _outlasted_by_build(outage: EngineOutage, cell: Cell, since: float) -> bool:
+def _outlasted_by_build(outage: SandboxOutage, cell: Cell, since: float) -> bool:
     try:
         return outage.outlast(cell, since)
     except CellCancelledError:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from kernel_matrix.attempt import AttemptResult, RunContext
 from kernel_matrix.attempt.buildpool import BuildPool
 from kernel_matrix.executors.local.cell_queue import CellQueue
-from kernel_matrix.executors.local.engine_outage import EngineOutage
 from kernel_matrix.executors.local.events import EventKind, RunEvent
 from kernel_matrix.executors.local.rerun import is_accused_once
+from kernel_matrix.executors.local.sandbox_outage import SandboxOutage
 from kernel_matrix.hosts.survey import HostSurvey
 from kernel_matrix.model.enums import Fault, Status, fault_of
 from kernel_matrix.plan import Cell
@@ -30,8 +30,8 @@ class RunPolicy:
     """Stop at the first cell that does not pass."""
     deadline: float | None = None
     """Monotonic time after which no cell is begun, and none that is expected to end later."""
-    engine_wait_s: float = 300.0
-    """How long an engine that has stopped answering is waited for: a daemon is upgraded within a minute or two."""
+    sandbox_wait_s: float = 300.0
+    """How long a sandbox that has stopped answering is waited for: a daemon is upgraded within a minute or two."""
     build_workers: int = 0
     """Builds at once; 0: as :func:`~kernel_matrix.attempt.buildpool.builds_at_once` says."""
 
@@ -69,20 +69,20 @@ class RunState:
     builds: BuildPool
     pending: CellQueue
     tally: RunTally
-    outage: EngineOutage
+    outage: SandboxOutage
     tell: Callable[[RunEvent], None]
     stop: Callable[[], None]
     """Call everything off."""
 
     def attempted(self, cell: Cell, lane: str, attempt: Callable[[], AttemptResult]) -> AttemptResult:
-        """What comes of one attempt at ``cell``, recorded; one that the engine's outage kept from starting is none.
+        """What comes of one attempt at ``cell``, recorded; one that the sandbox's outage kept from starting is none.
 
-        Afterwards the engine is there for what follows, where this one was lost.
+        Afterwards the sandbox is there for what follows, where this one was lost.
 
         Raises:
             CellCancelledError: when the run was called off meanwhile.
             StoreError: when the record could not be written.
-            SandboxError: when the engine has not answered for too long.
+            SandboxError: when the sandbox has not answered for too long.
         """
         began = time.monotonic()
         ran = attempt()

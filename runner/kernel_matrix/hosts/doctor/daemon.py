@@ -21,7 +21,7 @@ _STORES = {
 def check(host: Host) -> Iterator[CheckResult]:
     """A daemon for Linux containers answers, speaks a version that can ask for GPUs, and can limit what runs."""
     if not host.uses_docker:
-        yield ok("Docker daemon", f"not asked: cells shall run on the engine {host.engine}")
+        yield ok("Docker daemon", f"not asked: cells shall run on the sandbox {host.sandbox}")
         return
     daemon = host.docker.daemon
     if daemon is None:
@@ -40,7 +40,7 @@ def _absent(host: Host) -> CheckResult:
         if permission
         else "start it (`systemctl start docker`) or correct DOCKER_HOST"
     )
-    needed = host.engine == "docker" or bool(host.gpus)
+    needed = host.sandbox == "docker" or bool(host.gpus)
     without = "" if needed else "; without it cells run as local processes, less confined, and on the CPU only"
     verdict = CheckVerdict.FAIL if needed else CheckVerdict.WARN
     found = f"none answers: {host.docker.trouble}"

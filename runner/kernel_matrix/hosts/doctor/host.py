@@ -34,8 +34,8 @@ class DaemonSeen:
 class Host:
     """The host that is examined, and the matrix it is examined for. Nothing in here raises for what is absent."""
 
-    engine: str = AUTO
-    """``auto``, or the engine that cells shall run on."""
+    sandbox: str = AUTO
+    """``auto``, or the sandbox that cells shall run on."""
     matrix: Matrix | None = None
     matrix_reason: str = "no matrix was named"
     """Why :attr:`matrix` is null, in words."""
@@ -65,7 +65,7 @@ class Host:
     @property
     def uses_docker(self) -> bool:
         """Whether containers are wanted at all."""
-        return self.engine in (AUTO, "docker")
+        return self.sandbox in (AUTO, "docker")
 
     @property
     def daemon(self) -> DaemonInfo | None:

@@ -11,7 +11,7 @@ from kernel_matrix.hosts.process_token import owner_alive
 from kernel_matrix.lease.journal import UnreadableJournalError, journal_files, read_journal
 from kernel_matrix.lease.locks import lock_folder
 from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
-from kernel_matrix.sandboxes import open_engine
+from kernel_matrix.sandboxes import open_sandbox
 
 _SUBJECT = "leftovers"
 _ADVICE = "kernel-matrix sweep; every run does so first"
@@ -24,9 +24,9 @@ def check(host: Host) -> Iterator[CheckResult]:
     settings = [line for uuid in uuids if (line := _orphaned_setting(folder, uuid))]
     for line in settings:
         yield fail(_SUBJECT, line, _ADVICE)
-    things = [*scratch_leftovers(), *open_engine("process").leftovers()]
+    things = [*scratch_leftovers(), *open_sandbox("process").leftovers()]
     if host.daemon is not None:
-        things += open_engine("docker").leftovers()
+        things += open_sandbox("docker").leftovers()
     for line in things:
         yield warn(_SUBJECT, line, _ADVICE)
     if not settings and not things:

@@ -8,21 +8,21 @@ from kernel_matrix.hosts.doctor.host import Host
 from kernel_matrix.hosts.survey import installed
 from kernel_matrix.inside import confine
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok, warn
-from kernel_matrix.sandboxes import SandboxStatus, open_engine
+from kernel_matrix.sandboxes import SandboxStatus, open_sandbox
 
 _SUBJECT = "local processes"
 
 
 def check(host: Host) -> Iterator[CheckResult]:
     """Torch is beside the runner, and the kernel lets it confine what it starts."""
-    if host.engine == "docker":
+    if host.sandbox == "docker":
         return
-    status = open_engine("process").status()
+    status = open_sandbox("process").status()
     if status.available:
         yield _confined(status)
         return
     if host.daemon is None:
-        advice = "pip install 'kernel-matrix[local]'" + ("" if host.engine == "process" else ", or start Docker")
+        advice = "pip install 'kernel-matrix[local]'" + ("" if host.sandbox == "process" else ", or start Docker")
         yield CheckResult(subject=_SUBJECT, verdict=CheckVerdict.FAIL, found=status.reason, advice=advice)
     else:
         yield ok(_SUBJECT, "no torch beside the runner, and none needed: cells run in containers")

@@ -1,4 +1,4 @@
-"""Waiting for an engine that has stopped answering, so that its outage costs no cell its attempts."""
+"""Waiting for a sandbox that has stopped answering, so that its outage costs no cell its attempts."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _POLL_S = 1.0
 
 
 @dataclass(kw_only=True)
-class EngineOutage:
-    """Holds back every lane and build while the engine does not answer. Safe to share between threads."""
+class SandboxOutage:
+    """Holds back every lane and build while the sandbox does not answer. Safe to share between threads."""
 
-    engine: Sandbox
+    sandbox: Sandbox
     limit_s: float
     """Seconds after which the run is given up."""
     tell: Callable[[RunEvent], None]
     cancelled: Callable[[], bool]
     _last_away: float = -math.inf
-    """Monotonic time at which the engine was last seen not to answer."""
+    """Monotonic time at which the sandbox was last seen not to answer."""
     _is_given_up: bool = False
     _asking: threading.Lock = field(default_factory=threading.Lock)
 
     def outlast(self, cell: Cell, since: float, lane: str = "") -> bool:
-        """Wait until the engine answers; to be called when this machine has failed ``cell``.
+        """Wait until the sandbox answers; to be called when this machine has failed ``cell``.
 
         Args:
             cell: named in the events.
@@ -40,18 +40,18 @@ class EngineOutage:
             lane: the caller's, for the events.
 
         Returns:
-            Whether the engine has been seen away after ``since``.
+            Whether the sandbox has been seen away after ``since``.
 
         Raises:
             CellCancelledError: when the run was called off meanwhile.
-            SandboxError: when the engine does not answer for ``limit_s``; only once, which ends the run.
+            SandboxError: when the sandbox does not answer for ``limit_s``; only once, which ends the run.
         """
         with self._asking:
             reason = self._why_away()
             if reason:
-                self._tell(EventKind.ENGINE_LOST, cell, lane, f"{reason}; waiting for up to {self.limit_s:.0f} s")
+                self._tell(EventKind.SANDBOX_LOST, cell, lane, f"{reason}; waiting for up to {self.limit_s:.0f} s")
                 self._wait()
-                self._tell(EventKind.ENGINE_BACK, cell, lane, f"engine {self.engine.name} answers again")
+                self._tell(EventKind.SANDBOX_BACK, cell, lane, f"sandbox {self.sandbox.name} answers again")
             return self._last_away >= since
 
     def _wait(self) -> None:
@@ -61,13 +61,13 @@ class EngineOutage:
                 raise CellCancelledError
             if time.monotonic() >= deadline:
                 self._is_given_up = True
-                what = f"engine {self.engine.name} has not answered for {self.limit_s:.0f} s: {reason}"
+                what = f"sandbox {self.sandbox.name} has not answered for {self.limit_s:.0f} s: {reason}"
                 raise SandboxError(what, next_step="start it, then run again: the cells that are left have no record")
             time.sleep(_POLL_S)
 
     def _why_away(self) -> str:
-        """Why the engine cannot be used now, on one line; empty where it can."""
-        status = self.engine.status()
+        """Why the sandbox cannot be used now, on one line; empty where it can."""
+        status = self.sandbox.status()
         if status.available:
             return ""
         self._last_away = time.monotonic()

@@ -1,4 +1,4 @@
-"""An engine that stops answering in the middle of a run, and comes back, or does not."""
+"""A sandbox that stops answering in the middle of a run, and comes back, or does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from kernel_matrix.errors import SandboxError
-from kernel_matrix.executors.local import EventKind, Run, RunPolicy, engine_outage
+from kernel_matrix.executors.local import EventKind, Run, RunPolicy, sandbox_outage
 from kernel_matrix.model.enums import Status
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.sandboxes import SandboxStatus
@@ -24,7 +24,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def away(stage, monkeypatch):
-    """While this is set, the engine neither starts anything nor says that it is available."""
+    """While this is set, the sandbox neither starts anything nor says that it is available."""
     flag = threading.Event()
     launch = stage.launch
 
@@ -40,21 +40,21 @@ def away(stage, monkeypatch):
 
     monkeypatch.setattr(stage, "launch", launch_if_there)
     monkeypatch.setattr(stage, "status", status)
-    monkeypatch.setattr(engine_outage, "_POLL_S", 0.01)
+    monkeypatch.setattr(sandbox_outage, "_POLL_S", 0.01)
     return flag
 
 
 @pytest.fixture
 def run_until_back(stage, store, away):
-    """Runs cells; the engine comes back when the run says that it is lost. Returns what was told of the engine."""
+    """Runs cells; the sandbox comes back when the run says that it is lost. Returns what was told of the sandbox."""
 
     def ran(cells, *gpus):
         told = []
         with Run(cells, stage.survey(*gpus), store, RunPolicy(run_id="run-1")).running() as events:
             for event in events:
-                if event.happening in (EventKind.ENGINE_LOST, EventKind.ENGINE_BACK):
+                if event.happening in (EventKind.SANDBOX_LOST, EventKind.SANDBOX_BACK):
                     told.append(event.happening)
-                if event.happening is EventKind.ENGINE_LOST:
+                if event.happening is EventKind.SANDBOX_LOST:
                     assert "no daemon answers; waiting" in event.text
                     away.clear()
         assert stage.alive == 0
@@ -68,7 +68,7 @@ def attempts(store, cell):
 
 
 def goes_with(away):
-    """A judge that is lost with the engine."""
+    """A judge that is lost with the sandbox."""
 
     def play(spec):
         away.set()
@@ -79,7 +79,7 @@ def goes_with(away):
 
 def test_outage_costs_the_cell_that_ran_one_attempt(stage, store, away, run_until_back):
     cells = [stage.cell("lost", goes_with(away), PASSED), stage.cell("next"), stage.cell("last")]
-    assert run_until_back(cells) == [EventKind.ENGINE_LOST, EventKind.ENGINE_BACK]
+    assert run_until_back(cells) == [EventKind.SANDBOX_LOST, EventKind.SANDBOX_BACK]
     assert attempts(store, cells[0]) == [(1, Status.CONTAINER_LOST), (2, Status.PASSED)]
     assert [attempts(store, cell) for cell in cells[1:]] == [[(1, Status.PASSED)]] * 2
 
@@ -88,7 +88,7 @@ def test_outage_costs_the_cell_that_ran_one_attempt(stage, store, away, run_unti
 def test_outage_before_a_cell_starts_leaves_no_record(gpus, stage, store, away, run_until_back):
     away.set()
     cells = [stage.cell(name) for name in ("a", "b", "c")]
-    assert run_until_back(cells, *gpus) == [EventKind.ENGINE_LOST, EventKind.ENGINE_BACK]
+    assert run_until_back(cells, *gpus) == [EventKind.SANDBOX_LOST, EventKind.SANDBOX_BACK]
     assert [attempts(store, cell) for cell in cells] == [[(1, Status.PASSED)]] * 3
 
 
@@ -96,21 +96,21 @@ def test_outage_during_builds_has_them_built_again(stage, store, away, run_until
     away.set()
     names = ("a", "b", "c")
     cells = [stage.cell(name, builder=[hands_over(b"code")], source=f"{name} = 1\n") for name in names]
-    assert run_until_back(cells) == [EventKind.ENGINE_LOST, EventKind.ENGINE_BACK]
+    assert run_until_back(cells) == [EventKind.SANDBOX_LOST, EventKind.SANDBOX_BACK]
     assert [attempts(store, cell) for cell in cells] == [[(1, Status.PASSED)]] * 3
 
 
 def test_outage_of_cells_only_compiled_leaves_no_record(stage, store, away, run_until_back):
     away.set()
     cell = stage.cell("a", builder=[hands_over(b"code")], compile_only=True)
-    assert run_until_back([cell]) == [EventKind.ENGINE_LOST, EventKind.ENGINE_BACK]
+    assert run_until_back([cell]) == [EventKind.SANDBOX_LOST, EventKind.SANDBOX_BACK]
     ((number, status),) = attempts(store, cell)
     assert (number, status) != (1, Status.INFRA_ERROR)
 
 
 def test_outage_without_end_stops_the_run_with_one_error(stage, store, away):
     cells = [stage.cell("lost", goes_with(away)), stage.cell("next")]
-    session = Run(cells, stage.survey(FIRST, SECOND), store, RunPolicy(run_id="run-1", engine_wait_s=0.05))
+    session = Run(cells, stage.survey(FIRST, SECOND), store, RunPolicy(run_id="run-1", sandbox_wait_s=0.05))
     with (
         pytest.raises(SandboxError, match="has not answered for 0 s: no daemon answers") as caught,
         session.running() as events,
@@ -128,7 +128,7 @@ def test_outage_ends_waiting_when_the_run_is_stopped(stage, store, away):
     session = Run([cell], stage.survey(), store, RunPolicy(run_id="run-1"))
     with session.running() as events:
         for event in events:
-            if event.happening is EventKind.ENGINE_LOST:
+            if event.happening is EventKind.SANDBOX_LOST:
                 session.stop()
     assert attempts(store, cell) == []
     assert session.left == 1
