@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import kernel_matrix
-from kernel_matrix.platforms.registry import BUILT_IN
+from kernel_matrix.platforms.registry import PLATFORMS
 from kernel_matrix.sandboxes.role_environment import INSIDE_PACKAGES
 
 PACKAGE = Path(kernel_matrix.__file__).parent
-FOLDERS = (*INSIDE_PACKAGES, *(f"platforms/{name}/inside" for name in BUILT_IN))
+FOLDERS = (*INSIDE_PACKAGES, *(f"platforms/{name}/inside" for name in PLATFORMS.built_in))
 INSIDE = sorted(path for name in FOLDERS for path in (PACKAGE / name).rglob("*.py"))
 HOST = sorted(set(PACKAGE.rglob("*.py")) - set(INSIDE))
 

@@ -7,9 +7,9 @@
     │   └── MatrixError                  exit 2   matrix.toml: every problem of the file at once
     ├── NothingSelectedError             exit 3   the selection is empty
     ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
-    │   ├── SandboxError                  exit 4   a container or process could not be started or was lost
+    │   ├── SandboxError                 exit 4   a container or process could not be started or was lost
     │   ├── ImageError                   exit 4   an image is missing, not pinned, or not what the lock says
-    │   ├── PlatformError                exit 4   a platform is not known, or the package that brings it is broken
+    │   ├── PluginError                  exit 4   an extension is not known, or the package that adds it is broken
     │   ├── GpuSettingError              exit 4   a GPU's setting was not, or may not be, changed
     │   ├── GpuLostError                 exit 4   a GPU no longer answers
     │   ├── GpuRefusedError              exit 4   a GPU cannot be proven to be ours alone, and the policy wants that
@@ -73,8 +73,8 @@ class ImageError(InfrastructureError):
     """An image is missing, not pinned, or not what the lock says."""
 
 
-class PlatformError(InfrastructureError):
-    """A platform is not known, cannot be imported, or lacks a part of its protocol."""
+class PluginError(InfrastructureError):
+    """A platform, sandbox or other extension is not known, cannot be imported, or lacks a part of its protocol."""
 
 
 class GpuSettingError(InfrastructureError):

@@ -113,7 +113,7 @@ def test_no_check_runs_behind_one_that_failed(monkeypatch):
 
 
 def test_a_structure_is_looked_at_before_inputs_and_values():
-    order = ["structure", "aliasing", "redzones", "inputs", "values", "left", "contract", "distribution"]
+    order = ["structure", "aliasing", "redzones", "inputs", "values", "mutated_inputs", "contract", "distribution"]
     assert list(checks()) == order
 
 

@@ -13,7 +13,6 @@ from kernel_matrix.json_schemas import load_schema
 from kernel_matrix.matrix import shape
 from kernel_matrix.model.enums import Dtype, InputMode, Language, Tier
 from kernel_matrix.model.messages import ProtocolSpec, to_json
-from kernel_matrix.sources import source_names
 
 SCHEMA = load_schema("matrix")
 DEFS = SCHEMA["$defs"]
@@ -99,13 +98,12 @@ def test_required_keys_and_defaults_are_those_of_the_dataclass(schema, kind):
         (DEFS["dtypes"]["items"], [dtype.value for dtype in Dtype]),
         (DEFS["protocol"]["properties"]["tier"], [tier.value for tier in Tier]),
         (DEFS["protocol"]["properties"]["modes"]["items"], [mode.value for mode in InputMode]),
-        (DEFS["problemSet"]["properties"]["source"], list(source_names())),
         (
             DEFS["toolchain"]["properties"]["languages"]["items"],
             [language.value for language in Language if language in matrix.DECLARED_LANGUAGES],
         ),
     ],
-    ids=["dtype", "tier", "mode", "source", "language"],
+    ids=["dtype", "tier", "mode", "language"],
 )
 def test_words_are_those_of_the_program(schema, expected):
     assert schema["enum"] == expected

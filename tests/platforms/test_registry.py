@@ -17,7 +17,7 @@ from kernel_matrix.platforms import (
     PlatformInventory,
     TelemetrySample,
 )
-from kernel_matrix.platforms.registry import BUILT_IN, get_platform, host_inventory
+from kernel_matrix.platforms.registry import PLATFORMS, get_platform, host_inventory
 
 PACKAGE = Path(kernel_matrix.__file__).parent
 NVML = PACKAGE / "platforms" / "cuda"
@@ -37,7 +37,7 @@ def every_device():
     return [gpu for inventory in host_inventory().values() for gpu in inventory.gpus]
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", PLATFORMS.built_in)
 def test_each_platform_answers_what_the_protocol_asks(name):
     module = get_platform(name)
     assert all(hasattr(module, member) for member in Platform.__annotations__)
@@ -45,7 +45,7 @@ def test_each_platform_answers_what_the_protocol_asks(name):
         assert parameters(getattr(module, member)) == parameters(getattr(Platform, member))[1:]
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", PLATFORMS.built_in)
 def test_each_platforms_settings_are_none_or_those_of_the_protocol(name):
     settings = get_platform(name).settings()
     if settings is not None:
@@ -56,7 +56,7 @@ def test_each_platforms_settings_are_none_or_those_of_the_protocol(name):
 
 def test_every_platform_says_what_it_has_or_why_not():
     found = host_inventory()
-    assert list(found) == list(BUILT_IN)
+    assert list(found) == list(PLATFORMS.built_in)
     for name, inventory in found.items():
         assert isinstance(inventory, PlatformInventory)
         assert inventory.gpus or inventory.reason

@@ -177,7 +177,7 @@ def test_a_rule_finds_what_it_is_there_for(scan: Scanner, rule: str, code: str) 
 
 
 def test_every_rule_is_tested() -> None:
-    assert FOUND.keys() == RULES.keys()
+    assert set(FOUND) == set(RULES)
 
 
 HONEST = {
@@ -427,7 +427,7 @@ def test_a_mangled_line_number_is_the_files(scan: Scanner) -> None:
 
 def test_reject_findings_allows_exactly_the_scan_rules():
     policy = load_schema("matrix")["$defs"]["policy"]["properties"]
-    assert policy["reject_findings"]["items"]["enum"] == list(RULES)
+    assert policy["reject_findings"]["items"]["examples"] == list(RULES.built_in)
 
 
 @pytest.mark.timeout(20)  # a pattern that tries every way to split these would take years

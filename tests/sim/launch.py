@@ -9,7 +9,7 @@ from kernel_matrix.platforms import Gpu
 from kernel_matrix.sandboxes import SANDBOXES
 
 Gpu.inside = property(lambda gpu: "cpu")  # type: ignore[assignment, method-assign]  # for this process only
-SANDBOXES["docker"] = "tests.sim.gpuless"
+SANDBOXES.built_in["docker"] = "tests.sim.gpuless"
 
 if __name__ == "__main__":
     main()

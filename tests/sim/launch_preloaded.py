@@ -6,7 +6,7 @@ Differs from the real command in that alone (:mod:`tests.sim.preloaded`).
 from kernel_matrix.cli import main
 from kernel_matrix.sandboxes import SANDBOXES
 
-SANDBOXES["process"] = "tests.sim.preloaded"
+SANDBOXES.built_in["process"] = "tests.sim.preloaded"
 
 if __name__ == "__main__":
     main()

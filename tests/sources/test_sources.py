@@ -7,16 +7,16 @@ from kernel_matrix.errors import UsageError
 from kernel_matrix.json_schemas import load_schema
 from kernel_matrix.model.enums import Language
 from kernel_matrix.sources import (
+    CANDIDATE_SOURCES,
+    SOURCES,
     UnreadableItem,
-    candidate_source_names,
     load_candidates,
     load_source,
     reference_candidate,
-    source_names,
 )
 
 
-@pytest.mark.parametrize("name", source_names())
+@pytest.mark.parametrize("name", SOURCES.built_in)
 def test_a_source_refuses_what_is_not_its_own(name, tmp_path):
     with pytest.raises(UsageError) as refused:
         load_source(name, tmp_path / "absent")
@@ -37,9 +37,9 @@ def test_what_is_unreadable_says_where(tmp_path):
 
 def test_a_matrix_may_name_every_source():
     definitions = load_schema("matrix")["$defs"]
-    assert tuple(definitions["problemSet"]["properties"]["source"]["enum"]) == source_names()
-    assert tuple(definitions["candidateSet"]["properties"]["source"]["enum"]) == candidate_source_names()
-    assert set(BUNDLED_PROBLEMS) <= set(source_names())
+    assert tuple(definitions["problemSet"]["properties"]["source"]["examples"]) == tuple(SOURCES.built_in)
+    assert tuple(definitions["candidateSet"]["properties"]["source"]["examples"]) == tuple(CANDIDATE_SOURCES.built_in)
+    assert set(BUNDLED_PROBLEMS) <= set(SOURCES.built_in)
 
 
 @pytest.mark.parametrize("name", ["aten", "vllm", "cublas"])
@@ -55,7 +55,7 @@ def test_a_source_without_problems_of_its_own_needs_one():
         load_source("folder", None)
 
 
-@pytest.mark.parametrize("name", candidate_source_names())
+@pytest.mark.parametrize("name", CANDIDATE_SOURCES.built_in)
 def test_what_reads_candidates_refuses_what_is_not_its_own(name, tmp_path):
     with pytest.raises(UsageError) as refused:
         load_candidates(name, tmp_path / "absent", {})

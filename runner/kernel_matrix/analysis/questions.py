@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
-from typing import Final
 
 import polars as pl
 
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
+from kernel_matrix.plugins import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +48,21 @@ class Answer:
 
 Ask = Callable[[Tables, QuestionOptions], list[Answer]]
 
-_FUNCTIONS: Final = {
-    "scores": "kernel_matrix.analysis.scores:scores",
-    "portability": "kernel_matrix.analysis.portability:portability",
-    "ranks": "kernel_matrix.analysis.ranks:ranks",
-    "sensitivity": "kernel_matrix.analysis.sensitivity:sensitivity",
-    "variance": "kernel_matrix.analysis.variance:variance",
-    "attribution": "kernel_matrix.analysis.attribution:attribution",
-    "drift": "kernel_matrix.analysis.changepoints:drift",
-}
-"""Question → the function that answers it, imported on use."""
-
-QUESTIONS: Final = tuple(_FUNCTIONS)
+QUESTIONS: Registry[Ask] = Registry(
+    "question",
+    "kernel_matrix.questions",
+    {
+        "scores": "kernel_matrix.analysis.scores:scores",
+        "portability": "kernel_matrix.analysis.portability:portability",
+        "ranks": "kernel_matrix.analysis.ranks:ranks",
+        "sensitivity": "kernel_matrix.analysis.sensitivity:sensitivity",
+        "variance": "kernel_matrix.analysis.variance:variance",
+        "attribution": "kernel_matrix.analysis.attribution:attribution",
+        "drift": "kernel_matrix.analysis.changepoints:drift",
+    },
+    members=("__call__", "__doc__"),
+)
+"""Question → the function that answers it; other packages add metrics of their own as entry points."""
 
 
 def ask(question: str, tables: Tables, request: QuestionOptions) -> list[Answer]:
@@ -68,10 +70,9 @@ def ask(question: str, tables: Tables, request: QuestionOptions) -> list[Answer]
 
     Raises:
         UsageError: The question is unknown, or does not support an option.
+        PluginError: The question is one of another package and cannot be used.
         NothingSelectedError: The tables hold no data for it.
     """
-    if question not in _FUNCTIONS:
+    if question not in QUESTIONS:
         raise UsageError(f"unknown question {question!r}", next_step=f"Ask one of {', '.join(QUESTIONS)}.")
-    module, _, name = _FUNCTIONS[question].partition(":")
-    answer: Ask = getattr(import_module(module), name)
-    return answer(tables, replace(request, by=tuple(dict.fromkeys(request.by))))
+    return QUESTIONS.load(question)(tables, replace(request, by=tuple(dict.fromkeys(request.by))))

@@ -19,7 +19,7 @@ from kernel_matrix.analysis.outcomes import CELL_KEY
 from kernel_matrix.api.make_tables import merge
 from kernel_matrix.api.plan import load_matrix, make_plan
 from kernel_matrix.api.results import Results, as_results
-from kernel_matrix.api.run_cells import Listener, LocalCells
+from kernel_matrix.api.run_cells import CellSelection, Listener
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.executors.local import Rerun
 from kernel_matrix.hosts.survey import AUTO
@@ -142,7 +142,7 @@ def confirm(
     for number in range(ROUNDS):
         # There and back again, so that a steady drift of the machine falls on all cells alike.
         turn = cells if number % 2 == 0 else cells[::-1]
-        again = LocalCells(matrix=loaded, host=plan.host, runnable=turn, command=command)
+        again = CellSelection(matrix=loaded, host=plan.host, runnable=turn, command=command)
         again.run(folder / "results" / loaded.name, rerun=Rerun.ALL, listener=listener)
     merge(folder / "results", folder / "tables")
     with Results(folder / "tables") as results:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from kernel_matrix.attempt.scratch import sweep_scratch
 from kernel_matrix.errors import InfrastructureError
@@ -51,9 +54,37 @@ def diagnose_host(
     folder, lock_path = Path(results), Path(lock) if lock else None
     if matrix is None and not _MATRIX.is_file():
         reason = f"there is no {_MATRIX} in this folder"
-        return examine(Host(sandbox=sandbox, matrix_reason=reason, lock_path=lock_path, results=folder))
-    loaded = load_matrix(Path(matrix or _MATRIX))
-    return examine(Host(sandbox=sandbox, matrix=loaded, lock_path=lock_path, results=folder))
+        host = Host(sandbox=sandbox, matrix_reason=reason, lock_path=lock_path, results=folder)
+    else:
+        loaded = load_matrix(Path(matrix or _MATRIX))
+        host = Host(sandbox=sandbox, matrix=loaded, lock_path=lock_path, results=folder)
+    return examine(replace(host, plugin_faults=plugin_faults()))
+
+
+REGISTRIES: Final = (
+    "kernel_matrix.platforms.registry:PLATFORMS",
+    "kernel_matrix.sandboxes:SANDBOXES",
+    "kernel_matrix.executors:EXECUTORS",
+    "kernel_matrix.sources:SOURCES",
+    "kernel_matrix.sources:CANDIDATE_SOURCES",
+    "kernel_matrix.judge_checks:CHECKS",
+    "kernel_matrix.scan:RULES",
+    "kernel_matrix.analysis.audit:CHECKS",
+    "kernel_matrix.analysis.questions:QUESTIONS",
+    "kernel_matrix.report.formats:FORMATS",
+    "kernel_matrix.results.importing:FORMATS",
+)
+"""Everything that other packages can add to. By name, since a host that only runs cells may lack polars."""
+
+
+def plugin_faults() -> tuple[str, ...]:
+    """Return one line for each extension of an installed package that cannot be used; everything else works."""
+    lines: list[str] = []
+    for place in REGISTRIES:
+        module, _, name = place.partition(":")
+        with suppress(ImportError):
+            lines += getattr(import_module(module), name).faults()
+    return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True)

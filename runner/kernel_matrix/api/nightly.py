@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_matrix.api.images import build_missing_images
 from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
-from kernel_matrix.api.run_cells import Listener, LocalCells, RunMessage, new_run_id
+from kernel_matrix.api.run_cells import CellSelection, Listener, RunMessage, new_run_id
 from kernel_matrix.errors import GpuBusyError, KernelMatrixError, UsageError
 from kernel_matrix.executors.local import Rerun, RunPolicy, cells_left
 from kernel_matrix.hosts.survey import AUTO
@@ -186,7 +186,9 @@ def _measured_and_ended(
             report=options.report,
         )
         begin_night(night, len(plan.runnable))
-        cells = LocalCells(matrix=matrix, host=plan.host, runnable=plan.runnable, skipped=plan.skipped, command=command)
+        cells = CellSelection(
+            matrix=matrix, host=plan.host, runnable=plan.runnable, skipped=plan.skipped, command=command
+        )
         measured, stop = _measure(cells, order, night, until, listener)
         return end_night(night, measured, now=_now()), stop
 
@@ -206,7 +208,7 @@ def _planned(options: NightOptions, places: NightPaths, matrix: Matrix) -> tuple
 
 
 def _measure(
-    cells: LocalCells, order: NightAgenda, night: Night, until: datetime, listener: Listener | None
+    cells: CellSelection, order: NightAgenda, night: Night, until: datetime, listener: Listener | None
 ) -> tuple[NightProgress, BaseException | None]:
     """Measure what is due, then the others; return how far that came, and the interrupt that stopped it."""
     deadline = on_monotonic_clock(until)
@@ -239,7 +241,7 @@ def _measure(
     return measured, stop
 
 
-def _run(cells: LocalCells, folder: Path, deadline: float, codes: list[int], listener: Listener | None) -> bool:
+def _run(cells: CellSelection, folder: Path, deadline: float, codes: list[int], listener: Listener | None) -> bool:
     """Run the cells; return whether the deadline left some of them."""
     policy = RunPolicy(run_id=new_run_id(), deadline=deadline, build_workers=cells.matrix.policy.build_workers)
     result = cells.run(folder, policy=policy, listener=listener)

@@ -28,13 +28,13 @@ from kernel_matrix.model.enums import Dtype, Status
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import Sandbox, SandboxStatus, open_sandbox
 from kernel_matrix.sources import (
+    SOURCES,
     Candidate,
     LoadedSource,
     Problem,
     Workload,
     load_candidates,
     load_source,
-    source_names,
 )
 
 __all__ = [
@@ -88,8 +88,8 @@ def load_problems(source: str = "", path: str | Path | None = None) -> LoadedSou
         >>> "softmax" in {problem.id for problem in loaded.problems}
         True
     """
-    if source and source not in source_names():
-        what = f"--source {source} is not known; known: {', '.join(source_names())}"
+    if source and source not in SOURCES:
+        what = f"--source {source} is not known; known: {', '.join(SOURCES)}"
         raise UsageError(what, next_step="name one of these")
     if source or path is not None:
         return load_source(source or "folder", Path(path) if path is not None else None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernel_matrix.analysis.reproduce import Reproduction, check_tells, reproduction
 from kernel_matrix.api.plan import every_cell, load_matrix
-from kernel_matrix.api.run_cells import Listener, LocalCells
+from kernel_matrix.api.run_cells import CellSelection, Listener
 from kernel_matrix.errors import GpuBusyError, ImageError, InfrastructureError, NothingSelectedError, UsageError
 from kernel_matrix.executors.local import Rerun
 from kernel_matrix.hosts.survey import HostSurvey, survey
@@ -68,7 +68,7 @@ def reproduce(
     host = survey(loaded, sandbox=sandbox or was["host"]["engine"], lock_path=Path(lock) if lock else None)
     cell = _cell_of(was, path, loaded, host)
     _check_image(was, path, host)
-    cells = LocalCells(matrix=loaded, host=_same_unit(was, host), runnable=(cell,), command=command)
+    cells = CellSelection(matrix=loaded, host=_same_unit(was, host), runnable=(cell,), command=command)
     result = cells.run(Path(out) / loaded.name, rerun=Rerun.ALL, listener=listener)
     place = result.records / f"{cell.id}.{RecordStore(result.folder).next_attempt(cell.id) - 1}.json"
     now = _read(place)

@@ -18,7 +18,10 @@ from kernel_matrix.api.plan import RunPlan, every_cell, load_matrix, make_plan
 from kernel_matrix.attempt.attempt_log import utc_now
 from kernel_matrix.attempt.scratch import sweep_scratch
 from kernel_matrix.errors import GpuBusyError, InfrastructureError, NothingSelectedError, StoreError, UsageError
-from kernel_matrix.executors.local import EventKind, Rerun, Run, RunEvent, RunPolicy, cells_to_run
+from kernel_matrix.executors import EXECUTORS, CellRun
+from kernel_matrix.executors.events import EventKind, RunEvent
+from kernel_matrix.executors.local import Rerun, cells_to_run
+from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.identity import host_identity
 from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.lease import ResetState
@@ -163,6 +166,7 @@ def run(
     rerun: str | Rerun = Rerun.NONE,
     deadline: datetime | None = None,
     fail_fast: bool = False,
+    executor: str = "local",
     listener: Listener | None = None,
     command: Sequence[str] = (),
 ) -> RunResult:
@@ -176,11 +180,13 @@ def run(
         rerun: Which cells with a record run again: ``none``, ``failed``, ``stale`` or ``all``.
         deadline: No cell is begun that is expected to end after this time; local time where it has no zone.
         fail_fast: Stop at the first cell that does not pass.
+        executor: Who runs the cells: ``local``, or what an installed package adds.
         listener: Called with everything that happens, in this thread.
         command: The command line that the run's own file shall show.
 
     Raises:
         NothingSelectedError: No selected cell can run here.
+        PluginError: The executor is not known or cannot be used.
         StoreError: A record could not be written.
         KeyboardInterrupt: After everything was cleaned up; finished cells have their records.
 
@@ -199,8 +205,13 @@ def run(
         deadline=None if deadline is None else on_monotonic_clock(deadline.astimezone()),
         build_workers=planned.matrix.policy.build_workers,
     )
-    cells = LocalCells(
-        matrix=planned.matrix, host=planned.host, runnable=planned.runnable, skipped=planned.skipped, command=command
+    cells = CellSelection(
+        matrix=planned.matrix,
+        host=planned.host,
+        runnable=planned.runnable,
+        skipped=planned.skipped,
+        command=command,
+        executor=executor,
     )
     return cells.run(Path(results) / planned.matrix.name, policy=policy, rerun=rerun, listener=listener)
 
@@ -229,7 +240,7 @@ def run_cell_file(
         raise UsageError(what, next_step="its sources or protocol changed since: kernel-matrix plan --json has the ids")
     if cell.reason is not None:
         raise NothingSelectedError(f"{path}: the cell cannot run here: {cell.reason.text}")
-    cells = LocalCells(matrix=matrix, host=host, runnable=(cell,), command=command)
+    cells = CellSelection(matrix=matrix, host=host, runnable=(cell,), command=command)
     return cells.run(Path(out), policy=RunPolicy(run_id=new_run_id()), listener=listener)
 
 
@@ -240,14 +251,15 @@ def judge_record(record: Record) -> Mapping[str, WorkloadJudgement]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalCells:
-    """Cells to run on this host: what :func:`run`, a confirmation, a night and a reproduction have in common."""
+class CellSelection:
+    """Cells to run: what :func:`run`, a confirmation, a night and a reproduction have in common."""
 
     matrix: Matrix
     host: HostSurvey
     runnable: Sequence[Cell]
     skipped: Sequence[Cell] = ()
     command: Sequence[str] = ()
+    executor: str = "local"
 
     def run(
         self,
@@ -259,6 +271,7 @@ class LocalCells:
     ) -> RunResult:
         """Remove what dead runs left, run the cells that ``rerun`` asks for, and keep the run's own file."""
         tell = listener or _ignore
+        start = EXECUTORS.load(self.executor)
         policy = policy or RunPolicy(run_id=new_run_id(), build_workers=self.matrix.policy.build_workers)
         for line in (*self.host.sandbox.sweep(), *sweep_scratch(), *sweep_gpus()):
             failed = line.startswith(NOT_REPAIRED)
@@ -266,7 +279,7 @@ class LocalCells:
         store = RecordStore(folder)
         cells = cells_to_run(self.runnable, store, self.host, rerun)
         tell(RunStarted(host=self.host, cells=cells, done=len(self.runnable) - len(cells), skipped=self.skipped))
-        running = Run(cells, self.host, store, policy)
+        running = start(cells, self.host, store, policy)
         with self._run_file(store, policy.run_id, running):
             _report_events(running, tell)
         result = RunResult(
@@ -281,7 +294,7 @@ class LocalCells:
         return result
 
     @contextmanager
-    def _run_file(self, store: RecordStore, run_id: str, running: Run) -> Iterator[None]:
+    def _run_file(self, store: RecordStore, run_id: str, running: CellRun) -> Iterator[None]:
         """Write the run's own file at the start, and again at the end however it ends."""
         identity = host_identity()
         info = RunInfo(
@@ -332,7 +345,7 @@ def new_run_id() -> str:
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S") + "-" + secrets.token_hex(3)
 
 
-def _report_events(running: Run, tell: Listener) -> None:
+def _report_events(running: CellRun, tell: Listener) -> None:
     try:
         with running.running() as events:
             for event in events:
@@ -342,7 +355,7 @@ def _report_events(running: Run, tell: Listener) -> None:
         raise
 
 
-def _ended(info: RunInfo, running: Run) -> RunInfo:
+def _ended(info: RunInfo, running: CellRun) -> RunInfo:
     return replace(info, ended_at=utc_now(), counts=dict(running.counts), interrupted=running.left > 0)
 
 

@@ -76,10 +76,11 @@ def register(app: typer.Typer) -> None:
         as_json: Json = False,
     ) -> None:
         """Answer a question from all results together: scores, portability, ranks, variance and more."""
-        if question not in ABOUT:
+        if question not in ABOUT and question not in (added := _added_questions()):
             raise UsageError(
                 f"{question!r} is no question" if question else "no question was asked",
-                next_step="Ask one of\n" + "\n".join(f"      {name:<12} {line}" for name, line in ABOUT.items()),
+                next_step="Ask one of\n"
+                + "\n".join(f"      {name:<12} {line}" for name, line in {**ABOUT, **added}.items()),
             )
         if best_known is not None and freeze is not None:
             raise UsageError("--best-known and --freeze-best-known exclude each other", next_step="Leave one out.")
@@ -108,6 +109,14 @@ def register(app: typer.Typer) -> None:
             _print(answers, explain=explain)
 
 
+def _added_questions() -> dict[str, str]:
+    """Return the questions of other packages with the first line of their docstrings."""
+    from kernel_matrix.api.analyze import QUESTIONS
+
+    added = {name: question for name, question in QUESTIONS.usable().items() if name not in ABOUT}
+    return {name: (question.__doc__ or "").strip().partition("\n")[0] for name, question in added.items()}
+
+
 def _check(question: str, given: Mapping[str, Any]) -> None:
     """Refuse options that the question does not use, so that they are not believed to have had an effect.
 
@@ -115,7 +124,7 @@ def _check(question: str, given: Mapping[str, Any]) -> None:
         UsageError: For such an option, and for a margin that is no share.
     """
     for name, (option, questions) in _USED_BY.items():
-        if name in given and question not in questions:
+        if name in given and question in ABOUT and question not in questions:
             raise UsageError(
                 f"{question} does not look at {option}", next_step=f"Leave it out, or ask {' or '.join(questions)}."
             )

@@ -1,1 +1,73 @@
-"""Who runs which cells where. ``local`` runs them on this host."""
+"""Executors: who runs which cells where. ``local`` runs them on this host.
+
+An executor is a callable that makes a :class:`CellRun`. To add one, add a package here and a line in :data:`EXECUTORS`,
+or an entry point ``module:name`` of another package in the group ``kernel_matrix.executors``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from kernel_matrix.executors.events import RunEvent
+from kernel_matrix.executors.run_policy import RunPolicy
+from kernel_matrix.hosts.survey import HostSurvey
+from kernel_matrix.model.enums import Status
+from kernel_matrix.plan import Cell
+from kernel_matrix.plugins import Registry
+from kernel_matrix.results.store import RecordStore
+
+
+class CellRun(Protocol):
+    """One run over some cells. Use as ``with run.running() as events: for event in events: …``."""
+
+    planned: int
+    """Cells of the run."""
+
+    @property
+    def counts(self) -> Counter[Status]:
+        """Status → cells that ended so."""
+        ...
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """UUID → why nothing more runs on that GPU in this run, in words."""
+        ...
+
+    @property
+    def left(self) -> int:
+        """Cells that this run did not bring to an end."""
+        ...
+
+    def running(self) -> AbstractContextManager[Iterator[RunEvent]]:
+        """Run the cells in the background and yield the events; on leaving, everything is stopped and removed.
+
+        Each cell that ends leaves a record in the store, and an event with that record.
+
+        Raises:
+            kernel_matrix.errors.InfrastructureError: From the iterator: cells cannot be run, or a record written.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """Makes a run; nothing begins before :meth:`CellRun.running`."""
+
+    def __call__(self, cells: Sequence[Cell], survey: HostSurvey, store: RecordStore, policy: RunPolicy, /) -> CellRun:
+        """Make a run.
+
+        Args:
+            cells: What to run.
+            survey: Devices, sandbox and images of this host.
+            store: Where records go.
+            policy: Name, deadline and limits of the run.
+        """
+        ...
+
+
+EXECUTORS: Registry[Executor] = Registry(
+    "executor", "kernel_matrix.executors", {"local": "kernel_matrix.executors.local:Run"}, members=("__call__",)
+)
+"""Name → what makes a run."""

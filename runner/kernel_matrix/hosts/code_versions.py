@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from kernel_matrix.judge_checks import added_checks
 from kernel_matrix.platforms.registry import inside_folder
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -31,8 +32,11 @@ _REDUNDANT = frozenset({"ctx", "kind"})
 
 @functools.cache
 def measurement_version(platform: str) -> str:
-    """SHA-256 of the code that determines a measurement on a platform; records with another value are stale."""
-    return version_of(PACKAGE, MEASURED_BY, inside_folder(platform))
+    """Return the SHA-256 of the code that determines a measurement on a platform; other records are stale.
+
+    The checks of other packages count, since they can fail a candidate.
+    """
+    return version_of(PACKAGE, MEASURED_BY, inside_folder(platform), added_checks())
 
 
 @functools.cache
@@ -41,16 +45,22 @@ def build_version(platform: str) -> str:
     return version_of(PACKAGE, BUILT_BY, inside_folder(platform))
 
 
-def version_of(package: Path, roots: Iterable[str], platform_half: Path | None = None) -> str:
-    """SHA-256 of the modules below ``roots`` and of all modules of the package that they import.
+def version_of(
+    package: Path, roots: Iterable[str], platform_half: Path | None = None, checks: Mapping[str, Path] | None = None
+) -> str:
+    """Return the SHA-256 of the modules below ``roots`` and of all modules of the package that they import.
 
     Args:
         package: Folder of the package.
         roots: Folders and files in it.
-        platform_half: Folder of a platform's inside half, which may belong to another distribution.
+        platform_half: Folder of a platform's inside half, which may belong to another package.
+        checks: Files of the checks that other packages add, by name.
     """
     waiting = {file for root in roots for file in _python_files(package / root)}
     modules: dict[str, str] = {}
+    for name, file in (checks or {}).items():
+        modules[f"plugin_checks/{name}"], imported = _parse(file, package)
+        waiting |= imported
     if platform_half is not None:
         for file in _python_files(platform_half):
             text, imported = _parse(file, package)

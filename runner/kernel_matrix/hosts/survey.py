@@ -12,7 +12,7 @@ from kernel_matrix.images import ResolvedImage
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.plan import HostInventory, devices_matching
 from kernel_matrix.platforms.permission import why_forbidden, why_not_root
-from kernel_matrix.platforms.registry import host_inventory, problems
+from kernel_matrix.platforms.registry import PLATFORMS, host_inventory
 from kernel_matrix.sandboxes import SANDBOXES, Sandbox, SandboxStatus, open_sandbox
 
 AUTO = "auto"
@@ -85,7 +85,7 @@ def _with_sandbox(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned:
     inventories = host_inventory()
     facts = HostInventory(
         gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
-        gpu_reason="; ".join(filter(None, (*(found.reason for found in inventories.values()), *problems()))),
+        gpu_reason="; ".join(filter(None, (*(found.reason for found in inventories.values()), *PLATFORMS.faults()))),
         sandbox=name,
         uses_images=sandbox.uses_images,
         sandbox_reason=why,

@@ -98,12 +98,14 @@ class Lease:
     def exclusive(self) -> str:
         """``proven``, ``unproven`` or ``not_applicable``, by all looks so far."""
         if self._watch.blind:
-            return "not_applicable"
+            return "unproven" if get_platform(self.gpu.platform).IS_ACCELERATOR else "not_applicable"
         return "unproven" if any(self._objections()) else "proven"
 
     @property
     def reason(self) -> str:
         """What :attr:`exclusive` rests on, in words."""
+        if self._watch.blind and get_platform(self.gpu.platform).IS_ACCELERATOR:
+            return "the platform does not say which processes are on the device"
         if self._watch.blind:
             return "a CPU is shared with everything that runs on this machine; only other runners are kept off"
         gap_s = longest_gap_s(self.looks)

@@ -5,7 +5,7 @@ The checks read the raw document without its malformed values, so any key may be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from os.path import expanduser, normpath
 from pathlib import Path
@@ -18,12 +18,13 @@ from kernel_matrix.matrix.globs import is_plain, one_or_many
 from kernel_matrix.matrix.tiers import PUBLISH_SESSIONS, read_protocol, with_protocol
 from kernel_matrix.matrix.toml_lines import KeyPath
 from kernel_matrix.model.enums import Tier
-from kernel_matrix.platforms.registry import DEFAULT, platform_name, platforms, registered
+from kernel_matrix.platforms.registry import DEFAULT, PLATFORMS, platform_name, platforms
+from kernel_matrix.sources import CANDIDATE_SOURCES, SOURCES
 
 Table = Mapping[str, Any]
 
 _SINGLE_FILE_SOURCES = frozenset({"kernelbenchx", "flashinfer", "table"})
-"""Sources whose path may be a single file."""
+"""Built-in sources whose path may be a single file; that of a source of another package always may."""
 
 
 def tables(document: Table, key: str) -> list[tuple[int, Table]]:
@@ -42,6 +43,7 @@ def check_semantics(document: Table, malformed: Collection[KeyPath], root: Path)
     for key in ("gpus", "toolchains"):
         yield from _find_repeated_names(document, key)
     yield from _platforms(document)
+    yield from _extensions(document)
     yield from _conditions_of_a_cpu(document)
     for key in ("gpus", "problems", "candidates"):
         yield from _find_repeated_tables(
@@ -79,13 +81,33 @@ def _platforms(document: Table) -> Iterator[MatrixFault]:
     for key in ("gpus", "toolchains"):
         for index, table in tables(document, key):
             for name in {"platform", "vendor"} & table.keys():
-                yield from _platform_faults((key, index, name), table[name])
+                vendors = [platform.VENDOR for name, platform in platforms().items() if name != platform.VENDOR]
+                yield from _unknown_word((key, index, name), table[name], [*PLATFORMS, *vendors])
             if {"platform", "vendor"} <= table.keys():
                 yield MatrixFault((key, index, "vendor"), "is another word for platform; take one out")
 
 
-def _platform_faults(path: KeyPath, text: str) -> Iterator[MatrixFault]:
-    known = [*registered(), *(platform.VENDOR for name, platform in platforms().items() if name != platform.VENDOR)]
+def _extensions(document: Table) -> Iterator[MatrixFault]:
+    """Yield sources and rules that neither this program nor an installed package has."""
+    for key, registry in (("problems", SOURCES), ("candidates", CANDIDATE_SOURCES)):
+        for index, table in tables(document, key):
+            if "source" in table:
+                yield from _unknown_word((key, index, "source"), table["source"], tuple(registry))
+    policies: list[tuple[KeyPath, Table]] = [(("policy",), document.get("policy", {}))]
+    policies += [(("override", i, "policy"), rule.get("policy", {})) for i, rule in tables(document, "override")]
+    for path, policy in policies:
+        for index, word in enumerate(policy.get("reject_findings", ())):
+            if word is not None:
+                yield from _unknown_word((*path, "reject_findings", index), word, tuple(_rules()))
+
+
+def _rules() -> Iterable[str]:
+    from kernel_matrix.scan import RULES  # noqa: PLC0415  # loads every rule, which few matrices need
+
+    return RULES
+
+
+def _unknown_word(path: KeyPath, text: str, known: Sequence[str]) -> Iterator[MatrixFault]:
     if text not in known:
         yield MatrixFault(path, f"{quote(text)} is not known; allowed: {listed(known)}{suggestion(text, known)}")
 
@@ -119,7 +141,9 @@ def _find_missing_paths(document: Table) -> Iterator[MatrixFault]:
 def _find_missing_folders(document: Table, key: str, root: Path) -> Iterator[MatrixFault]:
     for index, table in tables(document, key):
         if "path" in table:
-            fault = _check_folder(resolve(root, table["path"]), of_files=table.get("source") in _SINGLE_FILE_SOURCES)
+            source = table.get("source", "folder")
+            of_files = source in _SINGLE_FILE_SOURCES or source not in SOURCES.built_in
+            fault = _check_folder(resolve(root, table["path"]), of_files=of_files)
             if fault:
                 yield MatrixFault((key, index, "path"), f"{quote(table['path'])} {fault}")
 

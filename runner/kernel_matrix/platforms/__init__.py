@@ -2,7 +2,7 @@
 
 A platform is a package with the members of :class:`Platform`, and a package ``inside`` below it with those of
 :class:`kernel_matrix.inside.platform.InsidePlatform`. To add one: one folder here and one line in
-:data:`kernel_matrix.platforms.registry.BUILT_IN`, or an entry point of another distribution in the group
+:data:`kernel_matrix.platforms.registry.PLATFORMS`, or an entry point of another package in the group
 ``kernel_matrix.platforms``. :mod:`kernel_matrix.platforms.cpu` is the simplest example.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -13,26 +12,31 @@ import polars as pl
 from kernel_matrix.analysis.comparison import Comparison
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
+from kernel_matrix.plugins import Registry
 from kernel_matrix.report.contents import AuditFinding, ReportContents, gather
 
 Render = Callable[[ReportContents, Tables, pl.DataFrame], str]
 """Contents, tables and outcomes → the text of the file."""
 
-_FORMATS: Final = {
-    "html": "kernel_matrix.report.page:page",
-    "md": "kernel_matrix.report.summary:markdown",
-    "text": "kernel_matrix.report.summary:text",
-}
-"""Format → the function that writes it, imported on use."""
+FORMATS: Registry[Render] = Registry(
+    "report format",
+    "kernel_matrix.report_formats",
+    {
+        "html": "kernel_matrix.report.page:page",
+        "md": "kernel_matrix.report.summary:markdown",
+        "text": "kernel_matrix.report.summary:text",
+    },
+    members=("__call__",),
+)
+"""Format → the function that writes it."""
 
-_BY_ENDING: Final = {".md": "md", ".txt": "text"}
-
-FORMATS: Final = tuple(_FORMATS)
+_BY_ENDING: Final = {".txt": "text"}
 
 
 def format_of(file: Path) -> str:
-    """Return the format for the file name's ending; ``html`` for unknown endings."""
-    return _BY_ENDING.get(file.suffix.lower(), "html")
+    """Return the format for the file name's ending: the format of that name, and ``html`` for unknown endings."""
+    ending = file.suffix.lower()
+    return _BY_ENDING.get(ending) or (ending[1:] if ending[1:] in FORMATS else "html")
 
 
 def render(name: str) -> Render:
@@ -40,12 +44,11 @@ def render(name: str) -> Render:
 
     Raises:
         UsageError: There is no such format.
+        PluginError: It is one of another package and cannot be used.
     """
-    if name not in _FORMATS:
+    if name not in FORMATS:
         raise UsageError(f"unknown report format {name!r}", next_step=f"Use one of {', '.join(FORMATS)}.")
-    module, _, function = _FORMATS[name].partition(":")
-    found: Render = getattr(import_module(module), function)
-    return found
+    return FORMATS.load(name)
 
 
 def compose(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -31,7 +31,7 @@ def answer_questions(
     tables: Tables,
     request: QuestionOptions,
     *,
-    questions: Sequence[str] = QUESTIONS,
+    questions: Iterable[str] = QUESTIONS,
     asking: Callable[[str, Tables, QuestionOptions], list[Answer]] = ask,
 ) -> Iterator[QuestionPage]:
     """Answer all ``questions``; an error in one of them does not affect the others."""

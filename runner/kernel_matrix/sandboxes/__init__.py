@@ -1,7 +1,8 @@
 """How a process of a cell is placed and started: the nouns, the ``Sandbox`` protocol and the registry.
 
 A sandbox starts one process of one :class:`~kernel_matrix.model.enums.Role` at a time, confined as its
-:class:`RoleSpec` says, and always takes it away again. To add one: one file here and one line in :data:`SANDBOXES`.
+:class:`RoleSpec` says, and always takes it away again. To add one: one file here and one line in :data:`SANDBOXES`, or
+an entry point of another package in the group ``kernel_matrix.sandboxes``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.plugins import Registry, protocol_members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,13 +199,28 @@ class Sandbox(Protocol):
 PACKAGE_TARGET = "/opt/kernel-matrix"
 """Folder inside that holds the package; it is the working directory and the only ``PYTHONPATH``."""
 
-SANDBOXES = {"docker": "kernel_matrix.sandboxes.docker", "process": "kernel_matrix.sandboxes.process"}
-"""Sandbox name → module with a function ``open_sandbox() -> Sandbox``; order is the order of preference."""
+
+class SandboxModule(Protocol):
+    """Module of a sandbox."""
+
+    def open_sandbox(self) -> Sandbox:
+        """Return the sandbox of this host, usable or not."""
+        ...
+
+
+SANDBOXES: Registry[SandboxModule] = Registry(
+    "sandbox",
+    "kernel_matrix.sandboxes",
+    {"docker": "kernel_matrix.sandboxes.docker", "process": "kernel_matrix.sandboxes.process"},
+    members=protocol_members(SandboxModule),
+)
+"""Name → module; the order is the order of preference."""
 
 
 def open_sandbox(name: str) -> Sandbox:
-    """The sandbox registered as ``name``; its module is imported only now."""
-    import importlib  # noqa: PLC0415  # the docker SDK is loaded only when Docker is asked for
+    """Import the sandbox registered as ``name`` and open it.
 
-    sandbox: Sandbox = importlib.import_module(SANDBOXES[name]).open_sandbox()
-    return sandbox
+    Raises:
+        PluginError: There is none, it cannot be imported, or it lacks a member of the protocol.
+    """
+    return SANDBOXES.load(name).open_sandbox()

@@ -121,7 +121,7 @@ def _ulimits(spec: RoleSpec, *, unlimited_memlock: bool) -> Iterator[Ulimit]:
 
 
 def _mounts(spec: RoleSpec, daemon: DaemonInfo) -> Iterator[Mount]:
-    for source, target in package_mounts(spec.platform):
+    for source, target in package_mounts(spec):
         yield _bind(source, target)
     for mount in spec.mounts:
         yield _bind(str(mount.source.resolve()), mount.target, writable=mount.writable)

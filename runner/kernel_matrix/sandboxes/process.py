@@ -39,8 +39,8 @@ from kernel_matrix.sandboxes.role_environment import (
     SCRATCH,
     command,
     environment,
-    package_folders,
     package_mounts,
+    package_parts,
 )
 from kernel_matrix.sandboxes.supervised_process import START_TIMEOUT_S, SupervisedProcess, launcher
 
@@ -268,7 +268,7 @@ def _binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
     """The private tree, parents first: system, this Python, the package's inside half, the role's mounts, devices."""
     for path in _outermost([*map(Path, _SYSTEM), *_python_folders()]):
         yield confine.BindMount(str(path), str(path))
-    for source, target in package_mounts(spec.platform):
+    for source, target in package_mounts(spec):
         yield confine.BindMount(source, target)
     for mount in sorted(spec.mounts, key=lambda mount: mount.target):
         mode = confine.WRITABLE if mount.writable else confine.READ_ONLY
@@ -296,16 +296,16 @@ def _stage(spec: RoleSpec, level: Confinement) -> Iterator[Path]:
     with own_folder(_STAGE_PREFIX) as folder:
         (folder / "root").mkdir()
         if level.namespaces == confine.NONE:
-            _furnish(folder, spec.platform, spec.uid if level.other_user else None)
+            _furnish(folder, spec, spec.uid if level.other_user else None)
         yield folder
 
 
-def _furnish(folder: Path, platform: str, uid: int | None) -> None:
+def _furnish(folder: Path, spec: RoleSpec, uid: int | None) -> None:
     """Give a role that sees the host's files a package that holds its inside half alone, and a folder to write in."""
     package = folder / "package" / PACKAGE
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    for name, source in package_folders(platform).items():
+    for name, source in package_parts(spec).items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).symlink_to(source)
     scratch = folder / "scratch"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernel_matrix.judge_checks import added_checks
+from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms.registry import inside_folder, platforms
 from kernel_matrix.sandboxes import PACKAGE_TARGET, RoleSpec
 
@@ -44,19 +46,21 @@ def environment(spec: RoleSpec) -> dict[str, str]:
     }
 
 
-def package_folders(platform: str) -> dict[str, Path]:
-    """Folders that a role can import from: path below the package inside → where it lies on this host.
+def package_parts(spec: RoleSpec) -> dict[str, Path]:
+    """Return what a role can import from: path below the package inside → folder or file on this host.
 
-    The inside half of ``platform`` is shown at the same place whichever distribution it comes from.
+    The inside half of the platform is shown at the same place whichever package it comes from. Only the judge sees the
+    checks that other packages add.
     """
     own = {name: PACKAGE_FOLDER / name for name in INSIDE_PACKAGES}
-    return {**own, f"platforms/{platform}/inside": inside_folder(platform)}
+    checks = added_checks() if spec.role is Role.JUDGE else {}
+    added = {f"plugin_checks/{name}.py": file for name, file in checks.items()}
+    return {**own, f"platforms/{spec.platform}/inside": inside_folder(spec.platform), **added}
 
 
-def package_mounts(platform: str) -> tuple[tuple[str, str], ...]:
-    """The same as mounts: where each folder lies on this host, and its path inside."""
-    folders = package_folders(platform)
-    return tuple((str(folder), f"{PACKAGE_TARGET}/{PACKAGE}/{name}") for name, folder in folders.items())
+def package_mounts(spec: RoleSpec) -> tuple[tuple[str, str], ...]:
+    """Return the same as mounts: folder or file on this host, and its path inside."""
+    return tuple((str(source), f"{PACKAGE_TARGET}/{PACKAGE}/{name}") for name, source in package_parts(spec).items())
 
 
 class LogTail:

@@ -1,17 +1,20 @@
 """Static rules over a candidate's source, which is parsed but never run.
 
 A rule finds what running a candidate cannot show, such as a library call in place of a kernel, a kernel that is never
-launched, or a replaced clock. A finding is a label with its source line, not a proof. Each rule is one file; the
-policy decides which rules reject a candidate.
+launched, or a replaced clock. A finding is a label with its source line, not a proof; the policy decides which rules
+reject a candidate. To add one: one file here and one line in :data:`RULES`, or an entry point of another package in the
+group ``kernel_matrix.rules``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.plugins import Registry, protocol_members
 from kernel_matrix.scan import (
     capture,
     decoy,
@@ -32,24 +35,45 @@ from kernel_matrix.scan.kernel_names import own_kernels
 from kernel_matrix.scan.rule_match import RuleMatch, SourceScan
 from kernel_matrix.scan.source import ScannedSource, read_source
 
-__all__ = ["RULES", "RuleMatch", "SourceScan", "scan_files", "scan_text"]
+__all__ = ["RULES", "Rule", "RuleMatch", "SourceScan", "scan_files", "scan_text"]
 
-RULES: Mapping[str, Callable[[ScannedSource], Iterator[RuleMatch]]] = {
-    entry.RULE: entry.find,
-    library_calls.RULE: library_calls.find,
-    fallback.RULE: fallback.find,
-    decoy.RULE: decoy.find,
-    precision.RULE: precision.find,
-    timing.RULE: timing.find,
-    streams.RULE: streams.find,
-    threads.RULE: threads.find,
-    lazy.RULE: lazy.find,
-    memo.RULE: memo.find,
-    frames.RULE: frames.find,
-    capture.RULE: capture.find,
-    hidden.RULE: hidden.find,
-}
-"""Name of a rule → function that yields its findings, in the order of the report."""
+
+class Rule(Protocol):
+    """Module of a rule."""
+
+    RULE: str
+    """Name of the rule."""
+
+    def find(self, source: ScannedSource) -> Iterator[RuleMatch]:
+        """Yield the places that the rule matches, in any order; the source is parsed and never run."""
+        ...
+
+
+RULES: Registry[Rule] = Registry(
+    "rule",
+    "kernel_matrix.rules",
+    {
+        rule.RULE: rule
+        for rule in (
+            entry,
+            library_calls,
+            fallback,
+            decoy,
+            precision,
+            timing,
+            streams,
+            threads,
+            lazy,
+            memo,
+            frames,
+            capture,
+            hidden,
+        )
+    },
+    members=protocol_members(Rule),
+    name_member="RULE",
+)
+"""Name of a rule → its module, in the order of the report."""
 
 MOST_FINDINGS = 20
 """Findings kept per rule; further ones of the same rule rarely add information."""
@@ -93,7 +117,7 @@ def scan_text(text: str, language: Language, dtype: Dtype, *, entry: str = "Mode
     source = read_source(text, language=language, dtype=dtype, entry=entry)
     if source is None:
         return SourceScan(own_kernels=(), findings=())
-    findings = tuple(finding for find in RULES.values() for finding in _limit_matches(find(source)))
+    findings = tuple(finding for rule in RULES.usable().values() for finding in _limit_matches(rule.find(source)))
     return SourceScan(own_kernels=own_kernels(source), findings=findings)
 
 

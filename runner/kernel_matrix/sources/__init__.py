@@ -1,12 +1,13 @@
 """Problems and candidates: their classes, the source protocols and the registry of sources.
 
 A source is a module with the function of :class:`Source`, of :class:`CandidateSource`, or both. To add one, add a
-module here and a line in the registry at the end of this file.
+module here and a line in the registries at the end of this file, or an entry point of another package in the groups
+``kernel_matrix.sources`` and ``kernel_matrix.candidate_sources``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -16,6 +17,7 @@ from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype, Language, Status
 from kernel_matrix.model.fields import Length
 from kernel_matrix.model.messages import ContractSpec
+from kernel_matrix.plugins import Registry, protocol_members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,16 +228,6 @@ def reference_candidate(problem: Problem) -> Candidate:
     )
 
 
-def source_names() -> Sequence[str]:
-    """List the allowed values of ``problems.source``."""
-    return tuple(_PROBLEMS)
-
-
-def candidate_source_names() -> Sequence[str]:
-    """List the allowed values of ``candidates.source``."""
-    return tuple(_CANDIDATES)
-
-
 def load_source(name: str, root: Path | None) -> LoadedSource:
     """Read the source registered as ``name``.
 
@@ -250,8 +242,7 @@ def load_source(name: str, root: Path | None) -> LoadedSource:
     place = root if root is not None else BUNDLED_PROBLEMS.get(name)
     if place is None:
         raise UsageError(f"source {name} has no bundled problems", next_step="name a path to read")
-    source: Source = _import_module(_PROBLEMS[name])
-    return source.load(place, name=name)
+    return SOURCES.load(name).load(place, name=name)
 
 
 def load_candidates(
@@ -260,40 +251,43 @@ def load_candidates(
     """Read candidates that are kept apart from their problems.
 
     Args:
-        name: registry key of the source that reads ``path``; see :func:`candidate_source_names`.
+        name: registry key of the source that reads ``path``, of :data:`CANDIDATE_SOURCES`.
         path: folder or file to read.
         problems: all known problems by id; candidates for other problems are unreadable.
 
     Raises:
         kernel_matrix.errors.UsageError: ``path`` is not in the form of the source.
     """
-    source: CandidateSource = _import_module(_CANDIDATES[name])
-    return source.load_candidates(path, problems)
+    return CANDIDATE_SOURCES.load(name).load_candidates(path, problems)
 
 
-def _import_module(name: str) -> Any:
-    import importlib  # noqa: PLC0415  # sources are imported on demand, because the command line must start fast
+SOURCES: Registry[Source] = Registry(
+    "source",
+    "kernel_matrix.sources",
+    {
+        "folder": "kernel_matrix.sources.folder",
+        "kernelbench": "kernel_matrix.sources.kernelbench.reader",
+        "kernelbenchx": "kernel_matrix.sources.kernelbenchx.reader",
+        "flashinfer": "kernel_matrix.sources.flashinfer.reader",
+        "table": "kernel_matrix.sources.table",
+        "aten": "kernel_matrix.sources.aten.reader",
+        "vllm": "kernel_matrix.sources.bundled_suites",
+        "cublas": "kernel_matrix.sources.bundled_suites",
+    },
+    members=protocol_members(Source),
+)
+"""Allowed values of ``problems.source`` → module."""
 
-    return importlib.import_module(f"kernel_matrix.sources.{name}")
-
-
-_PROBLEMS = {
-    "folder": "folder",
-    "kernelbench": "kernelbench.reader",
-    "kernelbenchx": "kernelbenchx.reader",
-    "flashinfer": "flashinfer.reader",
-    "table": "table",
-    "aten": "aten.reader",
-    "vllm": "bundled_suites",
-    "cublas": "bundled_suites",
-}
-"""Name of a source → module with :class:`Source`'s function."""
-
-_CANDIDATES = {
-    "folder": "folder",
-    "kernelbench": "kernelbench.generated",
-    "kernelbenchx": "kernelbenchx.samples",
-    "flashinfer": "flashinfer.solutions",
-    "table": "table",
-}
-"""Name of a source → module with :class:`CandidateSource`'s function."""
+CANDIDATE_SOURCES: Registry[CandidateSource] = Registry(
+    "source of candidates",
+    "kernel_matrix.candidate_sources",
+    {
+        "folder": "kernel_matrix.sources.folder",
+        "kernelbench": "kernel_matrix.sources.kernelbench.generated",
+        "kernelbenchx": "kernel_matrix.sources.kernelbenchx.samples",
+        "flashinfer": "kernel_matrix.sources.flashinfer.solutions",
+        "table": "kernel_matrix.sources.table",
+    },
+    members=protocol_members(CandidateSource),
+)
+"""Allowed values of ``candidates.source`` → module."""

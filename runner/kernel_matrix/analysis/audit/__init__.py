@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Final
 
 import polars as pl
@@ -11,12 +12,13 @@ from kernel_matrix.analysis.audit import boards, consistency, copies, execution,
 from kernel_matrix.analysis.audit.check import FINDINGS, SEVERITIES, AuditCheck, Severity
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import NothingSelectedError, UsageError
+from kernel_matrix.plugins import Registry
 
 __all__ = ["CHECKS", "FINDINGS", "SEVERITIES", "AuditCheck", "Severity", "audit", "chosen"]
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
-CHECKS: Final = (
+_BUILT_IN: Final = (
     AuditCheck(name="impossible_time", severity=_ERROR, look=times.impossible,
           about="A time is shorter than the work takes at the device's peak rate."),
     AuditCheck(name="no_number", severity=_ERROR, look=times.no_numbers,
@@ -88,29 +90,39 @@ CHECKS: Final = (
     AuditCheck(name="no_board", severity=_NOTE, look=boards.no_name,
           about="A GPU's name cannot be checked against hardware."),
 )  # fmt: skip
-"""Every check, the worst severity first."""
+
+CHECKS: Registry[AuditCheck] = Registry(
+    "audit check",
+    "kernel_matrix.audits",
+    {check.name: check for check in _BUILT_IN},
+    members=[field.name for field in fields(AuditCheck)],
+    name_member="name",
+)
+"""Checks by name, the worst severity first; other packages add theirs as entry points ``module:attribute``."""
 
 
-def chosen(names: Sequence[str]) -> tuple[AuditCheck, ...]:
+def chosen(names: Sequence[str] = ()) -> tuple[AuditCheck, ...]:
     """Select the checks with these names; all if ``names`` is empty.
 
     Raises:
         UsageError: A name is unknown.
+        PluginError: A check of another package cannot be used.
     """
-    known = {check.name: check for check in CHECKS}
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in CHECKS]
     if unknown:
-        raise UsageError(f"unknown check {unknown[0]!r}", next_step=f"Use one of {', '.join(known)}.")
-    return tuple(check for check in CHECKS if not names or check.name in names)
+        raise UsageError(f"unknown check {unknown[0]!r}", next_step=f"Use one of {', '.join(CHECKS)}.")
+    if not names:
+        return tuple(CHECKS.usable().values())
+    return tuple(CHECKS.load(name) for name in CHECKS if name in names)
 
 
-def audit(tables: Tables, checks: Sequence[AuditCheck] = CHECKS) -> Iterator[tuple[AuditCheck, pl.DataFrame]]:
-    """Run the checks; yields each with its findings in the columns :data:`FINDINGS`, the worst first.
+def audit(tables: Tables, checks: Sequence[AuditCheck] | None = None) -> Iterator[tuple[AuditCheck, pl.DataFrame]]:
+    """Run the checks, by default all; yields each with its findings in the columns :data:`FINDINGS`, the worst first.
 
     Raises:
         NothingSelectedError: The tables have no rows.
     """
     if tables.cells.select(pl.len()).collect().item() == 0:
         raise NothingSelectedError("the tables have no rows", next_step="Run or import something first, then merge it.")
-    for check in checks:
+    for check in chosen() if checks is None else checks:
         yield check, check.findings(tables)

@@ -14,9 +14,9 @@ cell is measured. Nothing in here prints.
 =============  ========================================================================================
 """
 
-from kernel_matrix.executors.local.events import EventKind, RunEvent
+from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local.rerun import Rerun, cells_left, cells_to_run
 from kernel_matrix.executors.local.run import Run
-from kernel_matrix.executors.local.run_state import RunPolicy
+from kernel_matrix.executors.run_policy import RunPolicy
 
 __all__ = ["EventKind", "Rerun", "Run", "RunEvent", "RunPolicy", "cells_left", "cells_to_run"]

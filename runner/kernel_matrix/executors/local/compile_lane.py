@@ -6,7 +6,7 @@ import queue
 from collections.abc import Sequence
 
 from kernel_matrix.attempt import Assignment, AttemptResult, absent_gpu, compile_only
-from kernel_matrix.executors.local.events import EventKind, RunEvent
+from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local.run_state import RunState
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.record import Record

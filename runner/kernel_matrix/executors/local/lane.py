@@ -9,7 +9,7 @@ from functools import partial
 from kernel_matrix.attempt import Assignment, AttemptResult, CellCancelledError, SessionPrefetch, run_cell
 from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
 from kernel_matrix.attempt.source_findings import is_rejected
-from kernel_matrix.executors.local.events import EventKind, RunEvent
+from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local.run_state import RunState
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms import Gpu

@@ -14,12 +14,13 @@ from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
 from kernel_matrix.attempt.buildpool import BuildListener, BuildPool, build_pool, builds_at_once
 from kernel_matrix.attempt.scratch import scratch_folder
 from kernel_matrix.attempt.source_findings import is_rejected
+from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local.cell_queue import CellQueue
 from kernel_matrix.executors.local.compile_lane import CompileLane, compile_lanes
-from kernel_matrix.executors.local.events import EventKind, RunEvent
 from kernel_matrix.executors.local.lane import DeviceLane
-from kernel_matrix.executors.local.run_state import RunPolicy, RunState, RunTally
+from kernel_matrix.executors.local.run_state import RunState, RunTally
 from kernel_matrix.executors.local.sandbox_outage import SandboxOutage
+from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.hosts.survey import HostSurvey
 from kernel_matrix.model.enums import Status

@@ -10,34 +10,16 @@ from dataclasses import dataclass, field
 
 from kernel_matrix.attempt import AttemptResult, RunContext
 from kernel_matrix.attempt.buildpool import BuildPool
+from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local.cell_queue import CellQueue
-from kernel_matrix.executors.local.events import EventKind, RunEvent
 from kernel_matrix.executors.local.rerun import is_accused_once
 from kernel_matrix.executors.local.sandbox_outage import SandboxOutage
+from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import HostSurvey
 from kernel_matrix.model.enums import Fault, Status, fault_of
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.record import Record
 from kernel_matrix.results.store import RecordStore
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPolicy:
-    """How a session goes about its cells."""
-
-    run_id: str
-    fail_fast: bool = False
-    """Stop at the first cell that does not pass."""
-    deadline: float | None = None
-    """Monotonic time after which no cell is begun, and none that is expected to end later."""
-    sandbox_wait_s: float = 300.0
-    """How long a sandbox that has stopped answering is waited for: a daemon is upgraded within a minute or two."""
-    build_workers: int = 0
-    """Builds at once; 0: as :func:`~kernel_matrix.attempt.buildpool.builds_at_once` says."""
-
-    def is_too_late(self, cell: Cell) -> bool:
-        """Whether ``cell``, begun now, is expected to end past the deadline."""
-        return self.deadline is not None and time.monotonic() + cell.expected_s > self.deadline
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from kernel_matrix.attempt import CellCancelledError
 from kernel_matrix.errors import SandboxError
-from kernel_matrix.executors.local.events import EventKind, RunEvent
+from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.plan import Cell
 from kernel_matrix.sandboxes import Sandbox
 

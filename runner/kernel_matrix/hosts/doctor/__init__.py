@@ -19,6 +19,7 @@ Check = Callable[[Host], Iterable[CheckResult]]
 
 CHECKS = {
     "Python": "kernel_matrix.hosts.doctor.python",
+    "extensions": "kernel_matrix.hosts.doctor.extensions",
     "Docker": "kernel_matrix.hosts.doctor.daemon",
     "local processes": "kernel_matrix.hosts.doctor.local",
     "drivers": "kernel_matrix.hosts.doctor.drivers",

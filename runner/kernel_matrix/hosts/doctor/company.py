@@ -34,7 +34,7 @@ def _processes(gpu: Gpu, _host: Host) -> CheckResult:
 @per_gpu(_MEMORY)
 def _memory(gpu: Gpu, _host: Host) -> CheckResult:
     """Whoever uses memory is somebody the driver lists."""
-    used = get_platform(gpu.platform).snapshot(gpu)["memory_used_bytes"]
+    used = get_platform(gpu.platform).snapshot(gpu).get("memory_used_bytes")
     if not isinstance(used, int):
         return ok(_MEMORY, "the driver does not say")
     found = f"{used >> 20} MiB"

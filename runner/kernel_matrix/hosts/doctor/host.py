@@ -42,6 +42,8 @@ class Host:
     lock_path: Path | None = None
     """Images lock; null: the one beside the matrix."""
     results: Path = Path("results")
+    plugin_faults: tuple[str, ...] = ()
+    """One line for each extension of an installed package that cannot be used."""
 
     @cached_property
     def docker(self) -> DaemonSeen:
@@ -132,6 +134,11 @@ def per_gpu(subject: str) -> Callable[[GpuCheck], Callable[[Host], Iterator[Chec
         return of_host
 
     return decorated
+
+
+def advice_about(gpu: Gpu, mode: str) -> str:
+    """Return how to change a mode of ``gpu``."""
+    return get_platform(gpu.platform).ADVICE.get(mode, "see the documentation of its driver")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_matrix.hosts.doctor.host import Host, per_gpu
+from kernel_matrix.hosts.doctor.host import Host, advice_about, per_gpu
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.check_result import CheckResult, ok, warn
 from kernel_matrix.platforms.registry import get_platform
@@ -19,4 +19,4 @@ def check(gpu: Gpu, _host: Host) -> CheckResult:
     if on:
         return ok(_SUBJECT, "on")
     found = "off: the driver lets go of the GPU, and of its settings, whenever nobody uses it"
-    return warn(_SUBJECT, found, get_platform(gpu.platform).ADVICE["persistence"])
+    return warn(_SUBJECT, found, advice_about(gpu, "persistence"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernel_matrix.hosts.doctor.host import Host, per_gpu
+from kernel_matrix.hosts.doctor.host import Host, advice_about, per_gpu
 from kernel_matrix.platforms import ComputeMode, DeviceModes, Gpu
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, fail, ok
 from kernel_matrix.platforms.registry import get_platform
@@ -22,7 +22,7 @@ def _mig(gpu: Gpu, host: Host) -> CheckResult:
     """MIG is off, or the matrix takes a GPU that is split."""
     allowed = any(policy.allow_mig for policy in host.policies)
     found = "on: the GPU is split, its parts share clocks, power and memory bandwidth"
-    advice = f"{get_platform(gpu.platform).ADVICE['mig']}, or policy.allow_mig = true"
+    advice = f"{advice_about(gpu, 'mig')}, or policy.allow_mig = true"
     return _shared("MIG", found, advice, on=_modes(gpu).mig, allowed=allowed)
 
 
@@ -31,7 +31,7 @@ def _mps(gpu: Gpu, host: Host) -> CheckResult:
     """No MPS server shares the GPU out, or the matrix takes one that is shared."""
     allowed = any(policy.allow_mps for policy in host.policies)
     found = "an MPS server has a context on it: processes of others run at the same time"
-    advice = f"{get_platform(gpu.platform).ADVICE['mps']}, or policy.allow_mps = true"
+    advice = f"{advice_about(gpu, 'mps')}, or policy.allow_mps = true"
     return _shared("MPS", found, advice, on=_modes(gpu).mps, allowed=allowed)
 
 
@@ -42,7 +42,7 @@ def _compute_mode(gpu: Gpu, _host: Host) -> CheckResult:
     if mode in (None, ComputeMode.DEFAULT):
         return ok("compute mode", "any number of processes" if mode else "the driver does not say")
     found = f"{mode.value}: a cell's judge, baseline and candidate could not be on it together"
-    how = get_platform(gpu.platform).ADVICE["compute_mode"]
+    how = advice_about(gpu, "compute_mode")
     advice = f"kernel-matrix sweep, where a killed runner left it so; else {how}"
     return fail("compute mode", found, advice)
 

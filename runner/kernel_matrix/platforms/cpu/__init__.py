@@ -5,38 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kernel_matrix.model.enums import Dtype, Language
-from kernel_matrix.platforms import (
-    ClockChoices,
-    CostFigures,
-    DeviceAccess,
-    DeviceDetails,
-    DeviceModes,
-    Gpu,
-    PlatformInventory,
-)
-from kernel_matrix.platforms.check_result import CheckResult
+from kernel_matrix.platforms import CostFigures, DeviceDetails, Gpu, PlatformInventory
+from kernel_matrix.platforms.defaults import *  # noqa: F403  # what it has not
 from kernel_matrix.platforms.language_limits import LanguageLimits, read_language_limits
 
 VENDOR = "cpu"
 TITLE = "CPU"
 IS_ACCELERATOR = False
 NEEDS_IMAGES = False
-SANITIZER = ""
-ACCESS_ADVICE = ""
-DAEMON_ERRORS: tuple[tuple[str, str, str], ...] = ()
-HIDDEN: Mapping[str, str] = {}
-HIDDEN_IN_PROCESS: Mapping[str, str] = {}
-CACHES: Mapping[str, str] = {}
-PROGRAM_FOLDERS: tuple[str, ...] = ()
-SHARING_SERVER = ""
-ADVICE: Mapping[str, str] = {}
 COST = CostFigures(start_s=3.0, call_s=0.05, timed_call_s=0.01)
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -49,25 +31,19 @@ _NO_NODES = "the kernel shows no NUMA nodes here"
 
 
 def inventory() -> PlatformInventory:
-    """One device: all of this machine's CPUs together."""
+    """Return one device: all of this machine's CPUs together."""
     return PlatformInventory(
         gpus=(Gpu(platform="cpu", uuid="cpu", name=model_name(), memory_bytes=_memory().get("MemTotal", 0)),)
     )
 
 
-@contextmanager
-def opened() -> Iterator[None]:
-    """Nothing has to be kept open to read about a CPU."""
-    yield
-
-
 def processes(gpu: Gpu) -> Sequence[int]:  # noqa: ARG001  # every process uses the CPU, so none is told apart
-    """Always empty: nobody has a CPU to himself."""
+    """Return nothing: every process uses the CPU."""
     return ()
 
 
 def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:  # noqa: ARG001  # there is only one
-    """Load average over one minute, mean frequency of the cores now (null where hidden), memory in use."""
+    """Return load average over one minute, mean frequency of the cores now (None if hidden) and memory in use."""
     memory = _memory()
     return {
         "load_average": os.getloadavg()[0],
@@ -76,13 +52,12 @@ def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:  # noqa: ARG001  
     }
 
 
-def clocks(gpu: Gpu) -> tuple[int | None, int | None]:  # noqa: ARG001  # no CPU has such clocks
-    """None of both: a CPU's frequency is in its snapshot."""
-    return None, None
+def sampler(gpu: Gpu) -> None:
+    """Return None: there is nothing to read during a call."""
 
 
 def details(gpu: Gpu) -> DeviceDetails:  # noqa: ARG001  # there is only one
-    """What decides about a CPU's speed beside its model.
+    """Return what decides about a CPU's speed beside its model.
 
     ``cores`` counts logical CPUs; ``governors`` are those in use, each once; ``min_mhz`` and ``max_mhz`` are the widest
     limits that any core has; ``numa_nodes`` has each node's CPUs as the kernel writes them, ``"0-15,32-47"``.
@@ -100,109 +75,19 @@ def details(gpu: Gpu) -> DeviceDetails:  # noqa: ARG001  # there is only one
     )
 
 
-def modes(gpu: Gpu) -> DeviceModes:  # noqa: ARG001  # there is only one
-    """A CPU has no modes that could keep others off it."""
-    return DeviceModes()
-
-
-def clock_choices(gpu: Gpu) -> ClockChoices:  # noqa: ARG001  # there is only one
-    """None: a CPU's clock is not the runner's to lock."""
-    return ClockChoices()
-
-
-def sampler(gpu: Gpu) -> None:
-    """None: there is nothing to see that a timed call could be joined with."""
-
-
-def settings() -> None:
-    """None: nothing of a CPU is changed."""
-
-
 def language_obstacle(language: Language, compute_capability: str | None) -> str | None:
-    """Say which languages need a GPU."""
+    """Return which languages need a GPU."""
     return _limits().language_obstacle(language=language, compute_capability=compute_capability)
 
 
 def dtype_obstacle(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
-    """Say what Triton's interpreter computes wrongly."""
+    """Return what Triton's interpreter computes wrongly."""
     return _limits().dtype_obstacle(dtype=dtype, language=language, compute_capability=compute_capability)
-
-
-def code_obstacle(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> None:
-    """Return None: PyTorch's CPU builds run on any CPU that an image is made for."""
-
-
-def driver_obstacle(versions: Mapping[str, str], gpu: Gpu) -> None:
-    """Return None: a CPU has no driver."""
-
-
-def driver_note(versions: Mapping[str, str], driver: str | None) -> None:
-    """Return None: a CPU has no driver."""
-
-
-def toolchain_gaps(versions: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001  # there is no table of them
-    """Return nothing: there is no table of CPU toolchains that one could be missing from."""
-    return ()
-
-
-def compiles(language: Language, versions: Mapping[str, str]) -> bool:  # noqa: ARG001  # no language is
-    """Return False: nothing is compiled for a CPU that is not here."""
-    return False
-
-
-def compile_target(compute_capability: str | None) -> str:  # noqa: ARG001  # there is no choice
-    """Return nothing: compilers choose this machine."""
-    return ""
-
-
-def compile_limits(compute_capability: str | None) -> Mapping[str, int]:  # noqa: ARG001  # a CPU has none
-    """Return nothing: a CPU has no blocks."""
-    return {}
-
-
-def launch_obstacle(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # see compile_limits
-    """Return nothing: a CPU has no blocks."""
-    return ""
-
-
-def compile_settings(gpu: Gpu) -> Mapping[str, str]:  # noqa: ARG001  # see compile_target
-    """Return nothing: compilers choose this machine."""
-    return {}
-
-
-def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:  # noqa: ARG001  # see below
-    """Return nothing: every process has the CPU."""
-    return DeviceAccess()
-
-
-def process_access(gpu: Gpu) -> DeviceAccess:  # noqa: ARG001  # there is only one
-    """Return nothing: every process has the CPU."""
-    return DeviceAccess()
-
-
-def examine_driver(inventory: PlatformInventory) -> Iterable[CheckResult]:  # noqa: ARG001  # it always answers
-    """Return nothing: a CPU has no driver."""
-    return ()
-
-
-def examine_access(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:  # noqa: ARG001  # as above
-    """Return nothing: every process has the CPU."""
-    return ()
-
-
-def examine_toolkit(ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:  # noqa: ARG001  # as above
-    """Return nothing: every process has the CPU."""
-    return ()
 
 
 def interprets(language: Language) -> bool:
     """Return whether it is Triton, which has no compiler for CPUs."""
     return language is Language.TRITON
-
-
-def local_compiler() -> str:
-    """Return nothing: the compilers that CPU toolchains bring are Python packages."""
-    return ""
 
 
 @cache
@@ -211,13 +96,13 @@ def _limits() -> LanguageLimits:
 
 
 def model_name() -> str:
-    """The model as the kernel names it, else the architecture (ARM kernels name no model)."""
+    """Return the model as the kernel names it, else the architecture (ARM kernels name no model)."""
     named = re.search(r"^model name\s*:\s*(.+)$", _text(_CPUINFO), re.MULTILINE)
     return named.group(1).strip() if named else platform.machine()
 
 
 def _memory() -> dict[str, int]:
-    """Fields of ``/proc/meminfo``, in bytes."""
+    """Return the fields of ``/proc/meminfo``, in bytes."""
     lines = re.findall(r"^(\w+):\s+(\d+) kB$", _text(_MEMINFO), re.MULTILINE)
     return {name: int(kib) * 1024 for name, kib in lines}
 
@@ -236,7 +121,7 @@ def _settings_mhz(name: str) -> list[float]:
 
 
 def _frequency_settings(name: str) -> list[str]:
-    """What each core's cpufreq folder says under ``name``; without those that say nothing."""
+    """Return what each core's cpufreq folder has under ``name``, without empty ones."""
     texts = [_text(path).strip() for path in _FREQUENCIES.glob(f"cpu[0-9]*/cpufreq/{name}")]
     return [text for text in texts if text]
 

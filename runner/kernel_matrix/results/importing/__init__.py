@@ -1,6 +1,7 @@
 """Results that others measured, as the tables of :mod:`kernel_matrix.results.schema`; what they lack is null.
 
-One module per format, one line each in :data:`FORMATS`. A file's format is recognised by its content. What cannot be
+One module per format, one line each in :data:`FORMATS`, or an entry point ``module:FORMAT`` of another package in the
+group ``kernel_matrix.import_formats``. A file's format is recognised by its content. What cannot be
 read, a file or one result of it, is listed with its line, and the rest goes on.
 """
 
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
 from kernel_matrix.errors import NothingSelectedError, UsageError
+from kernel_matrix.plugins import Registry
 from kernel_matrix.results.import_tables import make, write
 from kernel_matrix.sources import UnreadableItem, google_benchmark, nvbench
 from kernel_matrix.sources.flashinfer import trace_results
@@ -22,19 +24,25 @@ from kernel_matrix.sources.kernelbenchx import metric_results
 from kernel_matrix.sources.measurement import ImportedFile, ImportFormat
 
 AUTO: Final = "auto"
-FORMATS: Final[Mapping[str, ImportFormat]] = {
-    one.name: one
-    for one in (
-        timing_results.FORMAT,
-        eval_results.FORMAT,
-        metric_results.GOLDEN,
-        metric_results.METRICS,
-        metric_results.SUMMARY,
-        trace_results.FORMAT,
-        nvbench.FORMAT,
-        google_benchmark.FORMAT,
-    )
-}
+FORMATS: Registry[ImportFormat] = Registry(
+    "import format",
+    "kernel_matrix.import_formats",
+    {
+        one.name: one
+        for one in (
+            timing_results.FORMAT,
+            eval_results.FORMAT,
+            metric_results.GOLDEN,
+            metric_results.METRICS,
+            metric_results.SUMMARY,
+            trace_results.FORMAT,
+            nvbench.FORMAT,
+            google_benchmark.FORMAT,
+        )
+    },
+    members=[field.name for field in fields(ImportFormat)],
+    name_member="name",
+)
 """Name → format; the first that knows a document has it."""
 
 _ENDINGS: Final = (".json", ".jsonl")
@@ -109,7 +117,7 @@ def _format(name: str) -> ImportFormat | None:
         raise UsageError(
             f"--format {name!r} is no format", next_step=f"Use one of {', '.join((AUTO, *FORMATS))}, or leave it out."
         )
-    return FORMATS[name]
+    return FORMATS.load(name)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -149,7 +157,7 @@ def _read(path: Path, chosen: ImportFormat | None) -> ImportedFile:
 
 def _recognised(file: JsonFile) -> ImportFormat:
     document = file.first()
-    for form in FORMATS.values():
+    for form in FORMATS.usable().values():
         if form.knows(document):
             return form
     if document is None and (broken := file.broken()):
@@ -160,7 +168,9 @@ def _recognised(file: JsonFile) -> ImportFormat:
 def _joined(found: Sequence[ImportedFile]) -> list[ImportedFile]:
     """Files of one format together, each in the form's own way."""
     return [
-        one for form in FORMATS.values() for one in form.join(tuple(one for one in found if one.format == form.name))
+        one
+        for form in FORMATS.usable().values()
+        for one in form.join(tuple(one for one in found if one.format == form.name))
     ]
 
 
@@ -172,5 +182,5 @@ def _nothing(paths: Sequence[Path], files: Sequence[Path], refused: Sequence[Unr
         first = f"; {clean(str(refused[0]))}" if refused else ""
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         what = f"none of {len(files)} files in {where} holds a result that can be read{first}{more}"
-    known = "; ".join(f"{form.name} ({form.description})" for form in FORMATS.values())
+    known = "; ".join(f"{form.name} ({form.description})" for form in FORMATS.usable().values())
     return NothingSelectedError(what, next_step=f"Known are {known}.")

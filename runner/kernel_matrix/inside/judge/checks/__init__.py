@@ -1,12 +1,16 @@
 """What one call is checked for.
 
-A check is one file with ``check(call) -> Optional[CheckFailure]`` and one line in :func:`checks`.
+A check is one file with ``check(call) -> Optional[CheckFailure]``. To add one: one file here and one line in
+:data:`_BUILT_IN` and in :data:`kernel_matrix.judge_checks.CHECKS`, or an entry point of another package in the group
+``kernel_matrix.checks``, whose file is then shown to the judge in the folder ``plugin_checks``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -103,18 +107,30 @@ class CallJudgement:
 Check = Callable[[CheckedCall], Optional[CheckFailure]]
 
 
+_BUILT_IN: Dict[str, Check] = {
+    "structure": structure.check,
+    "aliasing": aliasing.check,
+    "redzones": redzones.check,
+    "inputs": inputs.check,
+    "values": values.check,
+    "mutated_inputs": mutated_inputs.check,
+    "contract": contract.check,
+    "distribution": distribution.check,
+}
+
+_ADDED = Path(__file__).parents[3] / "plugin_checks"
+"""Folder of the checks of other packages; absent if there are none."""
+
+
+@lru_cache(maxsize=None)
 def checks() -> Dict[str, Check]:
-    """Every check, in the order they run."""
-    return {
-        "structure": structure.check,
-        "aliasing": aliasing.check,
-        "redzones": redzones.check,
-        "inputs": inputs.check,
-        "values": values.check,
-        "left": mutated_inputs.check,
-        "contract": contract.check,
-        "distribution": distribution.check,
-    }
+    """Return every check in the order they run: the built-in ones first, since others may rely on what these found.
+
+    Raises:
+        ImportError: A check of another package cannot be imported. Nothing may be judged without it.
+    """
+    added = sorted(file.stem for file in _ADDED.glob("*.py"))
+    return {**_BUILT_IN, **{name: import_module("kernel_matrix.plugin_checks." + name).check for name in added}}
 
 
 def judge_call(call: CheckedCall) -> CallJudgement:

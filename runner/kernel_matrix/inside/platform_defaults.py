@@ -1,0 +1,108 @@
+"""Members of :class:`~kernel_matrix.inside.platform.InsidePlatform` for a device that lacks what they are about.
+
+A platform's ``inside`` imports those that fit it, and defines the others.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from kernel_matrix.inside.platform import Activity, SensorError, Sensors
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
+    from kernel_matrix.inside.wire import KernelCode
+    from kernel_matrix.model.enums import Dtype
+
+__all__ = [
+    "NEEDS_DEVICE",
+    "cache_bytes",
+    "capture",
+    "compile_ahead",
+    "compiler_settings",
+    "describe",
+    "free_bytes",
+    "kernels_in",
+    "measure_anchor",
+    "measure_clock",
+    "open_device",
+    "record_activity",
+    "release_memory",
+    "sensors",
+    "synchronize",
+]
+
+NEEDS_DEVICE: Tuple[str, ...] = ()
+
+
+def free_bytes() -> None:
+    """Return None: torch has no memory of its own on the device."""
+
+
+def release_memory(share: float = 0.0) -> None:
+    """Do nothing: torch keeps no memory."""
+
+
+def cache_bytes() -> int:
+    """Return 0: no cache is flushed."""
+    return 0
+
+
+def open_device() -> None:
+    """Do nothing: there is nothing to open."""
+
+
+def synchronize() -> None:
+    """Do nothing: calls are over when they return."""
+
+
+def capture(function: Callable[[], Any]) -> None:
+    """Return None: there is nothing to capture calls with."""
+
+
+def record_activity() -> Callable[[], Iterable[Activity]]:
+    """Record nothing: there is no tracer."""
+    return list
+
+
+def measure_clock(phase: str) -> None:
+    """Return None: no clock can be read from inside a kernel."""
+
+
+def measure_anchor(phase: str) -> None:
+    """Return None: there are no fixed kernels."""
+
+
+@contextmanager
+def sensors(uuid: str) -> Iterator[Sensors]:
+    """Raise: there are no sensors to wait for."""
+    raise SensorError(f"{uuid or 'the device'} has no sensors")
+    yield
+
+
+def describe() -> Mapping[str, Optional[str]]:
+    """Return nothing beyond what is read on every platform."""
+    return {}
+
+
+def compiler_settings(remarks: Optional[Path] = None) -> Dict[str, str]:  # noqa: ARG001  # none is asked for any
+    """Return nothing: compilers choose this machine."""
+    return {}
+
+
+def kernels_in(folder: Path, log: str) -> List[KernelCode]:  # noqa: ARG001  # none is told apart
+    """Return nothing: kernels are not told apart."""
+    return []
+
+
+def compile_ahead(
+    source: Path, entry: str, forms: Sequence[CallForm], dtype: Dtype, target: CompileTarget
+) -> CompiledAhead:
+    """Refuse.
+
+    Raises:
+        NotImplementedError: Always.
+    """
+    raise NotImplementedError("nothing is compiled ahead for this platform")
