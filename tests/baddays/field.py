@@ -54,8 +54,8 @@ tmpfs_mib = 64
 file_mib = 256
 gpu_wait_s = 60
 load_timeout_s = 60
-first_call_timeout_s = 5
-call_timeout_s = 5
+first_call_timeout_s = 10
+call_timeout_s = 10
 session_timeout_s = 90
 build_timeout_s = 60
 """

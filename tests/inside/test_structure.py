@@ -106,8 +106,8 @@ def test_everything_else_is_named(name):
 def test_no_check_runs_behind_one_that_failed(monkeypatch):
     ran = []
     failed = structure.check(call(FIRST))
-    monkeypatch.setattr("kernel_matrix.inside.judge.checks.inputs.check", lambda _call: ran.append("inputs") or failed)
-    monkeypatch.setattr("kernel_matrix.inside.judge.checks.values.check", lambda _call: ran.append("values"))
+    monkeypatch.setitem(checks(), "inputs", lambda _call: ran.append("inputs") or failed)
+    monkeypatch.setitem(checks(), "values", lambda _call: ran.append("values"))
     assert judge_call(call(FIRST, SECOND)).failed is failed
     assert ran == ["inputs"]
 

@@ -1,7 +1,7 @@
 """Starts processes until it may not start any more.
 
 class: D15
-expect: runtime_error | crashed
+expect: runtime_error | crashed | timeout
 problem: relu
 device: cpu
 stopped-by: limits
