@@ -1,4 +1,4 @@
-"""The pinned image of each toolchain that could run here: those for GPUs only where there is one."""
+"""The pinned image of each toolchain whose platform has a device on this host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Each toolchain has an entry in the lock, and the daemon has exactly that image."""
+    """Check that each toolchain has an entry in the lock, and that the daemon has exactly that image."""
     if host.matrix is None or host.daemon is None:
         return
     import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import
@@ -30,15 +30,15 @@ def check(host: Host) -> Iterator[CheckResult]:
     entries: Mapping[str, LockEntry] = load_lock(path) if path.exists() else {}
     client = docker.from_env(timeout=SUBPROCESS_TIMEOUT_S)
     try:
-        store = cache(partial(store_of, client))  # asked once, and only where an image is pinned
+        store = cache(partial(store_of, client))  # read once, and only if an image is pinned
         for toolchain in host.matrix.toolchains:
             if host.has_device_for(toolchain.platform):
-                yield _one(toolchain.name, entries.get(toolchain.name), path, client, store)
+                yield _check_image(toolchain.name, entries.get(toolchain.name), path, client, store)
     finally:
         client.close()
 
 
-def _one(
+def _check_image(
     toolchain: str, entry: LockEntry | None, lock: Path, client: DockerClient, store: Callable[[], ImageStore]
 ) -> CheckResult:
     from kernel_matrix.images.resolve import ImagePresence, next_step, standing_of  # noqa: PLC0415  # see check
