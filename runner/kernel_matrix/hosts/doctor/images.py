@@ -41,14 +41,14 @@ def check(host: Host) -> Iterator[CheckResult]:
 def _check_image(
     toolchain: str, entry: LockEntry | None, lock: Path, client: DockerClient, store: Callable[[], ImageStore]
 ) -> CheckResult:
-    from kernel_matrix.images.resolve import ImagePresence, next_step, standing_of  # noqa: PLC0415  # see check
+    from kernel_matrix.images.resolve import ImagePresence, image_status, next_step  # noqa: PLC0415  # see check
 
     subject, advice = f"image {toolchain}", next_step(entry, toolchain)
     if entry is None:
         return warn(subject, f"not pinned: no entry in {lock}, so its cells do not run here", advice)
-    standing = standing_of(entry, client, store())
-    if standing.presence is ImagePresence.PRESENT:
+    status = image_status(entry, client, store())
+    if status.presence is ImagePresence.PRESENT:
         return ok(subject, f"{entry.reference} ({entry.state.value}) is here")
-    if standing.presence is ImagePresence.DIFFERENT:
-        return fail(subject, f"{entry.reference}: {standing.text}", advice)
+    if status.presence is ImagePresence.DIFFERENT:
+        return fail(subject, f"{entry.reference}: {status.text}", advice)
     return warn(subject, f"{entry.reference} is not here, so its cells do not run", advice)
