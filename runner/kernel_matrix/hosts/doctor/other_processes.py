@@ -36,7 +36,7 @@ def _memory(gpu: Gpu, _host: Host) -> CheckResult:
     """Check that the driver lists a process if memory is in use."""
     used = get_platform(gpu.platform).snapshot(gpu).get("memory_used_bytes")
     if not isinstance(used, int):
-        return ok(_MEMORY, "the driver does not say")
+        return ok(_MEMORY, "the driver does not report it")
     found = f"{used >> 20} MiB"
     if used <= SUSPICIOUS_BYTES or get_platform(gpu.platform).processes(gpu):
         return ok(_MEMORY, found)

@@ -15,7 +15,7 @@ def check(gpu: Gpu, _host: Host) -> CheckResult:
     """Check that it is on: without it each cell waits for the GPU, and starts at other clocks and temperatures."""
     on = get_platform(gpu.platform).modes(gpu).persistence
     if on is None:
-        return ok(_SUBJECT, "the driver does not say")
+        return ok(_SUBJECT, "the driver does not report it")
     if on:
         return ok(_SUBJECT, "on")
     found = "off: the driver unloads the GPU, and loses its settings, while no process uses it"

@@ -24,8 +24,8 @@ def check(host: Host) -> Iterator[CheckResult]:
     absent = [axis.name for axis in host.matrix.gpus if axis.name not in here]
     rest = f"; not here: {', '.join(absent)}" if absent else ""
     if not here:
-        found = f"{host.matrix.path}: none of its devices is here{rest}"
-        yield fail(_SUBJECT, found, "kernel-matrix plan --all says why")
+        reason = f"{host.matrix.path}: none of its devices is here{rest}"
+        yield fail(_SUBJECT, reason, "kernel-matrix plan --all says why")
         return
     present = "; ".join(f"{name} is {_describe(gpus)}" for name, gpus in here.items())
     unnamed = [gpu for gpu in host.gpus if not any(gpu in gpus for gpus in here.values())]

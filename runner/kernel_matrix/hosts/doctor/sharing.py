@@ -40,7 +40,7 @@ def _check_compute_mode(gpu: Gpu, _host: Host) -> CheckResult:
     """Check that several processes may compute: a cell has a judge, a baseline and a candidate on the GPU."""
     mode = _modes(gpu).compute_mode
     if mode in (None, ComputeMode.DEFAULT):
-        return ok("compute mode", "any number of processes" if mode else "the driver does not say")
+        return ok("compute mode", "any number of processes" if mode else "the driver does not report it")
     found = f"{mode.value}: a cell's judge, baseline and candidate could not be on it together"
     advice = f"kernel-matrix sweep, if a killed runner left it so; else {advice_about(gpu, 'compute_mode')}"
     return fail("compute mode", found, advice)

@@ -114,7 +114,7 @@ def about(gpu: Gpu, *, subject: str = "") -> Iterator[None]:
         yield
     except pynvml.NVMLError as error:
         if error.value == pynvml.NVML_ERROR_UNKNOWN:
-            # A device that fell off the bus may give this code. Then a new handle cannot be had, which raises.
+            # A device that fell off the bus may give this code. Then the request for a new handle raises.
             handle_of(gpu)
         raise our_error(f"{subject} {named(gpu)}".lstrip(), error) from error
 
