@@ -38,19 +38,16 @@ class HostIdentity:
 def host_identity() -> HostIdentity:
     """Return the identity of the host that this process runs on."""
     hostname = socket.gethostname()
+    machine_id = next((text for text in map(_read, _MACHINE_IDS) if text), hostname)
     return HostIdentity(
         hostname=hostname,
-        machine=hashlib.sha256((_machine_id() or hostname).encode()).hexdigest()[:16],
+        machine=hashlib.sha256(machine_id.encode()).hexdigest()[:16],
         platform=f"{platform.system()} {platform.release()} {platform.machine()}, {_distribution()}",
         cpu=model_name(),
         cores=len(os.sched_getaffinity(0)),
         python=platform.python_version(),
         version=__version__,
     )
-
-
-def _machine_id() -> str:
-    return next((text for text in map(_read, _MACHINE_IDS) if text), "")
 
 
 def _read(path: Path) -> str:

@@ -370,12 +370,9 @@ class _RunningContainer:
         """Wait for the end, and read state and log while the container still exists."""
         self._client.wait(self._spec.name, timeout=None)
         state = self._client.inspect_container(self._spec.name)["State"]
-        return exit_of(self._spec.role, state, self._log_tail(), killed=self._killed)
-
-    def _log_tail(self) -> str:
         tail = LogTail()
         tail.add(self._client.logs(self._spec.name, tail=_LOG_LINES))
-        return tail.text()
+        return exit_of(self._spec.role, state, tail.text(), killed=self._killed)
 
 
 def exit_of(role: Role, state: dict[str, Any], log_tail: str, *, killed: bool) -> ProcessExit:
