@@ -38,7 +38,7 @@ def test_a_host_where_all_is_well_is_exit_0_and_each_line_says_what_is_there(gpu
     assert "ok    container toolkit: 1.18.1" in lines
     assert f"ok    GPU 0: NVIDIA H200, {H200['uuid']}, compute capability 9.0, 140 GiB, driver 580.159.04" in lines
     assert "ok    MIG: GPU 0: off" in lines
-    assert "ok    processes now: GPU 0: nobody" in lines
+    assert "ok    processes now: GPU 0: none" in lines
     (warned,) = [line for line in lines if not line.startswith("ok  ") and not line.startswith("      →")]
     assert warned.startswith("warn  matrix: there is no matrix.toml in this folder")
     assert last.endswith("1 warn, 0 fail")
@@ -50,7 +50,7 @@ def test_a_line_that_fails_is_exit_4_with_what_to_do(gpu_clinic, driver, tmp_pat
     with answering(tmp_path, {**DOCKER, "Runtimes": {"runc": {}}}) as daemon:
         done = gpu_clinic.call("doctor", DOCKER_HOST=daemon)
     assert done.returncode == 4
-    assert "fail  CDI: stale: the specification does not list GPU-of-today\n      → make it anew" in done.stdout
+    assert "fail  CDI: stale: the specification does not list GPU-of-today\n      → renew it" in done.stdout
     assert "fail  MIG: GPU 0: on" in done.stdout
     assert driver.log() == []
 

@@ -14,7 +14,7 @@ from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.archive import ImageArchive
 from kernel_matrix.images.image_store import store_of
-from kernel_matrix.images.resolve import ImagePresence, resolve_image, standing_of
+from kernel_matrix.images.resolve import ImagePresence, image_status, resolve_image
 
 D1, D2, D3 = ("sha256:" + digit * 64 for digit in "123")
 
@@ -97,7 +97,7 @@ def daemon(held: dict[str, dict[str, Any]], *, containerd: bool) -> Any:
 
 
 def standing(entry: LockEntry, client: Any) -> Any:
-    return standing_of(entry, client, store_of(client))
+    return image_status(entry, client, store_of(client))
 
 
 LOCAL = LockEntry(toolchain="cpu", reference="kernel-matrix/cpu:2", state=LockState.LOCAL, digest=D1, config_digest=D2)

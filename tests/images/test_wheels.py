@@ -7,7 +7,7 @@ import pytest
 from tiny_images import make_wheel
 
 from kernel_matrix.errors import ImageError
-from kernel_matrix.images.wheels import cache_root, fetch_wheels, place, read_requirements
+from kernel_matrix.images.wheels import cache_root, fetch_wheels, link_wheels, read_requirements
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_spoiled_cache_is_not_used(index: Path, tmp_path: Path) -> None:
 
 def test_wheels_are_placed_with_their_content(tmp_path: Path) -> None:
     wheel, _ = make_wheel(tmp_path / "a")
-    place((wheel,), tmp_path / "context")
+    link_wheels((wheel,), tmp_path / "context")
     assert (tmp_path / "context" / wheel.name).read_bytes() == wheel.read_bytes()
 
 

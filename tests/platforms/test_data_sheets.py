@@ -133,7 +133,7 @@ def test_a_model_is_found(model, found):
         ("h300", "closest: NVIDIA H200"),
         ("rtx 409o", "NVIDIA GeForce RTX 4090"),
         ("", "there is no data sheet of ''"),
-        ("mi300x", "kernel-matrix gpus show names all"),
+        ("mi300x", "`kernel-matrix gpus show` lists all"),
         ("[", "there is no data sheet of '['"),
     ],
 )

@@ -123,8 +123,8 @@ def test_the_table_comes_before_a_calibration():
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        ({**MEASURED, "kind": "health"}, "no calibration"),
-        ([], "no calibration"),
+        ({**MEASURED, "kind": "health"}, "not a calibration"),
+        ([], "not a calibration"),
         ({**MEASURED, "bytes_per_s": None}, "bytes_per_s is None"),
         ({**MEASURED, "bytes_per_s": -1}, "bytes_per_s is -1"),
         ({**MEASURED, "bytes_per_s": True}, "bytes_per_s is True"),

@@ -1,1 +1,1 @@
-"""The host: its identity, what it has, who started what on it, and what it lacks."""
+"""The host: its identity, its inventory, tokens of its processes, and the doctor."""

@@ -26,22 +26,25 @@ MEASURED_BY = ("inside/judge", "inside/worker", "model", _BY_ADAPTERS)
 BUILT_BY = ("inside/build", _BY_ADAPTERS)
 """Folders and files that determine what a build makes of a candidate's source, beside the platform's inside half."""
 
-# Neither says anything that the rest of the tree does not: the context of a name, and the prefix u of a string.
+# The context of a name follows from the rest of the tree, and the prefix u of a string has no effect.
 _REDUNDANT = frozenset({"ctx", "kind"})
 
 
 @functools.cache
 def measurement_version(platform: str) -> str:
-    """Return the SHA-256 of the code that determines a measurement on a platform; other records are stale.
+    """Return the SHA-256 of the code that determines a measurement on a platform.
 
-    The checks of other packages count, since they can fail a candidate.
+    Records with another value are stale. The checks of other packages count, because they can fail a candidate.
     """
     return version_of(PACKAGE, MEASURED_BY, inside_folder(platform), added_checks())
 
 
 @functools.cache
 def build_version(platform: str) -> str:
-    """SHA-256 of the code that determines a build for a platform; kept builds with another value are not used."""
+    """Return the SHA-256 of the code that determines a build for a platform.
+
+    Kept builds with another value are not used.
+    """
     return version_of(PACKAGE, BUILT_BY, inside_folder(platform))
 
 
@@ -78,7 +81,7 @@ def version_of(
 
 @functools.cache
 def _parse(file: Path, package: Path) -> tuple[str, frozenset[Path]]:
-    """Normal form of ``file``, and the files of ``package`` that it imports; parsed once for both versions."""
+    """Return the normal form of ``file`` and the files of ``package`` that it imports; cached for both versions."""
     tree = ast.parse(file.read_bytes())
     return normal_form(tree), frozenset(_imported(tree, package))
 
@@ -88,7 +91,7 @@ def _python_files(root: Path) -> Iterable[Path]:
 
 
 def _imported(tree: ast.Module, package: Path) -> Iterator[Path]:
-    """Files of the package that ``tree`` imports anywhere, in functions too."""
+    """Yield the files of the package that ``tree`` imports anywhere, in functions too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
@@ -104,11 +107,11 @@ def _imported(tree: ast.Module, package: Path) -> Iterator[Path]:
 
 
 def normal_form(tree: ast.Module) -> str:
-    """Text that is equal for two modules exactly if they differ in nothing but comments, docstrings and formatting.
+    """Return a text that is the same for two modules that differ only in comments, docstrings and formatting.
 
     Unlike :func:`ast.dump`, it does not depend on the version of Python: empty fields are left out, since newer
     versions add fields, and adjacent texts of an f-string are joined. Of ``Annotated[int, …]`` only the type counts:
-    the rest describes a field to schemas and tables, which nothing inside reads.
+    the rest describes a field to schemas and tables, and no code inside reads it.
     """
     return _node(tree)
 
@@ -127,7 +130,7 @@ def _is_annotated(node: ast.expr) -> bool:
 
 
 def _field(node: ast.AST, name: str) -> str:
-    """One field of ``node``; empty if there is nothing in it."""
+    """Return the text of one field of ``node``; empty if the field is."""
     value = getattr(node, name, None)
     if name in _REDUNDANT or value is None or value == []:
         return ""
@@ -144,12 +147,12 @@ def _item(value: object) -> str:
 
 
 def _is_docstring(node: object) -> bool:
-    """Whether ``node`` is a statement that is only a text; below an assignment it documents an attribute."""
+    """Return whether ``node`` is a statement that is only a text; below an assignment it documents an attribute."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _joined_texts(parts: list[ast.expr]) -> list[ast.expr]:
-    """The parts of an f-string, adjacent texts joined: versions of Python split them differently."""
+    """Join adjacent texts of an f-string, which versions of Python split differently."""
     joined: list[ast.expr] = []
     for part in parts:
         last = joined[-1] if joined else None

@@ -1,4 +1,4 @@
-"""The machine that a record comes from."""
+"""Identity of this machine, as records name it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ _MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostIdentity:
-    """A host, as records name it."""
+    """Identity of a host in a record."""
 
     hostname: str
     machine: str
-    """First 16 hex digits of the SHA-256 of the machine id (of the host name where there is none)."""
+    """First 16 hex digits of the SHA-256 of the machine id, or of the host name if there is no machine id."""
     platform: str
     """Kernel, architecture and distribution."""
     cpu: str
     """Model name."""
     cores: int
-    """Logical CPUs this process may use."""
+    """Number of logical CPUs that this process may use."""
     python: str
     version: str
-    """kernel-matrix version."""
+    """Version of kernel-matrix."""
 
 
 @functools.cache
 def host_identity() -> HostIdentity:
-    """The host this process runs on."""
+    """Return the identity of the host that this process runs on."""
     hostname = socket.gethostname()
+    machine_id = next((text for text in map(_read, _MACHINE_IDS) if text), hostname)
     return HostIdentity(
         hostname=hostname,
-        machine=hashlib.sha256((_machine_id() or hostname).encode()).hexdigest()[:16],
+        machine=hashlib.sha256(machine_id.encode()).hexdigest()[:16],
         platform=f"{platform.system()} {platform.release()} {platform.machine()}, {_distribution()}",
         cpu=model_name(),
         cores=len(os.sched_getaffinity(0)),
@@ -49,11 +50,7 @@ def host_identity() -> HostIdentity:
     )
 
 
-def _machine_id() -> str:
-    return next((text for text in map(_text, _MACHINE_IDS) if text), "")
-
-
-def _text(path: Path) -> str:
+def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError:

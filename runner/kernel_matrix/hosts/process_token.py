@@ -1,6 +1,7 @@
-"""Whose a started thing or a folder is: a token that names one runner process for as long as this machine is up.
+"""Tokens that mark containers and folders with the runner process that owns them.
 
-A process id alone comes back after a while; with the process's start time and the boot it names one process for ever.
+A process id alone is reused after a while. Together with the start time of the process and the id of the boot it names
+one process for ever.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ _OWNER_IN_NAME = re.compile(r"(?P<pid>\d+)\.\d+\.[0-9a-f]{8}\.")
 
 
 def owner_token(pid: int | None = None) -> str:
-    """``<pid>:<start time in clock ticks>:<boot id>`` of a running process; null means this one.
+    """Return ``<pid>:<start time in clock ticks>:<boot id>`` of a running process.
 
-    :raises ProcessLookupError: when there is no such process.
+    Args:
+        pid: its process id; ``None`` for this process.
+
+    Raises:
+        ProcessLookupError: if there is no such process.
     """
     pid = os.getpid() if pid is None else pid
     start = _start_time(pid)
@@ -31,7 +36,7 @@ def owner_token(pid: int | None = None) -> str:
 
 
 def owner_alive(token: str) -> bool:
-    """Whether the process that ``token`` names still runs. A token of another boot, or of no form, names none."""
+    """Return whether the process of ``token`` still runs; False for a token of another boot or a malformed one."""
     pid, _, rest = token.partition(":")
     start, _, boot = rest.partition(":")
     return pid.isdecimal() and boot == _boot_id() and start == _start_time(int(pid))
@@ -39,9 +44,10 @@ def owner_alive(token: str) -> bool:
 
 @contextmanager
 def own_folder(prefix: str) -> Iterator[Path]:
-    """A new temporary folder that names this process as its owner; removed whatever happens.
+    """Make a temporary folder that names this process as its owner; remove it when the context ends.
 
-    The owner is in the folder's name: a file inside may be impossible to write, or go first when removing is cut short.
+    The owner is part of the folder's name. A file inside could fail to be written, or be deleted first if the removal
+    of the folder is interrupted.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{_owner_in_name(os.getpid())}"))
     try:
@@ -51,13 +57,13 @@ def own_folder(prefix: str) -> Iterator[Path]:
 
 
 def orphaned_folders(prefix: str) -> list[Path]:
-    """Folders made by :func:`own_folder` under this user, whose owners are gone."""
+    """Return the folders that :func:`own_folder` made under this user and whose owners have ended."""
     folders = sorted(Path(tempfile.gettempdir()).glob(f"{prefix}*"))
     return [folder for folder in folders if _is_orphan(folder, folder.name[len(prefix) :])]
 
 
 def _owner_in_name(pid: int) -> str | None:
-    """Process id, start time and the first digits of the boot id; ``None`` when the process has ended."""
+    """Return process id, start time and the first digits of the boot id; ``None`` if the process has ended."""
     start = _start_time(pid)
     return None if start is None else f"{pid}.{start}.{_boot_id()[:8]}."
 
@@ -67,20 +73,23 @@ def _boot_id() -> str:
 
 
 def _start_time(pid: int) -> str | None:
-    """Clock ticks between boot and the start of ``pid``; ``None`` when it has ended, reaped or not."""
+    """Return the clock ticks between boot and the start of ``pid``; ``None`` if it has ended, reaped or not."""
     try:
-        told = (_PROC / str(pid) / "stat").read_bytes()
+        status = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name in parentheses may hold anything, so the fields are counted from its end; the state is field 3.
-    state, *fields = told.rpartition(b")")[2].decode().split()
+    # The name in parentheses may contain spaces and parentheses, so the fields are counted from its end; the first of
+    # them is the state, field 3.
+    state, *fields = status.rpartition(b")")[2].decode().split()
     return None if state in ("Z", "X") else fields[18]
 
 
 def _is_orphan(folder: Path, name: str) -> bool:
-    """Whether ``folder`` is of this user and of a process that has ended.
+    """Return whether ``folder`` belongs to this user and to a process that has ended.
 
-    :param name: the folder's own without its prefix.
+    Args:
+        folder: the folder.
+        name: its name without the prefix.
     """
     owner = _OWNER_IN_NAME.match(name)
     if owner is None or owner[0] == _owner_in_name(int(owner["pid"])):
@@ -88,5 +97,5 @@ def _is_orphan(folder: Path, name: str) -> bool:
     try:
         info = folder.lstat()
     except OSError:
-        return False  # being removed at this moment
+        return False  # another process is removing it
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()

@@ -1,4 +1,4 @@
-"""What this host has, surveyed once: devices, the sandbox to use, and the pinned images that are really here."""
+"""Survey of this host: its devices, the sandbox to use, and the pinned images that are present."""
 
 from __future__ import annotations
 
@@ -16,67 +16,73 @@ from kernel_matrix.platforms.registry import PLATFORMS, host_inventory
 from kernel_matrix.sandboxes import SANDBOXES, Sandbox, SandboxStatus, open_sandbox
 
 AUTO = "auto"
-"""Docker where it answers and has an image this matrix can run here, else local processes."""
+"""Docker if it answers and has an image that this matrix can run here, else local processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSurvey:
-    """What cells can run with on this host."""
+    """Sandbox, devices and images that cells can use on this host."""
 
     sandbox: Sandbox
     status: SandboxStatus
     facts: HostInventory
     images: Mapping[str, ResolvedImage]
-    """Toolchain → the image to start; only those that are here."""
+    """Toolchain → the image to start, for images that are present."""
 
 
 def check_sandbox(name: str) -> None:
-    """Refuse what is neither ``auto`` nor the registry key of a sandbox.
+    """Raise unless ``name`` is ``auto`` or the registry key of a sandbox.
 
-    :raises UsageError: if no sandbox has that name.
+    Raises:
+        UsageError: if no sandbox has that name.
     """
     if name not in (AUTO, *SANDBOXES):
         raise UsageError(f"unknown sandbox {name!r}; allowed: {', '.join((AUTO, *SANDBOXES))}")
 
 
 def host_facts(matrix: Matrix, *, sandbox: str = AUTO, lock_path: Path | None = None) -> HostInventory:
-    """The survey's facts alone, for planning."""
+    """Return the inventory of this host, for planning."""
     return survey(matrix, sandbox=sandbox, lock_path=lock_path).facts
 
 
 def survey(
     matrix: Matrix, *, sandbox: str = AUTO, lock_path: Path | None = None, allow_unpinned: bool = False
 ) -> HostSurvey:
-    """Ask the host what it has.
+    """Find out what this host can run of ``matrix``.
 
-    :param sandbox: ``auto``, or the registry key of a sandbox.
-    :raises UsageError: if no sandbox has that name.
-    :raises InfrastructureError: when the sandbox asked for cannot be used here.
+    Args:
+        matrix: the matrix to run.
+        sandbox: ``auto``, or the registry key of a sandbox.
+        lock_path: the image lock; ``None`` for the one of the matrix.
+        allow_unpinned: accept images that are not the ones in the lock.
+
+    Raises:
+        UsageError: if no sandbox has that name.
+        InfrastructureError: if the chosen sandbox cannot be used here.
     """
     check_sandbox(sandbox)
     lock_path = lock_path or matrix.lock_path
     if sandbox != AUTO:
-        return _asked_for(_with_sandbox(matrix, sandbox, lock_path, allow_unpinned=allow_unpinned, why=""))
+        chosen = _survey_with(sandbox, matrix, lock_path, allow_unpinned=allow_unpinned, sandbox_reason="")
+        if not chosen.status.available:
+            raise InfrastructureError(
+                f"sandbox {sandbox} cannot be used: {chosen.status.reason}",
+                next_step="start it, or let the runner choose: --sandbox auto",
+            )
+        return chosen
     tried: list[HostSurvey] = []
     for name in SANDBOXES:
-        why = "; ".join(_why_not(matrix, found) for found in tried)
-        tried.append(_with_sandbox(matrix, name, lock_path, allow_unpinned=allow_unpinned, why=why))
+        reason = "; ".join(_reason_unused(matrix, found) for found in tried)
+        tried.append(_survey_with(name, matrix, lock_path, allow_unpinned=allow_unpinned, sandbox_reason=reason))
         if tried[-1].status.available and _can_run_something(matrix, tried[-1]):
             return tried[-1]
-    # Nothing of this matrix can run here; a plan for other machines is still a plan.
+    # Nothing of this matrix can run here, but planning it for other machines must still work.
     return next((found for found in tried if found.status.available), tried[-1])
 
 
-def _asked_for(found: HostSurvey) -> HostSurvey:
-    if not found.status.available:
-        next_step = "start it, or let the runner choose: --sandbox auto"
-        raise InfrastructureError(
-            f"sandbox {found.sandbox.name} cannot be used: {found.status.reason}", next_step=next_step
-        )
-    return found
-
-
-def _with_sandbox(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned: bool, why: str) -> HostSurvey:
+def _survey_with(
+    name: str, matrix: Matrix, lock_path: Path, *, allow_unpinned: bool, sandbox_reason: str
+) -> HostSurvey:
     sandbox = open_sandbox(name)
     status = sandbox.status()
     images: Mapping[str, ResolvedImage | str] = {}
@@ -88,7 +94,7 @@ def _with_sandbox(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned:
         gpu_reason="; ".join(filter(None, (*(found.reason for found in inventories.values()), *PLATFORMS.faults()))),
         sandbox=name,
         uses_images=sandbox.uses_images,
-        sandbox_reason=why,
+        sandbox_reason=sandbox_reason,
         local_torch=installed("torch"),
         local_triton=installed("triton"),
         images={name: image if isinstance(image, str) else "" for name, image in images.items()},
@@ -99,8 +105,8 @@ def _with_sandbox(matrix: Matrix, name: str, lock_path: Path, *, allow_unpinned:
 
 
 def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[str, ResolvedImage | str]:
-    """Toolchain → its image, or why it cannot be used."""
-    # The docker SDK is loaded only when a daemon is to be asked.
+    """Return toolchain → its image, or the reason why the image cannot be used."""
+    # The docker SDK is loaded only if a daemon is used.
     from kernel_matrix.images.image_store import connect  # noqa: PLC0415
     from kernel_matrix.images.lock import load_lock  # noqa: PLC0415
     from kernel_matrix.images.resolve import resolve_image  # noqa: PLC0415
@@ -118,7 +124,7 @@ def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[st
 
 
 def _can_run_something(matrix: Matrix, found: HostSurvey) -> bool:
-    """Whether a toolchain that can run here meets a device that is here."""
+    """Return whether this host has a device and a usable toolchain of the same platform."""
     present = {axis.platform for axis in matrix.gpus if devices_matching(axis, found.facts.gpus)}
     runnable = {
         toolchain.platform
@@ -128,8 +134,8 @@ def _can_run_something(matrix: Matrix, found: HostSurvey) -> bool:
     return bool(present & runnable)
 
 
-def _why_not(matrix: Matrix, found: HostSurvey) -> str:
-    """Why this sandbox is not used, in words."""
+def _reason_unused(matrix: Matrix, found: HostSurvey) -> str:
+    """Return the reason why this sandbox is not used."""
     if not found.status.available:
         return found.status.reason
     missing = ", ".join(toolchain.name for toolchain in matrix.toolchains if toolchain.name not in found.images)
@@ -137,7 +143,7 @@ def _why_not(matrix: Matrix, found: HostSurvey) -> str:
 
 
 def installed(package: str) -> str | None:
-    """The version of ``package`` beside the runner; null where there is none."""
+    """Return the version of ``package`` in the runner's environment; ``None`` if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

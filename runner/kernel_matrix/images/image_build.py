@@ -24,8 +24,8 @@ from kernel_matrix.images.lock import load_lock, save_lock
 from kernel_matrix.images.packages import read_packages
 from kernel_matrix.images.recipe import ImageRecipe, read_recipe
 from kernel_matrix.images.registry import accept_change
-from kernel_matrix.images.resolve import ImagePresence, resolve_image, standing_of
-from kernel_matrix.images.wheels import cache_root, fetch_wheels, place
+from kernel_matrix.images.resolve import ImagePresence, image_status, resolve_image
+from kernel_matrix.images.wheels import cache_root, fetch_wheels, link_wheels
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -96,7 +96,7 @@ def ensure_local(toolchain: str, *, images_dir: Path, lock_path: Path, say: Say)
     entry = load_lock(lock_path).get(toolchain)
     if entry is None or (entry.state is LockState.LOCAL and entry.inputs_sha256):
         with connect() as client:
-            present = entry and standing_of(entry, client, store_of(client)).presence is ImagePresence.PRESENT
+            present = entry and image_status(entry, client, store_of(client)).presence is ImagePresence.PRESENT
         if not present:
             say(f"{toolchain}: the daemon lacks its image; building it")
             result = build_image(toolchain, images_dir=images_dir, lock_path=lock_path, relock=False, say=say)
@@ -201,7 +201,7 @@ def _make_context(recipe: ImageRecipe, wheels: tuple[Path, ...], folder: Path) -
     context.mkdir()
     for name in ("Dockerfile", "requirements.lock"):
         shutil.copyfile(recipe.folder / name, context / name)
-    place(wheels, context / "wheels")
+    link_wheels(wheels, context / "wheels")
     return context
 
 

@@ -11,7 +11,7 @@ from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.image_reference import ImageReference
 from kernel_matrix.images.image_store import store_of
 from kernel_matrix.images.recipe import read_recipe
-from kernel_matrix.images.resolve import ImagePresence, next_step, standing_of
+from kernel_matrix.images.resolve import ImagePresence, image_status, next_step
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -35,15 +35,15 @@ def audit(entries: Iterable[LockEntry], images_dir: Path, client: DockerClient) 
     store = store_of(client)
     findings = []
     for entry in entries:
-        standing = standing_of(entry, client, store)
-        wrong = (standing.text,) if standing.presence is ImagePresence.DIFFERENT else ()
+        status = image_status(entry, client, store)
+        wrong = (status.text,) if status.presence is ImagePresence.DIFFERENT else ()
         complaints = (*wrong, *folder_complaints(entry, images_dir))
-        fine = standing.presence is ImagePresence.PRESENT and not complaints
+        fine = status.presence is ImagePresence.PRESENT and not complaints
         findings.append(
             LockCheck(
                 entry=entry,
-                presence=standing.presence,
-                size_bytes=standing.held.size_bytes if standing.held else None,
+                presence=status.presence,
+                size_bytes=status.held.size_bytes if status.held else None,
                 complaints=complaints,
                 next_step="" if fine else next_step(entry, entry.toolchain),
             )

@@ -12,7 +12,7 @@ from kernel_matrix.images.image_reference import ImageReference
 from kernel_matrix.images.image_store import StoredImage, digests, find, machine_of, store_of
 from kernel_matrix.images.lock_diff import differences
 from kernel_matrix.images.packages import read_packages
-from kernel_matrix.images.resolve import ImagePresence, next_step, standing_of
+from kernel_matrix.images.resolve import ImagePresence, image_status, next_step
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -43,15 +43,15 @@ def pull_image(entry: LockEntry, client: DockerClient, say: Say) -> PulledImage:
         )
     _pull(entry, client, say)
     store = store_of(client)
-    standing = standing_of(entry, client, store)
-    if standing.held is None or standing.presence is not ImagePresence.PRESENT:
+    status = image_status(entry, client, store)
+    if status.held is None or status.presence is not ImagePresence.PRESENT:
         raise ImageError(
-            f"{entry.reference} was pulled, yet {standing.text}.",
+            f"{entry.reference} was pulled, yet {status.text}.",
             next_step=f"Find out why, then `kernel-matrix images lock {entry.toolchain} --relock`.",
         )
-    seen = digests(store, standing.held, entry.digest)["config_digest"]
+    seen = digests(store, status.held, entry.digest)["config_digest"]
     confirmed = replace(entry, state=LockState.LOCKED, config_digest=entry.config_digest or seen)
-    return PulledImage(confirmed, standing.held)
+    return PulledImage(confirmed, status.held)
 
 
 def _pull(entry: LockEntry, client: DockerClient, say: Say) -> None:

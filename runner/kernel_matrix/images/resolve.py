@@ -55,17 +55,17 @@ def resolve_image(
         ImageError: the toolchain is not in the lock, or the daemon does not have exactly that image.
     """
     store = store_of(client)
-    standing = standing_of(entry, client, store) if entry else None
-    if entry and standing and standing.held and standing.presence is ImagePresence.PRESENT:
-        return _make_resolved(toolchain, entry.reference, entry.state.value, standing.held, store)
+    status = image_status(entry, client, store) if entry else None
+    if entry and status and status.held and status.presence is ImagePresence.PRESENT:
+        return _make_resolved(toolchain, entry.reference, entry.state.value, status.held, store)
     name = ImageReference.parse(entry.reference).by_tag if entry else f"kernel-matrix/{toolchain}"
     held = find(client, name) if allow_unpinned else None
     if held:
         return _make_resolved(toolchain, name, UNPINNED, held, store)
-    raise _resolve_error(entry, standing, toolchain)
+    raise _resolve_error(entry, status, toolchain)
 
 
-def standing_of(entry: LockEntry, client: DockerClient, store: ImageStore) -> ImageStatus:
+def image_status(entry: LockEntry, client: DockerClient, store: ImageStore) -> ImageStatus:
     """Compare ``entry`` with the images in the daemon."""
     pin = _pin(entry, store)
     held = find(client, pin) if pin else None
@@ -108,13 +108,13 @@ def next_step(entry: LockEntry | None, toolchain: str) -> str:
     return f"It was adopted on another daemon: `kernel-matrix images lock {toolchain} --adopt IMAGE --relock`."
 
 
-def _resolve_error(entry: LockEntry | None, standing: ImageStatus | None, toolchain: str) -> ImageError:
-    if entry is None or standing is None:
+def _resolve_error(entry: LockEntry | None, status: ImageStatus | None, toolchain: str) -> ImageError:
+    if entry is None or status is None:
         return ImageError(
             f"Toolchain {toolchain!r} has no entry in the image lock.", next_step=next_step(None, toolchain)
         )
     return ImageError(
-        f"Image of toolchain {toolchain!r} ({entry.reference}): {standing.text}.", next_step=next_step(entry, toolchain)
+        f"Image of toolchain {toolchain!r} ({entry.reference}): {status.text}.", next_step=next_step(entry, toolchain)
     )
 
 

@@ -63,7 +63,7 @@ def fetch_wheels(requirements: Path, python: str, cache: Path) -> tuple[Path, ..
     return tuple(next(held[value] for value in sorted(hashes) if value in held) for hashes in locked.values())
 
 
-def place(wheels: tuple[Path, ...], folder: Path) -> None:
+def link_wheels(wheels: tuple[Path, ...], folder: Path) -> None:
     """Put ``wheels`` into a new folder, as hard links if the file system allows it."""
     folder.mkdir()
     for wheel in wheels:

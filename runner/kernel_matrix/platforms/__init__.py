@@ -1,7 +1,7 @@
-"""Platforms: kinds of device. The nouns (``Gpu``, …) and the protocol of a platform's host half.
+"""Platforms, which are kinds of device: their types (``Gpu``, …) and the protocol of a platform's host half.
 
 A platform is a package with the members of :class:`Platform`, and a package ``inside`` below it with those of
-:class:`kernel_matrix.inside.platform.InsidePlatform`. To add one: one folder here and one line in
+:class:`kernel_matrix.inside.platform.InsidePlatform`. To add one, add one folder here and one line in
 :data:`kernel_matrix.platforms.registry.PLATFORMS`, or an entry point of another package in the group
 ``kernel_matrix.platforms``. :mod:`kernel_matrix.platforms.cpu` is the simplest example.
 """
@@ -20,64 +20,64 @@ from kernel_matrix.platforms.check_result import CheckResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One device that a cell can run on. The CPU is one too."""
+    """One device that a cell can run on; the CPU counts as one, too."""
 
     platform: str
-    """Registry key, ``cpu``."""
+    """Registry key, such as ``cpu``."""
     uuid: str
-    """Unique on this host: what the driver calls it, or ``cpu``."""
+    """Identifier that is unique on this host: the driver's UUID, or ``cpu``."""
     name: str
     """Product name, or the CPU's model name."""
     index: int = 0
     minor: int | None = None
-    """Number of its device node; None where it has none."""
+    """Number of its device node; ``None`` if it has no node."""
     compute_capability: str | None = None
-    """Version of what its instructions can do, ``"9.0"``; None for a CPU."""
+    """Version of its instruction set, such as ``9.0``; ``None`` for a CPU."""
     memory_bytes: int = 0
     driver: str | None = None
-    """Kernel driver version, e.g. ``580.159.04``."""
+    """Version of the kernel driver, such as ``580.159.04``."""
     cuda_driver: str | None = None
-    """Newest toolkit that the driver runs, e.g. ``13.0``. The name is that of the records' field."""
+    """Newest toolkit that the driver runs, such as ``13.0``. Records have a field of this name."""
 
     @property
     def inside(self) -> str:
-        """Platform whose inside half its judge, workers and builders load: its own."""
+        """Platform whose inside half judge, workers and builders of this device load."""
         return self.platform
 
 
 def named(gpus: Iterable[Gpu]) -> str:
-    """Return ``GPU 0, 1``."""
+    """Return the name of ``gpus`` in messages, such as ``GPU 0, 1``."""
     return f"GPU {', '.join(str(gpu.index) for gpu in gpus)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformInventory:
-    """Devices of a platform, or the reason there are none."""
+    """Devices of a platform on this host."""
 
     gpus: tuple[Gpu, ...] = ()
     reason: str = ""
-    """Why the list is empty or incomplete, in words."""
+    """Reason why the list is empty or incomplete."""
 
 
 class EventReason(str, Enum):
-    """Why a GPU's clock is what it is."""
+    """Reason for the present clock of a GPU."""
 
     IDLE = "idle"
-    """Nothing runs."""
+    """No work runs."""
     APPLICATIONS_CLOCKS = "applications_clocks"
-    """Somebody set application clocks."""
+    """Application clocks are set."""
     SW_POWER_CAP = "sw_power_cap"
     """The power limit is reached."""
     HW_SLOWDOWN = "hw_slowdown"
-    """The hardware halved the clock, or more: heat, or the power supply."""
+    """The hardware reduced the clock to a half or less because of heat or the power supply."""
     SYNC_BOOST = "sync_boost"
-    """It follows another GPU of its group."""
+    """The GPU follows another one of its group."""
     SW_THERMAL = "sw_thermal"
     """The driver lowers the clock because of heat."""
     HW_THERMAL = "hw_thermal"
     """The hardware lowers the clock because of heat."""
     POWER_BRAKE = "power_brake"
-    """The power supply asked for it."""
+    """The power supply asked for a lower clock."""
     DISPLAY_CLOCK = "display_clock"
     """A display sets the clock."""
 
@@ -91,57 +91,60 @@ THROTTLING = frozenset(
         EventReason.POWER_BRAKE,
     }
 )
-"""Reasons under which a time is not the time of an undisturbed GPU."""
+"""Reasons for which a time is not the time of an undisturbed GPU."""
 
 AILING = THROTTLING - {EventReason.SW_POWER_CAP}
-"""Those that are about the machine, not about the kernel: trying again later may help."""
+"""Reasons that come from the machine and not from the kernel, so that a later attempt may help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySample:
-    """One look at a device. A field the device does not answer is null."""
+    """One reading of a device. A field that the device does not report is ``None``."""
 
     at_ns: int
     """``time.monotonic_ns()`` of this host."""
     sm_clock_mhz: int | None = None
     mem_clock_mhz: int | None = None
     power_w: float | None = None
-    """Now."""
+    """Power at this moment."""
     power_average_w: float | None = None
-    """Over the driver's own window (a second on most boards)."""
+    """Average over the driver's own window, which is one second on most boards."""
     energy_mj: int | None = None
-    """Millijoules since the driver was loaded; null in most samples of a driver that takes long to say it."""
+    """Millijoules since the driver was loaded; ``None`` in most samples, because it is slow to read."""
     temperature_c: int | None = None
     utilization_percent: int | None = None
     memory_used_bytes: int | None = None
-    """Without what the driver keeps for itself, where it tells that apart."""
+    """Memory in use, without the driver's own share if the driver reports that separately."""
     reasons: tuple[EventReason, ...] | None = None
     reason_ns: Mapping[EventReason, int] = field(default_factory=dict)
-    """Nanoseconds spent under a reason since the driver was loaded, for the reasons that are counted."""
+    """Reason → nanoseconds under it since the driver was loaded, for the reasons that the driver counts."""
     pids: tuple[int, ...] = ()
     """Host PIDs with a compute, graphics or MPS context, ascending."""
 
 
 class ComputeMode(str, Enum):
-    """Who may open a device for computing."""
+    """Rule for the processes that may open a device for computing."""
 
     DEFAULT = "default"
     """Any number of processes."""
     EXCLUSIVE_THREAD = "exclusive_thread"
     """One thread (old drivers)."""
     PROHIBITED = "prohibited"
-    """Nobody."""
+    """No process."""
     EXCLUSIVE_PROCESS = "exclusive_process"
-    """One process; those that are on it already stay."""
+    """One process; processes that are on the device already stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceModes:
-    """Modes of a device that decide whether anybody can be alone on it. Null: not supported, so not on."""
+    """Modes of a device that decide whether a process can have it for itself.
+
+    ``None`` means that the device does not support a mode, so that it is off.
+    """
 
     mig: bool | None = None
     mps: bool | None = None
-    """True when an MPS server has a context on it."""
+    """True if an MPS server has a context on the device."""
     compute_mode: ComputeMode | None = None
     persistence: bool | None = None
     ecc: bool | None = None
@@ -149,52 +152,52 @@ class DeviceModes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDetails:
-    """Everything else the driver says about a device: plain values by name, and why some are null."""
+    """Further properties of a device, as its driver reports them."""
 
     values: Mapping[str, Any]
-    """See the platform for the names; lists and numbers only, ready for JSON."""
+    """Name → value that JSON can hold. The platform defines the names."""
     missing: Mapping[str, str]
-    """Name → why its value is null, in words."""
+    """Name → reason why its value is ``None``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockChoices:
-    """What clocks a device can be locked to, MHz, each list descending. Empty: the driver does not say."""
+    """Clocks that a device can be locked to, in MHz and descending; empty if the driver does not list them."""
 
     sm_mhz: tuple[int, ...] = ()
-    """At the highest memory clock."""
+    """SM clocks at the highest memory clock."""
     memory_mhz: tuple[int, ...] = ()
     base_sm_mhz: int | None = None
-    """What the driver's TDP clock is, where it says."""
+    """The driver's TDP clock, if the driver reports it."""
     consumer: bool = False
-    """A consumer card: locking its memory clock costs it power and core clock."""
+    """A consumer card, on which a locked memory clock costs power and core clock."""
 
 
 NO_ACCESS = "none"
-"""Way of a device that cannot be brought into a container here."""
+"""Way of a device that cannot be given to a container here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAccess:
-    """What a process needs to see one device, beside what every process has."""
+    """Additional requirements of a process that is to see one device."""
 
     way: str = NO_ACCESS
-    """Name of the way, for the doctor and for messages."""
+    """Name of the way in which the process gets the device, for the doctor and for messages."""
     requests: tuple[Mapping[str, Any], ...] = ()
     """Arguments of Docker's ``DeviceRequest``."""
     nodes: tuple[str, ...] = ()
     """Device nodes."""
     libraries: tuple[tuple[str, str], ...] = ()
-    """Files and folders of the driver: where each lies on this host, and its path inside."""
+    """Files and folders of the driver, as pairs of path on this host and path inside."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostFigures:
-    """How long the parts of a session take on a platform's devices, roughly, in seconds."""
+    """Approximate durations of the parts of a session on a platform's devices, in seconds."""
 
     start_s: float
-    """Until the first call, and after the last one."""
+    """Time before the first call and after the last one."""
     call_s: float
     """One verification call with its inputs, reference and comparison."""
     timed_call_s: float
@@ -202,96 +205,102 @@ class CostFigures:
 
 
 class Platform(Protocol):
-    """The host half of a platform. Nothing in it changes a device but what :meth:`settings` returns.
+    """The host half of a platform. It changes a device only through the object that :meth:`settings` returns.
 
     ``versions`` are those of a toolchain by package: ``torch``, ``triton``, and the toolkit under the name that the
     platform gives it.
     """
 
     __file__: str | None
-    """Of the package; the inside half is the package ``inside`` beside it."""
+    """File of the package; the inside half is the package ``inside`` beside it."""
     VENDOR: str
     """Name in records, and another name for the platform in matrix files."""
     TITLE: str
-    """Kind of device in messages, ``CPU``."""
+    """Kind of device in messages, such as ``CPU``."""
     IS_ACCELERATOR: bool
-    """Its devices are apart from the host's processors: a process is shown one, is alone on it, and leaves it well."""
+    """Devices are separate from the host's processors: a process sees only one and is alone on it, and the device is
+    checked after the cell."""
     NEEDS_IMAGES: bool
-    """Its toolchains run from images only, never from the packages beside the runner."""
+    """Toolchains run only from images, not from the packages beside the runner."""
     SANITIZER: str
-    """Module inside that runs a worker under compute-sanitizer; empty where there is none."""
+    """Module inside that runs a worker under compute-sanitizer; empty if there is none."""
     COST: CostFigures
     ACCESS_ADVICE: str
-    """What to do where a device cannot be brought into a container."""
+    """Advice if a device cannot be given to a container."""
     DAEMON_ERRORS: tuple[tuple[str, str, str], ...]
-    """(text of a container daemon's error, what it means, what to do)."""
+    """(text in a container daemon's error, meaning, next step)."""
     HIDDEN: Mapping[str, str]
-    """Environment of a container that is shown no device: images may ask for all of them."""
+    """Environment that hides all devices from a container, because images may ask for all of them."""
     HIDDEN_IN_PROCESS: Mapping[str, str]
-    """The same for a process that is in no container."""
+    """Environment that hides all devices from a process outside containers."""
     CACHES: Mapping[str, str]
-    """Environment variable → name of the folder that a driver or compiler may keep its cache in."""
+    """Environment variable → name of the folder for the cache of a driver or compiler."""
     PROGRAM_FOLDERS: tuple[str, ...]
     """Folders of the toolkit's programs on this host."""
     SHARING_SERVER: str
-    """Program, as ``/proc/<pid>/comm`` has it, that runs work of several processes on a device; empty for none."""
+    """Program, named as in ``/proc/<pid>/comm``, that runs work of several processes on a device; empty for none."""
     ADVICE: Mapping[str, str]
-    """How to change what ``kernel-matrix doctor`` finds fault with, by mode: ``mig``, ``mps``, ``compute_mode``, …"""
+    """Mode that ``kernel-matrix doctor`` checks (``mig``, ``mps``, ``compute_mode``, …) → how to change it."""
 
     def language_obstacle(self, language: Language, compute_capability: str | None) -> str | None:
-        """Return why ``language`` does not run on such a device, in words; None if it does."""
+        """Return why ``language`` does not run on such a device; ``None`` if it does."""
         ...
 
     def dtype_obstacle(self, dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
-        """Return why ``language`` does not compute correctly in ``dtype`` on such a device; None if it does."""
+        """Return why ``language`` does not compute correctly in ``dtype`` on such a device; ``None`` if it does."""
         ...
 
     def code_obstacle(
         self, versions: Mapping[str, str], compute_capability: str | None, driver: str | None
     ) -> str | None:
-        """Return why the toolchain's PyTorch has no code that such a device can run; None if it has."""
+        """Return why the toolchain's PyTorch has no code that such a device can run; ``None`` if it has."""
         ...
 
     def driver_obstacle(self, versions: Mapping[str, str], gpu: Gpu) -> str | None:
-        """Return why the driver of ``gpu`` cannot run the toolchain; None if it can."""
+        """Return why the driver of ``gpu`` cannot run the toolchain; ``None`` if it can."""
         ...
 
     def driver_note(self, versions: Mapping[str, str], driver: str | None) -> str | None:
-        """Return what does not work although the driver runs the toolchain; None if everything does."""
+        """Return what does not work although the driver runs the toolchain; ``None`` if everything works."""
         ...
 
     def toolchain_gaps(self, versions: Mapping[str, str]) -> tuple[str, ...]:
-        """Return what is not known about a toolchain, one sentence each; no cell is refused for it."""
+        """Return one sentence for each unknown property of a toolchain; no cell is refused because of them."""
         ...
 
     def compiles(self, language: Language, versions: Mapping[str, str]) -> bool:
-        """Return whether the toolchain has a compiler of ``language`` for a device that need not be there."""
+        """Return whether the toolchain can compile ``language`` for a device that is not present."""
         ...
 
     def compile_target(self, compute_capability: str | None) -> str:
-        """Return what a candidate is compiled for; empty where compilers are not told."""
+        """Return the target that candidates are compiled for; empty if compilers get none."""
         ...
 
     def compile_limits(self, compute_capability: str | None) -> Mapping[str, int]:
-        """Return ``shared_bytes`` and ``multiprocessors`` of such a device, as far as they are known."""
+        """Return ``shared_bytes`` and ``multiprocessors`` of such a device, if they are known."""
         ...
 
     def launch_obstacle(self, *, arch: int, registers: int, shared_bytes: int) -> str:
-        """Return why a compiled kernel could not be launched; empty where nothing is known to prevent it.
+        """Return why a compiled kernel could not be launched; empty if no obstacle is known.
 
         Args:
-            arch: Compute capability × 10.
-            registers: Per thread.
-            shared_bytes: Per block.
+            arch: compute capability × 10.
+            registers: registers per thread.
+            shared_bytes: shared memory per block.
         """
         ...
 
     def compile_settings(self, gpu: Gpu) -> Mapping[str, str]:
-        """Return environment variables of every process of a cell on ``gpu``, the builder's too."""
+        """Return environment variables of every process of a cell on ``gpu``, the builder included."""
         ...
 
     def container_access(self, info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:
-        """Return how the daemon that answered ``info`` can bring ``gpu`` into a container (None: any device)."""
+        """Return the way in which a daemon can give a device to a container.
+
+        Args:
+            info: the daemon's answer to ``/info``.
+            gpu: the device; ``None`` for any device of the platform.
+        """
         ...
 
     def process_access(self, gpu: Gpu) -> DeviceAccess:
@@ -299,107 +308,114 @@ class Platform(Protocol):
         ...
 
     def examine_driver(self, inventory: PlatformInventory) -> Iterable[CheckResult]:
-        """Return the doctor's lines about the driver, its bindings and each device."""
+        """Check the driver, its bindings and each device, for the doctor."""
         ...
 
     def examine_access(self, info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:
-        """Return the doctor's lines about how devices reach containers.
+        """Check the access of containers to devices, for the doctor.
 
         Args:
-            info: Answer of the daemon.
-            ways: Way of each device.
+            info: the daemon's answer to ``/info``.
+            ways: device → name of its way into a container.
         """
         ...
 
     def examine_toolkit(self, ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:
-        """Return the doctor's lines about the program that brings devices into containers."""
+        """Check the program that gives devices to containers, for the doctor."""
         ...
 
     def interprets(self, language: Language) -> bool:
-        """Return whether an interpreter stands for the compiler of ``language`` on this platform."""
+        """Return whether an interpreter replaces the compiler of ``language`` on this platform."""
         ...
 
     def local_compiler(self) -> str:
-        """Return what tells the platform's compiler on this host from another one, or from itself after an update."""
+        """Return a text that changes when this host's compiler of the platform is replaced or updated."""
         ...
 
     def inventory(self) -> PlatformInventory:
-        """Return all devices of this platform; never raises for an absent driver, says so in ``reason``."""
+        """Return all devices of this platform; an absent driver is a ``reason``, not an error."""
         ...
 
     def opened(self) -> AbstractContextManager[None]:
-        """Keep the driver's library open over many questions; calls nest.
+        """Keep the driver's library open; calls nest.
 
-        :raises kernel_matrix.errors.InfrastructureError: when it cannot be opened.
+        Raises:
+            kernel_matrix.errors.InfrastructureError: if it cannot be opened.
         """
         ...
 
     def processes(self, gpu: Gpu) -> Sequence[int]:
-        """PIDs with a context on ``gpu`` (host PIDs), ascending.
+        """Return the host PIDs with a context on ``gpu``, ascending.
 
-        :raises kernel_matrix.errors.GpuLostError: when the device no longer answers.
-        :raises kernel_matrix.errors.InfrastructureError: when the driver cannot say.
+        Raises:
+            kernel_matrix.errors.GpuLostError: if the device no longer answers.
+            kernel_matrix.errors.InfrastructureError: if the driver cannot list them.
         """
         ...
 
     def snapshot(self, gpu: Gpu) -> dict[str, float | int | str | None]:
-        """Clocks, power, temperature, used memory and event reasons now; a field that is not supported is null.
+        """Read clocks, power, temperature, used memory and event reasons; a value is ``None`` if not supported.
 
-        :raises kernel_matrix.errors.InfrastructureError: when the device does not answer at all.
+        Raises:
+            kernel_matrix.errors.InfrastructureError: if the device does not answer at all.
         """
         ...
 
     def clocks(self, gpu: Gpu) -> tuple[int | None, int | None]:
-        """SM and memory clock now, MHz; null where there is none, or the driver does not say.
+        """Read SM and memory clock in MHz; ``None`` if there is no such clock, or the driver does not report it.
 
-        :raises kernel_matrix.errors.InfrastructureError: when the device does not answer at all.
+        Raises:
+            kernel_matrix.errors.InfrastructureError: if the device does not answer at all.
         """
         ...
 
     def details(self, gpu: Gpu) -> DeviceDetails:
-        """Bus, VBIOS, ECC, MIG, power limits, supported clocks and more.
+        """Read bus, VBIOS, ECC, MIG, power limits, supported clocks and more.
 
-        :raises kernel_matrix.errors.InfrastructureError: when the device does not answer at all.
+        Raises:
+            kernel_matrix.errors.InfrastructureError: if the device does not answer at all.
         """
         ...
 
     def modes(self, gpu: Gpu) -> DeviceModes:
-        """MIG, MPS, compute mode, persistence, ECC now.
+        """Read the present state of MIG, MPS, compute mode, persistence and ECC.
 
-        :raises kernel_matrix.errors.InfrastructureError: when the device does not answer at all.
+        Raises:
+            kernel_matrix.errors.InfrastructureError: if the device does not answer at all.
         """
         ...
 
     def clock_choices(self, gpu: Gpu) -> ClockChoices:
-        """What ``gpu`` can be locked to.
+        """Return the clocks that ``gpu`` can be locked to.
 
-        :raises kernel_matrix.errors.InfrastructureError: when the device does not answer at all.
+        Raises:
+            kernel_matrix.errors.InfrastructureError: if the device does not answer at all.
         """
         ...
 
     def sampler(self, gpu: Gpu) -> Callable[[], TelemetrySample] | None:
-        """A cheap way to look at ``gpu`` many times a second; null where there is nothing to see (CPU).
+        """Return a function that reads ``gpu`` fast enough for many samples a second; ``None`` without telemetry (CPU).
 
-        The function it returns raises :class:`kernel_matrix.errors.GpuLostError` when the device no longer answers, and
-        may only be called while the library is :meth:`opened`.
+        The function raises :class:`kernel_matrix.errors.GpuLostError` if the device no longer answers, and may be
+        called only while the library is :meth:`opened`.
         """
         ...
 
     def settings(self) -> DeviceSettings | None:
-        """Return what can be set on devices of this platform; None for nothing."""
+        """Return the object that changes settings of this platform's devices; ``None`` if there are no settings."""
         ...
 
 
 class DeviceSettings(Protocol):
-    """The few settings that are ever changed. Every call is checked against this host's permission first.
+    """The few settings that this program changes. Every call first checks that this host permits changes.
 
-    All raise :class:`kernel_matrix.errors.GpuSettingError`, with ``permitted`` false where this host or the driver
-    forbids it and ``supported`` false where the device does not offer it (NVML: not supported, function not found), and
-    :class:`kernel_matrix.errors.GpuLostError` when the device no longer answers.
+    Each method raises :class:`kernel_matrix.errors.GpuSettingError`, with ``permitted`` False if this host or the
+    driver forbids the change, and ``supported`` False if the device does not offer it (NVML: not supported, function
+    not found). It raises :class:`kernel_matrix.errors.GpuLostError` if the device no longer answers.
     """
 
     def lock_sm_clock(self, gpu: Gpu, megahertz: int | None) -> None:
-        """Lock the SM clock; null: to the driver's symbolic TDP clock."""
+        """Lock the SM clock; ``None`` means the driver's symbolic TDP clock."""
         ...
 
     def lock_memory_clock(self, gpu: Gpu, megahertz: int) -> None:
@@ -415,5 +431,5 @@ class DeviceSettings(Protocol):
         ...
 
     def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
-        """Say who may open the device."""
+        """Set the rule for the processes that may open the device."""
         ...

@@ -1,4 +1,4 @@
-"""What a check finds: a verdict, what is there, and what to do about it."""
+"""Result of a check of the doctor: a verdict, what was found, and advice."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from enum import Enum
 
 
 class CheckVerdict(str, Enum):
-    """What a finding means for cells on this host."""
+    """Meaning of a check's result for cells on this host."""
 
     OK = "ok"
-    """Nothing to do."""
+    """There is nothing to do."""
     WARN = "warn"
-    """Cells run, but fewer of them, or worth less; or nobody could tell."""
+    """Cells run, but fewer of them or with less reliable results; or the check could not find out."""
     FAIL = "fail"
     """Cells that need this cannot run here."""
 
@@ -22,24 +22,24 @@ class CheckResult:
     """One line of ``kernel-matrix doctor``."""
 
     subject: str
-    """What was looked at: ``Docker daemon``, ``MIG``."""
+    """Name of the checked thing, such as ``Docker daemon`` or ``MIG``."""
     verdict: CheckVerdict
     found: str
-    """What is there, in words."""
+    """Sentence about the state that the check found."""
     advice: str = ""
-    """What to do; empty where there is nothing to do."""
+    """Advice; empty if there is nothing to do."""
 
 
 def ok(subject: str, found: str) -> CheckResult:
-    """All is well with ``subject``."""
+    """Make a result with nothing to do."""
     return CheckResult(subject=subject, verdict=CheckVerdict.OK, found=found)
 
 
 def warn(subject: str, found: str, advice: str) -> CheckResult:
-    """Cells run all the same."""
+    """Make a result with which cells still run."""
     return CheckResult(subject=subject, verdict=CheckVerdict.WARN, found=found, advice=advice)
 
 
 def fail(subject: str, found: str, advice: str) -> CheckResult:
-    """Cells cannot run, or not as the matrix wants them."""
+    """Make a result with which cells cannot run, or not as the matrix wants them."""
     return CheckResult(subject=subject, verdict=CheckVerdict.FAIL, found=found, advice=advice)

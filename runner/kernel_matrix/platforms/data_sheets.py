@@ -1,7 +1,7 @@
-"""Data sheets: what a GPU has and can do, by product name, for people and for prompts.
+"""Data sheets of GPUs by product name, for people and for prompts of language models.
 
-Joined from two tables: ``peaks.toml`` has bandwidth and arithmetic, ``sheets.toml`` all else, per compute capability
-and per product. What neither has is not known, and stays so.
+A sheet joins two tables: ``peaks.toml`` has memory bandwidth and arithmetic rates, ``data_sheets.toml`` has everything
+else, per compute capability and per product. A value that neither table has is unknown and stays empty.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ else:
     import tomli as tomllib
 
 THREADS_PER_BLOCK = 1024
-"""Most threads of a block, on every compute capability there is a sheet of (CUDA C++ Programming Guide)."""
+"""Maximum number of threads of a block, the same for all data sheets (CUDA C++ Programming Guide)."""
 THREADS_PER_WARP = 32
 SHARED_BYTES_UNASKED = 48 << 10
-"""Shared memory that a block may have without asking for more, on all of them (CUDA C++ Programming Guide)."""
+"""Shared memory that a block may use without opting in to more, the same for all data sheets (CUDA C++ Programming
+Guide)."""
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
-"""What a sheet gives a dense rate of, where it is known."""
+"""Dtypes whose dense rate a sheet gives, if it is known."""
 
 FEATURES = (
     *("tf32", "bf16", "fp8", "fp4", "structured_sparsity"),
     *("cp_async", "clusters", "tma", "wgmma", "tcgen05"),
 )
-"""What an architecture may have; ``sheets.toml`` says what each is."""
+"""Features that an architecture may have; ``data_sheets.toml`` explains them."""
 
 _VENDOR = re.compile(r"^(nvidia|tesla|geforce|quadro)\s+", re.IGNORECASE)
 _TABLE = Path(__file__).with_suffix(".toml")
@@ -45,47 +46,47 @@ _TABLE = Path(__file__).with_suffix(".toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """What all GPUs of one compute capability have in common."""
+    """Properties that all GPUs of one compute capability have in common."""
 
     compute_capability: str
     architecture: str
-    """Its name, ``Hopper``."""
+    """Name of the architecture, such as ``Hopper``."""
     threads_per_sm: int
     blocks_per_sm: int | None = None
     shared_bytes_per_sm: int
     reserved_bytes_per_block: int
-    """What the system takes of an SM's shared memory for each block on it."""
+    """Shared memory that the system reserves for each block."""
     registers_per_sm: int
-    """Of 32 bits."""
+    """Number of 32-bit registers."""
     fp32_cores_per_sm: int
     tensor_cores: int
-    """Their generation."""
+    """Generation of the tensor cores."""
     features: tuple[str, ...]
-    """Of :data:`FEATURES`; the others it lacks."""
+    """Those of :data:`FEATURES` that the architecture has."""
     source: str
     confidence: str
 
     @property
     def shared_bytes_per_block(self) -> int:
-        """The most that one block may ask for."""
+        """Maximum shared memory of one block."""
         return self.shared_bytes_per_sm - self.reserved_bytes_per_block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """What is a product's own. Null: not known."""
+    """Properties of one product; ``None`` for unknown ones."""
 
     names: tuple[str, ...]
-    """As the driver writes them; the first is its name here."""
+    """Product names, spelled as the driver does; the first is the name of the sheet."""
     compute_capability: str
     sms: int | None = None
     l2_bytes: int | None = None
     memory_gb: int | None = None
-    """As the vendor calls it."""
+    """Memory size as the vendor advertises it."""
     memory_kind: str | None = None
     board_power_w: int | None = None
     nvlink_bytes_per_s: float | None = None
-    """Both directions together; 0: it has none."""
+    """Bandwidth of both directions together; 0 for a product without NVLink."""
     mig: bool | None = None
     ops_per_s: Mapping[str, float] = field(default_factory=dict)
     """Dense rates of dtypes that the table of peaks does not have."""
@@ -93,42 +94,42 @@ class Product:
     confidence: str
     """``documented`` or ``recalled``."""
     recalled: tuple[str, ...] = ()
-    """Fields whose numbers such devices were seen to report, and no document promises."""
+    """Fields whose numbers such devices report, but no document states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSheet:
-    """All that is known of one product."""
+    """Everything that is known about one product."""
 
     product: Product
     architecture: Architecture
     peak: Peak | None
-    """Null where the table of peaks does not have it."""
+    """``None`` if the product is not in the table of peaks."""
 
     @property
     def name(self) -> str:
-        """As the driver writes it."""
+        """Product name, spelled as the driver does."""
         return self.product.names[0]
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Of its memory; null: not known."""
+        """Memory bandwidth; ``None`` if unknown."""
         return self.peak.bytes_per_s if self.peak else None
 
     @property
     def ops_per_s(self) -> dict[str, float | None]:
-        """Dense rate of each of :data:`DTYPES`, operations/s; null: not known."""
+        """Dtype of :data:`DTYPES` → dense rate in operations/s; ``None`` if unknown."""
         known = {**(self.peak.flops_per_s if self.peak else {}), **self.product.ops_per_s}
         return {dtype: known.get(dtype) for dtype in DTYPES}
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where its numbers are from, each document once."""
+        """Documents that the numbers come from, each one once."""
         rows = (self.architecture.source, self.product.source, *([self.peak.reference] if self.peak else ()))
         return tuple(dict.fromkeys(part.strip() for row in rows for part in row.split(";")))
 
     def document(self) -> dict[str, Any]:
-        """The sheet as JSON: every key is always there, null where nothing is known."""
+        """Return the sheet as a JSON object. It always has all keys; unknown values are null."""
         a, p = self.architecture, self.product
         return {
             "name": self.name,
@@ -161,7 +162,7 @@ class DataSheet:
 
 @cache
 def all_sheets() -> tuple[DataSheet, ...]:
-    """Every product that there is a sheet of, in the order of the table: newest architecture first."""
+    """Return all data sheets in the order of the table: newest architecture first."""
     document = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     architectures = {row["compute_capability"]: Architecture(**_frozen(row)) for row in document["capabilities"]}
     products = (Product(**_frozen(row)) for row in document["gpus"])
@@ -172,16 +173,17 @@ def all_sheets() -> tuple[DataSheet, ...]:
 
 
 def sheets_of(model: str) -> tuple[DataSheet, ...]:
-    """The sheets that ``model`` means, whatever its case: at least one.
+    """Return the sheets that ``model`` names, at least one; upper and lower case are the same.
 
-    A product's name with or without what all names begin with (``h200``, ``RTX 4090``) means that product alone; else a
-    glob, or the beginning of words (``a100``), or any part of a name, means all that fit.
+    A product's name, with or without words such as "NVIDIA GeForce" before it (``h200``, ``RTX 4090``), selects only
+    that product. Otherwise a glob, the beginning of words (``a100``) or any part of a name selects all that match.
 
-    :raises kernel_matrix.errors.UsageError: when none does; names the closest.
+    Raises:
+        kernel_matrix.errors.UsageError: if no sheet matches; the message names the closest ones.
     """
     wanted = " ".join(model.lower().split())
-    for fits in (_is_name, _is_glob, _begins_words, _is_part):
-        found = tuple(sheet for sheet in all_sheets() if any(fits(wanted, name) for name in _spellings(sheet)))
+    for matches in (_is_name, _is_glob, _begins_words, _is_part):
+        found = tuple(sheet for sheet in all_sheets() if any(matches(wanted, name) for name in _spellings(sheet)))
         if wanted and found:
             return found
     known = {name: sheet.name for sheet in all_sheets() for name in _spellings(sheet)}
@@ -189,7 +191,7 @@ def sheets_of(model: str) -> tuple[DataSheet, ...]:
     hint = f"; closest: {', '.join(dict.fromkeys(known[name] for name in closest))}" if closest else ""
     raise UsageError(
         f"there is no data sheet of {model!r}{hint}",
-        next_step=f"kernel-matrix gpus show names all {len(all_sheets())}",
+        next_step=f"`kernel-matrix gpus show` lists all {len(all_sheets())}",
     )
 
 
@@ -198,7 +200,7 @@ def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spellings(sheet: DataSheet) -> Iterator[str]:
-    """Its names in lower case, whole and without what all names begin with."""
+    """Yield the product's names in lower case, complete and without the vendor's words before them."""
     for name in sheet.product.names:
         yield name.lower()
         short = name

@@ -1,6 +1,6 @@
-"""Members of :class:`~kernel_matrix.platforms.Platform` for devices that lack what they are about.
+"""Default members of :class:`~kernel_matrix.platforms.Platform`, for devices without the feature in question.
 
-A platform's package imports those that fit it, and defines the others.
+The package of a platform imports the defaults that suit it, and defines the other members.
 """
 
 from __future__ import annotations
@@ -58,31 +58,31 @@ ADVICE: Mapping[str, str] = {}
 
 @contextmanager
 def opened() -> Iterator[None]:
-    """Keep nothing open."""
+    """Do nothing: reading about the device needs no library."""
     yield
 
 
-def clocks(gpu: Gpu) -> tuple[int | None, int | None]:  # noqa: ARG001  # no device has any
+def clocks(gpu: Gpu) -> tuple[int | None, int | None]:  # noqa: ARG001  # part of the protocol
     """Return None for both: there are no such clocks."""
     return None, None
 
 
-def modes(gpu: Gpu) -> DeviceModes:  # noqa: ARG001  # as above
-    """Return nothing: it has no modes that could keep others off it."""
+def modes(gpu: Gpu) -> DeviceModes:  # noqa: ARG001  # part of the protocol
+    """Return no modes: the device has none that could reserve it for a process."""
     return DeviceModes()
 
 
-def clock_choices(gpu: Gpu) -> ClockChoices:  # noqa: ARG001  # as above
-    """Return nothing: no clock can be locked."""
+def clock_choices(gpu: Gpu) -> ClockChoices:  # noqa: ARG001  # part of the protocol
+    """Return no choices: no clock can be locked."""
     return ClockChoices()
 
 
 def settings() -> None:
-    """Return None: nothing of a device is changed."""
+    """Return None: no setting of a device is changed."""
 
 
 def code_obstacle(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> None:
-    """Return None: PyTorch's builds for the platform run on every device of it."""
+    """Return None: PyTorch's builds for the platform run on all of its devices."""
 
 
 def driver_obstacle(versions: Mapping[str, str], gpu: Gpu) -> None:
@@ -93,58 +93,58 @@ def driver_note(versions: Mapping[str, str], driver: str | None) -> None:
     """Return None: there is no driver."""
 
 
-def toolchain_gaps(versions: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001  # as above
-    """Return nothing: there is no table of toolchains that one could be missing from."""
+def toolchain_gaps(versions: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001  # part of the protocol
+    """Return nothing: there is no table of toolchains."""
     return ()
 
 
-def compiles(language: Language, versions: Mapping[str, str]) -> bool:  # noqa: ARG001  # as above
-    """Return False: nothing is compiled for a device that is not here."""
+def compiles(language: Language, versions: Mapping[str, str]) -> bool:  # noqa: ARG001  # part of the protocol
+    """Return False: candidates are compiled only for a device that is present."""
     return False
 
 
-def compile_target(compute_capability: str | None) -> str:  # noqa: ARG001  # as above
-    """Return nothing: compilers choose the target."""
+def compile_target(compute_capability: str | None) -> str:  # noqa: ARG001  # part of the protocol
+    """Return nothing: compilers target this machine by default."""
     return ""
 
 
-def compile_limits(compute_capability: str | None) -> Mapping[str, int]:  # noqa: ARG001  # as above
+def compile_limits(compute_capability: str | None) -> Mapping[str, int]:  # noqa: ARG001  # part of the protocol
     """Return nothing: no limits are known."""
     return {}
 
 
-def launch_obstacle(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # as above
+def launch_obstacle(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # part of the protocol
     """Return nothing: no limits are known."""
     return ""
 
 
-def compile_settings(gpu: Gpu) -> Mapping[str, str]:  # noqa: ARG001  # as above
-    """Return nothing: compilers choose the target."""
+def compile_settings(gpu: Gpu) -> Mapping[str, str]:  # noqa: ARG001  # part of the protocol
+    """Return nothing: compilers target this machine by default."""
     return {}
 
 
-def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:  # noqa: ARG001  # as above
-    """Return nothing: every process can reach it."""
+def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:  # noqa: ARG001  # part of the protocol
+    """Return nothing: every process can use the device."""
     return DeviceAccess()
 
 
-def process_access(gpu: Gpu) -> DeviceAccess:  # noqa: ARG001  # as above
-    """Return nothing: every process can reach it."""
+def process_access(gpu: Gpu) -> DeviceAccess:  # noqa: ARG001  # part of the protocol
+    """Return nothing: every process can use the device."""
     return DeviceAccess()
 
 
-def examine_driver(inventory: PlatformInventory) -> Iterable[CheckResult]:  # noqa: ARG001  # as above
-    """Return nothing: a CPU has no driver."""
+def examine_driver(inventory: PlatformInventory) -> Iterable[CheckResult]:  # noqa: ARG001  # part of the protocol
+    """Return nothing: there is no driver."""
     return ()
 
 
-def examine_access(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:  # noqa: ARG001  # as above
-    """Return nothing: every process can reach it."""
+def examine_access(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:  # noqa: ARG001  # part of the protocol
+    """Return nothing: every process can use the device."""
     return ()
 
 
-def examine_toolkit(ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:  # noqa: ARG001  # as above
-    """Return nothing: every process can reach it."""
+def examine_toolkit(ways: Mapping[Gpu, str]) -> Iterable[CheckResult]:  # noqa: ARG001  # part of the protocol
+    """Return nothing: every process can use the device."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""In which languages and dtypes kernels run on a platform's devices: a table that each platform brings as TOML."""
+"""Languages and dtypes that do not work on a platform's devices, from a TOML table of the platform."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRow:
-    """Where languages, alone or in one dtype, do not run or compute wrongly."""
+    """Languages that do not run, or compute wrongly, in some dtypes or on some devices."""
 
     languages: tuple[str, ...]
     dtype: str | None = None
-    """None: in every dtype."""
+    """Dtype that is concerned; ``None`` for every dtype."""
     minimum_compute_capability: str | None = None
-    """None: on no device of the platform."""
+    """Oldest device on which they work; ``None`` if they work on no device of the platform."""
     why: str
     source: str
     confidence: str
@@ -33,18 +33,18 @@ class LimitRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageLimits:
-    """The rows of one platform. A combination without a row runs."""
+    """Rows of one platform. A combination without a row works."""
 
     languages: tuple[LimitRow, ...]
     dtypes: tuple[LimitRow, ...]
 
     def language_obstacle(self, *, language: Language, compute_capability: str | None) -> str | None:
-        """Return why ``language`` does not run on such a device; None if it does."""
+        """Return why ``language`` does not run on such a device; ``None`` if it does."""
         rows = (row for row in self.languages if language.value in row.languages)
         return _first_obstacle(rows, compute_capability)
 
     def dtype_obstacle(self, *, dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
-        """Return why ``language`` does not compute correctly in ``dtype`` on such a device; None if it does."""
+        """Return why ``language`` does not compute correctly in ``dtype`` on such a device; ``None`` if it does."""
         rows = (row for row in self.dtypes if row.dtype == dtype.value and language.value in row.languages)
         return _first_obstacle(rows, compute_capability)
 

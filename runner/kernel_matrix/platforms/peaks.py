@@ -1,7 +1,7 @@
-"""What a device can do at most: FLOP/s per dtype and bytes/s, from a table of data sheets or from a calibration.
+"""Peak rates of devices: FLOP/s per dtype and bytes/s, from a table of data sheets or from a calibration.
 
-The table (``peaks.toml``) goes by product name. A device that it does not name has a peak only after it was
-calibrated: measured by ``kernel-matrix gpus calibrate``, and kept on this host under the device's UUID.
+The table (``peaks.toml``) is looked up by product name. A device that is not in it has a peak only after
+``kernel-matrix gpus calibrate`` has measured it; the result is kept on this host under the device's UUID.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ _OWN_STATE = Path(".local/state/kernel-matrix")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """The most that a device can do, and how that is known."""
+    """Peak rates of a device, and their origin."""
 
     source: str
     """``table``, ``calibration`` or ``unknown``."""
     reference: str
-    """The data sheet, the calibration's file, or why nothing is known."""
+    """Data sheet, file of the calibration, or reason why nothing is known."""
     bytes_per_s: float | None = None
-    """Of its memory."""
+    """Memory bandwidth."""
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
-    """Dtype → FLOP/s of dense arithmetic; ``tf32`` is one of them. Absent: not known."""
+    """Dtype, or ``tf32`` → FLOP/s of dense arithmetic; a dtype that is absent is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """A row of the table."""
+    """Row of the table."""
 
     names: tuple[str, ...]
-    """Globs of NVML product names."""
+    """Globs that match NVML's product names."""
     source: str
     bytes_per_s: float
     flops_per_s: Mapping[str, float]
 
 
 def peak_of(gpu: Gpu) -> Peak:
-    """What ``gpu`` can do at most: by the table, else by its own calibration, else unknown and why."""
-    tabled = peak_in_table(gpu.name)
-    if tabled is not None:
-        return tabled
+    """Return the peak of ``gpu`` from the table, else from its calibration, else an unknown one with the reason."""
+    peak = peak_in_table(gpu.name)
+    if peak is not None:
+        return peak
     path = calibration_file(gpu)
     try:
-        return _calibrated(gpu, path)
+        return _read_calibration(gpu, path)
     except FileNotFoundError:
         return Peak(
             source=UNKNOWN,
@@ -79,7 +79,7 @@ def peak_of(gpu: Gpu) -> Peak:
 
 
 def peak_in_table(name: str) -> Peak | None:
-    """What the table has under a product name, as the driver writes it; null where it has none."""
+    """Return the table's peak of a product, named as the driver does; ``None`` if it is not in the table."""
     for row in _table():
         if any(fnmatchcase(name, glob) for glob in row.names):
             return Peak(
@@ -89,10 +89,10 @@ def peak_in_table(name: str) -> Peak | None:
 
 
 def calibration_folder() -> Path:
-    """Where this host keeps calibrations, whether it exists or not.
+    """Return the folder of this host's calibrations, which may not exist yet.
 
-    ``calibrations`` in ``$KERNEL_MATRIX_STATE_DIR``, else in ``/var/lib/kernel-matrix`` for root and in
-    ``~/.local/state/kernel-matrix`` for everybody else.
+    It is ``calibrations`` in ``$KERNEL_MATRIX_STATE_DIR``, else in ``/var/lib/kernel-matrix`` for root and in
+    ``~/.local/state/kernel-matrix`` for other users.
     """
     if named := os.environ.get(STATE_DIR_VARIABLE):
         return Path(named) / "calibrations"
@@ -100,17 +100,20 @@ def calibration_folder() -> Path:
 
 
 def calibration_file(gpu: Gpu) -> Path:
-    """Where the calibration of ``gpu`` is kept, whether it exists or not."""
+    """Return the file for the calibration of ``gpu``, which may not exist yet."""
     return calibration_folder() / f"{gpu.uuid}.json"
 
 
 def write_calibration(gpu: Gpu, document: Mapping[str, Any]) -> Path:
-    """Keep what the calibration measured on ``gpu``, in place of an earlier one.
+    """Write the calibration of ``gpu`` over an earlier one, and return its file.
 
-    :param document: what the probe wrote: ``bytes_per_s``, ``flops_per_s``, and how they were measured.
-    :return: the file.
-    :raises ValueError: when ``document`` holds no usable measurement.
-    :raises OSError: when the folder cannot be written.
+    Args:
+        gpu: the device that was measured.
+        document: the probe's result: ``bytes_per_s``, ``flops_per_s``, and how they were measured.
+
+    Raises:
+        ValueError: if ``document`` contains no usable measurement.
+        OSError: if the folder cannot be written.
     """
     kept = {**document, "uuid": gpu.uuid}
     _read_measurement(gpu, kept)
@@ -120,29 +123,30 @@ def write_calibration(gpu: Gpu, document: Mapping[str, Any]) -> Path:
     return path
 
 
-def _calibrated(gpu: Gpu, path: Path) -> Peak:
+def _read_calibration(gpu: Gpu, path: Path) -> Peak:
     document = json.loads(path.read_text(encoding="utf-8"))
     bytes_per_s, flops_per_s = _read_measurement(gpu, document)
     return Peak(source=CALIBRATION, reference=str(path), bytes_per_s=bytes_per_s, flops_per_s=flops_per_s)
 
 
 def _read_measurement(gpu: Gpu, document: Any) -> tuple[float, dict[str, float]]:
-    """Bytes/s and FLOP/s of a calibration of ``gpu``.
+    """Return bytes/s and FLOP/s of a calibration of ``gpu``.
 
-    :raises ValueError: when it is none, or another device's.
+    Raises:
+        ValueError: if ``document`` is not a calibration, or one of another device.
     """
     if not isinstance(document, Mapping) or document.get("kind") != "calibration":
-        raise ValueError("it is no calibration")
+        raise ValueError("it is not a calibration")
     if document.get("uuid") != gpu.uuid:
         raise ValueError(f"it belongs to {document.get('uuid')}")
     flops_per_s = document.get("flops_per_s")
     if not isinstance(flops_per_s, Mapping):
-        raise ValueError("flops_per_s is no table of dtypes")
-    measured = {str(dtype): _rate(f"flops_per_s.{dtype}", value) for dtype, value in flops_per_s.items()}
-    return _rate("bytes_per_s", document.get("bytes_per_s")), measured
+        raise ValueError("flops_per_s is not a table of dtypes")
+    measured = {str(dtype): _check_rate(f"flops_per_s.{dtype}", value) for dtype, value in flops_per_s.items()}
+    return _check_rate("bytes_per_s", document.get("bytes_per_s")), measured
 
 
-def _rate(name: str, value: Any) -> float:
+def _check_rate(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
         raise ValueError(f"{name} is {value!r}, not a positive number")
     return float(value)

@@ -1,8 +1,8 @@
-"""Whether GPU settings may be changed on this host at all. What the host forbids, no matrix can allow.
+"""Permission to change settings of GPUs on this host. A matrix cannot allow what the host forbids.
 
-Two places can forbid: the environment variable ``KERNEL_MATRIX_GPU_SETTINGS=forbid``, and the host's own file,
-``/etc/kernel-matrix/host.toml`` (another path: ``KERNEL_MATRIX_HOST_FILE``), with ``gpu_settings = "forbid"``. A file
-that cannot be understood forbids too: whoever wrote it meant something.
+Changes are forbidden by the environment variable ``KERNEL_MATRIX_GPU_SETTINGS=forbid``, or by
+``gpu_settings = "forbid"`` in the host's file, ``/etc/kernel-matrix/host.toml`` or the path in
+``KERNEL_MATRIX_HOST_FILE``. A file that cannot be parsed forbids them, too, because its author may have meant to.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ _FORBID, _ALLOW = "forbid", "allow"
 
 
 def why_forbidden() -> str:
-    """Why no setting of a GPU may be changed here, in words; empty where it may."""
-    return _by_variable() or _by_file(host_file())
+    """Return the reason why no setting of a GPU may be changed on this host; empty if changes are permitted."""
+    return _reason_in_variable() or _reason_in_file(host_file())
 
 
 def why_not_root() -> str:
-    """Why this user may not change settings, in words; empty for root.
+    """Return the reason why this user may not change settings; empty for root.
 
-    Drivers take them from root only; whether they take one is seen when a lease asks.
+    Drivers accept changes from root only. Whether the driver accepts one of root's is known only after trying.
     """
     return "" if os.geteuid() == 0 else f"only root may, and this user is {os.geteuid()}"
 
 
 def host_file() -> Path:
-    """Where this host's own file is, whether it exists or not."""
+    """Return the path of this host's file, which may not exist."""
     return Path(os.environ.get(HOST_FILE_VARIABLE) or _HOST_FILE)
 
 
-def _by_variable() -> str:
-    said = os.environ.get(SETTINGS_VARIABLE, "")
-    if said in ("", _ALLOW):
+def _reason_in_variable() -> str:
+    value = os.environ.get(SETTINGS_VARIABLE, "")
+    if value in ("", _ALLOW):
         return ""
-    if said == _FORBID:
+    if value == _FORBID:
         return f"{SETTINGS_VARIABLE}={_FORBID}"
-    return f"{SETTINGS_VARIABLE} is {said!r}, which is neither '{_ALLOW}' nor '{_FORBID}', so nothing is changed"
+    return f"{SETTINGS_VARIABLE} is {value!r}, which is neither '{_ALLOW}' nor '{_FORBID}', so nothing is changed"
 
 
-def _by_file(path: Path) -> str:
+def _reason_in_file(path: Path) -> str:
     try:
-        said: Any = tomllib.loads(path.read_text(encoding="utf-8")).get(_KEY, _ALLOW)
+        value: Any = tomllib.loads(path.read_text(encoding="utf-8")).get(_KEY, _ALLOW)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, ValueError) as error:
         return f"{path} cannot be read ({error}), so nothing is changed"
-    if said == _ALLOW:
+    if value == _ALLOW:
         return ""
-    if said == _FORBID:
+    if value == _FORBID:
         return f"{path} says {_KEY} = '{_FORBID}'"
-    return f"{path} says {_KEY} = {said!r}, which is neither '{_ALLOW}' nor '{_FORBID}', so nothing is changed"
+    return f"{path} says {_KEY} = {value!r}, which is neither '{_ALLOW}' nor '{_FORBID}', so nothing is changed"

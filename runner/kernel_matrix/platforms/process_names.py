@@ -1,4 +1,4 @@
-"""What the kernel calls the program of a process."""
+"""Names of the programs that processes run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PROC = Path("/proc")
 
 
 def command(pid: int) -> str:
-    """What the kernel calls the program of ``pid``, or that this cannot be read."""
+    """Return the kernel's name of the program of ``pid``, or ``name not readable``."""
     try:
         return (_PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

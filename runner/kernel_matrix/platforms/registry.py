@@ -1,4 +1,4 @@
-"""The platforms of this program: those that come with it, and those that other packages add as entry points."""
+"""Registry of platforms: the built-in ones, and those that other packages add as entry points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLATFORMS: Registry[Platform] = Registry(
 """Name → package."""
 
 DEFAULT = "cuda"
-"""Platform of a value of the ``gpus`` axis that names none."""
+"""Platform of a value of the ``gpus`` axis that names no platform."""
 
 
 def get_platform(name: str) -> Platform:
@@ -42,7 +42,7 @@ def platforms() -> Mapping[str, Platform]:
 
 
 def platform_name(text: str) -> str:
-    """Return the registry key for ``text``, a platform's name or its vendor's; other texts as they are."""
+    """Return the registry key for the name of a platform or its vendor; another text is returned unchanged."""
     if text in PLATFORMS:
         return text
     return next((name for name, platform in platforms().items() if text == platform.VENDOR), text)
@@ -54,6 +54,6 @@ def host_inventory() -> dict[str, PlatformInventory]:
 
 
 def gpu_document(gpu: Gpu) -> dict[str, Any]:
-    """Return ``gpu`` as records have it, with its platform under the name of the vendor."""
+    """Return ``gpu`` in the form of records, which name the vendor in place of the platform."""
     fields = asdict(gpu)
     return {"vendor": get_platform(fields.pop("platform")).VENDOR, **fields}

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 Version = tuple[int, ...]
-"""``12.8`` as ``(12, 8)``."""
+"""Leading numbers of a version: ``12.8`` is ``(12, 8)``."""
 
 
 def parse_version(text: str | None) -> Version | None:
-    """Return the leading numbers of ``text`` without a local part (``2.13.0+cpu``); None where there are none."""
+    """Return the leading numbers of ``text`` without a local part (``2.13.0+cpu``); ``None`` if there are none."""
     found = re.match(r"\d+(?:\.\d+)*", text or "")
     return tuple(int(number) for number in found.group().split(".")) if found else None
 
 
 def is_older(version: str, than: str) -> bool:
-    """Return whether ``version`` comes before ``than``; a text without numbers comes before no other."""
+    """Return whether ``version`` is older than ``than``; False if one of them has no numbers."""
     mine, other = parse_version(version), parse_version(than)
     return mine is not None and other is not None and mine < other

@@ -1,8 +1,8 @@
-"""How a process of a cell is placed and started: the nouns, the ``Sandbox`` protocol and the registry.
+"""The types of a sandbox, the ``Sandbox`` protocol and the registry.
 
-A sandbox starts one process of one :class:`~kernel_matrix.model.enums.Role` at a time, confined as its
-:class:`RoleSpec` says, and always takes it away again. To add one: one file here and one line in :data:`SANDBOXES`, or
-an entry point of another package in the group ``kernel_matrix.sandboxes``.
+A sandbox starts a process of one :class:`~kernel_matrix.model.enums.Role`, confines it as its :class:`RoleSpec` says,
+and always removes it at the end. To add a sandbox, add one file here and one line in :data:`SANDBOXES`, or an entry
+point of another package in the group ``kernel_matrix.sandboxes``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kernel_matrix.plugins import Registry, protocol_members
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """What a process of a cell may use at most."""
+    """Upper limits of what a process of a cell may use."""
 
     memory_bytes: int = 16 << 30
     pids: int = 512
     tmpfs_bytes: int = 2 << 30
-    """Size of ``/tmp``, the one place a candidate can write."""
+    """Size of ``/tmp``, the only folder that a candidate can write."""
     shm_bytes: int = 64 << 20
     file_bytes: int = 1 << 30
     """Largest single file."""
@@ -34,7 +34,7 @@ class ResourceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A folder of the host shown inside, read-only unless ``writable``."""
+    """A folder of the host that is visible inside, read-only unless ``writable``."""
 
     source: Path
     target: str
@@ -43,7 +43,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLabels:
-    """Whose a container is; enough to reap it when its owner is dead."""
+    """Labels of a container, from which a later run can tell that its owner is dead and remove it."""
 
     run_id: str
     cell_id: str
@@ -55,37 +55,37 @@ class ProcessLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSpec:
-    """One process to start. Paths in ``args`` and ``env`` are given as seen inside (mount targets)."""
+    """One process to start. Paths in ``args`` and ``env`` are paths inside the sandbox (mount targets)."""
 
     role: Role
     labels: ProcessLabels
     image: str | None
-    """Exact image to run, by digest or id; ``None`` for sandboxes without images."""
+    """Image to run, by digest or id; ``None`` for sandboxes without images."""
     module: str
-    """Python module to run, ``kernel_matrix.inside.judge.judge``; found below :data:`PACKAGE_TARGET`."""
+    """Python module to run, such as ``kernel_matrix.inside.judge.judge``; it lies below :data:`PACKAGE_TARGET`."""
     platform: str = "cpu"
-    """Registry key of the platform whose inside half it may import, whether or not it sees a device."""
+    """Registry key of the platform whose inside half the process may import, with or without a device."""
     args: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     gpu: Gpu | None = None
-    """The one device it sees; null for none (CPU, builder)."""
+    """The only device that the process sees; ``None`` for no device (CPU, builder)."""
     limits: ResourceLimits = ResourceLimits()
     uid: int = 65534
-    """User inside. Judge and candidate never share one where the sandbox can set it."""
+    """User id inside. Judge and candidate have different ones where the sandbox can set it."""
     contestant: str = ""
-    """Name of the contestant it runs; several of a session may have the same role."""
+    """Name of the contestant that the process runs; several contestants of a session may have the same role."""
 
     @property
     def title(self) -> str:
-        """What tells it from the other processes of its session."""
+        """Name of the process, unique in its session."""
         return self.contestant or self.role.value
 
     @property
     def name(self) -> str:
         """Container name, fixed before anything is created."""
         labels = self.labels
-        # A session may be started on two devices at once, when it is not known yet which will be free first.
+        # A session may be started on two devices at once, because it is not known yet which one will be free first.
         device = labels.gpu_uuid[-6:]
         return "-".join(
             filter(None, ("km", labels.run_id, labels.cell_id[:16], device, str(labels.session), self.title))
@@ -94,33 +94,33 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
-    """How a process ended."""
+    """The end of a process."""
 
     role: Role
     code: int | None
-    """Exit code; null when it was killed by a signal or vanished."""
+    """Exit code; ``None`` if a signal killed the process, or it was lost."""
     signal: int | None = None
     oom_killed: bool = False
     lost: bool = False
-    """The sandbox lost sight of it (daemon died, container removed by somebody else)."""
+    """The sandbox does not know how the process ended (daemon died, container removed from outside)."""
     killed: bool = False
-    """This runner killed it (deadline, or the session was over)."""
+    """This runner killed the process (deadline, or the session was over)."""
     log_tail: str = ""
     """Last 16 KiB of stdout and stderr together, undecodable bytes replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """How confined a role really is on this sandbox and host; goes into the record."""
+    """Confinement of a role that this sandbox really enforces on this host; part of the record."""
 
     engine: str
     """Name of the sandbox, under the record's field name."""
     user: str
-    """``own``: another uid than judge and runner; ``shared``: the same one."""
+    """``own``: a uid that neither judge nor runner has; ``shared``: the uid of one of them."""
     network: str
     """``none``: no interface but loopback; ``host``: the host's network is reachable."""
     filesystem: str
-    """``read-only``: nothing but a private tmpfs is writable; ``shared``: the host's files, with the user's rights."""
+    """``read-only``: only a private tmpfs is writable; ``shared``: the host's files, with the user's rights."""
     processes: str
     """``private``: own PID namespace; ``shared``."""
     capabilities: str
@@ -128,71 +128,75 @@ class Isolation:
     seccomp: str
     """``default`` or ``none``."""
     limits: tuple[str, ...] = ()
-    """Which of :class:`ResourceLimits`' fields are enforced."""
+    """Names of the fields of :class:`ResourceLimits` that are enforced."""
     notes: tuple[str, ...] = ()
-    """What is weaker than designed, and why, in words."""
+    """Sentences, one for each thing that is weaker than designed, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatus:
-    """Whether a sandbox can be used here."""
+    """Availability of a sandbox on this host."""
 
     name: str
     available: bool
     reason: str = ""
-    """Why not, and what to do, in words."""
+    """Reason why it is not available, and what to do."""
     version: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """E.g. storage driver, cgroup version, how GPUs reach containers."""
+    """Properties such as the storage driver, the cgroup version or the way in which GPUs reach containers."""
 
 
 class RunningProcess(Protocol):
     """A started process."""
 
     def wait(self, timeout_s: float) -> ProcessExit | None:
-        """Its end, or null when it still runs after ``timeout_s``. Safe to call again after the end."""
+        """Return how the process ended, or ``None`` if it still runs after ``timeout_s``.
+
+        It may be called again after the end.
+        """
         ...
 
     def kill(self) -> None:
-        """End it and everything it started, now. Safe to call at any time, from any thread."""
+        """Kill the process and everything that it started. It may be called at any time, from any thread."""
         ...
 
     def root_pid(self) -> int | None:
-        """Host PID of the first process of its tree; null when it is not known, or gone."""
+        """Return the host PID of the first process of its tree; ``None`` if it is unknown or has ended."""
         ...
 
 
 class Sandbox(Protocol):
-    """Starts roles."""
+    """A way to start and confine the process of a role."""
 
     name: str
     uses_images: bool
 
     def status(self) -> SandboxStatus:
-        """Whether it can be used here; never raises."""
+        """Return whether the sandbox can be used on this host; it never raises."""
         ...
 
     def isolation(self, spec: RoleSpec) -> Isolation:
-        """How confined ``spec`` will be here."""
+        """Return the confinement that ``spec`` gets on this host."""
         ...
 
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
-        """Exactly what would be asked of the system for ``spec`` (``--dry-run``)."""
+        """Return the request that would be made to the system for ``spec`` (``--dry-run``)."""
         ...
 
     def launch(self, spec: RoleSpec) -> AbstractContextManager[RunningProcess]:
-        """Start ``spec``; on leaving the context it is gone, whatever happened.
+        """Start ``spec``, and remove its process when the context ends, also after an exception.
 
-        :raises kernel_matrix.errors.SandboxError: when it could not be started.
+        Raises:
+            kernel_matrix.errors.SandboxError: if it could not be started.
         """
         ...
 
     def leftovers(self) -> Sequence[str]:
-        """What dead runners left, one line per thing; removes nothing."""
+        """Return one line for each thing that a dead runner left; remove nothing."""
         ...
 
     def sweep(self) -> Sequence[str]:
-        """Remove what dead runners left; returns one line per thing removed."""
+        """Remove what dead runners left, and return one line for each thing removed."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The sandbox of choice: each role is a container of a pinned image, confined by the Docker daemon."""
+"""The Docker sandbox: each role is a container of a pinned image. It confines best, and is preferred."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from kernel_matrix.sandboxes.role_environment import LogTail
 
 _log = logging.getLogger(__name__)
 
-_REQUEST_TIMEOUT_S = 120
-_KILL_TIMEOUT_S = 10.0
-_CONNECTIONS = 32
+_REQUEST_TIMEOUT_S = 120  # creating a container can take a minute on a busy disk
+_KILL_TIMEOUT_S = 10.0  # a killed process that frees the memory of a GPU may take seconds to end
+_CONNECTIONS = 32  # one per container that is waited for, and some for short requests
 _REMOVAL_PAUSES_S = (0.0, 0.5, 2.0)
-"""How long to wait before each attempt to remove a container; a daemon that restarts needs a moment."""
-_LOG_LINES = 1000
-_CONFLICT = 409
-_SIGNAL_BASE = 128
+"""Pause before each attempt to remove a container: a daemon that restarts needs a moment."""
+_LOG_LINES = 1000  # more than fit into a log tail
+_CONFLICT = 409  # HTTP status: a container of this name exists
+_SIGNAL_BASE = 128  # the daemon reports death by signal n as exit code 128 + n
 _LAST_SIGNAL = 64
 
 _FAILURES = (DockerException, RequestException)
-"""The SDK lets its transport's errors through as they are."""
+"""Errors of a call of the SDK, which does not translate the errors of its HTTP library."""
 
 _EXPLANATIONS = (
     (
@@ -49,25 +49,25 @@ _EXPLANATIONS = (
     ),
     (
         "bind source path does not exist",
-        "a folder to be shown inside is not there for the daemon",
-        "the daemon must run on this machine and see its files",
+        "the daemon does not find a folder of this machine that it should mount",
+        "use a daemon that runs on this machine and sees its files",
     ),
     ("no space left on device", "the daemon's disk is full", "free space: `docker system df` shows what uses it"),
 )
-"""(what the daemon says, what it means, what to do)"""
+"""(text in the daemon's error, meaning, next step)"""
 
 
 def open_sandbox() -> DockerSandbox:
-    """The sandbox of the daemon that ``DOCKER_HOST`` names, or of the default socket; connects when first used."""
+    """Return the sandbox of the daemon at ``DOCKER_HOST`` or the default socket; it connects when first used."""
     return DockerSandbox()
 
 
 class _MemlockRefusedError(SandboxError):
-    """The daemon may not lift the limit on locked memory."""
+    """The daemon is not allowed to lift the limit on locked memory."""
 
 
 class DockerSandbox:
-    """Starts roles as containers. Safe to share between threads."""
+    """Sandbox that starts roles as containers; threads may share it."""
 
     name = "docker"
     uses_images = True
@@ -75,17 +75,17 @@ class DockerSandbox:
     def __init__(self) -> None:
         self._unlimited_memlock = True
         self._unremoved: set[str] = set()
-        """Containers of this program that could not be removed: the daemon did not answer."""
+        """Containers of this program that could not be removed because the daemon did not answer."""
         self._removing = threading.Lock()
 
     def status(self) -> SandboxStatus:
-        """Available when a daemon for Linux containers answers now."""
+        """Return whether a daemon for Linux containers answers."""
         try:
             info = self._client.info()
         except SandboxError as error:
             return SandboxStatus(name=self.name, available=False, reason=str(error))
         except _FAILURES as error:
-            return SandboxStatus(name=self.name, available=False, reason=str(_no_daemon(error)))
+            return SandboxStatus(name=self.name, available=False, reason=str(_daemon_error(error)))
         version = str(info.get("ServerVersion", ""))
         if info.get("OSType") != "linux":
             reason = f"the daemon runs {info.get('OSType')} containers; switch it to Linux containers"
@@ -93,57 +93,62 @@ class DockerSandbox:
         return SandboxStatus(name=self.name, available=True, version=version, details=self._details(info))
 
     def isolation(self, spec: RoleSpec) -> Isolation:
-        """How confined ``spec`` will be here.
+        """Return the confinement that the daemon gives ``spec``.
 
-        :raises SandboxError: when no daemon answers.
+        Raises:
+            SandboxError: if no daemon answers.
         """
         return isolation_of(spec, self._daemon)
 
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
-        """Name of the container and the exact body of its create request.
+        """Return the name of the container and the exact body of its create request.
 
-        :raises SandboxError: when no daemon answers, or the GPU cannot be brought into a container.
+        Raises:
+            SandboxError: if no daemon answers, or the daemon cannot give the GPU to a container.
         """
         request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
         return {"sandbox": self.name, "name": spec.name, "create": request}
 
     @contextmanager
     def launch(self, spec: RoleSpec) -> Iterator[RunningProcess]:
-        """Start ``spec``; on leaving the context its container is removed.
+        """Start ``spec``, and remove its container when the context ends.
 
-        :raises SandboxError: when it could not be started.
-        :raises ImageError: when the daemon does not have the image.
+        Raises:
+            SandboxError: if it could not be started.
+            ImageError: if the daemon does not have the image.
         """
         with ExitStack() as stack:
             try:
-                running = stack.enter_context(self._placed(spec))
+                running = stack.enter_context(self._run_container(spec))
             except _MemlockRefusedError:
                 self._unlimited_memlock = False
-                running = stack.enter_context(self._placed(spec))
+                running = stack.enter_context(self._run_container(spec))
             yield running
 
     def leftovers(self) -> Sequence[str]:
-        """The containers of dead runners.
+        """Return one line for each container of a dead runner.
 
-        :raises SandboxError: when the daemon does not answer.
+        Raises:
+            SandboxError: if the daemon does not answer.
         """
-        return [_epitaph(entry) for entry in self._orphans()]
+        return [_describe_orphan(entry) for entry in self._orphans()]
 
     def sweep(self) -> Sequence[str]:
-        """Remove the containers of dead runners.
+        """Remove the containers of dead runners, and return one line for each.
 
-        :raises SandboxError: when the daemon does not answer.
+        Raises:
+            SandboxError: if the daemon does not answer.
         """
         orphans = self._orphans()
         for entry in orphans:
             _remove(self._client, entry["Id"])
-        return [_epitaph(entry) for entry in orphans]
+        return [_describe_orphan(entry) for entry in orphans]
 
     def _orphans(self) -> list[dict[str, Any]]:
         try:
             found = self._client.containers(all=True, filters={"label": OWNER_LABEL})
         except _FAILURES as error:
-            raise _no_daemon(error) from error
+            raise _daemon_error(error) from error
         return [entry for entry in found if not owner_alive(entry["Labels"][OWNER_LABEL])]
 
     @cached_property
@@ -151,14 +156,14 @@ class DockerSandbox:
         try:
             return docker.from_env(timeout=_REQUEST_TIMEOUT_S, max_pool_size=_CONNECTIONS).api
         except DockerException as error:
-            raise _no_daemon(error) from error
+            raise _daemon_error(error) from error
 
     @cached_property
     def _daemon(self) -> DaemonInfo:
         try:
             return DaemonInfo(self._client.info(), self._client.api_version)
         except _FAILURES as error:
-            raise _no_daemon(error) from error
+            raise _daemon_error(error) from error
 
     def _details(self, info: dict[str, Any]) -> dict[str, Any]:
         daemon = DaemonInfo(info, self._client.api_version)
@@ -173,33 +178,37 @@ class DockerSandbox:
         }
 
     @contextmanager
-    def _placed(self, spec: RoleSpec) -> Iterator[_RunningContainer]:
-        """Create and start the container of ``spec``; remove it at the end, even one whose creation was cut short."""
+    def _run_container(self, spec: RoleSpec) -> Iterator[_RunningContainer]:
+        """Create and start the container of ``spec``; remove it at the end, also if its creation was interrupted."""
         request = create_request(spec, self._daemon, unlimited_memlock=self._unlimited_memlock)
-        self._take_away_unremoved()
+        self._retry_removals()
         with ExitStack() as stack:
-            stack.callback(self._take_away, spec.name)
+            stack.callback(self._remove_or_remember, spec.name)
             try:
                 _create(self._client, spec, request)
             except APIError as error:
                 if error.status_code == _CONFLICT:
-                    stack.pop_all()  # the container of that name is somebody else's
-                raise _explained(error, spec) from error
+                    stack.pop_all()  # the container of that name belongs to another runner that is alive
+                raise _start_error(error, spec) from error
             except RequestException as error:
-                raise _no_daemon(error) from error
+                raise _daemon_error(error) from error
             running = _RunningContainer(self._client, spec)
             stack.callback(running.close)
             running.start()
             yield running
 
-    def _take_away(self, name: str) -> None:
-        """Remove a container of this program, or remember that it is still to be removed."""
+    def _remove_or_remember(self, name: str) -> None:
+        """Remove a container of this program; if that fails, remember its name for a later attempt."""
         if not _remove(self._client, name):
             self._unremoved.add(name)
 
-    def _take_away_unremoved(self) -> None:
-        """Remove what is still to be removed: it may run on, and has a name that is given again, or a GPU's memory."""
-        with self._removing:  # another thread must not take a new container for the one of that name that was left
+    def _retry_removals(self) -> None:
+        """Remove the containers that could not be removed before.
+
+        They may still run and use memory of a GPU, and a new container may need the same name.
+        """
+        # The lock keeps another thread from removing a new container that has the name of an old one.
+        with self._removing:
             for name in tuple(self._unremoved):
                 if not _remove(self._client, name):
                     return
@@ -207,7 +216,7 @@ class DockerSandbox:
 
 
 def _create(client: APIClient, spec: RoleSpec, request: dict[str, Any]) -> None:
-    """Create the container, in the place of one of the same name that a dead runner left."""
+    """Create the container; a container of the same name that a dead runner left is removed first."""
     try:
         _request_creation(client, spec.name, request)
     except APIError as error:
@@ -222,13 +231,13 @@ def _request_creation(client: APIClient, name: str, request: dict[str, Any]) -> 
 
 
 def _is_orphan(client: APIClient, name: str) -> bool:
-    """Whether the container belongs to a runner that is gone."""
+    """Return whether the container belongs to a dead runner."""
     owner = client.inspect_container(name)["Config"]["Labels"].get(OWNER_LABEL)
     return owner is not None and not owner_alive(owner)
 
 
 def _remove(client: APIClient, name: str) -> bool:
-    """Kill and remove a container and its anonymous volumes; false where it is left to a later sweep."""
+    """Kill and remove a container and its anonymous volumes; return False if it is left to a later sweep."""
     failure: Exception | None = None
     for pause_s in _REMOVAL_PAUSES_S:
         time.sleep(pause_s)
@@ -244,20 +253,20 @@ def _remove(client: APIClient, name: str) -> bool:
     return False
 
 
-def _epitaph(entry: dict[str, Any]) -> str:
-    """One line about a removed container."""
+def _describe_orphan(entry: dict[str, Any]) -> str:
+    """Return one line about the container of a dead runner."""
     labels = entry["Labels"]
     name = (entry.get("Names") or [entry["Id"][:12]])[0].lstrip("/")
     return f"container {name} of run {labels.get(f'{LABEL}.run', '?')}, whose runner is gone"
 
 
 def _gpu_access(info: Mapping[str, Any]) -> str:
-    """The way in which this daemon brings in GPUs; ``none`` where it has none."""
+    """Return the way in which this daemon gives GPUs to containers; ``none`` if it has no way."""
     ways = (platform.container_access(info).way for platform in platforms().values())
     return next((way for way in ways if way != NO_ACCESS), NO_ACCESS)
 
 
-def _no_daemon(error: Exception) -> SandboxError:
+def _daemon_error(error: Exception) -> SandboxError:
     if "Permission denied" in str(error):
         return SandboxError(
             f"this user may not talk to the Docker daemon: {error}",
@@ -269,28 +278,28 @@ def _no_daemon(error: Exception) -> SandboxError:
     )
 
 
-def _explained(error: APIError, spec: RoleSpec) -> InfrastructureError:
-    """What the daemon's refusal means and what to do about it."""
-    said = str(error.explanation or error)
-    if isinstance(error, ImageNotFound) or "No such image" in said:
+def _start_error(error: APIError, spec: RoleSpec) -> InfrastructureError:
+    """Translate the daemon's refusal into an error that says what it means and what to do."""
+    text = str(error.explanation or error)
+    if isinstance(error, ImageNotFound) or "No such image" in text:
         return ImageError(
             f"the daemon has no image {spec.image}",
             next_step="`kernel-matrix images pull` or `kernel-matrix images build` brings it",
         )
-    if "rlimit type 8" in said:
-        return _MemlockRefusedError(said)
+    if "rlimit type 8" in text:  # RLIMIT_MEMLOCK, as runc names it
+        return _MemlockRefusedError(text)
     vendors = (explanation for platform in platforms().values() for explanation in platform.DAEMON_ERRORS)
     for phrase, meaning, next_step in (*_EXPLANATIONS, *vendors):
-        if phrase in said:
-            return SandboxError(f"cannot start {spec.name}: {meaning} ({said})", next_step=next_step)
+        if phrase in text:
+            return SandboxError(f"cannot start {spec.name}: {meaning} ({text})", next_step=next_step)
     return SandboxError(
-        f"the Docker daemon refused to start {spec.name}: {said}",
+        f"the Docker daemon refused to start {spec.name}: {text}",
         next_step="see the daemon's log (`journalctl -u docker`)",
     )
 
 
 class _RunningContainer:
-    """One role's container. A thread of its own waits for its end and then collects what is left of it."""
+    """Container of one role. A thread waits for its end, then reads its state and its log."""
 
     def __init__(self, client: APIClient, spec: RoleSpec) -> None:
         self._client = client
@@ -303,47 +312,49 @@ class _RunningContainer:
     def start(self) -> None:
         """Start the created container.
 
-        :raises SandboxError: when the daemon refuses.
+        Raises:
+            SandboxError: if the daemon refuses.
         """
         try:
             self._client.start(self._spec.name)
         except APIError as error:
-            raise _explained(error, self._spec) from error
+            raise _start_error(error, self._spec) from error
         except RequestException as error:
-            raise _no_daemon(error) from error
+            raise _daemon_error(error) from error
         self._waiting = threading.Thread(target=self._await_end, daemon=True)
         self._waiting.start()
 
     def wait(self, timeout_s: float) -> ProcessExit | None:
-        """Its end, or null when it still runs after ``timeout_s`` seconds."""
+        """Return how the container ended, or ``None`` if it still runs after ``timeout_s``."""
         try:
             return self._ended.result(timeout_s)
         except FutureTimeoutError:
             return None
 
     def kill(self) -> None:
-        """End it and everything in it."""
+        """Kill all processes of the container."""
         if self._ended.done():
             return
-        # Said before it is done: the end may be read before the daemon's answer to this is.
+        # Set before the call: the other thread may see the end before the daemon answers this call.
         self._killed = True
         try:
             self._client.kill(self._spec.name)
         except _FAILURES as error:
             self._killed = False
-            _log.debug("container %s was not killed: %s", self._spec.name, error)  # it has ended, or the daemon has
+            # The container or the daemon has ended.
+            _log.debug("container %s was not killed: %s", self._spec.name, error)
 
     def root_pid(self) -> int | None:
-        """Host PID of the container's init; asked of the daemon once."""
+        """Return the host PID of the container's init process; the daemon is asked only once."""
         if self._root_pid is None and not self._ended.done():
             try:
                 self._root_pid = int(self._client.inspect_container(self._spec.name)["State"]["Pid"]) or None
             except _FAILURES as error:
-                _log.debug("container %s does not say its process: %s", self._spec.name, error)
+                _log.debug("process of container %s is unknown: %s", self._spec.name, error)
         return self._root_pid
 
     def close(self) -> None:
-        """Kill it if need be and wait until its end is known."""
+        """Kill the container if it still runs, and wait until its end is known."""
         if self._waiting is not None:
             self.kill()
             self.wait(_KILL_TIMEOUT_S)
@@ -351,26 +362,23 @@ class _RunningContainer:
     def _await_end(self) -> None:
         try:
             self._ended.set_result(self._collect())
-        except Exception as error:  # noqa: BLE001  # unheard here, it would leave the cell waiting for ever
+        except Exception as error:  # noqa: BLE001  # an error that ends this thread would leave the cell waiting
             _log.debug("lost sight of container %s: %s", self._spec.name, error)
             self._ended.set_result(ProcessExit(role=self._spec.role, code=None, lost=True, killed=self._killed))
 
     def _collect(self) -> ProcessExit:
-        """Wait for the end and read how it came about, while the container still exists."""
+        """Wait for the end, and read state and log while the container still exists."""
         self._client.wait(self._spec.name, timeout=None)
         state = self._client.inspect_container(self._spec.name)["State"]
-        return exit_of(self._spec.role, state, self._log_tail(), killed=self._killed)
-
-    def _log_tail(self) -> str:
         tail = LogTail()
         tail.add(self._client.logs(self._spec.name, tail=_LOG_LINES))
-        return tail.text()
+        return exit_of(self._spec.role, state, tail.text(), killed=self._killed)
 
 
 def exit_of(role: Role, state: dict[str, Any], log_tail: str, *, killed: bool) -> ProcessExit:
-    """How a container ended, from its inspected ``State``.
+    """Translate the inspected ``State`` of a container that has ended.
 
-    A container that is being removed by somebody else was killed by them, so how its role would have ended is unknown.
+    A container that is being removed from outside was killed by that removal, so its role counts as lost.
     """
     if state.get("Status") in ("removing", "dead"):
         return ProcessExit(role=role, code=None, lost=True, log_tail=log_tail)

@@ -1,7 +1,4 @@
-"""What is asked of a Docker daemon for one role: the body of its create request.
-
-Pure: nothing here talks to a daemon.
-"""
+"""The create request of a role's container. These functions are pure: none of them talks to a daemon."""
 
 from __future__ import annotations
 
@@ -26,36 +23,45 @@ OWNER_LABEL = f"{LABEL}.owner"
 
 @dataclass(frozen=True, slots=True)
 class DaemonInfo:
-    """What one daemon said about itself."""
+    """Properties of a Docker daemon, as it reports them."""
 
     info: Mapping[str, Any]
-    """Answer of ``/info``; empty when there is no daemon."""
+    """Answer of ``/info``; empty if there is no daemon."""
     api_version: str = DEFAULT_DOCKER_API_VERSION
 
     @property
     def seccomp(self) -> str:
-        """``default`` or ``none``."""
+        """Filter of system calls: ``default`` or ``none``."""
         rules = [option for option in self.security if option.startswith("name=seccomp")]
         return "default" if rules and "profile=unconfined" not in rules[0] else "none"
 
     @property
     def security(self) -> tuple[str, ...]:
-        """``SecurityOptions``, e.g. ``name=seccomp,profile=default``."""
+        """The daemon's ``SecurityOptions``, such as ``name=seccomp,profile=default``."""
         return tuple(self.info.get("SecurityOptions") or ())
 
     @property
     def image_store(self) -> str:
-        """``containerd`` (an image's id is its manifest's digest) or ``graphdriver`` (its configuration's digest)."""
+        """Kind of image store, which decides what an image's id is.
+
+        ``containerd``: the digest of its manifest. ``graphdriver``: the digest of its configuration.
+        """
         rows = self.info.get("DriverStatus") or ()
         return "containerd" if any("containerd.snapshotter" in str(row) for row in rows) else "graphdriver"
 
 
 def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> dict[str, Any]:
-    """Body of ``POST /containers/create``.
+    """Make the body of ``POST /containers/create``.
 
-    :param unlimited_memlock: ask for it where a GPU needs pinned host memory; some daemons may not grant it.
-    :raises ImageError: when the spec names no image.
-    :raises SandboxError: when the GPU cannot be brought into a container of this daemon.
+    Args:
+        spec: the role to start.
+        daemon: the daemon that will get the request.
+        unlimited_memlock: lift the limit on locked memory for roles with a GPU, which need pinned host memory; some
+            daemons are not allowed to do so.
+
+    Raises:
+        ImageError: if ``spec`` names no image.
+        SandboxError: if this daemon cannot give the GPU to a container.
     """
     if spec.image is None:
         raise ImageError(f"{spec.name} names no image", next_step="give its toolchain an image in matrix.toml")
@@ -64,7 +70,7 @@ def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: boo
         daemon.api_version,
         image=spec.image,
         command=[],
-        entrypoint=["python3", *command(spec)],  # the image's own entry point and command never run
+        entrypoint=["python3", *command(spec)],  # in place of the image's own entry point and command
         user=f"{spec.uid}:{spec.uid}",
         working_dir=PACKAGE_TARGET,
         environment={**_gpu_environment(spec, daemon), **environment(spec)},
@@ -76,15 +82,15 @@ def create_request(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: boo
             OWNER_LABEL: labels.owner,
             f"{LABEL}.role": spec.role.value,
         },
-        healthcheck=Healthcheck(test=["NONE"]),  # an image's health check would run beside what is measured
+        healthcheck=Healthcheck(test=["NONE"]),  # an image's health check would disturb the measurement
         network_disabled=True,
         host_config=_host_config(spec, daemon, unlimited_memlock=unlimited_memlock),
     )
     return dict(body)
 
 
-_GIVING_WAY = 2
-"""Weight of a builder's share of the processors, the least there is; the daemon's default is 1024."""
+_BUILDER_CPU_SHARES = 2
+"""The lowest weight that Docker accepts (its default is 1024): compilers give way to the cell that is measured."""
 
 
 def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool) -> HostConfig:
@@ -96,12 +102,11 @@ def _host_config(spec: RoleSpec, daemon: DaemonInfo, *, unlimited_memlock: bool)
         cap_drop=["ALL"],
         security_opt=["no-new-privileges:true"],
         pids_limit=limits.pids,
-        # Compilers give way to whatever is being measured; the weight of others is the daemon's default.
-        cpu_shares=_GIVING_WAY if spec.role is Role.BUILDER else None,
+        cpu_shares=_BUILDER_CPU_SHARES if spec.role is Role.BUILDER else None,
         mem_limit=limits.memory_bytes,
         memswap_limit=limits.memory_bytes,
         shm_size=limits.shm_bytes,
-        # exec: compiled kernels are loaded from their cache
+        # "exec" because compiled kernels are loaded from caches in this folder.
         tmpfs={SCRATCH: f"rw,nosuid,nodev,exec,size={limits.tmpfs_bytes},mode=1777"},
         ipc_mode="private",
         init=True,
@@ -116,7 +121,7 @@ def _ulimits(spec: RoleSpec, *, unlimited_memlock: bool) -> Iterator[Ulimit]:
     yield Ulimit(name="core", soft=0, hard=0)
     yield Ulimit(name="nofile", soft=spec.limits.open_files, hard=spec.limits.open_files)
     yield Ulimit(name="fsize", soft=spec.limits.file_bytes, hard=spec.limits.file_bytes)
-    if unlimited_memlock and _real_gpu(spec):
+    if unlimited_memlock and _accelerator(spec):
         yield Ulimit(name="memlock", soft=-1, hard=-1)
 
 
@@ -133,30 +138,31 @@ def _bind(source: str, target: str, *, writable: bool = False) -> Mount:
     return Mount(type="bind", source=source, target=target, read_only=not writable)
 
 
-def _real_gpu(spec: RoleSpec) -> Gpu | None:
+def _accelerator(spec: RoleSpec) -> Gpu | None:
     if spec.gpu is None or not get_platform(spec.gpu.platform).IS_ACCELERATOR:
         return None
     return spec.gpu
 
 
 def gpu_access(spec: RoleSpec, daemon: DaemonInfo) -> DeviceAccess:
-    """How the GPU of ``spec`` reaches its container; empty for a role without one.
+    """Return what gives the container of ``spec`` its GPU; empty for a role without one.
 
-    :raises SandboxError: when it needs one and no way exists.
+    Raises:
+        SandboxError: if the role has a GPU and the daemon has no way to give it to a container.
     """
-    gpu = _real_gpu(spec)
+    gpu = _accelerator(spec)
     if gpu is None:
         return DeviceAccess()
     platform = get_platform(gpu.platform)
     access = platform.container_access(daemon.info, gpu)
     if access.way == NO_ACCESS:
-        what = f"the daemon has no way to bring {gpu.uuid} into a container"
+        what = f"the daemon cannot give {gpu.uuid} to a container"
         raise SandboxError(what, next_step=platform.ACCESS_ADVICE)
     return access
 
 
 def _gpu_settings(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, Any]:
-    """The part of the host settings that brings in the one GPU."""
+    """Return the part of the host settings that gives the container its GPU."""
     access = gpu_access(spec, daemon)
     requests = {"device_requests": [DeviceRequest(**request) for request in access.requests]}
     nodes = {"devices": [f"{node}:{node}:rw" for node in access.nodes]}
@@ -169,7 +175,7 @@ def _gpu_environment(spec: RoleSpec, daemon: DaemonInfo) -> dict[str, str]:
 
 
 def isolation_of(spec: RoleSpec, daemon: DaemonInfo) -> Isolation:
-    """How confined a container made by :func:`create_request` is on ``daemon``."""
+    """Return the confinement of a container that ``daemon`` makes of :func:`create_request`."""
     counted = {"memory_bytes": "MemoryLimit", "pids": "PidsLimit"}
     enforced = tuple(name for name, ability in counted.items() if daemon.info.get(ability, True))
     return Isolation(
@@ -186,7 +192,7 @@ def isolation_of(spec: RoleSpec, daemon: DaemonInfo) -> Isolation:
 
 
 def _notes(spec: RoleSpec, daemon: DaemonInfo) -> Iterator[str]:
-    """What is weaker than designed, in words."""
+    """Yield one sentence for each thing that is weaker than designed."""
     if daemon.seccomp == "none":
         yield "the daemon applies no system call filter"
     for ability, what in (("MemoryLimit", "memory"), ("PidsLimit", "the number of processes")):

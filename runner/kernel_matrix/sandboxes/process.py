@@ -1,12 +1,12 @@
 """Sandbox without images: each role is a process of this machine's own Python, confined as far as the kernel allows.
 
-What can be enforced is found out once, by running a harmless module in ever weaker confinement until one works:
+The strongest confinement that works here is found once, by running a harmless module under each in turn:
 
 =============  ====================================================================================================
-namespaces     private PID, mount, network and IPC namespaces; a small read-only tree is all there is to see. Made
-               with root's rights (then under another uid too), or inside a user namespace (then under the own uid)
-another uid    root that may not make namespaces can still drop to another user
-limits only    own session and resource limits
+namespaces     private PID, mount, network and IPC namespaces; only a small read-only tree is visible. Made either by
+               root (then under another uid, too) or inside a user namespace (then under the runner's own uid)
+another uid    root that is not allowed to make namespaces can still switch to another user
+limits only    a session of its own, and resource limits
 =============  ====================================================================================================
 
 The judge is trusted: it gets limits only, and always ends with its parent.
@@ -51,7 +51,7 @@ _SYSTEM = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
     *("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/localtime"),
 )
-"""What programs need of a system: binaries, libraries, and the files that name users and time zones."""
+"""Paths of the host that programs need: binaries, libraries, and the files that name users and time zones."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -59,29 +59,35 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What is enforced: namespaces (see :mod:`kernel_matrix.inside.confine`), another uid, and why it is not more."""
+    """A level of confinement."""
 
     namespaces: str
+    """Kind of namespaces, a constant of :mod:`kernel_matrix.inside.confine`."""
     other_user: bool
+    """The role runs under a uid that is not the runner's."""
     refused: tuple[str, ...] = ()
+    """Stronger levels that do not work here, each with the reason."""
 
 
 _LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
 
 
 def open_sandbox() -> ProcessSandbox:
-    """The process sandbox of this machine."""
+    """Return the process sandbox of this machine."""
     return ProcessSandbox()
 
 
 class ProcessSandbox:
-    """Starts roles as local processes. Launch and leave in one thread: a role ends with the thread that started it."""
+    """Sandbox that starts roles as local processes.
+
+    Enter and leave :meth:`launch` in the same thread, because a role ends with the thread that started it.
+    """
 
     name = "process"
     uses_images = False
 
     def status(self) -> SandboxStatus:
-        """Available when torch is installed beside this program (found, not imported)."""
+        """Return whether torch is installed beside this program; torch is not imported."""
         version = platform.python_version()
         if not sys.platform.startswith("linux"):
             return SandboxStatus(name=self.name, available=False, reason="needs Linux", version=version)
@@ -94,9 +100,9 @@ class ProcessSandbox:
 
     @cached_property
     def confinement(self) -> Confinement:
-        """The strongest confinement that works here."""
+        """Strongest confinement that works here."""
         refused: list[str] = []
-        for level in _levels():
+        for level in _candidate_levels():
             error = self._try(level)
             if error is None:
                 return Confinement(level.namespaces, level.other_user, tuple(refused))
@@ -104,7 +110,7 @@ class ProcessSandbox:
         return Confinement(confine.NONE, other_user=False, refused=tuple(refused))
 
     def isolation(self, spec: RoleSpec) -> Isolation:
-        """How confined ``spec`` will be here."""
+        """Return the confinement that ``spec`` gets on this host."""
         level = self._level(spec)
         private = level.namespaces != confine.NONE
         return Isolation(
@@ -115,37 +121,38 @@ class ProcessSandbox:
             processes="private" if private else "shared",
             capabilities="none" if level.other_user or os.geteuid() != 0 else "some",
             seccomp="none",
-            limits=_enforced(spec, level),
+            limits=_enforced_limits(spec, level),
             notes=tuple(_notes(spec, level)),
         )
 
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
-        """The launcher's command line and its orders; ``<drawn>`` stands for a name drawn at the start."""
+        """Return the launcher's command line and its request; ``<drawn>`` stands for a name drawn at the start."""
         level = self._level(spec)
-        orders = _orders(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>", report_fd=-1)
-        described = {**orders._asdict(), "binds": [bind._asdict() for bind in orders.binds]}
-        described["empty_files"] = list(orders.empty_files)
+        request = _make_request(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>", report_fd=-1)
+        described = {**request._asdict(), "binds": [bind._asdict() for bind in request.binds]}
+        described["empty_files"] = list(request.empty_files)
         return {"sandbox": self.name, "argv": list(launcher()), "orders": described}
 
     @contextmanager
     def launch(self, spec: RoleSpec) -> Iterator[RunningProcess]:
-        """Start ``spec``; on leaving the context it and its private folder are gone.
+        """Start ``spec``; kill its process and remove its private folder when the context ends.
 
-        :raises SandboxError: when it could not be started.
+        Raises:
+            SandboxError: if it could not be started.
         """
         with self._launch(spec, self._level(spec)) as running:
             yield running
 
     def leftovers(self) -> Sequence[str]:
-        """The private folders of dead runners; their processes ended with them."""
-        return [_epitaph(folder) for folder in orphaned_folders(_STAGE_PREFIX)]
+        """Return one line for each private folder of a dead runner; their processes ended with the runner."""
+        return [_describe_orphan(folder) for folder in orphaned_folders(_STAGE_PREFIX)]
 
     def sweep(self) -> Sequence[str]:
-        """Remove the private folders of dead runners."""
+        """Remove the private folders of dead runners, and return one line for each."""
         orphans = orphaned_folders(_STAGE_PREFIX)
         for folder in orphans:
             shutil.rmtree(folder, ignore_errors=True)
-        return [_epitaph(folder) for folder in orphans]
+        return [_describe_orphan(folder) for folder in orphans]
 
     def _level(self, spec: RoleSpec) -> Confinement:
         return _LIMITS_ONLY if spec.role is Role.JUDGE else self.confinement
@@ -156,11 +163,11 @@ class ProcessSandbox:
             stage = stack.enter_context(_stage(spec, level))
             running = SupervisedProcess(spec.role)
             stack.callback(running.close)
-            running.start(lambda report_fd: _orders(spec, level, stage, report_fd))
+            running.start(lambda report_fd: _make_request(spec, level, stage, report_fd))
             yield running
 
     def _try(self, level: Confinement) -> str | None:
-        """Run a module that does nothing under ``level``; why that failed, or null."""
+        """Run a module that does nothing under ``level``; return why that failed, or ``None`` if it worked."""
         labels = ProcessLabels(run_id="probe", cell_id="probe", session=0, gpu_uuid="cpu", owner=owner_token())
         spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image=None, module="kernel_matrix.model.enums")
         try:
@@ -173,8 +180,8 @@ class ProcessSandbox:
         return None
 
 
-def _levels() -> Sequence[Confinement]:
-    """What is worth trying as this user, strongest first."""
+def _candidate_levels() -> Sequence[Confinement]:
+    """Return the levels that may work for this user, strongest first."""
     if os.geteuid() == 0:
         return (Confinement(confine.ROOT, other_user=True), Confinement(confine.NONE, other_user=True))
     return (Confinement(confine.USER, other_user=False),)
@@ -185,15 +192,15 @@ def _describe(level: Confinement) -> str:
     return f"{words[level.namespaces]} could not be had"
 
 
-def _enforced(spec: RoleSpec, level: Confinement) -> tuple[str, ...]:
-    """Names of :class:`kernel_matrix.sandboxes.ResourceLimits` fields that hold."""
+def _enforced_limits(spec: RoleSpec, level: Confinement) -> tuple[str, ...]:
+    """Return the names of the fields of :class:`kernel_matrix.sandboxes.ResourceLimits` that are enforced."""
     always = ("memory_bytes", "file_bytes", "open_files")
     sizes = ("tmpfs_bytes", "shm_bytes") if level.namespaces != confine.NONE else ()
     return (*always, *(() if spec.role is Role.JUDGE else ("pids",)), *sizes)
 
 
 def _notes(spec: RoleSpec, level: Confinement) -> Iterator[str]:
-    """What is weaker than designed, in words."""
+    """Yield one sentence for each thing that is weaker than designed."""
     yield from level.refused
     if spec.role is Role.JUDGE:
         yield "the judge is trusted: it runs as the runner's own user, with limits only"
@@ -209,17 +216,17 @@ def _notes(spec: RoleSpec, level: Confinement) -> Iterator[str]:
         yield "runs under the runner's own uid"
 
 
-def _orders(spec: RoleSpec, level: Confinement, stage: Path, report_fd: int) -> confine.ConfineRequest:
-    """What the launcher is to do."""
+def _make_request(spec: RoleSpec, level: Confinement, stage: Path, report_fd: int) -> confine.ConfineRequest:
+    """Make the launcher's request."""
     private = level.namespaces != confine.NONE
     argv = (sys.executable, *command(spec))
     env = {"PATH": _path(), **_gpu_environment(spec), **environment(spec)}
-    shown = {} if private else _places_on_host(spec, stage)
+    host_paths = {} if private else _host_paths(spec, stage)
     limits = spec.limits
     return confine.ConfineRequest(
-        argv=[argv[0], *(_translated(text, shown) for text in argv[1:])],
-        env={name: ":".join(_translated(part, shown) for part in text.split(":")) for name, text in env.items()},
-        cwd=_translated(PACKAGE_TARGET, shown),
+        argv=[argv[0], *(_to_host_path(text, host_paths) for text in argv[1:])],
+        env={name: ":".join(_to_host_path(part, host_paths) for part in text.split(":")) for name, text in env.items()},
+        cwd=_to_host_path(PACKAGE_TARGET, host_paths),
         report_fd=report_fd,
         parent=os.getpid(),
         namespaces=level.namespaces,
@@ -249,23 +256,26 @@ def _gpu_access(spec: RoleSpec) -> DeviceAccess:
     return DeviceAccess() if spec.gpu is None else get_platform(spec.gpu.platform).process_access(spec.gpu)
 
 
-def _places_on_host(spec: RoleSpec, stage: Path) -> dict[str, str]:
-    """Where a path seen inside really is, for a role that sees the host's files."""
+def _host_paths(spec: RoleSpec, stage: Path) -> dict[str, str]:
+    """Return path inside → path on the host, for a role that sees the host's files."""
     mounts = {mount.target: str(mount.source.resolve()) for mount in spec.mounts}
     return {PACKAGE_TARGET: str(stage / "package"), SCRATCH: str(stage / "scratch"), **mounts}
 
 
-def _translated(text: str, places: Mapping[str, str]) -> str:
-    """``text`` with the longest target it begins with replaced by where that target really is."""
-    fitting = [target for target in places if text == target or text.startswith(f"{target}/")]
-    if not fitting:
+def _to_host_path(text: str, host_paths: Mapping[str, str]) -> str:
+    """Replace the longest path inside that ``text`` begins with by its path on the host."""
+    prefixes = [target for target in host_paths if text == target or text.startswith(f"{target}/")]
+    if not prefixes:
         return text
-    target = max(fitting, key=len)
-    return places[target] + text[len(target) :]
+    target = max(prefixes, key=len)
+    return host_paths[target] + text[len(target) :]
 
 
 def _binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
-    """The private tree, parents first: system, this Python, the package's inside half, the role's mounts, devices."""
+    """Yield the mounts of the private tree, parents first.
+
+    They are the system, this Python, the package's inside half, the role's mounts and devices.
+    """
     for path in _outermost([*map(Path, _SYSTEM), *_python_folders()]):
         yield confine.BindMount(str(path), str(path))
     for source, target in package_mounts(spec):
@@ -278,30 +288,33 @@ def _binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
 
 
 def _python_folders() -> list[Path]:
-    """Where this Python and its packages are; packages of a borrowed environment too, never a source checkout."""
+    """Return the folders of this Python and its packages.
+
+    Packages may come from several environments. A source checkout in ``sys.path`` is left out: it may hold problems.
+    """
     packages = [Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
     named = [Path(sys.prefix), Path(sys.exec_prefix), Path(sys.base_prefix), *packages]
     return named + [path.resolve() for path in named]
 
 
 def _outermost(paths: Sequence[Path]) -> list[Path]:
-    """Those that exist and are not below another one."""
+    """Return the paths that exist and do not lie below another one."""
     existing = {path for path in paths if path.exists()}
     return sorted(path for path in existing if not existing.intersection(path.parents))
 
 
 @contextmanager
 def _stage(spec: RoleSpec, level: Confinement) -> Iterator[Path]:
-    """A private folder: ``root`` to build the tree on; ``package`` and ``scratch`` for roles without namespaces."""
+    """Make a private folder: ``root`` for the tree, ``package`` and ``scratch`` for roles without namespaces."""
     with own_folder(_STAGE_PREFIX) as folder:
         (folder / "root").mkdir()
         if level.namespaces == confine.NONE:
-            _furnish(folder, spec, spec.uid if level.other_user else None)
+            _add_package_and_scratch(folder, spec, spec.uid if level.other_user else None)
         yield folder
 
 
-def _furnish(folder: Path, spec: RoleSpec, uid: int | None) -> None:
-    """Give a role that sees the host's files a package that holds its inside half alone, and a folder to write in."""
+def _add_package_and_scratch(folder: Path, spec: RoleSpec, uid: int | None) -> None:
+    """Make a scratch folder and a package of the inside half alone, for a role that sees the host's files."""
     package = folder / "package" / PACKAGE
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -315,5 +328,5 @@ def _furnish(folder: Path, spec: RoleSpec, uid: int | None) -> None:
         os.chown(scratch, uid, uid)
 
 
-def _epitaph(folder: Path) -> str:
+def _describe_orphan(folder: Path) -> str:
     return f"folder {folder} of a runner that is gone"

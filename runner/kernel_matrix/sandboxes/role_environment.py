@@ -1,4 +1,4 @@
-"""What a role's process finds around itself, whichever sandbox starts it: command, environment, log tail."""
+"""Command, environment, package folders and log tail of a role's process, the same in every sandbox."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from kernel_matrix.sandboxes import PACKAGE_TARGET, RoleSpec
 
 PACKAGE = "kernel_matrix"
 INSIDE_PACKAGES = ("model", "inside")
-"""The parts of this package that a role can import; nothing else of it is shown inside."""
+"""Parts of this package that a role can import; the rest of the package is not visible inside."""
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 
 SCRATCH = "/tmp"  # noqa: S108  # as seen inside, where it is new, private and limited in size
-"""The one place inside that can be written."""
+"""The only folder inside that a role can write."""
 
 TAIL_BYTES = 16 << 10
+"""Enough for the traceback that ends a failed process, and small enough for every record."""
 
 
 def command(spec: RoleSpec) -> tuple[str, ...]:
-    """Arguments of the Python that runs the role: no user site, no bytecode files."""
+    """Return the arguments of the Python that runs the role: no user site, no bytecode files."""
     return ("-s", "-B", "-m", spec.module, *spec.args)
 
 
 def environment(spec: RoleSpec) -> dict[str, str]:
-    """The whole environment of the role, nothing of the host's in it; every cache is empty and its own."""
+    """Return the complete environment of the role: no variable of the host, and caches in its own scratch folder."""
     return {
         "HOME": SCRATCH,
         "USER": spec.role.value,
@@ -47,9 +48,9 @@ def environment(spec: RoleSpec) -> dict[str, str]:
 
 
 def package_parts(spec: RoleSpec) -> dict[str, Path]:
-    """Return what a role can import from: path below the package inside → folder or file on this host.
+    """Return what a role can import from, as path below the package inside → folder or file on this host.
 
-    The inside half of the platform is shown at the same place whichever package it comes from. Only the judge sees the
+    The path of the platform's inside half does not depend on the package that it comes from. Only the judge sees the
     checks that other packages add.
     """
     own = {name: PACKAGE_FOLDER / name for name in INSIDE_PACKAGES}
@@ -59,7 +60,7 @@ def package_parts(spec: RoleSpec) -> dict[str, Path]:
 
 
 def package_mounts(spec: RoleSpec) -> tuple[tuple[str, str], ...]:
-    """Return the same as mounts: folder or file on this host, and its path inside."""
+    """Return the parts of :func:`package_parts` as pairs of path on this host and path inside."""
     return tuple((str(source), f"{PACKAGE_TARGET}/{PACKAGE}/{name}") for name, source in package_parts(spec).items())
 
 
@@ -70,10 +71,10 @@ class LogTail:
         self._bytes = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Append, forgetting what is too old."""
+        """Append ``chunk`` and drop the oldest bytes beyond the limit."""
         self._bytes += chunk[-TAIL_BYTES:]
         del self._bytes[:-TAIL_BYTES]
 
     def text(self) -> str:
-        """The tail, undecodable bytes replaced."""
+        """Return the tail as text, with undecodable bytes replaced."""
         return self._bytes.decode(errors="replace")

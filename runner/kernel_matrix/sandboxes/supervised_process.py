@@ -1,4 +1,4 @@
-"""A role's process under :mod:`kernel_matrix.inside.confine`: started, watched, its output kept, killed."""
+"""Start, watch and kill a role's process under :mod:`kernel_matrix.inside.confine`, and keep the end of its output."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from kernel_matrix.sandboxes.role_environment import PACKAGE_FOLDER, LogTail
 
 _log = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 30.0
-_KILL_TIMEOUT_S = 2.0
+START_TIMEOUT_S = 30.0  # a start takes milliseconds; an overloaded machine may need seconds
+_KILL_TIMEOUT_S = 2.0  # after this the launcher itself is killed
 _LAST_OUTPUT_S = 0.5
-"""How long output is still read after the end, from processes that escaped and hold the pipe open."""
-_CHUNK_BYTES = 64 << 10
+"""Time for which output is read after the end: a process that escaped may hold the pipe open for ever."""
+_CHUNK_BYTES = 64 << 10  # capacity of a pipe on Linux
 
 
 def launcher() -> tuple[str, ...]:
-    """Command line of the launcher: isolated, so that no role's environment can reach into it."""
+    """Return the command line of the launcher, which is isolated from the role's environment."""
     return (sys.executable, "-I", "-S", "-B", str(PACKAGE_FOLDER / "inside" / "confine.py"))
 
 
 class SupervisedProcess:
-    """One role's process. A thread of its own reads the role's output and the launcher's report until both end."""
+    """Process of one role. A thread reads the role's output and the launcher's report until both end."""
 
     def __init__(self, role: Role) -> None:
         self._role = role
@@ -52,40 +52,43 @@ class SupervisedProcess:
         self._report = bytearray()
         self._oom_kills = 0
 
-    def start(self, make_orders: Callable[[int], ConfineRequest]) -> None:
-        """Start the launcher, give it its orders and wait until the role's module runs.
+    def start(self, make_request: Callable[[int], ConfineRequest]) -> None:
+        """Start the launcher, send it the request and wait until the role's module runs.
 
-        :param make_orders: gives the orders for a descriptor that the launcher reports on.
-        :raises SandboxError: when the launcher cannot be started, or cannot confine as ordered.
+        Args:
+            make_request: makes the request, given the file descriptor that the launcher is to report on.
+
+        Raises:
+            SandboxError: if the launcher cannot be started, or cannot confine as requested.
         """
-        self._oom_kills = _oom_kills()
-        come, give = os.pipe()
-        report = os.fdopen(come, "rb", buffering=0)
+        self._oom_kills = _count_oom_kills()
+        read_end, write_end = os.pipe()
+        report = os.fdopen(read_end, "rb", buffering=0)
         try:
-            orders = make_orders(give).to_json()
-            self._process = self._popen(give)
+            request = make_request(write_end).to_json()
+            self._process = self._popen(write_end)
         except OSError as error:
             report.close()
             raise SandboxError(f"cannot start {sys.executable}: {error}") from error
         finally:
-            os.close(give)
+            os.close(write_end)
         threading.Thread(target=self._follow, args=(self._process, report), daemon=True).start()
-        _say(self._process, orders)
+        _send(self._process, request)
         self._await_start()
 
     def root_pid(self) -> int | None:
-        """Host PID of the launcher; null before the start."""
+        """Return the host PID of the launcher; ``None`` before the start."""
         return None if self._process is None else self._process.pid
 
     def wait(self, timeout_s: float) -> ProcessExit | None:
-        """Its end, or null when it still runs after ``timeout_s`` seconds."""
+        """Return how the role ended, or ``None`` if it still runs after ``timeout_s``."""
         try:
             return self._ended.result(timeout_s)
         except FutureTimeoutError:
             return None
 
     def kill(self) -> None:
-        """End it and everything it started."""
+        """Kill the role and everything that it started."""
         if self._process is None or self._ended.done():
             return
         self._killed = True
@@ -95,7 +98,7 @@ class SupervisedProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill it if need be and wait until it is gone."""
+        """Kill the role if it still runs, and wait until it has ended."""
         self.kill()
         if self._process is not None and self.wait(_KILL_TIMEOUT_S) is None:
             _log.warning("process %d of the %s does not end", self._process.pid, self._role.value)
@@ -118,49 +121,49 @@ class SupervisedProcess:
             self._started.result(START_TIMEOUT_S)
         except FutureTimeoutError:
             raise SandboxError(
-                f"the launcher of the {self._role.value} said nothing for {START_TIMEOUT_S:.0f} s",
-                next_step="see whether the machine is overloaded, then run again",
+                f"the launcher of the {self._role.value} did not report within {START_TIMEOUT_S:.0f} s",
+                next_step="check whether the machine is overloaded, then run again",
             ) from None
 
     def _follow(self, process: subprocess.Popen[bytes], report: IO[bytes]) -> None:
-        """Read until the launcher's report ends, then reap it and settle how it went."""
+        """Read until the launcher's report ends, then reap the launcher and publish how the role ended."""
         output = process.stdout
         if output is None:
             raise AssertionError("the launcher is always started with a pipe")
         with report, output, DefaultSelector() as selector:
             selector.register(output, EVENT_READ, self._tail.add)
-            selector.register(report, EVENT_READ, self._hear)
+            selector.register(report, EVENT_READ, self._add_report)
             while report in [key.fileobj for key in selector.get_map().values()]:
                 _read_ready(selector, None)
             process.wait()
             deadline = time.monotonic() + _LAST_OUTPUT_S
-            while selector.get_map() and (left := deadline - time.monotonic()) > 0:
-                _read_ready(selector, left)
+            while selector.get_map() and (remaining_s := deadline - time.monotonic()) > 0:
+                _read_ready(selector, remaining_s)
         if not self._started.done():
-            self._started.set_exception(self._failure())
-        self._ended.set_result(self._exit())
+            self._started.set_exception(self._start_error())
+        self._ended.set_result(self._make_exit())
 
-    def _hear(self, chunk: bytes) -> None:
-        """Take a piece of the launcher's report."""
+    def _add_report(self, chunk: bytes) -> None:
+        """Append a piece of the launcher's report."""
         self._report += chunk
         if not self._started.done() and any("started" in message for message in self._messages()):
             self._started.set_result(None)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        """What the launcher has said so far, one object for each whole line."""
+        """Return the messages in the report so far, one for each complete line."""
         return (json.loads(line) for line in bytes(self._report).split(b"\n")[:-1])
 
-    def _failure(self) -> SandboxError:
-        """Why nothing was started."""
+    def _start_error(self) -> SandboxError:
+        """Make the error that says why the role was not started."""
         errors = [message["error"] for message in self._messages() if "error" in message]
-        what = errors[0] if errors else self._tail.text().strip() or "it ended without a word"
+        what = errors[0] if errors else self._tail.text().strip() or "the launcher ended without a message"
         return SandboxError(
             f"cannot start the {self._role.value} as a confined process: {what}",
-            next_step="use the docker sandbox here; docs/isolation.md says what each sandbox needs",
+            next_step="use the docker sandbox here; docs/isolation.md says what each sandbox enforces",
         )
 
-    def _exit(self) -> ProcessExit:
-        """How the role ended, from what the launcher reported; nothing reported means lost, unless we killed it."""
+    def _make_exit(self) -> ProcessExit:
+        """Translate the launcher's report; without a status the role is lost, unless this runner killed it."""
         statuses = [message["status"] for message in self._messages() if "status" in message]
         status = statuses[0] if statuses else None
         log_tail = self._tail.text()
@@ -186,22 +189,22 @@ class SupervisedProcess:
         )
 
     def _ran_out_of_memory(self, end_signal: int | None, log_tail: str) -> bool:
-        """Whether a failure looks like the memory limit: the kernel killed something, or the program says so."""
+        """Return whether the memory limit explains a failure: the kernel killed a process, or the last line says so."""
         if end_signal == signal.SIGKILL:
-            return _oom_kills() > self._oom_kills
+            return _count_oom_kills() > self._oom_kills
         return tells_of_host_memory(log_tail.rstrip().rpartition("\n")[2])
 
 
-def _say(process: subprocess.Popen[bytes], orders: str) -> None:
-    """Give the launcher its orders; one that has ended meanwhile is noticed by whoever follows it."""
+def _send(process: subprocess.Popen[bytes], request: str) -> None:
+    """Send the launcher its request; the thread that follows the launcher notices if it has ended."""
     if process.stdin is None:
         raise AssertionError("the launcher is always started with a pipe")
     with contextlib.suppress(BrokenPipeError), process.stdin as channel:
-        channel.write(orders.encode())
+        channel.write(request.encode())
 
 
 def _read_ready(selector: DefaultSelector, timeout_s: float | None) -> None:
-    """Hand what has come to whom it is for; an ended stream is taken out."""
+    """Pass the data of each readable stream to its callback, and unregister streams that have ended."""
     for key, _ in selector.select(timeout_s):
         chunk = os.read(key.fd, _CHUNK_BYTES)
         if chunk:
@@ -210,8 +213,8 @@ def _read_ready(selector: DefaultSelector, timeout_s: float | None) -> None:
             selector.unregister(key.fileobj)
 
 
-def _oom_kills() -> int:
-    """How often the kernel of this machine has killed for want of memory since it booted."""
+def _count_oom_kills() -> int:
+    """Return the number of processes that this machine's kernel has killed for lack of memory since it booted."""
     for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
         if line.startswith("oom_kill "):
             return int(line.split()[1])

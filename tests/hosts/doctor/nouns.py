@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.hosts.doctor.host import DaemonSeen, Host
+from kernel_matrix.hosts.doctor.host import DaemonAnswer, Host
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.platforms import Gpu, PlatformInventory
@@ -18,7 +18,7 @@ def host(*gpus: Gpu, info: dict[str, Any] | None = None, api: str = "1.52", reas
     made = Host(**settings)
     daemon = None if info is None else DaemonInfo(info, api)
     # What the host would ask once and remember.
-    vars(made)["docker"] = DaemonSeen(daemon=daemon, trouble="" if daemon else "nobody listens")
+    vars(made)["docker"] = DaemonAnswer(daemon=daemon, reason="" if daemon else "nobody listens")
     vars(made)["inventories"] = {"cuda": PlatformInventory(gpus=gpus, reason=reason)}
     return made
 

@@ -63,6 +63,6 @@ def test_a_daemon_is_missed_where_containers_are_needed(sandbox: str, gpus: Any,
 
 def test_a_daemon_that_may_not_be_talked_to_is_not_to_be_started() -> None:
     shut = host()
-    vars(shut)["docker"] = type(shut.docker)(daemon=None, trouble="PermissionError(13, 'Permission denied')")
+    vars(shut)["docker"] = type(shut.docker)(daemon=None, reason="PermissionError(13, 'Permission denied')")
     (finding,) = check(shut)
     assert "group `docker`" in finding.advice

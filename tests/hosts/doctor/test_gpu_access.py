@@ -53,7 +53,7 @@ def test_a_stale_file_of_an_older_daemon_is_found_too(tmp_path: Path) -> None:
 
 def test_no_way_in_at_all_says_what_to_install() -> None:
     (finding,) = check(host(gpu(0), info=NO_TOOLKIT))
-    assert (finding.verdict, finding.found) == (CheckVerdict.FAIL, "GPU 0: no way in")
+    assert (finding.verdict, finding.found) == (CheckVerdict.FAIL, "GPU 0: no way into a container")
     assert "container toolkit" in finding.advice
 
 

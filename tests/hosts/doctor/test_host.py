@@ -56,7 +56,7 @@ def test_without_a_daemon_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     seen = ask_daemon()
     assert seen.daemon is None
-    assert "No such file" in seen.trouble
+    assert "No such file" in seen.reason
     gc.collect()  # the SDK leaves a failed socket open: let it be found here, where the warning is expected
 
 

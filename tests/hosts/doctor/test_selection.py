@@ -35,7 +35,5 @@ def test_a_matrix_for_other_machines_only_is_a_fault(tmp_path: Path) -> None:
 
 def test_without_a_matrix_it_says_what_is_not_looked_at() -> None:
     (finding,) = check(host(matrix_reason="there is no matrix.toml in this folder"))
-    assert finding.found == (
-        "there is no matrix.toml in this folder: toolchains, images and policies are not looked at"
-    )
+    assert finding.found == ("there is no matrix.toml in this folder: toolchains, images and policies are not checked")
     assert "--matrix" in finding.advice

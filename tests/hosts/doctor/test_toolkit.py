@@ -39,7 +39,7 @@ def test_the_escapes_of_a_version_are_named(programs: Path, version: str, escape
     install(programs, "nvidia-ctk", CTK.format(version))
     (finding,) = check(host(gpu(), info=INFO))
     assert finding.verdict is (CheckVerdict.WARN if escapes else CheckVerdict.OK)
-    assert finding.found == f"{version}, from whose containers ways out are known: {escapes}" if escapes else version
+    assert finding.found == f"{version}, which has known container escapes: {escapes}" if escapes else version
     assert ("1.17.8" in finding.advice) == bool(escapes)
 
 

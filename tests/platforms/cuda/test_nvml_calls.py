@@ -11,7 +11,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize(
-    ("code", "advice"), [(15, "fell off the bus"), (16, "must be reset"), (999, "see whether `nvidia-smi` works")]
+    ("code", "advice"), [(15, "fell off the bus"), (16, "must be reset"), (999, "check whether `nvidia-smi` works")]
 )
 def test_a_gpu_that_no_longer_answers_is_lost_whatever_is_asked(driver, ask, question, code, advice):
     driver.set({**H200, "lost": f"!{code}"})

@@ -7,7 +7,7 @@ import time
 import pytest
 from sim.nvml import GTX_1080, H200
 
-from kernel_matrix.platforms.cuda.telemetry import _Seldom
+from kernel_matrix.platforms.cuda.telemetry import _SlowQuery
 
 LOOKING = """
 import dataclasses, json, sys
@@ -203,7 +203,7 @@ def test_what_is_not_supported_is_not_asked_again(driver):
 
 def test_energy_is_asked_once_a_second_because_it_is_dear():
     asked = []
-    energy = _Seldom(lambda: asked.append("energy") or 7)
+    energy = _SlowQuery(lambda: asked.append("energy") or 7)
     seen = [energy(millisecond * 1_000_000) for millisecond in range(0, 2_500, 50)]
     assert len(asked) == 3
     assert [index for index, value in enumerate(seen) if value == 7] == [0, 20, 40]

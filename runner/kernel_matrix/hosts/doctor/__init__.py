@@ -1,7 +1,7 @@
-"""Everything a cell needs on this host, looked at line by line. Nothing here changes a device.
+"""Checks of everything that a cell needs on this host. No check changes a device.
 
-A check is a module with a function ``check`` from :class:`~kernel_matrix.hosts.doctor.host.Host` to findings. To add
-one: one file here and one line in :data:`CHECKS`.
+A check is a module with a function ``check`` that takes a :class:`~kernel_matrix.hosts.doctor.host.Host` and returns
+results. To add a check, add one file here and one line in :data:`CHECKS`.
 """
 
 from __future__ import annotations
@@ -34,37 +34,38 @@ CHECKS = {
     "ECC": "kernel_matrix.hosts.doctor.ecc",
     "peak rates": "kernel_matrix.hosts.doctor.peaks",
     "PID namespace": "kernel_matrix.hosts.doctor.namespace",
-    "company": "kernel_matrix.hosts.doctor.company",
+    "other processes": "kernel_matrix.hosts.doctor.other_processes",
     "leftovers": "kernel_matrix.hosts.doctor.leftovers",
     "disk": "kernel_matrix.hosts.doctor.disk",
     "CPU governor": "kernel_matrix.hosts.doctor.cpu",
 }
-"""Subject → module, imported when it is its turn. The order of the report: what runs cells, on what, beside what."""
+"""Subject → module, which is imported when its check runs. The order is that of the report: sandboxes, GPUs, matrix,
+state of each GPU, rest of the host."""
 
 LIMIT_S = 30.0
-"""How long one check may take: a broken GPU or a dead network disk may never answer."""
+"""Time limit of one check: a broken GPU or a dead network disk may never answer, and a slow one needs seconds."""
 
 
 def examine(host: Host) -> Iterator[CheckResult]:
-    """Every check's findings, each as soon as its check has ended; a check that fails or hangs is a finding too."""
+    """Yield the results of every check as soon as it has ended; a check that fails or hangs yields a result, too."""
     for subject, module in CHECKS.items():
-        yield from bounded(subject, _imported_late(module), host, LIMIT_S)
+        yield from bounded(subject, _lazy_check(module), host, LIMIT_S)
 
 
 def bounded(subject: str, check: Check, host: Host, limit_s: float) -> list[CheckResult]:
-    """What ``check`` finds within ``limit_s`` seconds."""
+    """Run ``check`` for at most ``limit_s`` seconds, and return its results."""
     answers: queue.SimpleQueue[list[CheckResult]] = queue.SimpleQueue()
-    # A daemon thread: nothing can end a call into a driver that hangs, and the program must be able to.
+    # A daemon thread, because a call into a hanging driver cannot be ended and must not keep the program from exiting.
     threading.Thread(target=lambda: answers.put(_answer(subject, check, host)), daemon=True).start()
     try:
         return answers.get(timeout=limit_s)
     except queue.Empty:
         found = f"no answer within {limit_s:g} s"
-        return [fail(subject, found, "something it asks hangs: a driver, a daemon or a disk; see `dmesg`")]
+        return [fail(subject, found, "a driver, a daemon or a disk that it reads hangs; see `dmesg`")]
 
 
-def _imported_late(module: str) -> Check:
-    """The check of ``module``, which is imported as part of it: what cannot be imported is a finding as well."""
+def _lazy_check(module: str) -> Check:
+    """Return a check that first imports ``module``, so that a failing import becomes a result, too."""
 
     def check(host: Host) -> Iterable[CheckResult]:
         found: Iterable[CheckResult] = importlib.import_module(module).check(host)
@@ -78,6 +79,6 @@ def _answer(subject: str, check: Check, host: Host) -> list[CheckResult]:
         return list(check(host))
     except KernelMatrixError as error:
         return [fail(subject, error.what, error.next_step)]
-    except Exception as error:  # noqa: BLE001  # whatever a check runs into, the others' lines are still wanted
+    except Exception as error:  # noqa: BLE001  # a defect of one check must not hide the lines of the others
         found = f"the check itself failed: {type(error).__name__}: {error}"
-        return [fail(subject, found, "look at that by hand; the other lines hold")]
+        return [fail(subject, found, "check this by hand; the other lines are valid")]

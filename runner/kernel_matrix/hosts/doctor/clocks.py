@@ -1,4 +1,4 @@
-"""The right to lock clocks. It is never tried here: trying would change what somebody may be measuring on."""
+"""The right to lock clocks. No clock is locked to find out, because another run may be measuring on the GPU."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _VERDICTS = {
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Clocks may be locked on this host by this user, as far as the matrix wants that."""
+    """Check that this user may lock clocks on this host, if the matrix wants them locked."""
     if not host.gpus:
         return
     forbidden, unprivileged = why_forbidden(), why_not_root()
     if not forbidden and not unprivileged:
         yield ok(_SUBJECT, f"this is root, and neither {SETTINGS_VARIABLE} nor {host_file()} forbids it; not tried")
         return
-    policy = _strictest(host)
-    why = f"forbidden on this host: {forbidden}" if forbidden else unprivileged
+    policy = _strictest_policy(host)
+    reason = f"forbidden on this host: {forbidden}" if forbidden else unprivileged
     meaning, advice = _consequences(policy, forbidden=bool(forbidden))
-    yield CheckResult(subject=_SUBJECT, verdict=_VERDICTS[policy], found=f"{why}; {meaning}", advice=advice)
+    yield CheckResult(subject=_SUBJECT, verdict=_VERDICTS[policy], found=f"{reason}; {meaning}", advice=advice)
 
 
-def _strictest(host: Host) -> ClockPolicy:
-    """The most that any cell of the matrix may want."""
+def _strictest_policy(host: Host) -> ClockPolicy:
+    """Return the strictest clock policy that any cell of the matrix may have."""
     wanted = {policy.clocks for policy in host.policies}
     return next(policy for policy in reversed(ClockPolicy) if policy in wanted)
 
 
 def _consequences(policy: ClockPolicy, *, forbidden: bool) -> tuple[str, str]:
-    """What comes of it under ``policy``, and what to do."""
+    """Return what it means for cells under ``policy``, and what to do."""
     if policy is ClockPolicy.OBSERVE:
         return "policy observe needs no such right", ""
-    who = "ask whoever set this host up" if forbidden else "run as root"
+    remedy = "ask the administrator of this host" if forbidden else "run as root"
     if policy is ClockPolicy.LOCK:
-        return "policy lock records `unlocked`", f'{who}, or say clocks = "observe"'
-    return "cells with policy require do not run", f'{who}, or say clocks = "lock"'
+        return "policy lock records `unlocked`", f'{remedy}, or set clocks = "observe"'
+    return "cells with policy require do not run", f'{remedy}, or set clocks = "lock"'

@@ -1,4 +1,4 @@
-"""The CPU's frequency governor: launches of small kernels, and cells on the CPU, take longer where it saves power."""
+"""The CPU's frequency governor: one that saves power slows down cells on the CPU and launches of small kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WANTED = "performance"
 
 
 def check(_host: Host) -> Iterator[CheckResult]:
-    """It is ``performance``; virtual machines hide it."""
+    """Check that it is ``performance``, or hidden as in virtual machines."""
     cpu = get_platform("cpu")
     (device,) = cpu.inventory().gpus
     governors = cpu.details(device).values.get("governors") or ()

@@ -1,4 +1,4 @@
-"""The Docker daemon: whether one answers, and what it is able to do."""
+"""The Docker daemon: its presence and its abilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_matrix.platforms.versions import parse_version
 from kernel_matrix.sandboxes.docker_request import DaemonInfo
 
 _API_OF_GPUS = (1, 40)
-"""The first API that can ask for devices by name."""
+"""Oldest version of the API that can ask for devices by name."""
 
 _STORES = {
     "containerd": "images go by the digest of their manifest",
@@ -19,22 +19,22 @@ _STORES = {
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """A daemon for Linux containers answers, speaks a version that can ask for GPUs, and can limit what runs."""
+    """Check that a daemon for Linux containers answers, can give GPUs to containers and can limit resources."""
     if not host.uses_docker:
-        yield ok("Docker daemon", f"not asked: cells shall run on the sandbox {host.sandbox}")
+        yield ok("Docker daemon", f"not checked: cells are to run on the sandbox {host.sandbox}")
         return
     daemon = host.docker.daemon
     if daemon is None:
-        yield _absent(host)
+        yield _report_absent(host)
         return
-    yield _answering(daemon)
-    yield _api(daemon)
-    yield _store(daemon)
-    yield _cgroup(daemon)
+    yield _check_system(daemon)
+    yield _check_api(daemon)
+    yield _report_store(daemon)
+    yield _check_cgroup(daemon)
 
 
-def _absent(host: Host) -> CheckResult:
-    permission = "Permission denied" in host.docker.trouble
+def _report_absent(host: Host) -> CheckResult:
+    permission = "Permission denied" in host.docker.reason
     advice = (
         "add this user to the group `docker` and log in again"
         if permission
@@ -43,11 +43,11 @@ def _absent(host: Host) -> CheckResult:
     needed = host.sandbox == "docker" or bool(host.gpus)
     without = "" if needed else "; without it cells run as local processes, less confined, and on the CPU only"
     verdict = CheckVerdict.FAIL if needed else CheckVerdict.WARN
-    found = f"none answers: {host.docker.trouble}"
+    found = f"no daemon answers: {host.docker.reason}"
     return CheckResult(subject="Docker daemon", verdict=verdict, found=found, advice=advice + without)
 
 
-def _answering(daemon: DaemonInfo) -> CheckResult:
+def _check_system(daemon: DaemonInfo) -> CheckResult:
     system = daemon.info.get("OSType", "linux")
     found = f"{daemon.info.get('ServerVersion', 'of unknown version')} for {system} containers"
     if system != "linux":
@@ -55,7 +55,7 @@ def _answering(daemon: DaemonInfo) -> CheckResult:
     return ok("Docker daemon", found)
 
 
-def _api(daemon: DaemonInfo) -> CheckResult:
+def _check_api(daemon: DaemonInfo) -> CheckResult:
     if (parse_version(daemon.api_version) or ()) >= _API_OF_GPUS:
         return ok("Docker API", daemon.api_version)
     oldest = ".".join(map(str, _API_OF_GPUS))
@@ -63,17 +63,17 @@ def _api(daemon: DaemonInfo) -> CheckResult:
     return warn("Docker API", found, f"update Docker to one with API {oldest} (19.03) or newer")
 
 
-def _store(daemon: DaemonInfo) -> CheckResult:
+def _report_store(daemon: DaemonInfo) -> CheckResult:
     meaning = _STORES[daemon.image_store]
     found = f"{daemon.image_store} ({daemon.info.get('Driver', 'unknown driver')}): {meaning}"
-    return ok("image store", f"{found}; a local image pinned in another kind of store has to be built anew")
+    return ok("image store", f"{found}; a local image pinned in another kind of store must be built again")
 
 
-def _cgroup(daemon: DaemonInfo) -> CheckResult:
+def _check_cgroup(daemon: DaemonInfo) -> CheckResult:
     version = str(daemon.info.get("CgroupVersion", "1"))
     found = f"version {version}, driver {daemon.info.get('CgroupDriver', 'unknown')}"
     abilities = {"MemoryLimit": "memory", "PidsLimit": "the number of processes"}
-    missing = [what for ability, what in abilities.items() if not daemon.info.get(ability, True)]
+    missing = [resource for ability, resource in abilities.items() if not daemon.info.get(ability, True)]
     if missing:
         limits = " and ".join(missing)
         return warn("cgroup", f"{found}: the daemon cannot limit {limits}", "boot with cgroup version 2")

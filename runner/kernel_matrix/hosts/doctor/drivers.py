@@ -1,4 +1,4 @@
-"""The driver of each platform of GPUs, and the devices that answer it."""
+"""The driver of each platform, and the devices that answer it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from kernel_matrix.platforms.registry import get_platform
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Yield whether each platform's driver is loaded, and whether each of its devices answers."""
+    """Check that each platform's driver is loaded and every device answers."""
     for name, inventory in host.inventories.items():
         yield from get_platform(name).examine_driver(inventory)

@@ -1,4 +1,4 @@
-"""Memory errors that each GPU has counted over its life."""
+"""Memory errors that each GPU has counted since it was made."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ _STATES = {True: "on", False: "off", None: "not supported"}
 
 @per_gpu(_SUBJECT)
 def check(gpu: Gpu, _host: Host) -> CheckResult:
-    """None was beyond correction."""
+    """Check that every memory error could be corrected."""
     values = get_platform(gpu.platform).details(gpu).values
     corrected, uncorrected = values.get("ecc_corrected") or 0, values.get("ecc_uncorrected") or 0
     found = f"{_STATES[values.get('ecc')]}, {corrected} errors corrected, {uncorrected} beyond correction"
     if uncorrected:
-        how = advice_about(gpu, "ecc")
-        advice = f"{how}: wrong values may be the memory's; have it looked at"
-        return warn(_SUBJECT, found, advice)
+        details = advice_about(gpu, "ecc")
+        return warn(_SUBJECT, found, f"{details}; wrong results may come from the memory, so have the GPU checked")
     return ok(_SUBJECT, found if values.get("ecc") else _STATES[values.get("ecc")])

@@ -9,6 +9,6 @@ from kernel_matrix.platforms.check_result import CheckResult, warn
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Yield a warning for each one that cannot be used."""
+    """Check that every extension can be used."""
     for line in host.plugin_faults:
         yield warn("extensions", line, "repair, update or uninstall the package that adds it; everything else works")

@@ -1,4 +1,4 @@
-"""How GPUs reach containers."""
+"""Access of containers to GPUs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_matrix.platforms.registry import get_platform
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Each GPU has a way into a container."""
+    """Check that the daemon can give each GPU to a container."""
     if host.daemon is None:
         return
     for name in host.inventories:

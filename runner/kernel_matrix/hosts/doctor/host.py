@@ -1,4 +1,4 @@
-"""The host under examination: what was asked of it, and what several checks read, read once."""
+"""The examined host, with the values that several checks need, each read once."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from kernel_matrix.platforms.registry import get_platform, platforms
 from kernel_matrix.sandboxes.docker_request import DaemonInfo
 
 SUBPROCESS_TIMEOUT_S = 10
-"""How long a program that is asked for its version, or a daemon, may take."""
+"""Time limit for a daemon's answer, and for a program that prints its version; both usually take less than 1 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonSeen:
-    """A Docker daemon, or why there is none to talk to."""
+class DaemonAnswer:
+    """Properties of the Docker daemon, or the reason why it does not answer."""
 
     daemon: DaemonInfo | None
-    trouble: str = ""
-    """Why not, in words."""
+    reason: str = ""
+    """Reason why :attr:`daemon` is ``None``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """The host that is examined, and the matrix it is examined for. Nothing in here raises for what is absent."""
+    """The examined host, and the matrix that it is examined for. No property raises for a thing that is absent."""
 
     sandbox: str = AUTO
-    """``auto``, or the sandbox that cells shall run on."""
+    """``auto``, or the name of the sandbox that is to run cells."""
     matrix: Matrix | None = None
     matrix_reason: str = "no matrix was named"
-    """Why :attr:`matrix` is null, in words."""
+    """Reason why :attr:`matrix` is ``None``."""
     lock_path: Path | None = None
-    """Images lock; null: the one beside the matrix."""
+    """Image lock; ``None`` for the one beside the matrix."""
     results: Path = Path("results")
     plugin_faults: tuple[str, ...] = ()
     """One line for each extension of an installed package that cannot be used."""
 
     @cached_property
-    def docker(self) -> DaemonSeen:
-        """The daemon that ``DOCKER_HOST`` names, or of the default socket."""
+    def docker(self) -> DaemonAnswer:
+        """Answer of the daemon at ``DOCKER_HOST`` or the default socket."""
         return ask_daemon()
 
     @cached_property
     def inventories(self) -> Mapping[str, PlatformInventory]:
-        """What each platform of GPUs has here, by the platform's name."""
+        """Platform → its inventory of this host, for the platforms of accelerators."""
         return {name: platform.inventory() for name, platform in platforms().items() if platform.IS_ACCELERATOR}
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """Devices that answer and are no CPU."""
+        """Accelerators that answer."""
         return tuple(gpu for inventory in self.inventories.values() for gpu in inventory.gpus)
 
     def has_device_for(self, platform: str) -> bool:
@@ -66,17 +66,17 @@ class Host:
 
     @property
     def uses_docker(self) -> bool:
-        """Whether containers are wanted at all."""
+        """True if cells may run in containers."""
         return self.sandbox in (AUTO, "docker")
 
     @property
     def daemon(self) -> DaemonInfo | None:
-        """The daemon that would run cells; null where none answers, or no containers are wanted."""
+        """Daemon that would run cells; ``None`` if no daemon answers or cells do not run in containers."""
         return self.docker.daemon if self.uses_docker else None
 
     @cached_property
     def ways(self) -> dict[Gpu, str]:
-        """How :attr:`daemon` can bring each GPU into a container; empty without one."""
+        """GPU → name of the way in which :attr:`daemon` can give it to a container; empty without a daemon."""
         daemon = self.daemon
         if daemon is None:
             return {}
@@ -84,7 +84,7 @@ class Host:
 
     @cached_property
     def policies(self) -> tuple[Policy, ...]:
-        """Every policy that a cell of the matrix may have: its own, and with each override alone."""
+        """Policies that cells of the matrix may have: the matrix's own one, and that with each override alone."""
         if self.matrix is None:
             return (Policy(),)
         from kernel_matrix.matrix.tiers import with_policy  # noqa: PLC0415  # only where there is a matrix
@@ -93,8 +93,8 @@ class Host:
         return (own, *(with_policy(own, override.policy) for override in self.matrix.overrides if override.policy))
 
 
-def ask_daemon() -> DaemonSeen:
-    """Connect to the Docker daemon and ask what it is; never raises for an absent one."""
+def ask_daemon() -> DaemonAnswer:
+    """Read the properties of the Docker daemon; an absent daemon is an answer, not an error."""
     import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import
     from docker.errors import DockerException  # noqa: PLC0415  # same
     from requests.exceptions import RequestException  # noqa: PLC0415  # same
@@ -102,32 +102,33 @@ def ask_daemon() -> DaemonSeen:
     try:
         client = docker.from_env(timeout=SUBPROCESS_TIMEOUT_S)
     except DockerException as error:
-        return DaemonSeen(daemon=None, trouble=str(error))
+        return DaemonAnswer(daemon=None, reason=str(error))
     try:
-        return DaemonSeen(daemon=DaemonInfo(client.info(), client.api.api_version))
+        return DaemonAnswer(daemon=DaemonInfo(client.info(), client.api.api_version))
     except (DockerException, RequestException) as error:
-        return DaemonSeen(daemon=None, trouble=str(error))
+        return DaemonAnswer(daemon=None, reason=str(error))
     finally:
         client.close()
 
 
 GpuCheck = Callable[[Gpu, Host], CheckResult]
-"""What is found about one GPU; raises :class:`InfrastructureError` where it does not answer."""
+"""Check of one GPU; it raises :class:`InfrastructureError` if the GPU does not answer."""
 
 
 def per_gpu(subject: str) -> Callable[[GpuCheck], Callable[[Host], Iterator[CheckResult]]]:
-    """Turn a check of one GPU into a check of the host, in which equal findings become one line.
+    """Make a decorator that turns a check of one GPU into a check of the host, with one line for equal results.
 
-    :param subject: of the line about a GPU that does not answer.
+    Args:
+        subject: subject of the line about a GPU that does not answer.
     """
 
     def decorated(check: GpuCheck) -> Callable[[Host], Iterator[CheckResult]]:
         @functools.wraps(check)
         def of_host(host: Host) -> Iterator[CheckResult]:
             found: dict[CheckResult, list[Gpu]] = {}
-            with _kept_open(host.gpus):
+            with _open_drivers(host.gpus):
                 for gpu in host.gpus:
-                    found.setdefault(_asked(subject, check, gpu, host), []).append(gpu)
+                    found.setdefault(_check_gpu(subject, check, gpu, host), []).append(gpu)
             for finding, gpus in found.items():
                 yield replace(finding, found=f"{named(gpus)}: {finding.found}")
 
@@ -142,10 +143,10 @@ def advice_about(gpu: Gpu, mode: str) -> str:
 
 
 @contextmanager
-def _kept_open(gpus: Iterable[Gpu]) -> Iterator[None]:
-    """The libraries that ``gpus`` are asked through, open over many questions; one that does not open is left out.
+def _open_drivers(gpus: Iterable[Gpu]) -> Iterator[None]:
+    """Keep the driver libraries of ``gpus`` open, because opening one can take seconds.
 
-    Each question opens it for itself as well, and so says itself why it cannot.
+    A library that cannot be opened is skipped here: each check opens it again, and reports the error.
     """
     with ExitStack() as opened:
         for name in {gpu.platform for gpu in gpus}:
@@ -154,7 +155,7 @@ def _kept_open(gpus: Iterable[Gpu]) -> Iterator[None]:
         yield
 
 
-def _asked(subject: str, check: GpuCheck, gpu: Gpu, host: Host) -> CheckResult:
+def _check_gpu(subject: str, check: GpuCheck, gpu: Gpu, host: Host) -> CheckResult:
     try:
         return check(gpu, host)
     except InfrastructureError as error:

@@ -1,4 +1,4 @@
-"""The pinned image of each toolchain that could run here: those for GPUs only where there is one."""
+"""The pinned image of each toolchain whose platform has a device on this host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Each toolchain has an entry in the lock, and the daemon has exactly that image."""
+    """Check that each toolchain has an entry in the lock, and that the daemon has exactly that image."""
     if host.matrix is None or host.daemon is None:
         return
     import docker  # noqa: PLC0415  # the SDK takes 0.2 s to import
@@ -30,25 +30,25 @@ def check(host: Host) -> Iterator[CheckResult]:
     entries: Mapping[str, LockEntry] = load_lock(path) if path.exists() else {}
     client = docker.from_env(timeout=SUBPROCESS_TIMEOUT_S)
     try:
-        store = cache(partial(store_of, client))  # asked once, and only where an image is pinned
+        store = cache(partial(store_of, client))  # read once, and only if an image is pinned
         for toolchain in host.matrix.toolchains:
             if host.has_device_for(toolchain.platform):
-                yield _one(toolchain.name, entries.get(toolchain.name), path, client, store)
+                yield _check_image(toolchain.name, entries.get(toolchain.name), path, client, store)
     finally:
         client.close()
 
 
-def _one(
+def _check_image(
     toolchain: str, entry: LockEntry | None, lock: Path, client: DockerClient, store: Callable[[], ImageStore]
 ) -> CheckResult:
-    from kernel_matrix.images.resolve import ImagePresence, next_step, standing_of  # noqa: PLC0415  # see check
+    from kernel_matrix.images.resolve import ImagePresence, image_status, next_step  # noqa: PLC0415  # see check
 
     subject, advice = f"image {toolchain}", next_step(entry, toolchain)
     if entry is None:
         return warn(subject, f"not pinned: no entry in {lock}, so its cells do not run here", advice)
-    standing = standing_of(entry, client, store())
-    if standing.presence is ImagePresence.PRESENT:
+    status = image_status(entry, client, store())
+    if status.presence is ImagePresence.PRESENT:
         return ok(subject, f"{entry.reference} ({entry.state.value}) is here")
-    if standing.presence is ImagePresence.DIFFERENT:
-        return fail(subject, f"{entry.reference}: {standing.text}", advice)
+    if status.presence is ImagePresence.DIFFERENT:
+        return fail(subject, f"{entry.reference}: {status.text}", advice)
     return warn(subject, f"{entry.reference} is not here, so its cells do not run", advice)

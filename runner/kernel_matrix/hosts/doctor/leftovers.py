@@ -1,4 +1,4 @@
-"""What dead runners left: settings of GPUs that were not given back, containers, folders."""
+"""Things that dead runners left: changed settings of GPUs, containers and folders."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kernel_matrix.platforms.check_result import CheckResult, fail, ok, warn
 from kernel_matrix.sandboxes import open_sandbox
 
 _SUBJECT = "leftovers"
-_ADVICE = "kernel-matrix sweep; every run does so first"
+_ADVICE = "kernel-matrix sweep removes it; every run does so first"
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Nothing: a GPU with a dead runner's clocks would be measured as it was left."""
+    """Check that nothing is left, for example locked clocks, which would change the next measurement."""
     folder = lock_folder()
     uuids = (path.name.partition(".")[0] for path in journal_files(folder))
     settings = [line for uuid in uuids if (line := _orphaned_setting(folder, uuid))]
@@ -34,7 +34,7 @@ def check(host: Host) -> Iterator[CheckResult]:
 
 
 def _orphaned_setting(folder: Path, uuid: str) -> str:
-    """What a dead runner has set on a GPU and not given back, in words; empty: nothing."""
+    """Return one line about the settings that a dead runner changed on a GPU and did not reset; empty if none."""
     try:
         journal = read_journal(folder, uuid)
     except UnreadableJournalError as error:
@@ -42,5 +42,5 @@ def _orphaned_setting(folder: Path, uuid: str) -> str:
     if journal is None or owner_alive(journal.owner):
         return ""
     parts = {"SM clock": journal.sm, "memory clock": journal.memory, "compute mode": journal.compute_mode}
-    what = ", ".join(part for part, note in parts.items() if note is not None)
-    return f"{what} of {uuid}, set by run {journal.run_id or 'unknown'}, whose runner is gone"
+    changed = ", ".join(part for part, note in parts.items() if note is not None)
+    return f"{changed} of {uuid}, set by run {journal.run_id or 'unknown'}, whose runner is gone"

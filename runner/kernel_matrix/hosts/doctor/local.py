@@ -1,4 +1,4 @@
-"""Cells as processes of this machine: what runs them where no container does."""
+"""The process sandbox, which runs cells if no container does."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SUBJECT = "local processes"
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Torch is beside the runner, and the kernel lets it confine what it starts."""
+    """Check that torch is installed beside the runner, and that the kernel lets the runner confine processes."""
     if host.sandbox == "docker":
         return
     status = open_sandbox("process").status()
     if status.available:
-        yield _confined(status)
+        yield _check_confinement(status)
         return
     if host.daemon is None:
         advice = "pip install 'kernel-matrix[local]'" + ("" if host.sandbox == "process" else ", or start Docker")
@@ -28,7 +28,7 @@ def check(host: Host) -> Iterator[CheckResult]:
         yield ok(_SUBJECT, "no torch beside the runner, and none needed: cells run in containers")
 
 
-def _confined(status: SandboxStatus) -> CheckResult:
+def _check_confinement(status: SandboxStatus) -> CheckResult:
     namespaces = status.details["namespaces"]
     torch = installed("torch") or "of unknown version"
     found = f"torch {torch}, confined by {'namespaces' if namespaces != confine.NONE else 'limits only'}"

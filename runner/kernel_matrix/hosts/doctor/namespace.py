@@ -1,4 +1,4 @@
-"""The PID namespace of the runner: the driver names processes by the host's PIDs, whatever namespace asks."""
+"""The PID namespace of the runner: the driver lists the host's PIDs, also to a process in another namespace."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _SUBJECT = "PID namespace"
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """The runner can tell whose the processes on a GPU are."""
+    """Check that the runner can find the processes on a GPU by the PIDs that the driver lists."""
     if not host.gpus:
         return
     if pids_mean_something():
-        yield ok(_SUBJECT, "the host's own, the one the driver counts in")
+        yield ok(_SUBJECT, "the host's own, whose PIDs the driver lists")
         return
     refused = any(policy.exclusive for policy in host.policies)
     meaning = "GPUs are refused" if refused else "records say `unproven`"
-    found = f"not the host's: the PIDs that the driver names mean nothing here, so {meaning}"
+    found = f"not the host's: the PIDs that the driver lists mean nothing here, so {meaning}"
     advice = "run it on the host, or in a container with the host's PID namespace (--pid host)"
     verdict = CheckVerdict.FAIL if refused else CheckVerdict.WARN
     yield CheckResult(subject=_SUBJECT, verdict=verdict, found=found, advice=advice)

@@ -1,4 +1,4 @@
-"""How fast each GPU can be at most: from the table of known models, or measured on this very GPU."""
+"""Peak rates of each GPU: from the table of known models, or measured on that GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SUBJECT = "peak rates"
 
 @per_gpu(_SUBJECT)
 def check(gpu: Gpu, _host: Host) -> CheckResult:
-    """Tables can say what share of the peak a kernel reached."""
+    """Check that the peak is known, so that results can give the share of it that a kernel reached."""
     peak = peak_of(gpu)
     if peak.source == UNKNOWN:
-        found = f"no table knows {gpu.name}: shares of its peak stay empty"
+        found = f"unknown for {gpu.name}: results do not give shares of its peak"
         return warn(_SUBJECT, found, f"kernel-matrix gpus calibrate --gpu {gpu.uuid}")
     return ok(_SUBJECT, f"{peak.source}: {peak.reference}")

@@ -1,4 +1,4 @@
-"""Persistence mode: whether the driver keeps a GPU initialised, with its settings, while nobody uses it."""
+"""Persistence mode, in which the driver keeps a GPU initialised, with its settings, while no process uses it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SUBJECT = "persistence mode"
 
 @per_gpu(_SUBJECT)
 def check(gpu: Gpu, _host: Host) -> CheckResult:
-    """It is on; off, each cell waits for the GPU to be initialised, and clocks and temperature begin elsewhere."""
+    """Check that it is on: without it each cell waits for the GPU, and starts at other clocks and temperatures."""
     on = get_platform(gpu.platform).modes(gpu).persistence
     if on is None:
-        return ok(_SUBJECT, "the driver does not say")
+        return ok(_SUBJECT, "the driver does not report it")
     if on:
         return ok(_SUBJECT, "on")
-    found = "off: the driver lets go of the GPU, and of its settings, whenever nobody uses it"
+    found = "off: the driver unloads the GPU, and loses its settings, while no process uses it"
     return warn(_SUBJECT, found, advice_about(gpu, "persistence"))

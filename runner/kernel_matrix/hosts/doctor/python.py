@@ -14,7 +14,7 @@ _OLDEST = (3, 10)
 
 
 def check(_host: Host) -> Iterator[CheckResult]:
-    """Python is new enough."""
+    """Check that Python is new enough."""
     found = f"{platform.python_version()} ({sys.executable}), kernel-matrix {__version__}"
     oldest = ".".join(map(str, _OLDEST))
     if sys.version_info >= _OLDEST:

@@ -1,4 +1,4 @@
-"""The matrix: whether it can be read, and which of its GPUs are here."""
+"""The matrix file, and those of its GPUs that this host has."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SUBJECT = "matrix"
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """A matrix is there and wants something that this host has."""
+    """Check that there is a matrix, and that this host has some of its GPUs."""
     if host.matrix is None:
-        skipped = "toolchains, images and policies are not looked at"
+        skipped = "toolchains, images and policies are not checked"
         yield warn(_SUBJECT, f"{host.matrix_reason}: {skipped}", "name one: kernel-matrix doctor --matrix FILE")
         return
     devices = (*get_platform("cpu").inventory().gpus, *host.gpus)
@@ -24,13 +24,14 @@ def check(host: Host) -> Iterator[CheckResult]:
     absent = [axis.name for axis in host.matrix.gpus if axis.name not in here]
     rest = f"; not here: {', '.join(absent)}" if absent else ""
     if not here:
-        yield fail(_SUBJECT, f"{host.matrix.path}: nothing it names is here{rest}", "kernel-matrix plan --all says why")
+        reason = f"{host.matrix.path}: none of its devices is here{rest}"
+        yield fail(_SUBJECT, reason, "kernel-matrix plan --all says why")
         return
-    present = "; ".join(f"{name} is {_devices(gpus)}" for name, gpus in here.items())
+    present = "; ".join(f"{name} is {_describe(gpus)}" for name, gpus in here.items())
     unnamed = [gpu for gpu in host.gpus if not any(gpu in gpus for gpus in here.values())]
     rest += f"; not named by it: {named(unnamed)}" if unnamed else ""
     yield ok(_SUBJECT, f"{host.matrix.path}: {present}{rest}")
 
 
-def _devices(gpus: tuple[Gpu, ...]) -> str:
+def _describe(gpus: tuple[Gpu, ...]) -> str:
     return "the CPU" if not get_platform(gpus[0].platform).IS_ACCELERATOR else named(gpus)

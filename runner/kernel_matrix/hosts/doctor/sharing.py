@@ -1,4 +1,4 @@
-"""Modes that decide who else can be on a GPU, and whether a cell's own processes can be on it together."""
+"""Modes of a GPU that let other processes share it, or keep a cell's own processes from sharing it."""
 
 from __future__ import annotations
 
@@ -11,39 +11,38 @@ from kernel_matrix.platforms.registry import get_platform
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """A cell can be alone on each GPU, with all of its processes."""
-    yield from _mig(host)
-    yield from _mps(host)
-    yield from _compute_mode(host)
+    """Check that a cell can have each GPU for itself, with all of its processes."""
+    yield from _check_mig(host)
+    yield from _check_mps(host)
+    yield from _check_compute_mode(host)
 
 
 @per_gpu("MIG")
-def _mig(gpu: Gpu, host: Host) -> CheckResult:
-    """MIG is off, or the matrix takes a GPU that is split."""
+def _check_mig(gpu: Gpu, host: Host) -> CheckResult:
+    """Check that MIG is off, or that the matrix allows it."""
     allowed = any(policy.allow_mig for policy in host.policies)
     found = "on: the GPU is split, its parts share clocks, power and memory bandwidth"
     advice = f"{advice_about(gpu, 'mig')}, or policy.allow_mig = true"
-    return _shared("MIG", found, advice, on=_modes(gpu).mig, allowed=allowed)
+    return _check_sharing("MIG", found, advice, on=_modes(gpu).mig, allowed=allowed)
 
 
 @per_gpu("MPS")
-def _mps(gpu: Gpu, host: Host) -> CheckResult:
-    """No MPS server shares the GPU out, or the matrix takes one that is shared."""
+def _check_mps(gpu: Gpu, host: Host) -> CheckResult:
+    """Check that no MPS server runs on the GPU, or that the matrix allows it."""
     allowed = any(policy.allow_mps for policy in host.policies)
     found = "an MPS server has a context on it: processes of others run at the same time"
     advice = f"{advice_about(gpu, 'mps')}, or policy.allow_mps = true"
-    return _shared("MPS", found, advice, on=_modes(gpu).mps, allowed=allowed)
+    return _check_sharing("MPS", found, advice, on=_modes(gpu).mps, allowed=allowed)
 
 
 @per_gpu("compute mode")
-def _compute_mode(gpu: Gpu, _host: Host) -> CheckResult:
-    """Several processes may compute: a cell has a judge, a baseline and a candidate on the GPU."""
+def _check_compute_mode(gpu: Gpu, _host: Host) -> CheckResult:
+    """Check that several processes may compute: a cell has a judge, a baseline and a candidate on the GPU."""
     mode = _modes(gpu).compute_mode
     if mode in (None, ComputeMode.DEFAULT):
-        return ok("compute mode", "any number of processes" if mode else "the driver does not say")
+        return ok("compute mode", "any number of processes" if mode else "the driver does not report it")
     found = f"{mode.value}: a cell's judge, baseline and candidate could not be on it together"
-    how = advice_about(gpu, "compute_mode")
-    advice = f"kernel-matrix sweep, where a killed runner left it so; else {how}"
+    advice = f"kernel-matrix sweep, if a killed runner left it so; else {advice_about(gpu, 'compute_mode')}"
     return fail("compute mode", found, advice)
 
 
@@ -51,7 +50,7 @@ def _modes(gpu: Gpu) -> DeviceModes:
     return get_platform(gpu.platform).modes(gpu)
 
 
-def _shared(subject: str, found: str, advice: str, *, on: bool | None, allowed: bool) -> CheckResult:
+def _check_sharing(subject: str, found: str, advice: str, *, on: bool | None, allowed: bool) -> CheckResult:
     if on is None:
         return ok(subject, "not supported, so off")
     if not on:

@@ -1,4 +1,4 @@
-"""The programs that bring GPUs into containers."""
+"""The program that gives GPUs to containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_matrix.platforms.registry import get_platform
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """No escape is known in the version that is installed."""
+    """Check that the installed version has no known container escape."""
     for name in host.inventories:
         ways = {gpu: way for gpu, way in host.ways.items() if gpu.platform == name}
         yield from get_platform(name).examine_toolkit(ways)

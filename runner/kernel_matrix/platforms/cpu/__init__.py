@@ -1,4 +1,4 @@
-"""The CPU as a device: what cells run on where there is no GPU. The simplest platform, and the example for others."""
+"""The CPU as a device, for cells without a GPU. It is the simplest platform, and the example for others."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ TITLE = "CPU"
 IS_ACCELERATOR = False
 NEEDS_IMAGES = False
 COST = CostFigures(start_s=3.0, call_s=0.05, timed_call_s=0.01)
+"""Typical times of the bundled problems; most of the start is the import of torch."""
 
 _CPUINFO = Path("/proc/cpuinfo")
 _MEMINFO = Path("/proc/meminfo")
@@ -37,12 +38,12 @@ def inventory() -> PlatformInventory:
     )
 
 
-def processes(gpu: Gpu) -> Sequence[int]:  # noqa: ARG001  # every process uses the CPU, so none is told apart
+def processes(gpu: Gpu) -> Sequence[int]:  # noqa: ARG001  # part of the protocol
     """Return nothing: every process uses the CPU."""
     return ()
 
 
-def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:  # noqa: ARG001  # there is only one
+def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:  # noqa: ARG001  # part of the protocol
     """Return load average over one minute, mean frequency of the cores now (None if hidden) and memory in use."""
     memory = _memory()
     return {
@@ -56,14 +57,14 @@ def sampler(gpu: Gpu) -> None:
     """Return None: there is nothing to read during a call."""
 
 
-def details(gpu: Gpu) -> DeviceDetails:  # noqa: ARG001  # there is only one
+def details(gpu: Gpu) -> DeviceDetails:  # noqa: ARG001  # part of the protocol
     """Return what decides about a CPU's speed beside its model.
 
-    ``cores`` counts logical CPUs; ``governors`` are those in use, each once; ``min_mhz`` and ``max_mhz`` are the widest
-    limits that any core has; ``numa_nodes`` has each node's CPUs as the kernel writes them, ``"0-15,32-47"``.
+    ``cores`` counts logical CPUs; ``governors`` lists those in use, each once; ``min_mhz`` and ``max_mhz`` are the
+    widest limits that any core has; ``numa_nodes`` has the CPUs of each node in the kernel's form, ``"0-15,32-47"``.
     """
     found: Mapping[str, tuple[Any, str]] = {
-        "cores": (os.cpu_count(), "the kernel does not say"),
+        "cores": (os.cpu_count(), "the kernel does not report it"),
         "governors": (sorted(set(_frequency_settings("scaling_governor"))), _NO_FREQUENCIES),
         "min_mhz": (min(_settings_mhz("scaling_min_freq"), default=None), _NO_FREQUENCIES),
         "max_mhz": (max(_settings_mhz("scaling_max_freq"), default=None), _NO_FREQUENCIES),
@@ -86,7 +87,7 @@ def dtype_obstacle(dtype: Dtype, language: Language, compute_capability: str | N
 
 
 def interprets(language: Language) -> bool:
-    """Return whether it is Triton, which has no compiler for CPUs."""
+    """Return True for Triton, which has no compiler for CPUs."""
     return language is Language.TRITON
 
 
@@ -109,7 +110,7 @@ def _memory() -> dict[str, int]:
 
 def _frequency_mhz() -> float | None:
     megahertz = _settings_mhz("scaling_cur_freq")
-    # Virtual machines have no cpufreq folder but still name a frequency per core.
+    # Virtual machines have no cpufreq folder, but still report a frequency of each core.
     megahertz = megahertz or [
         float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _text(_CPUINFO), re.MULTILINE)
     ]

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs. Everything but :mod:`kernel_matrix.platforms.cuda.settings` only reads."""
+"""NVIDIA GPUs. Only :mod:`kernel_matrix.platforms.cuda.settings` changes a device."""
 
 from kernel_matrix.platforms import CostFigures
 from kernel_matrix.platforms.cuda.clocks import clock_choices
@@ -36,11 +36,11 @@ NEEDS_IMAGES = True
 SANITIZER = "kernel_matrix.platforms.cuda.inside.sanitized"
 ACCESS_ADVICE = "install the NVIDIA container toolkit (`nvidia-ctk runtime configure`) and restart the daemon"
 DAEMON_ERRORS = (
-    ("could not select device driver", "the daemon cannot bring GPUs into containers", ACCESS_ADVICE),
+    ("could not select device driver", "the daemon cannot give GPUs to containers", ACCESS_ADVICE),
     (
         "CDI device injection failed",
-        "the daemon's CDI specification does not fit this machine's GPUs any more",
-        "make it anew: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
+        "the daemon's CDI specification no longer matches this machine's GPUs",
+        "renew it: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
     ),
 )
 HIDDEN = {"NVIDIA_VISIBLE_DEVICES": "void", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
@@ -57,7 +57,7 @@ ADVICE = {
     "settings": "`nvidia-smi -i {uuid} -rgc` and `nvidia-smi -i {uuid} -rmc` and `nvidia-smi -i {uuid} -c 0`",
 }
 COST = CostFigures(start_s=1.5, call_s=0.03, timed_call_s=0.0025)
-"""The start is short because torch is imported before the session's turn."""
+"""Typical times on an H200. The start is short because torch is imported before it is the session's turn."""
 
 __all__ = [
     "ACCESS_ADVICE",

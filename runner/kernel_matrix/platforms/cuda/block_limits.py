@@ -1,6 +1,6 @@
-"""What a block may use on the GPUs of a compute capability, as data (``limits.toml``).
+"""Limits of a block on the GPUs of a compute capability, from a table (``block_limits.toml``).
 
-What compiles for an architecture may still ask for more than it has, and then cannot be launched.
+A kernel that compiles for an architecture may still need more than a block can have, and then cannot be launched.
 """
 
 from __future__ import annotations
@@ -16,42 +16,44 @@ else:
     import tomli as tomllib
 
 SMALLEST_BLOCK = 32
-"""Threads of the smallest block that uses a warp whole."""
+"""Threads of the smallest block that fills a warp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLimits:
-    """The limits of one compute capability."""
+    """Limits of one compute capability."""
 
     compute_capability: str
     shared_bytes: int
-    """Shared memory that one block may have, all that can be asked for included."""
+    """Maximum shared memory of a block, including what it must opt in to."""
     registers_per_block: int
     multiprocessors: int
-    """SMs of a usual GPU of the kind."""
+    """SMs of a typical GPU of this compute capability."""
     source: str
     confidence: str
 
 
 @cache
 def known_limits() -> dict[str, BlockLimits]:
-    """Compute capability → its limits, in the order of the table."""
+    """Return compute capability → its limits, in the order of the table."""
     document = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     rows = (BlockLimits(**row) for row in document["limits"])
     return {row.compute_capability: row for row in rows}
 
 
 def limits_of(compute_capability: str) -> BlockLimits | None:
-    """The limits of ``9.0`` (or ``9.0a``); null where the table has none."""
+    """Return the limits of a compute capability (``9.0`` or ``9.0a``); ``None`` if it is not in the table."""
     return known_limits().get(compute_capability.rstrip("af"))
 
 
 def launch_obstacle(*, arch: int, registers: int, shared_bytes: int, threads: int = SMALLEST_BLOCK) -> str:
-    """Why a kernel could not be launched there, in words; empty where nothing is known to speak against it.
+    """Return why a kernel could not be launched; empty if no obstacle is known.
 
-    :param arch: compute capability × 10.
-    :param registers: per thread.
-    :param threads: per block, where that is known.
+    Args:
+        arch: compute capability × 10.
+        registers: registers per thread.
+        shared_bytes: shared memory per block.
+        threads: threads per block, if known.
     """
     limits = limits_of(f"{arch // 10}.{arch % 10}")
     if limits is None:

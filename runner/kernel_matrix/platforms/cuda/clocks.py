@@ -1,4 +1,4 @@
-"""What clocks an NVIDIA GPU can be locked to."""
+"""Clocks that an NVIDIA GPU can be locked to."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _CONSUMER_BRANDS = frozenset(
         pynvml.NVML_BRAND_TITAN_RTX,
     }
 )
-"""Workstation cards (Quadro, NVIDIA RTX) are none: their clocks are built to be set."""
+"""Brands of consumer cards. Workstation cards (Quadro, NVIDIA RTX) are not among them: their clocks can be locked."""
 
 _CONSUMER_NAMES = ("geforce", "titan")
 
 
 def clock_choices(gpu: Gpu) -> ClockChoices:
-    """Supported SM and memory clocks of ``gpu``, its base clock, and whether it is a consumer card.
+    """Read the supported SM and memory clocks of ``gpu``, its base clock, and whether it is a consumer card.
 
-    :raises GpuLostError: when the device no longer answers.
-    :raises InfrastructureError: when it fails to answer what it should know.
+    Raises:
+        GpuLostError: if the device no longer answers.
+        InfrastructureError: if a query fails that the device should answer.
     """
-    with device(gpu, asked="clocks of") as handle:
+    with device(gpu, subject="clocks of") as handle:
         return ClockChoices(
             sm_mhz=value_of(supported_sm_mhz, handle) or (),
             memory_mhz=value_of(supported_memory_mhz, handle) or (),
@@ -39,37 +40,38 @@ def clock_choices(gpu: Gpu) -> ClockChoices:
 
 
 def supported_memory_mhz(handle: Any) -> tuple[int, ...]:
-    """Memory clocks, descending."""
+    """Return the supported memory clocks, descending."""
     return _descending(pynvml.nvmlDeviceGetSupportedMemoryClocks(handle))
 
 
 def supported_sm_mhz(handle: Any) -> tuple[int, ...]:
-    """SM clocks at the highest memory clock, descending: NVML documents them as what can be locked."""
+    """Return the SM clocks at the highest memory clock, descending; NVML documents that these can be locked."""
     highest = supported_memory_mhz(handle)[0]
     return _descending(pynvml.nvmlDeviceGetSupportedGraphicsClocks(handle, highest))
 
 
 def base_sm_mhz(handle: Any) -> int:
-    """The clock that the driver's symbolic TDP limit stands for, as far as its default application clock tells.
+    """Return the clock of the driver's symbolic TDP limit, which is the default application clock on older boards.
 
-    :raises NoAnswerError: where that default is the highest clock. So it is from Hopper on, and on boards whose base
-        clock is far lower: it then says nothing about the TDP clock.
+    Raises:
+        NoAnswerError: if that default is the highest clock, as from Hopper on. The base clock is then far lower and
+            unknown.
     """
     default: int | None = NvmlQuery(
         partial(pynvml.nvmlDeviceGetClock, handle, pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_ID_APP_CLOCK_DEFAULT),
         partial(pynvml.nvmlDeviceGetDefaultApplicationsClock, handle, pynvml.NVML_CLOCK_SM),
     )()
     if default is None:
-        raise NoAnswerError("the driver names no default application clock")
+        raise NoAnswerError("the driver reports no default application clock")
     highest = value_of(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM)
     if highest is not None and default >= highest:
-        raise NoAnswerError("the default application clock is the highest clock, which tells nothing about the base")
+        raise NoAnswerError("the default application clock is the highest clock, so the base clock is unknown")
     return default
 
 
 def _descending(megahertz: list[int]) -> tuple[int, ...]:
     if not megahertz:
-        raise NoAnswerError("the driver names no supported clock")
+        raise NoAnswerError("the driver lists no supported clock")
     return tuple(sorted(megahertz, reverse=True))
 
 

@@ -1,7 +1,7 @@
-"""Which driver runs which CUDA, and which PyTorch has code for which GPU: a table (``compatibility.toml``).
+"""Compatibility of drivers with CUDA versions, and of PyTorch builds with GPUs, from a table (``compatibility.toml``).
 
-Each question is a method of :class:`Compatibility` that answers with the obstacle as one sentence, or null where the
-table knows of none. What the table does not know is no obstacle: :meth:`Compatibility.gaps` says so instead.
+Each query is a method of :class:`Compatibility` that returns the obstacle as one sentence, or ``None`` if the table has
+none. A version that the table does not have is no obstacle; :meth:`Compatibility.gaps` lists those.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverRow:
-    """Oldest Linux driver that runs toolkits of one CUDA major version."""
+    """Oldest Linux driver that runs the toolkits of one major version of CUDA."""
 
     cuda_major: int
     minimum: str
@@ -32,7 +32,7 @@ class DriverRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolkitRow:
-    """Driver that one CUDA toolkit was released with: the first that compiles its PTX."""
+    """Driver that a CUDA toolkit was released with, which is the oldest one that compiles its PTX."""
 
     cuda: str
     driver: str
@@ -42,16 +42,16 @@ class ToolkitRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelRow:
-    """Compute capabilities that PyTorch's builds for one CUDA version hold code for."""
+    """Compute capabilities that PyTorch's builds for one CUDA version contain code for."""
 
     cuda: str
     torch_from: str
     torch_before: str = ""
-    """Empty: no end is known."""
+    """First version that the row does not apply to; empty if it applies to all later ones."""
     cubins: tuple[str, ...]
-    """Machine code: runs on devices of the same major and the same or a later minor compute capability."""
+    """Targets of machine code, which runs on devices of the same major and an equal or later minor number."""
     ptx: tuple[str, ...]
-    """Intermediate code: the driver compiles it for any later compute capability."""
+    """Targets of intermediate code, which the driver compiles for any later compute capability."""
     source: str
     confidence: str
 
@@ -66,9 +66,12 @@ class Compatibility:
     limits: LanguageLimits
 
     def driver_obstacle(self, *, cuda: str, driver: str | None, cuda_driver: str | None = None) -> str | None:
-        """Why ``driver`` cannot run programs built with CUDA ``cuda``.
+        """Return why ``driver`` cannot run programs built with a CUDA version.
 
-        :param cuda_driver: newest CUDA that the driver calls its own, for the message.
+        Args:
+            cuda: version of CUDA.
+            driver: version of the driver.
+            cuda_driver: newest CUDA version that the driver reports, for the message.
         """
         row = self._driver_row(cuda)
         if row is None or driver is None or not is_older(driver, row.minimum):
@@ -77,7 +80,7 @@ class Compatibility:
         return f"driver {driver}{upto}; CUDA {cuda} needs driver {row.minimum} or newer"
 
     def driver_note(self, *, cuda: str, driver: str | None) -> str | None:
-        """What does not work although ``driver`` runs CUDA ``cuda``: its PTX, by minor-version compatibility."""
+        """Return a note that PTX does not work if ``driver`` runs ``cuda`` only by minor-version compatibility."""
         row = self._toolkit_row(cuda)
         if row is None or driver is None or not is_older(driver, row.driver):
             return None
@@ -87,7 +90,7 @@ class Compatibility:
         )
 
     def code_obstacle(self, *, cuda: str, torch: str, compute_capability: str | None, driver: str | None) -> str | None:
-        """Why PyTorch ``torch`` built for CUDA ``cuda`` has no code that a device can run."""
+        """Return why the build of ``torch`` for ``cuda`` has no code that a device can run."""
         row, device = self._wheel_row(cuda, torch), parse_version(compute_capability)
         if row is None or device is None or any(_runs_cubin(device, cubin) for cubin in row.cubins):
             return None
@@ -99,7 +102,7 @@ class Compatibility:
         return f"{has}, and driver {driver} is too old to compile its PTX for compute capability {compute_capability}"
 
     def gaps(self, *, cuda: str, torch: str) -> tuple[str, ...]:
-        """What the table does not know about a toolchain, one sentence each; nothing is refused for it."""
+        """Return one sentence for each version of a toolchain that the table does not have."""
         unknown = [
             f"CUDA {cuda} is not in the compatibility table: drivers are not checked"
             for row in (self._driver_row(cuda), self._toolkit_row(cuda))
@@ -124,14 +127,15 @@ class Compatibility:
 
 @cache
 def compatibility() -> Compatibility:
-    """The table that ships with the program."""
+    """Return the table that comes with this program."""
     return read_compatibility(Path(__file__).with_suffix(".toml"))
 
 
 def read_compatibility(path: Path) -> Compatibility:
     """Read a table.
 
-    :raises TypeError: when a row has an unknown key or lacks one, such as its source.
+    Raises:
+        TypeError: if a row has an unknown key or lacks one, such as its source.
     """
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     return Compatibility(

@@ -1,4 +1,4 @@
-"""Everything else that NVML says about a GPU: plain values by name, ready for JSON."""
+"""Further properties of a GPU from NVML, as plain values that JSON can hold."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ _BRANDS = {
 
 
 def details(gpu: Gpu) -> DeviceDetails:
-    """What the driver says about ``gpu``; a field that it does not tell is null, with the reason in ``missing``.
+    """Read the properties of ``gpu``; one that the driver does not report is ``None``, with the reason in ``missing``.
 
-    Clocks are in MHz (names ending in ``_mhz``), powers in watts (``_w``), temperatures in °C (``_c``), ECC errors
-    are counted over the device's life. ``pcie_generation`` and ``pcie_width`` are those of now, which fall while the
-    device idles; ``cpu_affinity`` lists the CPUs near to it.
+    Clocks are in MHz (names ending in ``_mhz``), powers in watts (``_w``), temperatures in °C (``_c``). ECC errors are
+    counted since the device was made. ``pcie_generation`` and ``pcie_width`` are the present ones, which are lower
+    while the device is idle. ``cpu_affinity`` lists the CPUs that are near to the device.
 
-    :raises GpuLostError: when the device no longer answers.
-    :raises InfrastructureError: when the driver cannot be asked.
+    Raises:
+        GpuLostError: if the device no longer answers.
+        InfrastructureError: if the driver cannot be used.
     """
     with device(gpu) as handle:
-        answers = {name: ask(question, handle) for name, question in _QUESTIONS.items()}
+        answers = {name: ask(query, handle) for name, query in _QUERIES.items()}
     return DeviceDetails(
         values={name: answer.value for name, answer in answers.items()},
         missing={name: answer.reason for name, answer in answers.items() if answer.value is None},
@@ -68,8 +69,8 @@ def _brand(handle: Any) -> str:
 
 
 def _pci_bus_id(handle: Any) -> str:
-    written = pynvml.nvmlDeviceGetPciInfo(handle).busId
-    return written.decode() if isinstance(written, bytes) else str(written)
+    bus_id = pynvml.nvmlDeviceGetPciInfo(handle).busId
+    return bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
 
 
 def _ecc_errors(handle: Any, kind: int) -> int:
@@ -88,13 +89,13 @@ def _power_range_w(handle: Any) -> tuple[float, float]:
 
 
 def _cpu_affinity(handle: Any) -> list[int]:
-    """Numbers of the CPUs that are near to the device."""
+    """Return the numbers of the CPUs that are near to the device."""
     words = -(-os.sysconf("SC_NPROCESSORS_CONF") // 64)
     masks = pynvml.nvmlDeviceGetCpuAffinity(handle, words)
     return [64 * word + bit for word, mask in enumerate(masks) for bit in range(64) if mask >> bit & 1]
 
 
-_QUESTIONS: Mapping[str, Callable[[Any], Any]] = {
+_QUERIES: Mapping[str, Callable[[Any], Any]] = {
     "brand": _brand,
     "architecture": _architecture,
     "bus_width_bits": pynvml.nvmlDeviceGetMemoryBusWidth,
@@ -124,4 +125,4 @@ _QUESTIONS: Mapping[str, Callable[[Any], Any]] = {
     "slowdown_c": lambda handle: _threshold_c(handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
     "shutdown_c": lambda handle: _threshold_c(handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
 }
-"""Name → the question whose answer it is."""
+"""Name of the property → query of a device's handle."""

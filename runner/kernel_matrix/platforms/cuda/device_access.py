@@ -1,4 +1,4 @@
-"""How one GPU reaches a process that may see no other: CDI, the NVIDIA container toolkit, or plain device nodes."""
+"""Ways to give a process exactly one GPU: CDI, the NVIDIA container toolkit, or plain device nodes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from kernel_matrix.platforms import NO_ACCESS, DeviceAccess, Gpu
 
 CDI = "cdi"
-"""The daemon injects what a CDI specification lists for this GPU."""
+"""The daemon adds what a CDI specification lists for this GPU."""
 TOOLKIT = "toolkit"
-"""The daemon's ``nvidia`` runtime injects it."""
+"""The daemon's ``nvidia`` runtime adds the GPU."""
 DEVICES = "devices"
-"""Device nodes and the driver's user-space libraries are shown one by one."""
+"""This program adds the device nodes and the driver's user-space libraries."""
 
 LIBRARY_TARGET = "/usr/local/nvidia"
 LIBRARY_PATH = f"{LIBRARY_TARGET}/lib64:{LIBRARY_TARGET}/lib"
@@ -29,14 +29,14 @@ _DRIVER_LIBRARY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DriverLibrary:
-    """A folder or file of the driver, and where it is shown."""
+    """A folder or file of the driver, and its path inside."""
 
     source: Path
     target: str
 
 
 def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceAccess:
-    """Prefer CDI, then the toolkit's runtime, then plain device nodes."""
+    """Return the best way of the daemon: CDI, then the toolkit's runtime, then plain device nodes."""
     way = way_into_containers(info, None if gpu is None else gpu.uuid)
     if gpu is None or way == NO_ACCESS:
         return DeviceAccess(way=way)
@@ -44,7 +44,7 @@ def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceA
         return DeviceAccess(way=way, requests=({"driver": "cdi", "device_ids": [f"nvidia.com/gpu={gpu.uuid}"]},))
     if way == TOOLKIT:
         request = {"device_ids": [gpu.uuid], "capabilities": [["gpu", "utility", "compute"]]}
-        # Where the NVIDIA runtime is the daemon's default one, it obeys this variable.
+        # If the NVIDIA runtime is the daemon's default one, it follows this variable and not the request.
         return DeviceAccess(way=way, requests=(request,), environment={"NVIDIA_VISIBLE_DEVICES": gpu.uuid})
     return DeviceAccess(
         way=way,
@@ -55,13 +55,18 @@ def container_access(info: Mapping[str, Any], gpu: Gpu | None = None) -> DeviceA
 
 
 def process_access(gpu: Gpu) -> DeviceAccess:
-    """Show its device nodes, and name it to the driver."""
+    """Return the device nodes of ``gpu``, and the variable that selects it in the driver."""
     environment = {"CUDA_VISIBLE_DEVICES": gpu.uuid, "LD_LIBRARY_PATH": LIBRARY_PATH}
     return DeviceAccess(way=DEVICES, nodes=device_nodes(gpu), environment=environment)
 
 
 def way_into_containers(info: Mapping[str, Any], uuid: str | None = None) -> str:
-    """Return the way that the daemon which answered ``info`` can bring in a GPU (any, if ``uuid`` is None)."""
+    """Return the name of the way in which a daemon can give a GPU to a container.
+
+    Args:
+        info: the daemon's answer to ``/info``.
+        uuid: UUID of the GPU; ``None`` for any GPU.
+    """
     if _listed_by_cdi(info, uuid):
         return CDI
     if "nvidia" in (info.get("Runtimes") or {}):
@@ -72,7 +77,7 @@ def way_into_containers(info: Mapping[str, Any], uuid: str | None = None) -> str
 
 
 def _listed_by_cdi(info: Mapping[str, Any], uuid: str | None) -> bool:
-    """Whether a CDI device ``nvidia.com/gpu=<uuid>`` exists; specifications outlive the cards they were made for."""
+    """Return whether CDI lists the GPU: a specification may be older than the GPUs that are installed now."""
     discovered = info.get("DiscoveredDevices")
     if discovered is not None:
         names = [str(device.get("ID", "")) for device in discovered if device.get("Source") == "cdi"]
@@ -89,14 +94,17 @@ def _read(file: Path) -> str:
 
 
 def device_nodes(gpu: Gpu) -> tuple[str, ...]:
-    """The device nodes that one GPU needs, of those that exist here."""
+    """Return the existing device nodes that ``gpu`` needs."""
     own = f"nvidia{gpu.index if gpu.minor is None else gpu.minor}"
     names = (own, "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
     return tuple(str(_DEV / name) for name in names if (_DEV / name).exists())
 
 
 def driver_libraries() -> tuple[DriverLibrary, ...]:
-    """The user-space half of the driver, which has to be as old as the kernel's half: never the image's own."""
+    """Return the driver's user-space libraries of this host.
+
+    They must have the version of the kernel module, so the libraries of an image are never used.
+    """
     if (_DRIVER_FOLDER / "lib64").is_dir():
         return (DriverLibrary(_DRIVER_FOLDER, LIBRARY_TARGET),)
     try:

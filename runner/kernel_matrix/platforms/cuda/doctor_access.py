@@ -1,4 +1,4 @@
-"""The doctor on how GPUs reach containers: CDI, the NVIDIA container toolkit, or plain device nodes."""
+"""Doctor's check of the access of containers to NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ _RENEW = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (or enable nvidi
 
 
 def examine_access(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterator[CheckResult]:
-    """Each GPU has a way into a container, and a CDI specification, where there is one, knows it."""
+    """Check that the daemon can give each GPU to a container, and that a CDI specification lists all GPUs."""
     for way in dict.fromkeys(ways.values()):
         gpus = [gpu for gpu, found in ways.items() if found == way]
         if way == NO_ACCESS:
             advice = "install the NVIDIA container toolkit, nvidia-ctk runtime configure, and restart the daemon"
-            yield fail(_SUBJECT, f"{named(gpus)}: no way in", advice)
+            yield fail(_SUBJECT, f"{named(gpus)}: no way into a container", advice)
         else:
             yield ok(_SUBJECT, f"{named(gpus)}: {_WORDS[way]}")
-    yield from _stale_specification(info, ways)
+    yield from _check_specification(info, ways)
     if TOOLKIT in ways.values() and info.get("CgroupDriver") == "systemd":
-        yield _forgotten_on_reload()
+        found = "`systemctl daemon-reload` takes GPUs away from running containers (systemd cgroups without CDI)"
+        yield warn("systemd", found, "nvidia-ctk system create-dev-char-symlinks --create-all, or use CDI")
 
 
-def _stale_specification(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterator[CheckResult]:
-    """Whether the CDI specification, where there is one, still fits; it has to where a GPU has no other way in."""
+def _check_specification(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> Iterator[CheckResult]:
+    """Check that the CDI specification lists every GPU; a GPU that has no other way either is a failure."""
     if way_into_containers(info) != CDI:
         return
     unknown = [gpu for gpu, way in ways.items() if way != CDI]
@@ -41,11 +42,6 @@ def _stale_specification(info: Mapping[str, Any], ways: Mapping[Gpu, str]) -> It
         uuids = ", ".join(gpu.uuid for gpu in unknown)
         verdict = CheckVerdict.FAIL if NO_ACCESS in ways.values() else CheckVerdict.WARN
         found = f"stale: the specification does not list {uuids}"
-        yield CheckResult(subject="CDI", verdict=verdict, found=found, advice=f"make it anew: {_RENEW}")
+        yield CheckResult(subject="CDI", verdict=verdict, found=found, advice=f"renew it: {_RENEW}")
     else:
         yield ok("CDI", "the specification lists every GPU by its UUID")
-
-
-def _forgotten_on_reload() -> CheckResult:
-    found = "`systemctl daemon-reload` takes GPUs away from running containers (systemd cgroups without CDI)"
-    return warn("systemd", found, "nvidia-ctk system create-dev-char-symlinks --create-all, or use CDI")

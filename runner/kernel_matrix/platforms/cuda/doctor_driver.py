@@ -1,4 +1,4 @@
-"""The doctor on the NVIDIA driver, its Python bindings, and each GPU that answers."""
+"""Doctor's check of the NVIDIA driver, its Python bindings and the GPUs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _GIB = 1 << 30
 
 
 def examine_driver(inventory: PlatformInventory) -> Iterator[CheckResult]:
-    """The driver is loaded, fits its library, and every GPU answers."""
-    yield _bindings()
+    """Check that the driver is loaded and matches its library, and that every GPU answers."""
+    yield _check_bindings()
     gpus, reason = inventory.gpus, inventory.reason
     if gpus:
         driver = f"{gpus[0].driver or 'of unknown version'}, runs CUDA up to {gpus[0].cuda_driver or 'unknown'}"
@@ -24,19 +24,19 @@ def examine_driver(inventory: PlatformInventory) -> Iterator[CheckResult]:
     else:
         yield ok("NVIDIA driver", f"none, and so no GPU: {reason}")
     if gpus and reason:
-        yield fail("GPUs", f"not all of them answer: {reason}", "until then, cells run on the others only")
+        yield fail("GPUs", f"not all of them answer: {reason}", "until then, cells run only on the others")
     for gpu in gpus:
-        yield _one(gpu)
+        yield _describe(gpu)
 
 
-def _one(gpu: Gpu) -> CheckResult:
+def _describe(gpu: Gpu) -> CheckResult:
     capability = f"compute capability {gpu.compute_capability or 'unknown'}"
     memory = f"{gpu.memory_bytes / _GIB:.0f} GiB"
     return ok(f"GPU {gpu.index}", f"{gpu.name}, {gpu.uuid}, {capability}, {memory}, driver {gpu.driver or 'unknown'}")
 
 
 def _library_is_installed() -> bool:
-    """Whether somebody installed the driver's library: then a driver that does not answer is a fault."""
+    """Return whether the driver's library is installed; if it is, a driver that does not answer is a fault."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -44,12 +44,12 @@ def _library_is_installed() -> bool:
     return True
 
 
-def _bindings() -> CheckResult:
-    """The module ``pynvml`` is NVIDIA's own."""
+def _check_bindings() -> CheckResult:
+    """Check that the module ``pynvml`` is NVIDIA's own."""
     subject, bindings = "NVML bindings", f"nvidia-ml-py {version('nvidia-ml-py')}"
     try:
         other = version("pynvml")
     except PackageNotFoundError:
         return ok(subject, bindings)
-    found = f"{bindings}, and beside it pynvml {other}, which brings a module of the same name"
+    found = f"{bindings}, but also pynvml {other}, which has a module of the same name"
     return warn(subject, found, "pip uninstall pynvml, then pip install --force-reinstall nvidia-ml-py")

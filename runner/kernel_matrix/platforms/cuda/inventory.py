@@ -1,4 +1,4 @@
-"""Which NVIDIA GPUs this host has."""
+"""Inventory of this host's NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kernel_matrix.platforms.cuda.nvml_calls import opened, translated, value_of
 
 
 def inventory() -> PlatformInventory:
-    """All NVIDIA GPUs of this host in the driver's order; without a usable driver none, and the reason."""
+    """Return all NVIDIA GPUs of this host in the driver's order; without a usable driver none, but a reason."""
     try:
         with opened(), translated("NVML"):
             return _read_inventory()
     except InfrastructureError as error:
-        return PlatformInventory(reason=_in_words(error))
+        return PlatformInventory(reason=_describe(error))
 
 
 def _read_inventory() -> PlatformInventory:
@@ -31,11 +31,11 @@ def _read_inventory() -> PlatformInventory:
 
 
 def _try_gpu(index: int, *, driver: str | None, cuda_driver: str | None) -> Gpu | str:
-    """One GPU, or why it cannot be used: a lost one does not hide its neighbours."""
+    """Return the GPU at ``index``, or the reason why it cannot be used; other GPUs still can."""
     try:
         return _read_gpu(index, driver=driver, cuda_driver=cuda_driver)
     except InfrastructureError as error:
-        return _in_words(error)
+        return _describe(error)
 
 
 def _read_gpu(index: int, *, driver: str | None, cuda_driver: str | None) -> Gpu:
@@ -56,10 +56,10 @@ def _read_gpu(index: int, *, driver: str | None, cuda_driver: str | None) -> Gpu
         )
 
 
-def _in_words(error: InfrastructureError) -> str:
+def _describe(error: InfrastructureError) -> str:
     return f"{error.what}: {error.next_step}"
 
 
 def _cuda_version(number: int | None) -> str | None:
-    """``13000`` → ``"13.0"``."""
+    """Translate NVML's number of a CUDA version: 13000 is ``13.0``."""
     return None if number is None else f"{number // 1000}.{number % 1000 // 10}"

@@ -1,4 +1,4 @@
-"""Modes of an NVIDIA GPU that decide whether anybody can be alone on it."""
+"""Modes of an NVIDIA GPU that decide whether a process can have it for itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kernel_matrix.platforms.cuda.processes import mps_listing
 from kernel_matrix.platforms.process_names import command
 
 MPS_SERVER = "nvidia-cuda-mps-server"[:15]
-"""As ``/proc/<pid>/comm`` shows it, which keeps 15 characters; its control daemon looks the same, on no device."""
+"""Name of the MPS server in ``/proc/<pid>/comm``, which keeps 15 characters. The MPS control daemon has the same short
+name, but is on no device."""
 
 COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: ComputeMode.DEFAULT,
@@ -24,12 +25,13 @@ COMPUTE_MODES = {
 
 
 def modes(gpu: Gpu) -> DeviceModes:
-    """MIG, MPS, compute mode, persistence and ECC of ``gpu`` now.
+    """Read the present modes of ``gpu``: MIG, MPS, compute mode, persistence and ECC.
 
-    :raises GpuLostError: when the device no longer answers.
-    :raises InfrastructureError: when it fails to answer what it should know: a mode that cannot be read is not "off".
+    Raises:
+        GpuLostError: if the device no longer answers.
+        InfrastructureError: if a query fails that the device should answer: a mode that cannot be read is not off.
     """
-    with device(gpu, asked="modes of") as handle:
+    with device(gpu, subject="modes of") as handle:
         return DeviceModes(
             mig=value_of(mig, handle),
             mps=value_of(mps, handle),
@@ -40,29 +42,29 @@ def modes(gpu: Gpu) -> DeviceModes:
 
 
 def mig(handle: Any) -> bool:
-    """Whether the device is divided into instances now."""
+    """Return whether the device is divided into MIG instances now."""
     now, _after_reset = pynvml.nvmlDeviceGetMigMode(handle)
     return bool(now)
 
 
 def mps(handle: Any) -> bool:
-    """Whether an MPS server is on the device: it has clients, or a compute process has its name."""
+    """Return whether an MPS server is on the device: it has clients, or a compute process has its name."""
     if mps_listing(handle)():
         return True
     return any(command(process.pid) == MPS_SERVER for process in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle))
 
 
 def compute_mode(handle: Any) -> ComputeMode:
-    """Who may open the device."""
+    """Return the rule for the processes that may open the device."""
     return COMPUTE_MODES[pynvml.nvmlDeviceGetComputeMode(handle)]
 
 
 def persistence(handle: Any) -> bool:
-    """Whether the driver keeps the device initialised while nobody uses it."""
+    """Return whether the driver keeps the device initialised while no process uses it."""
     return bool(pynvml.nvmlDeviceGetPersistenceMode(handle))
 
 
 def ecc(handle: Any) -> bool:
-    """Whether the device corrects its memory's errors now."""
+    """Return whether the device corrects errors of its memory now."""
     now, _after_reset = pynvml.nvmlDeviceGetEccMode(handle)
     return bool(now)

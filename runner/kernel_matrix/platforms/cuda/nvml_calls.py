@@ -1,4 +1,4 @@
-"""How NVML is asked: its library opened, its devices found, its errors translated into ours.
+"""Calls of NVML: open the library, find a device, translate errors into those of this program.
 
 Devices are found by UUID, never by index: the driver's order, CUDA's order and a container's order differ.
 """
@@ -19,17 +19,17 @@ NOT_OFFERED = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: "this device or driver does not support it",
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "the driver's library is too old for it",
     pynvml.NVML_ERROR_NO_PERMISSION: "only root may see it",
-    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "the driver's library does not know this form of the question",
-    pynvml.NVML_ERROR_DEPRECATED: "the driver no longer tells it",
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "the driver's library does not know this form of the query",
+    pynvml.NVML_ERROR_DEPRECATED: "the driver no longer reports it",
 }
-"""Codes that say that one question is never answered here, and nothing about the health of the device."""
+"""Code of a query that is never answered here → reason. It says nothing about the health of the device."""
 
 GONE = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED})
-"""Codes with which a device that was there says that it no longer works, whatever it is asked."""
+"""Codes of a device that worked before and now fails every query."""
 
 _ABSENT = GONE | {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_GPU_NOT_FOUND}
 _NO_HANDLE = _ABSENT | {pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_INVALID_ARGUMENT}
-"""A device that the driver cannot even name is gone, however the driver puts it."""
+"""Codes that mean a lost device if they answer the request for its handle."""
 
 _ADVICE = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
@@ -39,7 +39,7 @@ _ADVICE = {
         "the driver's kernel module is not loaded; run `modprobe nvidia`, and see `dmesg` if that fails"
     ),
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
-        "library and kernel module are of different versions, as after an update; restart the machine, or unload and "
+        "library and kernel module have different versions, as after an update; restart the machine, or unload and "
         "load the nvidia modules"
     ),
     pynvml.NVML_ERROR_NO_PERMISSION: "this user may not open /dev/nvidiactl; ask for the group that owns it",
@@ -48,30 +48,30 @@ _ADVICE = {
     pynvml.NVML_ERROR_NOT_FOUND: "the driver no longer knows this GPU; look for `Xid` in `dmesg`",
     pynvml.NVML_ERROR_NOT_SUPPORTED: "the driver does not offer this here (virtual GPUs and WSL hide much)",
 }
-"""NVML error code → what it means and what to do."""
+"""NVML error code → meaning and advice."""
 
 
 class NoAnswerError(Exception):
-    """A question that NVML answers with something that is no answer; the message says why."""
+    """NVML answered a query with a value that has no meaning; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlAnswer:
-    """What a device says to one question, or why it says nothing."""
+    """Answer to one query of a device."""
 
     value: Any
     reason: str = ""
-    """Why ``value`` is null, in words."""
+    """Reason why ``value`` is ``None``."""
 
 
 @contextmanager
 def opened() -> Iterator[None]:
     """Keep NVML open; calls nest, and inner ones cost nothing.
 
-    Where the driver's persistence mode is off, an open library is also what keeps a GPU initialised, and with it
-    every setting that was changed.
+    If the driver's persistence mode is off, the open library also keeps a GPU initialised, with its changed settings.
 
-    :raises InfrastructureError: when library or driver are absent or do not fit together.
+    Raises:
+        InfrastructureError: if library or driver are absent, or their versions differ.
     """
     with translated("NVML"):
         pynvml.nvmlInit()
@@ -83,37 +83,48 @@ def opened() -> Iterator[None]:
 
 
 @contextmanager
-def device(gpu: Gpu, *, asked: str = "") -> Iterator[Any]:
-    """NVML's handle of ``gpu``, with the library open and its errors translated.
+def device(gpu: Gpu, *, subject: str = "") -> Iterator[Any]:
+    """Yield NVML's handle of ``gpu``, with the library open and its errors translated.
 
-    :param asked: what is asked for, in words, when an error should name more than the device.
-    :raises GpuLostError: when the device no longer answers.
-    :raises InfrastructureError: when it cannot answer what is asked inside.
+    Args:
+        gpu: the device.
+        subject: words before the name of the device in error messages, such as ``clocks of``.
+
+    Raises:
+        GpuLostError: if the device no longer answers.
+        InfrastructureError: if a query in the context fails.
     """
-    with opened(), about(gpu, asked=asked):
+    with opened(), about(gpu, subject=subject):
         yield handle_of(gpu)
 
 
 @contextmanager
-def about(gpu: Gpu, *, asked: str = "") -> Iterator[None]:
-    """Turn NVML's errors into ours, about ``gpu``; for whoever keeps a handle of it.
+def about(gpu: Gpu, *, subject: str = "") -> Iterator[None]:
+    """Translate NVML's errors about ``gpu``, for callers that keep a handle of it.
 
-    :raises GpuLostError: when the device no longer answers.
-    :raises InfrastructureError: for everything else.
+    Args:
+        gpu: the device.
+        subject: words before the name of the device in error messages.
+
+    Raises:
+        GpuLostError: if the device no longer answers.
+        InfrastructureError: for all other errors.
     """
     try:
         yield
     except pynvml.NVMLError as error:
         if error.value == pynvml.NVML_ERROR_UNKNOWN:
-            handle_of(gpu)  # so answers a device that fell off the bus; then the driver cannot even name it
-        raise our_error(f"{asked} {named(gpu)}".lstrip(), error) from error
+            # A device that fell off the bus may give this code. Then the request for a new handle raises.
+            handle_of(gpu)
+        raise our_error(f"{subject} {named(gpu)}".lstrip(), error) from error
 
 
 def handle_of(gpu: Gpu) -> Any:
-    """NVML's handle of ``gpu``.
+    """Return NVML's handle of ``gpu``.
 
-    :raises GpuLostError: when the driver cannot name it.
-    :raises InfrastructureError: when the driver may not be asked.
+    Raises:
+        GpuLostError: if the driver does not find the device.
+        InfrastructureError: if this process may not use the driver.
     """
     try:
         return pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
@@ -122,14 +133,15 @@ def handle_of(gpu: Gpu) -> Any:
 
 
 def named(gpu: Gpu) -> str:
-    """How messages name ``gpu``."""
+    """Return the name of ``gpu`` in messages."""
     return f"{gpu.uuid} ({gpu.name})"
 
 
 def ask(query: Callable[..., Any], *args: Any) -> NvmlAnswer:
-    """What ``query`` says, or why it says nothing: one question that fails never hides the others.
+    """Return the answer to ``query``; a failure is an answer with a reason, so that other queries can follow.
 
-    :raises pynvml.NVMLError: only when the device is gone.
+    Raises:
+        pynvml.NVMLError: only if the device is lost.
     """
     try:
         return NvmlAnswer(query(*args))
@@ -138,59 +150,61 @@ def ask(query: Callable[..., Any], *args: Any) -> NvmlAnswer:
     except pynvml.NVMLError as error:
         if error.value in GONE:
             raise
-        return NvmlAnswer(None, NOT_OFFERED.get(error.value, _in_nvml_words(error)))
+        return NvmlAnswer(None, NOT_OFFERED.get(error.value, _describe(error)))
 
 
 def value_of(query: Callable[..., Any], *args: Any) -> Any:
-    """What ``query`` says, or null where this driver or device never answers it.
+    """Return the value of ``query``, or ``None`` if this driver or device never answers it.
 
-    :raises pynvml.NVMLError: when it should have been answered.
+    Raises:
+        pynvml.NVMLError: if the query fails although it is supported.
     """
     try:
         return query(*args)
     except NoAnswerError:
         return None
     except pynvml.NVMLError as error:
-        # No data yet is no answer either, though the next one may be.
+        # NO_DATA means that there is no value yet; a later query may succeed.
         if error.value in NOT_OFFERED or error.value == pynvml.NVML_ERROR_NO_DATA:
             return None
         raise
 
 
 class NvmlQuery:
-    """One question to a device, in several wordings: the first that the driver offers is asked.
+    """Query of a device in several forms, of which the first that the driver supports is used.
 
-    A wording that is never answered here is not tried again, so that a question asked many times a second costs
-    nothing where it has no answer.
+    An unsupported form is not tried again, so that a query that is made many times a second costs nothing if no form is
+    supported.
     """
 
-    def __init__(self, *wordings: Callable[[], Any]) -> None:
-        self._wordings = list(wordings)
+    def __init__(self, *forms: Callable[[], Any]) -> None:
+        self._forms = list(forms)
 
     @property
     def offered(self) -> bool:
-        """False once it is known that there is never an answer."""
-        return bool(self._wordings)
+        """False after every form has turned out to be unsupported."""
+        return bool(self._forms)
 
     def __call__(self) -> Any:
-        """The answer, or null where there is none.
+        """Return the answer, or ``None`` if no form is supported.
 
-        :raises pynvml.NVMLError: when it should have been answered.
+        Raises:
+            pynvml.NVMLError: if a supported form fails.
         """
-        if not self._wordings:
+        if not self._forms:
             return None
         try:
-            return self._wordings[0]()
+            return self._forms[0]()
         except pynvml.NVMLError as error:
             if error.value not in NOT_OFFERED:
                 raise
-        del self._wordings[0]
+        del self._forms[0]
         return self()
 
 
 @contextmanager
 def translated(subject: str) -> Iterator[None]:
-    """Turn NVML's errors into ours, about ``subject``: for what is not about one device that has a UUID."""
+    """Translate NVML's errors about ``subject``, which is not a device with a known UUID."""
     try:
         yield
     except pynvml.NVMLError as error:
@@ -198,14 +212,17 @@ def translated(subject: str) -> Iterator[None]:
 
 
 def our_error(subject: str, error: pynvml.NVMLError, *, lost: Collection[int] = _ABSENT) -> InfrastructureError:
-    """What ``error`` means about ``subject``: the one place where NVML's codes get a meaning.
+    """Translate an error of NVML. This is the only place that gives NVML's codes a meaning.
 
-    :param lost: codes that mean that the device is gone.
+    Args:
+        subject: start of the message.
+        error: NVML's error.
+        lost: codes that mean that the device is lost.
     """
     kind = GpuLostError if error.value in lost else InfrastructureError
-    advice = _ADVICE.get(error.value, "see whether `nvidia-smi` works, and `dmesg` if it does not")
-    return kind(f"{subject}: {_in_nvml_words(error)}", next_step=advice)
+    advice = _ADVICE.get(error.value, "check whether `nvidia-smi` works, and see `dmesg` if it does not")
+    return kind(f"{subject}: {_describe(error)}", next_step=advice)
 
 
-def _in_nvml_words(error: pynvml.NVMLError) -> str:
+def _describe(error: pynvml.NVMLError) -> str:
     return f"{error} (NVML error {error.value})"

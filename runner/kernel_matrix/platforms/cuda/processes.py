@@ -1,7 +1,7 @@
-"""Who is on an NVIDIA GPU: its driver's process lists.
+"""Processes on an NVIDIA GPU, from the driver's lists.
 
-The driver lists host PIDs, and knows compute, graphics and MPS contexts apart. Compute processes must be answered;
-the other kinds do not exist on every device.
+The driver has a list of host PIDs for each of compute, graphics and MPS contexts. Every device has the first; the
+others are optional.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from kernel_matrix.platforms.cuda.nvml_calls import NvmlQuery, device
 
 
 def processes(gpu: Gpu) -> Sequence[int]:
-    """Host PIDs with a compute, graphics or MPS context on ``gpu``, ascending.
+    """Return the host PIDs with a compute, graphics or MPS context on ``gpu``, ascending.
 
-    :raises GpuLostError: when the device no longer answers.
-    :raises InfrastructureError: when the driver cannot say, as where it hides processes.
+    Raises:
+        GpuLostError: if the device no longer answers.
+        InfrastructureError: if the driver cannot list them, for example because it hides processes.
     """
-    with device(gpu, asked="processes on") as handle:
+    with device(gpu, subject="processes on") as handle:
         return listing(handle)()
 
 
 def listing(handle: Any) -> Callable[[], tuple[int, ...]]:
-    """A function that lists the PIDs on a device, ascending, and asks no list twice that does not exist there.
+    """Make a function that returns the PIDs on a device, ascending, and skips lists that the device does not have.
 
-    It raises :class:`pynvml.NVMLError` when the driver cannot say who is there.
+    It raises :class:`pynvml.NVMLError` if the driver cannot list them.
     """
     graphics = NvmlQuery(partial(pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3, handle))
     mps = mps_listing(handle)
@@ -42,5 +43,5 @@ def listing(handle: Any) -> Callable[[], tuple[int, ...]]:
 
 
 def mps_listing(handle: Any) -> NvmlQuery:
-    """The question for clients of an MPS server; null where the device has no such list."""
+    """Make the query for clients of an MPS server; its answer is ``None`` if the device has no such list."""
     return NvmlQuery(partial(pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, handle))

@@ -1,4 +1,4 @@
-"""What an NVIDIA GPU does now: one careful look, or many cheap ones."""
+"""Present state of an NVIDIA GPU: one complete snapshot, or many cheap samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REASONS = {
     pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: EventReason.POWER_BRAKE,
     pynvml.nvmlClocksEventReasonDisplayClockSetting: EventReason.DISPLAY_CLOCK,
 }
-"""NVML's bit → reason."""
+"""Bit of NVML's clock event reasons → reason."""
 
 _POWER_AVERAGE = pynvml.NVML_FI_DEV_POWER_AVERAGE
 _POWER_INSTANT = pynvml.NVML_FI_DEV_POWER_INSTANT
@@ -34,27 +34,28 @@ _COUNTERS = {
     pynvml.NVML_FI_DEV_PERF_POLICY_POWER: EventReason.SW_POWER_CAP,
     pynvml.NVML_FI_DEV_PERF_POLICY_SYNC_BOOST: EventReason.SYNC_BOOST,
 }
-"""Field → the reason whose nanoseconds it counts."""
+"""Field → reason whose nanoseconds it counts."""
 
-# By number: the bindings name these fields only since the numbers were settled.
+# Numbers, because older versions of the bindings have no names for these fields.
 _LATER_COUNTERS = {269: EventReason.SW_THERMAL, 270: EventReason.HW_THERMAL, 271: EventReason.POWER_BRAKE}
 _LATER_COUNTERS_SINCE = (580, 82)
-"""Drivers before this one counted under other numbers, or answer these with power-smoothing settings."""
+"""First driver whose fields have these numbers; in older ones they are absent, or settings of power smoothing."""
 _ALL_COUNTERS = {**_COUNTERS, **_LATER_COUNTERS}
 
-_SELDOM_NS = 1_000_000_000
+_SLOW_QUERY_INTERVAL_NS = 1_000_000_000  # one second: a slow query then takes about 1 % of a processor's time
 
 _VALUES = tuple(map(attrgetter, ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")))
-"""How to read a field's value, by NVML's number of its type."""
+"""Functions that read a field's value, at the index that is NVML's number of its type."""
 
 
 def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:
-    """Clocks, power, temperature, memory in use, energy since the driver was loaded, and why the clock is what it is.
+    """Read clocks, power, temperature, memory in use, energy since the driver was loaded, and clock event reasons.
 
-    ``event_reasons`` holds NVML's clock event bits (4: software power cap, 8: hardware slowdown, …).
+    ``event_reasons`` has NVML's bits (4: software power cap, 8: hardware slowdown, …).
 
-    :raises GpuLostError: when the GPU no longer answers.
-    :raises InfrastructureError: when a question that it should answer fails.
+    Raises:
+        GpuLostError: if the GPU no longer answers.
+        InfrastructureError: if a query fails that the GPU should answer.
     """
     with device(gpu) as handle:
         sm_clock_mhz, mem_clock_mhz = _clocks(handle)
@@ -70,39 +71,41 @@ def snapshot(gpu: Gpu) -> dict[str, float | int | str | None]:
 
 
 def clocks(gpu: Gpu) -> tuple[int | None, int | None]:
-    """SM and memory clock, MHz: what is asked many times after a reset, without the dearer rest of a snapshot.
+    """Read SM and memory clock in MHz; this is faster than a snapshot, and used many times after a reset.
 
-    :raises GpuLostError: when the GPU no longer answers.
-    :raises InfrastructureError: when a question that it should answer fails.
+    Raises:
+        GpuLostError: if the GPU no longer answers.
+        InfrastructureError: if a query fails that the GPU should answer.
     """
     with device(gpu) as handle:
         return _clocks(handle)
 
 
 def sampler(gpu: Gpu) -> Callable[[], TelemetrySample]:
-    """A cheap way to look at ``gpu`` many times a second, while the library is open.
+    """Make a function that reads ``gpu`` fast enough for many samples a second, while the library is open.
 
-    What it returns raises :class:`kernel_matrix.errors.GpuLostError` when the device no longer answers, and
-    :class:`kernel_matrix.errors.InfrastructureError` when the driver cannot say who is on it. A field that fails for
-    another cause is null in that one sample: a sensor that stumbles must not hide who else is there.
+    The function raises :class:`kernel_matrix.errors.GpuLostError` if the device no longer answers, and
+    :class:`kernel_matrix.errors.InfrastructureError` if the driver cannot list its processes. Another field that fails
+    is ``None`` in that sample: a failing sensor must not hide foreign processes.
 
-    :raises GpuLostError: when the device cannot be found.
+    Raises:
+        GpuLostError: if the device cannot be found.
     """
     with device(gpu) as handle:
         return _Sampler(gpu, handle)
 
 
 class _Sampler:
-    """All questions of one sample, bound to one device's handle."""
+    """All queries of one sample, bound to the handle of one device."""
 
     def __init__(self, gpu: Gpu, handle: Any) -> None:
         self._gpu = gpu
-        self._fields = _Fields(handle, (_POWER_INSTANT, _POWER_AVERAGE, *_counters()))
+        self._fields = _FieldQuery(handle, (_POWER_INSTANT, _POWER_AVERAGE, *_counters()))
         self._sm_clock = NvmlQuery(partial(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM))
         self._mem_clock = NvmlQuery(partial(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM))
         self._reasons = _event_reasons(handle)
         self._power = NvmlQuery(partial(pynvml.nvmlDeviceGetPowerUsage, handle))
-        self._energy = _Seldom(NvmlQuery(partial(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)))
+        self._energy = _SlowQuery(NvmlQuery(partial(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)))
         self._temperature = NvmlQuery(partial(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU))
         self._utilization = NvmlQuery(partial(_utilization, handle))
         self._memory_used = _memory_used(handle)
@@ -114,68 +117,69 @@ class _Sampler:
 
     def __call__(self) -> TelemetrySample:
         with about(self._gpu):
-            # What is joined to timed blocks is asked right before and after the clock is read; the rest can wait.
+            # Values that are joined to timed blocks are read right before and after the timestamp; others later.
             fields = self._fields()
-            sm_clock = _or_null(self._sm_clock)
+            sm_clock = _value_or_none(self._sm_clock)
             at_ns = time.monotonic_ns()
-            bits = _or_null(self._reasons)
+            bits = _value_or_none(self._reasons)
             return TelemetrySample(
                 at_ns=at_ns,
                 sm_clock_mhz=sm_clock,
-                mem_clock_mhz=_or_null(self._mem_clock),
-                power_w=_watts(fields[_POWER_INSTANT] if _POWER_INSTANT in fields else _or_null(self._power)),
+                mem_clock_mhz=_value_or_none(self._mem_clock),
+                power_w=_watts(fields[_POWER_INSTANT] if _POWER_INSTANT in fields else _value_or_none(self._power)),
                 power_average_w=_watts(fields.get(_POWER_AVERAGE)),
                 energy_mj=self._energy(at_ns),
-                temperature_c=_or_null(self._temperature),
-                utilization_percent=_or_null(self._utilization),
-                memory_used_bytes=_or_null(self._memory_used),
-                reasons=None if bits is None else _in_words(bits),
+                temperature_c=_value_or_none(self._temperature),
+                utilization_percent=_value_or_none(self._utilization),
+                memory_used_bytes=_value_or_none(self._memory_used),
+                reasons=None if bits is None else _reasons_of(bits),
                 reason_ns=self._reason_ns(fields),
                 pids=self._pids(),
             )
 
     def _reason_ns(self, fields: dict[int, Any]) -> dict[EventReason, int]:
-        # One kind of counter for good: the two do not count the same, and what matters is how they grow.
+        # The kind of counter never changes between samples: the two kinds have different values, and the difference of
+        # two samples is what is used.
         if self._fields.offered & _ALL_COUNTERS.keys():
             return {reason: fields[field] for field, reason in _ALL_COUNTERS.items() if field in fields}
-        answers = {reason: _or_null(question) for reason, question in self._violations.items()}
+        answers = {reason: _value_or_none(query) for reason, query in self._violations.items()}
         return {reason: nanoseconds for reason, nanoseconds in answers.items() if nanoseconds is not None}
 
 
-class _Seldom:
-    """A question too dear for every sample: asked once a second, and null in between.
+class _SlowQuery:
+    """Query that is too slow for every sample: it is made once a second, and its value is ``None`` in between.
 
-    An H200 takes 3 to 15 ms of processor time to add up its energy, a thousand times what it takes to name its clock.
+    The driver of an H200 needs 3 to 15 ms of processor time to add up the energy, but only microseconds for the clock.
     """
 
-    def __init__(self, question: NvmlQuery) -> None:
-        self._question = question
+    def __init__(self, query: NvmlQuery) -> None:
+        self._query = query
         self._due_ns = 0
 
     def __call__(self, now_ns: int) -> Any:
         if now_ns < self._due_ns:
             return None
-        self._due_ns = now_ns + _SELDOM_NS
-        return _or_null(self._question)
+        self._due_ns = now_ns + _SLOW_QUERY_INTERVAL_NS
+        return _value_or_none(self._query)
 
 
-class _Fields:
-    """Field values of one device, all in one call; a field that is not offered is not asked again."""
+class _FieldQuery:
+    """Query of several field values in one call; a field that is not supported is dropped."""
 
     def __init__(self, handle: Any, fields: Iterable[int]) -> None:
         self._handle = handle
         self._fields = list(fields)
-        self._ask = NvmlQuery(lambda: pynvml.nvmlDeviceGetFieldValues(self._handle, self._fields))
+        self._query = NvmlQuery(lambda: pynvml.nvmlDeviceGetFieldValues(self._handle, self._fields))
 
     @property
     def offered(self) -> set[int]:
-        """Those that may still be answered."""
-        return set(self._fields) if self._ask.offered else set()
+        """Fields that have not turned out to be unsupported."""
+        return set(self._fields) if self._query.offered else set()
 
     def __call__(self) -> dict[int, Any]:
-        """Field → value, for those that have one now."""
+        """Return field → value, for the fields that have a value now."""
         values = {}
-        for answer in (_or_null(self._ask) or ()) if self._fields else ():
+        for answer in (_value_or_none(self._query) or ()) if self._fields else ():
             if answer.nvmlReturn == pynvml.NVML_SUCCESS:
                 values[answer.fieldId] = _VALUES[answer.valueType](answer.value)
             elif answer.nvmlReturn in GONE:
@@ -186,16 +190,16 @@ class _Fields:
 
 
 def _counters() -> Iterable[int]:
-    """Fields that count time under a reason with this driver."""
+    """Return the fields in which this driver counts the time under a reason."""
     driver = str(value_of(pynvml.nvmlSystemGetDriverVersion) or "0")
     version = tuple(int(number) for number in driver.split(".")[:2] if number.isdigit())
     return _ALL_COUNTERS if version >= _LATER_COUNTERS_SINCE else _COUNTERS
 
 
-def _or_null(question: NvmlQuery) -> Any:
-    """The answer, or null when there is none this time."""
+def _value_or_none(query: NvmlQuery) -> Any:
+    """Return the answer, or ``None`` if the query fails; raise only if the device is lost."""
     try:
-        return question()
+        return query()
     except pynvml.NVMLError as error:
         if error.value in GONE:
             raise
@@ -209,7 +213,7 @@ def _clocks(handle: Any) -> tuple[int | None, int | None]:
 
 
 def _event_reasons(handle: Any) -> NvmlQuery:
-    # Drivers before 535 know the same bits under their old name only.
+    # Drivers before 535 have the same bits under an older name only.
     return NvmlQuery(
         partial(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
         partial(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle),
@@ -217,7 +221,7 @@ def _event_reasons(handle: Any) -> NvmlQuery:
 
 
 def _memory_used(handle: Any) -> NvmlQuery:
-    # The second form does not count what the driver keeps for itself.
+    # The newer form leaves out the memory that the driver reserves for itself; the older one includes it.
     return NvmlQuery(
         lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2).used,
         lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used,
@@ -238,6 +242,6 @@ def _watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
 
 
-@lru_cache(maxsize=64)  # a device shows a handful of combinations, many times a second
-def _in_words(bits: int) -> tuple[EventReason, ...]:
+@lru_cache(maxsize=64)  # a device reports few combinations, many times a second
+def _reasons_of(bits: int) -> tuple[EventReason, ...]:
     return tuple(reason for bit, reason in _REASONS.items() if bits & bit)

@@ -1,4 +1,4 @@
-"""Which toolchains, languages and dtypes run on an NVIDIA GPU, and what candidates are compiled for."""
+"""Toolchains, languages and dtypes that run on an NVIDIA GPU, and compile targets of candidates."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kernel_matrix.platforms.cuda.compatibility import compatibility
 from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import find_nvcc
 
 _OWN_FEATURES = 9
-"""From this major compute capability on, instructions exist that later architectures do not have (``sm_90a``)."""
+"""First major compute capability with instructions that later architectures do not have (``sm_90a``)."""
 
 
 def language_obstacle(language: Language, compute_capability: str | None) -> str | None:
-    """Look it up in the table."""
+    """Look up the language in the table."""
     return compatibility().limits.language_obstacle(language=language, compute_capability=compute_capability)
 
 
 def dtype_obstacle(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
-    """Look it up in the table."""
+    """Look up language and dtype in the table."""
     return compatibility().limits.dtype_obstacle(dtype=dtype, language=language, compute_capability=compute_capability)
 
 
@@ -46,24 +46,24 @@ def driver_obstacle(versions: Mapping[str, str], gpu: Gpu) -> str | None:
 
 
 def driver_note(versions: Mapping[str, str], driver: str | None) -> str | None:
-    """Say when PTX does not run for want of a newer driver."""
+    """Return a note if PTX does not run because the driver is older than the CUDA version."""
     cuda = versions.get("cuda")
     return None if cuda is None else compatibility().driver_note(cuda=cuda, driver=driver)
 
 
 def toolchain_gaps(versions: Mapping[str, str]) -> tuple[str, ...]:
-    """Name the versions that the table does not have."""
+    """Return one sentence for each version that the table does not have."""
     cuda = versions.get("cuda")
     return () if cuda is None else compatibility().gaps(cuda=cuda, torch=versions["torch"])
 
 
 def compiles(language: Language, versions: Mapping[str, str]) -> bool:
-    """Triton compiles without a GPU, also in toolchains without CUDA; nvcc is in those with CUDA."""
+    """Return True for Triton, which compiles without a GPU, and for CUDA C++ if the toolchain has nvcc."""
     return language is Language.TRITON or (language is Language.CUDA and "cuda" in versions)
 
 
 def compile_target(compute_capability: str | None) -> str:
-    """Return exactly this compute capability, from Hopper on with its architecture's own features."""
+    """Return the compute capability, from Hopper on with the features of its architecture only (``9.0a``)."""
     capability = compute_capability or ""
     return f"{capability}a" if capability and int(capability.split(".")[0]) >= _OWN_FEATURES else capability
 
@@ -75,23 +75,23 @@ def compile_limits(compute_capability: str | None) -> Mapping[str, int]:
 
 
 def launch_obstacle(*, arch: int, registers: int, shared_bytes: int) -> str:
-    """Compare what a block needs with what its compute capability has."""
+    """Compare the needs of a block with the limits of the compute capability."""
     return block_limits.launch_obstacle(arch=arch, registers=registers, shared_bytes=shared_bytes)
 
 
 def compile_settings(gpu: Gpu) -> Mapping[str, str]:
-    """Tell ``torch.utils.cpp_extension`` what to compile for, and how memory is to be shared where a user says so."""
+    """Return the target for ``torch.utils.cpp_extension``, and the way to share memory if the user chose one."""
     arch = {"TORCH_CUDA_ARCH_LIST": compile_target(gpu.compute_capability)} if gpu.compute_capability else {}
     transport = {name: os.environ[name] for name in (STAGED_VARIABLE,) if name in os.environ}
     return {**arch, **transport}
 
 
-def interprets(language: Language) -> bool:  # noqa: ARG001  # none is
+def interprets(language: Language) -> bool:  # noqa: ARG001  # part of the protocol
     """Return False: every language has a compiler."""
     return False
 
 
 def local_compiler() -> str:
-    """Return path and time of the nvcc on this host; empty where there is none."""
+    """Return path and modification time of nvcc on this host; empty if there is none."""
     nvcc = find_nvcc()
     return f"{Path(nvcc).resolve()} {Path(nvcc).stat().st_mtime_ns}" if nvcc else ""

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import COMPILER, LOG, find_nvcc, stand_in
+from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import COMPILER, LOG, find_nvcc, wrapper_settings
 
 FAKE = """#!/bin/sh
 echo "$@" > {told}
@@ -31,7 +31,7 @@ def compile_(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
 
     def run(*arguments, **env):
-        command = [*shlex.split(stand_in()[COMPILER]), *arguments]
+        command = [*shlex.split(wrapper_settings()[COMPILER]), *arguments]
         done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
         return done, (tmp_path / "told").read_text().split()
 
@@ -70,11 +70,11 @@ def test_the_compiler_is_the_one_that_torch_would_take(tmp_path, monkeypatch):
 
 def test_without_a_compiler_there_is_nothing_to_stand_in_for(monkeypatch):
     monkeypatch.setattr("kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper.shutil.which", lambda _: None)
-    assert stand_in() == {}
+    assert wrapper_settings() == {}
 
 
 def test_builder_and_user_name_the_same_compiler(compile_, tmp_path, monkeypatch):
-    before = stand_in()
+    before = wrapper_settings()
     monkeypatch.chdir(tmp_path)
-    assert stand_in() == before
+    assert wrapper_settings() == before
     assert shlex.split(before[COMPILER])[0] == sys.executable

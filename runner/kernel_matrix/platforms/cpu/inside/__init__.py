@@ -1,6 +1,6 @@
-"""The CPU, as judge, workers and builders see it. The simplest inside half, and the example for others.
+"""Inside half of the CPU platform, for judge, workers and builders. It is the simplest one, and the example for others.
 
-Calls are over when they return, and the host's clock times them. Memory is shared as sealed anonymous files.
+A call has ended when it returns, and the host's clock times it. Memory is shared as sealed anonymous files.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ IS_ACCELERATOR = False
 
 
 def transport() -> str:
-    """Name the shared file."""
+    """Return the kind of shared memory."""
     return "memfd"
 
 
 def create_arena(nbytes: int) -> Arena:
-    """Make an anonymous file that a worker cannot shrink while the judge uses it."""
+    """Make and map an anonymous file that a worker cannot shrink while the judge uses it."""
     from kernel_matrix.inside.memory import create_shared_file, map_file  # noqa: PLC0415  # torch comes with it
 
     return map_file(create_shared_file(nbytes), nbytes)
 
 
 def open_arena(descriptor: int, nbytes: int) -> Arena:
-    """Map the file."""
+    """Map the file that the judge shares."""
     from kernel_matrix.inside.memory import map_file  # noqa: PLC0415  # torch comes with it
 
     return map_file(descriptor, nbytes)
 
 
 def make_timer() -> Callable[[Callable[[], Any]], Tuple[Any, int]]:
-    """Time calls by the host's clock."""
+    """Return a function that times a call with the host's clock."""
 
     def timed(function: Callable[[], Any]) -> Tuple[Any, int]:
         started = time.perf_counter_ns()
@@ -49,7 +49,7 @@ def make_timer() -> Callable[[Callable[[], Any]], Tuple[Any, int]]:
     return timed
 
 
-def check_health(seconds: float) -> DeviceHealth:  # noqa: ARG001  # no clock is read
+def check_health(seconds: float) -> DeviceHealth:  # noqa: ARG001  # part of the protocol
     """Work out a few known answers in this interpreter."""
     started = time.monotonic()
     wrong = [index for index in range(0, WORDS, WORDS // 64) if worked_out(index) != right_answer(index)]
@@ -58,10 +58,10 @@ def check_health(seconds: float) -> DeviceHealth:  # noqa: ARG001  # no clock is
 
 
 def product_sizes() -> Sequence[int]:
-    """Return sizes that take milliseconds."""
+    """Return sizes of matrix products that take milliseconds."""
     return (256, 512)
 
 
 def buffer_bytes() -> int:
-    """Return more than most caches hold."""
+    """Return a size that exceeds most caches."""
     return 64 << 20

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, as judge, workers and builders see them."""
+"""Inside half of the CUDA platform, for judge, workers and builders."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ TORCH_DEVICE = "cuda"
 IS_ACCELERATOR = True
 NEEDS_DEVICE = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA-capable device")
 
-# Each module is imported where it is asked for: most of them bring torch.
+# Each module is imported by the function that needs it, because most of them import torch.
 # ruff: noqa: PLC0415
 
 
 def transport() -> str:
-    """Name how memory is shared."""
+    """Return the name of the way in which memory is shared."""
     from kernel_matrix.platforms.cuda.inside import arenas
 
     return arenas.transport()
 
 
 def create_arena(nbytes: int) -> Arena:
-    """Allocate device memory that can be shared, or a pair of buffers where staging was chosen."""
+    """Allocate device memory that can be shared, or a pair of buffers if staging was chosen."""
     from kernel_matrix.platforms.cuda.inside import arenas
 
     return arenas.create_arena(nbytes)
 
 
 def open_arena(descriptor: int, nbytes: int) -> Arena:
-    """Map what the judge shares."""
+    """Map the memory that the judge shares."""
     from kernel_matrix.platforms.cuda.inside import arenas
 
     return arenas.open_arena(descriptor, nbytes)
 
 
 def free_bytes() -> Optional[int]:
-    """Add what torch keeps without using it to what the driver has left."""
+    """Return the driver's free memory plus the unused memory in torch's cache."""
     import torch
 
     free, _total = torch.cuda.mem_get_info()
@@ -67,7 +67,7 @@ def _idle_bytes() -> int:
 
 
 def cache_bytes() -> int:
-    """Return the size of the L2 cache; 64 MiB where torch does not tell it."""
+    """Return the size of the L2 cache; 64 MiB if torch does not report it."""
     import torch
 
     return int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or (64 << 20)
@@ -88,21 +88,21 @@ def synchronize() -> None:
 
 
 def make_timer() -> Callable[[Callable[[], Any]], Tuple[Any, int]]:
-    """Time calls by two events."""
+    """Return a function that times a call with two CUDA events."""
     from kernel_matrix.platforms.cuda.inside.calls import make_timer as make
 
     return make()
 
 
 def capture(function: Callable[[], Any]) -> Optional[Callable[[], Any]]:
-    """Capture a CUDA graph."""
+    """Capture a call as a CUDA graph; return None if that fails."""
     from kernel_matrix.platforms.cuda.inside.calls import capture as captured
 
     return captured(function)
 
 
 def record_activity() -> Callable[[], Iterable[Activity]]:
-    """Ask CUPTI, which sees every stream of the process."""
+    """Start to record activity with CUPTI, which sees every stream of the process."""
     from kernel_matrix.platforms.cuda.inside.activity import record_activity as record
 
     return record()
@@ -123,7 +123,7 @@ def measure_anchor(phase: str) -> Optional[AnchorTimes]:
 
 
 def check_health(seconds: float) -> DeviceHealth:
-    """Work out known answers on every SM and write patterns through memory."""
+    """Compute known answers on every SM, and write patterns to memory and read them back."""
     from kernel_matrix.platforms.cuda.inside.device_health import check_gpu
 
     return check_gpu(seconds)
@@ -131,7 +131,7 @@ def check_health(seconds: float) -> DeviceHealth:
 
 @contextmanager
 def sensors(uuid: str) -> Iterator[Sensors]:
-    """Ask NVML."""
+    """Open the sensors of NVML."""
     from kernel_matrix.platforms.cuda.inside.nvml import sensors_of
 
     with sensors_of(uuid) as opened:
@@ -146,7 +146,7 @@ def describe() -> Mapping[str, Optional[str]]:
 
 
 def product_sizes() -> Sequence[int]:
-    """Return sizes that fill every SM."""
+    """Return sizes of matrix products that fill every SM."""
     return (4096, 8192)
 
 
@@ -159,15 +159,15 @@ def buffer_bytes() -> int:
 
 
 def compiler_settings(remarks: Optional[Path] = None) -> Dict[str, str]:
-    """Put a stand-in before nvcc that keeps what ptxas says."""
-    from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import LOG, stand_in
+    """Return settings that replace nvcc by a wrapper, which keeps the remarks of ptxas."""
+    from kernel_matrix.platforms.cuda.inside.build.nvcc_wrapper import LOG, wrapper_settings
 
     building = {} if remarks is None else {LOG: str(remarks), "TRITON_DUMP_PTXAS_LOG": "1"}
-    return {**stand_in(), **building}
+    return {**wrapper_settings(), **building}
 
 
 def kernels_in(folder: Path, log: str) -> List[KernelCode]:
-    """Read the machine code that nvcc and Triton left."""
+    """Read the kernels in the machine code that nvcc and Triton wrote."""
     from kernel_matrix.platforms.cuda.inside.build.machine_code import kernels_in as read
 
     return read(folder, log)
@@ -176,7 +176,7 @@ def kernels_in(folder: Path, log: str) -> List[KernelCode]:
 def compile_ahead(
     source: Path, entry: str, forms: Sequence[CallForm], dtype: Dtype, target: CompileTarget
 ) -> CompiledAhead:
-    """Have Triton compile under a driver that only names its target."""
+    """Compile Triton kernels under a fake driver that only knows its target."""
     from kernel_matrix.platforms.cuda.inside.build.triton_aot import compile_ahead as compile_all
 
     return compile_all(source, entry, forms, dtype, target)

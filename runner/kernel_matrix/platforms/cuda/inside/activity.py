@@ -1,4 +1,4 @@
-"""Which kernels the GPU runs, by CUPTI: alone where it is a library of its own, else through torch's profiler."""
+"""Recording of the kernels that the GPU runs: with CUPTI's library if torch loads one, else with torch's profiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from kernel_matrix.platforms.cuda.inside.cupti import ActivityRecorder, loaded_l
 
 
 def record_activity() -> Callable[[], Iterable[Activity]]:
-    """Start a tracer of the GPU; returns what ends it. Where no GPU is in use, or none can be traced, it sees none."""
+    """Start a tracer of the GPU and return the function that ends it.
+
+    If no GPU is in use, or it cannot be traced, that function returns no activity.
+    """
     with suppress(Exception):
         import torch  # noqa: PLC0415  # a worker imports torch after it has connected
 
@@ -20,7 +23,7 @@ def record_activity() -> Callable[[], Iterable[Activity]]:
             stop = _profiled(torch) if library is None else _recorded(recorder(library))
 
             def stopped() -> Iterable[Activity]:
-                torch.cuda.synchronize()  # late work is work of this call
+                torch.cuda.synchronize()  # work that ends late belongs to this call, too
                 return stop()
 
             return stopped
@@ -33,7 +36,7 @@ def _recorded(recorder: ActivityRecorder) -> Callable[[], Iterable[Activity]]:
 
 
 def _profiled(torch: Any) -> Callable[[], Iterable[Activity]]:
-    """The same with torch's own profiler, where CUPTI is a part of torch: seconds, when it is started first."""
+    """Record with torch's profiler, for builds that contain CUPTI; its first start takes seconds."""
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True)
     profiler.start()
 

@@ -1,8 +1,8 @@
-"""Two fixed kernels of the judge's own, timed at either end of a session.
+"""Two fixed kernels of the judge, timed at the beginning and at the end of a session.
 
-They are the same in every session on every machine: what they take tells how fast the machine was, so that a change of
-a candidate's time can be told from a change of the machine's. One does arithmetic in registers and feels the SM clock;
-the other copies more than any cache holds and feels the memory.
+They are the same in every session on every machine, so their times show how fast the machine was. A change of a
+candidate's time can then be distinguished from a change of the machine. One kernel does arithmetic in registers and
+depends on the SM clock; the other copies more than any cache holds and depends on the memory.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kernel_matrix.platforms.cuda.inside.clock_probe import WORK
 from kernel_matrix.platforms.cuda.inside.libcuda import opened
 
 REPEATS = 9
-"""Of which the median counts."""
+"""Timed launches of each kernel, whose median counts; an odd number, so that it is one of them."""
 ROUNDS = 4096
-"""Times the arithmetic is gone through: a quarter of a millisecond on a GPU of 2 GHz."""
+"""Passes through the arithmetic, which take a quarter of a millisecond at 2 GHz."""
 COPY_BYTES = 64 << 20
-"""Read, and as many written."""
+"""Bytes that are read, and written; with source and target together this exceeds the L2 cache of any GPU."""
 
 _THREADS = 256
 _BLOCKS_PER_SM = 8
@@ -94,9 +94,10 @@ COPY:
 
 
 def measure_anchor(phase: str) -> AnchorTimes:
-    """What the two kernels take on the one visible GPU now; about ten milliseconds of work.
+    """Time the two kernels on the only visible GPU, which takes about ten milliseconds.
 
-    :raises DeviceError: when they cannot run.
+    Raises:
+        DeviceError: if they cannot run.
     """
     started_ns = time.monotonic_ns()
     with opened() as device, device.module(PTX) as module, device.stopwatch() as stopwatch:
@@ -112,7 +113,7 @@ def measure_anchor(phase: str) -> AnchorTimes:
 
             computing, copying = [], []
             for _ in range(REPEATS):
-                compute()  # untimed: the device is busy while the host queues what is timed, and its clock is up
+                compute()  # untimed: it keeps the device busy, and its clock high, while the host queues the timed one
                 computing.append(stopwatch.time_ns(compute))
                 compute()
                 copying.append(stopwatch.time_ns(copy))

@@ -1,8 +1,8 @@
-"""Arenas on a GPU: memory of the judge's that a worker maps.
+"""Arenas on a GPU: memory of the judge that a worker maps.
 
 An arena is one allocation of the driver's virtual memory management, exported as a POSIX file descriptor (CUDA driver
-API, ``cuMemCreate`` … ``cuMemImportFromShareableHandle``): this needs neither a shared IPC namespace nor a common user,
-unlike CUDA's older IPC handles. Some virtual GPUs cannot export memory; for them :data:`STAGED_VARIABLE` chooses copies
+API, ``cuMemCreate`` … ``cuMemImportFromShareableHandle``). Unlike CUDA's older IPC handles, this needs neither a shared
+IPC namespace nor a common user. Some virtual GPUs cannot export memory; for them :data:`STAGED_VARIABLE` selects copies
 through pinned memory of the host.
 """
 
@@ -72,7 +72,7 @@ def _rounded(nbytes: int) -> int:
 
 
 class _Mapping:
-    """A mapped allocation; unmapped when nothing refers to it any more."""
+    """A mapped allocation, which is unmapped when its last reference is gone."""
 
     def __init__(self, handle: ctypes.c_ulonglong, nbytes: int, shown: int) -> None:
         self._driver = library()
@@ -92,7 +92,7 @@ class _Mapping:
         }
 
     def __del__(self) -> None:
-        # The one finaliser of this package: torch decides when the last view of the memory is gone.
+        # A finaliser, because only torch knows when the last view of the memory is gone.
         size = ctypes.c_size_t(self._nbytes)
         self._driver.cuMemUnmap(self._address, size)
         self._driver.cuMemAddressFree(self._address, size)
@@ -100,14 +100,15 @@ class _Mapping:
 
 
 def _allocate(size: int) -> ctypes.c_ulonglong:
-    """Physical device memory that can be exported.
+    """Allocate physical device memory that can be exported.
 
-    :raises torch.cuda.OutOfMemoryError: when the device has no such piece left.
+    Raises:
+        torch.cuda.OutOfMemoryError: if the device has no such piece left.
     """
     try:
         return _create(size)
     except torch.cuda.OutOfMemoryError:
-        torch.cuda.empty_cache()  # what torch keeps for itself may be all that is missing
+        torch.cuda.empty_cache()  # torch's cache may hold enough unused memory
     return _create(size)
 
 
@@ -124,27 +125,27 @@ def _create(size: int) -> ctypes.c_ulonglong:
 
 
 def transport() -> str:
-    """Return the name of the way that memory is shared, for the record."""
+    """Return the name of the way in which memory is shared, for the record."""
     return _STAGED_NAME if is_staged() else "cuda-vmm"
 
 
 def is_staged() -> bool:
-    """Return whether memory goes through the host, as on devices that two processes cannot share memory of."""
+    """Return whether data is copied through the host, because two processes cannot share memory of the device."""
     return os.environ.get(STAGED_VARIABLE) == "staged"
 
 
 def create_arena(nbytes: int) -> Arena:
-    """Return new memory that can be lent."""
+    """Allocate memory that can be shared with a worker."""
     return _create_staged(nbytes) if is_staged() else _create_shared(nbytes)
 
 
 def open_arena(descriptor: int, nbytes: int) -> Arena:
-    """Return the memory behind a descriptor that the judge sent."""
+    """Map the memory of a descriptor that the judge sent."""
     return _open_staged(descriptor, nbytes) if is_staged() else _open_shared(descriptor, nbytes)
 
 
 class PinnedArena(StagedArena):
-    """A staged arena whose buffer in the host's memory is pinned, so that the device copies it by itself."""
+    """Staged arena with a pinned buffer in the host's memory, which the device can copy by itself."""
 
     def __init__(self, host: Arena) -> None:
         buffer = torch.zeros(host.tensor.numel(), dtype=torch.uint8, device="cuda")
@@ -153,7 +154,7 @@ class PinnedArena(StagedArena):
         call("cuMemHostRegister_v2", self._pinned, ctypes.c_size_t(host.tensor.numel()), ctypes.c_uint(0))
 
     def close(self) -> None:
-        """Give both buffers back."""
+        """Release both buffers."""
         if self.descriptor >= 0:
             torch.cuda.synchronize()
             call("cuMemHostUnregister", self._pinned)

@@ -1,10 +1,10 @@
-"""The SM clock from inside a kernel: cycles of ``clock64`` per nanosecond of ``globaltimer``, on every SM, under load.
+"""The SM clock measured in a kernel: cycles of ``clock64`` per nanosecond of ``globaltimer``, on every SM, under load.
 
-The driver's own reading says what clock was asked of the hardware; this says how many cycles really went by. It needs
-no right but to run a kernel.
+The driver reports the clock that was requested of the hardware; this kernel counts the cycles that really passed. It
+needs no permission except to run a kernel.
 
 **Error.** ``globaltimer`` moves in steps of 32 ns to 1 µs, on some old GPUs of 1 ms. Both ends of the window are
-therefore taken where it has just moved, by a loop that looks more often than every microsecond: whatever the step, the
+therefore taken just after a step, by a loop that reads the timer more than once per microsecond. Whatever the step, the
 window is wrong by at most 1 µs at either end, which is below 0.01 % of 25 ms.
 """
 
@@ -22,16 +22,16 @@ from kernel_matrix.model.messages import ClockProbeReading
 from kernel_matrix.platforms.cuda.inside.libcuda import CudaDevice, opened
 
 SHORTEST_S = 0.025
-"""Shortest window, for the error above."""
+"""Shortest window; a shorter one has a larger error than stated above."""
 
 _LEAD_NS = 5_000_000
-"""Work before the window opens: a clock that idled has risen by then."""
+"""Duration of the work before the window, in which the clock of an idle GPU rises."""
 _THREADS = 256
 """Eight warps, two for each of an SM's four schedulers: with four chains each, no scheduler waits for a result."""
 _CYCLES_PER_NS = 10
-"""A clock no GPU has: the kernel ends by cycles where ``globaltimer`` stands still."""
+"""More cycles than any GPU has: the kernel ends after so many if ``globaltimer`` does not move."""
 _WORDS = 7
-"""64-bit words that a block leaves: t0, c0, t1, c1, SM before, SM after, what was computed."""
+"""64-bit words that a block writes: t0, c0, t1, c1, SM before, SM after, computed value."""
 
 # Alternating signs and a factor just above one keep the digits moving for the whole window, without overflow.
 WORK = "".join(f"    fma.rn.f32 %x{chain}, %x{chain}, %factor, %one;\n" for _ in range(16) for chain in range(4))
@@ -109,12 +109,12 @@ WINDOW:
     ret;
 }}
 """
-"""One block per SM works until its window has passed, and leaves what both timers said at either end."""
+"""Kernel in which one block per SM works until its window has passed, and writes both timers at either end."""
 
 
 @dataclass(frozen=True)
 class SmClocks:
-    """The clock of each SM that could be read, MHz, and between which nanoseconds of the monotonic clock it was so."""
+    """Clock of each SM that could be measured in MHz, and start and end of the measurement by the monotonic clock."""
 
     started_ns: int
     ended_ns: int
@@ -122,10 +122,11 @@ class SmClocks:
 
 
 def measure_clock(phase: str, seconds: float = 0.03) -> ClockProbeReading:
-    """Measure the SM clock under load, over a window of ``seconds`` on every SM of the one visible GPU.
+    """Measure the SM clock under load, over a window of ``seconds`` on every SM of the only visible GPU.
 
-    :raises DeviceError: when the kernel cannot run, or no SM's timers could be used.
-    :raises ValueError: for a window shorter than :data:`SHORTEST_S`.
+    Raises:
+        DeviceError: if the kernel cannot run, or no SM has usable timers.
+        ValueError: if the window is shorter than :data:`SHORTEST_S`.
     """
     with opened() as device:
         clocks = read_clocks(device, seconds)
@@ -143,10 +144,11 @@ def measure_clock(phase: str, seconds: float = 0.03) -> ClockProbeReading:
 
 
 def read_clocks(device: CudaDevice, seconds: float) -> SmClocks:
-    """The clock of every SM of ``device`` over a window of ``seconds`` under load.
+    """Measure the clock of every SM of ``device`` over a window of ``seconds`` under load.
 
-    :raises DeviceError: when the kernel cannot run.
-    :raises ValueError: for a window shorter than :data:`SHORTEST_S`.
+    Raises:
+        DeviceError: if the kernel cannot run.
+        ValueError: if the window is shorter than :data:`SHORTEST_S`.
     """
     if seconds < SHORTEST_S:
         raise ValueError(f"a window of {seconds:g} s is too short for globaltimer, take at least {SHORTEST_S:g} s")
@@ -165,7 +167,7 @@ def read_clocks(device: CudaDevice, seconds: float) -> SmClocks:
 
 
 def _by_sm(words: Sequence[int], window_ns: int) -> Sequence[float]:
-    """The clock of each SM in MHz, from what the blocks left."""
+    """Return the clock of each SM in MHz from the words that the blocks wrote."""
     found: Dict[int, float] = {}
     for start in range(0, len(words), _WORDS):
         block = words[start : start + _WORDS]
@@ -176,7 +178,7 @@ def _by_sm(words: Sequence[int], window_ns: int) -> Sequence[float]:
 
 
 def _megahertz(block: Sequence[int], window_ns: int) -> Optional[float]:
-    """One block's clock; null where it was moved to another SM, or a timer stood still."""
+    """Return one block's clock; None if the block moved to another SM, or a timer did not move."""
     t0, c0, t1, c1, before, after, _computed = block
     if before != after or t1 - t0 < window_ns or c1 <= c0:
         return None

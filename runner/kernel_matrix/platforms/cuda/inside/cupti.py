@@ -1,8 +1,8 @@
-"""What the device runs, one record for each kernel, copy and fill: CUPTI's activity records through ctypes.
+"""CUPTI's activity records through ctypes: one record for each kernel, copy and fill that the device runs.
 
-``torch.profiler`` gives the same records, but asks CUPTI for far more: its first start takes 3.7 s beside an H200, that
-of these records alone less than a millisecond. The library is the one that torch has loaded, since a process can have
-one CUPTI only.
+``torch.profiler`` gives the same records, but enables far more of CUPTI: on an H200 its first start takes 3.7 s, and
+that of these records alone less than a millisecond. The library is the one that torch has loaded, because a process can
+have only one CUPTI.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kernel_matrix.inside.platform import Activity
 from kernel_matrix.platforms.cuda.inside.build.machine_code import demangled
 
 _LIBRARY = r"libcupti\S*\.so\S*"
-"""Its name; wheels may add a hash to it."""
+"""Pattern of the library's name, to which wheels may add a hash."""
 
 _MEMCPY, _MEMSET, _CONCURRENT_KERNEL = 1, 2, 10
 _KINDS = (_CONCURRENT_KERNEL, _MEMCPY, _MEMSET)
 _COPY_KIND_AT, _START_AT, _END_AT, _KERNEL_NAME_AT = 4, 16, 24, 104
-"""Where a record keeps them, bytes: CUPTI appends to its records, and these have not moved since CUDA 9."""
+"""Offsets in a record in bytes. CUPTI only appends fields to its records; these have not moved since CUDA 9."""
 _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 
 _BUFFER_BYTES = 8 << 20
-"""Some 40,000 records: where one buffer is enough, CUPTI calls back only while it is asked to flush."""
+"""Room for about 40,000 records: if one buffer is enough, CUPTI calls back only during a flush."""
 _ALIGNMENT = 8
 _FLUSH_FORCED = 1
 
@@ -37,39 +37,41 @@ _COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_v
 
 
 class CuptiError(RuntimeError):
-    """A call of CUPTI failed, or this CUPTI has no such function."""
+    """A call of CUPTI failed, or this version of CUPTI lacks the function."""
 
 
 def loaded_library() -> Optional[Path]:
-    """The CUPTI that this process has loaded; null where it has none that is a library of its own."""
+    """Return the file of the CUPTI library that this process has loaded; None if there is none."""
     return mapped_library(_LIBRARY)
 
 
 @lru_cache(maxsize=None)
 def recorder(library: Path) -> ActivityRecorder:
-    """The one recorder of ``library``: CUPTI keeps its callbacks for as long as the process lives.
+    """Return the recorder of ``library``, always the same one: CUPTI keeps its callbacks until the process ends.
 
-    :raises OSError: when it cannot be loaded.
+    Raises:
+        OSError: if the library cannot be loaded.
     """
     return ActivityRecorder(ctypes.CDLL(str(library)))
 
 
 class ActivityRecorder:
-    """Records what the device runs between :meth:`start` and :meth:`stop`; the device is to be idle at both."""
+    """Recorder of what the device runs between :meth:`start` and :meth:`stop`; the device must be idle at both."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         self._buffers: Dict[int, Any] = {}
         """Address → memory that CUPTI writes to."""
-        self._seen: List[Activity] = []
+        self._activities: List[Activity] = []
         self._callbacks = (_REQUESTED(self._lend), _COMPLETED(self._take_back))
 
     def start(self) -> None:
-        """Record from here on.
+        """Start recording.
 
-        :raises CuptiError: when CUPTI does not; then nothing is recorded.
+        Raises:
+            CuptiError: if CUPTI fails; then nothing is recorded.
         """
-        self._seen = []
+        self._activities = []
         self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
         try:
             for kind in _KINDS:
@@ -79,16 +81,17 @@ class ActivityRecorder:
             raise
 
     def stop(self) -> List[Activity]:
-        """What ran since the start, in the order of CUPTI's records.
+        """Stop recording, and return what ran since the start, in the order of CUPTI's records.
 
-        :raises CuptiError: when CUPTI does not give its records away.
+        Raises:
+            CuptiError: if CUPTI does not return its records.
         """
         try:
             self._call("cuptiActivityFlushAll", ctypes.c_uint32(_FLUSH_FORCED))
         finally:
             self._disable()
-        seen, self._seen = self._seen, []
-        return seen
+        activities, self._activities = self._activities, []
+        return activities
 
     def _disable(self) -> None:
         for kind in _KINDS:
@@ -103,7 +106,7 @@ class ActivityRecorder:
             raise CuptiError(f"{function} failed with CUPTI error {code}")
 
     def _lend(self, buffer: Any, size: Any, most_records: Any) -> None:
-        """CUPTI wants memory: ``buffer`` and ``size`` are its, ``most_records`` is 0 where it may fill it."""
+        """Give CUPTI a buffer; the three parameters are pointers to the results, and 0 records means no limit."""
         memory = ctypes.create_string_buffer(_BUFFER_BYTES + _ALIGNMENT)
         address = ctypes.addressof(memory)
         address += -address % _ALIGNMENT
@@ -111,18 +114,18 @@ class ActivityRecorder:
         buffer[0], size[0], most_records[0] = address, _BUFFER_BYTES, 0
 
     def _take_back(self, _context: Any, _stream: int, buffer: int, _size: int, filled: int) -> None:
-        """CUPTI gives memory back, whose first ``filled`` bytes are records."""
+        """Read the records in the first ``filled`` bytes of a buffer that CUPTI returns, and free it."""
         record = ctypes.c_void_p()
         where = (ctypes.c_void_p(buffer), ctypes.c_size_t(filled), ctypes.byref(record))
         while self._library.cuptiActivityGetNextRecord(*where) == 0:
             activity = _activity(record.value or 0)
             if activity is not None:
-                self._seen.append(activity)
+                self._activities.append(activity)
         self._buffers.pop(buffer, None)
 
 
 def _activity(record: int) -> Optional[Activity]:
-    """What the record at this address tells; null where it is none of those asked for."""
+    """Read the record at this address; return None if it is of another kind."""
     kind = ctypes.c_uint32.from_address(record).value
     if kind not in _KINDS:
         return None

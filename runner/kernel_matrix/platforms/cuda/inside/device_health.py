@@ -1,6 +1,6 @@
-"""Is this GPU still right? Arithmetic with known answers on every SM, patterns through its memory, and its clock.
+"""Health check of a GPU: arithmetic with known answers on every SM, patterns in its memory, and its clock.
 
-Quick, and without torch: after a cell it is asked whether the next one may run here, not how long the GPU will live.
+It is fast and works without torch. It only decides whether the next cell may run on this GPU, and is no stress test.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kernel_matrix.platforms.cuda.inside.clock_probe import SHORTEST_S, read_clo
 from kernel_matrix.platforms.cuda.inside.libcuda import CudaDevice, CudaModule, opened
 
 ANSWERS_CRC32 = 0xC287B4B3
-"""CRC-32 of all right answers, as little-endian words."""
+"""CRC-32 of all right answers as little-endian words, so that the host need not compute them."""
 
 _THREADS = 256
 _BLOCKS_PER_SM = 8
 MASKS = (0x00000000, 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA)
-"""Patterns: each word holds its own number, exclusive-or one of these, so that each bit is tried both ways."""
+"""Masks of the patterns: each word is its own index xor the mask, so that each bit is tested as 0 and as 1."""
 PATTERN_WORDS = 1 << 26
-"""256 MiB, several times what a cache holds; always a power of two."""
+"""256 MiB, several times the size of a cache; :func:`right_sum` needs a power of two."""
 
 PTX = f"""
 .version 6.0
@@ -125,17 +125,17 @@ DONE:
 """
 
 CANNOT_ASK = (None, 221, 222, 223)
-"""Codes of errors that are the container's and not the GPU's: no driver library, or none of its functions; no compiler
-for PTX (``CUDA_ERROR_JIT_COMPILER_NOT_FOUND``), one too old (``UNSUPPORTED_PTX_VERSION``), or one that may not be used
-(``JIT_COMPILATION_DISABLED``)."""
+"""Codes of errors that come from the container and not from the GPU: no driver library, or a function missing in it;
+no compiler for PTX (``CUDA_ERROR_JIT_COMPILER_NOT_FOUND``), one that is too old (``UNSUPPORTED_PTX_VERSION``), or one
+that is disabled (``JIT_COMPILATION_DISABLED``)."""
 
 
 class WrongAnswerError(Exception):
-    """The device answered, and the answer is not right."""
+    """The device computed or stored a wrong value."""
 
 
 def check_gpu(seconds: float) -> DeviceHealth:
-    """Ask the one visible GPU what is known; its clock is read over a window of ``seconds``. Never raises for a GPU."""
+    """Check the only visible GPU, with its clock measured over ``seconds``; a broken GPU is a result, not an error."""
     started = time.monotonic()
     passed: Optional[bool] = True
     sm_mhz, reason = None, ""
@@ -154,9 +154,10 @@ def check_gpu(seconds: float) -> DeviceHealth:
 
 
 def _check_answers(device: CudaDevice, module: CudaModule) -> None:
-    """Have all known answers worked out.
+    """Compute all known answers on the device.
 
-    :raises WrongAnswer: naming the first wrong one.
+    Raises:
+        WrongAnswerError: if one is wrong; the message names the first one.
     """
     with device.memory(WORDS * 4) as memory:
         module.launch("known_answers", WORDS // _THREADS, _THREADS, memory, ctypes.c_uint32(ROUNDS))
@@ -175,9 +176,10 @@ def _first_wrong(answers: Sequence[int]) -> str:
 
 
 def _check_memory(device: CudaDevice, module: CudaModule) -> None:
-    """Write patterns into device memory and read them back.
+    """Write patterns to device memory and read them back.
 
-    :raises WrongAnswer: naming the pattern that did not come back.
+    Raises:
+        WrongAnswerError: if a pattern has changed; the message names it.
     """
     words = pattern_words(device.free_bytes())
     blocks = device.multiprocessors() * _BLOCKS_PER_SM
@@ -196,10 +198,13 @@ def _check_memory(device: CudaDevice, module: CudaModule) -> None:
 
 
 def pattern_words(free_bytes: int) -> int:
-    """How many words to try: :data:`PATTERN_WORDS`, or the power of two that leaves half of what is free."""
+    """Return the number of words to test: :data:`PATTERN_WORDS`, or a power of two within half the free memory."""
     return min(PATTERN_WORDS, 1 << max(10, (free_bytes // 8).bit_length() - 1))
 
 
 def right_sum(words: int, mask: int) -> int:
-    """Sum of ``index ^ mask`` over ``words`` indices, a power of two: the low bits only change places."""
+    """Return the sum of ``index ^ mask`` over ``words`` indices, a power of two.
+
+    The mask's low bits only permute the indices, so that they do not change the sum.
+    """
     return words * (words - 1) // 2 + words * (mask & ~(words - 1))

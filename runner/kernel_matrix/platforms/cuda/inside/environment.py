@@ -1,4 +1,4 @@
-"""The driver and the libraries that are found inside, beside what is read on every platform."""
+"""Environment inside that is specific to CUDA: the driver, its libraries and the GPU."""
 
 from __future__ import annotations
 

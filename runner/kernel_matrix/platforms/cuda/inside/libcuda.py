@@ -1,7 +1,7 @@
-"""The CUDA driver through ctypes: kernels without torch, and beside it; errors with the driver's own names.
+"""The CUDA driver through ctypes: run kernels with or without torch, and raise errors with the driver's names.
 
-Everything runs in the device's primary context, which is the one torch uses too, on a stream of its own: what torch has
-queued neither waits for it nor is waited for, and what was current before is current afterwards.
+Everything runs on a stream of its own in the device's primary context, which torch uses, too. This stream and those of
+torch do not wait for each other, and the context that was current before is current again afterwards.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _MULTIPROCESSOR_COUNT = 16
 
 @lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    """The driver's library.
+    """Load the driver's library.
 
-    :raises DeviceError: when it cannot be loaded.
+    Raises:
+        DeviceError: if it cannot be loaded.
     """
     try:
         return ctypes.CDLL(LIBRARY)
@@ -35,9 +36,14 @@ def library() -> ctypes.CDLL:
 
 
 def call(function: str, *arguments: Any) -> None:
-    """Call the driver; every argument is a ctypes object of the width the driver declares.
+    """Call the driver.
 
-    :raises DeviceError: when it answers with an error, or has no such function.
+    Args:
+        function: name of the driver's function.
+        arguments: ctypes objects of the widths that the driver declares.
+
+    Raises:
+        DeviceError: if the driver returns an error, or lacks the function.
     """
     try:
         code = getattr(library(), function)(*arguments)
@@ -48,14 +54,14 @@ def call(function: str, *arguments: Any) -> None:
 
 
 def error_name(code: int) -> str:
-    """The driver's name of an error, with its number: ``CUDA_ERROR_OUT_OF_MEMORY (2)``."""
+    """Return the driver's name of an error with its number, such as ``CUDA_ERROR_OUT_OF_MEMORY (2)``."""
     name = ctypes.c_char_p()
     library().cuGetErrorName(ctypes.c_int(code), ctypes.byref(name))
     return f"{name.value.decode() if name.value else 'an unknown CUDA error'} ({code})"
 
 
 def _undo(function: str, *arguments: Any) -> None:
-    """Call the driver while leaving: after a fault each call answers with that fault again, and the first one tells."""
+    """Call the driver to clean up, and ignore errors: after a fault, each call returns that fault again."""
     getattr(library(), function)(*arguments)
 
 
@@ -67,9 +73,16 @@ class CudaModule:
         self._stream = stream
 
     def launch(self, name: str, blocks: int, threads: int, *arguments: Any) -> None:
-        """Queue a kernel over ``blocks`` × ``threads``; ``arguments`` are ctypes objects as wide as its parameters.
+        """Queue a kernel over ``blocks`` × ``threads``.
 
-        :raises DeviceError: when it cannot be launched; what it does wrong while it runs is told at the next wait.
+        Args:
+            name: name of the kernel.
+            blocks: number of blocks.
+            threads: threads per block.
+            arguments: ctypes objects of the widths of the kernel's parameters.
+
+        Raises:
+            DeviceError: if it cannot be launched; an error of the running kernel is raised by the next wait.
         """
         function = ctypes.c_void_p()
         call("cuModuleGetFunction", ctypes.byref(function), self._handle, ctypes.c_char_p(name.encode()))
@@ -80,7 +93,7 @@ class CudaModule:
 
 
 class CudaTimer:
-    """The device's own clock around what is queued on one stream."""
+    """Timer of the work on one stream, with the device's own clock."""
 
     def __init__(self, stream: ctypes.c_void_p, begin: ctypes.c_void_p, end: ctypes.c_void_p) -> None:
         self._stream = stream
@@ -88,11 +101,13 @@ class CudaTimer:
         self._end = end
 
     def time_ns(self, queue: Callable[[], None]) -> int:
-        """Nanoseconds that the device takes for what ``queue`` queues.
+        """Return the nanoseconds that the device takes for the work that ``queue`` queues.
 
-        What was queued before should keep the device busy until then, else its waiting for the host counts too.
+        Earlier work should keep the device busy in the meantime; otherwise the time that it waits for the host counts,
+        too.
 
-        :raises DeviceError: also when a kernel queued before has failed.
+        Raises:
+            DeviceError: if an event fails, or a kernel that was queued before.
         """
         call("cuEventRecord", self._begin, self._stream)
         queue()
@@ -111,22 +126,23 @@ class CudaDevice:
         self._stream = stream
 
     def multiprocessors(self) -> int:
-        """How many SMs it has."""
+        """Return the number of SMs."""
         count = ctypes.c_int()
         call("cuDeviceGetAttribute", ctypes.byref(count), ctypes.c_int(_MULTIPROCESSOR_COUNT), self._handle)
         return count.value
 
     def free_bytes(self) -> int:
-        """Bytes of its memory that nobody has."""
+        """Return the free bytes of device memory."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value
 
     @contextmanager
     def module(self, ptx: str) -> Iterator[CudaModule]:
-        """Have the driver compile ``ptx`` for this device, as long as inside.
+        """Compile ``ptx`` for this device, and unload it when the context ends.
 
-        :raises DeviceError: when it cannot.
+        Raises:
+            DeviceError: if the driver cannot compile it.
         """
         handle = ctypes.c_void_p()
         call("cuModuleLoadData", ctypes.byref(handle), ctypes.c_char_p(ptx.encode()))
@@ -137,9 +153,10 @@ class CudaDevice:
 
     @contextmanager
     def memory(self, nbytes: int) -> Iterator[ctypes.c_uint64]:
-        """Address of ``nbytes`` of zeros in device memory, as long as inside.
+        """Allocate ``nbytes`` of device memory, filled with zeros, and free it when the context ends.
 
-        :raises DeviceError: when there are not so many left.
+        Raises:
+            DeviceError: if there is not enough memory.
         """
         address, size = ctypes.c_uint64(), ctypes.c_size_t(nbytes)
         call("cuMemAlloc_v2", ctypes.byref(address), size)
@@ -151,9 +168,10 @@ class CudaDevice:
 
     @contextmanager
     def stopwatch(self) -> Iterator[CudaTimer]:
-        """The device's clock around work queued here, as long as inside.
+        """Make a timer of work on this device's stream, for as long as the context lasts.
 
-        :raises DeviceError: when there are no events to be had.
+        Raises:
+            DeviceError: if its events cannot be created.
         """
         with self._event() as begin, self._event() as end:
             yield CudaTimer(self._stream, begin, end)
@@ -168,13 +186,14 @@ class CudaDevice:
             _undo("cuEventDestroy_v2", event)
 
     def clear(self, address: ctypes.c_uint64, nbytes: int) -> None:
-        """Queue writing zeros."""
+        """Queue a write of ``nbytes`` zeros to ``address``."""
         call("cuMemsetD8Async", address, ctypes.c_ubyte(0), ctypes.c_size_t(nbytes), self._stream)
 
     def read(self, address: ctypes.c_uint64, nbytes: int) -> bytes:
-        """What device memory holds once everything queued is done.
+        """Copy device memory after all queued work has ended.
 
-        :raises DeviceError: also when a kernel queued before has failed.
+        Raises:
+            DeviceError: if the copy fails, or a kernel that was queued before.
         """
         copy = ctypes.create_string_buffer(nbytes)
         call("cuMemcpyDtoHAsync_v2", copy, address, ctypes.c_size_t(nbytes), self._stream)
@@ -182,18 +201,20 @@ class CudaDevice:
         return copy.raw
 
     def wait(self) -> None:
-        """Wait until everything queued is done.
+        """Wait until all queued work has ended.
 
-        :raises DeviceError: when a kernel queued before has failed.
+        Raises:
+            DeviceError: if a queued kernel has failed.
         """
         call("cuStreamSynchronize", self._stream)
 
 
 @contextmanager
 def opened(ordinal: int = 0) -> Iterator[CudaDevice]:
-    """A device this process may see, its primary context current in this thread; all is as it was afterwards.
+    """Open a visible device, with its primary context current in this thread until the ``with`` block ends.
 
-    :raises DeviceError: when there is no driver, no such device, or it cannot be used.
+    Raises:
+        DeviceError: if there is no driver, no such device, or it cannot be used.
     """
     call("cuInit", ctypes.c_uint(0))
     device, context, stream = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()

@@ -1,7 +1,7 @@
-"""What a GPU's driver says about its clock and temperature, from inside: NVML through ctypes, reading only.
+"""Clock and temperature of a GPU, read inside from NVML through ctypes.
 
-The host measures with far more of NVML; this is the little that the judge needs to know when a warm-up is over, without
-a package that images may lack.
+The judge needs only these two values, to know when a warm-up is over. The host uses much more of NVML, through a
+package that images may lack.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _GPU_TEMPERATURE = 0
 
 @contextmanager
 def sensors_of(uuid: str) -> Iterator[Sensors]:
-    """Sensors of the GPU with this UUID, as long as inside.
+    """Open the sensors of the GPU with this UUID, until the context ends.
 
-    :raises SensorError: when there is no NVML, or it knows no such GPU.
+    Raises:
+        SensorError: if there is no NVML, or it does not know the GPU.
     """
     library = _load()
     _call(library, "nvmlInitWithFlags", ctypes.c_uint(0))

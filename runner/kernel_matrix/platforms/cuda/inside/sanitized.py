@@ -1,8 +1,8 @@
-"""Starts a worker under compute-sanitizer if the image has it, else directly.
+"""Start a worker under compute-sanitizer if the image has it, else directly.
 
 Run as ``python -m kernel_matrix.platforms.cuda.inside.sanitized --tool memcheck -- <arguments of
-kernel_matrix.inside.worker.worker>``. The tool prints its findings and then a summary; without a summary nothing was
-checked.
+kernel_matrix.inside.worker.worker>``. The tool prints its findings and then a summary. Without a summary the tool did
+not run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PRINTED = 20  # findings that are printed in full; the summary counts all
 
 
 def find_sanitizer() -> Optional[str]:
-    """Find the program in ``PATH``, in the CUDA toolkit's folder, or in that of a package beside torch."""
+    """Find the program in ``PATH``, in the CUDA toolkit's folder, or in a package that is installed beside torch."""
     packages = [path for entry in sys.path if entry for path in Path(entry).glob("nvidia/*/bin")]
     places = [os.environ.get("PATH", os.defpath), _TOOLKIT, *map(str, packages)]
     return shutil.which(_PROGRAM, path=os.pathsep.join(places))
@@ -36,7 +36,7 @@ def command_line(sanitizer: Optional[str], tool: str, arguments: Sequence[str]) 
 
 
 def main(argv: Optional[Sequence[str]] = None) -> NoReturn:
-    """Replace this process by that command."""
+    """Replace this process by the worker's command."""
     parser = argparse.ArgumentParser(prog="sanitized")
     parser.add_argument("--tool", required=True)
     parser.add_argument("arguments", nargs="*")

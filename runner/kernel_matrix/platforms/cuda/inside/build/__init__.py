@@ -1,1 +1,1 @@
-"""What nvcc and Triton compile: their command lines, their machine code, and compiling without a GPU."""
+"""Compilation with nvcc and Triton: settings, machine code, and compilation without a GPU."""

@@ -1,4 +1,4 @@
-"""Sections and symbols of 64-bit little-endian ELF files: host libraries and device code alike."""
+"""Reader of sections and symbols of 64-bit little-endian ELF files, for host libraries and for device code."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _BITS64_LITTLE = b"\x02\x01"
 _NO_BITS, _SYMBOLS = 8, 2
-"""Types of a section that takes no room in the file, and of the table of symbols."""
+"""Types of a section without data in the file, and of the symbol table."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One section."""
+    """One section of a file."""
 
     name: str
     kind: int
     size: int
-    """Bytes in memory; a section of kind ``NOBITS`` has none in the file."""
+    """Size in memory in bytes; a section of kind ``NOBITS`` has no bytes in the file."""
     data: bytes
     link: int
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """One symbol."""
+    """One symbol of a file."""
 
     name: str
     other: int
-    """Visibility and whatever the architecture adds to it."""
+    """Visibility, and bits that the architecture defines."""
     section: int
-    """Index of the section that holds it."""
+    """Index of the section that contains it."""
 
 
 @dataclass(frozen=True)
 class Elf:
-    """What one file holds."""
+    """Contents of one file."""
 
     flags: int
     abi_version: int
     sections: Tuple[Section, ...]
 
     def named(self, name: str) -> Iterator[Section]:
-        """The sections of that name."""
+        """Return the sections with this name."""
         return (section for section in self.sections if section.name == name)
 
     def symbols(self) -> List[Symbol]:
-        """All symbols, in the order of the file; the one at index 0 is none."""
+        """Return all symbols in the order of the file; the one at index 0 is a placeholder."""
         for section in self.sections:
             if section.kind == _SYMBOLS and section.link < len(self.sections):
                 names = self.sections[section.link].data
@@ -62,9 +62,10 @@ class Elf:
 
 
 def read_elf(image: bytes) -> Elf:
-    """What ``image`` holds.
+    """Read the contents of an ELF file.
 
-    :raises ValueError: when it is no such file, or cut off.
+    Raises:
+        ValueError: if ``image`` is not a 64-bit little-endian ELF file, or is truncated.
     """
     try:
         ident, _, _, _, _, _, start, flags, _, _, _, width, count, names_at = _HEADER.unpack_from(image)

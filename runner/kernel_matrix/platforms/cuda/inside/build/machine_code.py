@@ -1,8 +1,8 @@
-"""What a compiler made of each kernel, read from the machine code itself.
+"""Properties of compiled kernels, read from their machine code.
 
-Device code lies in cubins: ELF files with one ``.text`` section per kernel. A host library holds them in fat binaries,
-in its section ``.nv_fatbin``. None of these forms is documented in full; what is read here agrees with ``ptxas -v`` for
-compute capability 7.5 to 12.0, as CUDA 12.8, 13.0 and 13.1 write them.
+Device code is stored in cubins, which are ELF files with one ``.text`` section per kernel. A host library contains them
+in fat binaries, in its section ``.nv_fatbin``. NVIDIA does not fully document these formats. The values that this
+module reads agree with ``ptxas -v`` for compute capability 7.5 to 12.0, in files of CUDA 12.8, 13.0 and 13.1.
 """
 
 from __future__ import annotations
@@ -23,38 +23,43 @@ from kernel_matrix.platforms.cuda.inside.build.ptxas_log import Spills, spills_o
 
 _FAT_MAGIC = 0xBA55ED50
 _FAT = struct.Struct("<IHHQ")
-"""Magic, version, length of this header, length of what follows."""
+"""Magic, version, length of this header, length of the parts after it."""
 _PART = struct.Struct("<HHIQ")
 """Kind, attributes, length of this header, length of the payload."""
 _PART_IS_ELF = 2
 _FAT_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 
 _ENTRY = 0x10
-"""Bit of a symbol's ``other`` that marks a kernel."""
+"""Bit in ``other`` of a symbol that marks a kernel."""
 _ABI_12 = 7
-"""ABI version of CUDA 12: compute capability in the flags' lowest byte; later ones have it in the next."""
+"""ABI version of CUDA 12, which has the compute capability in the lowest byte of the flags; later ones have it in the
+second byte."""
 _REGISTERS, _STACK = 0x2F, 0x12
-"""Attributes in ``.nv.info``: (symbol, value) pairs."""
+"""Numbers of attributes in ``.nv.info`` whose values are pairs (symbol, value)."""
 _PAIR = 4
-"""Format of an attribute that carries its length."""
+"""Format of an attribute that has a length and a payload."""
 
 _USED = re.compile(r"\.(?:text|nv\.global\.init|nv\.constant[1-9]\d*)(?:\.(?P<of>.*))?")
-"""Sections of code and of values that it reads, with the function they belong to; constant bank 0 is for arguments."""
+"""Names of sections with code or constants, and the function they belong to. Constant bank 0 holds arguments, which
+are not part of the kernel."""
 
 _RESERVED_FROM, _RESERVED_BYTES = 90, 1 << 10
-"""From Hopper on a kernel's section of shared memory begins with what the system keeps for itself."""
+"""Compute capability × 10 from which on a kernel's section of shared memory begins with bytes that the system reserves,
+and their number."""
 
 
 def kernels_in(folder: Path, log: str) -> List[KernelCode]:
-    """The kernels of all libraries and cubins below ``folder``, each content once, at most ``MAX_KERNELS``.
+    """Return the distinct kernels of all libraries and cubins below ``folder``, at most ``MAX_KERNELS``.
 
-    :param log: what ``ptxas -v`` said; without a word of it on a kernel, its spills are given as 0.
+    Args:
+        folder: folder of compiled files.
+        log: output of ``ptxas -v``; the spills of a kernel that it does not mention are 0.
     """
     spills = spills_of(log)
     found: Dict[KernelCode, None] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".so", ".cubin") and path.is_file():
-            with suppress(ValueError, OSError):  # a file that is no such thing has no kernels
+            with suppress(ValueError, OSError):  # a file of another format has no kernels
                 found.update(dict.fromkeys(_kernels_of_file(path, spills)))
     return list(found)[:MAX_KERNELS]
 
@@ -67,7 +72,7 @@ def _kernels_of_file(path: Path, spills: Mapping[Tuple[str, int], Spills]) -> Li
 
 
 def _shared_at_launch(cubin: Path) -> int:
-    """Bytes of shared memory that Triton, which notes them beside the cubin, will launch it with."""
+    """Return the bytes of shared memory that Triton launches a cubin with, from its metadata beside the cubin."""
     try:
         return int(json.loads(cubin.with_suffix(".json").read_text(encoding="utf-8"))["shared"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -75,9 +80,10 @@ def _shared_at_launch(cubin: Path) -> int:
 
 
 def cubins_of(library: bytes) -> Iterator[bytes]:
-    """The uncompressed cubins in the fat binaries of a host library.
+    """Yield the uncompressed cubins in the fat binaries of a host library.
 
-    :raises ValueError: when it is no ELF file.
+    Raises:
+        ValueError: if ``library`` is not an ELF file.
     """
     elf = read_elf(library)
     for name in _FAT_SECTIONS:
@@ -90,7 +96,7 @@ def _cubins_of_section(data: bytes) -> Iterator[bytes]:
     while at + _FAT.size <= len(data):
         magic, _, header, length = _FAT.unpack_from(data, at)
         if magic != _FAT_MAGIC or header < _FAT.size:
-            at += 8  # fat binaries are padded to each other's alignment
+            at += 8  # padding between fat binaries, which are aligned to 8 bytes
             continue
         yield from _cubins_of_fat(data[at + header : at + header + length])
         at += header + length
@@ -109,10 +115,15 @@ def _cubins_of_fat(parts: bytes) -> Iterator[bytes]:
 
 
 def kernels_of(cubin: bytes, spills: Mapping[Tuple[str, int], Spills], *, at_launch: int = 0) -> Iterator[KernelCode]:
-    """The kernels of one cubin.
+    """Yield the kernels of one cubin.
 
-    :param at_launch: bytes of shared memory known to be asked for at each launch.
-    :raises ValueError: when it is no ELF file.
+    Args:
+        cubin: content of the file.
+        spills: (mangled name, compute capability × 10) → spills.
+        at_launch: bytes of shared memory that each launch adds, if known.
+
+    Raises:
+        ValueError: if ``cubin`` is not an ELF file.
     """
     elf = read_elf(cubin)
     arch = (elf.flags if elf.abi_version <= _ABI_12 else elf.flags >> 8) & 0xFF
@@ -139,7 +150,7 @@ def _static_shared(elf: Elf, kernel: str, arch: int) -> int:
 
 
 def _digest(elf: Elf, kernel: Symbol) -> str:
-    """SHA-256 of a kernel's instructions and of what it may use: constants, and functions that are no kernels."""
+    """Return the SHA-256 of a kernel's instructions, and of the constants and device functions that it may use."""
     text = elf.sections[kernel.section]
     others = {symbol.name for symbol in elf.symbols() if symbol.other & _ENTRY} - {kernel.name}
     beside = ((section.data, _USED.fullmatch(section.name)) for section in elf.sections if section is not text)
@@ -151,7 +162,7 @@ def _digest(elf: Elf, kernel: Symbol) -> str:
 
 
 def _attribute(elf: Elf, wanted: int) -> Dict[int, int]:
-    """Index of a symbol → value, for one attribute of ``.nv.info``."""
+    """Return index of a symbol → value, for one attribute of ``.nv.info``."""
     found: Dict[int, int] = {}
     for section in elf.named(".nv.info"):
         at = 0
@@ -166,7 +177,7 @@ def _attribute(elf: Elf, wanted: int) -> Dict[int, int]:
 
 
 def demangled(name: str) -> str:
-    """``name`` as it stands in the source, where it is C++ and this machine's runtime can tell."""
+    """Return ``name`` as in the source if it is a mangled C++ name and this machine's runtime can demangle it."""
     demangle = _demangler() if name.startswith("_Z") else None
     if demangle is None:
         return name
@@ -181,7 +192,7 @@ def demangled(name: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _demangler() -> Optional[Callable[..., Optional[int]]]:
-    """``__cxa_demangle`` of the C++ runtime, which gives memory that its caller frees."""
+    """Return ``__cxa_demangle`` of the C++ runtime; its caller must free the memory that it returns."""
     try:
         function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):

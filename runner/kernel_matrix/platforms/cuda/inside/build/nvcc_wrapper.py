@@ -1,9 +1,9 @@
-"""A stand-in for ``nvcc`` that keeps what ptxas says, for torch to call in its place (``PYTORCH_NVCC``).
+"""Wrapper of ``nvcc`` that keeps the remarks of ptxas; torch calls it in place of nvcc (``PYTORCH_NVCC``).
 
-torch throws the compiler's words away when all went well, and registers and spills are told there alone. So the builder
-lets torch call this file, which adds ``-Xptxas -v``, leaves device code uncompressed (it is read afterwards), and
-writes ptxas's remarks aside. Whoever uses the artefact must name the same compiler, for ninja compiles again whatever
-was made by another command: there, where no log is asked for, this file is ``nvcc`` and nothing more.
+torch discards the compiler's output if the compilation succeeds, and only that output has the spills of a kernel. The
+builder therefore lets torch call this file, which adds ``-Xptxas -v``, leaves device code uncompressed (it is read
+afterwards), and writes ptxas's remarks to a log. A worker that uses the artefact must name the same compiler, because
+ninja compiles again if the command differs. It sets no log, and then this file only runs ``nvcc``.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from pathlib import Path
 from typing import Dict, Optional, Sequence
 
 COMPILER = "PYTORCH_NVCC"
-"""Name of torch's setting."""
+"""Variable in which torch expects the compiler."""
 LOG = "KERNEL_MATRIX_PTXAS_LOG"
-"""Setting: the file that ptxas's remarks are appended to."""
+"""Variable with the path of the file to which ptxas's remarks are appended."""
 
 _ADDED = ("-Xptxas=-v", "--no-compress")
 
 
-def stand_in() -> Dict[str, str]:
-    """Settings under which torch compiles through this file; empty where there is no nvcc to stand in for."""
+def wrapper_settings() -> Dict[str, str]:
+    """Return settings under which torch compiles through this file; empty if there is no nvcc."""
     return {COMPILER: shlex.join((sys.executable, "-I", str(Path(__file__).resolve())))} if find_nvcc() else {}
 
 
 def find_nvcc() -> Optional[str]:
-    """The compiler that torch would take: of ``CUDA_HOME``, of the search path, or of the usual folder."""
+    """Find the compiler that torch would use: in ``CUDA_HOME``, on the search path, or in the usual folder."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     named = str(Path(home) / "bin" / "nvcc") if home else ""
     return shutil.which(named) or shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compile; the exit code is the compiler's."""
+    """Run the compiler, and return its exit code."""
     nvcc = find_nvcc()
     if nvcc is None:
         sys.stderr.write("nvcc: there is none in CUDA_HOME, on the PATH or in /usr/local/cuda\n")
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _is_remark(line: str) -> bool:
-    """Whether a line is one of those that ``-v`` adds, and not an error or a warning."""
+    """Return whether a line is a remark that ``-v`` adds, and not an error or a warning."""
     return line.startswith("ptxas info") or "bytes spill stores" in line
 
 

@@ -1,4 +1,4 @@
-"""What ``ptxas -v`` says of each kernel, for nowhere else are spills told."""
+"""Spills of each kernel from the output of ``ptxas -v``, which is their only source."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _SPILLS = re.compile(r"(?P<store>\d+) bytes spill stores, (?P<load>\d+) bytes sp
 
 @dataclass(frozen=True)
 class Spills:
-    """Bytes per thread, counted once per instruction in the code, that went to memory for want of registers."""
+    """Bytes per thread that the code moves between registers and memory, each instruction counted once."""
 
     store_bytes: int = 0
     load_bytes: int = 0
 
 
 def spills_of(log: str) -> Dict[Tuple[str, int], Spills]:
-    """(mangled name, compute capability × 10) → what the log says of that kernel."""
+    """Return (mangled name, compute capability × 10) → spills of that kernel in the log."""
     found: Dict[Tuple[str, int], Spills] = {}
     entry: Optional[Tuple[str, int]] = None
-    told_of = ""
+    function = ""
     for line in log.splitlines():
         begins, properties, spills = _ENTRY.search(line), _PROPERTIES.search(line), _SPILLS.search(line)
         if begins:
             entry = (begins["name"], int(begins["arch"]))
         elif properties:
-            told_of = properties["name"]
-        elif spills and entry is not None and told_of == entry[0]:  # functions that it calls are told of likewise
+            function = properties["name"]
+        elif spills and entry is not None and function == entry[0]:  # the log also has lines for functions it calls
             found[entry] = Spills(int(spills["store"]), int(spills["load"]))
     return found

@@ -1,11 +1,11 @@
-"""Compiling a candidate's Triton kernels for an architecture, without a device of it: ahead of time, and nothing runs.
+"""Compilation of a candidate's Triton kernels ahead of time, for an architecture of which no device is present.
 
-A kernel's machine code depends on what it is called with: types, alignments, sizes that are constants. So the
-candidate's own ``forward`` is run on tensors without values (``FakeTensorMode``), under a driver that only names its
-target: each launch compiles what a real one would compile, into ``TRITON_CACHE_DIR`` as well, and launches nothing.
-Of an autotuned kernel every configuration is compiled.
+A kernel's machine code depends on its arguments: types, alignments, and sizes that are constants. The candidate's own
+``forward`` is therefore run on tensors without values (``FakeTensorMode``), under a fake driver that only knows its
+target. Each launch compiles what a real launch would compile, also into ``TRITON_CACHE_DIR``, and launches nothing. All
+configurations of an autotuned kernel are compiled.
 
-All of it happens in the builder's process, which is the candidate's as far as trust goes.
+This happens in the builder's process, which is trusted as little as the candidate.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from kernel_matrix.model.enums import Dtype
 from kernel_matrix.platforms.cuda.inside.build.triton_launchers import CompileLauncher, compiled_ahead
 
 _DEVICES = ("cuda:0", "cpu")
-"""Where tensors without values are said to be, in the order tried.
+"""Devices of the tensors without values, in the order in which they are tried.
 
-A source may insist on the first, and on a machine without a driver some operations (indexing) refuse it. Its index is
-named so that nobody asks a driver for it.
+A source may require the first one, but without a driver some operations (indexing) refuse it. It has an index so that
+torch does not ask a driver for the current device.
 """
 
 STOPPED = "the model did not run to its end without values: "
-"""How what is said begins when kernels may be missing."""
+"""Start of the reason why kernels may be missing."""
 
 _WARP = 32
 
@@ -46,24 +46,31 @@ _WARP = 32
 def compile_ahead(
     source: Path, entry: str, forms: Sequence[CallForm], dtype: Dtype, target: CompileTarget
 ) -> CompiledAhead:
-    """Compile all that calls of the candidate in ``source`` would compile on ``target``, into ``TRITON_CACHE_DIR``.
+    """Compile the kernels that calls of a candidate would compile on ``target``, into ``TRITON_CACHE_DIR``.
 
-    :param forms: what it is called with, as :func:`call_form` found it for each workload.
-    :raises Exception: what importing the candidate raises, and a compiler's error.
+    Args:
+        source: file of the candidate.
+        entry: name of its class.
+        forms: arguments of its calls without values, from :func:`call_form`, one for each workload.
+        dtype: dtype of the cell.
+        target: device to compile for.
+
+    Raises:
+        Exception: an error of the candidate's import, or of the compiler.
     """
-    with standing_in(target):
+    with fake_driver(target):
         entry_class = getattr(import_file(source, "candidate", {}), entry)
         reasons = [_run_without_values(entry_class, form, dtype) for form in forms]
     return CompiledAhead(next(filter(None, reasons), ""))
 
 
 def _run_without_values(entry: Callable[..., Any], form: CallForm, dtype: Dtype) -> str:
-    """Call the model once, if need be on another device; returns why it could be called on none."""
+    """Call the model once, on the first device that works; return the reason if none does."""
     reasons = []
     for device in _DEVICES:
         try:
             _call(entry, form, dtype, device)
-        except Exception as error:  # noqa: PERF203  # a forward may raise anything where values are missing
+        except Exception as error:  # noqa: PERF203  # a forward may raise anything if values are missing
             if classify(error) is CallFailure.COMPILE:
                 raise
             reasons.append(f"{STOPPED}{type(error).__name__}: {error}"[:500])
@@ -77,42 +84,42 @@ def _call(entry: Callable[..., Any], form: CallForm, dtype: Dtype, device: str) 
         tensors = [shape.tensor(device) for shape in form.tensors]
         model = entry(*decode_arguments(form.init, tensors))
         if isinstance(model, torch.nn.Module):
-            _place(model, PARAMETER_DTYPES[dtype], device)
+            _replace_tensors(model, PARAMETER_DTYPES[dtype], device)
         model(*decode_arguments(form.inputs, tensors))
 
 
-def _place(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
-    """Parameters and buffers on ``device``: made anew, since moving them would ask for its driver."""
+def _replace_tensors(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
+    """Replace parameters and buffers by new ones on ``device``, because moving them would need its driver."""
 
-    def placed(old: torch.Tensor) -> torch.Tensor:
+    def recreate(old: torch.Tensor) -> torch.Tensor:
         return torch.empty_like(old, device=device, dtype=dtype if old.is_floating_point() else old.dtype)
 
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, torch.nn.Parameter(placed(parameter), requires_grad=False))
+            setattr(module, name, torch.nn.Parameter(recreate(parameter), requires_grad=False))
         for name, buffer in list(module.named_buffers(recurse=False)):
-            setattr(module, name, placed(buffer))
+            setattr(module, name, recreate(buffer))
 
 
-# ---- a driver that only names its target
+# ---- a fake driver that only knows its target
 
 
 @contextmanager
-def standing_in(target: CompileTarget) -> Iterator[None]:
-    """Inside, Triton compiles for ``target`` and launches nothing; ``torch.cuda`` answers what candidates ask of it."""
+def fake_driver(target: CompileTarget) -> Iterator[None]:
+    """Make Triton compile for ``target`` and launch nothing, and ``torch.cuda`` report that device, in the context."""
     from triton.runtime import driver  # noqa: PLC0415  # only Triton's candidates need it
     from triton.runtime.autotuner import Autotuner  # noqa: PLC0415  # as above
     from triton.runtime.jit import JITFunction  # noqa: PLC0415  # as above
 
     with ExitStack() as undo:
         undo.enter_context(mock.patch.dict(os.environ, {"TRITON_INTERPRET": "0"}))
-        undo.enter_context(mock.patch.dict(vars(driver)))  # the present driver has other names in other Tritons
+        undo.enter_context(mock.patch.dict(vars(driver)))  # the variable with the active driver depends on the version
         driver.set_active(_driver(target))
         compile_launcher = undo.enter_context(compiled_ahead())
         undo.enter_context(mock.patch.object(JITFunction, "run", _compiling_only(JITFunction.run, compile_launcher)))
         undo.enter_context(mock.patch.object(Autotuner, "run", _every_configuration))
-        for name, answer in _answers(target).items():
-            undo.enter_context(mock.patch.object(torch.cuda, name, answer))
+        for name, function in _fake_cuda_functions(target).items():
+            undo.enter_context(mock.patch.object(torch.cuda, name, function))
         for kind in (torch.Tensor, torch.nn.Module):
             undo.enter_context(mock.patch.object(kind, "cuda", lambda self, *_device, **_options: self))
         undo.enter_context(mock.patch.object(torch.Tensor, "is_cuda", property(lambda _self: True)))
@@ -120,7 +127,7 @@ def standing_in(target: CompileTarget) -> Iterator[None]:
 
 
 def _compiling_only(launch: Callable[..., Any], compile_launcher: CompileLauncher) -> Callable[..., Any]:
-    """``JITFunction.run`` that always warms up: it compiles for these very arguments and stops there."""
+    """Make a ``JITFunction.run`` that only warms up: it compiles for its arguments and launches nothing."""
 
     def run(self: Any, *arguments: Any, grid: Any, warmup: bool = True, **options: Any) -> Any:  # noqa: ARG001  # as called
         given = {name: _pointer(value) for name, value in options.items()}
@@ -132,7 +139,7 @@ def _compiling_only(launch: Callable[..., Any], compile_launcher: CompileLaunche
 
 
 def _every_configuration(self: Any, *arguments: Any, **options: Any) -> Any:
-    """``Autotuner.run`` that compiles each configuration in place of timing it; some may not compile, not all."""
+    """Compile each configuration in place of timing it, as ``Autotuner.run``; raise only if none compiles."""
     self.nargs = dict(zip(self.arg_names, arguments))
     kernel, failed = None, []
     for config in self.prune_configs(options):
@@ -141,7 +148,7 @@ def _every_configuration(self: Any, *arguments: Any, **options: Any) -> Any:
             config.pre_hook(everything)
         try:
             kernel = self.fn.run(*arguments, **{**options, **config.all_kwargs()})
-        except Exception as error:  # told when no configuration compiles
+        except Exception as error:  # raised below if no configuration compiles
             if classify(error) is not CallFailure.COMPILE:
                 raise
             failed.append(error)
@@ -152,7 +159,7 @@ def _every_configuration(self: Any, *arguments: Any, **options: Any) -> Any:
 
 
 class _Pointer:
-    """A tensor as a kernel's signature sees it: its type, and how its address is aligned."""
+    """Properties of a tensor that determine a kernel's signature: its type and the alignment of its address."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.dtype = tensor.dtype
@@ -160,12 +167,12 @@ class _Pointer:
         self._offset: int = tensor.storage_offset() * tensor.element_size()
 
     def data_ptr(self) -> int:
-        """Allocations are aligned to far more than a kernel asks for; what is left is the offset in one."""
+        """Return the offset in the allocation, whose own alignment is larger than any that a kernel needs."""
         return self._offset
 
     @staticmethod
     def ptr_range() -> int:
-        """Bytes behind the address that may be touched; nothing is known of them."""
+        """Return 0: the number of bytes behind the address is unknown."""
         return 0
 
 
@@ -202,8 +209,8 @@ def _driver(target: CompileTarget) -> Any:
     )
 
 
-def _answers(target: CompileTarget) -> Dict[str, Any]:
-    """What ``torch.cuda`` says of the device that is not there."""
+def _fake_cuda_functions(target: CompileTarget) -> Dict[str, Any]:
+    """Return name → function of ``torch.cuda`` that reports the device that is not present."""
     major, minor = divmod(target.number, 10)
     properties = SimpleNamespace(
         name=f"sm_{target.number}",

@@ -1,8 +1,8 @@
-"""The host's half of a Triton launch, compiled ahead: C that Triton gives a compiler when something is launched first.
+"""Compilation ahead of time of Triton's launchers: C code that Triton otherwise compiles at the first launch.
 
-That takes half a second for what calls the driver and, before Triton 3.7, as much again for each signature of a kernel.
-What comes of it lies in ``TRITON_CACHE_DIR`` beside the kernels. It needs the driver's library, for which an idle one
-stands in while it is linked, and so it cannot be loaded where there is no driver: nobody needs it there.
+That takes half a second for the code that calls the driver and, before Triton 3.7, as much again for each signature of
+a kernel. The results are stored in ``TRITON_CACHE_DIR`` beside the kernels. They are linked against a stub of the
+driver's library, so they cannot be loaded on a machine without a driver, where they are not needed.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ from unittest import mock
 from kernel_matrix.platforms.cuda.inside.libcuda import LIBRARY
 
 CompileLauncher = Callable[[Any], None]
-"""Compiles what a launch of this kernel needs, which Triton has compiled."""
+"""Function that compiles the launcher of a kernel that Triton has compiled."""
 
-_PATIENCE_S = 60.0
+_COMPILE_TIMEOUT_S = 60.0  # the stub compiles in milliseconds
 
 _FUNCTION = re.compile(r"\bcu[A-Z]\w+")
-"""A function of the driver, as C names it."""
+"""Name of a function of the driver in C."""
 
 
 @contextmanager
 def compiled_ahead() -> Iterator[CompileLauncher]:
-    """Inside, launchers can be compiled.
+    """Yield a function that compiles launchers.
 
-    Without a C compiler, or with a Triton that does it otherwise, nothing is compiled, and the first launch does it.
+    It does nothing without a C compiler, or with a version of Triton that works differently; the first launch then
+    compiles the launcher.
     """
     driver = _driver_module()
     if driver is None:
         yield lambda _kernel: None
         return
     with tempfile.TemporaryDirectory() as folder, ExitStack() as undo:
-        once = _once(driver.compile_module_from_src, Path(folder))
+        once = _compile_each_once(driver.compile_module_from_src, Path(folder))
         undo.enter_context(mock.patch.object(driver, "compile_module_from_src", once))
         undo.enter_context(mock.patch.object(driver, "library_dirs", return_value=[folder]))
         yield lambda kernel: _compile_launcher(driver, kernel)
 
 
 def _driver_module() -> Optional[Any]:
-    """Triton's module for NVIDIA's driver; null where it does not have what is wanted of it."""
+    """Return Triton's module for NVIDIA's driver; None if it lacks a function that is used here."""
     with suppress(ImportError):
         from triton.backends.nvidia import driver  # noqa: PLC0415  # only Triton's candidates need it
 
@@ -54,10 +55,10 @@ def _driver_module() -> Optional[Any]:
     return None
 
 
-def _once(compile_source: Callable[..., Any], folder: Path) -> Callable[..., Any]:
-    """``compile_source`` that links against a library in ``folder``, and compiles nothing a second time.
+def _compile_each_once(compile_source: Callable[..., Any], folder: Path) -> Callable[..., Any]:
+    """Make a ``compile_source`` that links against a stub in ``folder`` and compiles each source only once.
 
-    Triton would: what it has compiled and cannot load it takes for broken.
+    Triton itself would compile again, because it takes a result that it cannot load for broken.
     """
     compiled: Set[str] = set()
 
@@ -72,20 +73,25 @@ def _once(compile_source: Callable[..., Any], folder: Path) -> Callable[..., Any
 
 
 def _make_library(folder: Path, functions: Set[str]) -> None:
-    """A driver's library that has ``functions``, which do nothing: without any, a linker leaves it out as not needed.
+    """Make a stub of the driver's library with empty ``functions``.
 
-    :raises subprocess.SubprocessError: when it does not compile.
-    :raises OSError: when there is no compiler.
+    A linker would drop a stub without the functions that are used, because it would not be needed.
+
+    Raises:
+        subprocess.SubprocessError: if it does not compile.
+        OSError: if there is no compiler.
     """
     source = "".join(f"void {function}(void) {{}}\n" for function in sorted(functions))
     command = (os.environ.get("CC", "gcc"), "-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", "-x", "c", "-", "-o", LIBRARY)
-    subprocess.run(command, cwd=folder, input=source.encode(), check=True, capture_output=True, timeout=_PATIENCE_S)
-    alias = folder / "libcuda.so"  # older Tritons look for this one
+    subprocess.run(
+        command, cwd=folder, input=source.encode(), check=True, capture_output=True, timeout=_COMPILE_TIMEOUT_S
+    )
+    alias = folder / "libcuda.so"  # name that older versions of Triton link against
     if not alias.is_symlink():
         alias.symlink_to(LIBRARY)
 
 
 def _compile_launcher(driver: Any, kernel: Any) -> None:
     for compile_one in (driver.CudaUtils, lambda: driver.CudaLauncher(kernel.src, kernel.metadata)):
-        with suppress(Exception):  # it is compiled, and cannot be loaded
+        with suppress(Exception):  # compilation works, but loading the result fails
             compile_one()

@@ -1,4 +1,4 @@
-"""Who is on each GPU at this moment, listed by the driver or not."""
+"""Processes that are on each GPU now, whether the driver lists them or not."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _MEMORY = "memory in use"
 
 
 def check(host: Host) -> Iterator[CheckResult]:
-    """Nobody is on a GPU, and nobody hides."""
+    """Check that no process is on a GPU, neither listed nor hidden."""
     yield from _processes(host)
     yield from _memory(host)
 
 
 @per_gpu(_SUBJECT)
 def _processes(gpu: Gpu, _host: Host) -> CheckResult:
-    """Nobody is; a cell would wait for them, and end as ``gpu_busy``."""
+    """Check that the driver lists no process; a cell would wait for it, and could end as ``gpu_busy``."""
     pids = get_platform(gpu.platform).processes(gpu)
     if not pids:
-        return ok(_SUBJECT, "nobody")
-    who = named(pids) if pids_mean_something() else f"{len(pids)}, whose PIDs mean nothing in this namespace"
-    return warn(_SUBJECT, who, "cells wait for them (policy.gpu_wait_s): end them, or run when they have ended")
+        return ok(_SUBJECT, "none")
+    found = named(pids) if pids_mean_something() else f"{len(pids)}, whose PIDs mean nothing in this namespace"
+    return warn(_SUBJECT, found, "cells wait for them (policy.gpu_wait_s): end them, or run when they have ended")
 
 
 @per_gpu(_MEMORY)
 def _memory(gpu: Gpu, _host: Host) -> CheckResult:
-    """Whoever uses memory is somebody the driver lists."""
+    """Check that the driver lists a process if memory is in use."""
     used = get_platform(gpu.platform).snapshot(gpu).get("memory_used_bytes")
     if not isinstance(used, int):
-        return ok(_MEMORY, "the driver does not say")
+        return ok(_MEMORY, "the driver does not report it")
     found = f"{used >> 20} MiB"
     if used <= SUSPICIOUS_BYTES or get_platform(gpu.platform).processes(gpu):
         return ok(_MEMORY, found)

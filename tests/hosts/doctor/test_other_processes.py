@@ -1,4 +1,4 @@
-"""Who is on the GPUs."""
+"""Processes that are on the GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_processes_are_named_and_memory_without_one_is_suspicious(gpu_clinic: Cl
     busy, free = report.about("processes now")
     name = Path("/proc/self/comm").read_text().strip()
     assert (busy["verdict"], busy["found"]) == ("warn", f"GPU 0: {os.getpid()} ({name})")
-    assert (free["verdict"], free["found"]) == ("ok", "GPU 1, 2: nobody")
+    assert (free["verdict"], free["found"]) == ("ok", "GPU 1, 2: none")
     used, hidden, little = report.about("memory in use")
     assert (used["verdict"], used["found"]) == ("ok", "GPU 0: 3072 MiB")
     assert (hidden["verdict"], hidden["found"]) == ("warn", "GPU 1: 3072 MiB, with no process listed")
