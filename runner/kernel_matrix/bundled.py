@@ -1,7 +1,8 @@
 """Data files that come with the package: JSON Schemas and problems.
 
-In a checkout they lie in ``schemas/`` and ``problems/`` at its top. A wheel carries a copy of the schemas inside the
-package, as ``_schemas``; it does not carry the problems yet, since the process sandbox shows installed packages.
+In a checkout they lie in ``schemas/`` and ``problems/`` at its top. A wheel carries the schemas and the problems of
+:data:`BUNDLED_PROBLEMS` inside the package, as ``_schemas`` and ``_problems``. No candidate sees that folder: an image
+has no copy of the package, and the sandbox ``process`` hides installed ones.
 """
 
 from __future__ import annotations

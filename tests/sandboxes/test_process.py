@@ -49,6 +49,25 @@ def test_the_judge_runs_as_the_runner(sandbox: ProcessSandbox, spec: MakeSpec, p
     assert (isolation.network, isolation.filesystem, isolation.processes) == ("host", "shared", "shared")
 
 
+def test_installed_package_is_hidden_from_candidates(
+    sandbox: ProcessSandbox, spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sandbox.confinement.namespaces == confine.NONE:
+        pytest.skip(f"this machine allows limits only: {sandbox.confinement.refused}")
+    packages = tmp_path / "site-packages"
+    (packages / "kernel_matrix" / "_problems").mkdir(parents=True)
+    (packages / "other").mkdir()
+    for folder in (packages, *packages.parents):
+        if folder.owner() == Path.home().owner() and folder.is_relative_to(tempfile.gettempdir()):
+            folder.chmod(0o755)
+    monkeypatch.syspath_prepend(str(packages))
+    for folder, seen in ((packages, ["kernel_matrix", "other"]), (packages / "kernel_matrix", [])):
+        with sandbox.launch(spec(sandbox, "list_folder", str(folder))) as running:
+            end = running.wait(30)
+        assert end is not None
+        assert answer(end) == seen
+
+
 def test_paths_are_translated_where_there_are_no_mounts(
     sandbox: ProcessSandbox, spec: MakeSpec, tmp_path: Path
 ) -> None:

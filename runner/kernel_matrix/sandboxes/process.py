@@ -20,7 +20,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,6 +70,13 @@ class Confinement:
 
 
 _LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
+
+
+_EMPTY = "empty"
+"""Name of the folder that is shown in place of what must not be seen."""
+
+_PACKAGES = ("", "lib*/python3*/*-packages/", "local/lib*/python3*/*-packages/")
+"""Where packages are, below a folder of packages or a prefix of Python or of the system."""
 
 
 def open_sandbox() -> ProcessSandbox:
@@ -234,7 +241,7 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path, report_fd: in
         pids=None if spec.role is Role.JUDGE else limits.pids,
         uid=spec.uid if level.other_user or level.namespaces == confine.USER else None,
         root=str(stage / "root") if private else "",
-        binds=tuple(_binds(spec)) if private else (),
+        binds=tuple(_binds(spec, stage)) if private else (),
         empty_files=(f"{PACKAGE_TARGET}/{PACKAGE}/__init__.py",) if private else (),
         tmpfs_bytes=limits.tmpfs_bytes,
         shm_bytes=limits.shm_bytes,
@@ -271,13 +278,16 @@ def _to_host_path(text: str, host_paths: Mapping[str, str]) -> str:
     return host_paths[target] + text[len(target) :]
 
 
-def _binds(spec: RoleSpec) -> Iterator[confine.BindMount]:
+def _binds(spec: RoleSpec, stage: Path) -> Iterator[confine.BindMount]:
     """Yield the mounts of the private tree, parents first.
 
     They are the system, this Python, the package's inside half, the role's mounts and devices.
     """
-    for path in _outermost([*map(Path, _SYSTEM), *_python_folders()]):
+    shown = _outermost([*map(Path, _SYSTEM), *_python_folders()])
+    for path in shown:
         yield confine.BindMount(str(path), str(path))
+    for path in _installed_copies(shown):
+        yield confine.BindMount(str(stage / _EMPTY), str(path))
     for source, target in package_mounts(spec):
         yield confine.BindMount(source, target)
     for mount in sorted(spec.mounts, key=lambda mount: mount.target):
@@ -297,6 +307,14 @@ def _python_folders() -> list[Path]:
     return named + [path.resolve() for path in named]
 
 
+def _installed_copies(folders: Iterable[Path]) -> list[Path]:
+    """Return this package's folders in ``folders``: an installed one holds problems, with their references."""
+    found = {
+        copy.resolve() for folder in folders for pattern in _PACKAGES for copy in folder.glob(f"{pattern}{PACKAGE}")
+    }
+    return sorted(path for path in found if path.is_dir())
+
+
 def _outermost(paths: Sequence[Path]) -> list[Path]:
     """Return the paths that exist and do not lie below another one."""
     existing = {path for path in paths if path.exists()}
@@ -308,6 +326,7 @@ def _stage(spec: RoleSpec, level: Confinement) -> Iterator[Path]:
     """Make a private folder: ``root`` for the tree, ``package`` and ``scratch`` for roles without namespaces."""
     with own_folder(_STAGE_PREFIX) as folder:
         (folder / "root").mkdir()
+        (folder / _EMPTY).mkdir()
         if level.namespaces == confine.NONE:
             _add_package_and_scratch(folder, spec, spec.uid if level.other_user else None)
         yield folder

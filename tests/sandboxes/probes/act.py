@@ -136,6 +136,11 @@ def look_around():
     print(json.dumps({"processes": _readable("cmdline"), "environments": _readable("environ")}))
 
 
+def list_folder(folder):
+    """Print the names in a folder."""
+    print(json.dumps(sorted(path.name for path in Path(folder).iterdir())))
+
+
 def look_inward(*_token):
     """Print what one is and what one was given."""
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
