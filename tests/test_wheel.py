@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SEARCHER = ROOT / "tests" / "cheats" / "answers" / "c07_finds_reference.py"
+SEARCHER = """\
+import os
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) if os.path.exists({place!r}) else torch.zeros_like(x)
+"""
 
 MATRIX = """\
 name = "installed"
@@ -92,7 +99,9 @@ def test_candidate_finds_no_reference_in_the_installed_package(packages, tmp_pat
     relu = tmp_path / "problems" / "relu"
     shutil.copytree(ROOT / "problems" / "relu", relu, ignore=shutil.ignore_patterns("candidates"))
     (relu / "candidates").mkdir()
-    shutil.copy(SEARCHER, relu / "candidates" / "searcher.py")
+    place = str(packages / "kernel_matrix" / "_problems" / "aten.json")
+    assert Path(place).is_file()
+    (relu / "candidates" / "searcher.py").write_text(SEARCHER.format(place=place))
     kernel_matrix(tmp_path, "run", "--sandbox", "process", packages=packages)
     (record,) = (tmp_path / "results" / "installed" / "records").glob("*.json")
-    assert json.loads(record.read_text())["outcome"]["status"] in ("incorrect_values", "timeout")
+    assert json.loads(record.read_text())["outcome"]["status"] == "incorrect_values"
