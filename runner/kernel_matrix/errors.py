@@ -1,18 +1,18 @@
-"""The error tree: one class per exit code, and every message says what to do next.
+"""Error classes: one tree, one exit code per class, and a next step in every message.
 
 ::
 
     KernelMatrixError                    exit 4
-    ├── UsageError                       exit 2   what was asked cannot be understood
-    │   └── MatrixError                  exit 2   matrix.toml: every problem of the file at once
+    ├── UsageError                       exit 2   the command line or a file cannot be understood
+    │   └── MatrixError                  exit 2   matrix.toml: all problems of the file at once
     ├── NothingSelectedError             exit 3   the selection is empty
     ├── InfrastructureError              exit 4   the machine, the daemon, an image or the disk failed
     │   ├── SandboxError                 exit 4   a container or process could not be started or was lost
     │   ├── ImageError                   exit 4   an image is missing, not pinned, or not what the lock says
-    │   ├── PluginError                  exit 4   an extension is not known, or the package that adds it is broken
+    │   ├── PluginError                  exit 4   an extension is unknown, or its package is broken
     │   ├── GpuSettingError              exit 4   a GPU's setting was not, or may not be, changed
     │   ├── GpuLostError                 exit 4   a GPU no longer answers
-    │   ├── GpuRefusedError              exit 4   a GPU cannot be proven to be ours alone, and the policy wants that
+    │   ├── GpuRefusedError              exit 4   exclusive use of a GPU cannot be proven, and the policy requires it
     │   └── StoreError                   exit 4   a record could not be written or read
     ├── RegressionError                  exit 5   a comparison found a regression
     └── GpuBusyError                     exit 75  the GPU stayed in use past the wait limit
@@ -24,10 +24,11 @@ from typing import ClassVar
 
 
 class KernelMatrixError(Exception):
-    """Root of all errors this program raises on purpose.
+    """Root of all errors that this program raises on purpose.
 
-    :param what: one sentence: what is wrong, where, and what is allowed.
-    :param next_step: one sentence: what the reader should do now.
+    Args:
+        what: One sentence: what is wrong, where, and what is allowed.
+        next_step: One sentence: what the reader should do now.
     """
 
     exit_code: ClassVar[int] = 4
@@ -48,7 +49,7 @@ class UsageError(KernelMatrixError):
 
 
 class MatrixError(UsageError):
-    """``matrix.toml`` is not usable; carries every problem found, not only the first."""
+    """``matrix.toml`` is unusable; carries all problems found, not only the first."""
 
     def __init__(self, problems: list[str], *, next_step: str = "") -> None:
         super().__init__("\n".join(problems), next_step=next_step)
@@ -62,7 +63,7 @@ class NothingSelectedError(KernelMatrixError):
 
 
 class InfrastructureError(KernelMatrixError):
-    """The machine failed, not a candidate; what was lost can be run again."""
+    """The machine failed, not a candidate; the lost work can be run again."""
 
 
 class SandboxError(InfrastructureError):
@@ -80,8 +81,11 @@ class PluginError(InfrastructureError):
 class GpuSettingError(InfrastructureError):
     """A setting of a GPU was not changed.
 
-    :param permitted: false when this host or the driver does not let this user change it; true when it failed.
-    :param supported: false when the device does not offer the setting at all, so that nobody can have changed it.
+    Args:
+        what: See :class:`KernelMatrixError`.
+        next_step: See :class:`KernelMatrixError`.
+        permitted: ``False`` if this host or the driver forbids the change to this user; ``True`` if it failed.
+        supported: ``False`` if the device does not offer the setting, so that it cannot have been changed.
     """
 
     def __init__(self, what: str, *, next_step: str = "", permitted: bool = True, supported: bool = True) -> None:
@@ -95,7 +99,7 @@ class GpuLostError(InfrastructureError):
 
 
 class GpuRefusedError(InfrastructureError):
-    """A GPU is in a mode (MIG, MPS), or this runner in a namespace, in which nobody can prove to be alone on it."""
+    """Exclusive use of a GPU cannot be proven, because of its mode (MIG, MPS) or the runner's namespace."""
 
 
 class StoreError(InfrastructureError):
@@ -109,6 +113,6 @@ class RegressionError(KernelMatrixError):
 
 
 class GpuBusyError(KernelMatrixError):
-    """A GPU stayed in use by somebody else past the wait limit."""
+    """A GPU stayed in use by another process past the wait limit."""
 
     exit_code = 75

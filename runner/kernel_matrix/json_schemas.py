@@ -1,4 +1,4 @@
-"""The JSON Schemas of every document that this program reads or writes; see :mod:`kernel_matrix.bundled`."""
+"""JSON Schemas of all documents that this program reads or writes; see :mod:`kernel_matrix.bundled`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from kernel_matrix.bundled import bundled_path
 
 
 def schema_path(name: str) -> Path:
-    """Where ``<name>.schema.json`` is.
+    """Return the path of ``<name>.schema.json``.
 
-    :raises FileNotFoundError: when the installation lacks it.
+    Raises:
+        FileNotFoundError: The installation lacks it.
     """
     path = bundled_path("schemas", f"{name}.schema.json")
     if path.is_file():
@@ -21,8 +22,9 @@ def schema_path(name: str) -> Path:
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """The schema ``<name>.schema.json`` as a dictionary of its own.
+    """Return the schema ``<name>.schema.json`` as a new dictionary.
 
-    :raises FileNotFoundError: when the installation lacks it.
+    Raises:
+        FileNotFoundError: The installation lacks it.
     """
     return cast("dict[str, Any]", json.loads(schema_path(name).read_text(encoding="utf-8")))

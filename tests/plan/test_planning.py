@@ -31,8 +31,8 @@ def test_cpu_toolchains_pair_with_the_cpu_and_cuda_toolchains_with_gpus(plan):
 def test_an_axis_value_that_pairs_with_nothing_is_told(plan):
     found = plan(toolchains=(CU128,))
     assert places(found.cells()) == [("h200", "cu128", "fp32"), ("h200", "cu128", "bf16")]
-    assert found.warnings == ("gpu cpu is in no cell: no toolchain goes with it",)
-    assert plan(gpus=(CPU,)).warnings == ("toolchain cu128 is in no cell: no gpu goes with it",)
+    assert found.warnings == ("gpu cpu has no cell: no toolchain fits it",)
+    assert plan(gpus=(CPU,)).warnings == ("toolchain cu128 has no cell: no gpu fits it",)
 
 
 def test_a_cell_carries_what_is_needed_to_run_it(plan):

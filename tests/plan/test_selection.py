@@ -147,9 +147,7 @@ def test_the_same_content_twice_is_a_warning(select):
 def test_a_candidate_selected_twice_counts_once(select):
     selection = select('[[candidates]]\nselect = "*"\n[[candidates]]\nselect = "relu/*"\nmethod = "other"')
     assert ids(selection)["relu"] == ["good"]
-    assert selection.warnings == (
-        "candidate relu/good is selected twice; what candidates[1] says of it does not count",
-    )
+    assert selection.warnings == ("candidate relu/good is selected twice; the settings in candidates[1] are ignored",)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What data sheets say of GPUs, here or not."""
+"""Data sheets of GPUs, present or not."""
 
 from kernel_matrix.platforms.data_sheets import (
     DTYPES,

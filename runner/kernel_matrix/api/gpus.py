@@ -45,7 +45,7 @@ class GpuInventory:
 
     gpus: tuple[Gpu, ...]
     reason: str
-    """Why there are not more; empty where nothing is missing."""
+    """Reason why there are no more; empty if none is missing."""
 
 
 def inventory() -> GpuInventory:
@@ -82,7 +82,7 @@ def find_gpus(which: str | None = None) -> tuple[Gpu, ...]:
 
 
 def describe_gpu(gpu: Gpu) -> dict[str, Any]:
-    """Return everything that is known of a GPU now; ``error`` is not empty where it does not answer."""
+    """Return all known values of a GPU now; ``error`` is not empty if it does not answer."""
     document = {**gpu_document(gpu), "peak": asdict(peak_of(gpu)), "error": ""}
     platform = get_platform(gpu.platform)
     try:
@@ -180,10 +180,10 @@ def calibrate_gpus(
 
 
 def _wanted(matrix: Matrix, name: str | None) -> list[Toolchain]:
-    """The toolchains for GPUs to choose from: all of ``matrix``, or the one of that name.
+    """Return the toolchains for GPUs to choose from: all of ``matrix``, or the one of that name.
 
     Raises:
-        UsageError: When the matrix has none of that name.
+        UsageError: The matrix has none of that name.
     """
     for_gpus = [toolchain for toolchain in matrix.toolchains if get_platform(toolchain.platform).IS_ACCELERATOR]
     wanted = [toolchain for toolchain in for_gpus if name in (None, toolchain.name)]
@@ -195,10 +195,10 @@ def _wanted(matrix: Matrix, name: str | None) -> list[Toolchain]:
 
 
 def _newest_usable(gpu: Gpu, wanted: Sequence[Toolchain], found: HostSurvey) -> Toolchain:
-    """The newest of ``wanted`` that is here and runs on ``gpu``.
+    """Return the newest of ``wanted`` that is here and runs on ``gpu``.
 
     Raises:
-        NothingSelectedError: When none can run, with the reason of each.
+        NothingSelectedError: None can run; the message gives the reason for each.
     """
     obstacles = {toolchain: _obstacle(gpu, toolchain, found) for toolchain in wanted}
     usable = [toolchain for toolchain, obstacle in obstacles.items() if not obstacle]
@@ -209,7 +209,7 @@ def _newest_usable(gpu: Gpu, wanted: Sequence[Toolchain], found: HostSurvey) -> 
 
 
 def _obstacle(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
-    """Why ``toolchain`` cannot measure ``gpu`` here, in words; empty: it can."""
+    """Return the reason why ``toolchain`` cannot measure ``gpu`` here; empty if it can."""
     if toolchain.platform != gpu.platform:
         return f"it is for {get_platform(toolchain.platform).TITLE}s"
     if found.sandbox.uses_images and toolchain.name not in found.images:

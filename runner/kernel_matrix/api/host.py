@@ -89,12 +89,12 @@ def plugin_faults() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What dead runs had left."""
+    """Leftovers of dead runs, removed or not."""
 
     cleared: Sequence[str]
-    """What was removed or given back, one line each."""
+    """Things that were removed or reset, one line each."""
     failed: Sequence[str]
-    """What could not be."""
+    """Things that could not be removed or reset, one line each."""
 
 
 def sweep() -> SweepResult:

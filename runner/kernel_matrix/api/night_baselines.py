@@ -17,7 +17,7 @@ from kernel_matrix.nightly.paths import accepted_file
 __all__ = ["Acceptance", "Baseline", "BaselineList", "accept_change", "list_baselines", "set_baseline", "show_baseline"]
 
 ACCEPTED_FOR: Final = timedelta(days=90)
-"""How long an accepted change holds by default: one without an end would be forgotten."""
+"""Default time for which an accepted change holds; without an end it would be forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class BaselineList:
 
     baselines: list[Baseline]
     damaged: dict[str, str]
-    """Name → why it cannot be used."""
+    """Name → reason why it cannot be used."""
 
 
 def set_baseline(

@@ -58,7 +58,7 @@ class NightOptions:
     notify: str = ""
     """A command that is run once, with the summary as JSON on its standard input; empty: none."""
     report: Path | None = None
-    """Where the page goes; ``None``: into the night's folder."""
+    """Path of the page; ``None``: in the night's folder."""
     sandbox: str = AUTO
     lock: Path | None = None
     filters: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class NightResult:
 
     summary: NightSummary
     notify_error: str
-    """Why the notification failed; empty where it did not."""
+    """Error of the notification; empty if it succeeded."""
     stopped_by: BaseException | None
     """The interrupt that stopped the night; raise it again to pass it on."""
 

@@ -23,7 +23,7 @@ __all__ = ["RepeatedRecord", "Reproduction", "reproduce"]
 
 @dataclass(frozen=True, slots=True)
 class RepeatedRecord:
-    """What came of a reproduction."""
+    """Result of a repetition."""
 
     found: Reproduction
     record: Path
@@ -77,10 +77,10 @@ def reproduce(
 
 
 def _read(path: Path) -> Document:
-    """The record in ``path``, checked.
+    """Return the checked record in ``path``.
 
     Raises:
-        UsageError: When it is no record, saying why.
+        UsageError: It is not a valid record; the message gives the reason.
     """
     try:
         return read_record(path)
@@ -90,11 +90,11 @@ def _read(path: Path) -> Document:
 
 
 def _cell_of(record: Document, path: Path, matrix: Matrix, found: HostSurvey) -> Cell:
-    """The record's own cell, to run.
+    """Return the cell of the record, to run it.
 
     Raises:
-        UsageError: When the matrix has no such cell, naming what differs from the nearest.
-        NothingSelectedError: When it cannot run here.
+        UsageError: The matrix has no such cell; the message gives the differences from the nearest.
+        NothingSelectedError: It cannot run here.
     """
     wanted: str = record["cell_id"]
     cells = [cell for cell in every_cell(matrix, found) if cell.id == wanted or _is_named_so(cell, record)]
@@ -151,16 +151,16 @@ def _check_image(record: Document, path: Path, found: HostSurvey) -> None:
 
 
 def _same_unit(record: Document, found: HostSurvey) -> HostSurvey:
-    """``found`` with only the record's own GPU unit, where that is here: another unit is another measurement."""
+    """Return ``found`` with only the record's own GPU, if that is here, because another GPU gives another result."""
     units = tuple(gpu for gpu in found.facts.gpus if gpu.uuid == record["host"]["device"].get("uuid"))
     return replace(found, facts=replace(found.facts, gpus=units)) if units else found
 
 
 def _check_ended(now: Document, place: Path) -> None:
-    """The repetition must have come to an end of its own.
+    """Check that the repetition ended by itself.
 
     Raises:
-        InfrastructureError: When the machine failed it.
+        InfrastructureError: The machine failed it.
     """
     outcome = now["outcome"]
     if outcome["fault"] == "infra":

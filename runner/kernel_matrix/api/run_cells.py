@@ -91,7 +91,7 @@ class RunResult:
     """The folder with ``records/``, ``traces/`` and ``runs/``."""
     planned: int
     left: int
-    """Cells that this run did not bring to an end."""
+    """Number of cells that this run did not finish."""
     counts: Counter[Status]
     """Status → cells that ended so."""
     quarantined: Mapping[str, str]
@@ -104,7 +104,7 @@ class RunResult:
 
     @property
     def candidate_failed(self) -> bool:
-        """Whether any cell failed by its candidate's fault."""
+        """``True`` if any cell failed because of its candidate."""
         return any(fault_of(status) is Fault.CANDIDATE for status in self.counts)
 
     @property

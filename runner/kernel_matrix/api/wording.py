@@ -1,4 +1,4 @@
-"""How values, labels and states of results read in text."""
+"""Texts for values, labels and states of results."""
 
 from kernel_matrix.results.descriptions import (
     clocks_as_wanted,

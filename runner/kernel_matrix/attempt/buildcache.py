@@ -40,7 +40,7 @@ class BuildKey:
     source: bytes
     """The candidate's source, as it is compiled."""
     arch: str
-    """As ``TORCH_CUDA_ARCH_LIST`` takes it: ``9.0a``."""
+    """Architecture in the form of ``TORCH_CUDA_ARCH_LIST``: ``9.0a``."""
     toolchain: str
     """Image id; without images, a description of this machine's compilers."""
     build_version: str

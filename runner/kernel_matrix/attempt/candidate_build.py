@@ -1,4 +1,4 @@
-"""From a cell to its build: what determines the artefact, whether it is at hand already, and compiling it if not."""
+"""Build of a cell's candidate: the key of its artefact, its look-up in the cache, and the compilation."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from kernel_matrix.results.record import BuildInfo, CompiledKernelInfo
 
 
 def is_built(cell: Cell, gpu: Gpu) -> bool:
-    """Whether anything of ``cell`` is compiled before a device is leased for it.
+    """Return whether anything of ``cell`` is compiled before a device is leased for it.
 
-    Triton would compile at its first call, while the device waits; on a CPU it compiles nothing. It does so, too, where
-    the problem reads files: whoever compiles ahead is told the problem's module alone.
+    Triton would compile at its first call, while the device waits; on a CPU it compiles nothing. It also compiles at
+    the first call if the problem reads files, because the builder gets only the problem's module.
     """
     language = cell.candidate.language
     return language in NEEDS_BUILD or (_compiles_at_call(language, gpu) and not cell.problem.beside)
@@ -38,11 +38,12 @@ def _compiles_at_call(language: Language, gpu: Gpu) -> bool:
 
 
 def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> BuildResult:
-    """What compiling the cell's candidate for the place's device comes to, from ``cache`` where it is known there.
+    """Return the result of compiling the cell's candidate for its device, from ``cache`` if possible.
 
-    :raises BuildCancelledError: when the run was called off.
-    :raises kernel_matrix.errors.InfrastructureError: when the builder could not be started.
-    :raises OSError: when the source cannot be read, or a file cannot be written.
+    Raises:
+        BuildCancelledError: The run was cancelled.
+        kernel_matrix.errors.InfrastructureError: The builder could not be started.
+        OSError: The source cannot be read, or a file cannot be written.
     """
     recipe = _recipe(place)
     kept = cache.recall(recipe.key, bench.scratch)
@@ -69,7 +70,7 @@ def _recipe(place: CellPlacement) -> BuildKey:
 
 
 def _order(place: CellPlacement) -> bytes:
-    """For what calls and for what device kernels are compiled ahead; see :mod:`kernel_matrix.inside.build.builder`."""
+    """Return the calls and the device for which to compile ahead; see :mod:`kernel_matrix.inside.build.builder`."""
     cell = place.cell
     order = {
         "problem": cell.problem.code.module().decode(),
@@ -82,14 +83,14 @@ def _order(place: CellPlacement) -> bytes:
 
 
 def _target(gpu: Gpu) -> dict[str, str | int]:
-    """What to compile for, and what a candidate is told that asks the device what it has."""
+    """Return the device to compile for, with the properties that a candidate can query."""
     of, capability = get_platform(gpu.platform), gpu.compute_capability
     return {"arch": of.compile_target(capability), **of.compile_limits(capability)}
 
 
 @functools.cache
 def _local_toolchain(device_platform: str) -> str:
-    """What tells the compilers beside this program apart from others, and from themselves after an update."""
+    """Return an identifier of the compilers beside this program, which an update changes."""
     compiler = get_platform(device_platform).local_compiler()
     return json.dumps([sys.prefix, platform.python_version(), _installed("torch"), _installed("triton"), compiler])
 

@@ -222,7 +222,7 @@ def _settings(place: CellPlacement) -> dict[str, str]:
 
 
 def _interpreter(place: CellPlacement) -> dict[str, str]:
-    """Settings of a candidate that is not compiled; Triton is the one language that has an interpreter."""
+    """Return settings of a candidate that is not compiled; Triton is the only language with an interpreter."""
     return {"TRITON_INTERPRET": "1"} if place.platform.interprets(place.cell.candidate.language) else {}
 
 

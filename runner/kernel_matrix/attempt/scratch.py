@@ -1,4 +1,4 @@
-"""The folder of one run's temporary files, found again and removed when its runner was killed."""
+"""Folder of one run's temporary files, which a later run removes if its runner was killed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _PREFIX = "kernel-matrix-run-"
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder that other users may pass through; removed whatever happens."""
+    """Provide a new folder that other users may pass through, and remove it at the end."""
     with own_folder(_PREFIX) as folder:
         folder.chmod(0o711)
         yield folder
 
 
 def scratch_leftovers() -> Sequence[str]:
-    """The folders of dead runners, one line each; removes nothing."""
+    """Return one line for each folder of a dead runner; removes nothing."""
     return [_epitaph(folder) for folder in orphaned_folders(_PREFIX)]
 
 
 def sweep_scratch() -> Sequence[str]:
-    """Remove the folders of dead runners; returns one line per folder removed."""
+    """Remove the folders of dead runners; return one line for each."""
     orphans = orphaned_folders(_PREFIX)
     for folder in orphans:
         shutil.rmtree(folder, ignore_errors=True)

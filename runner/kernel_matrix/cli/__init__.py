@@ -67,7 +67,7 @@ _SIGNAL_BASE = 128
 
 
 def build_app() -> typer.Typer:
-    """The Typer application with every verb registered."""
+    """Return the Typer application with every verb registered."""
     app = typer.Typer(
         name="kernel-matrix",
         help="Run every candidate GPU kernel on every GPU, toolchain and dtype you own, and believe the result.",
@@ -108,7 +108,7 @@ def main() -> NoReturn:
 
 
 def _code_of(error: OSError) -> int | None:
-    """The exit code for an error that names its cause by itself; ``None`` for all others."""
+    """Return the exit code for an error that names its cause by itself; ``None`` for all others."""
     if error.errno == errno.ENAMETOOLONG:
         _say(f"error: {error.filename}: the path, or one name in it, is longer than this file system allows")
         return UsageError.exit_code

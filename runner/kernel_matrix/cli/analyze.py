@@ -135,7 +135,7 @@ def _check(question: str, given: Mapping[str, Any]) -> None:
 
 
 def _listed(texts: Sequence[str] | None, kind: Callable[[str], _Value], option: str) -> tuple[_Value, ...]:
-    """The parts between commas of an option that may be given several times.
+    """Return the parts between commas of an option that may be given several times.
 
     Raises:
         UsageError: Where one is no ``kind``.
@@ -213,7 +213,7 @@ def _table(shown: Any, columns: dict[str, list[str]]) -> Table:
 
 
 def _fitting(columns: dict[str, list[str]], width: int) -> Iterator[str]:
-    """The first columns that fit into ``width`` together, one at least."""
+    """Yield the first columns that fit into ``width`` together, one at least."""
     from rich.cells import cell_len
 
     used = 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 UNKNOWN = "unknown"
 
 _LACKS = "–"
-"""Of a dtype that the tensor cores do not compute in."""
+"""Mark of a dtype that the tensor cores do not support."""
 
 _WORDS = {
     "structured_sparsity": "2:4 structured sparsity",
@@ -33,17 +33,17 @@ _WORDS = {
     "wgmma": "wgmma (sm_90a)",
     "tcgen05": "tcgen05 (sm_100a)",
 }
-"""Features whose word for people is another; some need code for exactly one architecture (PTX ISA)."""
+"""Texts of features whose short name is not clear; some need code for exactly one architecture (PTX ISA)."""
 
 _BALANCED = ("bf16", "fp16", "fp32")
-"""Dtypes whose rate is set against the bandwidth: the first that is known."""
+"""Dtypes for the balance of rate and bandwidth; the first with a known rate is used."""
 
 
 def show_sheets(model: str | None, *, as_json: bool, as_prompt: bool) -> None:
-    """Print the sheets that ``model`` means; without one, a table of all.
+    """Print the sheets that match ``model``; without it, a table of all.
 
     Raises:
-        UsageError: When there is no such sheet.
+        UsageError: There is no such sheet.
     """
     sheets = all_sheets() if model is None else sheets_of(model)
     if as_json:
@@ -58,7 +58,7 @@ def show_sheets(model: str | None, *, as_json: bool, as_prompt: bool) -> None:
 
 
 def prompt(sheet: DataSheet) -> str:
-    """A sheet as plain text of few lines, for a language model that is to write a kernel for the GPU."""
+    """Return a sheet as a few lines of plain text, for a language model that writes a kernel for the GPU."""
     rows = _rows(sheet)
     facts = (
         *("SMs", "per SM", "resident per SM", "per block", "L2 cache", "memory", "dense peaks", "balance"),
@@ -139,7 +139,7 @@ def _peaks(sheet: DataSheet) -> Iterator[str]:
 
 
 def _lacks(sheet: DataSheet, dtype: str) -> bool:
-    """Return whether the tensor cores do not compute in ``dtype``, so that it has no rate."""
+    """Return whether the tensor cores do not support ``dtype``, so that it has no rate."""
     return dtype in FEATURES and dtype not in sheet.architecture.features
 
 
@@ -148,7 +148,7 @@ def _features(names: Iterable[str]) -> str:
 
 
 def _balance(sheet: DataSheet) -> str:
-    """Below how many operations per byte the memory is what limits: the corner of the roofline."""
+    """Return the operations per byte below which memory is the limit: the ridge point of the roofline."""
     known = ((dtype, rate) for dtype in _BALANCED if (rate := sheet.ops_per_s[dtype]) is not None)
     dtype, rate = next(known, ("", 0.0))
     if not rate or not sheet.bytes_per_s:

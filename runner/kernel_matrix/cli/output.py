@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for people: colour only on a terminal and never under ``NO_COLOR``; full width when piped."""
+    """Return a console for people: colour only on a terminal and never under ``NO_COLOR``; full width when piped."""
     from rich.console import Console
 
     piped = not (sys.stderr if stderr else sys.stdout).isatty()
@@ -53,13 +53,13 @@ def _plain(value: Any) -> Any:
 
 
 def print_json_line(document: Any) -> None:
-    """One strict JSON document on one line, flushed: for event streams."""
+    """Print one strict JSON document on one line and flush, for event streams."""
     sys.stdout.write(json.dumps(document, allow_nan=False, separators=(",", ":"), sort_keys=True) + "\n")
     sys.stdout.flush()
 
 
 def duration(seconds: float) -> str:
-    """``25 s``, ``3 min``, ``2.5 h`` or ``4.0 d``."""
+    """Return for example ``25 s``, ``3 min``, ``2.5 h`` or ``4.0 d``."""
     for limit, unit, size in ((90, "s", 1), (90 * 60, "min", 60)):
         if seconds < limit:
             return f"{seconds / size:.0f} {unit}"

@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
 def _planned_cells(
     path: Path, terms: list[str], sandbox: str, lock: Path | None, *, compile_only: bool
 ) -> tuple[RunPlan, Iterator[Cell]]:
-    """The plan, and its cells that pass the filter.
+    """Return the plan, and its cells that pass the filter.
 
     Raises:
         NothingSelectedError: When there are none.
@@ -79,7 +79,7 @@ def _planned_cells(
 
 
 def _write_json(made: RunPlan, cells: Iterable[Cell]) -> None:
-    """One document, written cell by cell: a plan may have millions."""
+    """Write one document cell by cell, because a plan may have millions."""
     from kernel_matrix.api.plan import tally
     from kernel_matrix.model.messages import SCHEMA_VERSION
 
@@ -187,7 +187,7 @@ def _print_overview(made: RunPlan, cells: Iterable[Cell]) -> None:
 
 
 def _grouped(cells: Iterable[Cell], groups: dict[str, _Group]) -> Iterator[Cell]:
-    """``cells``, with the runnable ones noted in ``groups`` on the way."""
+    """Yield ``cells``, with the runnable ones noted in ``groups`` on the way."""
     for cell in cells:
         if cell.reason is None:
             groups.setdefault(cell.candidate.id, _Group()).add(cell)
@@ -213,7 +213,7 @@ def _print_all(made: RunPlan, cells: Iterable[Cell]) -> None:
 
 
 def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """``cells``, each written as a plain line on the way: a table would need all of them first."""
+    """Yield ``cells``, each written as a plain line on the way: a table would need all of them first."""
     for cell in cells:
         reason = cell.reason
         verb = "compiled here" if cell.compile_only else "runs here"
@@ -271,7 +271,7 @@ def _print_more(screen: Console, more: int) -> None:
 
 
 def _table(*columns: str, title: str) -> Table:
-    """An empty table; a column whose name ends in ``>`` is right-aligned."""
+    """Return an empty table; a column whose name ends in ``>`` is right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

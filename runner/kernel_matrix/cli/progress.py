@@ -272,12 +272,12 @@ def event_line(event: RunEvent) -> str:
 
 
 def cell_name(cell: Cell) -> str:
-    """``softmax/triton_rows fp32 cpu/cpu``."""
+    """Return for example ``softmax/triton_rows fp32 cpu/cpu``."""
     return f"{cell.candidate.id} {cell.dtype.value} {cell.gpu.name}/{cell.toolchain.name}"
 
 
 def verdict_line(record: Record) -> str:
-    """Status, and the speed-up or the reason."""
+    """Return the status, and the speed-up or the reason."""
     outcome = record.outcome
     if outcome.status is Status.COMPILED:
         return f"compiled{_built(record)}"
@@ -310,7 +310,7 @@ def _speeds(record: Record) -> str:
 
 
 def _speed(found: WorkloadJudgement) -> str:
-    """``2.0 µs, 2.000x of eager (1.990 to 2.010), faster, grade B (clocks not locked)``; less of a single session."""
+    """Return for example ``2.0 µs, 2.000x of eager (1.990 to 2.010), faster, grade B``; one session gives less."""
     time_us, compared = f"{found.candidate_ns / 1e3:.1f} µs", found.comparison
     if compared is None:
         return time_us
@@ -334,7 +334,7 @@ def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipp
     if survey.facts.clocks_reason and any(_wants_lock(cell) for cell in cells):
         yield f"clocks will not be locked, and records say so: {survey.facts.clocks_reason}"
     if any(is_interpreted(cell) for cell in cells):
-        yield "Triton runs through its interpreter on the CPU: right or wrong can be told, speed cannot"
+        yield "Triton runs through its interpreter on the CPU: correctness is known, speed is not"
     counts = Counter((cell.reason.hurdle, _short(cell)) for cell in skipped if cell.reason is not None)
     if counts:
         yield f"{len(skipped)} cells do not run here:"

@@ -16,7 +16,7 @@ _MOST_REASONS = 5
 
 
 def conditions_line(record: Record) -> str:
-    """``[locked]``, ``[unlocked (policy lock), not proven alone: …, low_resolution]``; empty for what was not timed."""
+    """Return for example ``[locked]`` or ``[unlocked (policy lock), low_resolution]``; empty if nothing was timed."""
     if not _was_timed(record):
         return ""
     host, words = record.host, []
@@ -29,7 +29,7 @@ def conditions_line(record: Record) -> str:
 
 
 def conditions_document(record: Record) -> dict[str, object]:
-    """The same for scripts."""
+    """Return the conditions as a JSON document."""
     host = record.host
     return {
         "clock_state": host.clock_state,
@@ -62,9 +62,9 @@ class RunConditions:
     clocks: Counter[str] = field(default_factory=Counter)
     """Clock state → cells."""
     not_locked: Counter[str] = field(default_factory=Counter)
-    """Why clocks were not held although the policy wants them locked → cells."""
+    """Reason why clocks were not held although the policy wants locked ones → number of cells."""
     unproven: int = 0
-    """Cells on a GPU that was not proven to be theirs alone."""
+    """Number of cells without proof of exclusive use of the GPU."""
 
     def note(self, record: Record) -> None:
         """Count one ended cell, if it was timed."""

@@ -1,4 +1,4 @@
-"""Executors: who runs which cells where. ``local`` runs them on this host.
+"""Executors of cells: ``local`` runs them on this host.
 
 An executor is a callable that makes a :class:`CellRun`. To add one, add a package here and a line in :data:`EXECUTORS`,
 or an entry point ``module:name`` of another package in the group ``kernel_matrix.executors``.
@@ -24,7 +24,7 @@ class CellRun(Protocol):
     """One run over some cells. Use as ``with run.running() as events: for event in events: …``."""
 
     planned: int
-    """Cells of the run."""
+    """Number of cells to run."""
 
     @property
     def counts(self) -> Counter[Status]:
@@ -33,12 +33,12 @@ class CellRun(Protocol):
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """UUID → why nothing more runs on that GPU in this run, in words."""
+        """UUID → reason why nothing more runs on that GPU in this run."""
         ...
 
     @property
     def left(self) -> int:
-        """Cells that this run did not bring to an end."""
+        """Number of cells that have not ended."""
         ...
 
     def running(self) -> AbstractContextManager[Iterator[RunEvent]]:
@@ -47,21 +47,21 @@ class CellRun(Protocol):
         Each cell that ends leaves a record in the store, and an event with that record.
 
         Raises:
-            kernel_matrix.errors.InfrastructureError: From the iterator: cells cannot be run, or a record written.
+            kernel_matrix.errors.InfrastructureError: Cells cannot be run, or a record not written; raised by the iterator.
         """
         ...
 
 
 class Executor(Protocol):
-    """Makes a run; nothing begins before :meth:`CellRun.running`."""
+    """Factory of runs; nothing starts before :meth:`CellRun.running`."""
 
     def __call__(self, cells: Sequence[Cell], survey: HostSurvey, store: RecordStore, policy: RunPolicy, /) -> CellRun:
         """Make a run.
 
         Args:
-            cells: What to run.
+            cells: Cells to run.
             survey: Devices, sandbox and images of this host.
-            store: Where records go.
+            store: Store for the records.
             policy: Name, deadline and limits of the run.
         """
         ...
@@ -70,4 +70,4 @@ class Executor(Protocol):
 EXECUTORS: Registry[Executor] = Registry(
     "executor", "kernel_matrix.executors", {"local": "kernel_matrix.executors.local:Run"}, members=("__call__",)
 )
-"""Name → what makes a run."""
+"""Name → factory of runs."""

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it."""
+"""Events of a run, for its observers."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from kernel_matrix.results.record import Record
 
 
 class EventKind(str, Enum):
-    """What an event tells."""
+    """Kind of an event."""
 
     BUILD_STARTED = "build_started"
     """A candidate is being compiled."""
     BUILD_ENDED = "build_ended"
-    """It was, or was not."""
+    """Its compilation has ended, with or without success."""
     CELL_STARTED = "cell_started"
-    """A cell has a lane."""
+    """A lane has taken a cell."""
     CELL_ENDED = "cell_ended"
-    """A record was written."""
+    """The cell has ended and its record was written."""
     CELL_RETRIED = "cell_retried"
-    """The machine failed the cell; it is tried again: at once, or on another GPU when this one is quarantined."""
+    """The machine failed the cell. It is retried, on another GPU if this one is quarantined."""
     CELL_SKIPPED = "cell_skipped"
-    """The deadline is too near to begin it."""
+    """The deadline is too near to start the cell."""
     SANDBOX_LOST = "sandbox_lost"
-    """The sandbox does not answer, which was found after ``cell``; nothing is begun until it does."""
+    """The sandbox stopped answering, noticed after ``cell``; nothing starts until it answers."""
     SANDBOX_BACK = "sandbox_back"
-    """The sandbox answers again, and the run goes on."""
+    """The sandbox answers again, and the run continues."""
     GPU_QUARANTINED = "gpu_quarantined"
-    """Nothing more runs on this GPU in this run; ``text`` says why, ``cell`` is the one after which it was found."""
+    """Nothing more runs on this GPU in this run; ``text`` gives the reason, ``cell`` the last cell before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """Something happened. ``record`` is there when a cell ended."""
+    """One event of a run. ``record`` is set when a cell has ended."""
 
     happening: EventKind
     cell: Cell
     lane: str = ""
-    """UUID of the device."""
+    """UUID of the device, or name of a lane without one."""
     record: Record | None = None
     text: str = ""

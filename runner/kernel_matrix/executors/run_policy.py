@@ -1,4 +1,4 @@
-"""How a run goes about its cells."""
+"""Rules of a run, common to all executors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kernel_matrix.plan import Cell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
-    """How a run goes about its cells, whichever executor runs them."""
+    """Rules of a run: when it stops, how long it waits, and how much it builds at once."""
 
     run_id: str
     fail_fast: bool = False
     """Stop at the first cell that does not pass."""
     deadline: float | None = None
-    """Monotonic time after which no cell is begun, and none that is expected to end later."""
+    """Monotonic time after which no cell starts, nor any cell that is expected to end later."""
     sandbox_wait_s: float = 300.0
-    """How long a sandbox that has stopped answering is waited for: a daemon is upgraded within a minute or two."""
+    """Longest wait for a sandbox that has stopped answering; upgrading a daemon takes a minute or two."""
     build_workers: int = 0
-    """Builds at once; 0: as :func:`~kernel_matrix.attempt.buildpool.builds_at_once` says."""
+    """Concurrent builds; 0: the number given by :func:`~kernel_matrix.attempt.buildpool.builds_at_once`."""
 
     def is_too_late(self, cell: Cell) -> bool:
-        """Return whether ``cell``, begun now, is expected to end past the deadline."""
+        """Return whether ``cell``, started now, is expected to end after the deadline."""
         return self.deadline is not None and time.monotonic() + cell.expected_s > self.deadline

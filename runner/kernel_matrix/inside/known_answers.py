@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 WORDS = 1 << 20
-"""How many answers a device works out: enough that every one of its cores works out many."""
+"""Number of answers that a device computes: enough that each of its cores computes many."""
 ROUNDS = 256
-"""Steps of either chain before an answer."""
+"""Steps of either chain per answer."""
 
 # A linear congruential generator modulo 2**32 (the multiplier and increment of Numerical Recipes).
 MULTIPLIER, INCREMENT = 1664525, 1013904223

@@ -19,11 +19,13 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import torch
 
 ALIGNMENT = 512
-"""Bytes each tensor in an arena is aligned to: what torch's own allocators of GPU memory give."""
+"""Bytes to which each tensor in an arena is aligned, the same as in torch's own GPU allocators."""
 
 GUARD = 512
-"""Bytes at least before, between and behind the tensors of an arena that belong to none of them; a multiple of
-:data:`ALIGNMENT`. What lies there must lie there afterwards too."""
+"""Least number of bytes before, between and after the tensors of an arena; a multiple of :data:`ALIGNMENT`.
+
+The judge checks that they do not change.
+"""
 
 _F_ADD_SEALS = 1033
 _SEAL_SHRINK_GROW_SEAL = 0x2 | 0x4 | 0x1
@@ -31,7 +33,7 @@ _SEAL_SHRINK_GROW_SEAL = 0x2 | 0x4 | 0x1
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Where one tensor lies in an arena."""
+    """Position of one tensor in an arena."""
 
     dtype: str
     shape: Tuple[int, ...]
@@ -40,36 +42,36 @@ class TensorSpec:
 
     @property
     def span_bytes(self) -> int:
-        """Bytes from its first to just behind its last element."""
+        """Number of bytes from the start of its first to the end of its last element."""
         if 0 in self.shape:
             return 0
         last = sum((size - 1) * step for size, step in zip(self.shape, self.stride))
         return (last + 1) * int(getattr(torch, self.dtype).itemsize)
 
     def view(self, arena: torch.Tensor) -> torch.Tensor:
-        """The tensor itself, over ``arena`` (uint8, 1-D)."""
+        """Return the tensor as a view of ``arena`` (uint8, 1-D)."""
         window = arena[self.offset : self.offset + self.span_bytes]
         return window.view(getattr(torch, self.dtype)).as_strided(self.shape, self.stride)
 
     def to_json(self) -> Dict[str, Any]:
-        """For the wire."""
+        """Return its form on the wire."""
         return {"dtype": self.dtype, "shape": self.shape, "stride": self.stride, "offset": self.offset}
 
     @staticmethod
     def from_json(data: Dict[str, Any]) -> TensorSpec:
-        """From the wire (judge → worker)."""
+        """Return the tensor's position from its form on the wire (judge → worker)."""
         return TensorSpec(data["dtype"], tuple(data["shape"]), tuple(data["stride"]), data["offset"])
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """``torch.float32`` → ``float32``."""
+    """Return for example ``float32`` for ``torch.float32``."""
     return str(dtype).split(".")[-1]
 
 
 def lay_out(tensors: Sequence[torch.Tensor]) -> Tuple[List[TensorSpec], int]:
-    """Places for ``tensors`` in one arena and the bytes it needs, with a guard on either side of each.
+    """Return places for ``tensors`` in one arena and the bytes it needs, with a guard on either side of each.
 
-    Strides are kept where elements do not overlap.
+    Strides are kept unless elements overlap.
     """
     specs = []
     offset = GUARD
@@ -82,7 +84,7 @@ def lay_out(tensors: Sequence[torch.Tensor]) -> Tuple[List[TensorSpec], int]:
 
 
 def guards(specs: Sequence[TensorSpec], nbytes: int) -> List[Tuple[int, int]]:
-    """(start, stop) of what lies before, between and behind the tensors of an arena, in order: one more than them."""
+    """Return (start, stop) of the gaps before, between and after the tensors of an arena, in order."""
     starts = [0, *(spec.offset + spec.span_bytes for spec in specs)]
     stops = [*(spec.offset for spec in specs), nbytes]
     return list(zip(starts, stops))
@@ -97,13 +99,13 @@ class Arena:
         self._keep = keep
 
     def publish(self) -> None:
-        """Let the other process see what was written here, once everything queued is done."""
+        """Make everything written here visible to the other process, after all queued work is done."""
 
     def fetch(self) -> None:
-        """See what the other process published."""
+        """Read what the other process published."""
 
     def close(self) -> None:
-        """Give the memory back as soon as no tensor looks at it any more."""
+        """Release the memory as soon as no tensor uses it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -112,12 +114,12 @@ class Arena:
 
 
 class StagedArena(Arena):
-    """A buffer of this process's own on the device, and ``host``, which the other process shares.
+    """A device buffer of this process, and ``host``, which is shared with the other process.
 
     Args:
         host: Shared memory of the host.
-        tensor: The buffer on the device, as large.
-        synchronize: Waits until copies are done.
+        tensor: Buffer on the device, of the same size.
+        synchronize: Function that waits until copies are done.
     """
 
     def __init__(self, host: Arena, tensor: torch.Tensor, synchronize: Callable[[], None]) -> None:
@@ -136,7 +138,7 @@ class StagedArena(Arena):
         self._synchronize()
 
     def close(self) -> None:
-        """Give both buffers back."""
+        """Release both buffers."""
         if self.descriptor >= 0:
             self._host.close()
             self.descriptor = -1
@@ -144,7 +146,7 @@ class StagedArena(Arena):
 
 
 def create_shared_file(nbytes: int) -> int:
-    """Return the descriptor of an anonymous file of ``nbytes`` that nobody can shrink or grow."""
+    """Return the descriptor of an anonymous file of ``nbytes`` that no process can shrink or grow."""
     descriptor = os.memfd_create("kernel-matrix-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, nbytes)
     fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEAL_SHRINK_GROW_SEAL)

@@ -1,7 +1,7 @@
-"""How fast a device is, measured: bytes per second from copies and sums, FLOP/s per dtype from matrix products.
+"""Measured peak rates of a device: bytes per second of copies and sums, FLOP/s of matrix products per dtype.
 
-What an unknown GPU is held against where no data sheet is known. Each figure is the best of several operations or
-sizes, each of them the median of its repeats.
+They serve as limits for a GPU without a known data sheet. Each rate is the best of several operations or sizes, and
+each of these is the median of its repeats.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ DTYPES: Dict[str, Tuple[torch.dtype, str]] = {
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured, and with what."""
+    """Measured rates, with the versions used."""
 
     device_name: str
     bytes_per_s: float
     """Bytes read and written per second."""
     flops_per_s: Dict[str, float]
-    """Floating point operations per second; a dtype that the device does not multiply is left out."""
+    """Floating point operations per second; a dtype without matrix products on the device is left out."""
     torch: str
     cuda: Optional[str]
     seconds: float
-    """How long it took."""
+    """Duration of the measurement, seconds."""
 
 
 def calibrate(platform: InsidePlatform, seconds: float) -> Calibration:
     """Measure the device of ``platform`` for about ``seconds``, not counting the first call of each operation.
 
-    :raises RuntimeError: when torch cannot use the device.
+    Raises:
+        RuntimeError: Torch cannot use the device.
     """
     started = time.monotonic()
     share_s = seconds / (1 + len(DTYPES))
@@ -65,7 +66,7 @@ def calibrate(platform: InsidePlatform, seconds: float) -> Calibration:
 
 
 def _bytes_per_s(platform: InsidePlatform, seconds: float) -> float:
-    """The best of copying (each byte is read and written) and adding up (each byte is read)."""
+    """Return the best rate of copying (each byte is read and written) and summing (each byte is read)."""
     nbytes = platform.buffer_bytes()
     source = torch.ones(nbytes // 4, dtype=torch.float32, device=platform.TORCH_DEVICE)
     target = torch.empty_like(source)
@@ -75,13 +76,13 @@ def _bytes_per_s(platform: InsidePlatform, seconds: float) -> float:
 
 
 def _flops_per_s(platform: InsidePlatform, name: str, seconds: float) -> Optional[float]:
-    """The best over the sizes of square matrices; null where the device does not multiply this dtype."""
+    """Return the best rate over the sizes of square matrices; ``None`` if the device cannot multiply this dtype."""
     dtype, precision = DTYPES[name]
     sizes = platform.product_sizes()
     best: Optional[float] = None
     with _float32_products(precision):
         for size in sizes:
-            # The next size up takes eight times as long: on a GPU that is slow in this dtype one size is enough.
+            # The next size takes eight times as long: on a GPU that is slow in this dtype one size is enough.
             if best is not None and FEWEST_REPEATS * 2 * size**3 / best > seconds:
                 break
             try:
@@ -111,7 +112,7 @@ def _float32_products(precision: str) -> Iterator[None]:
 
 
 def _median_s(platform: InsidePlatform, operation: Callable[[], object], seconds: float) -> float:
-    """Median time of ``operation``, repeated for about ``seconds`` behind a first call that is not counted."""
+    """Return the median time of ``operation``, repeated for about ``seconds`` after an uncounted first call."""
     timer = platform.make_timer()
     timer(operation)
     deadline = time.monotonic() + seconds

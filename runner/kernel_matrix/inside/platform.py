@@ -41,7 +41,7 @@ Sensors = Callable[[], Tuple[int, int]]
 """Returns the core clock in MHz and the temperature in °C; raises :class:`SensorError`."""
 
 STAGED_VARIABLE = "KERNEL_MATRIX_TRANSPORT"
-"""Environment variable of the run, judge and workers: ``staged`` where memory is to go through the host."""
+"""Environment variable of the run, judge and workers; ``staged`` sends memory through the host."""
 
 
 class DeviceError(RuntimeError):
@@ -58,16 +58,16 @@ class SensorError(RuntimeError):
 
 @dataclass(frozen=True)
 class DeviceHealth:
-    """What a health check found."""
+    """Result of a health check."""
 
     passed: Optional[bool]
-    """None: the device could not be asked, which says nothing about it."""
+    """``None``: the device could not be checked, which says nothing about it."""
     reason: str
-    """Why it is not well, or could not be asked."""
+    """Reason why it is not healthy, or could not be checked."""
     sm_mhz: Optional[float]
-    """Median core clock under load; None where it cannot be read."""
+    """Median core clock under load; ``None`` if it cannot be read."""
     seconds: float
-    """How long the check took."""
+    """Duration of the check, seconds."""
 
 
 class InsidePlatform(Protocol):

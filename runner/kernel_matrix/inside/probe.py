@@ -1,7 +1,7 @@
-"""Asks a device whether it is well, or how fast it is; no candidate code comes near this process.
+"""Probe of a device's health or speed; no candidate code runs in this process.
 
-``python -m kernel_matrix.inside.probe health|calibrate --out DIR --device PLATFORM [--seconds S]`` leaves
-``probe.json``. ``health`` does without torch, so that it takes a moment only.
+``python -m kernel_matrix.inside.probe health|calibrate --out DIR --device PLATFORM [--seconds S]`` writes
+``probe.json``. ``health`` does not need torch, so that it takes only a moment.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.messages import dumps, to_json
 
 PROBE_NAME = "probe.json"
-"""Name of the answer in the output folder."""
+"""Name of the result in the output folder."""
 
 SECONDS = {"health": 0.03, "calibrate": 6.0}
-"""What is asked → how long to measure unless told, seconds: a window of the clock; all operations together."""
+"""Probe → default duration in seconds: a window for the clock; all operations together."""
 
 
 def health(device: str, seconds: float) -> Dict[str, Any]:
-    """Whether the device is well: ``passed`` (null: it could not be asked), ``reason``, ``sm_mhz``, ``seconds``."""
+    """Return the device's health: ``passed`` (``None``: could not be checked), ``reason``, ``sm_mhz``, ``seconds``."""
     found = load_platform(device).check_health(seconds)
     return {"kind": "health", **to_json(found)}
 
 
 def calibration(device: str, seconds: float) -> Dict[str, Any]:
-    """How fast the device is: ``device_name``, ``bytes_per_s``, ``flops_per_s``, ``torch``, ``cuda``, ``seconds``."""
+    """Return the peak rates: ``device_name``, ``bytes_per_s``, ``flops_per_s``, ``torch``, ``cuda``, ``seconds``."""
     from kernel_matrix.inside.peak_measurement import calibrate  # noqa: PLC0415  # torch comes with it, and health does without
 
     return {"kind": "calibration", **to_json(calibrate(load_platform(device), seconds))}
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Answer one question. The exit code is 0 whenever an answer was written, whatever it says."""
+    """Run one probe. The exit code is 0 whenever a result was written, whatever it is."""
     parser = argparse.ArgumentParser(prog="probe")
     parser.add_argument("question", choices=tuple(SECONDS))
     parser.add_argument("--out", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Exclusive use of one device, always given back.
+"""Exclusive use of one device, which is always released and restored.
 
 :func:`hold` is the entry point. It uses the modules of this package in this order:
 
@@ -48,27 +48,27 @@ __all__ = [
 ]
 
 LONGEST_GAP_S = 1.0
-"""Somebody who came and went between two looks farther apart than this could have been of weight."""
+"""Longest gap between two snapshots; a process in a longer one could have disturbed a measurement unseen."""
 _STILL_HELD = ReleaseCheck(reason="the device is still held")
 
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
-    """A device while it is held, and afterwards what was seen on it. Made by :func:`hold`."""
+    """A held device, and afterwards the observations made on it. Created by :func:`hold`."""
 
     gpu: Gpu
     waited_s: float
-    """Seconds from asking until the device was ours alone."""
+    """Seconds from the request until the device was free of others."""
     before: Mapping[str, Any]
-    """The device's snapshot when the lease began, before its clocks were touched."""
+    """Snapshot at the start of the lease, before the clocks were changed."""
     after: Mapping[str, Any] = field(default_factory=dict)
-    """The device's snapshot when its clocks were given back; empty until then, and when it no longer answers."""
+    """Snapshot after the clocks were reset; empty until then, and if the device no longer answers."""
     clocks: ClocksSet = field(init=False)
     aftermath: ReleaseCheck = _STILL_HELD
     tenants: OwnProcesses
-    """Tell it of each process of this cell as soon as it is started: ``tenants.admit(pid)``."""
+    """Own processes. Call ``tenants.admit(pid)`` for each process of this cell as soon as it is started."""
     warnings: tuple[str, ...] = ()
-    """What had to be repaired first, and what could not be done or read, in words."""
+    """Repairs made first, and everything that could not be done or read."""
     _watch: DeviceWatch
     _terms: LeaseTerms
     _folder: Path
@@ -76,34 +76,34 @@ class Lease:
 
     @property
     def looks(self) -> Sequence[DeviceSnapshot]:
-        """All looks so far, oldest first: the one that found nobody, those during, those after. None at a CPU."""
+        """All snapshots so far, oldest first, from before the cell's processes to after them. Empty for a CPU."""
         return self._watch.looks
 
     @property
     def looking_s(self) -> float:
-        """Processor time that the looks during the lease have taken, seconds."""
+        """Processor time spent on snapshots during the lease, seconds."""
         return self._watch.cpu_s
 
     @property
     def lost(self) -> str:
-        """Why the device counts as lost, in words; empty: it is not."""
+        """Reason why the device counts as lost; empty if it does not."""
         return self._watch.lost
 
     @property
     def foreign_pids(self) -> tuple[int, ...]:
-        """Every foreign process seen on the device, at any look, ascending."""
+        """All foreign processes seen on the device, ascending."""
         return tuple(sorted({pid for look in self.looks for pid in look.foreign}))
 
     @property
     def exclusive(self) -> str:
-        """``proven``, ``unproven`` or ``not_applicable``, by all looks so far."""
+        """``proven``, ``unproven`` or ``not_applicable``, judged by all snapshots so far."""
         if self._watch.blind:
             return "unproven" if get_platform(self.gpu.platform).IS_ACCELERATOR else "not_applicable"
         return "unproven" if any(self._objections()) else "proven"
 
     @property
     def reason(self) -> str:
-        """What :attr:`exclusive` rests on, in words."""
+        """Evidence for :attr:`exclusive`."""
         if self._watch.blind and get_platform(self.gpu.platform).IS_ACCELERATOR:
             return "the platform does not say which processes are on the device"
         if self._watch.blind:
@@ -115,9 +115,10 @@ class Lease:
 
     @contextmanager
     def session(self, *, processes: int) -> Iterator[None]:
-        """Around one judge and its contestants. In hard mode the driver refuses everybody else once all are at work.
+        """Enclose one judge and its contestants; in hard mode the driver refuses other processes once all have started.
 
-        :param processes: how many of them will be on the device.
+        Args:
+            processes: Number of processes that will use the device.
         """
         if self._watch.blind or not self._terms.hard_exclusive:
             yield
@@ -134,7 +135,7 @@ class Lease:
                 self.warnings = (*self.warnings, f"hard mode: {mode.trouble}")
 
     def _closer(self, mode: ExclusiveMode, processes: int) -> Callable[[DeviceSnapshot], None]:
-        """Engages ``mode`` at the first look that shows a whole session; what an earlier one left does not count."""
+        """Return a listener that engages ``mode`` once a snapshot shows ``processes`` new processes of our own."""
         earlier = {pid for look in self.looks for pid in look.own}
 
         def close(look: DeviceSnapshot) -> None:
@@ -144,7 +145,7 @@ class Lease:
         return close
 
     def _objections(self) -> Iterator[str]:
-        """What keeps the device from being proven ours alone, in words."""
+        """Yield the reasons why exclusive use of the device is not proven."""
         if self.foreign_pids:
             yield f"foreign processes were seen: {self.tenants.named(self.foreign_pids)}"
         yield from self._doubts
@@ -174,19 +175,24 @@ def hold(
     lock_dir: Path | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[Lease]:
-    """Hold ``gpu`` until the context is left, whatever happens inside.
+    """Hold ``gpu`` until the context is left.
 
-    A foreign process or a driver that no longer answers is an error before the context is entered; inside, the lease
-    notes it and goes on: what ran has still to be told.
+    A foreign process, or a driver that does not answer, is an error before the context is entered. Inside the context
+    the lease only notes it, so that results can still be reported.
 
-    :param reap: takes away what dead runners left on this host, under the lock; one line for each thing.
-    :param lock_dir: folder of the lock files and journals, on a local disk; null: :func:`lock_folder`.
-    :param cancelled: asked while waiting; true calls the wait off.
-    :raises GpuBusyError: when the device is not free within ``terms.wait_s``, naming who is on it.
-    :raises WaitCancelledError: when ``cancelled`` said so.
-    :raises GpuRefusedError: when nobody can be proven alone on the device, and ``terms`` want that.
-    :raises GpuSettingError: when a dead owner's settings cannot be undone, or ``terms`` require a lock that fails.
-    :raises InfrastructureError: when the lock file or the device cannot be used.
+    Args:
+        gpu: The device.
+        terms: Conditions of the lease.
+        reap: Function called under the lock that removes leftovers of dead runners and returns a line for each.
+        lock_dir: Folder of the lock files and journals, on a local disk; by default :func:`lock_folder`.
+        cancelled: Function polled while waiting; ``True`` cancels the wait.
+
+    Raises:
+        GpuBusyError: The device is not free within ``terms.wait_s``; the message names its users.
+        WaitCancelledError: ``cancelled`` returned ``True``.
+        GpuRefusedError: Exclusive use cannot be proven, and ``terms`` require it.
+        GpuSettingError: A dead owner's settings cannot be undone, or ``terms`` require a lock that fails.
+        InfrastructureError: The lock file or the device cannot be used.
     """
     folder = lock_dir or lock_folder()
     wait = LeaseWait(f"{gpu.uuid} ({gpu.name})", limit_s=terms.wait_s, cancelled=cancelled)
@@ -214,7 +220,7 @@ def hold(
 
 
 def _become_alone(gpu: Gpu, terms: LeaseTerms, watch: DeviceWatch, wait: LeaseWait) -> tuple[str, ...]:
-    """Wait until nobody else is on the device; why that is no proof, in words."""
+    """Wait until the device has no foreign process; return the reasons why exclusive use is still not proven."""
     if watch.blind:
         return ()
     modes = get_platform(gpu.platform).modes(gpu)
@@ -223,7 +229,7 @@ def _become_alone(gpu: Gpu, terms: LeaseTerms, watch: DeviceWatch, wait: LeaseWa
 
 @contextmanager
 def _clocks_and_watch(lease: Lease, terms: LeaseTerms, folder: Path, watch: DeviceWatch) -> Iterator[None]:
-    """Each step at the end is done whatever became of the one before it: the clocks are given back in any case."""
+    """Lock the clocks and watch the device. Each clean-up step runs even if an earlier one failed."""
     try:
         with clocks_held(lease.gpu, terms, folder) as lease.clocks, watch.running():
             try:
@@ -231,4 +237,4 @@ def _clocks_and_watch(lease: Lease, terms: LeaseTerms, folder: Path, watch: Devi
             finally:
                 lease.aftermath = await_aftermath(watch)
     finally:
-        lease._note_after()  # noqa: SLF001  # a lease is ended by who began it, never by its user
+        lease._note_after()  # noqa: SLF001  # only the code that began a lease ends it, never its user

@@ -1,7 +1,7 @@
-"""Clocks locked for as long as a device is held, and given back whatever happens.
+"""Clocks that are locked while a device is held, and always reset.
 
-What is about to be set is journalled first (:mod:`kernel_matrix.lease.journal`). A lock is a request: whether the
-device obeys it under load is for telemetry to say.
+Every setting is written to the journal first (:mod:`kernel_matrix.lease.journal`). A lock is only a request: telemetry
+shows if the device keeps it under load.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ClocksSet", "ResetState", "clocks_held"]
 
 @dataclass(slots=True, kw_only=True)
 class ClocksSet:
-    """What was done about a device's clocks. Frequencies in MHz. Filled while :func:`clocks_held` goes on."""
+    """Clock settings of a device, filled in while :func:`clocks_held` runs. Frequencies in MHz."""
 
     policy: ClockPolicy
     requested: str = NONE
@@ -33,25 +33,31 @@ class ClocksSet:
     requested_memory: str = OFF
     """``off``, ``max`` or a number."""
     set_sm_mhz: int | None = None
-    """What was locked; null: nothing was, or a symbolic clock that the driver does not put in numbers."""
+    """The locked clock; ``None`` if nothing was locked, or for a symbolic clock without a known number."""
     set_memory_mhz: int | None = None
     locked: bool = False
-    """The driver accepted the lock of the SM clock."""
+    """``True`` if the driver accepted the lock of the SM clock."""
     reason: str = ""
-    """What was set, or why nothing was, in words."""
+    """Description of the settings, or the reason why there are none."""
     reset: ResetState = ResetState.NOT_NEEDED
     reset_reason: str = ""
 
 
 @contextmanager
 def clocks_held(gpu: Gpu, terms: LeaseTerms, folder: Path) -> Iterator[ClocksSet]:
-    """Lock the clocks of ``gpu`` as ``terms`` ask, and give them back when the context is left.
+    """Lock the clocks of ``gpu`` as ``terms`` ask, and reset them when the context is left.
 
-    Leaving never raises: a reset that fails is told in :attr:`ClocksSet.reset`, and the journal stays for a repair.
+    Leaving the context never raises: a failed reset is reported in :attr:`ClocksSet.reset`, and the journal stays for a
+    repair.
 
-    :param folder: of the lock files; the caller holds this device's lock.
-    :raises GpuSettingError: when the policy requires locked clocks and they cannot be locked; nothing is left set.
-    :raises InfrastructureError: when the device does not answer at all.
+    Args:
+        gpu: The device.
+        terms: Conditions of the lease.
+        folder: Folder of the lock files; the caller holds this device's lock.
+
+    Raises:
+        GpuSettingError: The policy requires locked clocks and they cannot be locked; nothing is left set.
+        InfrastructureError: The device does not answer at all.
     """
     held = ClocksSet(policy=terms.clocks)
     if unasked := _why_not_asked(gpu, terms):
@@ -68,7 +74,7 @@ def clocks_held(gpu: Gpu, terms: LeaseTerms, folder: Path) -> Iterator[ClocksSet
 
 
 class _ClockLock:
-    """The clocks of one device, being locked and given back."""
+    """Lock and reset of the clocks of one device."""
 
     def __init__(self, gpu: Gpu, terms: LeaseTerms, folder: Path, held: ClocksSet) -> None:
         self._gpu = gpu
@@ -78,9 +84,10 @@ class _ClockLock:
         self._owed: dict[str, ClockNote] = {}
 
     def take(self) -> None:
-        """Lock what is asked for. What cannot be locked is told, or raised where the policy requires it.
+        """Lock the requested clocks. A failure is recorded, or raised if the policy requires the lock.
 
-        :raises GpuSettingError: see :func:`clocks_held`.
+        Raises:
+            GpuSettingError: See :func:`clocks_held`.
         """
         choices = get_platform(self._gpu.platform).clock_choices(self._gpu)
         try:
@@ -92,7 +99,7 @@ class _ClockLock:
             self._held.reason = done
 
     def give_back(self) -> None:
-        """Give back what is set. Does not raise."""
+        """Reset the clocks that were set. Never raises."""
         if not self._owed:
             return
         undone = give_clocks_back(self._gpu, self._owed)
@@ -106,7 +113,7 @@ class _ClockLock:
         self._owed.clear()
 
     def _lock_all(self, choices: ClockChoices) -> str:
-        """Lock both clocks; what was done, in words."""
+        """Lock both clocks and return a description."""
         sm = sm_target(self._gpu, self._terms, choices)
         memory = memory_target(self._gpu, self._terms, choices)
         self._held.requested, self._held.requested_memory = sm.requested, memory.requested
@@ -144,7 +151,7 @@ class _ClockLock:
         return _set_in_words(MEMORY, target)
 
     def _set(self, which: str, noted: ClockNote, call: Callable[[], None]) -> None:
-        """Journal, then call. Only a refusal that cannot have changed anything leaves nothing to give back."""
+        """Journal, then call. After an error there is nothing to reset only if it proves that nothing was changed."""
         note(self._gpu, self._terms, self._folder, which, noted)
         self._owed[which] = noted
         try:
@@ -173,7 +180,7 @@ class _ClockLock:
 
 
 def _why_not_asked(gpu: Gpu, terms: LeaseTerms) -> str:
-    """Why nothing is to be locked at all; empty: something is."""
+    """Return the reason why no clock is to be locked; empty if one is."""
     if get_platform(gpu.platform).settings() is None:
         return f"a {get_platform(gpu.platform).TITLE}'s clock is not the runner's to lock"
     return "policy observe: nothing was changed" if terms.clocks is ClockPolicy.OBSERVE else ""

@@ -1,4 +1,4 @@
-"""Which clocks a policy asks for on one GPU, and which of those that the GPU has that is."""
+"""Translation of the clocks that a policy asks for into clocks that the GPU supports."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ BASE, MAX, AUTO, OFF, NONE = "base", "max", "auto", "off", "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockTarget:
-    """One clock as it is asked for, and as it can be had. Frequencies in MHz."""
+    """A requested clock and the supported clock for it. Frequencies in MHz."""
 
     requested: str
     """``base``, ``max``, ``off`` or a number."""
     megahertz: int | None = None
-    """The supported clock that is meant; null: none is known."""
+    """The supported clock; ``None`` if it has no known number."""
     trouble: str = ""
-    """Why it cannot be told which clock is meant, in words."""
+    """Reason why the supported clock could not be determined."""
 
 
 def sm_target(gpu: Gpu, terms: LeaseTerms, choices: ClockChoices) -> ClockTarget:
-    """The SM clock that ``terms`` ask for on ``gpu``. ``base`` has no number where only the driver knows it."""
+    """Return the SM clock that ``terms`` ask for on ``gpu``. ``base`` has no number if only the driver knows it."""
     asked = _for_model(terms.clock_target, gpu.name, otherwise=BASE)
     if asked == BASE:
         return ClockTarget(requested=BASE, megahertz=choices.base_sm_mhz)
@@ -33,21 +33,21 @@ def sm_target(gpu: Gpu, terms: LeaseTerms, choices: ClockChoices) -> ClockTarget
 
 
 def memory_target(gpu: Gpu, terms: LeaseTerms, choices: ClockChoices) -> ClockTarget:
-    """The memory clock that ``terms`` ask for on ``gpu``; ``off`` leaves it to the driver."""
+    """Return the memory clock that ``terms`` ask for on ``gpu``; ``off`` leaves it to the driver."""
     asked = _for_model(terms.memory_clock, gpu.name, otherwise=AUTO)
     if asked == AUTO:
-        # A consumer card's memory takes power from its cores; and where no clock is listed there is none to choose.
+        # The memory of a consumer card shares its power with the cores; and without a list there is no clock to choose.
         asked = OFF if choices.consumer or not choices.memory_mhz else MAX
     return ClockTarget(requested=OFF) if asked == OFF else _among(choices.memory_mhz, asked, "memory")
 
 
 def nearest(supported: Sequence[int], megahertz: int) -> int:
-    """The supported clock nearest to ``megahertz``, of two equally near ones the lower; itself when none is listed."""
+    """Return the supported clock nearest to ``megahertz``, the lower of two; ``megahertz`` itself if none is listed."""
     return min(supported, key=lambda clock: (abs(clock - megahertz), clock), default=megahertz)
 
 
 def _for_model(setting: str | int | Mapping[str, str | int], name: str, *, otherwise: str) -> str | int:
-    """``setting``, or of a table the value whose glob is the first to match the product name."""
+    """Return ``setting``, or if it is a table, its first value whose glob matches the product name."""
     if not isinstance(setting, Mapping):
         return setting
     matching = (value for glob, value in setting.items() if fnmatchcase(name.lower(), glob.lower()))

@@ -1,7 +1,7 @@
-"""Hard mode: the driver itself refuses newcomers on a device (EXCLUSIVE_PROCESS) while ours are on it.
+"""Hard mode: the driver refuses new processes on a device (EXCLUSIVE_PROCESS) while the cell's processes use it.
 
-The mode lets stay who is there already, and a cell has several processes; so it is engaged only when all of them are on
-the device, and given back before the next ones start.
+The mode does not affect processes that already use the device, and a cell has several. Therefore it is engaged only
+when all of them have started, and ended before the next ones start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernel_matrix.platforms.registry import get_platform
 
 
 class ExclusiveMode:
-    """The hard mode of one device. Made by :func:`refusing_others`."""
+    """Hard mode of one device. Created by :func:`refusing_others`."""
 
     def __init__(self, gpu: Gpu, terms: LeaseTerms, folder: Path) -> None:
         self._gpu = gpu
@@ -30,16 +30,16 @@ class ExclusiveMode:
         self._over = not terms.hard_exclusive
         self._previous: ComputeMode | None = None
         self.engaged = False
-        """The driver refuses newcomers, or did until the end."""
+        """``True`` if the driver refuses new processes, or did until the end."""
         self.trouble = ""
-        """What went wrong, in words."""
+        """Description of errors; empty if there are none."""
         self.restored = ResetState.NOT_NEEDED
-        """Whether the compute mode is what it was before."""
+        """State of the reset of the compute mode."""
 
     def engage(self) -> None:
-        """Have the driver refuse newcomers from now on. May be called often, from any thread; tries once.
+        """Let the driver refuse new processes from now on. Any thread may call it repeatedly; it tries only once.
 
-        A failure is told in :attr:`trouble`. Where the policy does not ask for hard mode, nothing is done.
+        A failure is reported in :attr:`trouble`. Without a policy of hard mode this does nothing.
         """
         with self._lock:
             if self._over or self.engaged or self.trouble:
@@ -50,7 +50,7 @@ class ExclusiveMode:
                 self.trouble = error.what
 
     def end(self) -> None:
-        """Put back the mode from before, if it was changed; nothing can be engaged any more. Does not raise."""
+        """Restore the earlier mode if it was changed, and prevent further changes. Never raises."""
         with self._lock:
             self._over = True
             if self._previous is None:
@@ -70,12 +70,12 @@ class ExclusiveMode:
         settings = settings_of(self._gpu)
         mode = get_platform(self._gpu.platform).modes(self._gpu).compute_mode
         if mode is not ComputeMode.EXCLUSIVE_PROCESS:
-            self._previous = self._noted(mode)  # also if the driver refuses: the end looks what the mode is
+            self._previous = self._noted(mode)  # set first: if the driver refuses, end() checks the mode
             settings.set_compute_mode(self._gpu, ComputeMode.EXCLUSIVE_PROCESS)
         self.engaged = True
 
     def _noted(self, mode: ComputeMode | None) -> ComputeMode:
-        """``mode``, journalled; only the open mode is ever narrowed."""
+        """Return ``mode`` after journalling it; only the open mode may be narrowed."""
         if mode is not ComputeMode.DEFAULT:
             raise GpuSettingError(f"the compute mode of {self._gpu.uuid} is {_in_words(mode)}, and is left so")
         note(self._gpu, self._terms, self._folder, COMPUTE_MODE, mode)
@@ -87,9 +87,12 @@ class ExclusiveMode:
 
 @contextmanager
 def refusing_others(gpu: Gpu, terms: LeaseTerms, folder: Path) -> Iterator[ExclusiveMode]:
-    """A hard mode of ``gpu`` that can be engaged inside; leaving puts the compute mode back. Leaving never raises.
+    """Provide the hard mode of ``gpu``, to be engaged inside; restore the compute mode at the end without raising.
 
-    :param folder: of the lock files; the caller holds this device's lock.
+    Args:
+        gpu: The device.
+        terms: Conditions of the lease.
+        folder: Folder of the lock files; the caller holds this device's lock.
     """
     mode = ExclusiveMode(gpu, terms, folder)
     try:
@@ -99,7 +102,7 @@ def refusing_others(gpu: Gpu, terms: LeaseTerms, folder: Path) -> Iterator[Exclu
 
 
 def restore_mode(gpu: Gpu, previous: ComputeMode) -> ResetResult:
-    """Set ``gpu`` back to ``previous`` where it is in hard mode, and read it back. Does not raise."""
+    """Set ``gpu`` back to ``previous`` if it is in hard mode, and read it back. Never raises."""
     try:
         return _restore(gpu, previous)
     except InfrastructureError as error:
@@ -111,7 +114,7 @@ def _restore(gpu: Gpu, previous: ComputeMode) -> ResetResult:
     settings, now = library.settings(), library.modes(gpu).compute_mode
     hard = ComputeMode.EXCLUSIVE_PROCESS
     if settings is None or now is not hard or previous is hard:
-        # Any other mode than ours was set by somebody else meanwhile, who will have had a reason.
+        # Another process has set any other mode since, so leave it.
         return ResetResult(state=ResetState.NOT_NEEDED, reason=f"the compute mode is {_in_words(now)}")
     settings.set_compute_mode(gpu, previous)
     now = library.modes(gpu).compute_mode

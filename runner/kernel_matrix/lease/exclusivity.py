@@ -1,4 +1,4 @@
-"""Becoming alone on a device: what rules that out, the wait for others to leave, and what stays doubtful."""
+"""Checks for exclusive use of a device: modes that rule it out, the wait for other processes, and remaining doubts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from kernel_matrix.lease.watch import PERIOD_S, DeviceSnapshot, DeviceWatch
 from kernel_matrix.platforms import DeviceModes, Gpu
 
 SUSPICIOUS_BYTES = 512 << 20
-"""Memory in use that needs somebody who uses it: what the driver keeps for itself is not counted."""
+"""Memory in use above this must have a user, though the driver lists none; the driver's own use is less."""
 _SETTLING_S = 2.0
-"""How long the memory of processes that have just left may still be in use."""
+"""Seconds for the driver to free the memory of processes that have just ended."""
 
 _NAMESPACE = "this runner sits in a PID namespace of its own, where the driver's PIDs mean nothing"
 
 
 def doubts(gpu: Gpu, modes: DeviceModes, terms: LeaseTerms, *, tells_apart: bool) -> tuple[str, ...]:
-    """Why nobody can be proven alone on ``gpu``, where ``terms`` accept that.
+    """Return the reasons why exclusive use of ``gpu`` cannot be proven, if ``terms`` accept them.
 
-    :param tells_apart: the driver's PIDs can be compared with those that the runner sees.
-    :raises GpuRefusedError: where ``terms`` do not accept it.
+    Args:
+        gpu: The device.
+        modes: Its modes.
+        terms: Conditions of the lease.
+        tells_apart: ``True`` if the driver's PIDs are those that the runner sees.
+
+    Raises:
+        GpuRefusedError: ``terms`` do not accept a reason.
     """
     if modes.mig and not terms.allow_mig:
         raise _refused(gpu, "it is in MIG mode", "Turn MIG mode off, or set policy.allow_mig = true.")
@@ -42,10 +48,11 @@ def doubts(gpu: Gpu, modes: DeviceModes, terms: LeaseTerms, *, tells_apart: bool
 
 
 def await_alone(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> tuple[str, ...]:
-    """Look until no foreign process is on the device (once, where company is allowed); what is suspicious then.
+    """Wait until the device has no foreign process (check once if ``terms`` allow them); return suspicions.
 
-    :raises kernel_matrix.errors.GpuBusyError: when somebody is still on it at the end of ``wait``.
-    :raises kernel_matrix.errors.InfrastructureError: when the driver cannot say.
+    Raises:
+        kernel_matrix.errors.GpuBusyError: A foreign process is still there at the end of ``wait``.
+        kernel_matrix.errors.InfrastructureError: The driver gives no list.
     """
     look = _without_company(watch, terms, wait)
     settled = time.monotonic() + min(_SETTLING_S, wait.left_s)
@@ -56,7 +63,7 @@ def await_alone(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> tuple
 
 
 def suspicion(look: DeviceSnapshot) -> str:
-    """What speaks for somebody on the device whom the driver does not list, in words."""
+    """Return a description of memory in use that no listed process explains; empty if there is none."""
     used = look.sample.memory_used_bytes or 0
     if look.sample.pids or used <= SUSPICIOUS_BYTES:
         return ""

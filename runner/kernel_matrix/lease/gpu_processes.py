@@ -1,8 +1,8 @@
-"""Whose a process is that the driver lists on a device: ours, or foreign.
+"""Attribution of the processes that the driver lists on a device: own or foreign.
 
-The driver lists PIDs of the first PID namespace. A process is ours when it shares a PID namespace with a process that
-was admitted, else when it is in the same container's control group, else when it descends from one. Who cannot be read
-is foreign.
+The driver lists PIDs of the first PID namespace. A process is ours if it shares a PID namespace with an admitted
+process, else if it is in the same container's control group, else if it descends from one. A process that cannot be
+read is foreign.
 """
 
 from __future__ import annotations
@@ -19,49 +19,50 @@ from kernel_matrix.platforms.registry import platforms
 
 _PROC = Path("/proc")
 _HOST_PID_NAMESPACE_INODE = 4026531836
-"""The kernel's fixed number of the first PID namespace, the one the NVIDIA driver counts in."""
+"""The kernel's fixed inode number of the first PID namespace, in which the NVIDIA driver counts."""
 
 _NAMESPACES = ("ns/pid", "ns/pid_for_children")
-"""A container's first process is inside its namespace; a launcher that has made one stays outside, its children not."""
+"""A container's first process is inside its namespace; a launcher stays outside the namespace of its children."""
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
 class Ownership(Enum):
-    """Whose a listed process is."""
+    """Owner of a listed process."""
 
     OURS = "ours"
     FOREIGN = "foreign"
     TOLERATED = "tolerated"
-    """An MPS server, where it is allowed: neither ours nor in the way."""
+    """An MPS server, where policy allows it: neither ours nor foreign."""
     GONE = "gone"
-    """It has ended before anybody knew whose it was: a second list tells whether it is really on the device."""
+    """It ended before its owner was known: a second list shows if it is really on the device."""
 
 
 class _Stat(NamedTuple):
-    """What names one process for as long as this machine is up: its PID comes back, with its start time it does not."""
+    """Parent and start time of a process. PIDs are reused; PID and start time together are unique until reboot."""
 
     parent: int
     start: str
-    """Clock ticks between boot and its start."""
+    """Clock ticks from boot to its start."""
 
 
 def pids_mean_something() -> bool:
-    """Whether the driver's PIDs can be compared with what ``/proc`` shows here."""
+    """Return whether ``/proc`` here shows the same PIDs as the driver."""
     try:
         return (_PROC / "self/ns/pid").stat().st_ino == _HOST_PID_NAMESPACE_INODE
     except OSError:
-        return False  # a /proc that does not show this process belongs to another namespace
+        return False  # if /proc does not show this process, it belongs to another namespace
 
 
 def named(pids: Iterable[int]) -> str:
-    """``4242 (python3), 77 (name not readable)``."""
+    """Return for example ``4242 (python3), 77 (name not readable)``."""
     return ", ".join(f"{pid} ({command(pid)})" for pid in pids)
 
 
 class OwnProcesses:
-    """Those who are ours on one device. To be closed.
+    """Own processes on one device. Must be closed.
 
-    :param mps_allowed: an MPS server is tolerated.
+    Args:
+        mps_allowed: Tolerate an MPS server.
     """
 
     def __init__(self, *, mps_allowed: bool = False) -> None:
@@ -75,15 +76,15 @@ class OwnProcesses:
         self._names: dict[int, str] = {}
 
     def close(self) -> None:
-        """Let go of what is kept open; nobody is recognised by a PID namespace any more."""
+        """Close the held namespaces; from now on no process is recognised by its PID namespace."""
         while self._pinned:
             os.close(self._pinned.popitem()[1])
 
     def admit(self, root_pid: int) -> None:
-        """From now on this process, its PID namespace, its container and its descendants are ours.
+        """Treat this process, its PID namespace, its container and its descendants as ours from now on.
 
-        Call it as soon as the process is started: what it had on the device before would count as foreign. A process
-        that has already ended admits nobody.
+        Call it as soon as the process is started: until then its use of the device counts as foreign. A process that
+        has already ended admits nothing.
         """
         root = _stat(root_pid)
         if root is None:
@@ -94,7 +95,7 @@ class OwnProcesses:
             self._pin(root_pid, name)
 
     def standing(self, pid: int) -> Ownership:
-        """Whose ``pid`` is. A process that was ours and has just ended still is, until another takes its PID."""
+        """Return the owner of ``pid``. A process of ours that has just ended stays ours until its PID is reused."""
         stat = _stat(pid)
         if stat is None:
             return Ownership.OURS if pid in self._known else Ownership.GONE
@@ -104,14 +105,14 @@ class OwnProcesses:
             self._known[pid] = stat.start
             return Ownership.OURS
         self._known.pop(pid, None)
-        if _start(pid) != stat.start:  # it ended meanwhile: what it belonged to could not be read, whatever it was
+        if _start(pid) != stat.start:  # it ended during the check and may have been unreadable
             return Ownership.GONE
         name = self._names.get(pid) or self._names.setdefault(pid, command(pid))
         servers = {platform.SHARING_SERVER for platform in platforms().values()}
         return Ownership.TOLERATED if self._mps_allowed and name in servers else Ownership.FOREIGN
 
     def named(self, pids: Iterable[int]) -> str:
-        """As :func:`named`, by the names that foreign processes had when they were first seen."""
+        """Return what :func:`named` does, with the names that foreign processes had when first seen."""
         return ", ".join(f"{pid} ({self._names.get(pid) or command(pid)})" for pid in pids)
 
     def _belongs(self, pid: int) -> bool:
@@ -121,7 +122,7 @@ class OwnProcesses:
         return any(ancestor in self._roots for ancestor in _line_of(pid))
 
     def _pin(self, root_pid: int, name: str) -> None:
-        """Note a namespace, and keep it open: the kernel gives the number of a namespace that has ended to the next."""
+        """Remember a namespace and keep it open, because the kernel reuses the number of a closed one."""
         try:
             descriptor = os.open(_PROC / str(root_pid) / name, os.O_RDONLY)
         except OSError:
@@ -138,7 +139,7 @@ def _stat(pid: int) -> _Stat | None:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
-    # The name in parentheses may hold anything, so the fields are counted from its end; the parent is field 4.
+    # The name in parentheses may contain anything, so the fields are counted from the end; the parent is field 4.
     fields = text.rpartition(b")")[2].decode().split()
     return _Stat(parent=int(fields[1]), start=fields[19])
 
@@ -149,7 +150,7 @@ def _start(pid: int) -> str:
 
 
 def _line_of(pid: int) -> Iterator[tuple[int, str]]:
-    """``pid`` and its ancestors, each with its start time, up to the first that has ended or has no parent."""
+    """Yield ``pid`` and its ancestors with their start times, up to the first that has ended or has no parent."""
     while (stat := _stat(pid)) is not None:
         yield pid, stat.start
         pid = stat.parent
@@ -163,14 +164,14 @@ def _inode(pid: int, name: str) -> int | None:
 
 
 def _container_ids(pid: int) -> Iterator[str]:
-    """Ids of innermost containers of ``pid``: ``…/docker/<id>`` (cgroupfs), ``…/docker-<id>.scope``."""
+    """Yield ids of the innermost containers of ``pid``: ``…/docker/<id>`` (cgroupfs), ``…/docker-<id>.scope``."""
     for line in _cgroup_lines(pid):
         if ids := _CONTAINER_ID.findall(line):
             yield ids[-1]
 
 
 def _in_any(pid: int, containers: set[str]) -> bool:
-    """Whether ``pid`` is in one of the containers, or in one inside them."""
+    """Return whether ``pid`` is in one of ``containers`` or in a container inside them."""
     return any(not containers.isdisjoint(_CONTAINER_ID.findall(line)) for line in _cgroup_lines(pid))
 
 

@@ -1,10 +1,11 @@
-"""What is set on a GPU and must be given back: noted on disk before it is set, removed once it is given back.
+"""Journal of GPU settings: written to disk before a setting is made, removed once it is undone.
 
-One file per GPU lies beside its lock file, ``<uuid>.settings.json``, and only who holds that lock writes it. A runner
-that is killed leaves it behind, and whoever next holds the lock gives back what it names
+Each GPU has one file beside its lock file, ``<uuid>.settings.json``, which only the holder of that lock writes. If a
+runner is killed, the file stays, and the next holder of the lock undoes the settings
 (:mod:`kernel_matrix.lease.repair`).
 
-The folder may be everybody's. What a stranger wrote there is believed in one thing only: that something was set.
+The folder may be shared by all users. A file that another user wrote is trusted for one thing only: that something was
+set.
 """
 
 from __future__ import annotations
@@ -30,38 +31,38 @@ from kernel_matrix.platforms import ComputeMode, Gpu
 from kernel_matrix.platforms.registry import get_platform
 
 SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
-"""The parts of a journal."""
+"""Parts of a journal."""
 
 _ENDING = ".settings.json"
 _ASIDE = ".new"
-"""In place of the last suffix while a journal is being written."""
+"""Suffix of a journal while it is being written."""
 _LONGEST_BYTES = 65_536
 _ONE_AT_A_TIME = Lock()  # clocks and compute mode of one GPU are noted by different threads of its holder
 
 
 class UnreadableJournalError(ValueError):
-    """A journal is there, but what it says cannot be understood or must not be believed."""
+    """A journal exists, but cannot be understood or must not be trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockNote:
-    """A clock that is locked, or about to be."""
+    """A clock that is locked or about to be locked."""
 
     target_mhz: int | None
-    """What it is locked to; null: the driver's symbolic clock, which it does not put in numbers."""
+    """The locked clock; ``None`` for the driver's symbolic clock, which has no number."""
     before_mhz: int | None
-    """What it was before; null where the driver does not say."""
+    """The clock before; ``None`` if the driver does not give it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """What one runner has set on one GPU, or was about to set. A null part was not touched."""
+    """Settings that one runner has made or was about to make on one GPU. A part that is ``None`` was not touched."""
 
     vendor: str
     uuid: str
     name: str
     owner: str
-    """Token of the process that answers for it (:mod:`kernel_matrix.hosts.process_token`)."""
+    """Token of the responsible process (:mod:`kernel_matrix.hosts.process_token`)."""
     run_id: str
     cell_id: str
     noted_at: str
@@ -69,33 +70,34 @@ class Journal:
     sm: ClockNote | None = None
     memory: ClockNote | None = None
     compute_mode: ComputeMode | None = None
-    """What to put back; null: the mode was not touched."""
+    """Mode to restore; ``None`` if the mode was not touched."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to give back."""
+        """``True`` if nothing is left to undo."""
         return self.sm is None and self.memory is None and self.compute_mode is None
 
 
 def journal_file(folder: Path, uuid: str) -> Path:
-    """Where the journal of the GPU called ``uuid`` is, in the folder of the lock files."""
+    """Return the path of the journal of the GPU ``uuid``, in the folder of the lock files."""
     return lock_file(folder, uuid).with_suffix(_ENDING)
 
 
 def journal_files(folder: Path) -> list[Path]:
-    """Every journal in ``folder``, by name."""
+    """Return the paths of all journals in ``folder``, by name."""
     return sorted(folder.glob(f"*{_ENDING}"))
 
 
 def half_written_files(folder: Path) -> list[Path]:
-    """What lies beside the journals in ``folder``: written just now, or left by writers that were killed."""
+    """Return the temporary files beside the journals in ``folder``, current ones or those of killed writers."""
     return sorted(folder.glob(f"*{Path(_ENDING).stem}{_ASIDE}"))
 
 
 def read_journal(folder: Path, uuid: str) -> Journal | None:
-    """What the journal of the GPU called ``uuid`` says; null when there is none.
+    """Return the journal of the GPU ``uuid``; ``None`` if there is none.
 
-    :raises UnreadableJournalError: when it is no such document, or neither this user nor root wrote it.
+    Raises:
+        UnreadableJournalError: It is not a valid journal, or neither this user nor root wrote it.
     """
     try:
         text = _read_trusted(journal_file(folder, uuid))
@@ -114,11 +116,17 @@ def read_journal(folder: Path, uuid: str) -> Journal | None:
 
 
 def note(gpu: Gpu, terms: LeaseTerms, folder: Path, part: str, value: ClockNote | ComputeMode) -> None:
-    """Note what is about to be set on ``gpu``, beside what is noted already. On disk when this returns.
+    """Add a setting that is about to be made on ``gpu`` to its journal. It is on disk when this returns.
 
-    :param part: :data:`SM`, :data:`MEMORY` or :data:`COMPUTE_MODE`.
-    :param value: a clock, or the compute mode to put back later.
-    :raises GpuSettingError: when it cannot be written; then nothing may be set.
+    Args:
+        gpu: The device.
+        terms: Conditions of the lease.
+        folder: Folder of the lock files.
+        part: :data:`SM`, :data:`MEMORY` or :data:`COMPUTE_MODE`.
+        value: A clock, or the compute mode to restore later.
+
+    Raises:
+        GpuSettingError: It cannot be written; then nothing may be set.
     """
     with _ONE_AT_A_TIME, _on_disk(gpu, folder):
         journal = read_journal(folder, gpu.uuid) or _blank(gpu, terms)
@@ -127,9 +135,10 @@ def note(gpu: Gpu, terms: LeaseTerms, folder: Path, part: str, value: ClockNote 
 
 
 def forget(gpu: Gpu, folder: Path, *parts: str) -> None:
-    """Take ``parts`` out of the journal of ``gpu``; an empty journal is removed.
+    """Remove ``parts`` from the journal of ``gpu``; an empty journal is deleted.
 
-    :raises GpuSettingError: when the file cannot be changed.
+    Raises:
+        GpuSettingError: The file cannot be changed.
     """
     with _ONE_AT_A_TIME, _on_disk(gpu, folder):
         journal = read_journal(folder, gpu.uuid)
@@ -141,9 +150,10 @@ def forget(gpu: Gpu, folder: Path, *parts: str) -> None:
 
 
 def discard(gpu: Gpu, folder: Path) -> None:
-    """Remove the journal of ``gpu``, whatever it says.
+    """Delete the journal of ``gpu``, whatever its content.
 
-    :raises GpuSettingError: when it cannot be removed.
+    Raises:
+        GpuSettingError: It cannot be deleted.
     """
     with _ONE_AT_A_TIME, _on_disk(gpu, folder):
         _remove(journal_file(folder, gpu.uuid))
@@ -168,9 +178,10 @@ def _parsed(document: Any) -> Journal:
 
 
 def _read_trusted(path: Path) -> bytes:
-    """The content of ``path``, which must be a plain file of its own, ours or root's.
+    """Return the content of ``path``, which must be a regular file with one link, owned by this user or root.
 
-    :raises UnreadableJournalError: when it is something else.
+    Raises:
+        UnreadableJournalError: It is anything else.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123  # Path.open takes no descriptor
@@ -186,7 +197,7 @@ def _read_trusted(path: Path) -> bytes:
 
 @contextmanager
 def _on_disk(gpu: Gpu, folder: Path) -> Iterator[None]:
-    """Turn what goes wrong with the journal's file into the error that keeps a setting from being made."""
+    """Convert errors with the journal's file into the error that prevents a setting."""
     path = journal_file(folder, gpu.uuid)
     try:
         yield
@@ -204,7 +215,7 @@ def _on_disk(gpu: Gpu, folder: Path) -> Iterator[None]:
 
 
 def _write(path: Path, journal: Journal) -> None:
-    # Under the GPU's lock there is one writer, so what lies there under this name is a dead one's.
+    # The GPU's lock allows one writer, so an existing file with this name is left over from a dead one.
     aside = path.with_suffix(_ASIDE)
     aside.unlink(missing_ok=True)
     try:
@@ -220,7 +231,7 @@ def _write(path: Path, journal: Journal) -> None:
 def _write_durably(path: Path, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(path, flags, 0o644), "wb") as file:  # noqa: PTH123  # Path.open takes no descriptor
-        os.fchmod(file.fileno(), 0o644)  # others may read what was set and by whom, whatever the umask says
+        os.fchmod(file.fileno(), 0o644)  # others may read what was set and by whom, whatever the umask is
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

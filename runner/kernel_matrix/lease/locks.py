@@ -1,7 +1,7 @@
-"""One lock file per device in a folder of this node, and the one time limit over all that a lease waits for.
+"""One lock file per device in a folder of this node, and one time limit for everything a lease waits for.
 
-The lock is an ``flock``. The kernel frees it when its holder dies, however it dies. The files are never unlinked: two
-waiters could then lock two files of the same name.
+The lock is an ``flock``. The kernel releases it when its holder dies, however it dies. The files are never unlinked,
+because two waiters could then lock two files of the same name.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ _LONGEST_PAUSE_S = 0.1
 
 
 class WaitCancelledError(GpuBusyError):
-    """The wait for a device was called off before the device was free."""
+    """The wait for a device was cancelled before the device was free."""
 
 
 class LeaseWait:
-    """One time limit over everything that somebody waits for to have a device.
+    """One time limit for all waits of one lease.
 
-    :param device: the device in words, for messages: ``<uuid> (<name>)``.
-    :param limit_s: seconds to wait at most, from now; 0 does not wait.
-    :param cancelled: asked at every pause; true calls the wait off.
+    Args:
+        device: Description of the device for messages: ``<uuid> (<name>)``.
+        limit_s: Longest wait, seconds from now; 0 does not wait.
+        cancelled: Function called at every pause; ``True`` cancels the wait.
     """
 
     def __init__(self, device: str, *, limit_s: float, cancelled: Callable[[], bool] = lambda: False) -> None:
@@ -57,10 +58,11 @@ class LeaseWait:
         return max(0.0, self._limit_s - self.elapsed_s)
 
     def pause(self, why: str) -> None:
-        """Sleep a little, longer each time, because of ``why``.
+        """Sleep for a short, growing time, because of ``why``.
 
-        :raises GpuBusyError: when the limit is reached.
-        :raises WaitCancelledError: when the wait was called off.
+        Raises:
+            GpuBusyError: The limit is reached.
+            WaitCancelledError: The wait was cancelled.
         """
         if self._cancelled():
             raise WaitCancelledError(f"the wait for {self._device} was called off; {why}")
@@ -75,12 +77,13 @@ class LeaseWait:
 
 
 def lock_folder() -> Path:
-    """The folder of this node's lock files, made where it is absent.
+    """Return the folder of this node's lock files, created if absent.
 
-    ``$KERNEL_MATRIX_LOCK_DIR``, else ``/run/lock/kernel-matrix``, which all users share, else a folder of this user
-    alone: ``$XDG_RUNTIME_DIR/kernel-matrix`` or ``/tmp/kernel-matrix-<uid>``.
+    ``$KERNEL_MATRIX_LOCK_DIR``, else ``/run/lock/kernel-matrix``, which all users share, else a private folder of this
+    user: ``$XDG_RUNTIME_DIR/kernel-matrix`` or ``/tmp/kernel-matrix-<uid>``.
 
-    :raises InfrastructureError: when none can be written.
+    Raises:
+        InfrastructureError: None of them can be written.
     """
     if named := os.environ.get(LOCK_DIR_VARIABLE):
         folders = {Path(named): True}
@@ -96,7 +99,7 @@ def lock_folder() -> Path:
 
 
 def lock_file(folder: Path, uuid: str) -> Path:
-    """Where the lock of the device called ``uuid`` is, in ``folder``."""
+    """Return the path of the lock file of the device ``uuid`` in ``folder``."""
     return folder / (re.sub(r"[^A-Za-z0-9-]", "_", uuid) + ".lock")
 
 
@@ -104,9 +107,10 @@ def lock_file(folder: Path, uuid: str) -> Path:
 def locked(path: Path, wait: LeaseWait) -> Iterator[None]:
     """Hold the lock on ``path``. Two descriptors exclude each other, in two processes and in two threads alike.
 
-    :raises GpuBusyError: when another holds it for longer than ``wait`` allows, naming the holder.
-    :raises WaitCancelledError: when ``wait`` was called off.
-    :raises InfrastructureError: when the lock file cannot be used.
+    Raises:
+        GpuBusyError: Another process holds it for longer than ``wait`` allows; the message names the holder.
+        WaitCancelledError: ``wait`` was cancelled.
+        InfrastructureError: The lock file cannot be used.
     """
     descriptor = _open_lock(path)
     try:
@@ -117,7 +121,7 @@ def locked(path: Path, wait: LeaseWait) -> Iterator[None]:
             yield
         finally:
             os.ftruncate(descriptor, 0)
-            # A forked child may still hold a copy of the descriptor: closing ours would then free nothing.
+            # Unlock explicitly: a forked child may hold a copy of the descriptor, and closing ours would keep the lock.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
@@ -131,10 +135,10 @@ def _private_folder() -> Path:
 
 
 def _usable(folder: Path, *, shared: bool) -> bool:
-    """Whether lock files can be kept in ``folder``; makes it where it is absent."""
+    """Return whether lock files can be kept in ``folder``, which is created if absent."""
     with suppress(OSError):
         folder.mkdir(parents=True)
-        folder.chmod(0o1777 if shared else 0o700)  # mkdir obeys the umask, which would shut other users out
+        folder.chmod(0o1777 if shared else 0o700)  # mkdir obeys the umask, which would lock other users out
     try:
         info = folder.stat() if shared else folder.lstat()
     except OSError:
@@ -144,11 +148,13 @@ def _usable(folder: Path, *, shared: bool) -> bool:
 
 
 def _open_lock(path: Path) -> int:
-    """Open the lock file, made where absent for all users to lock.
+    """Open the lock file; if absent, create it so that all users may lock it.
 
-    :raises InfrastructureError: when it cannot be opened, or is a link or anything but a file of its own.
+    Raises:
+        InfrastructureError: It cannot be opened, or is not a regular file with one link.
     """
-    # In a folder that all users write, another may have put a link or a pipe here: neither is followed or waited for.
+    # In a folder that all users write, another user may have put a link or a pipe here: do not follow it or wait for
+    # it.
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = _create(path, flags)
@@ -189,7 +195,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _write_holder(descriptor: int) -> None:
-    """Leave word of who holds the lock: for messages only, the lock itself is the kernel's."""
+    """Write the holder of the lock into its file; only messages use it, the lock itself is the kernel's."""
     since = datetime.now(timezone.utc).isoformat(timespec="seconds")
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "since": since}).encode(), 0)
@@ -200,4 +206,4 @@ def _holder(descriptor: int) -> str:
         told = json.loads(os.pread(descriptor, 4096, 0))
         return f": {named((int(told['pid']),))}, since {told['since']}"
     except (ValueError, KeyError, TypeError):
-        return ""  # between locking and writing nothing is there to read
+        return ""  # the file is empty between locking and writing

@@ -1,4 +1,4 @@
-"""How a device is left: whether what ran on it is gone, and its memory with it."""
+"""Check of a device after use: own processes and their memory must be gone."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from kernel_matrix.lease.watch import PERIOD_S, DeviceSnapshot, DeviceWatch
 
 _LIMIT_S = 10.0
 _SLACK_BYTES = 64 << 20
-"""What the driver takes for itself changes a little; the smallest context of a process takes several times this."""
+"""Tolerance for the driver's own use; the smallest context of a process takes several times as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseCheck:
-    """What was left of a cell on its device. Null: nobody could tell, and ``reason`` says why."""
+    """Remains of a cell on its device. ``None``: unknown, for the given ``reason``."""
 
     processes_gone: bool | None = None
     memory_back: bool | None = None
-    """Memory in use is what it was before, within 64 MiB."""
+    """``True`` if the memory in use is what it was before, within 64 MiB."""
     reason: str
-    """In words."""
+    """Explanation of both values."""
 
 
 def await_aftermath(watch: DeviceWatch) -> ReleaseCheck:
-    """Look until the device is as it was at the first look, for ten seconds at most. The watch runs.
+    """Watch until the device is as at the first snapshot, for at most ten seconds. The watch must be running.
 
-    What was on it has been ended already; the driver takes its time to clear up after it.
+    The cell's processes have ended already, but the driver takes time to clean up after them.
     """
     if watch.blind:
         return ReleaseCheck(reason="a CPU has no list of processes, and no memory of its own")
@@ -46,7 +46,7 @@ def await_aftermath(watch: DeviceWatch) -> ReleaseCheck:
 
 
 def _clean(look: DeviceSnapshot, before: DeviceSnapshot) -> bool:
-    """Whether further looks could not tell more."""
+    """Return whether further snapshots cannot change the result."""
     return not look.trouble and not look.own and (bool(look.foreign) or _memory_back(look, before) is not False)
 
 
@@ -55,7 +55,7 @@ def _told(look: DeviceSnapshot, before: DeviceSnapshot, *, tells_apart: bool) ->
     company = bool(look.foreign or before.foreign or suspicion(before)) or not tells_apart
     return ReleaseCheck(
         processes_gone=not look.own if tells_apart else None,
-        # Memory that others may have taken is nothing to hold against this device.
+        # Memory that foreign processes may have taken is no evidence against this device.
         memory_back=None if company and not back else back,
         reason=f"{_of_processes(look, tells_apart=tells_apart)}; {_of_memory(look, before)}",
     )

@@ -1,7 +1,7 @@
-"""Giving back what a dead runner left set on a GPU, as its journal says.
+"""Undoing of settings that a dead runner left on a GPU, according to its journal.
 
-A journal that cannot be read, or that a stranger wrote, says one thing: anything may be set. Then both clocks are
-reset, and hard mode is ended if it is on.
+If a journal cannot be read or trusted, anything may be set. Then both clocks are reset, and hard mode is ended if it is
+on.
 """
 
 from __future__ import annotations
@@ -37,29 +37,33 @@ from kernel_matrix.platforms.registry import get_platform, host_inventory
 _CLOCKS = "clocks"
 
 NOT_REPAIRED = "not repaired: "
-"""How a line of :func:`sweep_gpus` begins that tells of something still set."""
+"""Prefix of those lines of :func:`sweep_gpus` that report settings still in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Left:
-    """What was left set on a GPU, and by whom."""
+    """Settings left on a GPU, and who made them."""
 
     whose: str
-    """In words, to follow "set by"."""
+    """Description that follows "set by"."""
     clocks: Mapping[str, ClockNote]
     compute_mode: ComputeMode | None
     believed: bool = True
-    """False: what is set is not known."""
+    """``False`` if the settings are not known."""
 
 
 def repair(gpu: Gpu, folder: Path) -> list[str]:
-    """Give back what the journal of ``gpu`` names; one line for each thing given back, none where there is no journal.
+    """Undo the settings in the journal of ``gpu`` and return a line for each; an absent journal gives no line.
 
-    Whoever is named in the journal no longer holds the GPU, dead or alive: the caller does.
+    The owner named in the journal no longer holds the GPU, dead or alive, because the caller does.
 
-    :param folder: of the lock files; the caller holds this GPU's lock.
-    :raises GpuSettingError: when something could not be given back, or this host forbids it. The journal stays.
-    :raises GpuLostError: when the GPU no longer answers. The journal stays.
+    Args:
+        gpu: The device.
+        folder: Folder of the lock files; the caller holds this GPU's lock.
+
+    Raises:
+        GpuSettingError: A setting could not be undone, or this host forbids it. The journal stays.
+        GpuLostError: The GPU no longer answers. The journal stays.
     """
     left = _left_on(gpu, folder)
     if left is None:
@@ -82,11 +86,12 @@ def repair(gpu: Gpu, folder: Path) -> list[str]:
 
 
 def sweep_gpus(folder: Path | None = None) -> list[str]:
-    """Repair every GPU of this host that has a journal and that nobody holds; what was done, line by line.
+    """Repair every GPU of this host that has a journal and is not held, and return a line for each step.
 
-    A GPU that cannot be repaired does not keep the others: its line begins with :data:`NOT_REPAIRED`.
+    A GPU that cannot be repaired gets a line with the prefix :data:`NOT_REPAIRED`; the others are still repaired.
 
-    :param folder: of the lock files; null: :func:`kernel_matrix.lease.locks.lock_folder`.
+    Args:
+        folder: Folder of the lock files; by default :func:`kernel_matrix.lease.locks.lock_folder`.
     """
     folder = folder or lock_folder()
     _remove_half_written(folder)
@@ -96,7 +101,7 @@ def sweep_gpus(folder: Path | None = None) -> list[str]:
 
 
 def _remove_half_written(folder: Path) -> None:
-    """Tidy up what nobody would read, under the lock of the GPU concerned: a holder may be writing it now."""
+    """Remove temporary files of killed writers, under the GPU's lock because a living holder may be writing one."""
     for path in half_written_files(folder):
         lock = lock_file(folder, path.name.partition(".")[0])
         with suppress(KernelMatrixError, OSError), locked(lock, LeaseWait(path.name, limit_s=0)):
@@ -116,7 +121,7 @@ def _swept(path: Path, gpu: Gpu | None) -> list[str]:
         with locked(lock_file(path.parent, gpu.uuid), wait):
             return repair(gpu, path.parent)
     except GpuBusyError:
-        return []  # somebody holds it, so what is set there is his
+        return []  # the GPU is in use, so its settings belong to its holder
     except KernelMatrixError as error:
         return [f"{NOT_REPAIRED}{error}"]
 

@@ -1,7 +1,7 @@
-"""What may be set on a device, and giving its clocks back to the driver, with the proof that it worked.
+"""Access to a device's settings, and reset of its clocks with proof that it worked.
 
-The driver does not say which clocks are locked, so after a reset the clock itself is watched: only one that was at its
-locked value and then leaves it has surely been given back.
+The driver does not say which clocks are locked. Therefore the clock itself is watched after a reset: if it was at its
+locked value and then leaves it, the lock is certainly gone.
 """
 
 from __future__ import annotations
@@ -23,37 +23,38 @@ _LOOK_EVERY_S = 0.02
 _LOOK_FOR_S = 0.5
 _SAME_MHZ = 15
 _SAME_SHARE = 0.01
-"""Two readings of one clock that is held differ by no more than either of these."""
+"""Two readings of a constant clock differ by no more than the smaller of these."""
 
 
 class ResetState(str, Enum):
-    """Whether what was set on a device was given back."""
+    """State of a device's settings after they were undone."""
 
     NOT_NEEDED = "not_needed"
     """Nothing was set."""
     CONFIRMED = "confirmed"
-    """Given back, and seen to be."""
+    """Undone, and confirmed by a reading."""
     UNCONFIRMED = "unconfirmed"
-    """The driver accepted it, and no reading could tell."""
+    """The driver accepted it, but no reading could confirm it."""
     FAILED = "failed"
-    """It is still set, or may be."""
+    """They are still in force, or may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetResult:
-    """How giving something back went."""
+    """Result of undoing a setting."""
 
     state: ResetState
     reason: str
-    """In words."""
+    """Explanation of the state."""
     error: InfrastructureError | None = None
-    """What made it fail."""
+    """Error that made it fail."""
 
 
 def settings_of(gpu: Gpu) -> DeviceSettings:
-    """What can be set on ``gpu``; asked before anything is journalled, for what cannot be set need not be.
+    """Return the access to the settings of ``gpu``. Call it before journalling: unsupported settings need no entry.
 
-    :raises GpuSettingError: when nothing can, or this host forbids it.
+    Raises:
+        GpuSettingError: Nothing can be set, or this host forbids it.
     """
     settings = get_platform(gpu.platform).settings()
     if settings is None:
@@ -64,19 +65,19 @@ def settings_of(gpu: Gpu) -> DeviceSettings:
 
 
 def give_clocks_back(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
-    """Reset the clocks in ``notes`` (:data:`SM`, :data:`MEMORY`) on ``gpu`` and watch them leave. Does not raise.
+    """Reset the clocks in ``notes`` (:data:`SM`, :data:`MEMORY`) on ``gpu`` and watch them change. Never raises.
 
     A clock that this device cannot lock needs no reset.
     """
     try:
-        with get_platform(gpu.platform).opened():  # once, not for each of many looks
+        with get_platform(gpu.platform).opened():  # open once instead of for each reading
             return _reset_and_watch(gpu, notes)
     except InfrastructureError as error:
         return ResetResult(state=ResetState.FAILED, reason=error.what, error=error)
 
 
 def clocks_now(gpu: Gpu) -> dict[str, int | None]:
-    """SM and memory clock, MHz; null where the device does not say."""
+    """Return the SM and memory clock in MHz; ``None`` if the device does not give it."""
     try:
         sm_mhz, memory_mhz = get_platform(gpu.platform).clocks(gpu)
     except InfrastructureError:
@@ -92,7 +93,7 @@ def _reset_and_watch(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
         try:
             if _reset(gpu, which):
                 reset[which] = one
-        except InfrastructureError as error:  # noqa: PERF203  # a clock that cannot be given back leaves the other
+        except InfrastructureError as error:  # noqa: PERF203  # a failure must not stop the reset of the other clock
             failures.append(error)
     if failures:
         reason = "; ".join(error.what for error in failures)
@@ -103,9 +104,10 @@ def _reset_and_watch(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
 
 
 def _reset(gpu: Gpu, which: str) -> bool:
-    """Reset one clock; false when the device has no such lock.
+    """Reset one clock; return ``False`` if the device has no such lock.
 
-    :raises InfrastructureError: when it is not reset.
+    Raises:
+        InfrastructureError: It was not reset.
     """
     settings = get_platform(gpu.platform).settings()
     if settings is None:
@@ -121,7 +123,7 @@ def _reset(gpu: Gpu, which: str) -> bool:
 
 
 def _watched(gpu: Gpu, clocks: Mapping[str, _Leaving]) -> ResetResult:
-    """Look at ``clocks`` until those that can tell something have, or the time is over."""
+    """Read ``clocks`` until each that can confirm its reset has done so, or the time is over."""
     until = time.monotonic() + _LOOK_FOR_S
     while True:
         now = clocks_now(gpu)
@@ -130,7 +132,7 @@ def _watched(gpu: Gpu, clocks: Mapping[str, _Leaving]) -> ResetResult:
         if time.monotonic() >= until or not any(clock.is_awaited for clock in clocks.values()):
             break
         time.sleep(_LOOK_EVERY_S)
-    # A memory clock that is the same with and without its lock can tell nothing, which is no reason for doubt.
+    # A memory clock that is the same with and without a lock shows nothing; that must not prevent confirmation.
     seen = [clock for which, clock in clocks.items() if which == SM or clock.differed or clock.left]
     confirmed = bool(seen) and all(clock.left for clock in seen)
     state = ResetState.CONFIRMED if confirmed else ResetState.UNCONFIRMED
@@ -138,9 +140,12 @@ def _watched(gpu: Gpu, clocks: Mapping[str, _Leaving]) -> ResetResult:
 
 
 class _Leaving:
-    """One clock after its reset, watched for leaving what it was locked to.
+    """One clock after its reset, watched until it leaves its locked value.
 
-    :param held_at_mhz: what it was just before the reset; null: not told.
+    Args:
+        which: :data:`SM` or :data:`MEMORY`.
+        noted: The clock's entry in the journal.
+        held_at_mhz: The clock just before the reset; ``None`` if unknown.
     """
 
     def __init__(self, which: str, noted: ClockNote, held_at_mhz: int | None) -> None:
@@ -150,20 +155,20 @@ class _Leaving:
         self._held_at_mhz = held_at_mhz
         locked_mhz = held_at_mhz if noted.target_mhz is None else noted.target_mhz
         self.differed = noted.before_mhz is not None and not _same(noted.before_mhz, locked_mhz)
-        """It is known to have been another before the lock."""
+        """``True`` if the clock is known to have been different before the lock."""
         self.left: int | None = None
-        """What it was when it had left; null: it has not."""
+        """First reading away from the locked value; ``None`` until there is one."""
         self._last_mhz = held_at_mhz
         self._mute = self._why_mute()
 
     @property
     def is_awaited(self) -> bool:
-        """Whether looking on may still tell something."""
+        """``True`` if further readings may confirm the reset."""
         return not self.left and not self._mute and (self._which == SM or self.differed)
 
     @property
     def told(self) -> str:
-        """What was seen, in words."""
+        """Description of the readings."""
         if self.left:
             return f"the {self._name} left {self._held_at_mhz} MHz for {self.left} MHz"
         if self._mute:
@@ -173,7 +178,7 @@ class _Leaving:
         return f"the {self._name} was {before}, and {self._last_mhz} MHz after it"
 
     def look(self, now_mhz: int | None) -> None:
-        """Take note of a reading."""
+        """Add a reading."""
         if self.left or self._mute or now_mhz is None:
             return
         target = self._noted.target_mhz
@@ -182,7 +187,7 @@ class _Leaving:
         self._last_mhz = now_mhz
 
     def _why_mute(self) -> str:
-        """Why no reading after the reset can tell anything; empty: one can."""
+        """Return the reason why no reading after the reset can confirm it; empty if one can."""
         held_at, target = self._held_at_mhz, self._noted.target_mhz
         if held_at is None:
             return f"the driver does not tell the {self._name}"

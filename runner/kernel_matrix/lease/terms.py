@@ -1,4 +1,4 @@
-"""On what terms a device is held: the wait, the company allowed, the clocks, and for whom."""
+"""Conditions of a lease: wait, tolerated processes, clocks, and owner."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kernel_matrix.model.enums import ClockPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """What the holder of a device asks for. The policy of a matrix, as far as it is about holding a device."""
+    """Requests of the holder of a device: the part of a matrix's policy that concerns the lease."""
 
     wait_s: float
-    """Seconds to wait at most, for other runners and for foreign processes together."""
+    """Longest wait for other runners and foreign processes together, seconds."""
     exclusive: bool = True
-    """Begin only when no foreign process is on the device; false only looks and remembers."""
+    """``True``: start only when no foreign process is on the device. ``False``: only observe and record them."""
     hard_exclusive: bool = False
-    """Also have the driver refuse further processes during a session."""
+    """``True``: let the driver refuse further processes during a session."""
     allow_mig: bool = False
     allow_mps: bool = False
     clocks: ClockPolicy = ClockPolicy.OBSERVE
@@ -26,6 +26,6 @@ class LeaseTerms:
     memory_clock: str | int | Mapping[str, str | int] = "auto"
     """As :attr:`kernel_matrix.matrix.Policy.memory_clock`."""
     owner: str = ""
-    """Token (:mod:`.process_token`) of the process that answers for what is set on the device; empty: this process."""
+    """Token (:mod:`.process_token`) of the process responsible for the device's settings; empty: this process."""
     run_id: str = ""
     cell_id: str = ""

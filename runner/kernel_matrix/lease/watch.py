@@ -1,4 +1,4 @@
-"""Looks at a device twenty times a second while it is held: telemetry, and who is on it."""
+"""Watch of a held device: telemetry and processes, sampled twenty times a second."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ from kernel_matrix.platforms.registry import get_platform
 
 PERIOD_S = 0.05
 _HUNG_S = 10.0
-"""A driver that has not answered for so long will not: nothing can end a call into it."""
+"""A driver that has not answered for so long will not: nothing can interrupt a call into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSnapshot:
-    """One look at a device: what the driver said, and whose the processes are."""
+    """One snapshot of a device: the driver's sample, and the owners of the listed processes."""
 
     sample: TelemetrySample
-    """Only its time, where the driver did not answer."""
+    """Holds only the time if the driver did not answer."""
     own: tuple[int, ...] = ()
     """Listed processes of this cell, ascending."""
     foreign: tuple[int, ...] = ()
     """Listed processes of others, ascending."""
     trouble: str = ""
-    """Why the driver did not answer, in words; empty: it did."""
+    """Reason why the driver did not answer; empty if it did."""
 
 
 class DeviceWatch:
-    """Looks at one device. Use it only while the driver's library is open, and let it run once.
+    """Watch of one device. Use it only while the driver's library is open, and run it once.
 
-    :param period_s: seconds from the beginning of one look to the beginning of the next.
+    Args:
+        gpu: The device.
+        tenants: The cell's own processes.
+        period_s: Seconds from the start of one snapshot to the start of the next.
     """
 
     def __init__(self, gpu: Gpu, tenants: OwnProcesses, *, period_s: float = PERIOD_S) -> None:
@@ -54,30 +57,31 @@ class DeviceWatch:
         self._listening = threading.Lock()
         self._listeners: list[Callable[[DeviceSnapshot], None]] = []
         self.looks: list[DeviceSnapshot] = []
-        """All looks, oldest first. Grows while the watch runs."""
+        """All snapshots, oldest first. Grows while the watch runs."""
         self.cpu_s = 0.0
-        """Processor time that the looks of :meth:`running` have taken, seconds."""
+        """Processor time that the snapshots of :meth:`running` have taken, seconds."""
         self.tells_apart = self._sampler is not None and pids_mean_something()
-        """Whether it can be said whose a process is: not for a CPU, nor in a PID namespace of our own."""
+        """``True`` if processes can be attributed: not for a CPU, nor in a PID namespace of our own."""
 
     @property
     def blind(self) -> bool:
-        """There is nothing to see on this device (a CPU): looks are empty, and none is kept."""
+        """``True`` if the device has no telemetry (a CPU): snapshots are empty and none is kept."""
         return self._sampler is None
 
     @property
     def lost(self) -> str:
-        """Why the device counts as lost, in words; empty: it does not. Nobody looks any more then."""
+        """Reason why the device counts as lost; empty if it does not. A lost device is not sampled any more."""
         asked_s = self._asked_s
         if not self._lost and asked_s is not None and time.monotonic() - asked_s > _HUNG_S:
             self._lost = f"the driver has not answered a question about {self._gpu.uuid} for {_HUNG_S:g} s"
         return self._lost
 
     def begin(self) -> DeviceSnapshot:
-        """Look, and forget the looks before.
+        """Take a first snapshot and discard all earlier ones.
 
-        :raises GpuLostError: when the device no longer answers.
-        :raises InfrastructureError: when the driver cannot say.
+        Raises:
+            GpuLostError: The device no longer answers.
+            InfrastructureError: The driver gives no answer to the question.
         """
         look = self._see()
         self.looks[:] = () if self.blind else (look,)
@@ -85,9 +89,9 @@ class DeviceWatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Look all the time, in a thread that ends with the context.
+        """Take snapshots in a thread that ends with the context.
 
-        A driver that does not answer is not an error then, but noted in the look.
+        A driver that does not answer is noted in the snapshot and is not an error.
         """
         if self.blind:
             yield
@@ -99,11 +103,11 @@ class DeviceWatch:
         finally:
             self._over = True
             self._wake.set()
-            if thread.is_alive() and not self.lost:  # where it is lost, the thread has ended, or hangs in the driver
+            if thread.is_alive() and not self.lost:  # if it is lost, the thread has ended or hangs
                 thread.join(_HUNG_S)
 
     def look_now(self) -> DeviceSnapshot:
-        """Have the running watch look at once, and wait for that look, or until the device counts as lost."""
+        """Make the running watch take a snapshot at once, and wait until it has or the device counts as lost."""
         since_ns = time.monotonic_ns()
         with self._looked:
             self._wake.set()
@@ -113,7 +117,7 @@ class DeviceWatch:
 
     @contextmanager
     def telling(self, listener: Callable[[DeviceSnapshot], None]) -> Iterator[None]:
-        """Tell ``listener`` of every look, in the thread that looks; once the context is left it is not called."""
+        """Call ``listener`` with every snapshot, in the watching thread, until the context is left."""
         with self._listening:
             self._listeners.append(listener)
         try:
@@ -132,7 +136,7 @@ class DeviceWatch:
                 return
             self._look()
             self.cpu_s = time.thread_time()
-            # Looks that are overdue are left out: a burst of them would tell nothing, and cost the time of a kernel.
+            # Skip overdue snapshots: a burst of them would show nothing new and disturb kernels.
             due_s = self._period_s * (math.floor((time.monotonic() - began) / self._period_s) + 1)
 
     def _look(self) -> None:
@@ -156,7 +160,7 @@ class DeviceWatch:
         return DeviceSnapshot(sample, *self._tell_apart(sample.pids))
 
     def _tell_apart(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Own and foreign ones among ``pids``; neither where that cannot be told."""
+        """Return the own and the foreign ones among ``pids``; both empty if they cannot be attributed."""
         if not self.tells_apart:
             return (), ()
         standing = {pid: self._tenants.standing(pid) for pid in pids}
@@ -165,7 +169,7 @@ class DeviceWatch:
         return _those(standing, Ownership.OURS), _those(standing, Ownership.FOREIGN)
 
     def _second_opinion(self, first: dict[int, Ownership]) -> dict[int, Ownership]:
-        """Asked once more: a process that was just ending, or that just lost its parent, only seemed foreign."""
+        """Check a second time, because a process that is ending or has just lost its parent may look foreign."""
         listed = set(self._platform.processes(self._gpu))
         settled = {
             pid: Ownership.OURS if self._tenants.standing(pid) is Ownership.OURS else first[pid] for pid in first
@@ -182,7 +186,7 @@ class DeviceWatch:
 
 
 def longest_gap_s(looks: Iterable[DeviceSnapshot]) -> float:
-    """Seconds between the two consecutive answered looks that are farthest apart; 0 for fewer than two."""
+    """Return the longest time between two consecutive answered snapshots, seconds; 0 for fewer than two."""
     times = [look.sample.at_ns for look in looks if not look.trouble]
     return max((later - earlier for earlier, later in pairwise(times)), default=0) / 1e9
 

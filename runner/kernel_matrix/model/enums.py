@@ -1,7 +1,7 @@
-"""The words of the system: every enum, one docstring per member.
+"""All enums of the program, with one docstring per member.
 
-``class X(str, Enum)`` and always ``.value`` in text, since images carry Pythons from 3.9 to 3.13 and formatting of
-mixed-in enums changed between them.
+Enums are ``class X(str, Enum)``, and text always uses ``.value``: images carry Pythons from 3.9 to 3.13, and the
+formatting of mixed-in enums changed between them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from enum import Enum
 
 
 class Fault(str, Enum):
-    """Whose fault a failure is. Only ``infra`` is retried; only ``candidate`` counts against a kernel."""
+    """Party at fault for a failure. Only ``infra`` is retried; only ``candidate`` counts against a kernel."""
 
     NONE = "none"
     """Nothing failed."""
     CANDIDATE = "candidate"
-    """The candidate is wrong, slow to death, or hostile."""
+    """The candidate is wrong, too slow to finish, or hostile."""
     PROBLEM = "problem"
     """The problem fails its own controls or cannot be loaded."""
     INFRA = "infra"
@@ -25,20 +25,20 @@ class Fault(str, Enum):
 
 
 class Stage(str, Enum):
-    """Where in a cell's life something happened, in order."""
+    """Stage of a cell's life, in order."""
 
     IMAGE = "image"
-    """Finding the pinned image."""
+    """Search for the pinned image."""
     BUILD = "build"
-    """Compiling the candidate, off the lease."""
+    """Compilation of the candidate, before the lease."""
     LEASE = "lease"
-    """Getting the device for ourselves."""
+    """Wait for exclusive use of the device."""
     START = "start"
-    """Starting judge and candidate."""
+    """Start of judge and contestants."""
     LOAD = "load"
-    """Importing the sources and constructing the models."""
+    """Import of the sources and construction of the models."""
     VERIFY = "verify"
-    """Comparing outputs with the reference."""
+    """Comparison of outputs with the reference."""
     TIME = "time"
     """Timed calls."""
     DONE = "done"
@@ -46,7 +46,7 @@ class Stage(str, Enum):
 
 
 class Status(str, Enum):
-    """How an attempt at a cell ended. Each status belongs to exactly one fault, see :func:`fault_of`."""
+    """Result of an attempt at a cell. Each status belongs to exactly one fault; see :func:`fault_of`."""
 
     PASSED = "passed"
     """Verified before and after, and timed."""
@@ -63,21 +63,21 @@ class Status(str, Enum):
     TIMEOUT = "timeout"
     """The candidate did not answer within its limit."""
     OUT_OF_MEMORY = "out_of_memory"
-    """The candidate ran into its memory limit, on the host or on the device."""
+    """The candidate exceeded its memory limit, on the host or on the device."""
     INCORRECT_STRUCTURE = "incorrect_structure"
-    """The candidate returned another kind or number of outputs than the reference."""
+    """The candidate returned outputs of another structure or number than the reference."""
     INCORRECT_SHAPE = "incorrect_shape"
     """An output has another shape than the reference's."""
     INCORRECT_DTYPE = "incorrect_dtype"
     """An output has another dtype than the reference's."""
     INCORRECT_DEVICE = "incorrect_device"
-    """An output lives on another device than the inputs."""
+    """An output is on another device than the inputs."""
     NONFINITE = "nonfinite"
     """An output holds NaN or infinity where the reference is finite."""
     INCORRECT_VALUES = "incorrect_values"
     """An output is further from the reference than its tolerance."""
     INPUT_MODIFIED = "input_modified"
-    """The candidate wrote into its inputs and the problem does not."""
+    """The candidate wrote into its inputs although the problem does not."""
     OUT_OF_BOUNDS = "out_of_bounds"
     """Memory around a lent buffer was written to, or the sanitizer found an access outside of an allocation."""
     OUTPUT_ALIASED = "output_aliased"
@@ -85,15 +85,15 @@ class Status(str, Enum):
     NONDETERMINISTIC = "nondeterministic"
     """Two calls on equal inputs differ by more than the tolerance allows."""
     CONTRACT_BROKEN = "contract_broken"
-    """The quantised problem's contract is not kept: too far from the reference, or nothing was quantised."""
+    """The outputs break the quantised problem's contract: too far from the reference, or nothing was quantised."""
     NO_OWN_KERNEL = "no_own_kernel"
-    """The policy requires that a kernel of the candidate's own runs, and none was seen to."""
+    """The policy requires that a kernel of the candidate's own runs, and none was traced."""
     POLICY_VIOLATION = "policy_violation"
-    """A finding about the candidate's source that the policy does not allow."""
+    """The candidate's source has a finding that the policy does not allow."""
     PROTOCOL_VIOLATION = "protocol_violation"
-    """The candidate's process sent something that no honest runner sends."""
+    """The candidate's process sent something that an honest worker never sends."""
     TIMING_MISMATCH = "timing_mismatch"
-    """The device time the candidate's side claims contradicts the judge's own clock, or what the device can do."""
+    """The device time claimed by the candidate's worker contradicts the judge's own clock, or the device's limits."""
     INVALID_PROBLEM = "invalid_problem"
     """The problem fails its own controls: the reference fails against itself, or zeros or a constant pass."""
     PROBLEM_ERROR = "problem_error"
@@ -103,19 +103,19 @@ class Status(str, Enum):
     IMAGE_ERROR = "image_error"
     """The pinned image is missing or is not what the lock says."""
     GPU_BUSY = "gpu_busy"
-    """Somebody else held the GPU past the wait limit."""
+    """Another process held the GPU past the wait limit."""
     CONTENDED = "contended"
-    """Somebody else came onto the GPU while this cell ran."""
+    """Another process used the GPU while this cell ran."""
     CONTAINER_LOST = "container_lost"
-    """The judge, or a container, vanished without a report (daemon killed, judge killed)."""
+    """The judge or a container vanished without a report, for example because the daemon was killed."""
     THROTTLED = "throttled"
     """The GPU slowed itself down (heat, power supply) for too much of the measurement."""
     CLOCKS_NOT_HELD = "clocks_not_held"
-    """The policy requires locked clocks, and under load they were not what was asked for."""
+    """The policy requires locked clocks, and under load they differed from the request."""
     GPU_LOST = "gpu_lost"
     """The GPU stopped answering: fallen off the bus, or in need of a reset."""
     INFRA_ERROR = "infra_error"
-    """Anything else that is this machine's fault."""
+    """Any other failure of this machine."""
 
 
 _FAULTS = {
@@ -136,12 +136,12 @@ _FAULTS = {
 
 
 def fault_of(status: Status) -> Fault:
-    """Whose fault ``status`` is; every status not named above is the candidate's."""
+    """Return the party at fault for ``status``; for a status not named above, the candidate."""
     return _FAULTS.get(status, Fault.CANDIDATE)
 
 
 class Dtype(str, Enum):
-    """Element types a cell can be run in: what floating inputs and parameters are cast to."""
+    """Element type of a cell; floating inputs and parameters are cast to it."""
 
     FP32 = "fp32"
     """IEEE single precision."""
@@ -166,7 +166,7 @@ class Dtype(str, Enum):
 
 
 class Language(str, Enum):
-    """What a candidate is written in."""
+    """Language of a candidate."""
 
     TRITON = "triton"
     """Triton kernels, compiled at the first call."""
@@ -183,87 +183,89 @@ class Language(str, Enum):
 
 
 class Role(str, Enum):
-    """What a process of a cell is for."""
+    """Purpose of a process of a cell."""
 
     JUDGE = "judge"
-    """Trusted: references, seeds, tolerances, verdict, report."""
+    """Trusted: has references, seeds and tolerances, and decides."""
     CANDIDATE = "candidate"
     """Hostile: the candidate's source and a thin worker."""
     BASELINE = "baseline"
-    """The reference in a worker of its own, as confined as a candidate, timed by the same protocol."""
+    """The reference in its own worker, confined like a candidate and timed by the same protocol."""
     RIVAL = "rival"
-    """A further baseline: the reference through ``torch.compile``, or a library's call; timed, and no more."""
+    """A further baseline, which is only timed: the reference through ``torch.compile``, or a library call."""
     BUILDER = "builder"
     """Hostile, without a GPU: compiles the candidate."""
     PROBE = "probe"
-    """Trusted, without candidate code: asks a GPU whether it is well, or how fast it is."""
+    """Trusted, without candidate code: checks a GPU's health, or measures its speed."""
 
 
 class InputMode(str, Enum):
-    """How a verification's inputs are drawn."""
+    """Distribution of a verification's inputs."""
 
     STANDARD = "standard"
-    """As the problem draws them."""
+    """Drawn by the problem's own code."""
     OUTLIER = "outlier"
     """Each floating element is scaled by 50 with probability 0.001 (KernelBench-X)."""
 
     EXACT = "exact"
-    """Zeros, ones and a few larger whole numbers, so few that every sum is exact in the dtype: where the answer is
-    whole, it must be equal."""
+    """Zeros, ones and a few larger whole numbers, so few that every sum is exact in the dtype.
+
+    Where the result is whole, it must be equal.
+    """
 
 
 class Implementation(str, Enum):
-    """What a baseline runs."""
+    """Implementation that a baseline runs."""
 
     EAGER = "eager"
-    """The reference as it stands."""
+    """The reference as written."""
     COMPILE = "compile"
     """The reference through ``torch.compile``, default mode."""
     COMPILE_MAX_AUTOTUNE = "compile-max-autotune"
     """The reference through ``torch.compile``, mode ``max-autotune-no-cudagraphs``."""
     LIBRARY = "library"
-    """The call of a vendor's library that the problem names."""
+    """The library call that the problem names."""
 
 
 class Regime(str, Enum):
-    """In what state of the device a call is timed; times of different regimes are never mixed."""
+    """Device state in which a call is timed; times of different regimes are never mixed."""
 
     COLD = "cold"
     """The L2 cache is written over before each call."""
     WARM = "warm"
     """Calls replayed back to back from a CUDA graph on the same inputs."""
     BURST = "burst"
-    """At most 5 ms of work, then at least 20 ms of rest: clocks and power are those of a rested device."""
+    """At most 5 ms of work, then at least 20 ms of rest: clocks and power of a rested device."""
     SUSTAINED = "sustained"
-    """After a second of nothing but this work: clocks and power are those of a busy device."""
+    """Timed after a second of this work alone: clocks and power of a busy device."""
 
 
 class Verdict(str, Enum):
-    """What a comparison of two implementations comes to."""
+    """Result of a comparison of two implementations."""
 
     FASTER = "faster"
     """The candidate takes less time, by more than the margin and more than chance."""
     SLOWER = "slower"
-    """It takes more."""
+    """The candidate takes more time, likewise."""
     EQUIVALENT = "equivalent"
-    """Whatever the difference, it is smaller than the margin."""
+    """Any difference is smaller than the margin."""
     INCONCLUSIVE = "inconclusive"
-    """The sessions say neither."""
+    """The sessions do not decide between the others."""
 
 
 class Grade(str, Enum):
-    """How far a time can be trusted."""
+    """Trustworthiness of a time."""
 
     A = "A"
     """Spread within and between sessions at most 1 %, machine drift at most 1 %, clocks locked and verified."""
     B = "B"
     """Spreads and drift at most 2 %."""
     C = "C"
-    """Anything else, one session only included; not for rankings."""
+    """Anything else, including a single session; not for rankings."""
 
 
 class Tier(str, Enum):
-    """How much measuring a cell gets."""
+    """Measuring effort for a cell."""
 
     SCREEN = "screen"
     """One session."""
@@ -272,24 +274,24 @@ class Tier(str, Enum):
 
 
 class ClockPolicy(str, Enum):
-    """What is done about a GPU's clocks."""
+    """Treatment of a GPU's clocks."""
 
     OBSERVE = "observe"
-    """Nothing is changed; what they are is recorded."""
+    """Clocks are only recorded."""
     LOCK = "lock"
-    """Locked where this host allows it; where it does not, the record and every table say so."""
+    """Locked where this host allows it; elsewhere the record and every table say that they were not."""
     REQUIRE = "require"
-    """Locked, verified under load, or the cell does not count."""
+    """Locked and verified under load, else the cell does not count."""
 
 
 class ClockState(str, Enum):
-    """What a record says of the clocks during its measurement."""
+    """State of the clocks during a measurement."""
 
     LOCKED = "locked"
     """Locked, and verified under load by the driver and from inside a kernel."""
     UNLOCKED = "unlocked"
-    """The driver chose them."""
+    """Chosen by the driver."""
     THROTTLED = "throttled"
     """The GPU slowed itself down for too much of the measurement."""
     NOT_APPLICABLE = "not_applicable"
-    """No GPU, or it was never held."""
+    """There is no GPU, or it was never held."""

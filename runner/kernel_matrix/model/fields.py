@@ -1,11 +1,11 @@
-"""How a field of a record is described: the values it may take, and the columns of tables that it becomes.
+"""Descriptions of record fields: their allowed values, and the table columns they become.
 
 The description is part of the field's annotation, and the docstring below the field documents it::
 
     unexplained_ns: Annotated[Difference, Column()]
 
-JSON Schemas, table schemas, rows of tables and the tables in ``docs/records.md`` are made of these descriptions.
-:func:`typing.get_type_hints` leaves them out unless it is asked for them, so nothing that runs inside sees them.
+JSON Schemas, table schemas, rows of tables and the tables in ``docs/records.md`` are generated from these descriptions.
+:func:`typing.get_type_hints` omits them by default, so code that runs inside never sees them.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Items:
 
 @dataclass(frozen=True)
 class JsonOf:
-    """The value is a mapping, in the form that a dataclass has as JSON."""
+    """Mark of a mapping that has the JSON form of a dataclass."""
 
     kind: type
     partial: bool = False
-    """True: any of its fields may be absent."""
+    """``True``: any of its fields may be absent."""
     open: bool = False
-    """True: there may be further keys, with single values."""
+    """``True``: there may be further keys, with single values."""
 
 
 class Fragment:
@@ -70,36 +70,36 @@ class Fragment:
 
 
 class AddedLater:
-    """The field is not in records of earlier versions; it has a default."""
+    """Mark of a field that records of earlier versions lack; it has a default."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """The field becomes a column."""
+    """Mark of a field that becomes a column."""
 
     name: str = ""
-    """Empty: the name of the field."""
+    """Name of the column; empty: the name of the field."""
     tables: Tuple[str, ...] = ("cells",)
     form: str = ""
     """``count``: number of items; ``item``: a row per item; ``json``: JSON text; ``instant``: a time stamp."""
     words: Tuple[str, ...] = ()
-    """The values that the column can have, where those of the field are more."""
+    """Values of the column, if it can have more than the field."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The fields of the object become columns, each as its own description says."""
+    """Mark of an object whose fields become columns, as their own descriptions say."""
 
     prefix: str = ""
     key: str = ""
-    """Of a mapping, the object under this key; empty: the object itself."""
+    """Key of the object within a mapping; empty: the object itself."""
     every: bool = False
-    """True: also fields without a :class:`Column` become one, under their name."""
+    """``True``: fields without a :class:`Column` also become one, under their own name."""
 
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """Keys of the mapping become columns."""
+    """Mark of a mapping whose keys become columns."""
 
     columns: Mapping[str, str]
     """Key → name of its column."""
@@ -107,7 +107,7 @@ class KeyColumns:
 
     @classmethod
     def named(cls, name: str, keys: Tuple[str, ...], tables: Tuple[str, ...] = ("cells",)) -> KeyColumns:
-        """Columns for ``keys``, named by the format ``name``."""
+        """Return a mark with columns for ``keys``, named by the format ``name``."""
         return cls({key: name.format(key) for key in keys}, tables)
 
 
@@ -127,7 +127,7 @@ Rate = Annotated[float, Range(1, 1e30)]
 
 Name = Annotated[str, Length(1024, least=1)]
 Text = Annotated[str, Length(1 << 20)]
-"""For a person to read; the writer has cut it to length."""
+"""Text for people; the writer has cut it to length."""
 Digest = Annotated[str, Pattern("^[0-9a-f]{8,64}$")]
 """SHA-256 in hex, or a prefix of it."""
 CellId = Annotated[str, Pattern("^[0-9a-f]{32}$")]

@@ -1,4 +1,4 @@
-"""Points in time as records write them."""
+"""Parser for the time stamps of records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What judge and host tell each other: frozen dataclasses that become strict JSON and come back checked.
+"""Messages between judge and host: frozen dataclasses that are written as strict JSON and checked when read.
 
-Host → judge: :class:`JudgeJob`. Judge → host: :class:`SessionReport`, the inside half of a record. Nothing in here is
-ever read from a candidate: what crosses that boundary is in :mod:`kernel_matrix.inside.wire`.
+Host → judge: :class:`JudgeJob`. Judge → host: :class:`SessionReport`, the inside half of a record. None of them is ever
+read from a candidate; messages that cross that boundary are in :mod:`kernel_matrix.inside.wire`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ SCHEMA_VERSION = 1
 """Version of every document this program writes; a reader refuses any other."""
 
 INTERPRETED = "interpreted"
-"""Label of a session whose Triton kernels ran through the interpreter: right or wrong can be told, speed cannot."""
+"""Label of a session whose Triton kernels ran through the interpreter: correctness is known, speed is not."""
 
 CONTESTANTS = ("candidate", *(one.value for one in Implementation))
-"""Names of those whose calls are timed."""
+"""Names of the contestants, whose calls are timed."""
 
 SESSION_PHASES = (
     *("import", "wait", "connect", "open", "load", "controls", "verify", "calibrate", "anchor", "warm_up", "time"),
@@ -69,14 +69,14 @@ SESSION_PHASES = (
 """The judge's phases, in the order of a session."""
 
 QUALITIES = ("cosine", "relative_l1", "rmse", "snr_db")
-"""Measures of how near a quantised problem's outputs are to the reference's."""
+"""Similarity measures between a quantised problem's outputs and the reference's."""
 
 T = TypeVar("T")
 Json = Dict[str, Any]
 
 
 def to_json(value: Any) -> Any:
-    """Turn dataclasses, enums, tuples and mappings into what :mod:`json` writes."""
+    """Convert dataclasses, enums, tuples and mappings to values that :mod:`json` can write."""
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
@@ -89,9 +89,10 @@ def to_json(value: Any) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """Strict JSON: no NaN, no infinity.
+    """Return ``value`` as strict JSON: no NaN, no infinity.
 
-    :raises ValueError: when a float is not finite.
+    Raises:
+        ValueError: A float is not finite.
     """
     return json.dumps(to_json(value), allow_nan=False, separators=(",", ":"), sort_keys=True)
 
@@ -103,67 +104,67 @@ class WorkloadSpec:
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
     flops: Optional[float] = None
-    """Floating point operations of one call; ``None`` where the problem does not say."""
+    """Floating point operations of one call; ``None`` if the problem does not give them."""
     bytes: Optional[float] = None
-    """Bytes one call must move at least; ``None`` where the problem does not say."""
+    """Bytes one call must move at least; ``None`` if the problem does not give them."""
 
 
 @dataclass(frozen=True)
 class ProtocolSpec:
-    """How one session verifies and times. Times are in seconds or milliseconds as the name says."""
+    """Verification and timing of one session. Names give the unit of times: seconds or milliseconds."""
 
     trials: int = 5
     """Input sets per mode that verification draws."""
     modes: Tuple[InputMode, ...] = (InputMode.STANDARD, InputMode.OUTLIER, InputMode.EXACT)
     warmup_calls: int = 10
-    """Calls before the first timed one; a random number of further ones is added."""
+    """Calls before the first timed one; a random number of further calls is added."""
     min_samples: int = 40
-    """Timed calls per side at least, budget permitting."""
+    """Least number of timed calls per side, if the budget allows."""
     max_samples: int = 400
     target_half_width: float = 0.005
     """Stop when the relative half-width of the median's 95 % interval is below this."""
     precision_s: float = 0.5
-    """Time for calls beyond ``min_samples``, where the median is not yet as precise as ``target_half_width`` asks."""
+    """Time for calls beyond ``min_samples`` until the median is as precise as ``target_half_width``."""
     budget_s: float = 20.0
     """Time for the timed calls of one workload, both sides together."""
     block_calls: int = 10
     """Timed calls per block; blocks come in the order A B B A, A drawn at random."""
     inputs: str = "fresh"
-    """``fresh``: new for each call, huge ones in part; ``rotating``: one of ``rotation`` sets, at random."""
+    """``fresh``: new for each call, very large ones in part; ``rotating``: one of ``rotation`` sets, at random."""
     rotation: int = 8
     check_share: float = 0.2
     """Share of timed calls, drawn at random, whose outputs are compared with the reference; fewer of slow ones."""
     time: bool = True
-    """False: verify only."""
+    """``False``: verify only."""
     steady_cap_s: float = 2.0
-    """Warm-up goes on until clock and temperature are steady, but for no longer than this; 0 does not look."""
+    """Longest warm-up until clock and temperature are steady; 0 does not check them."""
     regimes: Tuple[Regime, ...] = (Regime.COLD,)
-    """What is timed; ``cold`` is always among them, and speed-ups are of it."""
+    """Regimes to time; always includes ``cold``, from which speed-ups are computed."""
     baselines: Tuple[Implementation, ...] = (Implementation.EAGER,)
-    """What the candidate is timed against; ``eager`` is always among them."""
+    """Implementations to compare with; always includes ``eager``."""
 
     def __post_init__(self) -> None:
         if Regime.COLD not in self.regimes:
-            raise ValueError("regimes must hold 'cold'")
+            raise ValueError("regimes must include 'cold'")
         if Implementation.EAGER not in self.baselines:
-            raise ValueError("baselines must hold 'eager'")
+            raise ValueError("baselines must include 'eager'")
 
 
 @dataclass(frozen=True)
 class JudgeTimeouts:
-    """How long the judge waits for a contestant at most, in seconds; less for what need not take so long."""
+    """Longest waits of the judge for a contestant, in seconds; shorter limits apply where less is needed."""
 
     connect_s: float = 60.0
     load_s: float = 120.0
     first_call_s: float = 120.0
     call_s: float = 30.0
     session_s: float = 600.0
-    """After this the judge gives up by itself, so that it ends even when its host is gone."""
+    """Limit after which the judge ends by itself, even if its host is gone."""
 
 
 @dataclass(frozen=True)
 class ContestantSpec:
-    """One process that takes calls from the judge."""
+    """One process that receives calls from the judge."""
 
     name: str
     """``candidate``, or the value of an :class:`.Implementation`; also the folder of its socket."""
@@ -171,20 +172,20 @@ class ContestantSpec:
     file: str
     """Source, relative to its code folder."""
     entry: str
-    """Class to construct."""
+    """Name of the class to construct."""
     uid: Optional[int] = None
-    """Only a peer with this uid is taken; ``None`` takes any (same-uid sandboxes)."""
+    """Only a peer with this uid is accepted; ``None`` accepts any (sandboxes with one uid)."""
     compile_mode: str = ""
-    """Mode for ``torch.compile``; empty: the model is called as it is."""
+    """Mode for ``torch.compile``; empty: the model is called as written."""
     may_compile: bool = False
-    """Loading it or its first call may have to compile something, and is waited for accordingly."""
+    """``True``: loading it or its first call may compile, so the longer limit applies."""
     imports: Tuple[str, ...] = ()
-    """Packages that kernels are written in and its source must have, as the host's reading of it found them."""
+    """Packages its kernels are written in, as the host found in its source; they must be importable."""
 
 
 @dataclass(frozen=True)
 class PeakSpec:
-    """What the device can do at most in the cell's dtype; ``None`` where it is not known."""
+    """Greatest rates of the device in the cell's dtype; ``None`` if unknown."""
 
     bytes_per_s: Optional[float] = None
     flops_per_s: Optional[float] = None
@@ -192,27 +193,27 @@ class PeakSpec:
 
 @dataclass(frozen=True)
 class ContractSpec:
-    """What a quantised problem's outputs are held to, in place of a tolerance per element."""
+    """Contract for a quantised problem's outputs, which replaces the tolerance per element."""
 
     kind: str
     """``w8a8`` or ``w4a16``."""
     cosine_min: float
     relative_l1_max: float
     rmse_max: float
-    """Root mean square error ÷ root mean square of the reference, at most."""
+    """Greatest ratio of root mean square error to root mean square of the reference."""
     snr_db_min: float
     snr_db_max: float
-    """More than quantised arithmetic can reach: a candidate beyond it has not quantised."""
+    """Greatest SNR of quantised arithmetic: a candidate above it has not quantised."""
 
 
 @dataclass(frozen=True)
 class JudgeJob:
-    """Everything one judge needs for one session; a file beside the problem's source."""
+    """Job of one judge for one session; a file beside the problem's source."""
 
     cell_id: str
     session: int
     device: str
-    """Name of the platform, ``cpu``: which inside half judge and workers load."""
+    """Name of the platform, for example ``cpu``; judge and workers load its inside half."""
     dtype: Dtype
     seed: str
     """Secret, 32 hex digits; the report holds only its SHA-256."""
@@ -222,30 +223,30 @@ class JudgeJob:
     contestants: Tuple[ContestantSpec, ...]
     """The candidate, the baseline, and any rivals."""
     problem_file: str = "problem.py"
-    """Relative to the job file."""
+    """Path of the problem's source, relative to the job file."""
     tolerance: Mapping[str, float] = field(default_factory=dict)
-    """Overrides of ``rtol`` / ``atol`` where the default does not serve."""
+    """Overrides of ``rtol`` / ``atol`` for problems that the default does not suit."""
     outliers: bool = True
-    """False: the problem's inputs must keep their range (probabilities, indices as floats, …)."""
+    """``False``: the problem's inputs must keep their range (probabilities, indices as floats, …)."""
     mutates_inputs: bool = False
-    """True: the problem itself writes into its inputs."""
+    """``True``: the problem itself writes into its inputs."""
     labels: Tuple[str, ...] = ()
-    """What the host knows about the session and readers must know too, e.g. :data:`INTERPRETED`."""
+    """Labels from the host that readers of the results need, e.g. :data:`INTERPRETED`."""
     gpu_uuid: str = ""
-    """UUID of the GPU, to read its clock and temperature by while warming up; empty for a CPU."""
+    """UUID of the GPU whose clock and temperature are read while warming up; empty for a CPU."""
     peak: PeakSpec = PeakSpec()
     contract: Optional[ContractSpec] = None
-    """``None``: a tolerance per element."""
+    """``None``: a tolerance per element applies."""
     random: bool = False
-    """True: outputs are random numbers, and judged by their distribution."""
+    """``True``: outputs are random numbers and are judged by their distribution."""
     own_kernels: Tuple[str, ...] = ()
-    """Names of the kernels that the candidate's source defines, as the host's reading of it found them."""
+    """Names of the kernels that the candidate's source defines, as the host found them."""
     require_own_kernel: bool = False
-    """True: a session in which none of them was seen to run is ``no_own_kernel``."""
+    """``True``: a session in which none of them was traced is ``no_own_kernel``."""
     check_health: bool = False
-    """True: ask the device, once all contestants are gone, whether it is well."""
+    """``True``: check the device's health after all contestants have ended."""
     sanitize: Tuple[str, ...] = ()
-    """Tools of compute-sanitizer that the candidate's process runs under; then nothing is timed."""
+    """Tools of compute-sanitizer for the candidate's process; if any, nothing is timed."""
 
     def __post_init__(self) -> None:
         if not self.device.isidentifier():
@@ -261,12 +262,12 @@ class JudgeJob:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why a verdict is what it is. All fields optional; numbers that are not finite are given as text."""
+    """Evidence for a verdict. All fields are optional; numbers that are not finite are given as text."""
 
     message: Annotated[Text, Column()] = ""
     """One or two sentences for a person."""
     log: Text = ""
-    """The tail of a traceback or compiler output, at most 8 KiB."""
+    """Tail of a traceback or compiler output, at most 8 KiB."""
     output: Optional[Count] = None
     """Index of the output concerned."""
     index: Annotated[Tuple[Count, ...], Items(64)] = ()
@@ -276,7 +277,7 @@ class Evidence:
     error: Optional[Signed] = None
     """Absolute error of the worst element."""
     allowed: Optional[Signed] = None
-    """What the tolerance allows there."""
+    """Greatest absolute error that the tolerance allows there."""
     mismatched: Optional[Count] = None
     """Elements beyond the tolerance."""
     elements: Optional[Count] = None
@@ -295,9 +296,9 @@ class Trial:
     """``before`` or ``after`` timing, or ``timed`` for a checked timed call."""
     passed: bool
     max_error: Optional[Signed]
-    """Largest absolute error over all outputs, ``None`` when it is not finite or nothing could be compared."""
+    """Largest absolute error over all outputs; `None` if it is not finite or nothing could be compared."""
     error_ratio: Optional[Signed]
-    """Largest error, or statistic of a random output, as a share of what is allowed (≤ 1 passes)."""
+    """Largest error, or statistic of a random output, as a share of the limit (≤ 1 passes)."""
 
 
 _SAMPLES = ("samples",)
@@ -306,7 +307,7 @@ _TIMED_ROLES = (Role.CANDIDATE.value, Role.BASELINE.value, Role.RIVAL.value)
 
 @dataclass(frozen=True)
 class Block:
-    """A run of timed calls of one side, in the order they were made."""
+    """A run of timed calls of one side, in order."""
 
     role: Annotated[Role, Words(_TIMED_ROLES), Column(tables=_SAMPLES)]
     """Side: `candidate`, `baseline` or `rival`."""
@@ -323,16 +324,16 @@ class Block:
     discarded: Annotated[Tuple[Tuple[Small, Name], ...], Items(100_000)] = ()
     """(sample index, cause) of samples that do not count; judged by the host, from its telemetry."""
     sm_clock_mhz: Annotated[Optional[Measured], LATER, Column(tables=_SAMPLES)] = None
-    """Mean SM clock while the block ran, from the host's telemetry; ``None`` where it has none."""
+    """Mean SM clock while the block ran, from the host's telemetry; `None` without telemetry."""
     mem_clock_mhz: Annotated[Optional[Measured], LATER] = None
     power_w: Annotated[Optional[Measured], LATER] = None
     temperature_c: Annotated[Optional[Celsius], LATER] = None
     contestant: Annotated[str, Words(("", *CONTESTANTS)), LATER, Column(tables=_SAMPLES, words=CONTESTANTS)] = ""
-    """Whose calls: ``candidate`` or an implementation's name; empty in records from before there were several."""
+    """`candidate` or an implementation's name; empty in records from before there were several baselines."""
     regime: Annotated[Regime, LATER, Column(tables=_SAMPLES)] = Regime.COLD
     """State of the device that the calls were timed in."""
     calls_per_sample: Annotated[Ordinal, LATER, Column(tables=_SAMPLES)] = 1
-    """Calls behind one sample, whose times are their mean; more than one where calls are replayed."""
+    """Number of calls whose mean is one sample; more than one where calls are replayed."""
 
     def __post_init__(self) -> None:
         if len(self.device_ns) != len(self.wall_ns):
@@ -347,58 +348,59 @@ class Block:
 
 @dataclass(frozen=True)
 class TwoClocks:
-    """How far claimed device times were held against the judge's clock and against physics. Nanoseconds."""
+    """Comparison of claimed device times with the judge's clock and with the device's limits, in nanoseconds."""
 
     resolution_ns: Annotated[Count, Column("wall_resolution_ns")]
-    """The smallest hidden work that would have been noticed, per call."""
+    """The smallest hidden work per call that would have been noticed."""
     unexplained_ns: Annotated[Difference, Column()]
-    """What the candidate's calls took beyond its claims and beyond what the baseline's took beyond its own; negative:
-    how much less that is than all others, empty calls included, take beyond theirs."""
+    """Judge's time of the candidate's calls minus their claimed time, less the same difference of the baseline's calls;
+    negative values say how far it is below that of all other calls, empty calls included.
+    """
     handover_ns: Annotated[Difference, Column()]
-    """What handing over the candidate's outputs took beyond what handing over the baseline's took."""
+    """Time to hand over the candidate's outputs, less the time to hand over the baseline's."""
     floor_ns: Annotated[Optional[Count], Column()]
-    """The least time that the device's peak rates allow; ``None`` where neither rates nor work are known."""
+    """The least time that the device's peak rates allow; `None` if rates or work are unknown."""
     floor_reason: Annotated[Text, Column()]
-    """``bytes``, ``flops``, ``outputs`` (bytes that must be written at least), or why there is none."""
+    """``bytes``, ``flops``, ``outputs`` (bytes that must be written at least), or the reason why there is none."""
     low_resolution: Annotated[bool, Column()]
-    """True: the candidate's time is too short for the resolution to mean much."""
+    """`True`: the candidate's time is too short compared with the resolution."""
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What was found out about a problem and a candidate beyond right and wrong. ``None``: not looked at."""
+    """Further findings about a problem and a candidate. `None`: not checked."""
 
     deterministic: Annotated[Optional[bool], Column()] = None
     """Two calls of the candidate on equal inputs gave equal bits."""
     sensitivity: Annotated[Tuple[Measured, ...], Items(1000), Column()] = ()
-    """Per floating input: the reference's change when that input is drawn anew, as a share of its spread."""
+    """Per floating input: change of the reference when that input is drawn anew, as a share of its spread."""
     exact: Annotated[Optional[bool], Column()] = None
-    """Equality was demanded on whole numbers; false: the answer to zeros and ones is not whole."""
+    """Equality was required on whole numbers; `False`: the result for zeros and ones is not whole."""
     rejects_lower_precision: Annotated[Optional[bool], Column()] = None
-    """The same computation one precision lower does not pass, on inputs as drawn or on whole numbers."""
+    """The same computation one precision lower fails, on inputs as drawn or on whole numbers."""
     quality: Annotated[Mapping[Annotated[str, Words(QUALITIES)], Signed], KeyColumns.named("quality_{}", QUALITIES)] = (
         field(default_factory=dict)
     )
-    """How near a quantised problem's outputs are to the reference's, at worst."""
+    """Worst similarity of a quantised problem's outputs to the reference's."""
 
 
 @dataclass(frozen=True)
 class WorkloadReport:
-    """What happened on one workload."""
+    """Result of one workload in one session."""
 
     name: Annotated[Name, Column("workload")]
     """Name of the shape set."""
     values: Annotated[Mapping[str, Scalar], Column("values_json", form="json")]
-    """Constants of the problem, and their values."""
+    """Constants of the problem, with their values."""
     flops: Annotated[Optional[Measured], Column()]
-    """Floating point operations of one call; `None` where the problem does not say."""
+    """Floating point operations of one call; `None` if the problem does not give them."""
     bytes: Annotated[Optional[Measured], Column()]
-    """Bytes that one call must move at least; `None` where the problem does not say."""
+    """Bytes that one call must move at least; `None` if the problem does not give them."""
     status: Annotated[Status, Column("workload_status")]
-    """How the workload ended."""
+    """Result of the workload."""
     tolerance: Mapping[str, Signed]
     reference_dtype: Annotated[str, Column()]
-    """Precision of the reference that outputs were compared with."""
+    """Precision of the reference for comparisons."""
     trials: Annotated[Tuple[Trial, ...], Items(100_000)]
     blocks: Annotated[Tuple[Block, ...], Items(100_000)]
     warmup_calls: Annotated[Small, Column()]
@@ -406,13 +408,13 @@ class WorkloadReport:
     flush_bytes: Annotated[Count, Column()]
     """Bytes written before each timed call, to empty the cache."""
     inputs: Annotated[str, Words(("fresh", "fresh-in-part", "rotating")), Column()]
-    """Whether timed calls had inputs of their own."""
+    """Inputs of timed calls: `fresh` or `fresh-in-part` for each call, or `rotating` sets."""
     checked_calls: Annotated[Small, Column()]
-    """Calls of the candidate in the timed phase, warm-up included, whose outputs were compared."""
+    """Calls of the candidate in the timed phase, including warm-up, whose outputs were compared."""
     wall_overhead_ns: Annotated[Optional[Count], Column()]
-    """Median of the judge's clock around a call that does nothing, nanoseconds."""
+    """Median time of an empty call by the judge's clock, nanoseconds."""
     two_clocks: Annotated[Optional[TwoClocks], LATER, Columns()] = None
-    """``None`` where nothing was timed."""
+    """`None` if nothing was timed."""
     traits: Annotated[Traits, LATER, Columns()] = Traits()
 
     def __post_init__(self) -> None:
@@ -426,22 +428,23 @@ UNTIMED = frozenset(
         *(Status.PROBLEM_ERROR, Status.UNSUPPORTED, Status.IMAGE_ERROR),
     }
 )
-"""Statuses that end before anything can have been timed."""
+"""Statuses that end before anything is timed."""
 
 ONCE_TIMED = {
     Status.COMPILE_ERROR: Status.RUNTIME_ERROR,
     Status.LOAD_ERROR: Status.RUNTIME_ERROR,
     Status.PROBLEM_ERROR: Status.INVALID_PROBLEM,
-    # Not the fault that it had before. Who has run has what it needs: a candidate that lacks a package in a later
-    # session of the same image has chosen to, and would else leave the denominators when its time does not please it.
+    # The fault changes too: code that has run once has everything it needs. A candidate that reports a missing package
+    # in a later session of the same image does so on purpose, and would otherwise leave the denominators whenever its
+    # time is bad.
     Status.UNSUPPORTED: Status.RUNTIME_ERROR,
 }
-"""What an attempt ends as where one of these comes after a timed call: what has run does compile and load."""
+"""Replacement for statuses that come after a timed call: a candidate that has run does compile and load."""
 
 
 @dataclass(frozen=True)
 class InsideEnvironment:
-    """What was read inside the judge's container. ``None`` where it is absent."""
+    """Versions and settings read inside the judge's container. `None` if absent."""
 
     python: Annotated[str, Column()]
     """Version of Python."""
@@ -458,7 +461,7 @@ class InsideEnvironment:
     nvcc: Annotated[Optional[str], Column()]
     """Version of `nvcc`."""
     cuda_driver: Optional[str]
-    """The driver's CUDA version as ``cuDriverGetVersion`` gives it."""
+    """CUDA version of the driver, from ``cuDriverGetVersion``."""
     libcuda: Optional[str]
     """Path of the mapped ``libcuda.so.1``."""
     device_name: str
@@ -467,14 +470,14 @@ class InsideEnvironment:
     platform: str
     libc: str
     threads: Small
-    """CPU threads torch uses."""
+    """Number of CPU threads of torch."""
     settings: Annotated[Mapping[str, str], Column("settings_json", form="json")] = field(default_factory=dict)
     """Environment settings that change results: ``TRITON_DEFAULT_FP_FUSION``, ``TRITON_INTERPRET``, TF32 flags, …"""
 
 
 @dataclass(frozen=True)
 class ClockProbeReading:
-    """The SM clock as a kernel of the judge saw it: ticks of ``clock64`` per nanosecond of ``globaltimer``."""
+    """SM clock measured by a kernel of the judge: ticks of ``clock64`` per nanosecond of ``globaltimer``."""
 
     phase: Annotated[str, Words(("before", "after"))]
     """``before`` or ``after`` the timed calls."""
@@ -488,12 +491,12 @@ class ClockProbeReading:
     high_mhz: Measured
     """Fastest SM."""
     sms: Small
-    """How many SMs were read."""
+    """Number of SMs that were read."""
 
 
 @dataclass(frozen=True)
 class AnchorTimes:
-    """The judge's own fixed kernels, at either end of a session: what they take tells how the machine has drifted."""
+    """Times of the judge's own fixed kernels at one end of a session; their change is the machine's drift."""
 
     phase: Annotated[str, Words(("before", "after"))]
     """``before`` or ``after`` the session's timed calls."""
@@ -507,59 +510,59 @@ class AnchorTimes:
 
 @dataclass(frozen=True)
 class TracedKernel:
-    """A kernel that ran during one call of the candidate, as a tracer in its own process saw it: a claim."""
+    """A kernel that ran during one call of the candidate, according to a tracer in its own process: a claim."""
 
     name: str
     """Name of the kernel."""
     launches: Count
-    """How often it was launched."""
+    """Number of launches."""
     device_ns: Count
-    """Its device time in all launches together, nanoseconds."""
+    """Device time of all its launches together, nanoseconds."""
     own: bool
-    """Its name is one that the candidate's source defines."""
+    """`True` if the candidate's source defines a kernel of this name."""
 
 
 @dataclass(frozen=True)
 class HealthReport:
-    """What the judge found when it asked the device whether it is well."""
+    """Result of the judge's health check of the device."""
 
     passed: Annotated[Optional[bool], Column("device_healthy")]
-    """Whether the device is well; ``None``: it could not be asked."""
+    """`True` if the device is healthy; `None` if it could not be checked."""
     reason: Text
 
 
 @dataclass(frozen=True)
 class SessionReport:
-    """The inside half of a record for one session: what the judge saw."""
+    """The inside half of a record for one session: the judge's observations."""
 
     cell_id: CellId
     session: Annotated[Small, Column()]
     """Number of the session within the attempt, from 0."""
     status: Annotated[Status, Column("session_status")]
-    """How the session ended."""
+    """Result of the session."""
     stage: Annotated[Stage, Column("session_stage")]
-    """How far the session came."""
+    """Last stage that the session reached."""
     evidence: Evidence
     environment: Annotated[Optional[InsideEnvironment], Columns()]
     seed_sha256: Annotated[Digest, Column()]
-    """Digest of the secret that inputs were drawn with."""
+    """Digest of the secret seed of the inputs."""
     transport: Annotated[str, Pattern("^[a-z][a-z0-9-]{0,63}$"), Column()]
-    """How tensors crossed, as the platform names it: ``memfd``, ``cuda-vmm``, ``cuda-staged``."""
+    """Transport of tensors, named by the platform: ``memfd``, ``cuda-vmm``, ``cuda-staged``."""
     candidate_peer: Mapping[Annotated[str, Words(("uid", "gid", "pid"))], Annotated[int, Range(-1, 2**63 - 1)]]
-    """uid, gid and pid of the candidate's process as the kernel named them to the judge."""
+    """uid, gid and pid of the candidate's process, as reported by the kernel."""
     workloads: Annotated[Tuple[WorkloadReport, ...], Items(1000)]
     durations_s: Annotated[Mapping[Name, Measured], KeyColumns.named("inside_{}_s", SESSION_PHASES)]
-    """Seconds in a phase of the session; ``total`` is from the job to the report."""
+    """Seconds in each phase of the session; ``total`` is from the job to the report."""
     labels: Annotated[Tuple[Name, ...], Items(1000), Column()] = ()
-    """Findings that do not decide: e.g. ``low_resolution``, ``budget_reached``, ``unsteady``."""
+    """Findings that do not decide the status, e.g. ``low_resolution``, ``budget_reached``, ``unsteady``."""
     clock_probes: Annotated[Tuple[ClockProbeReading, ...], Items(1000), LATER] = ()
-    """Empty where there is no GPU."""
+    """Empty without a GPU."""
     anchors: Annotated[Tuple[AnchorTimes, ...], Items(1000), LATER] = ()
-    """Empty where there is no GPU."""
+    """Empty without a GPU."""
     kernels: Annotated[Tuple[TracedKernel, ...], Items(1000), LATER] = ()
-    """Longest first; empty where nothing could be traced."""
+    """Longest first; empty if nothing could be traced."""
     health: Annotated[Optional[HealthReport], LATER, Columns()] = None
-    """``None``: not asked for, or the session did not come so far."""
+    """`None`: not requested, or the session ended earlier."""
     schema_version: Annotated[int, Fragment(const=SCHEMA_VERSION)] = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -571,14 +574,15 @@ class SessionReport:
 
     @property
     def fault(self) -> Fault:
-        """Whose fault it is."""
+        """Party at fault."""
         return fault_of(self.status)
 
 
 def from_json(kind: Type[T], data: Any) -> T:
-    """Build the dataclass ``kind`` from what :func:`to_json` made of it, as its annotations say.
+    """Return the dataclass ``kind`` from its JSON form, checked against its annotations.
 
-    :raises ValueError: for a missing or unknown key, a wrong enum value or a wrong type, naming the key.
+    Raises:
+        ValueError: A key is missing or unknown, an enum value or a type is wrong; the message names the key.
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"{kind.__name__}: expected an object, got {type(data).__name__}")
@@ -606,7 +610,7 @@ _UNIONS = (Union, getattr(types, "UnionType", Union))
 
 
 def _restored(value: Any, hint: Any) -> Any:
-    """``value`` with the enums, dataclasses and tuples again that ``hint`` speaks of; all else is left alone."""
+    """Return ``value`` with the enums, dataclasses and tuples that ``hint`` asks for; other values are unchanged."""
     if hint in _NUMBERS:  # most of a report
         return value
     inner = get_args(hint)
@@ -624,13 +628,13 @@ def _restored(value: Any, hint: Any) -> Any:
 
 
 def _each(inner: Tuple[Any, ...], value: Sequence[Any]) -> Optional[Tuple[Any, ...]]:
-    """The hint of each item of ``value``, a tuple annotated with ``inner``; ``None`` where they are not as many."""
+    """Return the hint of each item of ``value``, a tuple annotated with ``inner``; ``None`` if the lengths differ."""
     hints = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
     return hints if len(hints) == len(value) else None
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a field annotated with ``hint`` can hold ``value``: a whole number fits a float, true fits no number."""
+    """Return whether a field annotated with ``hint`` can hold ``value``; integers fit floats, booleans do not."""
     if hint in _NUMBERS:
         return isinstance(value, (int, hint)) and not isinstance(value, bool)
     inner = get_args(hint)

@@ -47,7 +47,7 @@ class Night:
     until: str
     against: BaselineChoice | None
     report: Path | None
-    """Where the page goes; ``None``: into the night's folder."""
+    """Path of the page; ``None``: in the night's folder."""
 
     @property
     def folder(self) -> Path:

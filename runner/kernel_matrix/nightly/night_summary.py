@@ -22,7 +22,7 @@ _ROW: Final = ("change", "gpu", "toolchain", "dtype", "problem", "workload", "ca
 
 
 class NightEnd(str, Enum):
-    """How a night ended."""
+    """End of a night."""
 
     COMPLETE = "complete"
     """Every cell that can run here was measured."""
@@ -33,12 +33,12 @@ class NightEnd(str, Enum):
     INCOMPLETE = "incomplete"
     """The machine failed some cells; the next night begins with them."""
     FAILED = "failed"
-    """It could not go on; what was measured until then is kept."""
+    """It could not continue; earlier measurements are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightProgress:
-    """How far the measuring came."""
+    """Progress of the measurements."""
 
     end: NightEnd
     planned: int
@@ -47,9 +47,9 @@ class NightProgress:
     statuses: Mapping[Status, int] = field(default_factory=dict)
     """Status → cells that ended so."""
     exit_code: int = 0
-    """What ``kernel-matrix run`` would have ended with."""
+    """Exit code that ``kernel-matrix run`` would have had."""
     error: str = ""
-    """Why it could not go on."""
+    """Reason why it could not continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class NightSummary:
     comparison: Comparison | None = None
     report: Path | None = None
     troubles: Sequence[str] = ()
-    """What went wrong after the measuring and what was left out, in sentences."""
+    """Errors after the measurements, and parts left out, in sentences."""
     exit_code: int = 0
 
     @property

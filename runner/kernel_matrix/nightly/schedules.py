@@ -25,7 +25,7 @@ class Schedule:
 
 
 def systemd(schedule: Schedule) -> str:
-    """A service and its timer, one after the other, each under the name of its file.
+    """Return a service and its timer, one after the other, each under the name of its file.
 
     Raises:
         UsageError: When a path or an option cannot be written there.
@@ -40,7 +40,7 @@ def systemd(schedule: Schedule) -> str:
 
 
 def cron(schedule: Schedule) -> str:
-    """A line for ``crontab -e``.
+    """Return a line for ``crontab -e``.
 
     Raises:
         UsageError: When a path or an option cannot be written there.
@@ -69,7 +69,7 @@ def _filled(name: str, values: Mapping[str, str]) -> str:
 
 
 def _systemd_word(word: str) -> str:
-    """``word`` as systemd reads a quoted word of a command line (systemd.service, "Command lines")."""
+    """Return ``word`` as systemd reads a quoted word of a command line (systemd.service, "Command lines")."""
     escaped = _one_line(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
     return f'"{_specifiers(escaped)}"'
 
@@ -79,7 +79,7 @@ def _specifiers(text: str) -> str:
 
 
 def _cron_word(word: str) -> str:
-    """``word`` as a shell reads it, with ``%`` kept from cron, which would begin a new line there (crontab(5))."""
+    """Return ``word`` as a quoted shell word, with ``%`` escaped because it starts a new line in cron (crontab(5))."""
     return shlex.quote(_one_line(word)).replace("%", "\\%")
 
 

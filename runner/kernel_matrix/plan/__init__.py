@@ -1,8 +1,9 @@
-"""Matrix × problems × candidates × what this host has → cells, each runnable here or with a reason.
+"""Expansion of a matrix into cells, each runnable on this host or skipped with a reason.
 
-Reading order: :mod:`.cell` (the nouns), :mod:`.facts` (what the host has), :mod:`.selection` (problems and candidates),
-:mod:`.settings` (protocol and policy per cell), :mod:`.hurdles` (why not here), :mod:`.identity` (cell ids),
-:mod:`.planning` (all together), :mod:`.filters` and :mod:`.totals` (what is done with the cells).
+Reading order: :mod:`.cell` (the nouns), :mod:`.host_inventory` (devices, sandbox and images of the host),
+:mod:`.selection` (problems and candidates), :mod:`.cell_settings` (protocol and policy per cell), :mod:`.skip_rules`
+(why a cell is skipped), :mod:`.cell_id`, :mod:`.planning` (all together), :mod:`.filters` and :mod:`.totals` (users of
+cells).
 """
 
 from kernel_matrix.plan.cell import Cell, Skip, SkipReason

@@ -1,4 +1,4 @@
-"""The nouns of a plan: cells, and why one does not run here."""
+"""Cells of a plan, and the reasons to skip one."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kernel_matrix.sources import Candidate, Problem, Workload
 
 
 class SkipReason(str, Enum):
-    """Why a cell does not run here, in the order they are looked for; the first one found is the cell's reason.
+    """Reason to skip a cell, in the order of the checks; a cell gets the first reason found.
 
-    After ``excluded`` come hurdles that hold on every host, then those another host may not have.
+    The reasons up to ``no_code_for_gpu`` hold on every host, the later ones depend on this host.
     """
 
     EXCLUDED = "excluded"
-    """The matrix excludes it and says why."""
+    """The matrix excludes it and gives the reason."""
     DTYPE_NOT_OFFERED = "dtype_not_offered"
     """Problem or candidate does not offer the dtype."""
     LANGUAGE_NOT_SUPPORTED = "language_not_supported"
     """The device or toolchain cannot run this language (CUDA C++ on a CPU)."""
     DTYPE_NOT_SUPPORTED = "dtype_not_supported"
-    """Hardware, toolchain or interpreter cannot compute in this dtype rightly."""
+    """Hardware, toolchain or interpreter cannot compute correctly in this dtype."""
     NO_CODE_FOR_GPU = "no_code_for_gpu"
     """This PyTorch has neither a cubin nor usable PTX for the compute capability."""
     NO_SUCH_GPU = "no_such_gpu"
@@ -35,12 +35,12 @@ class SkipReason(str, Enum):
     IMAGE_MISSING = "image_missing"
     """The pinned image is not on this daemon."""
     CLOCKS = "clocks"
-    """The policy requires locked clocks and this host cannot lock."""
+    """The policy requires locked clocks and this host cannot lock them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Why a cell does not run here, in words."""
+    """Reason to skip a cell, with an explanation."""
 
     hurdle: SkipReason
     text: str
@@ -51,7 +51,7 @@ class Cell:
     """One point of the matrix, with everything needed to run it."""
 
     id: str
-    """SHA-256 prefix (32 hex digits) over what determines the answer."""
+    """SHA-256 prefix (32 hex digits) over everything that determines the result."""
     gpu: GpuAxis
     toolchain: Toolchain
     dtype: Dtype
@@ -61,8 +61,8 @@ class Cell:
     protocol: Protocol
     policy: Policy
     reason: Skip | None
-    """Null: runnable here."""
+    """``None``: it can run here."""
     expected_s: float
-    """Rough time it will take, seconds."""
+    """Rough estimate of its duration, seconds."""
     compile_only: bool = False
-    """True: the candidate is built for the GPU's compute capability, and nothing is run."""
+    """``True``: the candidate is built for the GPU's compute capability, and nothing is run."""

@@ -1,7 +1,7 @@
-"""Cell ids: a digest over what determines a cell's answer, the same on every host and Python.
+"""Cell ids: digests of everything that determines a cell's result, equal on every host and Python.
 
-An id is the SHA-256 of two digests, one of everything but the candidate and one of the candidate, so that the many
-cells which differ in nothing else cost one short hash each.
+An id is the SHA-256 of two digests, one of the candidate and one of everything else, so that the many cells which
+differ only in the candidate cost one short hash each.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ ID_DIGITS = 32
 
 
 def digest(value: Any) -> bytes:
-    """SHA-256 of ``value`` as canonical JSON: sorted keys, ASCII, no spaces."""
+    """Return the SHA-256 of ``value`` as canonical JSON: sorted keys, ASCII, no spaces."""
     return hashlib.sha256(json.dumps(to_json(value), separators=(",", ":"), sort_keys=True).encode()).digest()
 
 
 def place_digest(gpu: GpuAxis, toolchain: Toolchain, dtype: Dtype) -> bytes:
-    """Digest of where a cell runs: the axis name of the GPU, the versions of the toolchain, the dtype."""
+    """Return the digest of the axis name of the GPU, the versions of the toolchain, and the dtype."""
     versions = (toolchain.name, toolchain.cuda, toolchain.torch, toolchain.triton)
     return digest((SCHEMA_VERSION, gpu.name, versions, dtype))
 
 
 def settings_digest(protocol: Protocol, policy: Policy) -> bytes:
-    """Digest of how a cell is measured, at what clocks, and what is demanded of a candidate beyond being right.
+    """Return the digest of how a cell is measured, at which clocks, and of further demands on the candidate.
 
-    A seed counts only when it is given: secrets drawn anew change no question. Targets count only where they are used.
+    A seed counts only if the matrix sets it, because random seeds change no result. Targets count only where they are
+    used.
     """
     document = to_json(protocol)
     if protocol.seed is None:
@@ -45,30 +46,33 @@ def settings_digest(protocol: Protocol, policy: Policy) -> bytes:
 
 
 def problem_digest(problem: Problem) -> bytes:
-    """Digest of a problem: its content under its name."""
+    """Return the digest of a problem's id and content."""
     return digest((problem.id, problem.digest))
 
 
 def candidate_digest(candidate: Candidate) -> bytes:
-    """Digest of a candidate: its content under its name."""
+    """Return the digest of a candidate's id and content."""
     return digest((candidate.id, candidate.digest))
 
 
 def workloads_digest(workloads: Iterable[Workload]) -> bytes:
-    """Digest of the workloads' names; their values are part of the problem's own digest."""
+    """Return the digest of the workloads' names; their values are part of the problem's own digest."""
     return digest(tuple(workload.name for workload in workloads))
 
 
 def compiling_digest(question: bytes) -> bytes:
-    """Digest of whether a candidate builds, where ``question`` is that of how it runs: two answers, two ids."""
+    """Return the digest for only building a candidate, from the digest ``question`` for running it.
+
+    The two results are different, so they need different ids.
+    """
     return joined(question, digest("compile-only"))
 
 
 def joined(*parts: bytes) -> bytes:
-    """Digest of digests, in order."""
+    """Return the digest of ``digests``, in order."""
     return hashlib.sha256(b"".join(parts)).digest()
 
 
 def cell_id(question: bytes, candidate: bytes) -> str:
-    """The id of the cell that asks ``question`` (the joined digest of all else) of ``candidate``."""
+    """Return the id of the cell of ``candidate``; ``question`` is the joined digest of everything else."""
     return hashlib.sha256(question + candidate).hexdigest()[:ID_DIGITS]

@@ -1,4 +1,4 @@
-"""Protocol, policy and workloads of a cell: the matrix's own, with the overrides that match it laid over in order."""
+"""Protocol, policy and workloads of a cell: those of the matrix, with the matching overrides applied in order."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kernel_matrix.sources import Workload
 
 @dataclass(frozen=True, slots=True)
 class CellSettings:
-    """How the cells that one combination of overrides matches are measured."""
+    """Settings of all cells that the same overrides match."""
 
     protocol: Protocol
     policy: Policy
     workloads: tuple[tuple[str, ...], ...]
-    """Names that overrides ask for, one tuple per override, in their order."""
+    """Workload names that overrides ask for, one tuple per override, in order."""
 
     def choose(self, selected: tuple[Workload, ...], offered: tuple[Workload, ...]) -> tuple[Workload, ...]:
-        """The workloads of one problem: those of the last override that names any it offers, else ``selected``."""
+        """Return the workloads of one problem: those of the last override that names one it has, else ``selected``."""
         for names in reversed(self.workloads):
             named = tuple(workload for workload in offered if workload.name in names)
             if named:
@@ -29,7 +29,7 @@ class CellSettings:
 
 
 def resolve_settings(matrix: Matrix, overrides: Iterable[Override]) -> CellSettings:
-    """The matrix's protocol and policy with ``overrides`` laid over them; later ones win."""
+    """Return the settings of ``matrix`` with ``overrides`` applied; later ones win."""
     protocol, policy, workloads = matrix.protocol, matrix.policy, []
     for override in overrides:
         protocol = with_protocol(protocol, override.protocol)

@@ -1,9 +1,9 @@
-"""How long a cell will take, roughly: enough to order cells, to keep a deadline and to say hours or minutes.
+"""Rough estimate of a cell's duration, good enough to order cells, keep a deadline and name hours or minutes.
 
-A session is a start, per workload the verification calls and the timed calls (as many as the protocol allows at most,
-or as the time budget has room for), a block per contestant of each further regime, and what rivals compile. A cell has
-as many of them as lie in the middle between the fewest and the most that its protocol allows, and one more, untimed,
-for each sanitizer. Samples that settle early make it quicker.
+A session consists of its start, per workload the verification calls and the timed calls (as many as the protocol or its
+time budget allows), a block per contestant and further regime, and the compilation of rivals. A cell is estimated with
+the mean of its least and greatest number of sessions, plus one untimed session per sanitizer. Samples that settle early
+make it faster.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kernel_matrix.platforms import CostFigures
 from kernel_matrix.platforms.registry import get_platform
 
 _REPLAYS_S: Mapping[Regime, float] = {Regime.WARM: 0.2, Regime.BURST: 0.3, Regime.SUSTAINED: 1.5}
-"""One block of replayed calls of a millisecond each, see :mod:`kernel_matrix.inside.judge.replay_modes`."""
+"""Seconds for one block of calls of a millisecond each; see :mod:`kernel_matrix.inside.judge.replay_modes`."""
 _RIVAL_S: Mapping[Implementation, float] = {Implementation.COMPILE: 15.0, Implementation.COMPILE_MAX_AUTOTUNE: 45.0}
-"""What ``torch.compile`` takes for one workload."""
+"""Seconds that ``torch.compile`` takes for one workload."""
 _SANITIZED = 10.0
-"""How many times slower calls are under compute-sanitizer."""
+"""Typical slowdown of calls under compute-sanitizer."""
 _BUILD_S = {
     Language.CUDA: 10.0,
     Language.TRITON: 1.0,
@@ -30,23 +30,27 @@ _BUILD_S = {
     Language.TILELANG: 10.0,
     Language.HIP: 10.0,
 }
-"""Per cell: the share of a build that no other cell hides, or the first compilation of kernels."""
+"""Seconds per cell: the part of a build that does not overlap with other cells, or the first compilation of kernels."""
 _COMPILE_S = {Language.CUDA: 60.0, Language.TRITON: 6.0}
-"""A build of its own: nvcc, or Triton for every form of a kernel, import of torch included."""
+"""Seconds of a build without a run: nvcc, or Triton for every form of a kernel; includes the import of torch."""
 
 
 def expected_compile_seconds(language: Language) -> float:
-    """Expected wall time of a cell that is only compiled, seconds."""
+    """Return the expected wall time of a cell that is only compiled, seconds."""
     return _COMPILE_S.get(language, 0.0)
 
 
 def expected_seconds(
     protocol: Protocol, *, workloads: int, platform: str, language: Language, sanitizers: int = 0
 ) -> float:
-    """Expected wall time of one cell, seconds.
+    """Return the expected wall time of one cell, seconds.
 
-    :param workloads: how many workloads the cell has.
-    :param sanitizers: under how many tools its candidate is run once more, where its platform has any.
+    Args:
+        protocol: Protocol of the cell.
+        workloads: Number of the cell's workloads.
+        platform: Platform of its GPU, which has the typical times.
+        language: Language of the candidate.
+        sanitizers: Number of sanitizer tools under which the candidate is run again, where the platform has any.
     """
     spec, chosen = protocol.spec, get_platform(platform)
     figures = chosen.COST
@@ -59,7 +63,7 @@ def expected_seconds(
 
 
 def _verify_seconds(spec: ProtocolSpec, figures: CostFigures) -> float:
-    rounds = 2 if spec.time else 1  # verified before and, when something was timed in between, after
+    rounds = 2 if spec.time else 1  # verified before timing and, if anything was timed, again after it
     return rounds * spec.trials * len(spec.modes) * figures.call_s
 
 

@@ -1,6 +1,6 @@
-"""The selection language of ``plan`` and ``run``: ``--filter KEY=GLOB[,GLOB]`` and ``--shard I/N``.
+"""Cell selection of ``plan`` and ``run``: ``--filter KEY=GLOB[,GLOB]`` and ``--shard I/N``.
 
-A term keeps cells whose KEY matches one of its globs (``!=``: none of them); of several terms, all must hold.
+A term keeps the cells whose KEY matches one of its globs (``!=``: none of them). Several terms must all hold.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class FilterTerm:
     """One condition on cells."""
 
     text: str
-    """As written."""
+    """The term as written."""
     value: Callable[[Cell], str]
     pattern: re.Pattern[str]
     wanted: bool
-    """False for ``!=``."""
+    """``False`` for ``!=``."""
 
     def __call__(self, cell: Cell) -> bool:
-        """Whether ``cell`` satisfies it."""
+        """Return whether ``cell`` satisfies the term."""
         return (self.pattern.match(self.value(cell)) is not None) is self.wanted
 
 
 @dataclass(frozen=True, slots=True)
 class CellFilter:
-    """All terms together; without any, it keeps every cell."""
+    """Conjunction of terms; without terms it keeps every cell."""
 
     terms: tuple[FilterTerm, ...] = field(default=())
 
     def __call__(self, cell: Cell) -> bool:
-        """Whether ``cell`` satisfies every term."""
+        """Return whether ``cell`` satisfies every term."""
         return all(term(cell) for term in self.terms)
 
     def __str__(self) -> str:
@@ -61,9 +61,10 @@ class CellFilter:
 
 
 def parse_filter(terms: Sequence[str]) -> CellFilter:
-    """Read ``KEY=GLOB[,GLOB]`` and ``KEY!=GLOB[,GLOB]`` terms; globs are case-sensitive, an ``id`` may be cut short.
+    """Read ``KEY=GLOB[,GLOB]`` and ``KEY!=GLOB[,GLOB]`` terms; globs are case-sensitive, an ``id`` may be a prefix.
 
-    :raises kernel_matrix.errors.UsageError: for a term of another form or an unknown key.
+    Raises:
+        kernel_matrix.errors.UsageError: A term has another form or an unknown key.
     """
     return CellFilter(tuple(_parse_term(text) for text in terms))
 
@@ -74,13 +75,13 @@ def _parse_term(text: str) -> FilterTerm:
     if found is None or not globs:
         raise UsageError(
             f"--filter {text!r} is not KEY=GLOB[,GLOB] or KEY!=GLOB[,GLOB]",
-            next_step=f"keys are {', '.join(FILTER_KEYS)}; e.g. --filter dtype=fp16,bf16 --filter 'problem=soft*'",
+            next_step=f"Keys are {', '.join(FILTER_KEYS)}; e.g. --filter dtype=fp16,bf16 --filter 'problem=soft*'",
         )
     key = found["key"].strip()
     if key not in _VALUES:
         raise UsageError(
             f"--filter {text!r}: unknown key {key!r}{suggestion(key, FILTER_KEYS)}",
-            next_step=f"use one of {', '.join(FILTER_KEYS)}",
+            next_step=f"Use one of {', '.join(FILTER_KEYS)}.",
         )
     if key == "id":
         globs = [f"{glob}*" for glob in globs]
@@ -91,14 +92,17 @@ def _parse_term(text: str) -> FilterTerm:
 def parse_shard(text: str) -> tuple[int, int]:
     """Read ``I/N`` with 1 ≤ I ≤ N.
 
-    :raises kernel_matrix.errors.UsageError: for anything else.
+    Raises:
+        kernel_matrix.errors.UsageError: The text has another form.
     """
     found = _SHARD.fullmatch(text)
     if found and 1 <= int(found[1]) <= int(found[2]):
         return int(found[1]), int(found[2])
-    raise UsageError(f"--shard {text!r} is not I/N with 1 ≤ I ≤ N", next_step="e.g. --shard 1/4 on the first of four")
+    raise UsageError(
+        f"--shard {text!r} is not I/N with 1 ≤ I ≤ N", next_step="Write for example --shard 1/4 on the first of four."
+    )
 
 
 def shard(cells: Iterable[Cell], index: int, count: int) -> Iterator[Cell]:
-    """The ``index``-th of ``count`` parts of ``cells``, from 1; a cell's part depends on its id alone."""
+    """Yield part ``index`` (from 1) of ``count`` parts of ``cells``; a cell's part depends only on its id."""
     return (cell for cell in cells if int(cell.id[:8], 16) % count == index - 1)

@@ -1,4 +1,4 @@
-"""What a host has, as far as a plan must know it."""
+"""Properties of a host that determine which cells can run there."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ class HostInventory:
 
     gpus: tuple[Gpu, ...] = ()
     gpu_reason: str = ""
-    """Why devices are missing from ``gpus``, in words."""
+    """Reason why devices are missing from ``gpus``."""
     sandbox: str = "process"
     uses_images: bool = False
-    """Whether the sandbox runs toolchains from images; without, only what is installed beside the runner can run."""
+    """``True`` if the sandbox runs toolchains from images; else only toolchains installed beside the runner can run."""
     sandbox_reason: str = ""
-    """Why no sandbox with images is used, in words."""
+    """Reason why no sandbox with images is used."""
     local_torch: str | None = None
-    """Version of torch beside the runner; null where there is none."""
+    """Version of torch beside the runner; ``None`` if there is none."""
     local_triton: str | None = None
     images: Mapping[str, str] = field(default_factory=dict)
-    """Toolchain → why its image cannot be used; empty text: it can. A toolchain that is absent has no image."""
+    """Toolchain → reason why its image cannot be used; empty if it can. An absent toolchain has no image."""
     clocks_reason: str = "this host is not known"
-    """Why GPU clocks cannot be locked here, in words; empty: nothing speaks against it."""
+    """Reason why GPU clocks cannot be locked here; empty if there is none."""
 
 
 def devices_matching(axis: GpuAxis, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The devices that are this value of the ``gpus`` axis: all conditions it names hold."""
+    """Return the devices that satisfy all conditions of ``axis``, a value of the ``gpus`` axis."""
     return tuple(gpu for gpu in gpus if _matches(axis, gpu))
 
 

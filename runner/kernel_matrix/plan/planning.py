@@ -1,8 +1,8 @@
-"""All together: a plan holds the axes with what is known of each value, and makes its cells when they are asked for.
+"""The plan: the axes of a matrix with the properties of each value; it creates cells on request.
 
-Cells are made lazily and what they share is worked out once: globs per axis value (:mod:`.rules`), hurdles per
-combination of place, dtype and language (:mod:`.hurdles`), and ids from one digest per question (:mod:`.identity`).
-So a million cells cost a hash and an object each.
+Cells are created lazily and their common parts are computed once: globs per axis value (:mod:`.rule_masks`), skip
+reasons per combination of target, dtype and language (:mod:`.skip_rules`), and ids from one digest per question
+(:mod:`.cell_id`). A million cells therefore cost one hash and one object each.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class _Spot:
     mask: int
     digest: bytes
     on_axes: bool
-    """False: the dtype is none of the axis's, only cells that an include names exist."""
+    """``False``: the dtype is not on the axis; only cells that an include names exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """All of a candidate that a cell's hurdles and settings depend on."""
+    """Properties of a candidate that its skip reason and settings depend on."""
 
     mask: int
     language: Language
@@ -56,7 +56,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """One problem with what is known of its candidates."""
+    """One problem with the properties of its candidates."""
 
     selected: SelectedProblem
     mask: int
@@ -68,7 +68,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is asked of the candidates of one row that the same overrides match."""
+    """Workloads and settings of the candidates of one row that the same overrides match."""
 
     settings: CellSettings
     workloads: tuple[Workload, ...]
@@ -77,7 +77,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What all cells of one spot, row and kind of candidate share."""
+    """Result shared by all cells of one spot, row and kind of candidate."""
 
     question: bytes
     """Digest of everything but the candidate."""
@@ -93,7 +93,7 @@ class _Verdict:
 class Plan:
     """The cells of a matrix on one host.
 
-    The order of cells follows the file: GPU, toolchain, dtype, problem, candidate. Iterating again makes them again.
+    The order of cells follows the file: GPU, toolchain, dtype, problem, candidate. Each iteration creates them anew.
     """
 
     matrix: Matrix
@@ -101,7 +101,7 @@ class Plan:
     facts: HostInventory
     warnings: tuple[str, ...]
     compile_only: bool
-    """True: every cell is only compiled, also for GPUs that are here."""
+    """``True``: every cell is only compiled, also for GPUs that this host has."""
     _spots: tuple[_Spot, ...]
     _rows: tuple[_Row, ...]
     _hurdles: SkipRules
@@ -109,17 +109,17 @@ class Plan:
     _tasks: dict[tuple[str, int], _Task] = field(default_factory=dict)
 
     def cells(self) -> Iterator[Cell]:
-        """Every cell, runnable here or not."""
+        """Yield every cell, runnable here or not."""
         for spot in self._spots:
             for row in self._rows:
                 yield from self._cells_of(spot, row)
 
     def runnable(self) -> Iterator[Cell]:
-        """The cells that can run here."""
+        """Return an iterator over the cells that can run here."""
         return (cell for cell in self.cells() if cell.reason is None)
 
     def _cells_of(self, spot: _Spot, row: _Row) -> Iterator[Cell]:
-        # The one loop that runs once per cell: what the cells share is looked up before it.
+        # The only loop that runs once per cell, so shared values are looked up before it.
         gpu, toolchain, dtype, problem = spot.place.gpu, spot.place.toolchain, spot.dtype, row.selected.problem
         verdicts = [self._judge(spot, row, kind) for kind in row.kinds]
         for candidate, digest, kind in row.candidates:
@@ -142,7 +142,7 @@ class Plan:
             )
 
     def _judge(self, spot: _Spot, row: _Row, kind: _Kind) -> _Verdict | None:
-        """What cells of one kind have in common; null where there are none."""
+        """Return the common result of all cells of one kind; ``None`` if there are no such cells."""
         mask = spot.mask & row.mask & kind.mask
         if not spot.on_axes and not mask & self._rules.includes:
             return None
@@ -170,7 +170,7 @@ class Plan:
         )
 
     def _is_only_compiled(self, spot: _Spot, kind: _Kind, task: _Task, reason: Skip | None) -> bool:
-        """Whether cells of one kind are built and not run: because that was asked for, or for want of the device."""
+        """Return whether cells of one kind are built but not run, on request or because the device is absent."""
         if not compiles(spot.place.gpu, spot.place.toolchain, kind.language):
             return False
         absent = spot.place.device is None and (reason is None or reason.hurdle in ABSENT)
@@ -202,7 +202,7 @@ class Plan:
         return unwanted or self._hurdles.of_cell(spot.place, spot.dtype, kind.language, clocks)
 
     def _unwanted(self, spot: _Spot, row: _Row, kind: _Kind, mask: int) -> Skip | None:
-        """Why nobody wants such cells, whatever the host has."""
+        """Return the reason to skip such cells on every host; ``None`` if there is none."""
         exclude = self._rules.exclusion_of(mask)
         if exclude is not None:
             return Skip(hurdle=SkipReason.EXCLUDED, text=f"excluded because {exclude.reason}")
@@ -221,9 +221,13 @@ def make_plan(
     *,
     compile_only: bool = False,
 ) -> Plan:
-    """The plan of ``matrix`` on a host with ``facts``.
+    """Return the plan of ``matrix`` on a host with the inventory ``facts``.
 
-    :param compile_only: every cell on a GPU axis with a compute capability is only compiled; there are no others.
+    Args:
+        matrix: The matrix.
+        selection: Its problems and candidates.
+        facts: Inventory of the host.
+        compile_only: Only compile every cell on a GPU axis with a compute capability, and leave out all others.
     """
     rules, hurdles = RuleMasks.of(matrix), SkipRules(facts)
     unpaired = compile_only or _compiles_absent(matrix)
@@ -263,7 +267,7 @@ def _is_paired(spot: _Spot) -> bool:
 
 
 def _compiles_absent(matrix: Matrix) -> bool:
-    """Whether the policy, or an override of it, wants candidates compiled for GPUs that are not here."""
+    """Return whether the policy, or an override of it, asks to compile candidates for GPUs that are not here."""
     return matrix.policy.compile_absent or any(rule.policy.get("compile_absent") for rule in matrix.overrides)
 
 
@@ -283,19 +287,19 @@ def _row(selected: SelectedProblem, rules: RuleMasks) -> _Row:
 
 
 def _unpaired(matrix: Matrix) -> Iterator[str]:
-    """Axis values that are in no cell because nothing on the other axis goes with them."""
+    """Yield a warning for each axis value without cells, because no value of the other axis fits it."""
     for gpu in matrix.gpus:
         if gpu.platform not in platforms():
-            yield f"gpu {gpu.name} is in no cell: platform {gpu.platform} cannot be used, see kernel-matrix doctor"
+            yield f"gpu {gpu.name} has no cell: platform {gpu.platform} cannot be used, see kernel-matrix doctor"
         elif not any(pairs(gpu, toolchain) for toolchain in matrix.toolchains):
-            yield f"gpu {gpu.name} is in no cell: no toolchain goes with it"
+            yield f"gpu {gpu.name} has no cell: no toolchain fits it"
     for toolchain in matrix.toolchains:
         if not any(pairs(gpu, toolchain) for gpu in matrix.gpus):
-            yield f"toolchain {toolchain.name} is in no cell: no gpu goes with it"
+            yield f"toolchain {toolchain.name} has no cell: no gpu fits it"
 
 
 def _mixed_axes(matrix: Matrix, facts: HostInventory) -> Iterator[str]:
-    """Axis values that are several kinds of device at once: their results would not be comparable."""
+    """Yield a warning for each axis value that matches several kinds of device, whose results are not comparable."""
     for gpu in matrix.gpus:
         devices = devices_matching(gpu, facts.gpus)
         if len({device.compute_capability for device in devices}) > 1:

@@ -1,4 +1,4 @@
-"""Which problems and candidates a matrix selects, or every fault of the selection at once."""
+"""Selection of a matrix's problems and candidates; all faults are reported together."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ class SelectedProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a matrix selects."""
+    """Problems and candidates that a matrix selects."""
 
     problems: tuple[SelectedProblem, ...]
     unreadable: tuple[UnreadableItem, ...] = ()
-    """What sources could not read; the rest goes on."""
+    """Items that sources could not read; the others are still selected."""
     warnings: tuple[str, ...] = ()
 
 
 LoadProblems = Callable[[str, Path | None], LoadedSource]
-"""Reads problems: name of the source, where they are."""
+"""Reader of problems: (name of the source, folder)."""
 LoadCandidates = Callable[[str, Path, Mapping[str, Problem]], tuple[tuple[Candidate, ...], tuple[UnreadableItem, ...]]]
-"""Reads candidates kept apart from their problems: name of the source, where they are, all known problems."""
+"""Reader of candidates in folders of their own: (name of the source, folder, all known problems)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shelves:
-    """Everything the named folders hold, selected or not."""
+    """Contents of all named folders, selected or not."""
 
     beside: Mapping[tuple[str, Path | None], LoadedSource]
-    """(source, place) → problems, and the candidates beside them."""
+    """(source, folder) → problems, with the candidates beside them."""
     apart: Mapping[tuple[str, Path | None], LoadedSource]
-    """(source, place) → candidates kept apart."""
+    """(source, folder) → candidates in folders of their own."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -78,14 +78,15 @@ class _Shelves:
 def load_selection(
     matrix: Matrix, *, load: LoadProblems = load_source, load_candidates: LoadCandidates = load_candidates
 ) -> Selection:
-    """Read all problems and candidates that ``matrix`` names and keep those it selects.
+    """Read all problems and candidates that ``matrix`` names and return those it selects.
 
-    :raises kernel_matrix.errors.MatrixError: one line per fault: a selection or glob that matches nothing, an unknown
-        level, category, tag or workload, an id that two files claim, a folder that its source does not read.
+    Raises:     kernel_matrix.errors.MatrixError: One line per fault: a selection or glob that matches nothing, an
+    unknown level,         category, tag or workload, an id that two files claim, a folder that its source does not
+    read.
     """
     findings = SelectionReport(matrix)
     shelves = _fill_shelves(matrix, load, load_candidates, findings)
-    if not findings.faults:  # what a folder holds that cannot be read is unknown
+    if not findings.faults:  # an unreadable file may contain the missing item
         _check_rules(matrix, shelves, findings)
     problems = _select_problems(matrix, shelves, findings)
     candidates = _select_candidates(matrix, shelves, [problem for problem, _ in problems], findings)
@@ -114,7 +115,7 @@ def _join(
 def _fill_shelves(
     matrix: Matrix, load: LoadProblems, load_candidates: LoadCandidates, findings: SelectionReport
 ) -> _Shelves:
-    """Each folder that the matrix names, read once; one that cannot be read is a fault and left out."""
+    """Read each folder that the matrix names once; an unreadable folder becomes a fault and is left out."""
     beside: dict[tuple[str, Path | None], LoadedSource] = {}
     for i, wish in enumerate(matrix.problems):
         if (wish.source, wish.path) not in beside:
@@ -150,7 +151,7 @@ def _select_problems(
 
 
 def _problems_of(wish: ProblemSet, loaded: LoadedSource, key: str, findings: SelectionReport) -> tuple[Problem, ...]:
-    """The problems of one set; what is wrong with the set is found on the way."""
+    """Return the problems of one set and report its faults."""
     problems, before = loaded.problems, len(findings.faults)
     what = f"problem ({len(loaded.unreadable)} files cannot be read)" if loaded.unreadable else "problem"
     findings.check_globs(wish.select, [p.id for p in problems], f"{key}.select", what)
@@ -195,7 +196,7 @@ def _select_candidates(
 
 
 def _offered(matrix: Matrix, wish: CandidateSet, shelves: _Shelves) -> Iterator[Candidate]:
-    """What a set chooses from: the candidates of its own folder, or all that are beside the problems."""
+    """Return the candidates a set chooses from: those of its own folder, else those beside the problems."""
     if wish.path is not None:
         yield from shelves.apart[wish.source, wish.path].candidates
         return
@@ -206,7 +207,7 @@ def _offered(matrix: Matrix, wish: CandidateSet, shelves: _Shelves) -> Iterator[
 def _candidates_of(
     wish: CandidateSet, offered: Sequence[Candidate], key: str, findings: SelectionReport
 ) -> list[Candidate]:
-    """The candidates that a set's globs select; references only by globs that name them."""
+    """Return the candidates that a set's globs select; references only by globs that name them."""
     kept: dict[int, Candidate] = {}
     for j, glob in enumerate(wish.select):
         eligible = [(n, c) for n, c in enumerate(offered) if is_reference(c) is (REFERENCE in glob)]
@@ -219,12 +220,12 @@ def _candidates_of(
 
 
 def is_reference(candidate: Candidate) -> bool:
-    """Whether ``candidate`` is a problem's own reference."""
+    """Return whether ``candidate`` is a problem's own reference."""
     return candidate.id.endswith(f"/{REFERENCE}")
 
 
 def _with_origin(candidate: Candidate, wish: CandidateSet) -> Candidate:
-    """``candidate`` with what its set says of its origin, where its own side file is silent."""
+    """Return ``candidate`` with the origin given by its set, for fields that its side file leaves out."""
     origin = candidate.origin
     if is_reference(candidate) or (wish.method is None and wish.model is None):
         return candidate
@@ -236,19 +237,19 @@ def _with_origin(candidate: Candidate, wish: CandidateSet) -> Candidate:
 
 
 def _is_new(item: Problem | Candidate, before: Problem | Candidate | None, key: str, findings: SelectionReport) -> bool:
-    """Whether ``item``'s id is not taken; the same file selected twice counts once, another file is a fault."""
+    """Return whether ``item``'s id is new. The same file selected twice counts once; another file is a fault."""
     if before is None:
         return True
     noun = type(item).__name__.lower()
     if before.path == item.path:
-        findings.warn(f"{noun} {item.id} is selected twice; what {key} says of it does not count")
+        findings.warn(f"{noun} {item.id} is selected twice; the settings in {key} are ignored")
     else:
         findings.fault(key, f"{noun} id {quote(item.id)} is claimed by {before.path} and {item.path}; rename one")
     return False
 
 
 def _check_rules(matrix: Matrix, shelves: _Shelves, findings: SelectionReport) -> None:
-    """Rules may speak of what is not selected now, but not of what does not exist."""
+    """Report rules that name problems or candidates that do not exist; unselected ones are fine."""
     problems = shelves.problems
     known = {
         "problem": [problem.id for problem in problems],

@@ -1,4 +1,4 @@
-"""What is wrong with a selection: collected, then told at once."""
+"""Faults and warnings of a selection, collected and reported together."""
 
 from __future__ import annotations
 
@@ -21,48 +21,49 @@ class SelectionReport:
 
     matrix: Matrix
     faults: list[tuple[str, str]] = field(default_factory=list)
-    """(key path in the file, what is wrong)."""
+    """Pairs of key path in the file and description."""
     warnings: list[str] = field(default_factory=list)
 
     def fault(self, key: str, text: str) -> None:
-        """Something under ``key`` cannot be used."""
+        """Report that something under ``key`` cannot be used."""
         self.faults.append((key, text))
 
     def warn(self, text: str) -> None:
-        """Something is odd but can be used."""
+        """Report that something is odd but usable."""
         self.warnings.append(text)
 
     @contextmanager
     def as_faults(self, key: str) -> Iterator[None]:
-        """What the body finds unusable becomes a fault of ``key``, and the search goes on."""
+        """Report errors of the body as faults of ``key`` and continue."""
         try:
             yield
         except UsageError as error:
             self.fault(key, error.what)
 
     def unknown(self, key: str, word: object, what: str, known: Iterable[object]) -> None:
-        """``word`` is none of ``known``."""
+        """Report that ``word`` matches none of ``known``."""
         names = sorted({str(name) for name in known})
         there = f"there are: {few(names)}" if names else "there are none"
         self.fault(key, f"{quote(word)} matches no {what}; {there}{suggestion(str(word), names)}")
 
     def check_globs(self, globs: Sequence[str], known: Sequence[str], key: str, what: str) -> None:
-        """Each of ``globs`` must match one of ``known``."""
+        """Report each of ``globs`` that matches none of ``known``."""
         for j, glob in enumerate(globs):
             if not any(fnmatchcase(name, glob) for name in known):
                 self.unknown(f"{key}[{j}]", glob, what, known)
 
     def check_words(self, words: Sequence[object], known: Iterable[object], key: str, what: str) -> None:
-        """Each of ``words`` must be one of ``known``."""
+        """Report each of ``words`` that is not one of ``known``."""
         names = [word for word in known if word is not None]
         for j, word in enumerate(words):
             if word not in names:
                 self.unknown(f"{key}[{j}]", word, what, names)
 
     def raise_faults(self) -> None:
-        """Raise one error with a line per fault, in the order of the file.
+        """Raise one error with a line per fault, in file order.
 
-        :raises kernel_matrix.errors.MatrixError: when there are faults.
+        Raises:
+            kernel_matrix.errors.MatrixError: There are faults.
         """
         if not self.faults:
             return
@@ -70,10 +71,10 @@ class SelectionReport:
         placed = sorted((position_of(path, key), key, text) for key, text in self.faults)
         raise MatrixError(
             [f"{path}:{line}:{column} {key}: {text}" for (line, column), key, text in placed],
-            next_step="docs/matrix.md lists every key",
+            next_step="docs/matrix.md describes every key.",
         )
 
 
 def few(names: Sequence[str]) -> str:
-    """The first of ``names``, and a sign that there are more."""
+    """Return the first of ``names`` as text, with a mark if there are more."""
     return listed(names[:_MOST_LISTED]) + (", …" if len(names) > _MOST_LISTED else "")

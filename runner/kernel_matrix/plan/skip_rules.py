@@ -1,4 +1,4 @@
-"""Why cells do not run here: every hurdle is a question about few things, asked once and remembered."""
+"""Rules that decide if a cell can run on this host; each answer is computed once and cached."""
 
 from __future__ import annotations
 
@@ -14,68 +14,68 @@ from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.platforms.versions import parse_version
 
 ABSENT = frozenset({SkipReason.DTYPE_NOT_SUPPORTED, SkipReason.NO_CODE_FOR_GPU, SkipReason.NO_SUCH_GPU})
-"""Hurdles of a device that is not there, which do not keep a compiler from compiling for it."""
+"""Reasons due to an absent device, which do not prevent compiling for it."""
 
 
 def compiles(gpu: GpuAxis, toolchain: Toolchain, language: Language) -> bool:
-    """Return whether ``toolchain`` has a compiler of ``language`` for ``gpu``, which need not be here."""
+    """Return whether ``toolchain`` has a compiler of ``language`` for ``gpu``, present or not."""
     if gpu.compute_capability is None:
         return False
     return get_platform(gpu.platform).compiles(language, toolchain.versions)
 
 
 def pairs(gpu: GpuAxis, toolchain: Toolchain) -> bool:
-    """Return whether a cell can have both: they are for the same platform."""
+    """Return whether ``gpu`` and ``toolchain`` are for the same platform."""
     return gpu.platform == toolchain.platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a cell runs on and in, and what is known of the device."""
+    """GPU, toolchain and matching device of a cell."""
 
     gpu: GpuAxis
     toolchain: Toolchain
     device: Gpu | None
-    """The device judged by: of several, the one with the lowest compute capability. Null: none here."""
+    """Matching device; of several, the one with the lowest compute capability. ``None`` if there is none."""
 
     @property
     def platform(self) -> Platform:
-        """The platform of the GPU axis."""
+        """Platform of the GPU axis."""
         return get_platform(self.gpu.platform)
 
     @property
     def compute_capability(self) -> str | None:
-        """The device's; the axis's own where the host lacks the device; null where neither says."""
+        """Compute capability of the device, else of the axis; ``None`` if neither is known."""
         return self.device.compute_capability if self.device else self.gpu.compute_capability
 
     @property
     def driver(self) -> str | None:
-        """The host's driver; null where the device is absent."""
+        """Version of the host's driver; ``None`` if the device is absent."""
         return self.device.driver if self.device else None
 
 
 @dataclass(frozen=True, slots=True)
 class SkipRules:
-    """The hurdles of one host."""
+    """Skip rules of one host."""
 
     facts: HostInventory
     _found: dict[tuple[object, ...], Skip | None] = field(default_factory=dict)
 
     def place(self, gpu: GpuAxis, toolchain: Toolchain) -> Target:
-        """Where cells of this pair run here."""
+        """Return the target on which cells of this pair run here."""
         devices = devices_matching(gpu, self.facts.gpus)
         lowest = min(devices, key=_capability, default=None)
         return Target(gpu=gpu, toolchain=toolchain, device=lowest)
 
     def of_cell(self, place: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
-        """The first hurdle of cells at ``place``, but for exclusion and dtypes that are not offered."""
+        """Return the first reason to skip cells at ``place``, apart from exclusions and dtypes that are not offered."""
         key = (place.gpu.name, place.toolchain.name, dtype, language, clocks)
         if key not in self._found:
             self._found[key] = self._first(place, dtype, language, clocks)
         return self._found[key]
 
     def of_compiling(self, place: Target, language: Language) -> Skip | None:
-        """The first hurdle of cells at ``place`` that are only compiled: they need a compiler, and no device."""
+        """Return the first reason to skip cells at ``place`` that are only compiled and so need no device."""
         key = (place.gpu.name, place.toolchain.name, language)
         if key not in self._found:
             questions = (
@@ -87,7 +87,7 @@ class SkipRules:
         return self._found[key]
 
     def notes(self, place: Target) -> Iterator[str]:
-        """What is no hurdle but should be known about cells at ``place``."""
+        """Yield warnings about cells at ``place`` that do not prevent them from running."""
         platform, versions, name = place.platform, place.toolchain.versions, place.toolchain.name
         for gap in platform.toolchain_gaps(versions):
             yield f"toolchain {name}: {gap}"
@@ -113,7 +113,10 @@ class SkipRules:
         return obstacle or self._declared(place.toolchain, language) or self._local_triton(place, language)
 
     def _declared(self, toolchain: Toolchain, language: Language) -> str | None:
-        """Torch and Triton are in every toolchain; a compiler of these languages has to be declared."""
+        """Return a reason if ``language`` needs a compiler that ``toolchain`` does not declare.
+
+        Torch and Triton are in every toolchain.
+        """
         if language not in DECLARED_LANGUAGES:
             return None
         if language not in toolchain.languages:
@@ -124,7 +127,7 @@ class SkipRules:
         return f"{language.value} is in images only, and sandbox {self.facts.sandbox} has none"
 
     def _local_triton(self, place: Target, language: Language) -> str | None:
-        """Without images, Triton candidates need the toolchain's Triton beside the runner."""
+        """Return a reason if Triton candidates lack the toolchain's Triton beside the runner, without images."""
         if self.facts.uses_images or language is not Language.TRITON or place.platform.NEEDS_IMAGES:
             return None
         return self._installed_triton(place)
@@ -156,7 +159,7 @@ class SkipRules:
         return self._needs_images(place) if place.platform.NEEDS_IMAGES else self._installed_torch(place)
 
     def _compiler(self, place: Target, language: Language) -> str | None:
-        """Why no sandbox can compile ``language`` here: without images there may be Triton, and nothing else."""
+        """Return a reason if no sandbox can compile ``language`` here; without images only Triton may be available."""
         if self.facts.uses_images:
             return None
         if language is not Language.TRITON:
@@ -197,7 +200,7 @@ def _capability(gpu: Gpu) -> tuple[int, ...]:
 
 
 def _is_version(local: str, wanted: str) -> bool:
-    """Whether ``local`` is ``wanted`` or a closer version of it: 2.13.0+cpu is 2.13.0 and 2.13."""
+    """Return whether ``local`` equals ``wanted`` or is a more precise version of it: 2.13.0+cpu is 2.13.0 and 2.13."""
     mine, theirs = parse_version(local) or (), parse_version(wanted) or ()
     return mine[: len(theirs)] == theirs
 

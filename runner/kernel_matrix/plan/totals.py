@@ -1,4 +1,4 @@
-"""How many cells there are, how many run here, why the others do not, and how long it takes: per axis and in all."""
+"""Totals of a plan: numbers of cells, runnable cells, reasons to skip and expected time, per axis and in all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kernel_matrix.plan.cell import Cell, Skip, SkipReason
 
 AXES = ("gpu", "toolchain", "dtype", "language", "category")
-"""Axes that totals are kept by; problems and candidates are too many to be read as a table."""
+"""Axes with totals; problems and candidates are too many for a table."""
 
 
 @dataclass(slots=True)
@@ -19,11 +19,11 @@ class CellCounts:
     cells: int = 0
     runnable: int = 0
     expected_s: float = 0.0
-    """Expected time of the runnable ones, one after the other, seconds."""
+    """Expected time of the runnable cells, run one after the other, seconds."""
     hurdles: Counter[SkipReason] = field(default_factory=Counter)
 
     def add(self, count: int, reason: Skip | None, expected_s: float) -> None:
-        """Count ``count`` cells with one reason that take ``expected_s`` each."""
+        """Count ``count`` cells with one reason and an expected time of ``expected_s`` each."""
         self.cells += count
         if reason is None:
             self.runnable += count
@@ -38,13 +38,13 @@ class PlanTotals:
 
     all: CellCounts
     axes: Mapping[str, Mapping[str, CellCounts]]
-    """Axis → value → counts, values in the order they were met."""
+    """Axis → value → counts, values in the order of their first cell."""
     reasons: Mapping[Skip, int]
     """Distinct reasons, the most frequent first."""
 
 
 def tally(cells: Iterable[Cell]) -> PlanTotals:
-    """Count ``cells``, in one pass and in little memory."""
+    """Count ``cells`` in one pass with little memory."""
     whole, reasons = CellCounts(), Counter[Skip]()
     axes: dict[str, dict[str, CellCounts]] = {axis: {} for axis in AXES}
     for (names, reason, expected_s), count in _count_kinds(cells).items():
@@ -57,7 +57,7 @@ def tally(cells: Iterable[Cell]) -> PlanTotals:
 
 
 def _count_kinds(cells: Iterable[Cell]) -> Counter[tuple[tuple[str, ...], Skip | None, float]]:
-    """Cells by all that totals ask of them: far fewer kinds than cells."""
+    """Count cells by their values on all axes, reason and time; there are far fewer such kinds than cells."""
     return Counter(
         (
             (

@@ -1,1 +1,1 @@
-"""Records: what each attempt at each cell left behind, and the tables merged from them."""
+"""Records of attempts at cells, and the tables merged from them."""

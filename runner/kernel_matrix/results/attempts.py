@@ -1,4 +1,4 @@
-"""Which of several attempts at one cell counts."""
+"""Choice of the attempt that counts, where a cell has several."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Sequence
 import polars as pl
 
 _BY_TIME = ("started_at", "attempt", "run_id", "record")
-"""Of attempts that began at one moment, the record that was merged last counts."""
+"""Sort order of attempts; of those that started at the same moment, the record merged last counts."""
 
 
 def latest_attempts(cells: pl.LazyFrame, key: Sequence[str]) -> pl.LazyFrame:
-    """The ``record`` of the latest of the attempts that are alike in ``key``, and how many ``attempts`` there were.
+    """Return the latest ``record`` of the attempts that agree in ``key``, and the number of those ``attempts``.
 
-    :param cells: with the columns of ``CELLS``.
-    :return: the columns of ``key``, ``record`` and ``attempts``, in no order.
+    Args:
+        cells: Frame with the columns of ``CELLS``.
+        key: Columns that identify a cell.
+
+    Returns:
+        The columns of ``key``, ``record`` and ``attempts``, in no order.
     """
     return (
         cells.select(*dict.fromkeys((*key, *_BY_TIME)))

@@ -1,7 +1,7 @@
-"""One chunk of a merge: files that one process reads, checks and turns into a part of each table by itself.
+"""Chunks of a merge: one process reads and checks the files of a chunk and writes its part of each table.
 
-Records with the same run, cell and attempt have the same file name. Files come sorted by name and a name is never
-split over chunks, so that duplicates meet in one chunk and chunks need to know nothing of each other.
+Records with the same run, cell and attempt have the same file name. Files are sorted by name and files of one name stay
+in one chunk, so that each chunk finds its own duplicates and needs nothing from the others.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ _COUNTED = ("records", "first_started_at", "last_started_at")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeChunk:
-    """What one process does by itself."""
+    """Record files that one process merges, and the folder for its results."""
 
     index: int
     groups: tuple[tuple[str, ...], ...]
-    """Paths that share a file name."""
+    """Groups of paths that share a file name."""
     folder: Path
-    """Where its parts of the tables go."""
+    """Folder for the chunk's parts of the tables."""
 
     @property
     def files(self) -> int:
-        """Files to read."""
+        """Number of files to read."""
         return sum(map(len, self.groups))
 
     def part(self, table: str) -> Path:
-        """Its part of ``table``, an Arrow file."""
+        """Return the path of the chunk's part of ``table``, an Arrow file."""
         return self.folder / f"{table}.{self.index}.arrow"
 
     def telemetry_part(self, number: int) -> Path:
-        """One of its parts of the table ``telemetry``, which is too large for a single one."""
+        """Return the path of one of the chunk's parts of ``telemetry``; that table is too large for a single part."""
         return self.folder / f"telemetry.{self.index}.{number}.arrow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkCounts:
-    """What came of a chunk."""
+    """Counts of one processed chunk."""
 
     records: int
     duplicates: int
     samples: int
     discarded: Mapping[str, int]
-    """What the cause starts with → samples; ``other`` for the rest."""
+    """First word of the cause → discarded samples; ``other`` for all other causes."""
     clocks: Mapping[str, int]
-    """State of the clocks in words → records."""
+    """State of the clocks, in words → records."""
     rejected: tuple[Rejection, ...]
     telemetry: tuple[Path, ...]
-    """Parts of that table; none where traces are not read."""
+    """Parts of the table ``telemetry``; empty where traces are not read."""
     traces: int
     telemetry_samples: int
 
 
 def split(files: Iterable[str], folder: Path) -> Iterator[MergeChunk]:
-    """``files`` in chunks, in the order that the tables have, whatever order they come in."""
+    """Yield ``files`` in chunks, sorted by name and path."""
     groups: list[tuple[str, ...]] = []
     index = 0
     for _name, paths in groupby(sorted(files, key=_name_and_path), key=os.path.basename):
@@ -90,12 +90,16 @@ def _name_and_path(path: str) -> tuple[str, str]:
 def process(chunk: MergeChunk, runs: Mapping[str, Document], *, traces: bool = False) -> ChunkCounts:
     """Write the chunk's part of each table; its records are numbered from 0.
 
-    :param runs: run id → run, as far as known.
-    :param traces: also write its parts of the table ``telemetry``.
-    :raises OSError: when a part cannot be written.
+    Args:
+        chunk: The files to read.
+        runs: Run id → run, for runs whose file was found.
+        traces: Also write its parts of the table ``telemetry``.
+
+    Raises:
+        OSError: A part cannot be written.
     """
     files, parts = _Files(), _Parts(chunk)
-    # One document at a time: holding a chunk's documents makes the garbage collector walk them over and over.
+    # Handle one document at a time: while many are held, each garbage collection walks all of them.
     for key, (paths, record) in enumerate(files.records(chunk.groups)):
         parts.add(record, key=key, run=runs.get(record["run_id"]))
         if traces:
@@ -106,7 +110,7 @@ def process(chunk: MergeChunk, runs: Mapping[str, Document], *, traces: bool = F
 
 
 class _Parts:
-    """A chunk's rows, on their way into its part of each table."""
+    """Writer of a chunk's part of each table."""
 
     def __init__(self, chunk: MergeChunk) -> None:
         self.telemetry = TelemetryParts(chunk.telemetry_part)
@@ -116,7 +120,13 @@ class _Parts:
         self._clocks: Counter[str] = Counter()
 
     def add(self, record: Document, *, key: int, run: Document | None) -> None:
-        """Append what ``record``, whose number within the tables is ``key``, has to say."""
+        """Append the rows of ``record``.
+
+        Args:
+            record: A checked record.
+            key: The record's number within the tables.
+            run: The run that made the record, if its file was found.
+        """
         host = host_row(record)
         self._hosts.append(host)
         for row in cell_rows(record, key=key, host=host, run=run):
@@ -151,7 +161,7 @@ def _count_discarded(cells: pl.DataFrame) -> dict[str, int]:
 
 
 def count_hosts(hosts: pl.DataFrame) -> pl.DataFrame:
-    """One row per host, with its records counted and their first and last start, sorted by its id."""
+    """Return one row per host, sorted by its id, with its number of records and their first and last start."""
     same = [name for name in HOSTS if name not in _COUNTED]
     return (
         hosts.group_by(same)
@@ -166,14 +176,14 @@ def _write(part: pl.DataFrame, path: Path) -> None:
 
 
 class _Files:
-    """Reads files and tells records, duplicates and rejections apart."""
+    """Reader of record files that also collects duplicates and rejections."""
 
     def __init__(self) -> None:
         self.duplicates = 0
         self.rejected: list[Rejection] = []
 
     def records(self, groups: Iterable[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], Document]]:
-        """The records in files that share a name, for each name, each with its file and the copies of that."""
+        """Yield one record per run for each group of files with one name, with the paths of its copies."""
         for paths in groups:
             valid = [(path, record) for path in paths if (record := self._read(path)) is not None]
             if len(valid) == 1:
@@ -189,7 +199,7 @@ class _Files:
         return read
 
     def _settle(self, valid: Iterable[tuple[str, Document]]) -> Iterator[tuple[tuple[str, ...], Document]]:
-        """Of records of the same cell and attempt, one per run; where they differ none can be told to be true."""
+        """Yield one record per run; if the copies of a record differ, reject all of them."""
         by_run: dict[str, list[tuple[str, Document]]] = {}
         for path, record in valid:
             by_run.setdefault(record["run_id"], []).append((path, record))

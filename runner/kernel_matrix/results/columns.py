@@ -1,4 +1,4 @@
-"""Rows and samples, gathered in plain columns until they become a table of exactly its schema."""
+"""Rows and samples, collected column by column until they become a table with exactly its schema."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kernel_matrix.results.schema import SAMPLES
 
 
 class TableRows:
-    """Rows of one table, in the order they were appended; a column that a row lacks is null."""
+    """Rows of one table, in the order they were appended; a missing column becomes null."""
 
     def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
         self._schema = schema
         self._empty: Row = dict.fromkeys(schema)
         self._values = itemgetter(*schema)
-        # Tuples of plain values cost the garbage collector nothing, dictionaries would.
+        # Tuples of plain values are cheap for the garbage collector, dictionaries are not.
         self._rows: list[tuple[Any, ...]] = []
 
     def __len__(self) -> int:
@@ -33,7 +33,7 @@ class TableRows:
         self._rows.append(self._values(self._empty | row))
 
     def frame(self) -> pl.DataFrame:
-        """The rows so far as a table of exactly the schema."""
+        """Return the rows so far as a table with exactly the schema."""
         columns = zip(*self._rows, strict=True) if self._rows else ((),) * len(self._schema)
         return frame(dict(zip(self._schema, columns, strict=True)), self._schema)
 
@@ -43,7 +43,7 @@ _PER_BLOCK = (
     *("role", "contestant", "regime", "calls_per_sample"),
     *("block", "block_started_ns", "block_ended_ns", "sm_clock_mhz"),
 )
-"""Columns of ``samples`` that have one value per block, in file order."""
+"""Columns of ``samples`` that have one value per block, in table order."""
 
 
 class SampleColumns:
@@ -78,7 +78,7 @@ class SampleColumns:
         self._wall_ns.extend(whole(block["wall_ns"]))
 
     def frame(self) -> pl.DataFrame:
-        """The samples so far as a table of schema :data:`~kernel_matrix.results.schema.SAMPLES`."""
+        """Return the samples so far as a table with the schema :data:`~kernel_matrix.results.schema.SAMPLES`."""
         calls = pl.Series("index", self._calls, dtype=pl.Int32)
         per_block = frame(self._blocks, {name: SAMPLES[name] for name in self._blocks})
         repeated = per_block.with_columns(pl.int_ranges(calls, dtype=pl.Int32).alias("index")).explode("index")
@@ -91,14 +91,14 @@ class SampleColumns:
 
 
 def frame(columns: Mapping[str, Sequence[Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """``columns`` as a table of exactly ``schema``, without a silent loss."""
+    """Return ``columns`` as a table with exactly ``schema``; raise if a value does not fit its type."""
     return pl.DataFrame([_series(name, columns[name], dtype) for name, dtype in schema.items()])
 
 
 def _series(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
     if not isinstance(dtype, pl.List):
         return _converted(name, values, dtype)
-    # polars makes a series of each list by itself, which takes long, and most lists of a column are the same ones.
+    # polars creates a series for each list, which is slow; most lists of a column are equal, so convert each only once.
     lists = [None if value is None else tuple(value) for value in values]
     distinct = {one: index for index, one in enumerate(dict.fromkeys(lists))}
     return _converted(name, list(distinct), dtype).gather([distinct[one] for one in lists])
@@ -108,7 +108,7 @@ def _converted(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Serie
     try:
         return pl.Series(name, values, dtype=dtype, strict=True)
     except (TypeError, OverflowError):
-        # JSON and its schemas count 3.0 as an integer and 10**30 as a number; polars takes neither as such.
+        # JSON allows 3.0 as an integer and 10**30 as a number; polars accepts neither in strict mode.
         return pl.Series(name, [_exactly(value, dtype) for value in values], dtype=dtype, strict=True)
 
 

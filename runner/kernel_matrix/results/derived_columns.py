@@ -1,6 +1,6 @@
-"""Columns of tables that are computed and stand in no record.
+"""Columns of tables that are computed and not stored in records.
 
-Each class describes the columns that one function fills; :mod:`kernel_matrix.results.rows` has most of the functions.
+Each class describes the columns that one function fills; most of these are in :mod:`kernel_matrix.results.rows`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from kernel_matrix.model.enums import Grade, Implementation, Regime, Verdict
 from kernel_matrix.model.fields import Column, Count, Instant, KeyColumns, Small
 
 RIVALS: Final = {one.value.replace("-", "_"): one.value for one in Implementation if one is not Implementation.EAGER}
-"""Further baseline, as columns of ``cells`` have it in their names → its name; ``eager`` is *the* baseline."""
+"""Name of a further baseline in the columns of ``cells`` → its name in records. ``eager`` is *the* baseline."""
 
 REGIMES: Final = tuple(regime.value for regime in Regime if regime is not Regime.COLD)
-"""Regimes whose medians have columns of their own in ``cells``; all other times there are cold."""
+"""Regimes that have their own median columns in ``cells``; all other times there are cold."""
 
 _SIDES: Final = ("candidate", "baseline")
 
@@ -119,12 +119,12 @@ class WorkloadColumns:
     intensity: float | None
     """FLOPs per byte."""
     bound: Annotated[str | None, Column(words=(COMPUTE, MEMORY))]
-    """What limits the workload at this intensity."""
+    """The limit of the workload at this intensity: `compute` or `memory`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptColumns:
-    """Columns of ``cells`` that all sessions of an attempt have in common, about a workload."""
+    """Columns of ``cells`` with one value per workload for all sessions of an attempt."""
 
     verdict: Verdict | None
     """Result of the comparison with `eager` over all sessions."""
@@ -137,23 +137,23 @@ class AttemptColumns:
     verdict_sessions: Small | None
     """Sessions that were compared."""
     grade: Grade | None
-    """How far the candidate's time can be trusted."""
+    """Trustworthiness of the candidate's time."""
     grade_reason: str | None
-    """What kept it from a better grade."""
+    """Reason why the grade is not better."""
     spread_between: float | None
     """Variation of the session medians."""
     machine_drift: float | None
     """Largest relative difference between two readings of the judge's own kernels."""
     code_drift: float | None
-    """Share of the medians' spread that the machine's drift does not explain."""
+    """Share of the medians' spread that machine drift does not explain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildColumns:
-    """Columns of ``cells`` about what was built and what the source holds."""
+    """Columns of ``cells`` about the built kernels and the source."""
 
     registers_max: Small | None
-    """Most registers of a kernel that was built."""
+    """Most registers of a built kernel."""
     spill_bytes_max: Count | None
     """Most bytes that a kernel spills, stores and loads together."""
     shared_bytes_max: Count | None
@@ -161,9 +161,9 @@ class BuildColumns:
     stack_bytes_max: Count | None
     """Largest stack frame of a kernel."""
     code_sha256: str | None
-    """Digest of the machine code of all kernels; equal where every kernel's is."""
+    """Digest of the machine code of all kernels; equal only if every kernel's code is equal."""
     launchable: bool | None
-    """Whether all kernels can be launched on the device."""
+    """`True` if all kernels can be launched on the device."""
     findings: tuple[str, ...] | None
     """Rules of the source scan that found something."""
 
@@ -195,12 +195,12 @@ class TimedSample:
     index: Small
     """Position of the sample in its block."""
     discarded: str | None
-    """Why the sample does not count; `None` if it counts."""
+    """Reason why the sample does not count; `None` if it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelOrigin:
-    """Column of ``kernels`` for where a row is from."""
+    """Column of ``kernels`` for the origin of a row."""
 
     origin: Annotated[str, Column(words=(BUILT, TRACED))]
     """`built` ahead of time, or `traced` in a session."""

@@ -1,4 +1,4 @@
-"""Columns of tables, and rows, made of the descriptions of fields; see :mod:`kernel_matrix.model.fields`."""
+"""Columns and rows of tables, derived from field descriptions; see :mod:`kernel_matrix.model.fields`."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldColumn:
-    """One column of a table, and the field that it is made of."""
+    """One column of a table and the field it comes from."""
 
     name: str
     dtype: pl.DataType
     owner: type
-    """The class that has the field."""
+    """Class that has the field."""
     field: str
     key: str = ""
-    """Of a field that is a mapping, the key that the column is made of."""
+    """Key of a mapping whose value becomes the column; empty for other fields."""
 
 
 def columns_of(
     kind: type, *, table: str = "cells", prefix: str = "", every: bool = False, inner: bool = True
 ) -> Iterator[FieldColumn]:
-    """The columns that the fields of a dataclass become, in the order of the fields.
+    """Yield the columns of a dataclass's fields, in the order of the fields.
 
     Args:
         kind: The dataclass.
         table: Name of the table.
-        prefix: Of the columns' names.
+        prefix: Prefix of the column names.
         every: Also make a column of each field that has no :class:`Column`.
-        inner: Also of objects that are fields.
+        inner: Also make columns of the fields of nested objects.
     """
     for name, field in described_fields(kind).items():
         column, inside, keys = _marks(field, table=table, every=every)
@@ -56,7 +56,7 @@ def columns_of(
 
 
 class RowReader:
-    """Reads the columns of one dataclass, and of the objects in it, from its JSON form."""
+    """Reader of the columns of a dataclass, including nested objects, from its JSON form."""
 
     def __init__(self, kind: type, *, table: str = "cells", prefix: str = "", every: bool = False) -> None:
         self._columns: list[str] = []
@@ -78,7 +78,7 @@ class RowReader:
                 self._names.append(name)
 
     def __call__(self, document: Mapping[str, Any]) -> Row:
-        """The row of ``document``; a column whose value is absent is ``None`` or absent."""
+        """Return the row of ``document``; the column of an absent value is ``None`` or missing."""
         row: Row = {}
         self._read(document, row)
         return row
@@ -113,7 +113,7 @@ _PLAIN_TYPES: Mapping[type, pl.DataType] = {str: pl.String(), bool: pl.Boolean()
 
 
 def _marks(field: Description, *, table: str, every: bool) -> tuple[Column | None, Columns | None, KeyColumns | None]:
-    """How ``field`` becomes columns of ``table``."""
+    """Return the marks that turn ``field`` into columns of ``table``."""
     column, inside, keys = field.mark(Column), field.mark(Columns), field.mark(KeyColumns)
     if every and column is None and inside is None and keys is None:
         column = Column(tables=(table,))
@@ -125,7 +125,7 @@ def _marks(field: Description, *, table: str, every: bool) -> tuple[Column | Non
 
 
 def _object(field: Description, inside: Columns) -> type:
-    """The dataclass whose fields become columns."""
+    """Return the dataclass whose fields become columns."""
     found = describe(typing.get_args(field.kind)[1]) if inside.key else field
     if found.dataclass is None:
         raise TypeError(f"no dataclass describes {field.kind}")

@@ -1,4 +1,4 @@
-"""Reads the descriptions of fields; see :mod:`kernel_matrix.model.fields`."""
+"""Access to the descriptions of fields; see :mod:`kernel_matrix.model.fields`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The type of a value and what is said about it."""
+    """Type and marks of an annotation."""
 
     kind: Any
-    """The type without its marks; types inside of a tuple or mapping keep theirs."""
+    """The type without its own marks; types inside a tuple or mapping keep theirs."""
     nullable: bool
     marks: tuple[Any, ...]
 
     def mark(self, of: type[M]) -> M | None:
-        """The outermost mark of a class."""
+        """Return the outermost mark of a class."""
         return next((mark for mark in reversed(self.marks) if isinstance(mark, of)), None)
 
     @property
     def dataclass(self) -> type | None:
-        """The dataclass whose JSON form the value has, if it has that of one."""
+        """Dataclass whose JSON form the value has; ``None`` for other values."""
         form = self.mark(JsonOf)
         if form is not None:
             return form.kind
@@ -38,7 +38,7 @@ class Description:
 
 
 def describe(hint: Any) -> Description:
-    """The description in an annotation."""
+    """Return the description of an annotation."""
     if typing.get_origin(hint) is typing.Annotated:
         inner, *marks = typing.get_args(hint)
         found = describe(inner)
@@ -51,13 +51,13 @@ def describe(hint: Any) -> Description:
 
 
 def described_fields(kind: type) -> dict[str, Description]:
-    """Name of each field of a dataclass → its description."""
+    """Return the description of each field of a dataclass, by field name."""
     hints = typing.get_type_hints(kind, include_extras=True)
     return {field.name: describe(hints[field.name]) for field in fields(kind)}
 
 
 def field_docs(kind: type) -> dict[str, str]:
-    """Name of each field of a dataclass → the docstring below it, on one line; empty where there is none."""
+    """Return the docstring of each field of a dataclass on one line, by field name; empty where there is none."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)  # noqa: S101  # the source of a class is a class
     docs = dict.fromkeys((field.name for field in fields(kind)), "")

@@ -1,4 +1,4 @@
-"""From measurements to the tables that ``merge`` writes: the same schema, and the same bytes from the same files."""
+"""Tables of imported measurements, with the schema that ``merge`` writes; the same files give the same bytes."""
 
 from __future__ import annotations
 
@@ -37,42 +37,44 @@ _STAGES: Final = {
     Status.INCORRECT_SHAPE: Stage.VERIFY,
     Status.INCORRECT_DTYPE: Stage.VERIFY,
 }
-"""How it ended → where; of all others the files do not say where."""
+"""Status → stage; for all other statuses the files do not name a stage."""
 
 _OUTCOME: Final = ("status", "stage", "fault", "session_status", "session_stage")
-"""What a record has but one of."""
+"""Columns with one value per record."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Made:
-    """A measurement on its way into the tables."""
+    """Rows of one measurement, before its record is known."""
 
     cell: Row
     host: Row
     samples: Sequence[Mapping[str, Any]]
     status: Status
-    """Of the workload by itself."""
+    """Status of this workload alone."""
     workload: str
     at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedTables:
-    """Tables, and what became of the measurements."""
+    """Tables of imported results, and counts of special cases."""
 
     frames: Mapping[str, pl.DataFrame]
     duplicates: int
-    """Files with the content and the place of another; counted once."""
+    """Files whose content and machine equal those of another file; counted once."""
     contested: int
-    """Cells that several files have with different content: attempts, in the order of their time or else their run."""
+    """Cells with different content in several files. These become attempts, ordered by time, else by run."""
 
 
 def make(found: Iterable[ImportedFile], name: str | None) -> ImportedTables:
-    """The tables of all files, whatever their order and wherever they lie.
+    """Return the tables of all files, independent of their order and location.
 
-    :param name: of the matrix; by default that of the format.
+    Args:
+        found: Files with their measurements.
+        name: Name of the matrix; by default the name of the format.
     """
     ordered = sorted(found, key=lambda one: (one.format, one.version, one.machine, one.path.name, one.sha256))
     rows: list[_Made] = []
@@ -96,10 +98,11 @@ def make(found: Iterable[ImportedFile], name: str | None) -> ImportedTables:
 
 
 def _attempts(runs: Iterable[Sequence[_Made]]) -> Iterator[list[_Made]]:
-    """The records of one cell on one host: at least one per run, the last of them with all of the run's workloads.
+    """Yield the records of one cell on one host, at least one per run.
 
-    Analyses take a cell's last attempt. So of a workload that a run has several times only the last is in its last
-    record, and what says nothing of the candidate, skipped states for example, is only there where nothing else is.
+    The last record of a run has all of its workloads, because analyses take a cell's last attempt. If a run has a
+    workload several times, only the latest is in the last record. Rows that say nothing about the candidate, such as
+    skipped states, are in the last record only if the run has no other rows.
     """
     attempt = 0
     for run in sorted(runs, key=lambda run: (_latest(run) or _NO_TIME, run[0].cell["run_id"])):
@@ -115,17 +118,17 @@ def _attempts(runs: Iterable[Sequence[_Made]]) -> Iterator[list[_Made]]:
 
 
 def _layers(run: Sequence[_Made]) -> list[list[_Made]]:
-    """Rows of a run, in records without a workload twice, the last the most complete."""
+    """Return the rows of a run split into records without repeated workloads, the most complete record last."""
     counted = [one for one in run if one.status is Status.PASSED or fault_of(one.status) is Fault.CANDIDATE]
     others = [one for one in run if one.status is not Status.PASSED and fault_of(one.status) is not Fault.CANDIDATE]
     return [*_apart(others), *_apart(counted)]
 
 
 def _apart(rows: Sequence[_Made]) -> list[list[_Made]]:
-    """The latest row of each workload in the last list, the one before that in the list before, and so on."""
+    """Return ``rows`` in layers: the last has the latest row of each workload, the one before it the second latest."""
     layers: list[list[tuple[int, _Made]]] = []
     again: Counter[str] = Counter()
-    # What has no time is in the order of the file; each list keeps that order.
+    # Rows without a time follow file order; each layer keeps that order.
     for place, one in sorted(enumerate(rows), key=lambda pair: (pair[1].at or _NO_TIME, pair[0]), reverse=True):
         depth = again[one.workload]
         again[one.workload] += 1
@@ -136,7 +139,7 @@ def _apart(rows: Sequence[_Made]) -> list[list[_Made]]:
 
 
 def _together(statuses: Sequence[Status]) -> Status:
-    """A candidate that fails on one workload fails, as in a record of this program's own."""
+    """Return the first status that is not ``PASSED``: a candidate that fails on one workload fails."""
     return next((status for status in statuses if status is not Status.PASSED), Status.PASSED)
 
 
@@ -145,14 +148,14 @@ def _latest(run: Sequence[_Made]) -> datetime | None:
 
 
 def _matrix(file: ImportedFile, name: str | None) -> str:
-    """Never the same for two versions of a problem set."""
+    """Return the name of the matrix, which differs for two versions of a problem set."""
     matrix = name or file.format
     suffix = f"-{file.version}" if file.version else ""
     return matrix if matrix.endswith(suffix) else f"{matrix}{suffix}"
 
 
 def _rows(one: ImportedMeasurement, file: ImportedFile, matrix: str) -> _Made:
-    """Its rows, as if it were the one workload of its record."""
+    """Return the rows of one measurement, as if it were the only workload of its record."""
     host: Row = {**dict.fromkeys((*_ABOUT_HOSTS, *DEVICE)), **one.host}
     host["host_id"] = _digest(list(host.items()))[:_HOST_DIGITS]
     stage = _STAGES.get(one.status)
@@ -216,10 +219,13 @@ def _frames(records: Iterable[Sequence[_Made]]) -> dict[str, pl.DataFrame]:
 
 
 def write(frames: Mapping[str, pl.DataFrame], refused: Sequence[UnreadableItem], out: Path) -> dict[str, Path]:
-    """Write the tables and the list of what is missing from them into ``out``; all of them, or none.
+    """Write the tables and the list of refused items into ``out``; write either all of them or none.
 
-    :return: table → file.
-    :raises StoreError: when they cannot be written; what was there before stays.
+    Returns:
+        Table → file.
+
+    Raises:
+        StoreError: They cannot be written; older tables stay.
     """
     with aside(out, untouched="older tables") as folder:
         files = {name: folder / f"{name}.parquet" for name in frames}

@@ -1,4 +1,4 @@
-"""JSON Schemas of records, runs and traces, made of the descriptions of their fields."""
+"""JSON Schemas of records, runs and traces, generated from the descriptions of their fields."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from kernel_matrix.results.trace import MAX_SAMPLES, TraceFile, TraceSample
 Json = dict[str, Any]
 
 MAX_CHARS = 4096
-"""Of a text whose field says nothing else."""
+"""Limit of a text whose field names no other: long enough for every message, short enough to be shown."""
 MAX_ITEMS = 100_000
-"""Of a tuple whose field says nothing else."""
+"""Limit of a tuple whose field names no other; bounds the memory that a hostile report can take."""
 _WIDTH = 120
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _LIMITS = {int: Range(0, INT64), float: Range(0, 1e30)}
@@ -77,23 +77,23 @@ _RULES: Mapping[type, list[Json]] = {
         for fault in Fault
     ],
 }
-"""What two fields of an object must have to do with each other."""
+"""Conditions between two fields of an object."""
 
 
 def schemas() -> dict[str, Json]:
-    """Name → schema, for every document that is described by a dataclass."""
+    """Return the schema of every document that a dataclass describes, by name."""
     return {"record": schema_of(Record), "run": schema_of(RunInfo), "trace": trace_schema()}
 
 
 def schema_of(kind: type) -> Json:
-    """JSON Schema of the document that has the form of a dataclass."""
+    """Return the JSON Schema of the document that a dataclass describes."""
     defs: Json = {}
     body = _object(kind, defs)
     return {**_head(kind), **body, "$defs": dict(sorted(defs.items()))}
 
 
 def trace_schema() -> Json:
-    """JSON Schema of a trace, which has a column for each field of a sample."""
+    """Return the JSON Schema of a trace, which has a column for each field of a sample."""
     defs: Json = {}
     schema = {**_head(TraceFile), **_object(TraceFile, defs)}
     columns = _object(TraceSample, defs)
@@ -149,7 +149,7 @@ def _schema(value: Description, defs: Json) -> Json:
 
 
 def _value_schema(value: Description, defs: Json) -> Json:
-    """Schema of ``value`` where it is not null."""
+    """Return the schema of ``value`` without the case that it is null."""
     fragment, words = value.mark(Fragment), value.mark(Words)
     if fragment is not None:
         return fragment.schema
@@ -167,7 +167,7 @@ def _value_schema(value: Description, defs: Json) -> Json:
 
 def _reference(kind: type, defs: Json, form: JsonOf | None) -> Json:
     if _name(kind) not in defs:
-        defs[_name(kind)] = {}  # stays before what it refers to
+        defs[_name(kind)] = {}  # Reserve the place: a definition comes before those that it refers to.
         defs[_name(kind)] = _object(kind, defs, form)
     return {"$ref": f"#/$defs/{_name(kind)}"}
 
@@ -200,17 +200,17 @@ def _limits(value: Description) -> Json:
 
 
 def _name(kind: type) -> str:
-    """``block`` for ``Block``, ``clock_probe_reading`` for ``ClockProbeReading``."""
+    """Return ``block`` for ``Block``, ``clock_probe_reading`` for ``ClockProbeReading``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def written(schema: Json) -> str:
-    """A schema as the text of its file: what fits on a line is on one."""
+    """Return a schema as the text of its file, with each value on one line if it fits."""
     return "\n".join(_lines(schema, indent=0)) + "\n"
 
 
 def _lines(value: Any, *, indent: int, label: str = "") -> list[str]:
-    """``value`` behind ``label``, as lines that will be indented by ``indent``."""
+    """Return ``value`` behind ``label``, as lines that will be indented by ``indent``."""
     whole = label + json.dumps(value, ensure_ascii=False)
     if indent + len(whole) < _WIDTH or not isinstance(value, (dict, list)):
         return [whole]
@@ -225,7 +225,7 @@ def _lines(value: Any, *, indent: int, label: str = "") -> list[str]:
 
 
 def _separated(values: list[list[str]]) -> list[str]:
-    """The lines of several values, indented, with a comma behind each value but the last."""
+    """Return the lines of several values, indented, with a comma behind each value but the last."""
     for lines in values[:-1]:
         lines[-1] += ","
     return [f"  {line}" for lines in values for line in lines]

@@ -1,6 +1,6 @@
-"""What all sessions of a record say together about each of its workloads: verdict, grade and drift.
+"""Verdict, grade and drift of each workload, computed from all sessions of a record.
 
-Derived anew from the samples whenever it is asked for, never stored: a record holds what was seen.
+They are computed from the samples whenever needed and never stored: a record holds observations only.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Sessions = Mapping[tuple[int, str], WorkloadTimes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadJudgement:
-    """What is known of one workload's cold time."""
+    """Results for the cold times of one workload."""
 
     candidate_ns: float
-    """Median over the sessions of their medians."""
+    """Median of the session medians."""
     eager_ns: float | None
     comparison: SpeedupVerdict | None
-    """Against eager; ``None`` where that was not timed."""
+    """Comparison with eager; ``None`` if eager was not timed."""
     graded: GradedTime
     spread_between: float | None
     machine_drift: float | None
@@ -39,7 +39,7 @@ class WorkloadJudgement:
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """One session's part in a judgement."""
+    """Times and anchors of one session."""
 
     times: WorkloadTimes
     median_ns: float
@@ -47,7 +47,7 @@ class _Session:
 
 
 def times_of(record: Document) -> Sessions:
-    """The times of every session and workload of a checked record."""
+    """Return the times of every session and workload of a checked record."""
     return {
         (session["session"], workload["name"]): WorkloadTimes.of_document(workload)
         for session in record["sessions"]
@@ -56,9 +56,11 @@ def times_of(record: Document) -> Sessions:
 
 
 def judge(record: Document, times: Sessions) -> dict[str, WorkloadJudgement]:
-    """Workload → what its sessions say; none where the attempt did not pass, or its speed says nothing.
+    """Return the judgement of each workload, by name; empty if the attempt did not pass or was interpreted.
 
-    :param times: what :func:`times_of` said of ``record``.
+    Args:
+        record: A checked record.
+        times: Result of :func:`times_of` for ``record``.
     """
     if record["outcome"]["status"] != Status.PASSED.value:
         return {}
@@ -71,7 +73,7 @@ def judge(record: Document, times: Sessions) -> dict[str, WorkloadJudgement]:
 
 
 def anchors_of(session: Mapping[str, Any]) -> list[Anchor]:
-    """The readings of the judge's own kernels in a session."""
+    """Return the readings of the judge's own kernels in a session."""
     return [(anchor["compute_ns"], anchor["memory_ns"]) for anchor in session.get("anchors", ())]
 
 
@@ -110,7 +112,7 @@ def _judgement(sessions: list[_Session], *, locked: bool) -> WorkloadJudgement:
 
 
 def _worst_within(sessions: list[_Session]) -> float | None:
-    """The widest spread of any session, unknown where that of one is."""
+    """Return the widest spread of any session; ``None`` if the spread of one is unknown."""
     spreads = [spread_within(session.times.device_ns(CANDIDATE)) for session in sessions]
     known = [spread for spread in spreads if spread is not None]
     return max(known) if len(known) == len(spreads) else None

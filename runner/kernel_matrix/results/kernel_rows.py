@@ -1,4 +1,4 @@
-"""From one checked record to what it says of kernels: those that a compiler made, and those that were seen to run."""
+"""Rows and columns about kernels, from one checked record: kernels that were built and kernels that were traced."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _LARGEST = {
     "shared_bytes_max": ("shared_bytes",),
     "stack_bytes_max": ("stack_bytes",),
 }
-"""Column of ``cells`` → fields of a kernel whose sum is largest there."""
+"""Column of ``cells`` → fields of a kernel; the column is the largest sum of these fields."""
 
 
 def kernel_rows(record: Document, *, key: int) -> Iterator[Row]:
-    """Rows of ``kernels``: one per kernel that was built, and one per session and kernel that was seen to run.
+    """Yield the rows of ``kernels``: one per built kernel, and one per session and traced kernel.
 
-    :param key: the record's number within the tables.
+    Args:
+        record: A checked record.
+        key: The record's number within the tables.
     """
     for kernel in (record["host"].get("build") or {}).get("kernels", ()):
         yield {"record": key, "origin": BUILT, **kernel}
@@ -32,7 +34,7 @@ def kernel_rows(record: Document, *, key: int) -> Iterator[Row]:
 
 
 def build_columns(build: Mapping[str, Any] | None) -> Row:
-    """Columns of ``cells`` about the kernels that were built ahead; none where there are none."""
+    """Return the columns of ``cells`` about kernels that were built ahead of time; empty if there are none."""
     if build is None:
         return {}
     kernels = build["kernels"]
@@ -43,15 +45,15 @@ def build_columns(build: Mapping[str, Any] | None) -> Row:
 
 
 def _digest(kernels: Sequence[Mapping[str, Any]]) -> str:
-    """Of all machine code: equal where every kernel's is, whatever toolchain made it and whatever it is called."""
+    """Return a digest of all machine code, which does not depend on the toolchain or on kernel names."""
     return hashlib.sha256("".join(sorted(kernel["sha256"] for kernel in kernels)).encode()).hexdigest()
 
 
 def seen_columns(kernels: Sequence[Mapping[str, Any]]) -> Row:
-    """Columns of ``cells`` about the kernels that were seen to run in a session; none where nothing was traced."""
+    """Return the columns of ``cells`` about the traced kernels of a session; empty if nothing was traced."""
     if not kernels:
         return {}
-    # An interpreter runs kernels without a device that could time them.
+    # Interpreted kernels have no device time, so count launches instead.
     weight = "device_ns" if any(kernel["device_ns"] for kernel in kernels) else "launches"
     total = sum(kernel[weight] for kernel in kernels)
     own = sum(kernel[weight] for kernel in kernels if kernel["own"])

@@ -1,4 +1,4 @@
-"""What ``kernel-matrix results`` shows: the latest attempt at each cell, one row per workload."""
+"""The overview that ``kernel-matrix results`` shows: the latest attempt at each cell, one row per workload."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILTERS = {
     },
     "id": "cell_id",
 }
-"""Filter key → column of ``cells``; ``plan`` and ``run`` have the same keys, as far as they know them beforehand."""
+"""Filter key → column of ``cells``. ``plan`` and ``run`` accept the same keys, except those known only after a run."""
 _TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>!?=)(?P<globs>.+)", re.DOTALL)
 _ATTEMPT = ("cell_id", "host_id")
 _SHOWN = (
@@ -44,10 +44,10 @@ _ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "host
 
 
 def overview(cells: pl.DataFrame) -> pl.DataFrame:
-    """One row per cell, host and workload, of the latest attempt there; medians over its sessions.
+    """Return one row per cell, host and workload of the latest attempt, with medians over its sessions.
 
-    Labels are those of any session. Adds ``sessions`` and ``samples`` (candidate's timed calls that count), and
-    ``attempts`` of the cell on that host. Discarded calls are those of all sides.
+    Labels are collected from all sessions. The added columns are ``sessions``, ``samples`` (the candidate's timed calls
+    that count) and ``attempts`` (at the cell on that host). Discarded calls are those of all contestants.
     """
     attempts = latest_attempts(cells.lazy(), _ATTEMPT).select("record", "attempts").collect()
     return (
@@ -66,9 +66,10 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def filtered(rows: pl.DataFrame, terms: Iterable[str]) -> pl.DataFrame:
-    """Rows of an overview that satisfy every term ``KEY=GLOB[,GLOB]`` or ``KEY!=GLOB[,GLOB]``.
+    """Return the rows of an overview that satisfy every term ``KEY=GLOB[,GLOB]`` or ``KEY!=GLOB[,GLOB]``.
 
-    :raises UsageError: for a term of another form or an unknown key.
+    Raises:
+        UsageError: A term has another form or an unknown key.
     """
     for text in terms:
         key, wanted, globs = _parse_term(text)
@@ -83,8 +84,8 @@ def _parse_term(text: str) -> tuple[str, bool, list[str]]:
     found = _TERM.fullmatch(text)
     if found is None or found["key"].strip() not in FILTERS:
         raise UsageError(
-            f"--filter {text!r} is not KEY=GLOB[,GLOB] or KEY!=GLOB[,GLOB] with a key this verb knows",
-            next_step=f"keys are {', '.join(FILTERS)}; e.g. --filter dtype=fp16,bf16 --filter 'problem=soft*'",
+            f"--filter {text!r} is not KEY=GLOB[,GLOB] or KEY!=GLOB[,GLOB] with a known key",
+            next_step=f"Known keys are {', '.join(FILTERS)}; e.g. --filter dtype=fp16,bf16 --filter 'problem=soft*'",
         )
     key = found["key"].strip()
     globs = [glob.strip() for glob in found["globs"].split(",")]

@@ -1,7 +1,7 @@
-"""Any number of result folders → the tables and, where asked for, that of all traces; every file accounted for.
+"""Merge of result folders into tables, and optionally of all traces; every file is accounted for.
 
-The tables depend on the set of records alone: not on the order of folders, on a folder named twice, or on how many
-processes took part.
+The tables depend only on the set of records: not on the order of folders, on a folder named twice, or on the number of
+processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kernel_matrix.results.record_files import find, read_runs
 from kernel_matrix.results.schema import TELEMETRY_FILE
 
 Progress = Callable[[int, int], None]
-"""Told (files done, files in all)."""
+"""Callback that receives the number of files done and the total number of files."""
 Work = Callable[[MergeChunk], ChunkCounts]
 
 _ROW_GROUP = 512 * 1024
@@ -41,7 +41,7 @@ _ROW_GROUP = 512 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeReport:
-    """What became of every file."""
+    """Result of a merge: the tables written and counts of all files."""
 
     tables: Mapping[str, Path]
     """Table name → file."""
@@ -54,7 +54,7 @@ class MergeReport:
     samples: int
     """Timed calls in the tables."""
     discarded: Mapping[str, int]
-    """What the cause starts with → how many of them do not count; ``other`` for causes of another form."""
+    """First word of the cause → timed calls that do not count; ``other`` for all other causes."""
     clocks: Mapping[str, int]
     """State of the clocks in words → records."""
     runs: int
@@ -62,7 +62,7 @@ class MergeReport:
     rejected: tuple[Rejection, ...]
     """Record, run and trace files that were put aside, by path."""
     traces: int
-    """Traces in the table ``telemetry``; 0 where they were not asked for."""
+    """Traces in the table ``telemetry``; 0 if traces were not requested."""
     telemetry_samples: int
     """Rows of that table."""
 
@@ -77,17 +77,22 @@ def merge(
 ) -> MergeReport:
     """Merge all records under ``folders`` into ``cells``, ``samples``, ``kernels`` and ``hosts`` in ``out``.
 
-    Every record is validated. What is not valid stays where it is, is listed in ``out/rejected.jsonl`` and in the
-    report. Of identical files one counts; files that claim the same run, cell and attempt with different content are
-    all put aside, since none of them can be told to be the true one.
+    Every record is validated. Invalid files stay where they are and are listed in ``out/rejected.jsonl`` and in the
+    report. Identical files are counted once. Files that claim the same run, cell and attempt with different content are
+    all rejected, because there is no way to know which is right.
 
-    :param folders: each ``<results>``, ``<results>/<matrix name>`` or a folder ``records``.
-    :param traces: also read the traces that records name, into the table ``telemetry``. Without it an older table of
-        that name is removed: its rows are numbered as the older records were.
-    :param workers: processes to use; by default one per core, and none beside this one for a few files.
-    :raises UsageError: when a folder does not exist or holds no records folder.
-    :raises NothingSelectedError: when there is not one record file.
-    :raises StoreError: when the tables cannot be written; what was there before stays.
+    Args:
+        folders: Each is ``<results>``, ``<results>/<matrix name>`` or a folder ``records``.
+        out: Folder for the tables.
+        traces: Also merge the traces that records name into the table ``telemetry``. If false, an older table of that
+            name is removed, because its record numbers no longer match.
+        progress: Callback for the progress.
+        workers: Number of processes; by default one per core. A single chunk is merged in this process.
+
+    Raises:
+        UsageError: A folder does not exist or holds no folder ``records``.
+        NothingSelectedError: There is no record file.
+        StoreError: The tables cannot be written; older tables stay.
     """
     files, run_files = find(folders)
     if not files:
@@ -105,7 +110,7 @@ def merge(
 
 
 def _report(counts: Sequence[ChunkCounts], **found: Any) -> MergeReport:
-    """The report of chunks that came to ``counts``, and of what was ``found`` around them."""
+    """Return the report of all chunks; ``found`` has its remaining fields."""
     return MergeReport(
         records=sum(c.records for c in counts),
         duplicates=sum(c.duplicates for c in counts),
@@ -128,7 +133,7 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def _process_all(
     chunks: Sequence[MergeChunk], work: Work, workers: int | None, progress: Progress | None
 ) -> list[ChunkCounts]:
-    """Do ``work`` on every chunk, in as many processes as ``workers`` and ``chunks`` allow; in the chunks' order."""
+    """Run ``work`` on every chunk, in at most ``workers`` processes, and return the counts in the chunks' order."""
     total = sum(chunk.files for chunk in chunks)
     counts: dict[int, ChunkCounts] = {}
     done = 0
@@ -145,7 +150,7 @@ def _in_any_order(chunks: Sequence[MergeChunk], work: Work, workers: int) -> Ite
         yield from ((chunk, work(chunk)) for chunk in chunks)
         return
     with _pool(workers) as pool:
-        # Workers are born with the mask of this thread, so that Ctrl-C is left to the parent from their first moment.
+        # Workers inherit the signal mask of this thread, so that only the parent handles Ctrl-C from the start.
         with _interrupts_held():
             futures = {pool.submit(work, chunk): chunk for chunk in chunks}
         for future in as_completed(futures):
@@ -154,7 +159,7 @@ def _in_any_order(chunks: Sequence[MergeChunk], work: Work, workers: int) -> Ite
 
 @contextmanager
 def _pool(workers: int) -> Iterator[Executor]:
-    """Worker processes that end with this one, however it ends."""
+    """Provide worker processes that end with this one, even if it is killed."""
     # spawn: a fork would copy the locks that polars' threads hold.
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_follow_parent)
     try:
@@ -170,7 +175,7 @@ def _pool(workers: int) -> Iterator[Executor]:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """SIGINT waits until the end of the context."""
+    """Block SIGINT until the end of the context."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -179,7 +184,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _follow_parent() -> None:
-    """End when the parent is gone: killed, it cannot tell its workers to stop."""
+    """End this worker when its parent ends: a killed parent cannot stop its workers."""
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
@@ -212,7 +217,7 @@ def _write_telemetry(counts: Sequence[ChunkCounts], folder: Path) -> dict[str, P
 
 
 def _first_keys(counts: Sequence[ChunkCounts]) -> list[int]:
-    """The number that the first record of each chunk has in the tables."""
+    """Return the number of each chunk's first record within the tables."""
     return list(accumulate((c.records for c in counts[:-1]), initial=0))
 
 

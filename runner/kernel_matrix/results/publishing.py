@@ -1,4 +1,4 @@
-"""How tables come into their folder: whole, with the list of what is missing from them, or not at all."""
+"""Atomic replacement of the tables in a folder, with the list of files that are missing from them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from kernel_matrix.errors import StoreError
 from kernel_matrix.results.schema import TABLES_VERSION, TELEMETRY_FILE, VERSION_KEY
 
 REJECTED = "rejected.jsonl"
-"""Beside the tables: one JSON object per file that was put aside, with path, reason and detail."""
+"""File beside the tables: one JSON object per rejected file, with path, reason and detail."""
 METADATA = {VERSION_KEY: str(TABLES_VERSION)}
-"""Of every Parquet file of tables."""
+"""Metadata of every Parquet file of tables."""
 
 
 @contextmanager
 def aside(out: Path, *, untouched: str) -> Iterator[Path]:
-    """A folder inside ``out`` that is gone afterwards; failures to write there become :class:`StoreError`.
+    """Provide a temporary folder inside ``out``; failures to write there become :class:`StoreError`.
 
-    :param untouched: what such a failure leaves as it was, in words.
+    Args:
+        out: Folder for the tables.
+        untouched: Description of the files that stay as they were after such a failure.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -40,11 +42,15 @@ def aside(out: Path, *, untouched: str) -> Iterator[Path]:
 def publish(tables: Mapping[str, Path], rejected: Iterable[Mapping[str, Any]], out: Path) -> dict[str, Path]:
     """Move the finished ``tables`` into ``out``, with the list of what is missing from them.
 
-    A table of telemetry that is not among them is removed: its rows are numbered as those of the tables before were.
+    An older table ``telemetry`` is removed if ``tables`` has none, because its record numbers no longer match.
 
-    :param tables: table → its file in a folder of :func:`aside`.
-    :param rejected: one object per file or result that is missing.
-    :return: table → its file in ``out``.
+    Args:
+        tables: Table → its file in a folder of :func:`aside`.
+        rejected: One object per missing file or result.
+        out: Folder for the tables.
+
+    Returns:
+        Table → its file in ``out``.
     """
     listing = tables["cells"].with_name(REJECTED)
     listing.write_text("".join(f"{json.dumps(row, sort_keys=True)}\n" for row in rejected), encoding="utf-8")

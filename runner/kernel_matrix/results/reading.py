@@ -1,7 +1,6 @@
-"""Reading record files nobody vouches for: cut short, enormous, links, of another version, or hostile.
+"""Reader of untrusted record files: they may be truncated, huge, links, of another version, or hostile.
 
-Whatever a file holds, the answer is a checked document or a :class:`RecordRefusedError` that says why, and nothing
-else.
+Every read ends with a checked document or with a :class:`RecordRefusedError` that gives the reason.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from kernel_matrix.model.messages import SCHEMA_VERSION
 from kernel_matrix.results.descriptions import clocks_as_wanted
 
 MAX_BYTES = 64 << 20
-"""Larger files are not read at all."""
+"""Limit of a file's size. The largest records of real runs take a few MiB."""
 _EXPLAINED_BYTES = 1 << 20
-"""Above this the fast validator's own first message has to do: the slow one would take minutes."""
+"""Limit of a document for which the best message is sought; above it the search would take minutes."""
 _DETAIL_CHARS = 300
 
 Document = dict[str, Any]
@@ -41,10 +40,10 @@ _ROLES = {CANDIDATE: Role.CANDIDATE.value, EAGER: Role.BASELINE.value}
 
 
 class RejectionReason(str, Enum):
-    """Why a file is put aside."""
+    """Reason why a file is rejected."""
 
     UNREADABLE = "unreadable"
-    """The system does not let us read it, or it changed while it was read."""
+    """It cannot be opened or read, or it changed while being read."""
     NOT_A_FILE = "not_a_file"
     """A symbolic link, folder, pipe or device."""
     TOO_LARGE = "too_large"
@@ -52,21 +51,21 @@ class RejectionReason(str, Enum):
     NOT_GZIP = "not_gzip"
     """A trace that is not one whole gzip stream."""
     NOT_JSON = "not_json"
-    """Not UTF-8, not JSON, not strict (NaN, infinity), nested without end, or not an object."""
+    """Not UTF-8, not JSON, not strict (NaN, infinity), nested too deeply, or not an object."""
     OTHER_VERSION = "other_version"
-    """Its ``schema_version`` is not the one this program reads."""
+    """Its ``schema_version`` is not the one that this program reads."""
     SCHEMA = "schema"
-    """It breaks the schema."""
+    """It does not match the schema."""
     INCONSISTENT = "inconsistent"
-    """It fits the schema and contradicts itself."""
+    """It matches the schema but contradicts itself."""
     MISNAMED = "misnamed"
-    """Its file name is not the one its content demands."""
+    """Its file name does not match its content."""
     CONFLICTING = "conflicting"
-    """Another file claims the same run, cell and attempt with other content."""
+    """Another file claims the same run, cell and attempt with different content."""
 
 
 class RecordRefusedError(StoreError):
-    """A file that is put aside, and why."""
+    """Rejection of a file, with the reason."""
 
     def __init__(self, reason: RejectionReason, detail: str) -> None:
         detail = detail if len(detail) <= _DETAIL_CHARS else f"{detail[: _DETAIL_CHARS - 1]}…"
@@ -75,13 +74,13 @@ class RecordRefusedError(StoreError):
         self.detail = detail
 
     def of(self, path: str | Path) -> Rejection:
-        """The rejection of ``path`` for this reason."""
+        """Return the rejection of ``path`` for this reason."""
         return Rejection(path=str(path), reason=self.reason, detail=self.detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Rejection:
-    """One file that was put aside."""
+    """A rejected file and the reason."""
 
     path: str
     reason: RejectionReason
@@ -89,9 +88,11 @@ class Rejection:
 
 
 def conflicts(claims: Sequence[tuple[str, Document]], what: str) -> list[Rejection]:
-    """One for each of ``claims``, files and what they say, where they differ: none can be told to be true.
+    """Return a rejection for each of ``claims`` if they differ, because there is no way to know which is right.
 
-    :param what: it is that they claim, to follow "claim".
+    Args:
+        claims: Paths and their documents.
+        what: Object of the verb "claim" in the message.
     """
     if all(document == claims[0][1] for _path, document in claims):
         return []
@@ -100,9 +101,10 @@ def conflicts(claims: Sequence[tuple[str, Document]], what: str) -> list[Rejecti
 
 
 def read_record(path: str | Path) -> Document:
-    """The record in the file ``path``, checked in every way but built into nothing.
+    """Return the record in the file ``path`` as a checked JSON document.
 
-    :raises RecordRefusedError: when it cannot be believed to be a record.
+    Raises:
+        RecordRefusedError: It is not a valid record.
     """
     data = read_bytes(path)
     document = _current_names(parse(data))
@@ -113,7 +115,7 @@ def read_record(path: str | Path) -> Document:
 
 
 def _current_names(record: Document) -> Document:
-    """``record`` with the names that fields have now; a record of an earlier version has other ones."""
+    """Return ``record`` with the current names of fields that earlier versions named differently."""
     host = record.get("host")
     if isinstance(host, dict) and "core_sha256" in host and "measurement_version" not in host:
         host["measurement_version"] = host.pop("core_sha256")
@@ -121,7 +123,7 @@ def _current_names(record: Document) -> Document:
 
 
 def try_record(path: str | Path) -> Document | Rejection:
-    """What :func:`read_record` returns, or why the file is put aside."""
+    """Return the record in the file ``path``, or its rejection."""
     try:
         return read_record(path)
     except RecordRefusedError as error:
@@ -129,9 +131,10 @@ def try_record(path: str | Path) -> Document | Rejection:
 
 
 def read_run(path: str | Path) -> Document:
-    """The run in the file ``path``, checked.
+    """Return the run in the file ``path`` as a checked JSON document.
 
-    :raises RecordRefusedError: when it cannot be believed to be a run.
+    Raises:
+        RecordRefusedError: It is not a valid run.
     """
     data = read_bytes(path)
     document = parse(data)
@@ -142,9 +145,10 @@ def read_run(path: str | Path) -> Document:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """All bytes of a regular file of at most :data:`MAX_BYTES`, following no link and waiting for no pipe.
+    """Return the bytes of a regular file of at most :data:`MAX_BYTES`, without following links or waiting for pipes.
 
-    :raises RecordRefusedError: for anything else.
+    Raises:
+        RecordRefusedError: It is anything else.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -173,9 +177,10 @@ def _read_regular(descriptor: int) -> bytes:
 
 
 def parse(data: bytes) -> Document:
-    """The JSON object in ``data``, read strictly: UTF-8, no NaN, no infinity, no unpaired surrogate, bounded depth.
+    """Return the JSON object in ``data``: UTF-8, no NaN, no infinity, no unpaired surrogate, bounded depth.
 
-    :raises RecordRefusedError: for anything else.
+    Raises:
+        RecordRefusedError: It is anything else.
     """
     try:
         document = orjson.loads(data)
@@ -188,14 +193,15 @@ def parse(data: bytes) -> Document:
 
 @cache
 def _validator(schema: str) -> jsonschema_rs.Draft202012Validator:
-    # The mask keeps whole values out of its messages: they may be all of a large file.
+    # The mask keeps values out of the messages: a value may be nearly the whole of a large file.
     return jsonschema_rs.Draft202012Validator(load_schema(schema), mask="the value")
 
 
 def check_schema(schema: str, document: Document, size: int) -> None:
-    """Check that ``document``, read from ``size`` bytes, fits ``schemas/<schema>.schema.json``.
+    """Check that ``document``, read from ``size`` bytes, matches ``schemas/<schema>.schema.json``.
 
-    :raises RecordRefusedError: when it is of another version or breaks its schema, saying where.
+    Raises:
+        RecordRefusedError: It is of another version or does not match; the message says where.
     """
     version = document.get("schema_version")
     if type(version) is not int or version != SCHEMA_VERSION:
@@ -208,14 +214,17 @@ def check_schema(schema: str, document: Document, size: int) -> None:
 
 
 def is_valid(schema: str, document: Document) -> bool:
-    """Whether ``document`` fits ``schemas/<schema>.schema.json``."""
+    """Return whether ``document`` matches ``schemas/<schema>.schema.json``."""
     return _validator(schema).is_valid(document)
 
 
 def explain(schema: str, document: Document, *, size: int = 0) -> str:
-    """Where an invalid ``document`` breaks its schema, and how, in one sentence.
+    """Return one sentence that says where and how an invalid ``document`` breaks its schema.
 
-    :param size: bytes it was read from; of a large one the first finding has to do instead of the best.
+    Args:
+        schema: Name of the schema.
+        document: The invalid document.
+        size: Number of bytes it was read from. For a large document the first error is used instead of the best one.
     """
     if size > _EXPLAINED_BYTES:
         return _first_finding(schema, document)
@@ -224,7 +233,7 @@ def explain(schema: str, document: Document, *, size: int = 0) -> str:
 
     try:
         best = best_match(jsonschema.Draft202012Validator(load_schema(schema)).iter_errors(document))
-    except RecursionError:  # its message quotes what is wrong, however deep
+    except RecursionError:  # its message would quote the whole value
         best = None
     if best is None:
         return _first_finding(schema, document)
@@ -240,9 +249,10 @@ def _first_finding(schema: str, document: Document) -> str:
 
 
 def check_consistency(document: Mapping[str, Any]) -> None:
-    """Check what a schema cannot say of a record: matching lengths, ids, instants, one row per session and workload.
+    """Check what a schema cannot express: matching lengths, ids, instants, one row per session and workload.
 
-    :raises RecordRefusedError: for the first contradiction.
+    Raises:
+        RecordRefusedError: On the first contradiction.
     """
     host, sessions = document["host"], document["sessions"]
     _check_instants(host["started_at"], host["ended_at"])
@@ -254,7 +264,7 @@ def check_consistency(document: Mapping[str, Any]) -> None:
 
 
 def _check_clocks(host: Mapping[str, Any], status: str) -> None:
-    """Locked clocks say what was locked, and a policy that requires them lets no other cell of a GPU pass."""
+    """Check that locked clocks have values, and that nothing passed unlocked if the policy requires locked clocks."""
     state, policy = host["clock_state"], host["clock_policy"]
     if state == ClockState.LOCKED.value and (policy == ClockPolicy.OBSERVE.value or host.get("clocks") is None):
         raise RecordRefusedError(
@@ -270,7 +280,8 @@ def _check_clocks(host: Mapping[str, Any], status: str) -> None:
 def _check_session(session: Mapping[str, Any], cell_id: str) -> int:
     """Check one session.
 
-    :returns: how many of its timed calls are discarded.
+    Returns:
+        The number of its discarded timed calls.
     """
     where = f"session {session['session']}"
     if session["cell_id"] != cell_id:
@@ -305,7 +316,7 @@ def _check_block(where: str, block: Mapping[str, Any]) -> None:
 
 
 def _check_contestant(where: str, role: str, contestant: str) -> None:
-    """Candidate and baseline are known by their role; a rival is one of several, and has to be named."""
+    """Check that the role fits the contestant; a rival must be named, because there may be several."""
     expected = _ROLES.get(contestant, Role.RIVAL.value)
     if contestant and role != expected:
         raise RecordRefusedError(RejectionReason.INCONSISTENT, f"{where}: {contestant} is timed as {role}")
@@ -314,7 +325,7 @@ def _check_contestant(where: str, role: str, contestant: str) -> None:
 
 
 def _check_telemetry(telemetry: Mapping[str, Any], stem: str, discarded: int) -> None:
-    """Check the summary against what the blocks say: ``discarded`` timed calls."""
+    """Check the summary against the ``discarded`` timed calls that the blocks count."""
     said = sum(telemetry["discarded"].values())
     if said > discarded:
         raise RecordRefusedError(
@@ -348,7 +359,7 @@ def _check_instants(started_at: str, ended_at: str | None) -> None:
 
 
 def whole(values: Sequence[int]) -> array[int]:
-    """``values`` as 64-bit integers; JSON and its schemas count ``3.0`` as an integer too."""
+    """Return ``values`` as 64-bit integers; JSON and its schemas also accept ``3.0`` as an integer."""
     try:
         return array("q", values)
     except TypeError:
@@ -356,9 +367,10 @@ def whole(values: Sequence[int]) -> array[int]:
 
 
 def check_name(path: str | Path, name: str) -> None:
-    """Check that the file ``path`` has the ``name`` that its content demands.
+    """Check that the file ``path`` has the ``name`` that belongs to its content.
 
-    :raises RecordRefusedError: when it has another.
+    Raises:
+        RecordRefusedError: It has another name.
     """
     if os.path.basename(path) != name:  # noqa: PTH119  # called once per record: a Path costs more than the check
         raise RecordRefusedError(RejectionReason.MISNAMED, f"holds {name}")

@@ -1,8 +1,7 @@
-"""The record: one frozen object per attempt at a cell, its two halves kept apart.
+"""The record: one frozen object per attempt at a cell.
 
-``sessions`` is what the inside (the judge) says; ``host`` is what only the host can know. :mod:`kernel_matrix.attempt`
-derives
-the one outcome from both, so that a container killed by the kernel counts as what it was, whatever the inside said.
+``sessions`` comes from inside (the judge), ``host`` only from the host. :mod:`kernel_matrix.attempt` derives the single
+outcome from both, so that for example a container killed by the kernel is ``out_of_memory``, whatever the inside said.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from kernel_matrix.platforms import EventReason
 from kernel_matrix.sources import Origin
 
 PHASES = ("build", "lease_wait", "start", "inside", "teardown", "overhead", "total")
-"""The host's phases of an attempt that tables have."""
+"""Host phases of an attempt that are columns of the tables."""
 
 _HOSTS = ("cells", "hosts")
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"], "maxLength": 65536}
@@ -81,14 +80,14 @@ Pids = Annotated[tuple[Count, ...], Items(100_000)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How the attempt ended."""
+    """Status, stage and fault of the attempt."""
 
     status: Annotated[Status, Column()]
-    """How the attempt ended."""
+    """Result of the attempt."""
     stage: Annotated[Stage, Column()]
-    """How far it came."""
+    """Last stage that the attempt reached."""
     fault: Annotated[Fault, Column()]
-    """Whose fault it is."""
+    """Party at fault."""
     evidence: Annotated[Evidence, Columns()]
 
     def __post_init__(self) -> None:
@@ -99,7 +98,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellKey:
-    """Which cell it was, in words: enough to join tables without the matrix at hand."""
+    """Names and properties of the cell, enough to join tables without the matrix."""
 
     gpu: Annotated[Name, Column()]
     """GPU, by its name in the matrix."""
@@ -131,17 +130,17 @@ class CellKey:
     )
     """The candidate's origin, only the fields that are known."""
     expect: Annotated[Status | None, Column()] = None
-    """Status that an example is meant to end with; `None` for other candidates."""
+    """Status that an example is expected to end with; `None` for other candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """What image ran."""
+    """The image that the cell ran on."""
 
     reference: Annotated[Name, Column()]
     """As written: ``repo:tag@sha256:…`` or ``kernel-matrix/cpu``."""
     id: Annotated[Name, Column()]
-    """What the daemon calls it; config digest with the overlay2 store, manifest digest with the containerd one."""
+    """The daemon's id: config digest with the overlay2 store, manifest digest with the containerd store."""
     repo_digest: Annotated[str | None, Column()]
     """Reference by digest in its registry; `None` for a local image."""
     store: Annotated[str, Column()]
@@ -152,7 +151,7 @@ class ImageInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitInfo:
-    """How one process of the cell ended, as the sandbox saw it."""
+    """End of one process of the cell, as the sandbox saw it."""
 
     role: Role
     session: Small
@@ -166,17 +165,17 @@ class ExitInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClocksInfo:
-    """What was done about the clocks, and what they then were under load. Frequencies in MHz."""
+    """Clock settings and the clocks observed under load. Frequencies in MHz."""
 
     requested: Annotated[Name, Column("clock_requested")]
     """``none``, ``base``, ``max`` or a number of MHz, as the policy says for this GPU."""
     requested_memory: Name
     """``off``, ``max`` or a number of MHz."""
     set_sm_mhz: Annotated[Small | None, Column("clock_set_mhz")]
-    """What the request was snapped to and locked; ``None``: nothing, or a clock the driver does not name."""
+    """Supported clock that was locked; `None` if nothing was locked or the driver does not name the clock."""
     set_memory_mhz: Small | None
     set_reason: Text
-    """What was set, or why nothing was, in words."""
+    """Description of the setting, or the reason why nothing was set."""
     driver_sm_mhz: Annotated[Measured | None, Column("clock_driver_mhz")]
     """Median over the timed blocks by the driver's telemetry."""
     kernel_sm_mhz: Annotated[Measured | None, Column("clock_kernel_mhz")]
@@ -197,15 +196,15 @@ class FieldSpread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySummary:
-    """What the host's telemetry saw from the first to the last session. The whole of it is in the trace beside."""
+    """Summary of the host's telemetry from the first to the last session; a file beside the record has the trace."""
 
     samples: Annotated[Small, Column("telemetry_samples")]
-    """How often the telemetry read the device."""
+    """Number of telemetry samples."""
     interval_s: Measured | None
     """Median time between two samples."""
     longest_gap_s: Measured | None
     spread: Mapping[Name, FieldSpread]
-    """Field → its spread over the timed blocks (over everything, where nothing was timed)."""
+    """Field → its spread over the timed blocks (over all samples, if nothing was timed)."""
     energy_j: Annotated[Measured | None, Column()]
     """Energy of all sessions, joules."""
     reasons: Mapping[Annotated[str, Words(_EVENT_REASONS)], Share]
@@ -217,28 +216,28 @@ class TelemetrySummary:
     discarded: Mapping[Name, Small]
     """Cause → timed calls that do not count because of it."""
     joined: Annotated[Text, Column("telemetry_joined")]
-    """``yes``, or why samples could not be joined to blocks."""
+    """``yes``, or the reason why samples could not be joined to blocks."""
     trace: Annotated[str, Pattern("^[0-9a-f]{32}\\.[1-9][0-9]*\\.json\\.gz$")] | None
     """File name of the trace, in the folder ``traces`` beside ``records``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthInfo:
-    """How the GPU was left. ``None``: not looked at."""
+    """State in which the GPU was left. `None`: not checked."""
 
     processes_gone: bool | None
     memory_back: bool | None
     probe: Annotated[str, Words(("passed", "failed", "not_run")), Column("health_probe")]
     """``passed``, ``failed`` or ``not_run``."""
     reason: Text
-    """In words."""
+    """Explanation of the states above."""
     quarantined: Annotated[bool, Column()]
-    """True: nothing more runs on this GPU in this run."""
+    """`True`: nothing more runs on this GPU in this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledKernelInfo:
-    """What a compiler made of one kernel of the candidate, as the builder says: a claim."""
+    """Compiler's figures for one kernel of the candidate, as reported by the builder: a claim."""
 
     name: str
     """Name of the kernel."""
@@ -255,47 +254,47 @@ class CompiledKernelInfo:
     stack_bytes: Count
     """Stack frame."""
     sha256: Digest
-    """Of the machine code: equal digests under two toolchains are a free A/A control."""
+    """Digest of the machine code; equal digests under two toolchains are a free A/A control."""
     launchable: bool
-    """Whether a device of that architecture can launch it."""
+    """`True` if a device of that architecture can launch it."""
     reason: Text
-    """Why it could not be launched on that architecture, in words; empty where it could."""
+    """Reason why it cannot be launched on that architecture; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildInfo:
-    """What building the candidate came to."""
+    """Result of building the candidate."""
 
     seconds: Annotated[Measured, Column("compile_s")]
     """Time that the build took."""
     cached: Annotated[bool, Column("build_cached")]
-    """True: nothing was compiled, an artefact of equal content was at hand."""
+    """`True`: nothing was compiled, because the cache had an artefact with the same key."""
     key: Annotated[Digest, Column("build_key")]
-    """SHA-256 of what determines the artefact: source, flags, image, architecture."""
+    """SHA-256 of everything that determines the artefact: source, flags, image, architecture."""
     arch: Annotated[str, Pattern("^([0-9]{1,2}\\.[0-9][af]?)?$"), Column("build_arch")]
-    """``9.0a``; empty where no architecture was named."""
+    """``9.0a``; empty if no architecture was named."""
     artifact_sha256: Annotated[Digest | None, Column()]
     """Digest of the artefact."""
     kernels: Annotated[tuple[CompiledKernelInfo, ...], Items(1000)]
     log_tail: Text
-    """The compiler's own words about registers and memory, at most 8 KiB."""
+    """The compiler's own output about registers and memory, at most 8 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFinding:
-    """Something in the candidate's source that a reader would want to know; a label with evidence."""
+    """A match of a scan rule in the candidate's source; a label with evidence."""
 
     rule: Name
     """Name of the rule in :mod:`kernel_matrix.scan`."""
     line: Small | None
     message: Text
     evidence: Text
-    """The source line, cut."""
+    """The source line, truncated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationInfo:
-    """How confined a role was."""
+    """Confinement of the processes of one role."""
 
     engine: str
     user: Annotated[str, Column()]
@@ -312,7 +311,7 @@ class IsolationInfo:
     """`default` or `none`."""
     limits: Annotated[tuple[Name, ...], Items(64)]
     notes: Annotated[tuple[Text, ...], Items(64)]
-    """What is weaker than designed, and why."""
+    """Weaknesses compared with the design, with reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,10 +337,10 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakInfo:
-    """The highest rates of the device, and where they are from."""
+    """Highest rates of the device, and their origin."""
 
     source: Annotated[str, Words(("table", "calibration", "unknown")), Column("peak_source")]
-    """Where the peak rates are from: `table`, `calibration` or `unknown`."""
+    """Origin of the peak rates: `table`, `calibration` or `unknown`."""
     reference: Text
     bytes_per_s: Annotated[Rate | None, Column("peak_bytes_per_s")]
     """Highest memory bandwidth of the device."""
@@ -351,7 +350,7 @@ class PeakInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRecord:
-    """What only the host can know. Nothing in here comes from inside a container."""
+    """Data that only the host can know; nothing in here comes from inside a container."""
 
     hostname: Annotated[str, Column(tables=_HOSTS)]
     """Name of the host."""
@@ -368,35 +367,34 @@ class HostRecord:
     measurement_version: Annotated[Digest, Column()]
     """Hash of the code that determines a measurement; see :mod:`kernel_matrix.hosts.code_versions`."""
     engine: Annotated[Name, Column(tables=_HOSTS)]
-    """What confined the cell's processes: `docker` or `process`."""
+    """Sandbox that confined the cell's processes: `docker` or `process`."""
     engine_version: Annotated[str, Column(tables=_HOSTS)]
     """Version of the sandbox."""
     engine_details: Mapping[str, Detail]
     image: Annotated[ImageInfo | None, Columns("image_")]
     device: Annotated[Mapping[str, Any], JsonOf(DeviceInfo, partial=True, open=True), Columns()]
-    """The device as its driver's library names it; a mapping, since other keys are kept too."""
+    """The device as its driver's library names it; a mapping, because other keys are kept too."""
     device_before: Mapping[str, Scalar]
-    """Clocks, power, temperature, used memory when the lease began; null values where not supported."""
+    """Clocks, power, temperature and used memory at the start of the lease; null values where not supported."""
     device_after: Mapping[str, Scalar]
     exclusive: Annotated[str, Words(("proven", "unproven", "not_applicable")), Column()]
     """``proven``, ``unproven`` or ``not_applicable``."""
     foreign_pids: Annotated[Pids, Column(form="count")]
-    """How many processes of others were on the device."""
+    """Number of foreign processes on the device."""
     clock_policy: Annotated[str, Words(tuple(policy.value for policy in ClockPolicy)), Column()]
-    """What the matrix wants done about the clocks."""
+    """Clock policy of the matrix."""
     clock_state: Annotated[str, Words(tuple(state.value for state in ClockState)), Column()]
     """``locked``, ``unlocked``, ``throttled`` or ``not_applicable``."""
     clock_reason: Annotated[Text, Column()]
-    """Why the clocks were in that state."""
+    """Reason for the state of the clocks."""
     isolation: Annotated[
         Mapping[Annotated[str, Words(_ROLES)], Annotated[Mapping[str, Any], JsonOf(IsolationInfo)]],
         Columns("isolation_", key="candidate"),
     ]
-    """Role → how confined it was."""
+    """Role → its confinement."""
     exits: Annotated[tuple[ExitInfo, ...], Items(100_000)]
     phases_s: Annotated[Mapping[Name, Signed], KeyColumns.named("{}_s", PHASES)]
-    """Seconds: ``build``, ``lease_wait``, ``start``, ``inside``, ``teardown``, ``probe``, ``aftermath``, ``overhead``,
-    ``total``. The probe and what follows it are part of the overhead."""
+    """Seconds by phase; ``overhead`` includes ``probe`` and ``aftermath``."""
     started_at: Annotated[Instant, Column(form="instant")]
     """Start of the attempt."""
     ended_at: Annotated[Instant, Column(form="instant")]
@@ -404,17 +402,17 @@ class HostRecord:
     warnings: Annotated[tuple[Text, ...], Items(100_000), Column()] = ()
     """Warnings of the lease."""
     device_details: Annotated[Mapping[str, Detail], LATER] = field(default_factory=dict)
-    """Bus, VBIOS, ECC, MIG, power limits …: name → value, ``None`` where the driver is silent; ``missing`` says why."""
+    """Bus, VBIOS, ECC, MIG, power limits …: name → value, null if unknown; ``missing`` gives the reasons."""
     peak: Annotated[Mapping[str, Any], JsonOf(PeakInfo, partial=True), LATER, Columns()] = field(default_factory=dict)
-    """The highest rates of the device; empty where they were not looked up."""
+    """Highest rates of the device; empty if they were not looked up."""
     exclusive_reason: Annotated[Text, LATER, Column()] = ""
-    """What :attr:`exclusive` rests on, in words."""
+    """Evidence for `exclusive`."""
     clocks: Annotated[ClocksInfo | None, LATER, Columns()] = None
-    """``None`` for a CPU, and where the device was never held."""
+    """`None` for a CPU, and if the device was never held."""
     telemetry: Annotated[TelemetrySummary | None, LATER, Columns()] = None
     health: Annotated[HealthInfo | None, LATER, Columns()] = None
     build: Annotated[BuildInfo | None, LATER, Columns()] = None
-    """``None`` where nothing was built ahead."""
+    """`None` if nothing was built ahead of time."""
     findings: Annotated[tuple[SourceFinding, ...], Items(1000), LATER] = ()
 
 
@@ -448,18 +446,19 @@ class Record:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """The record as the object that its file holds."""
+    """Return the record as the JSON object of its file."""
     document: dict[str, Any] = to_json(record)
     return document
 
 
 def record_from_json(document: Mapping[str, Any]) -> Record:
-    """The record that :func:`record_to_json` made ``document`` of.
+    """Return the record from the JSON object of its file.
 
-    :raises ValueError: for a missing or unknown key, a wrong enum value, or a record that cannot be.
+    Raises:
+        ValueError: A key is missing or unknown, an enum value is wrong, or the values contradict each other.
     """
     for key, holder in (("sessions", document), ("expect", document.get("cell")), ("warnings", document.get("host"))):
-        # Every record has had them, though the classes have defaults for them.
+        # The classes have defaults for these keys, but every record file has them.
         if isinstance(holder, Mapping) and key not in holder:
             raise ValueError(f"Record: missing key {key!r}")
     return from_json(Record, document)

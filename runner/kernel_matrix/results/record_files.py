@@ -1,4 +1,4 @@
-"""Which files a merge has to look at."""
+"""Search for the files that a merge reads."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from kernel_matrix.results.reading import Document, RecordRefusedError, Rejectio
 
 
 def find(folders: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Record files and run files under ``folders``, each real path once, sorted.
+    """Return the record files and run files under ``folders``, each real path once, sorted.
 
-    :param folders: each ``<results>``, ``<results>/<matrix name>`` or a folder ``records``.
-    :raises UsageError: when a folder does not exist or holds no records folder.
+    Args:
+        folders: Each is ``<results>``, ``<results>/<matrix name>`` or a folder ``records``.
+
+    Raises:
+        UsageError: A folder does not exist or holds no folder ``records``.
     """
     records: set[str] = set()
     runs: set[str] = set()
@@ -47,7 +50,7 @@ def _json_files(folder: Path) -> Iterator[str]:
 
 
 def read_runs(files: Iterable[str]) -> tuple[dict[str, Document], list[Rejection]]:
-    """Run id → run, and the files that are no run. Of copies taken while it ran, the one that ended last counts."""
+    """Return the runs by id, and the files that are not runs. Of copies of one run, the one that ended last counts."""
     runs: dict[str, Document] = {}
     rejected = []
     for path in files:

@@ -1,6 +1,7 @@
-"""From one checked record document to rows of the tables.
+"""Rows of the tables, from one checked record document.
 
-Documents, not :class:`~kernel_matrix.results.record.Record` objects: a merge reads hundreds of thousands.
+They are made from documents, not from :class:`~kernel_matrix.results.record.Record` objects, because a merge reads
+hundreds of thousands.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from kernel_matrix.results.record import CellKey, HostRecord, Outcome, Record
 from kernel_matrix.results.run_info import RunInfo
 
 _HOST_ID = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
-"""Fixed for good: it decides the ids of hosts in tables that are there already."""
+"""Encoder that must never change: it determines the host ids in existing tables."""
 
 _HOST_COLUMNS = tuple(column.name for column in columns_of(HostRecord, table="hosts"))
 _read_host = RowReader(HostRecord, table="hosts")
@@ -41,11 +42,11 @@ _read_circumstances = RowReader(HostRecord)
 _read_session = RowReader(SessionReport)
 _read_workload = RowReader(WorkloadReport)
 _SIDES = {Role.CANDIDATE.value: CANDIDATE, Role.BASELINE.value: EAGER}
-"""What columns call a side → contestant."""
+"""Contestant's prefix of column names → contestant."""
 
 
 def host_row(record: Document) -> Row:
-    """The row of ``hosts`` that ``record`` counts for."""
+    """Return the row of ``hosts`` for the host of ``record``."""
     row = _read_host(record["host"])
     started_at = parse_instant(record["host"]["started_at"])
     values = tuple(row.get(name) for name in _HOST_COLUMNS)
@@ -60,16 +61,18 @@ def host_row(record: Document) -> Row:
 
 @lru_cache
 def _host_id(values: tuple[Any, ...]) -> str:
-    """Made from what the row says, so that merges of different folders agree on it."""
+    """Return the id of a host, computed from its values so that merges of different folders agree."""
     return hashlib.sha256(_HOST_ID(values).encode()).hexdigest()[:16]
 
 
 def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) -> Iterator[Row]:
-    """Rows of ``cells``: one per session and workload, or one where there is none. An absent column is null.
+    """Yield the rows of ``cells``: one per session and workload, or one if there is none. A missing column is null.
 
-    :param key: the record's number within the tables.
-    :param host: its row of ``hosts``.
-    :param run: the run it belongs to, where its file was found.
+    Args:
+        record: A checked record.
+        key: The record's number within the tables.
+        host: The row of its host.
+        run: The run that made it, if its file was found.
     """
     about = record["host"]
     common = {"record": key, "host_id": host["host_id"], **_read_record(record), **_read_cell(record["cell"])}
@@ -91,7 +94,7 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
 
 
 def _device(host: Mapping[str, Any], dtype: str) -> Row:
-    """The device's peak rate in ``dtype``, and its telemetry over the timed blocks."""
+    """Return the device's peak rate in ``dtype``, and its telemetry over the timed blocks."""
     peaks = (host.get("peak") or {}).get("flops_per_s", {})
     spread = (host.get("telemetry") or {}).get("spread", {})
     medians = {name: spread[name]["median"] for name in ("sm_clock_mhz", "mem_clock_mhz", "power_w") if name in spread}
@@ -104,7 +107,7 @@ def _session(session: Mapping[str, Any]) -> Row:
 
 
 def _anchors(session: Mapping[str, Any]) -> Row:
-    """What the judge's own kernels took, and how far apart both ends of the session are."""
+    """Return the times of the judge's own kernels, and their drift from start to end of the session."""
     anchors = anchors_of(session)
     if not anchors:
         return {}
@@ -123,21 +126,21 @@ def _workload(workload: Mapping[str, Any], times: WorkloadTimes, inside: Row) ->
         **_discarded(workload["blocks"]),
         **_times(times),
     }
-    # Nothing follows from a workload that did not pass, or from kernels that were interpreted.
+    # No speed is computed for a workload that did not pass, or for interpreted kernels.
     if workload["status"] == Status.PASSED.value and INTERPRETED not in inside["labels"]:
         row |= _speedups(times) | _rates(times.median_ns(CANDIDATE), workload, inside)
     return row
 
 
 def _discarded(blocks: Iterable[Mapping[str, Any]]) -> Row:
-    """How many samples do not count, and how many of them for which cause."""
+    """Return the number of samples that do not count, in total and by cause."""
     causes = [cause for block in blocks for _index, cause in block["discarded"]]
     by_cause = {f"discarded_{word}": sum(cause.startswith(word) for cause in causes) for word in CAUSES}
     return {"discarded_samples": len(causes), **by_cause}
 
 
 def _times(times: WorkloadTimes) -> Row:
-    """Medians per contestant and regime; what a column does not say otherwise is cold."""
+    """Return medians per contestant and regime; columns without a regime in their name are cold."""
     row: Row = {}
     for side, contestant in _SIDES.items():
         device, wall = times.device_ns(contestant), times.wall_ns(contestant)
@@ -157,10 +160,10 @@ def _speedups(times: WorkloadTimes) -> Row:
 
 
 def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) -> Row:
-    """Achieved rates, and where they lie under the roof.
+    """Return achieved rates and their shares of the peaks.
 
-    Quantised arithmetic has no share of a peak: it runs at the rate of narrower numbers than the cell's dtype,
-    whichever a candidate takes.
+    Quantised arithmetic has no share of a peak: it runs at the rate of narrower numbers than the cell's dtype, and
+    which numbers is the candidate's choice.
     """
     if not median_ns:
         return {}
@@ -182,7 +185,7 @@ def _rates(median_ns: float | None, workload: Mapping[str, Any], inside: Row) ->
 
 
 def _judgement(found: WorkloadJudgement) -> Row:
-    """What all sessions say together: the same in each of their rows."""
+    """Return the columns about all sessions together, which are the same in each of their rows."""
     row: Row = {
         "grade": found.graded.grade.value,
         "grade_reason": found.graded.reason,
@@ -195,5 +198,5 @@ def _judgement(found: WorkloadJudgement) -> Row:
         return row
     row |= {"verdict": compared.verdict.value, "verdict_speedup": compared.estimate}
     row["verdict_sessions"] = compared.sessions
-    # One session has no interval: from 0 to infinity.
+    # One session has no interval; the verdict's would be 0 to infinity.
     return row if compared.sessions == 1 else row | {"verdict_low": compared.low, "verdict_high": compared.high}

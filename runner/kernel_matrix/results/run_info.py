@@ -1,4 +1,4 @@
-"""The run: one file per call of ``kernel-matrix run``, beside the records it made."""
+"""Description of a run: one file per call of ``kernel-matrix run``, beside the records it made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """What was asked of one run and how far it came; valid against ``schemas/run.schema.json``."""
+    """Request and progress of one run; valid against ``schemas/run.schema.json``."""
 
     run_id: RunId
     matrix: Annotated[Name, Column()]
@@ -40,26 +40,27 @@ class RunInfo:
     started_at: Annotated[Instant, Column("run_started_at", form="instant")]
     """Start of the run."""
     ended_at: Instant | None
-    """``None`` while it runs, and for ever when it was killed."""
+    """``None`` while it runs, and forever if it was killed."""
     planned: Count
-    """Cells it set out to run."""
+    """Number of cells to run."""
     counts: Mapping[Status, Count]
-    """How many attempts ended as what."""
+    """Status → number of attempts that ended so."""
     interrupted: bool
     """Stopped by a signal, a deadline or ``--fail-fast`` before all planned cells ran."""
     schema_version: Annotated[int, Fragment(const=SCHEMA_VERSION)] = SCHEMA_VERSION
 
 
 def run_to_json(info: RunInfo) -> dict[str, Any]:
-    """The run as the object that its file holds."""
+    """Return the run as the JSON object of its file."""
     counts = {status.value: number for status, number in info.counts.items()}
     return {**to_json(info), "counts": counts}
 
 
 def run_from_json(document: Mapping[str, Any]) -> RunInfo:
-    """The run that :func:`run_to_json` made ``document`` of.
+    """Return the run from the JSON object of its file.
 
-    :raises ValueError: for a missing or unknown key or a wrong status.
+    Raises:
+        ValueError: A key is missing or unknown, or a status is wrong.
     """
     try:
         return from_json(

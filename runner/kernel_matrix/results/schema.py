@@ -1,10 +1,10 @@
-"""The one schema of the merged tables: never inferred, since inference drops columns and cuts numbers silently.
+"""Explicit schema of the merged tables; inference would drop columns and truncate numbers silently.
 
-``cells``: one row per record × session × workload; a record that got to no session or workload has one row with nulls.
+``cells``: one row per record × session × workload; a record without sessions or workloads has one row with nulls.
 ``samples``: one row per timed call; ``record``, ``session`` and ``workload`` join it to ``cells``.
-``kernels``: one row per kernel that was built or, per session, seen to run; ``record`` joins it to ``cells``.
+``kernels``: one row per built kernel and, per session, per traced kernel; ``record`` joins it to ``cells``.
 ``hosts``: one row per distinct host, sandbox and device; ``host_id`` joins it to ``cells``.
-``telemetry``, where it is asked for: one row per look at the device; ``record`` joins it to ``cells``.
+``telemetry``, only on request: one row per telemetry sample; ``record`` joins it to ``cells``.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from kernel_matrix.results.trace import TraceFile
 from kernel_matrix.sources import Origin
 
 TABLES_VERSION: Final = 4
-"""Changes when a column is renamed, retyped or removed, or an enum gets a word."""
+"""Version of the tables; changes when a column is renamed, retyped or removed, or an enum gets a word."""
 VERSION_KEY: Final = "kernel_matrix_tables"
-"""Under which the version stands in the metadata of each Parquet file of tables.
+"""Key of the version in the metadata of each Parquet file of tables.
 
-A file without it is told by its schema alone.
+A file without it is recognised by its columns.
 """
 
 _DERIVED: Final = frozenset(
@@ -48,7 +48,7 @@ _DERIVED: Final = frozenset(
         *(TimedSample, KernelOrigin, HostKey, HostCounts, CompiledKernelInfo, TracedKernel),
     }
 )
-"""Classes of which every field is a column."""
+"""Classes whose fields all become columns."""
 
 _CELL_PARTS = (
     *(RecordNumber, Record, RunInfo, CellKey, Outcome),
@@ -58,7 +58,7 @@ _CELL_PARTS = (
 
 
 def _columns(table: str, *kinds: type) -> dict[str, FieldColumn]:
-    """Name → column, for a table that has the columns of ``kinds``; of columns with one name, the first."""
+    """Return the columns of ``kinds`` by name; of columns with one name, the first."""
     found: dict[str, FieldColumn] = {}
     for kind in kinds:
         for column in columns_of(kind, table=table, every=kind in _DERIVED):
@@ -73,7 +73,7 @@ COLUMNS: Final = {
     "hosts": _columns("hosts", HostKey, HostRecord, HostCounts),
     "telemetry": _columns("telemetry", RecordNumber, TraceFile),
 }
-"""Table → name of each column → the field that it is made of, in file order."""
+"""Table → column name → the field it comes from, in file order."""
 
 
 def _schema(table: str) -> dict[str, pl.DataType]:
@@ -90,7 +90,7 @@ TABLES: Final = {"cells": CELLS, "samples": SAMPLES, "kernels": KERNELS, "hosts"
 
 TELEMETRY_FILE: Final = "telemetry.parquet"
 TELEMETRY: Final = _schema("telemetry")
-"""The table of all traces, in file order; written only where it is asked for, since it is large."""
+"""Schema of the table of all traces, in file order. It is large and written only on request."""
 
 DEVICE: Final = tuple(column.name for column in columns_of(DeviceInfo, table="hosts"))
 """Columns of ``cells`` and ``hosts`` about the device."""

@@ -1,10 +1,10 @@
-"""The store: one JSON file per attempt, whole or not there at all.
+"""Store of records: one JSON file per attempt, which is either whole or absent.
 
 Layout under the folder of one matrix, ``<results>/<matrix name>``::
 
     records/<cell id>.<attempt>.json    one attempt at one cell, never changed once written
-    traces/<cell id>.<attempt>.json.gz  all that the telemetry saw meanwhile, where there is any
-    runs/<run id>.json                  one call of ``kernel-matrix run``, written again as it goes on
+    traces/<cell id>.<attempt>.json.gz  the attempt's telemetry, if there is any
+    runs/<run id>.json                  one call of ``kernel-matrix run``, rewritten as it proceeds
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from kernel_matrix.results.trace import TelemetryTrace, check_trace, pack, trace
 
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NO_NAMELESS_FILES = _NO_HARD_LINKS | {errno.EISDIR, errno.EINVAL, errno.ENOENT}
-"""Also how a kernel refuses that does not know O_TMPFILE, and what is said where there is no ``/proc``."""
+"""Also raised by kernels without O_TMPFILE, and where there is no ``/proc``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSummary:
-    """What resuming needs to know of an attempt."""
+    """Fields of an attempt that decide whether its cell runs again."""
 
     cell_id: str
     attempt: int
@@ -59,7 +59,7 @@ class AttemptSummary:
 
 
 class RecordStore:
-    """The records and runs of one matrix. Safe to use from several threads and several processes."""
+    """Records and runs of one matrix; safe to use from several threads and processes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -69,12 +69,16 @@ class RecordStore:
         self._lock = threading.Lock()
 
     def save(self, record: Record, trace: TelemetryTrace | None = None) -> Path:
-        """Write ``record`` so that its file is whole or not there, and survives a power cut.
+        """Write ``record`` atomically and durably: its file is whole or absent, also after a power cut.
 
-        :param trace: what its telemetry saw; given exactly when the record names it. It is written first, so that no
-            record ever names a trace that is not there.
-        :returns: the record's file.
-        :raises StoreError: when either breaks its schema, exists already, or cannot be written.
+        Args:     record: The record.     trace: Its telemetry; required if the record names a trace, else forbidden. It
+        is written first, so that no record         names a missing trace.
+
+        Returns:
+            The record's file.
+
+        Raises:
+            StoreError: Either breaks its schema, exists already, or cannot be written.
         """
         data = _record_bytes(record, traced=trace is not None)
         path = self.records / f"{record.stem}.json"
@@ -86,7 +90,7 @@ class RecordStore:
 
     @contextmanager
     def _trace_written(self, record: Record, trace: TelemetryTrace | None) -> Iterator[None]:
-        """The trace lies beside the record that is written in the context, and goes again if that is not."""
+        """Write ``trace`` before the context writes its record, and remove it again if that fails."""
         if trace is None:
             yield
             return
@@ -99,10 +103,13 @@ class RecordStore:
             raise
 
     def save_run(self, info: RunInfo) -> Path:
-        """Write ``info``, replacing what was written of this run before.
+        """Write ``info``, replacing the earlier file of this run.
 
-        :returns: the file.
-        :raises StoreError: when it breaks its schema or cannot be written.
+        Returns:
+            The file.
+
+        Raises:
+            StoreError: It breaks its schema or cannot be written.
         """
         try:
             data = _serialise("run", run_to_json(info))
@@ -113,9 +120,10 @@ class RecordStore:
         return path
 
     def load(self, path: Path) -> Record:
-        """The record in ``path``, checked in every way.
+        """Return the record in ``path`` after all checks.
 
-        :raises StoreError: when it is not a valid record, with the reason.
+        Raises:
+            StoreError: It is not a valid record; the message gives the reason.
         """
         try:
             return record_from_json(read_record(path))
@@ -123,9 +131,10 @@ class RecordStore:
             raise StoreError(f"{path}: {error}", next_step="Move the file away, or run its cell again.") from None
 
     def attempts(self, on_bad: Callable[[Rejection], None] | None = None) -> Mapping[str, list[AttemptSummary]]:
-        """Cell id → its attempts in order. A file that ``merge`` would put aside is no attempt.
+        """Return the attempts at each cell in order, by cell id. Files that ``merge`` would reject are left out.
 
-        :param on_bad: told of each file that is put aside; the rest goes on.
+        Args:
+            on_bad: Callback for each rejected file.
         """
         found: dict[str, list[AttemptSummary]] = defaultdict(list)
         for path in sorted(self.records.glob("*.json")):
@@ -139,16 +148,16 @@ class RecordStore:
         return dict(found)
 
     def next_attempt(self, cell_id: str) -> int:
-        """The number that the next attempt at ``cell_id`` gets, from 1.
+        """Return the number of the next attempt at ``cell_id``; the first is 1.
 
-        Files that cannot be read count too, and so do traces whose record a killed writer did not come to.
+        Unreadable files count too, and so do traces of a killed writer that have no record.
         """
         with self._lock:
             return self._last[cell_id] + 1
 
     @cached_property
     def _last(self) -> defaultdict[str, int]:
-        """Cell id → highest attempt on disk, listed once: listing per cell would be quadratic."""
+        """Cell id → highest attempt on disk; listed once, because one listing per cell would take quadratic time."""
         last: defaultdict[str, int] = defaultdict(int)
         for path in (*self.records.glob("*.json"), *self.traces.glob("*.json.gz")):
             cell_id, _, attempt = path.name.partition(".json")[0].rpartition(".")
@@ -158,9 +167,10 @@ class RecordStore:
 
 
 def _record_bytes(record: Record, *, traced: bool) -> bytes:
-    """What the file of ``record`` holds.
+    """Return the content of the file of ``record``.
 
-    :raises StoreError: when that would be no record, or one that does not name the trace it comes with.
+    Raises:
+        StoreError: The record is invalid, or does not name the trace it comes with.
     """
     document = record_to_json(record)
     try:
@@ -179,9 +189,10 @@ def _check_traced(record: Record, *, traced: bool) -> None:
 
 
 def _trace_bytes(record: Record, trace: TelemetryTrace) -> bytes:
-    """What the file of ``record``'s trace holds, not yet packed.
+    """Return the content of the trace file of ``record``, before compression.
 
-    :raises StoreError: when that would be no trace.
+    Raises:
+        StoreError: The trace is invalid.
     """
     document = trace_to_json(trace, run_id=record.run_id, cell_id=record.cell_id, attempt=record.attempt)
     try:
@@ -193,12 +204,13 @@ def _trace_bytes(record: Record, trace: TelemetryTrace) -> bytes:
 
 
 def _serialise(schema: str, document: Document) -> bytes:
-    """``document`` as strict JSON in UTF-8, checked against its schema.
+    """Return ``document`` as strict JSON in UTF-8, checked against its schema.
 
-    :raises ValueError: when it is not strict JSON or breaks its schema, saying where.
+    Raises:
+        ValueError: It is not strict JSON or breaks its schema; the message says where.
     """
     text = json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    # Candidates choose some of the text. Half a surrogate pair must not cost the record: it is replaced.
+    # Candidates choose some of the text. Replace half a surrogate pair rather than lose the record.
     data = f"{text}\n".encode("utf-8", errors="replace")
     written = parse(data)
     if not is_valid(schema, written):
@@ -214,7 +226,7 @@ def _cannot_be_written(what: str, error: Exception) -> StoreError:
 
 
 def _write(path: Path, data: bytes, *, publish: Callable[[Path, Path], Any]) -> None:
-    """Write ``data`` aside, make it durable, and let ``publish`` give it its name; on any failure nothing is left."""
+    """Write ``data`` to a temporary file, sync it, and let ``publish`` name it; on any failure nothing is left."""
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,9 +248,9 @@ def _write(path: Path, data: bytes, *, publish: Callable[[Path, Path], Any]) -> 
 
 
 def _write_durably(path: Path, data: bytes) -> None:
-    """Write a new file; where the file system lets it, under a name only once it is whole.
+    """Write a new file; if the file system allows it, give it a name only once it is whole.
 
-    A runner that is killed meanwhile then leaves nothing.
+    A killed runner then leaves no partial file.
     """
     try:
         _write_nameless(path, data)
@@ -253,7 +265,7 @@ def _write_nameless(path: Path, data: bytes) -> None:
     descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
     with open(descriptor, "wb") as file:  # noqa: PTH123  # Path.open takes no descriptor
         _fill(file, data)
-        # Only with a descriptor, which an absolute path has no use for, does Python call linkat, and follow the link.
+        # Python calls linkat, and follows the link, only if it is given a descriptor; an absolute path ignores it.
         os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
@@ -264,7 +276,7 @@ def _fill(file: BinaryIO, data: bytes) -> None:
 
 
 def _publish_new(aside: Path, path: Path) -> None:
-    """Give ``aside`` the name ``path`` unless that is taken: a rename would overwrite silently."""
+    """Give ``aside`` the name ``path`` unless that exists; a rename would overwrite it silently."""
     try:
         os.link(aside, path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The traces of one chunk's records as parts of the table ``telemetry``."""
+"""Parts of the table ``telemetry``, made from the traces of one chunk's records."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from kernel_matrix.results.schema import TELEMETRY
 from kernel_matrix.results.trace import read_trace_document
 
 _ROWS = 200_000
-"""Rows per part: traces of a chunk's records together may not fit into memory."""
+"""Rows per part; the traces of a whole chunk may not fit into memory."""
 
 
 class TelemetryParts:
-    """Reads the traces that records name, and writes them as Arrow files of some hundred thousand rows."""
+    """Reader of the traces that records name; writes them as Arrow files of some hundred thousand rows."""
 
     def __init__(self, part: Callable[[int], Path]) -> None:
-        """:param part: number of a part → its file."""
+        """Create a writer without parts.
+
+        Args:
+            part: Function from the number of a part to its file.
+        """
         self._part = part
         self._gathered: list[pl.DataFrame] = []
         self._waiting = 0
@@ -32,9 +36,12 @@ class TelemetryParts:
         self.samples = 0
 
     def add(self, record: Document, paths: Sequence[str], *, key: int) -> None:
-        """Append the trace of ``record``, whose number within the tables is ``key``, if it names one.
+        """Append the trace of ``record``, if it names one.
 
-        :param paths: the record's files, one per copy; a trace lies beside any of them.
+        Args:
+            record: A checked record.
+            paths: The record's files, one per copy; a trace may lie beside any of them.
+            key: The record's number within the tables.
         """
         telemetry = record["host"].get("telemetry")
         if telemetry is None or telemetry["trace"] is None:
@@ -51,7 +58,7 @@ class TelemetryParts:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left; there is at least one part, so that the table exists even when it is empty."""
+        """Write the remaining rows; there is always at least one part, so that an empty table exists too."""
         if self._gathered or not self.files:
             self._flush()
 
@@ -62,7 +69,7 @@ class TelemetryParts:
         self._gathered, self._waiting = [], 0
 
     def _settle(self, record: Document, places: Sequence[str]) -> Document | None:
-        """The trace in ``places``; where copies differ none can be told to be true."""
+        """Return the trace in ``places``; if copies differ, reject all of them."""
         traces = [(place, trace) for place in places if (trace := self._read(record, place)) is not None]
         differing = conflicts(traces, "to be the trace of this run, cell and attempt")
         self.rejected += differing
@@ -86,7 +93,7 @@ def _trace_of(record: Document, place: str) -> Document:
 
 
 def _places(paths: Sequence[str], name: str) -> list[str]:
-    """Where a trace may be: beside each copy of its record that has one; somewhere has to be."""
+    """Return the paths of a trace beside each copy of its record; if none exists, the first that should."""
     places = [str(Path(path).parents[1] / "traces" / name) for path in paths]
     return [place for place in places if os.path.lexists(place)] or places[:1]
 

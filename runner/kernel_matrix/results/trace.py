@@ -1,7 +1,7 @@
-"""The trace: all that the telemetry saw during one attempt, as one gzipped JSON file beside its record.
+"""Trace of an attempt: all its telemetry, as one gzipped JSON file beside its record.
 
-Column by column and not sample by sample: that is what tables are made of, and it takes a third of the space. Nothing
-in here needs polars, since a running cell writes it.
+It is stored by column, not by sample: tables need columns, and it takes a third of the space. This module does without
+polars, because a running cell uses it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from kernel_matrix.results.reading import (
 )
 
 MAX_SAMPLES: Final = 250_000
-"""Three and a half hours at 20 Hz; a longer trace keeps every second sample, or every third, …"""
+"""Three and a half hours at 20 Hz; a longer trace keeps every second sample, every third, and so on."""
 MAX_UNPACKED_BYTES: Final = 128 << 20
-"""A file that unpacks to more is not read."""
+"""Limit of the unpacked size, which bounds the memory that a small hostile file can take."""
 TROUBLE_CHARS: Final = 200
 
 _TELEMETRY = ("telemetry",)
@@ -79,7 +79,7 @@ class TraceSample:
     foreign_pids: tuple[Count, ...]
     """Processes of others on the device."""
     trouble: Annotated[str, Length(TROUBLE_CHARS)]
-    """Why a sample is incomplete; empty where it is whole."""
+    """Reason why a sample is incomplete; empty if it is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class TraceFile:
     run_id: Annotated[RunId, Column(tables=_TELEMETRY)]
     """Run that made the record."""
     cell_id: Annotated[CellId, Column(tables=_TELEMETRY)]
-    """Cell."""
+    """Cell of the record."""
     attempt: Annotated[Ordinal, Column(tables=_TELEMETRY)]
     """Number of the attempt at the cell, from 1."""
     columns: Annotated[Mapping[str, Any], JsonOf(TraceSample), Columns(every=True)]
@@ -107,25 +107,26 @@ NUMBERS: Final = tuple(field.name for field in fields(TraceSample) if field.name
 """Columns with one number or `None` per sample; names as in :class:`kernel_matrix.platforms.TelemetrySample`."""
 
 _GZIP = 16 + zlib.MAX_WBITS
-"""What zlib calls gzip. Its header has no time and no name, so the same trace is the same bytes."""
+"""Window bits by which zlib selects gzip. Its header then has no time and no name, so equal traces are equal bytes."""
 
 Look = tuple[TelemetrySample, tuple[int, ...], tuple[int, ...], str]
-"""A sample, our PIDs on the device, foreign ones, and why the sample is incomplete (empty: it is whole)."""
+"""A sample, our PIDs on the device, foreign PIDs, and the reason why the sample is incomplete (empty if complete)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryTrace:
-    """What the telemetry saw, in the order it was seen."""
+    """Telemetry samples by column, in the order they were taken."""
 
     columns: Mapping[str, Sequence[Any]]
-    """:data:`NUMBERS`; ``reasons`` (names, or null where the driver did not say); ``own_pids`` and ``foreign_pids``
-    (lists); ``trouble`` (text). One entry per sample in each."""
+    """Columns with one entry per sample: those of :data:`NUMBERS`; ``reasons`` (names, or ``None`` if unknown);
+    ``own_pids`` and ``foreign_pids`` (lists); ``trouble`` (text).
+    """
     reason_ns: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
-    """Clock event reason → the driver's counter of nanoseconds under it, one entry per sample; only those it counts."""
+    """Clock event reason → the driver's counter of nanoseconds, one entry per sample; only reasons that it counts."""
 
 
 def trace_of(samples: Iterable[Look]) -> TelemetryTrace:
-    """The trace of ``samples``, which come in the order they were taken."""
+    """Return the trace of ``samples``, given in the order they were taken."""
     looks = _thinned(list(samples))
     seen = [sample for sample, _own, _foreign, _trouble in looks]
     counted = [reason for reason in EventReason if any(reason in sample.reason_ns for sample in seen)]
@@ -146,12 +147,12 @@ def _thinned(looks: list[Look]) -> list[Look]:
 
 
 def trace_name(record_stem: str) -> str:
-    """File name of the trace of the record ``<cell id>.<attempt>``, in the folder ``traces`` beside ``records``."""
+    """Return the file name of the trace of the record ``<cell id>.<attempt>``, in the folder ``traces``."""
     return f"{record_stem}.json.gz"
 
 
 def trace_to_json(trace: TelemetryTrace, *, run_id: str, cell_id: str, attempt: int) -> Document:
-    """The trace as the object that its file holds."""
+    """Return the trace as the JSON object of its file."""
     return {
         "run_id": run_id,
         "cell_id": cell_id,
@@ -163,9 +164,10 @@ def trace_to_json(trace: TelemetryTrace, *, run_id: str, cell_id: str, attempt: 
 
 
 def read_trace_document(path: str | Path) -> Document:
-    """The object that the file ``path`` holds, checked: it also says which record the trace belongs to.
+    """Return the checked JSON object of the trace file ``path``, which also names the record it belongs to.
 
-    :raises RecordRefusedError: when it cannot be believed to be a trace, with the reason.
+    Raises:
+        RecordRefusedError: It is not a valid trace; the message gives the reason.
     """
     data = unpack(read_bytes(path))
     document = parse(data)
@@ -176,9 +178,10 @@ def read_trace_document(path: str | Path) -> Document:
 
 
 def check_trace(document: Document) -> None:
-    """Check what a schema cannot say of a trace: columns of one length, and a clock that never goes back.
+    """Check what a schema cannot express: columns of equal length, and a clock that never goes back.
 
-    :raises RecordRefusedError: for the first contradiction.
+    Raises:
+        RecordRefusedError: On the first contradiction.
     """
     instants = document["columns"]["at_ns"]
     for name, values in (*document["columns"].items(), *document["reason_ns"].items()):
@@ -191,15 +194,16 @@ def check_trace(document: Document) -> None:
 
 
 def pack(data: bytes) -> bytes:
-    """``data`` gzipped; the same bytes each time."""
+    """Return ``data`` gzipped; equal data gives equal bytes."""
     deflate = zlib.compressobj(wbits=_GZIP)
     return deflate.compress(data) + deflate.flush()
 
 
 def unpack(data: bytes) -> bytes:
-    """What :func:`pack` was given, of at most :data:`MAX_UNPACKED_BYTES`.
+    """Return the data that :func:`pack` compressed, of at most :data:`MAX_UNPACKED_BYTES`.
 
-    :raises RecordRefusedError: when there is more, or it is not one whole gzip stream.
+    Raises:
+        RecordRefusedError: It is larger, or not exactly one whole gzip stream.
     """
     inflate = zlib.decompressobj(wbits=_GZIP)
     try:

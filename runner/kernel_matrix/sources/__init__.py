@@ -122,7 +122,7 @@ class Origin:
     tokens_in: int | None = None
     """Tokens that the model read, those from its cache included."""
     tokens_cached: int | None = None
-    """Of these, tokens from its cache."""
+    """Tokens that the model read from its cache."""
     tokens_out: int | None = None
     """Tokens that the model wrote."""
     cost_usd: float | None = None

@@ -1,7 +1,7 @@
-"""Other people's JSON files: read whole or line by line, every fault with the line it is on.
+"""Reader of others' JSON files, whole or by line; every fault names its line.
 
-More is taken than JSON allows, since Python writes ``NaN`` and ``Infinity`` unasked: where a number matters, they are
-refused there, and the rest of the file still counts.
+``NaN`` and ``Infinity`` are accepted, because Python writes them by default. They are refused only where a number
+matters, and the rest of the file still counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 from kernel_matrix.sources import UnreadableItem
 
 MAX_BYTES: Final = 64 << 20
-"""Larger documents are not read; of a file with one document per line this limits nothing."""
+"""Limit of one document's size; a file with one document per line may be larger."""
 MAX_LINE_BYTES: Final = 16 << 20
 _SHOWN_KEYS: Final = 6
 _COUNT_LIMIT: Final = 2**31 - 1
@@ -31,15 +31,17 @@ T = TypeVar("T")
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""What half of a character outside the basic plane is written as; only an escape can bring in one by itself."""
+"""Escape of half a surrogate pair; only an escape can bring in a single one."""
 _DECODER = json.JSONDecoder()
 
 
 class BadValueError(ValueError):
     """A value that cannot be used.
 
-    :param keys: where it is in its document.
-    :param line: where it is in its file, if that is known without looking.
+    Args:
+        reason: The fault.
+        keys: Position in its document.
+        line: Line of its file, if it is known without a search.
     """
 
     def __init__(self, reason: str, keys: Sequence[Key] = (), line: int | None = None) -> None:
@@ -55,15 +57,15 @@ class BadValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value within a document, and where it is."""
+    """A value within a document, with its position."""
 
     value: Any
     keys: tuple[Key, ...] = ()
     line: int | None = None
-    """Of the file, where a document is one line; null where it has to be looked up."""
+    """Line of the file, if a document is one line; ``None`` if it must be searched for."""
 
     def fault(self, reason: str) -> BadValueError:
-        """What to raise when the value makes no sense after all."""
+        """Return the error for a value that turns out to be unusable."""
         return BadValueError(reason, self.keys, self.line)
 
     def __getitem__(self, key: str) -> JsonNode:
@@ -73,32 +75,32 @@ class JsonNode:
         return found
 
     def get(self, key: str) -> JsonNode | None:
-        """The member ``key``; null where there is none, or it is null."""
+        """Return the member ``key``; ``None`` if it is absent or null."""
         value = self._a(dict, "an object").get(key)
         return None if value is None else JsonNode(value, (*self.keys, key), self.line)
 
     def members(self) -> Iterator[tuple[str, JsonNode]]:
-        """(key, value) of an object."""
+        """Yield (key, value) of an object's members."""
         for key, value in self._a(dict, "an object").items():
             yield key, JsonNode(value, (*self.keys, key), self.line)
 
     def elements(self) -> Iterator[JsonNode]:
-        """Values of a list."""
+        """Yield the values of a list."""
         for index, value in enumerate(self._a(list, "a list")):
             yield JsonNode(value, (*self.keys, index), self.line)
 
     def text(self) -> str:
-        """A string."""
+        """Return the value, which must be a string."""
         found: str = self._a(str, "a string")
         return found
 
     def truth(self) -> bool:
-        """``true`` or ``false``."""
+        """Return the value, which must be ``true`` or ``false``."""
         found: bool = self._a(bool, "true or false")
         return found
 
     def number(self) -> float:
-        """A finite number."""
+        """Return the value, which must be a finite number."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.fault(f"must be a number; got {_kind(value)}")
@@ -111,7 +113,7 @@ class JsonNode:
         return number
 
     def amount(self, scale: float = 1.0) -> float:
-        """A finite number that is not negative, times ``scale``."""
+        """Return ``scale`` times the value, which must be a finite number that is not negative."""
         number = self.number()
         if number < 0:
             raise self.fault(f"must not be negative; got {number:g}")
@@ -120,7 +122,7 @@ class JsonNode:
         return number * scale
 
     def count(self) -> int:
-        """A whole number from 0 that fits into 32 bits."""
+        """Return the value, which must be a whole number from 0 that fits into 32 bits."""
         number = self.amount()
         if number != int(number) or number > _COUNT_LIMIT:
             raise self.fault(f"must be a whole number of at most {_COUNT_LIMIT}; got {number:g}")
@@ -138,15 +140,18 @@ def _kind(value: object) -> str:
 
 
 def clean(text: str) -> str:
-    """``text`` with halves of characters, which no table can hold, spelled out."""
+    """Return ``text`` with halves of surrogate pairs, which no table can hold, spelled out."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 class JsonFile:
-    """One file: its documents, what of it was refused, and the digest of its content.
+    """One file: its documents, its refused parts, and the digest of its content.
 
-    :param path: of a regular file.
-    :raises BadValueError: when nothing of it can be read.
+    Args:
+        path: Path of a regular file.
+
+    Raises:
+        BadValueError: Nothing of it can be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -159,7 +164,7 @@ class JsonFile:
         if not path.is_file():
             raise BadValueError("there is no such file" if not path.exists() else "is no regular file")
         self.place = path.resolve().parent
-        """The folder it lies in, whatever links led there."""
+        """Its folder, with links resolved."""
         self.folder = clean(self.place.name)
         """Name of that folder."""
         try:
@@ -169,11 +174,11 @@ class JsonFile:
 
     @property
     def sha256(self) -> str:
-        """Of the content; known once everything was read."""
+        """Digest of the content; known once everything was read."""
         return self._sha256.hexdigest()
 
     def documents(self) -> Iterator[JsonNode]:
-        """The one document of the file, or that of each line; lines that hold none are refused."""
+        """Yield the one document of the file, or that of each line; lines without one are refused."""
         for line, value in self._parsed():
             if isinstance(value, BadValueError):
                 self._faults.append(value)
@@ -181,9 +186,10 @@ class JsonFile:
                 yield JsonNode(value, (), line)
 
     def document(self) -> JsonNode:
-        """The one document of a file that must not hold several.
+        """Return the one document of a file that must not hold several.
 
-        :raises BadValueError: when there is none, or more than one.
+        Raises:
+            BadValueError: There is none, or more than one.
         """
         found = list(islice(self.documents(), 2))
         if len(found) == 1:
@@ -193,11 +199,11 @@ class JsonFile:
         raise self._faults[0] if self._faults else BadValueError("holds no document")
 
     def first(self) -> Any:
-        """The first document that can be parsed; null where there is none."""
+        """Return the first document that can be parsed; ``None`` if there is none."""
         return next((value for _line, value in self._parsed() if not isinstance(value, BadValueError)), None)
 
     def each(self, parts: Iterable[S], make: Callable[[S], T | None]) -> Iterator[T]:
-        """What ``make`` makes of each part, but for null; what it refuses is kept for :meth:`refused`."""
+        """Yield the results of ``make`` for each part except ``None``; refused parts are kept for :meth:`refused`."""
         try:
             for part in parts:
                 try:
@@ -211,11 +217,11 @@ class JsonFile:
             self._faults.append(error)
 
     def broken(self) -> BadValueError | None:
-        """What is wrong with the first line, in a file of which no line can be parsed; null where there is no line."""
+        """Return the error of the first line, if no line can be parsed; ``None`` if there is no line."""
         return next((value for _line, value in self._parsed() if isinstance(value, BadValueError)), None)
 
     def refused(self) -> list[UnreadableItem]:
-        """All that was refused so far, by line."""
+        """Return everything refused so far, by line."""
         lines = _lines_of(self._text, {e.keys for e in self._faults if e.line is None}) if self._text else {}
         found = [
             UnreadableItem(path=self.path, reason=str(e), line=lines.get(e.keys) if e.line is None else e.line)
@@ -224,9 +230,9 @@ class JsonFile:
         return sorted(found, key=lambda one: (one.line or 0, one.reason))
 
     def _parsed(self) -> Iterator[tuple[int | None, Any]]:
-        """(line, value, or the :class:`BadValueError` that says why there is none) of each document.
+        """Yield (line, value) of each document; the value of an unreadable one is the :class:`BadValueError`.
 
-        A look at lines that comes to the end takes the digest of them all.
+        Once all lines are read, the digest is known.
         """
         if not self.by_line:
             yield None, self._document
@@ -242,7 +248,7 @@ class JsonFile:
         self._sha256 = digest
 
     def _read_document(self) -> bool:
-        """Whether the file is one document; false where it holds one on each line."""
+        """Return whether the file is one document; ``False`` if each line is one."""
         with self.path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
@@ -263,7 +269,7 @@ class JsonFile:
 
 
 def shown_keys(value: Any) -> str:
-    """What a document starts with, in words."""
+    """Return a description of a document's start."""
     if not isinstance(value, dict):
         return f"it is {_kind(value)}" + (f" of {len(value)}" if isinstance(value, list) else "")
     keys = list(value)[:_SHOWN_KEYS]
@@ -271,9 +277,11 @@ def shown_keys(value: Any) -> str:
 
 
 def _lines(file: BinaryIO, read: Callable[[bytes], object]) -> Iterator[bytes | None]:
-    """Each line of ``file``; null for one that is too long to be kept.
+    """Yield each line of ``file``; ``None`` for one that is too long.
 
-    :param read: told all that was read, also of lines that are too long.
+    Args:
+        file: The open file.
+        read: Callback for everything read, including lines that are too long.
     """
     while line := file.readline(MAX_LINE_BYTES + 1):
         read(line)
@@ -287,7 +295,7 @@ def _lines(file: BinaryIO, read: Callable[[bytes], object]) -> Iterator[bytes | 
 
 
 def _value(line: bytes | None, number: int) -> Any:
-    """What a line holds, or the :class:`BadValueError` that says why that cannot be known."""
+    """Return the value of a line, or the :class:`BadValueError` that says why it is unknown."""
     if line is None:
         return BadValueError(f"is longer than {MAX_LINE_BYTES >> 20} MiB", (), number)
     try:
@@ -326,10 +334,10 @@ def _parse(text: str, line: int = 1) -> Any:
         raise BadValueError(f"not valid JSON: {error.msg}", (), line + error.lineno - 1) from None
     except RecursionError:
         raise BadValueError("is nested too deeply", (), line) from None
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # a number with thousands of digits
         raise BadValueError(f"not valid JSON: {error}", (), line) from None
     if twice:
-        # Which of the two is meant cannot be known, and every parser silently drops one.
+        # It is unknown which of the two is meant, and parsers silently drop one.
         place = text.find(json.dumps(twice[0]), text.find(json.dumps(twice[0])) + 1)
         found = line + text.count("\n", 0, max(place, 0))
         raise BadValueError(f"one object has the key {twice[0]!r} twice", (), found)
@@ -345,7 +353,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def _lines_of(text: str, wanted: AbstractSet[tuple[Key, ...]]) -> dict[tuple[Key, ...], int]:
-    """The line of each of ``wanted``, or of the nearest thing around it, in one walk over ``text``."""
+    """Return the line of each of ``wanted``, or of the nearest value around it, in one pass over ``text``."""
     around = {keys[:depth] for keys in wanted for depth in range(len(keys))}
     places = dict(_places(text, _skip(text, 0), (), wanted | around, around))
     found, last, line = {}, 0, 1
@@ -357,7 +365,7 @@ def _lines_of(text: str, wanted: AbstractSet[tuple[Key, ...]]) -> dict[tuple[Key
 
 
 def _known(keys: tuple[Key, ...], places: Mapping[tuple[Key, ...], int]) -> tuple[Key, ...]:
-    """``keys``, or as many of the first of them as have a place."""
+    """Return the longest prefix of ``keys`` that has a place."""
     return next(keys[:depth] for depth in range(len(keys), -1, -1) if keys[:depth] in places)
 
 
@@ -368,9 +376,14 @@ def _places(
     wanted: AbstractSet[tuple[Key, ...]],
     around: AbstractSet[tuple[Key, ...]],
 ) -> Iterator[tuple[tuple[Key, ...], int]]:
-    """(keys, offset) of each value in ``wanted`` within the value at ``start``; of members, that of the key.
+    """Yield (keys, offset) of each value in ``wanted`` within the value at ``start``; for members, of the key.
 
-    :param around: keys of all values that hold one of those.
+    Args:
+        text: The document.
+        start: Offset of the value to search.
+        keys: Keys of that value.
+        wanted: Keys of the values to find.
+        around: Keys of all values that contain one of ``wanted``.
     """
     if not keys:
         yield keys, start

@@ -1,4 +1,4 @@
-"""JSON objects of other people's files: no NaN, no infinity, no object that is not one, every fault with its line."""
+"""Strict reader of JSON objects in others' files: no NaN, no infinity; every fault names its line."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ Object = Mapping[str, Any]
 
 
 def read_object(path: Path) -> tuple[Object, str]:
-    """The object that a JSON file holds, and the file's text.
+    """Return the object in a JSON file, and the file's text.
 
-    :raises UnreadableError: when it cannot be read, or is anything else.
+    Raises:
+        UnreadableError: It cannot be read, or is anything else.
     """
     text = read_text(path)
     return parse_object(path, text), text
 
 
 def read_text(path: Path) -> str:
-    """A file's text.
+    """Return a file's text.
 
-    :raises UnreadableError: when it cannot be read, is too large, or no UTF-8.
+    Raises:
+        UnreadableError: It cannot be read, is too large, or is not UTF-8.
     """
     content = read_bytes(path)
     try:
@@ -35,17 +37,22 @@ def read_text(path: Path) -> str:
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    """(number from 1, line) of each line that is not blank; only a newline ends one."""
+    """Yield (number from 1, line) of each line that is not blank; only a newline ends a line."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield number, line
 
 
 def parse_object(path: Path, text: str, line: int = 1) -> Object:
-    """The object that ``text`` spells.
+    """Return the object in ``text``.
 
-    :param line: of the file at which ``text`` begins.
-    :raises UnreadableError: when it spells none.
+    Args:
+        path: Path of the file, for messages.
+        text: The JSON text.
+        line: Line of the file at which ``text`` begins.
+
+    Raises:
+        UnreadableError: It is no object, or not strict JSON.
     """
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
@@ -53,7 +60,7 @@ def parse_object(path: Path, text: str, line: int = 1) -> Object:
         raise UnreadableFileError(path, f"not valid JSON: {error.msg}", line + error.lineno - 1) from None
     except RecursionError:
         raise UnreadableFileError(path, "is nested too deeply", line) from None
-    except ValueError as error:  # NaN, an infinity, or a number of thousands of digits
+    except ValueError as error:  # NaN, an infinity, or a number with thousands of digits
         raise UnreadableFileError(path, f"not valid JSON: {error}", line) from None
     if not isinstance(value, dict):
         raise UnreadableFileError(path, f"must be a JSON object; got {type(value).__name__}", line)
@@ -61,7 +68,7 @@ def parse_object(path: Path, text: str, line: int = 1) -> Object:
 
 
 def line_of_key(text: str, key: str) -> int:
-    """The line, from 1, on which ``key`` is first written; 1 where it is not."""
+    """Return the line, from 1, of the first occurrence of ``key``; 1 if there is none."""
     place = text.find(json.dumps(key))
     return text.count("\n", 0, place) + 1 if place >= 0 else 1
 

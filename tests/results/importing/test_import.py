@@ -104,13 +104,13 @@ def test_one_bad_file_does_not_end_the_others(tmp_path):
     said = {one.path.name: (one.line, one.reason) for one in report.refused}
     assert said == {
         "broken.json": (2, "not valid JSON: Expecting ':' delimiter"),
-        "other.json": (None, "is in no format that is known: its keys are hello, world"),
-        "list.json": (None, "is in no format that is known: it is a list of 0"),
+        "other.json": (None, "is in no known format: its keys are hello, world"),
+        "list.json": (None, "is in no known format: it is a list of 0"),
         "latin.json": (1, "is not UTF-8 text"),
-        "number.json": (None, "is in no format that is known: it is a number"),
+        "number.json": (None, "is in no known format: it is a number"),
         "lines.jsonl": (1, "not valid JSON: Expecting property name enclosed in double quotes"),
-        "nothing.jsonl": (None, "is in no format that is known: it is null"),
-        "null.json": (None, "is in no format that is known: it is null"),
+        "nothing.jsonl": (None, "is in no known format: it is null"),
+        "null.json": (None, "is in no known format: it is null"),
         "pipe.json": (None, "there is no such file"),
     }
     listed = [json.loads(line) for line in (tmp_path / "tables" / "rejected.jsonl").read_text().splitlines()]
@@ -174,7 +174,7 @@ def test_nothing_readable_says_what_is_known_and_leaves_older_tables(tmp_path, t
     put(tmp_path / "bad" / "a.json", {"hello": 1})
     with pytest.raises(NothingSelectedError) as refused:
         import_results([tmp_path / "bad"], out)
-    assert "bad/a.json: is in no format that is known: its keys are hello" in str(refused.value)
+    assert "bad/a.json: is in no known format: its keys are hello" in str(refused.value)
     assert all(name in str(refused.value) for name in FORMATS)
     (tmp_path / "empty").mkdir()
     with pytest.raises(NothingSelectedError, match=r"no \.json or \.jsonl file"):
@@ -185,7 +185,7 @@ def test_nothing_readable_says_what_is_known_and_leaves_older_tables(tmp_path, t
 def test_what_cannot_be_asked_for(tmp_path, two):
     with pytest.raises(UsageError, match="does not exist"):
         import_results([tmp_path / "gone"], tmp_path / "out")
-    with pytest.raises(UsageError, match="is no format"):
+    with pytest.raises(UsageError, match="is not a known format"):
         import_results([two], tmp_path / "out", format_name="csv")
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):

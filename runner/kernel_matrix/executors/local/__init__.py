@@ -1,17 +1,17 @@
-"""The loop over cells: a lane per device, a build pool beside them, retries, resume, and events for whoever watches.
+"""Execution of cells on this host: a lane per device, a build pool beside them, retries, resume, and events.
 
 Cells go to the lanes longest first. A lane takes the first cell of its device whose build is ready, so that a device
-never waits for a compiler while something else could run; on a GPU, what it will run next is started while the present
-cell is measured. Nothing in here prints.
+never waits for a compiler while another cell could run. On a GPU, the processes of its next cells start while the
+present cell is measured. Nothing in here prints.
 
-=============  ========================================================================================
-``choice``     which cells of a plan still have to run
-``pending``    those that no lane has taken yet
-``lane``       the cells of one device, one after the other
-``compiling``  the cells that are only compiled, beside all lanes
-``outage``     waiting for a sandbox that has stopped answering
-``run``        all lanes and the build pool together, told as ``events``
-=============  ========================================================================================
+===================  ==================================================================================
+``rerun``            selects the cells of a plan that still have to run
+``cell_queue``       holds the cells that no lane has taken yet
+``lane``             runs the cells of one device, one after the other
+``compile_lane``     runs the cells that are only compiled, beside all lanes
+``sandbox_outage``   waits for a sandbox that has stopped answering
+``run``              runs all lanes and the build pool, and reports ``events``
+===================  ==================================================================================
 """
 
 from kernel_matrix.executors.events import EventKind, RunEvent

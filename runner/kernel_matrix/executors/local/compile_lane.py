@@ -1,4 +1,4 @@
-"""The cells that are only compiled: they need no device, so that many go on at once."""
+"""Lanes for cells that are only compiled; they need no device, so several run at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_matrix.results.record import Record
 
 
 def compile_lanes(cells: Sequence[Cell], shared: RunState) -> list[CompileLane]:
-    """As many lanes as there may be builds at once, for those of ``cells`` that are only compiled."""
+    """Return the lanes for those of ``cells`` that are only compiled, one per concurrent build."""
     waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
     for cell in cells:
         if cell.compile_only:
@@ -22,9 +22,12 @@ def compile_lanes(cells: Sequence[Cell], shared: RunState) -> list[CompileLane]:
 
 
 class CompileLane:
-    """Takes cells from ``cells``, which several lanes share, until there are none.
+    """Thread that takes cells from ``cells``, which several lanes share, until there are none.
 
-    :param number: tells it from the other ones.
+    Args:
+        number: Number of the lane.
+        cells: The common source of cells.
+        shared: State of the run.
     """
 
     def __init__(self, number: int, cells: queue.SimpleQueue[Cell], shared: RunState) -> None:
@@ -33,10 +36,11 @@ class CompileLane:
         self._shared = shared
 
     def run(self) -> None:
-        """The lane's whole life; its own thread's.
+        """Run all cells of the lane, in its own thread.
 
-        :raises CellCancelledError: when the run was called off meanwhile.
-        :raises StoreError: when a record could not be written.
+        Raises:
+            CellCancelledError: The run was cancelled.
+            StoreError: A record could not be written.
         """
         while not self._shared.bench.cancelled():
             try:
@@ -49,7 +53,7 @@ class CompileLane:
                 self._run_one(cell)
 
     def _run_one(self, cell: Cell) -> None:
-        """One cell, with its retries, each attempt recorded."""
+        """Run one cell with its retries, and record each attempt."""
         shared = self._shared
         shared.tell(RunEvent(happening=EventKind.CELL_STARTED, cell=cell, lane=self.name))
         record = self._attempt(cell)

@@ -1,4 +1,4 @@
-"""The cells of one device, one after the other."""
+"""Lane that runs the cells of one device, one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_matrix.platforms.registry import get_platform
 
 
 class DeviceLane:
-    """Takes cells for ``gpu`` until there are none, or it is quarantined."""
+    """Thread that runs cells on ``gpu`` until there are none or it is quarantined."""
 
     def __init__(self, gpu: Gpu, shared: RunState) -> None:
         self._gpu = gpu
@@ -26,14 +26,15 @@ class DeviceLane:
 
     @property
     def name(self) -> str:
-        """How events and threads call it."""
+        """Name of the lane in events and threads."""
         return self._gpu.uuid
 
     def run(self) -> None:
-        """The lane's whole life; its own thread's.
+        """Run all cells of the lane, in its own thread.
 
-        :raises CellCancelledError: when the run was called off meanwhile.
-        :raises StoreError: when a record could not be written.
+        Raises:
+            CellCancelledError: The run was cancelled.
+            StoreError: A record could not be written.
         """
         try:
             if not get_platform(self._gpu.platform).IS_ACCELERATOR:
@@ -57,7 +58,7 @@ class DeviceLane:
                 self._run_one(cell)
 
     def _run_one(self, cell: Cell) -> None:
-        """One cell, with its retries, each attempt recorded."""
+        """Run one cell with its retries, and record each attempt."""
         shared = self._shared
         shared.tell(RunEvent(happening=EventKind.CELL_STARTED, cell=cell, lane=self.name))
         ran = self._attempt(cell)
@@ -74,7 +75,7 @@ class DeviceLane:
         shared.end(cell, self.name, ran.record)
 
     def _attempt(self, cell: Cell) -> AttemptResult:
-        """One attempt, recorded."""
+        """Run one attempt and record it."""
         shared = self._shared
         ran = shared.attempted(cell, self.name, lambda: run_cell(self._assignment(cell), shared.bench, self._ahead))
         if ran.quarantine:
@@ -87,9 +88,10 @@ class DeviceLane:
         self._shared.tell(RunEvent(happening=EventKind.GPU_QUARANTINED, cell=cell, lane=self.name, text=why))
 
     def _assignment(self, cell: Cell) -> Assignment:
-        """``cell`` on this lane's device.
+        """Return the assignment of ``cell`` to this lane's device.
 
-        :raises CellCancelledError: when its build was called off.
+        Raises:
+            CellCancelledError: Its build was cancelled.
         """
         return Assignment(
             cell=cell,
@@ -106,7 +108,7 @@ class DeviceLane:
             raise CellCancelledError from None
 
     def _next_assignments(self, count: int) -> Sequence[Assignment]:
-        """What this lane will do next, ``count`` cells at most; not what never comes to the device."""
+        """Return the next assignments of this lane, at most ``count``, without cells that never reach the device."""
         shared = self._shared
         if shared.bench.cancelled():
             return ()
@@ -116,5 +118,5 @@ class DeviceLane:
 
 
 def _is_started(assignment: Assignment) -> bool:
-    """Whether its processes will be: not where its build has failed."""
+    """Return whether its processes will be started, which they are not if its build has failed."""
     return assignment.build is None or assignment.build.outcome is None

@@ -1,4 +1,4 @@
-"""Which cells of a plan still have to run."""
+"""Selection of the cells of a plan that still have to run."""
 
 from __future__ import annotations
 
@@ -13,38 +13,42 @@ from kernel_matrix.results.store import AttemptSummary, RecordStore
 
 
 class Rerun(str, Enum):
-    """Which cells that have a record run again."""
+    """Rule for running cells again that have a record."""
 
     NONE = "none"
-    """Only those whose last attempt was the machine's fault, or the first to find a ``timing_mismatch``."""
+    """Only cells whose last attempt was an infrastructure failure or a first ``timing_mismatch``."""
     FAILED = "failed"
-    """Also those whose last attempt did not pass."""
+    """Also cells whose last attempt did not pass."""
     STALE = "stale"
-    """Also those that ran with another sandbox, image, driver or measurement version than this run would."""
+    """Also cells that ran with another sandbox, image, driver or measurement version than now."""
     ALL = "all"
     """Every cell."""
 
 
 def cells_to_run(cells: Sequence[Cell], store: RecordStore, survey: HostSurvey, rerun: Rerun) -> list[Cell]:
-    """The cells that still have to run, longest first."""
+    """Return the cells that still have to run, longest first."""
     return cells_left(cells, store.attempts() if rerun is not Rerun.ALL else {}, survey, rerun)
 
 
 def cells_left(
     cells: Sequence[Cell], attempts: Mapping[str, Sequence[AttemptSummary]], survey: HostSurvey, rerun: Rerun
 ) -> list[Cell]:
-    """The cells that still have to run after ``attempts``, longest first.
+    """Return the cells that still have to run after ``attempts``, longest first.
 
-    :param attempts: cell id → its attempts in order; whatever they are, :attr:`Rerun.ALL` leaves every cell.
+    Args:
+        cells: Cells of a plan.
+        attempts: Cell id → its attempts in order; :attr:`Rerun.ALL` ignores them.
+        survey: Survey of this host.
+        rerun: Rule for cells that have a record.
     """
     wanted = [cell for cell in cells if not _is_done(cell, attempts.get(cell.id, ()), survey, rerun)]
     return sorted(wanted, key=lambda cell: -cell.expected_s)
 
 
 def is_accused_once(statuses: Sequence[Status]) -> bool:
-    """Whether the last of the attempts at a cell, which ended so, is the only one to find its claims contradicted.
+    """Return whether the last attempt is the cell's only one whose claims were contradicted.
 
-    One such session says little: a process on a slow core leaves time unexplained for as long as it stays there.
+    A single such session is weak evidence: a process on a slow core has unexplained time for as long as it stays there.
     """
     return statuses[-1] is Status.TIMING_MISMATCH and statuses.count(Status.TIMING_MISMATCH) == 1
 

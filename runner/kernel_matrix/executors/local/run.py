@@ -1,4 +1,4 @@
-"""One run over some cells: its lanes, its build pool, and the events that it tells."""
+"""One run over some cells, with its lanes, its build pool and its events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kernel_matrix.results.store import RecordStore
 
 
 class Run:
-    """One run over some cells. Use as ``with session.running() as events: for event in events: …``."""
+    """One run over some cells. Use it as ``with run.running() as events: for event in events: …``."""
 
     def __init__(self, cells: Sequence[Cell], survey: HostSurvey, store: RecordStore, orders: RunPolicy) -> None:
         self._cells = tuple(cells)
@@ -50,24 +50,25 @@ class Run:
 
     @property
     def quarantined(self) -> Mapping[str, str]:
-        """UUID → why nothing more runs on that GPU in this run, in words."""
+        """UUID → reason why nothing more runs on that GPU in this run."""
         return self._tally.quarantined
 
     @property
     def left(self) -> int:
-        """Cells that this run did not bring to an end."""
+        """Number of cells that have not ended."""
         return self.planned - sum(self.counts.values())
 
     def stop(self) -> None:
-        """Call everything off; lanes end as soon as they have taken their containers away."""
+        """Cancel the run; lanes end as soon as they have removed their containers."""
         self._stop.set()
         self._pending.call_off()
 
     @contextmanager
     def running(self) -> Iterator[Iterator[RunEvent]]:
-        """Run in the background; yields the events. On leaving, everything is stopped and taken away.
+        """Run in the background and yield the events. On leaving, stop everything and remove what was started.
 
-        :raises StoreError: from the iterator, when a record could not be written.
+        Raises:
+            StoreError: A record could not be written; raised by the iterator.
         """
         with ExitStack() as undo:
             bench = self._bench(undo.enter_context(scratch_folder()))
@@ -114,18 +115,18 @@ class Run:
         )
 
     def _follow(self, lane: DeviceLane | CompileLane) -> None:
-        """Run a lane to its end; its own failure ends the run."""
+        """Run a lane to its end; a failure of the lane ends the run."""
         try:
             lane.run()
         except CellCancelledError:
             pass
-        except BaseException as error:  # noqa: BLE001  # told to the main thread, which decides
+        except BaseException as error:  # noqa: BLE001  # passed to the main thread, which decides
             self._events.put(error)
         finally:
             self._events.put(None)
 
     def _drain(self, running: int) -> Iterator[RunEvent]:
-        """Events until so many lanes have ended."""
+        """Yield events until ``running`` lanes have ended."""
         while running:
             event = self._events.get()
             if event is None:
@@ -161,7 +162,7 @@ def _outlasted_by_build(outage: SandboxOutage, cell: Cell, since: float) -> bool
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:
-    """Wait for the lanes: they take away their own containers and folders, in a folder that goes after this."""
+    """Wait for the lanes, which remove their containers and folders before their parent folder is removed."""
     started = [thread for thread in threads if thread.ident is not None]
     try:
         for thread in started:

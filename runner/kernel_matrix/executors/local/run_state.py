@@ -1,4 +1,4 @@
-"""What the lanes of a run share."""
+"""State that the lanes of a run share."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from kernel_matrix.results.store import RecordStore
 
 @dataclass(slots=True)
 class RunTally:
-    """How far a run has come. Counts go up only under the lock of :meth:`note`."""
+    """Progress of a run. Counts are increased only under the lock of :meth:`note`."""
 
     counts: Counter[Status] = field(default_factory=Counter)
     """Status → cells that ended so."""
     attempts: defaultdict[str, list[Status]] = field(default_factory=lambda: defaultdict(list))
-    """Id of a cell → how the attempts at it in this run ended; only the lane that has the cell changes it."""
+    """Id of a cell → statuses of its attempts in this run; only the lane that has the cell changes it."""
     quarantined: dict[str, str] = field(default_factory=dict)
-    """UUID → why nothing more runs on that GPU in this run, in words."""
+    """UUID → reason why nothing more runs on that GPU in this run."""
     _noting: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, status: Status) -> None:
-        """A cell has ended so."""
+        """Count a cell that ended with ``status``."""
         with self._noting:
             self.counts[status] += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What the lanes of a run share."""
+    """State that the lanes of a run share."""
 
     survey: HostSurvey
     store: RecordStore
@@ -54,17 +54,17 @@ class RunState:
     outage: SandboxOutage
     tell: Callable[[RunEvent], None]
     stop: Callable[[], None]
-    """Call everything off."""
+    """Function that cancels the run."""
 
     def attempted(self, cell: Cell, lane: str, attempt: Callable[[], AttemptResult]) -> AttemptResult:
-        """What comes of one attempt at ``cell``, recorded; one that the sandbox's outage kept from starting is none.
+        """Record and return the result of one attempt at ``cell``, unless a sandbox outage prevented its start.
 
-        Afterwards the sandbox is there for what follows, where this one was lost.
+        If the sandbox was lost, this waits until it answers again.
 
         Raises:
-            CellCancelledError: when the run was called off meanwhile.
-            StoreError: when the record could not be written.
-            SandboxError: when the sandbox has not answered for too long.
+            CellCancelledError: The run was cancelled.
+            StoreError: The record could not be written.
+            SandboxError: The sandbox has not answered for too long.
         """
         began = time.monotonic()
         ran = attempt()
@@ -78,11 +78,13 @@ class RunState:
         return ran
 
     def is_tried_again(self, cell: Cell) -> bool:
-        """Whether the machine failed ``cell``, and has not done so too often, on whatever device.
+        """Return whether to try ``cell`` again.
 
-        Or whether its clocks contradict each other for the first time: what fresh processes repeat is no accident.
+        It is tried again after an infrastructure failure, up to a limit over all devices, and after its first
+        contradiction between clocks, because only a contradiction that fresh processes repeat is evidence.
 
-        :param cell: one that this run has attempted.
+        Args:
+            cell: A cell that this run has attempted.
         """
         attempts = self.tally.attempts[cell.id]
         if self.bench.cancelled():
@@ -92,12 +94,12 @@ class RunState:
         return is_accused_once(attempts)
 
     def skip(self, cell: Cell, lane: str) -> None:
-        """Leave ``cell`` undone: the deadline is too near."""
+        """Leave ``cell`` out, because the deadline is too near."""
         text = f"expected to take {cell.expected_s:.0f} s, which is past the deadline"
         self.tell(RunEvent(happening=EventKind.CELL_SKIPPED, cell=cell, lane=lane, text=text))
 
     def end(self, cell: Cell, lane: str, record: Record) -> None:
-        """``cell`` has come to its end."""
+        """Count ``cell`` as ended and report it."""
         self.tally.note(record.outcome.status)
         self.tell(RunEvent(happening=EventKind.CELL_ENDED, cell=cell, lane=lane, record=record))
         if self.orders.fail_fast and record.outcome.fault is not Fault.NONE:
@@ -105,5 +107,5 @@ class RunState:
 
 
 def _has_not_started(ran: AttemptResult) -> bool:
-    """Whether this machine failed the attempt before anything was measured, and found nothing wrong with the GPU."""
+    """Return whether this machine failed the attempt before any measurement, and the GPU is not to blame."""
     return ran.record.outcome.status is Status.INFRA_ERROR and not ran.record.sessions and not ran.quarantine

@@ -1,4 +1,4 @@
-"""Waiting for a sandbox that has stopped answering, so that its outage costs no cell its attempts."""
+"""Wait for a sandbox that has stopped answering, so that its outage uses up no cell's attempts."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ _POLL_S = 1.0
 
 @dataclass(kw_only=True)
 class SandboxOutage:
-    """Holds back every lane and build while the sandbox does not answer. Safe to share between threads."""
+    """Gate that holds every lane and build while the sandbox does not answer. Safe to share between threads."""
 
     sandbox: Sandbox
     limit_s: float
-    """Seconds after which the run is given up."""
+    """Seconds after which the run fails."""
     tell: Callable[[RunEvent], None]
     cancelled: Callable[[], bool]
     _last_away: float = -math.inf
-    """Monotonic time at which the sandbox was last seen not to answer."""
+    """Monotonic time of the last failed check of the sandbox."""
     _is_given_up: bool = False
     _asking: threading.Lock = field(default_factory=threading.Lock)
 
     def outlast(self, cell: Cell, since: float, lane: str = "") -> bool:
-        """Wait until the sandbox answers; to be called when this machine has failed ``cell``.
+        """Wait until the sandbox answers; call it when this machine has failed ``cell``.
 
         Args:
-            cell: named in the events.
-            since: monotonic time at which what failed was begun.
-            lane: the caller's, for the events.
+            cell: Cell to name in events.
+            since: Monotonic time at which the failed step began.
+            lane: Name of the calling lane, for events.
 
         Returns:
-            Whether the sandbox has been seen away after ``since``.
+            ``True`` if the sandbox was seen not to answer after ``since``.
 
         Raises:
-            CellCancelledError: when the run was called off meanwhile.
-            SandboxError: when the sandbox does not answer for ``limit_s``; only once, which ends the run.
+            CellCancelledError: The run was cancelled.
+            SandboxError: The sandbox has not answered for ``limit_s``; raised only once, and ends the run.
         """
         with self._asking:
             reason = self._why_away()
@@ -62,11 +62,11 @@ class SandboxOutage:
             if time.monotonic() >= deadline:
                 self._is_given_up = True
                 what = f"sandbox {self.sandbox.name} has not answered for {self.limit_s:.0f} s: {reason}"
-                raise SandboxError(what, next_step="start it, then run again: the cells that are left have no record")
+                raise SandboxError(what, next_step="Start it, then run again: the remaining cells have no record.")
             time.sleep(_POLL_S)
 
     def _why_away(self) -> str:
-        """Why the sandbox cannot be used now, on one line; empty where it can."""
+        """Return why the sandbox cannot be used now, on one line; empty if it can."""
         status = self.sandbox.status()
         if status.available:
             return ""

@@ -1,4 +1,4 @@
-"""What a model is called with, without values, and what it is compiled for: all that compiling ahead needs to know."""
+"""Call forms: the arguments of a model's calls without their values, as needed to compile ahead of time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CompileTarget:
     arch: str
     """Compute capability, ``9.0`` or ``9.0a``."""
     shared_bytes: int = 99 << 10
-    """Shared memory that a block may have at most: what a candidate is told that asks."""
+    """Most shared memory that a block may have; given to a candidate that asks for it."""
     multiprocessors: int = 128
-    """SMs, likewise."""
+    """Number of SMs; given to a candidate that asks for it."""
 
     @property
     def number(self) -> int:
@@ -43,33 +43,38 @@ class TensorShape:
     stride: Tuple[int, ...]
 
     def tensor(self, device: str) -> torch.Tensor:
-        """One of this shape; under ``FakeTensorMode`` without memory."""
+        """Return a tensor of this shape; under ``FakeTensorMode`` it takes no memory."""
         return torch.empty_strided(self.size, self.stride, dtype=getattr(torch, self.dtype), device=device)
 
 
 @dataclass(frozen=True)
 class CallForm:
-    """What a model is constructed and called with, but for the values of tensors: plain data."""
+    """Arguments of a model's constructor and calls, without the values of tensors: plain data."""
 
     init: Tuple[Any, ...]
-    """As :func:`.encode_arguments` writes them; tensors by their place in ``tensors``."""
+    """Arguments as written by :func:`.encode_arguments`; tensors by their index in ``tensors``."""
     inputs: Tuple[Any, ...]
     tensors: Tuple[TensorShape, ...]
 
 
 @dataclass(frozen=True)
 class CompiledAhead:
-    """What compiling ahead came to, beside what now lies in ``TRITON_CACHE_DIR``."""
+    """Result of compiling ahead of time; the compiled kernels are in ``TRITON_CACHE_DIR``."""
 
     stopped: str = ""
-    """Why the model could not be run to its end without values, in words: kernels may be missing. Empty: it could."""
+    """Reason why the model could not run to its end without values (kernels may be missing); empty if it could."""
 
 
 def call_form(problem: Path, values: Mapping[str, Any], dtype: Dtype) -> CallForm:
-    """What the problem's model is constructed and called with, on one workload; nothing is computed.
+    """Return the constructor and call arguments of the problem's model on one workload; nothing is computed.
 
-    :param values: of the problem's module constants.
-    :raises Exception: whatever the problem raises.
+    Args:
+        problem: Path of the problem's source.
+        values: Values of the problem's module constants.
+        dtype: Dtype of the cell.
+
+    Raises:
+        Exception: Any exception of the problem.
     """
     with FakeTensorMode(allow_non_fake_inputs=True):
         module = import_file(problem, "kernel_matrix_problem", values)

@@ -1,4 +1,4 @@
-"""What the judge measures of the machine itself, at either end of a session's timed calls."""
+"""The judge's measurements of the machine itself, before and after a session's timed calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_ANCHOR = "no_anchor"
 
 
 class DeviceReadings:
-    """The SM clock and the anchor kernels before the session's first timed calls and after its last.
+    """SM clock and anchor kernels, measured before the session's first timed calls and after its last.
 
     A platform may have neither.
     """
@@ -25,16 +25,16 @@ class DeviceReadings:
         self._clocks: Dict[str, ClockProbeReading] = {}
         self._anchors: Dict[str, AnchorTimes] = {}
         self.labels: List[str] = []
-        """What could not be measured, once for each time."""
+        """Labels of failed measurements, one per failure."""
 
     @property
     def clock_probes(self) -> Tuple[ClockProbeReading, ...]:
-        """At most two."""
+        """At most two readings."""
         return tuple(self._clocks.values())
 
     @property
     def anchors(self) -> Tuple[AnchorTimes, ...]:
-        """At most two."""
+        """At most two readings."""
         return tuple(self._anchors.values())
 
     def before(self) -> None:
@@ -44,7 +44,7 @@ class DeviceReadings:
         self._taken_before = True
 
     def after(self) -> None:
-        """Measure after timed calls; what was measured after those of an earlier workload counts no more."""
+        """Measure after timed calls, and replace the measurement after those of an earlier workload."""
         self._take("after")
 
     def _take(self, phase: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether a GPU has come to rest at the speed it will have: its SM clock and its temperature, while it is warmed up."""
+"""Steadiness of a GPU during warm-up, judged by its SM clock and temperature."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_matrix.inside.platform import SensorError, Sensors, load_platform
 from kernel_matrix.model.messages import JudgeJob
 
 UNSTEADY = "unsteady"
-"""Label: clock or temperature still moved when the warm-up had to end."""
+"""Label: clock or temperature still changed when the warm-up had to end."""
 UNKNOWN = "steadiness_unknown"
-"""Label: there was no way to read clock and temperature."""
+"""Label: clock and temperature could not be read."""
 
 WINDOW_S = 0.25
-"""Readings over at least this long must agree."""
+"""Readings over at least this time must agree."""
 INTERVAL_S = 0.02
-"""At least this long between two readings."""
+"""Least time between two readings."""
 CLOCK_SPREAD = 0.01
 """Largest spread of the SM clock, as a share of the highest reading."""
 TEMPERATURE_SPREAD_C = 1
@@ -27,7 +27,7 @@ TEMPERATURE_SPREAD_C = 1
 
 @dataclass(frozen=True)
 class SensorReading:
-    """One look at the sensors."""
+    """One reading of the sensors."""
 
     at_s: float
     """Monotonic clock, seconds."""
@@ -36,13 +36,13 @@ class SensorReading:
 
 
 def last_window(readings: Sequence[SensorReading]) -> Sequence[SensorReading]:
-    """The fewest readings up to the last one that span :data:`WINDOW_S`; none when all of them do not."""
+    """Return the fewest latest readings that span :data:`WINDOW_S`; empty if all of them do not span it."""
     early = [index for index, reading in enumerate(readings) if readings[-1].at_s - reading.at_s >= WINDOW_S]
     return readings[early[-1] :] if early else ()
 
 
 def agree(readings: Sequence[SensorReading]) -> bool:
-    """Whether clock and temperature stayed where they were; no readings agree on nothing."""
+    """Return whether clock and temperature stayed the same; ``False`` without readings."""
     if not readings:
         return False
     clocks = [reading.sm_mhz for reading in readings]
@@ -52,7 +52,7 @@ def agree(readings: Sequence[SensorReading]) -> bool:
 
 
 class SensorWatch:
-    """Reads the sensors now and then, for as long as they can be read."""
+    """Reader of the sensors at intervals, for as long as they can be read."""
 
     def __init__(self, sensors: Optional[Sensors], now: Callable[[], float] = time.monotonic) -> None:
         self._sensors = sensors
@@ -61,15 +61,15 @@ class SensorWatch:
 
     @property
     def blind(self) -> bool:
-        """True where the sensors cannot be read (any more)."""
+        """``True`` if the sensors cannot be read, or no longer."""
         return self._sensors is None
 
     def start(self) -> None:
-        """Forget earlier readings: they were taken under another load."""
+        """Discard earlier readings, which were taken under another load."""
         self._readings = []
 
     def steady(self) -> bool:
-        """Look, unless the last look was just now; whether the last readings agree. Never so where it is blind."""
+        """Take a reading if one is due; return whether the last ones agree, ``False`` without working sensors."""
         try:
             self._look()
         except SensorError:
@@ -77,9 +77,10 @@ class SensorWatch:
         return not self.blind and agree(last_window(self._readings))
 
     def _look(self) -> None:
-        """Take a reading when it is time, and forget what the last window does not need.
+        """Take a reading if one is due, and discard readings before the last window.
 
-        :raises SensorError: when the sensors do not answer.
+        Raises:
+            SensorError: The sensors do not answer.
         """
         now = self._now()
         if self._sensors is None or (self._readings and now - self._readings[-1].at_s < INTERVAL_S):
@@ -90,7 +91,7 @@ class SensorWatch:
 
 @contextmanager
 def watch_of(job: JudgeJob) -> Iterator[Optional[SensorWatch]]:
-    """The watch over a job's GPU; null where nothing is to be watched: a CPU, or a cap of zero."""
+    """Provide the watch of a job's GPU; ``None`` on a CPU or with a cap of zero."""
     platform = load_platform(job.device)
     if not platform.IS_ACCELERATOR or job.protocol.steady_cap_s <= 0:
         yield None

@@ -1,4 +1,4 @@
-"""What a worker measures: the device time of one call, or of many replayed in a row."""
+"""Timer of a worker: device time of one call, or of many calls replayed in a row."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ from kernel_matrix.inside.platform import InsidePlatform
 
 
 class Meter:
-    """Times calls on one device. All times in nanoseconds."""
+    """Timer of calls on one device. All times in nanoseconds."""
 
     def __init__(self, platform: InsidePlatform, flush_bytes: int) -> None:
-        """:param flush_bytes: how much is written before each single call; 0 leaves the caches as they are."""
+        """Create a timer for the device of ``platform``.
+
+        Args:
+            platform: The device's platform.
+            flush_bytes: Bytes to write before each single call; 0 leaves the caches unchanged.
+        """
         self._flush = torch.empty(flush_bytes, dtype=torch.uint8, device=platform.TORCH_DEVICE)
         self._span = platform.make_timer()
 
     def time(self, function: Callable[[], Any]) -> Tuple[Any, int]:
-        """What ``function`` returned, and how long the device took for it after a flush."""
+        """Return the result of ``function`` and its time on the device after a flush."""
         # The flush also keeps the device busy while the host enqueues the call, so that launch latency is hidden.
         if self._flush.numel():
             self._flush.zero_()
         return self._span(function)
 
     def time_replays(self, function: Callable[[], Any], count: int) -> Tuple[Any, int]:
-        """What the last of ``count`` calls in a row returned, and how long the device took for all of them."""
+        """Return the result of the last of ``count`` calls in a row, and the device time of all of them."""
 
         def all_of_them() -> Any:
             for _ in range(count - 1):
@@ -36,6 +41,6 @@ class Meter:
 
 
 def captured_or_called(function: Callable[[], Any], platform: InsidePlatform) -> Tuple[Callable[[], Any], bool]:
-    """``function`` as something that is replayed and true; itself and false where it cannot be captured."""
+    """Return a replay of ``function`` and ``True``; if it cannot be captured, ``function`` itself and ``False``."""
     captured = platform.capture(function)
     return (function, False) if captured is None else (captured, True)

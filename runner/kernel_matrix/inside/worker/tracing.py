@@ -1,7 +1,7 @@
-"""Which kernels a call runs: a trace of one call, in the process that makes it.
+"""Trace of the kernels that one call runs, made in the process that makes the call.
 
-Whatever it says is a claim, like a time: the traced code runs in the same process. On a GPU the platform's
-tracer is asked; on a CPU, where Triton's interpreter stands for the device, launches are counted as they are made.
+Like a time, a trace is a claim, because the traced code runs in the same process. On a GPU the platform's tracer is
+used; on a CPU, where Triton's interpreter stands for the device, launches are counted as they are made.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ Kernels = List[Tuple[str, int, int]]
 _LIBRARIES = frozenset(
     {"at", "c10", "caffe2", "cub", "thrust", "cutlass", "cute", "cudnn", "cublas", "cusparse", "cufft", "nccl"}
 )
-"""Namespaces whose kernels are never a candidate's own, whatever they are called."""
+"""Namespaces of libraries, whose kernels are never a candidate's own, whatever their name."""
 
 _SPECIALISATION = re.compile(r"(_\d+(de|dc|d|e|c)?)*(_?\d+(de|dc|d|e|c))*")
-"""What older Tritons append to a kernel's name: ``softmax_kernel_0d1d2de``."""
+"""Suffix that older Tritons append to a kernel's name: ``softmax_kernel_0d1d2de``."""
 
 
 def trace(function: Callable[[], Any], platform: InsidePlatform) -> Tuple[Any, Kernels]:
     """Call ``function`` once with a tracer attached.
 
-    :return: what it returned, and its kernels, at most :data:`~kernel_matrix.inside.wire.MAX_KERNELS`; none where
-    nothing ran
-        or nothing could be traced.
-    :raises Exception: whatever ``function`` raises. Tracing itself never does.
+    Returns:     Its result, and its kernels, at most :data:`~kernel_matrix.inside.wire.MAX_KERNELS`; no kernels if none
+    ran or none     could be traced.
+
+    Raises:
+        Exception: Any exception of ``function``. Tracing itself never raises.
     """
     counted: Dict[str, List[int]] = {}
     with _interpreted_launches(counted), _device_activity(platform, counted):
@@ -43,10 +44,12 @@ def trace(function: Callable[[], Any], platform: InsidePlatform) -> Tuple[Any, K
 
 
 def own(name: str, own_kernels: Sequence[str]) -> bool:
-    """Whether a kernel that was seen as ``name`` is one of ``own_kernels``, the names that a source defines.
+    """Return whether a kernel traced as ``name`` is one of ``own_kernels``.
 
-    :param name: as the tracer gives it: ``void softmax_kernel<float>(float const*, int)``, its mangled form, or a
-        Triton kernel's name with what was appended for a specialisation.
+    Args:
+        name: Name given by the tracer: ``void softmax_kernel<float>(float const*, int)``, its mangled form, or a Triton
+            kernel's name with a suffix for a specialisation.
+        own_kernels: Names of the kernels that the candidate's source defines.
     """
     *namespaces, base = _path(name)
     if namespaces and namespaces[0] in _LIBRARIES:
@@ -59,7 +62,7 @@ def _is_specialised(base: str, mine: str) -> bool:
 
 
 def _path(name: str) -> List[str]:
-    """The namespaces of a kernel and its bare name."""
+    """Return the namespaces of a kernel and its bare name."""
     if name.startswith("_Z"):
         return _unmangled(name) or [name]
     plain = _without_brackets(name.replace("(anonymous namespace)::", ""))
@@ -68,7 +71,7 @@ def _path(name: str) -> List[str]:
 
 
 def _without_brackets(name: str) -> str:
-    """``name`` without template arguments, which may hold names, commas and brackets themselves."""
+    """Return ``name`` without template arguments, which may contain names, commas and brackets themselves."""
     depth, kept = 0, []
     for character in name:
         depth += character == "<"
@@ -79,7 +82,7 @@ def _without_brackets(name: str) -> str:
 
 
 def _unmangled(name: str) -> List[str]:
-    """The leading names of an Itanium-mangled symbol: ``_ZN2at6kernelIfEEvPf`` → ``at``, ``kernel``."""
+    """Return the leading names of an Itanium-mangled symbol: ``_ZN2at6kernelIfEEvPf`` → ``at``, ``kernel``."""
     parts: List[str] = []
     rest = re.sub(r"^_ZN?[LK]?", "", name)
     while True:
@@ -88,7 +91,7 @@ def _unmangled(name: str) -> List[str]:
             return parts
         length = int(found.group(1))
         part, rest = rest[found.end() : found.end() + length], rest[found.end() + length :]
-        if not part.startswith("_GLOBAL__N_"):  # what an unnamed namespace is called
+        if not part.startswith("_GLOBAL__N_"):  # the mangled name of an unnamed namespace
             parts.append(part)
         if not name.startswith("_ZN"):
             return parts
@@ -99,12 +102,12 @@ def _unmangled(name: str) -> List[str]:
 
 @contextmanager
 def _device_activity(platform: InsidePlatform, counted: Dict[str, List[int]]) -> Iterator[None]:
-    """Add what the device does inside to ``counted``."""
+    """Add the device's activity during the context to ``counted``."""
     stop = platform.record_activity()
     try:
         yield
     finally:
-        with suppress(Exception):  # a tracer that fails has seen nothing
+        with suppress(Exception):  # a tracer that fails has recorded nothing
             for name, spent_ns in stop():
                 _count(counted, name, spent_ns)
 
@@ -114,7 +117,7 @@ def _device_activity(platform: InsidePlatform, counted: Dict[str, List[int]]) ->
 
 @contextmanager
 def _interpreted_launches(counted: Dict[str, List[int]]) -> Iterator[None]:
-    """Add launches through Triton's interpreter to ``counted``, with the time each takes."""
+    """Add launches through Triton's interpreter during the context to ``counted``, with the time of each."""
     executor = _grid_executor()
     if executor is None:
         yield
@@ -124,7 +127,7 @@ def _interpreted_launches(counted: Dict[str, List[int]]) -> Iterator[None]:
     def counting(self: Any, *arguments: Any, **options: Any) -> Any:
         started = time.perf_counter_ns()
         returned = launch(self, *arguments, **options)
-        # Not of a launch that raised: nothing ran.
+        # A launch that raised has run nothing.
         _count(counted, getattr(self.fn, "__name__", "?"), time.perf_counter_ns() - started)
         return returned
 
@@ -136,7 +139,7 @@ def _interpreted_launches(counted: Dict[str, List[int]]) -> Iterator[None]:
 
 
 def _grid_executor() -> Optional[Any]:
-    """The class that runs an interpreted kernel's grid; null where Triton's interpreter is not loaded."""
+    """Return the class that runs an interpreted kernel's grid; ``None`` if Triton's interpreter is not loaded."""
     return getattr(sys.modules.get("triton.runtime.interpreter"), "GridExecutor", None)
 
 

@@ -1,8 +1,8 @@
-"""Results that others measured, as the tables of :mod:`kernel_matrix.results.schema`; what they lack is null.
+"""Import of others' results into the tables of :mod:`kernel_matrix.results.schema`; missing values are null.
 
-One module per format, one line each in :data:`FORMATS`, or an entry point ``module:FORMAT`` of another package in the
-group ``kernel_matrix.import_formats``. A file's format is recognised by its content. What cannot be
-read, a file or one result of it, is listed with its line, and the rest goes on.
+Each format is one module and one line in :data:`FORMATS`, or an entry point ``module:FORMAT`` of another package in the
+group ``kernel_matrix.import_formats``. A file's format is recognised by its content. Unreadable files and single
+unreadable results are listed with their line, and the import continues.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ FORMATS: Registry[ImportFormat] = Registry(
     members=[field.name for field in fields(ImportFormat)],
     name_member="name",
 )
-"""Name → format; the first that knows a document has it."""
+"""Name → format, in the order in which they are tried; the first that recognises a document reads it."""
 
 _ENDINGS: Final = (".json", ".jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What became of every file."""
+    """Result of an import: the tables written, the files read, the items refused, and counts."""
 
     tables: Mapping[str, Path]
     """Table name → file."""
     files: tuple[ImportedFile, ...]
-    """Those that were read, by path."""
+    """Files that were read, by path."""
     refused: tuple[UnreadableItem, ...]
-    """All that was not: whole files, and single results."""
+    """Items that were not read: whole files and single results."""
     rows: int
     samples: int
     hosts: int
@@ -71,14 +71,18 @@ def import_results(
 ) -> ImportReport:
     """Read every file of ``paths`` and write the tables ``cells``, ``samples``, ``kernels`` and ``hosts`` to ``out``.
 
-    Importing the same files gives the same bytes, in whatever order and from wherever they are named.
+    The same files give the same bytes, independent of their order and location.
 
-    :param paths: files, and folders of which every ``.json`` and ``.jsonl`` is read.
-    :param format_name: of :data:`FORMATS`, or :data:`AUTO` to recognise each file's by its content.
-    :param name: of the matrix; by default that of the format.
-    :raises UsageError: for a path that does not exist or a format that is none.
-    :raises NothingSelectedError: when nothing could be read; tables that were in ``out`` before stay.
-    :raises StoreError: when the tables cannot be written.
+    Args:
+        paths: Files, and folders whose ``.json`` and ``.jsonl`` files are read.
+        out: Folder for the tables.
+        format_name: A key of :data:`FORMATS`, or :data:`AUTO` to recognise each file's format by its content.
+        name: Name of the matrix; by default the name of the format.
+
+    Raises:
+        UsageError: A path does not exist or the format is unknown.
+        NothingSelectedError: No result could be read; older tables in ``out`` stay.
+        StoreError: The tables cannot be written.
     """
     chosen = _format(format_name)
     found: list[ImportedFile] = []
@@ -115,13 +119,14 @@ def _format(name: str) -> ImportFormat | None:
         return None
     if name not in FORMATS:
         raise UsageError(
-            f"--format {name!r} is no format", next_step=f"Use one of {', '.join((AUTO, *FORMATS))}, or leave it out."
+            f"--format {name!r} is not a known format",
+            next_step=f"Use one of {', '.join((AUTO, *FORMATS))}, or omit it.",
         )
     return FORMATS.load(name)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    """Each file once, by path; links to folders are not followed."""
+    """Yield each file once, by path; links to folders are not followed."""
     seen: set[Path] = set()
     for path in paths:
         if not path.exists():
@@ -162,11 +167,11 @@ def _recognised(file: JsonFile) -> ImportFormat:
             return form
     if document is None and (broken := file.broken()):
         raise broken
-    raise BadValueError(f"is in no format that is known: {shown_keys(document)}")
+    raise BadValueError(f"is in no known format: {shown_keys(document)}")
 
 
 def _joined(found: Sequence[ImportedFile]) -> list[ImportedFile]:
-    """Files of one format together, each in the form's own way."""
+    """Return the files grouped by format and joined as each format requires."""
     return [
         one
         for form in FORMATS.usable().values()

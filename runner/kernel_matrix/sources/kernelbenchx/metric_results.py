@@ -155,7 +155,7 @@ def _format_shape(value: Any) -> str:
 
 
 def _make_unique(name: str, names: Counter[str]) -> str:
-    """Number repeated names, because some files have several rows of one shape."""
+    """Return ``name``, numbered if repeated, because some files have several rows of one shape."""
     names[name] += 1
     return name if names[name] == 1 else f"{name}#{names[name]}"
 

@@ -1,4 +1,4 @@
-"""What one call is checked for.
+"""Checks of one call.
 
 A check is one file with ``check(call) -> Optional[CheckFailure]``. To add one: one file here and one line in
 :data:`_BUILT_IN` and in :data:`kernel_matrix.judge_checks.CHECKS`, or an entry point of another package in the group
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckedCall:
-    """One finished call, as the judge sees it: everything in here is the judge's own copy but the claim."""
+    """One finished call. Everything in here is the judge's own copy, except for the claim."""
 
     claim: OutputsClaim
     outputs: Tuple[torch.Tensor, ...]
-    """Copied out of the output buffer; only those the claim says were copied in."""
+    """Copies from the output buffer, only of outputs that the claim lists."""
     expected: ExpectedOutput
     tolerance: Tolerance
     inputs_sent: Tuple[torch.Tensor, ...]
     inputs_now: Tuple[torch.Tensor, ...]
     mutates_inputs: bool
     exact: bool = False
-    """True: floating outputs must be equal too."""
+    """``True``: floating outputs must be equal too."""
     contract: Optional[ContractSpec] = None
-    """What a quantised problem's floating outputs are held to, in place of the tolerance."""
+    """Contract of a quantised problem's floating outputs, which replaces the tolerance."""
     random: Optional[RandomOutputs] = None
-    """What a problem's random outputs are judged with; null where none is random."""
+    """Randomness of a problem's outputs; ``None`` if none is random."""
     damage: str = ""
-    """Which memory around the lent buffers was written to, in words; empty: none."""
+    """Description of the memory around the lent buffers that was changed; empty if none was."""
 
     @cached_property
     def comparisons(self) -> Sequence[ValueComparison]:
-        """Each output against the reference; made once, since it reads every element of every output.
+        """Comparison of each output with the reference; cached, because it reads every element of every output.
 
-        Random ones are not looked at: nothing of them is found wrong here.
+        Random outputs are not compared and have no errors here.
         """
         varies = (False,) * len(self.outputs) if self.random is None else self.random.varies
         if all(varies):
@@ -77,14 +77,14 @@ class CheckedCall:
 
     @cached_property
     def departures(self) -> Sequence[Optional[Departure]]:
-        """How far each random output is from the reference's distribution; null for all others."""
+        """Distance of each random output from the reference's distribution; ``None`` for all others."""
         if self.random is None:
             return [None] * len(self.outputs)
         return departures(self.outputs, self.random, self.tolerance.rtol)
 
     @cached_property
     def quality(self) -> Sequence[Optional[Quality]]:
-        """How near each output comes as a whole; null for integers and booleans, and without a contract."""
+        """Similarity of each output as a whole; ``None`` for integers and booleans, and without a contract."""
         from kernel_matrix.inside.judge.quality import measure_quality  # noqa: PLC0415  # only quantised problems need it
 
         if self.contract is None:
@@ -101,7 +101,7 @@ class CallJudgement:
     max_error: Optional[float]
     error_ratio: Optional[float]
     quality: Tuple[Quality, ...] = ()
-    """Of each floating output of a quantised problem."""
+    """Similarity of each floating output of a quantised problem."""
 
 
 Check = Callable[[CheckedCall], Optional[CheckFailure]]
@@ -124,10 +124,10 @@ _ADDED = Path(__file__).parents[3] / "plugin_checks"
 
 @lru_cache(maxsize=None)
 def checks() -> Dict[str, Check]:
-    """Return every check in the order they run: the built-in ones first, since others may rely on what these found.
+    """Return every check in the order they run: the built-in ones first, because others may rely on their findings.
 
     Raises:
-        ImportError: A check of another package cannot be imported. Nothing may be judged without it.
+        ImportError: A check of another package cannot be imported; no call may be judged without it.
     """
     added = sorted(file.stem for file in _ADDED.glob("*.py"))
     return {**_BUILT_IN, **{name: import_module("kernel_matrix.plugin_checks." + name).check for name in added}}
@@ -148,7 +148,7 @@ def judge_call(call: CheckedCall) -> CallJudgement:
 
 
 def _measured(call: CheckedCall) -> Tuple[Optional[float], Optional[float]]:
-    """Largest absolute error, null where all outputs are random, and largest share used of what is allowed."""
+    """Return the largest absolute error (``None`` if all outputs are random) and the largest share of the tolerance."""
     error, ratio = measure(call)
     shares = [departure.ratio for departure in call.departures if departure is not None]
     if ratio is None or not shares:

@@ -1,10 +1,10 @@
-"""Random outputs: distributed as the reference's on the same inputs, place by place, and new with every call.
+"""Check of random outputs: distributed like the reference's on the same inputs, at each place, and new with every call.
 
-Each number is ranked among what the reference returns at the same place in :data:`DRAWS` further runs on the same
-inputs; equal ones are put in order by chance. Where the two are distributed alike, ranks are uniform, whatever the
-distribution is and however it differs from place to place (Talts et al. 2018, "Validating Bayesian inference algorithms
-with simulation-based calibration"). All bounds hold for every count of numbers, not only for large ones: that of
-Kolmogorov and Smirnov's distance by Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), those of sums by
+Each number is ranked among the reference's numbers at the same place in :data:`DRAWS` further runs on the same inputs;
+the order of equal ones is random. If both have the same distribution, ranks are uniform, whatever the distribution is
+and however it differs from place to place (Talts et al. 2018, "Validating Bayesian inference algorithms with
+simulation-based calibration"). All bounds hold for every count of numbers, not only for large ones: that of the
+Kolmogorov-Smirnov distance by Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), those of sums by
 Bernstein's inequality (Boucheron, Lugosi and Massart 2013, theorem 2.10).
 """
 
@@ -28,82 +28,82 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.checks import CheckedCall
 
 DRAWS = 16
-"""Runs of the reference that each number is ranked among: with more, a shift would show little better."""
+"""Runs of the reference for the ranks; more of them would detect a shift only slightly better."""
 SAMPLED = 1 << 20
-"""Numbers of an output that are looked at: half of them side by side, half scattered over all others."""
+"""Numbers of an output that are examined: half of them adjacent, half scattered over all others."""
 ALARM = 1e-9
 """Largest probability that an honest output of one call is refused."""
 STATISTICS = 16
-"""No more than so many are looked at per output; each gets its share of :data:`ALARM`."""
+"""Most statistics per output; each gets its share of :data:`ALARM`."""
 PART = 256
-"""Least numbers of a part that is looked at by itself."""
+"""Least size of a part that is examined by itself."""
 PARTS = 256
 """Most such parts of an output."""
 FEWEST = 16
-"""Fewer numbers than this say nothing about any other."""
+"""Least count of numbers that allows any conclusion."""
 MARGIN = 4.0
-"""How much more the numbers of a bunch may hang together than one run of the reference shows."""
+"""Factor by which the correlation of numbers may exceed that in one run of the reference."""
 DOUBT = 1e-3
-"""Probability that independent numbers of the reference are taken to hang together, which costs some sharpness only."""
+"""Probability of taking independent numbers of the reference for correlated, which only costs some sensitivity."""
 CLIPPED = 3.0
-"""Most standard deviations that an element's mean is taken to lie from the others'."""
+"""Limit of an element's deviation from the other means, in standard deviations."""
 
 UNCOMPARED = ValueComparison(0, 0, 0, 0, 0.0, 0.0, 0.0)
-"""What an output that is not compared element by element counts as."""
+"""Comparison of an output that is not compared element by element."""
 
 Outputs = Tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True)
 class RandomOutputs:
-    """What one call of a problem with random outputs is judged with."""
+    """Inputs for judging one call of a problem with random outputs."""
 
     again: Callable[[], Outputs]
-    """The reference once more, on the same inputs."""
+    """Function that runs the reference again, on the same inputs."""
     varies: Tuple[bool, ...]
-    """Which outputs are random; all others are compared element by element."""
+    """Flags of the random outputs; all others are compared element by element."""
     seed: str
-    """Of the places looked at, and of the order of what is equal; nobody else knows it."""
+    """Secret seed of the examined places and of the order of equal numbers."""
     start: float
-    """Where the numbers looked at side by side begin, as a share of the output: the same in all calls of a session."""
+    """Start of the adjacent numbers, as a share of the output: the same in all calls of a session."""
     earlier: Dict[int, torch.Tensor]
-    """Sum of the ranks of all earlier calls of the same contestant, by output; this call's are added."""
+    """Sums of the ranks of all earlier calls of the same contestant, by output; this call's are added."""
 
 
 @dataclass(frozen=True)
 class Departure:
-    """The statistic by which an output departs most from the reference's distribution."""
+    """The statistic by which an output differs most from the reference's distribution."""
 
     words: str
     value: float
     allowed: float
     numbers: int
-    """So many were looked at."""
+    """Count of the numbers examined."""
 
     @property
     def ratio(self) -> float:
-        """Share used of what is allowed."""
+        """Value as a share of the limit."""
         return self.value / self.allowed
 
 
 class _Sample(NamedTuple):
-    """Numbers of one output at the places looked at, float32 or float64; the first ``side_by_side`` are neighbours."""
+    """Examined numbers of one output, float32 or float64; the first ``side_by_side`` are adjacent."""
 
     got: torch.Tensor
-    """Of the call, (numbers,)."""
+    """Numbers of the call, shape (numbers,)."""
     control: torch.Tensor
-    """Of a run of the reference that is judged like the call, (numbers,)."""
+    """Numbers of a run of the reference that is judged like the call, shape (numbers,)."""
     draws: torch.Tensor
-    """Of the runs that both are ranked among, (:data:`DRAWS`, numbers)."""
+    """Numbers of the runs that both are ranked among, shape (:data:`DRAWS`, numbers)."""
     side_by_side: int
     near: float
-    """What rounding may move a number by: relative to its size, and to the spread of all."""
+    """Largest change by rounding: relative to a number's size, and to the spread of all."""
     spread: float
     """Standard deviation of the control."""
 
 
 def check(call: CheckedCall) -> Optional[CheckFailure]:
-    """First random output that is not finite, or not distributed as the reference's."""
+    """Return a failure for the first random output that is not finite, or not distributed like the reference's."""
     for index, departure in enumerate(call.departures):
         if departure is None:
             continue
@@ -123,9 +123,10 @@ def check(call: CheckedCall) -> Optional[CheckFailure]:
 
 
 def departures(outputs: Sequence[torch.Tensor], randomness: RandomOutputs, rtol: float) -> List[Optional[Departure]]:
-    """How far each random output is from the reference's distribution; null for all others.
+    """Return the distance of each random output from the reference's distribution; ``None`` for all others.
 
-    :param rtol: what rounding may move a floating number by, as in :mod:`kernel_matrix.inside.judge.tolerance`.
+    Args:     outputs: Outputs of the call.     randomness: Inputs for judging them.     rtol: Largest relative change
+    of a floating number by rounding, as in :mod:`kernel_matrix.inside.judge.tolerance`.
     """
     chosen = [index for index, varies in enumerate(randomness.varies) if varies]
     samples = _samples({index: outputs[index] for index in chosen}, randomness, rtol)
@@ -158,14 +159,14 @@ def _samples(outputs: Dict[int, torch.Tensor], randomness: RandomOutputs, rtol: 
 
 
 def _places(flat: torch.Tensor, randomness: RandomOutputs, index: int) -> Tuple[torch.Tensor, int]:
-    """Which numbers to look at, none of them twice, and how many at their beginning are side by side."""
+    """Return the distinct indices of the numbers to examine, and the count of adjacent ones at their start."""
     count = flat.numel()
     if count <= SAMPLED:
         return torch.arange(count, device=flat.device), count
     side_by_side = SAMPLED // 2
     first = int(randomness.start * (count - side_by_side))
     others = count - side_by_side
-    # One of each of as many parts of equal size, so that none is missed and none comes twice.
+    # Take one number of each of equal parts, so that no part is missed and no number is taken twice.
     edges = torch.arange(SAMPLED - side_by_side + 1, device=flat.device) * others // (SAMPLED - side_by_side)
     dice = _dice(flat, randomness, index)
     share = torch.rand(SAMPLED - side_by_side, dtype=torch.float64, device=flat.device, generator=dice)
@@ -179,7 +180,7 @@ def _dice(like: torch.Tensor, randomness: RandomOutputs, *purpose: int) -> torch
 
 
 def _numbers(output: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Numbers of ``output``; what is no number counts as infinite, and is equal to what is none either."""
+    """Return numbers of ``output``; NaN counts as infinite, and equals other NaNs."""
     numbers = floats(output)[places]
     narrow = numbers.is_floating_point() and numbers.element_size() <= 4
     numbers = numbers.to(torch.float32 if narrow else torch.float64)
@@ -216,7 +217,7 @@ def _departure(sample: _Sample, randomness: RandomOutputs, index: int) -> Depart
 
 
 def _near(numbers: torch.Tensor, sample: _Sample) -> torch.Tensor:
-    """Which draws may be the same as each of ``numbers`` but for rounding, (:data:`DRAWS`, numbers)."""
+    """Return which draws may equal each of ``numbers`` except for rounding, shape (:data:`DRAWS`, numbers)."""
     equal = sample.draws == numbers
     if not sample.near:
         return equal
@@ -225,7 +226,7 @@ def _near(numbers: torch.Tensor, sample: _Sample) -> torch.Tensor:
 
 
 def _ranks(numbers: torch.Tensor, near: torch.Tensor, draws: torch.Tensor, dice: torch.Generator) -> torch.Tensor:
-    """The rank of each number among the draws, brought to mean 0 and variance 1; the order of near ones is drawn."""
+    """Return the rank of each number among the draws, with mean 0 and variance 1; near ones are ordered at random."""
     below = ((draws < numbers) & ~near).sum(0)
     chance = torch.rand(numbers.shape, device=numbers.device, generator=dice)
     rank = (below + chance * (near.sum(0) + 1)) / (len(draws) + 1)
@@ -233,38 +234,38 @@ def _ranks(numbers: torch.Tensor, near: torch.Tensor, draws: torch.Tensor, dice:
 
 
 def _moved_by_rounding(near: torch.Tensor, sample: _Sample) -> float:
-    """What rounding, always up or always down, may change of the average share of draws that lie below a number.
+    """Return the largest change by rounding in one direction of the average share of draws below a number.
 
-    Half of the share that is near and not equal: that lies on either side.
+    This is half of the share of draws that are near but not equal, because they lie on either side.
     """
     return float((near & (sample.control != sample.draws)).double().mean()) / 2 if sample.near else 0.0
 
 
 class _Bunches(NamedTuple):
-    """How the reference's own numbers hang together."""
+    """Correlation of the reference's own numbers."""
 
     products: torch.Tensor
     """Sums of products of ranks with those 1, 2, … places on."""
     size: float
-    """What the variance of a sum is multiplied by: 1 for independent numbers, that of a group for equal ones."""
+    """Factor on the variance of a sum: 1 for independent numbers, the group size for groups of equal ones."""
 
     @staticmethod
     def of(*signals: torch.Tensor) -> _Bunches:
-        """Learn it from numbers side by side of a run of the reference: their ranks, and what else is summed."""
+        """Return the correlation of adjacent numbers of a reference run: of their ranks and other summed values."""
         count = signals[0].numel()
         products = [_products(signal, signal)[1:count] for signal in signals]
         return _Bunches(products[0], max(1.0, *(1.0 + 2.0 * MARGIN * _reach(sums) / count for sums in products)))
 
 
 def _reach(products: torch.Tensor) -> float:
-    """Sum of ``products`` as far as the last one that is beyond a normal deviate's tail of :data:`DOUBT`."""
+    """Return the sum of ``products`` up to the last one beyond a normal deviate's tail of :data:`DOUBT`."""
     count = products.numel() + 1
     telling = (products > math.sqrt(2 * count * math.log(2 * count / DOUBT))).nonzero()
     return float(products[: int(telling[-1]) + 1].sum()) if telling.numel() else 0.0
 
 
 def _by_distance(ranks: torch.Tensor, bunch: _Bunches, slack: float) -> Departure:
-    """Kolmogorov and Smirnov's distance of ranks from the uniform distribution."""
+    """Return the Kolmogorov-Smirnov distance of ranks from the uniform distribution."""
     count = ranks.numel()
     ordered = (ranks.double() / math.sqrt(12) + 0.5).sort().values
     steps = torch.arange(count + 1, dtype=torch.float64, device=ranks.device) / count
@@ -274,9 +275,9 @@ def _by_distance(ranks: torch.Tensor, bunch: _Bunches, slack: float) -> Departur
 
 
 def _by_moments(ranks: torch.Tensor, bunch: _Bunches, slack: float) -> Iterator[Departure]:
-    """Means of the first two Legendre polynomials of ranks, of all and of each part (Neyman 1937).
+    """Yield the means of the first two Legendre polynomials of ranks, of all and of each part (Neyman 1937).
 
-    What rounding moves is taken at the polynomials' average slope.
+    The effect of rounding is computed with the polynomials' average slope.
     """
     wide = ranks.double()
     rows = max(1, min(PARTS, ranks.numel() // PART))
@@ -296,15 +297,15 @@ def _by_moments(ranks: torch.Tensor, bunch: _Bunches, slack: float) -> Iterator[
 
 
 def _squared(ranks: torch.Tensor) -> torch.Tensor:
-    """The second Legendre polynomial of ranks, brought to mean 0 and variance 1."""
+    """Return the second Legendre polynomial of ranks, with mean 0 and variance 1."""
     return math.sqrt(5) / 2 * (ranks.square() - 1)
 
 
 def _weights(numbers: torch.Tensor, sample: _Sample) -> torch.Tensor:
-    """How far the mean of each place lies from that of the others, in their standard deviations.
+    """Return the deviation of each place's mean from the others, in standard deviations of the means.
 
-    Of ``numbers`` and the draws together: it says nothing of which of them is which, so that ranks of honest numbers
-    are independent of it.
+    Each mean is over ``numbers`` and the draws together. It does not show which of them is which, so ranks of honest
+    numbers are independent of it.
     """
     means = (sample.draws.sum(0, dtype=torch.float64) + numbers) / (len(sample.draws) + 1)
     finite = torch.isfinite(means)
@@ -314,7 +315,10 @@ def _weights(numbers: torch.Tensor, sample: _Sample) -> torch.Tensor:
 
 
 def _by_means(ranks: torch.Tensor, weights: torch.Tensor, bunch: _Bunches, slack: float) -> Departure:
-    """Whether ranks go with the means of their places: then numbers depend on what these do too much, or too little."""
+    """Return the correlation of ranks with the means of their places.
+
+    It differs from zero if numbers follow these means too closely or too little.
+    """
     count = ranks.numel()
     sum_, squares = (float(s) for s in ((ranks * weights).sum(), weights.square().sum()))
     allowed = _most(max(squares, 1.0), CLIPPED * math.sqrt(3), bunch=bunch) / count + slack * math.sqrt(12)
@@ -323,7 +327,7 @@ def _by_means(ranks: torch.Tensor, weights: torch.Tensor, bunch: _Bunches, slack
 
 
 def _by_tails(sample: _Sample, bunch: _Bunches) -> Departure:
-    """How many numbers lie beyond the control's quantiles of one half, a quarter, an eighth, … on either side."""
+    """Return the excess of numbers beyond the control's quantiles of 1/2, 1/4, 1/8, … on either side."""
     count, runs = sample.got.numel(), len(sample.draws)
     ordered = sample.control.sort().values
     ranks = [count >> halvings for halvings in range(1, count.bit_length())]
@@ -343,7 +347,7 @@ def _by_tails(sample: _Sample, bunch: _Bunches) -> Departure:
 
 
 def _by_strangers(strange: torch.Tensor, usual: torch.Tensor, bunch: _Bunches, slack: float) -> Departure:
-    """Whether more of the call's numbers than of the control's are near none of the draws (McNemar 1947)."""
+    """Return the excess over the control of numbers that are near none of the draws (McNemar 1947)."""
     count = strange.numel()
     mine, its = (float((one & ~other).sum()) for one, other in ((strange, usual), (usual, strange)))
     allowed = _most(max(mine + its, 1.0), 1.0, bunch=bunch) + 2 * DRAWS * slack * count
@@ -352,7 +356,7 @@ def _by_strangers(strange: torch.Tensor, usual: torch.Tensor, bunch: _Bunches, s
 
 
 def _by_neighbours(ranks: torch.Tensor, bunch: _Bunches) -> Departure:
-    """The largest correlation of ranks with those 1, 2, … places on, beyond the reference's own."""
+    """Return the largest correlation of ranks with those 1, 2, … places on, beyond the reference's own."""
     count = ranks.numel()
     excess = _products(ranks, ranks)[1:count] - bunch.products
     allowed = math.sqrt(2) * _most(count, 3.0, tests=count, bunch=bunch)
@@ -362,7 +366,7 @@ def _by_neighbours(ranks: torch.Tensor, bunch: _Bunches) -> Departure:
 
 
 def _by_repetition(ranks: torch.Tensor, before: torch.Tensor, bunch: _Bunches) -> Departure:
-    """The largest correlation of ranks with those of all earlier calls together, wherever they have been moved to."""
+    """Return the largest correlation of ranks with those of all earlier calls together, at any shift."""
     count = ranks.numel()
     products = _products(before, ranks).abs()
     largest = math.sqrt(3) * float(before.abs().max())
@@ -376,15 +380,18 @@ def _by_repetition(ranks: torch.Tensor, before: torch.Tensor, bunch: _Bunches) -
 
 
 def _evidence(tests: int = 1) -> float:
-    """Natural logarithm of how unlikely chance has to be, either way, where so many statistics are looked at as one."""
+    """Return the negative logarithm of the allowed probability of chance, for ``tests`` statistics taken as one."""
     return math.log(2 * STATISTICS * tests / ALARM)
 
 
 def _most(variance: float, largest: float, *, tests: int = 1, bunch: Optional[_Bunches] = None) -> float:
-    """What the sum of numbers of mean zero does not exceed but by a rare chance: Bernstein's inequality.
+    """Return a bound that the sum of numbers of mean zero exceeds only by a rare chance (Bernstein's inequality).
 
-    :param variance: of the sum, if they were independent.
-    :param largest: what none of them exceeds.
+    Args:
+        variance: Variance of the sum if the numbers were independent.
+        largest: Largest absolute value of the numbers.
+        tests: Number of statistics taken as one.
+        bunch: Correlation of the numbers; by default they are independent.
     """
     size = 1.0 if bunch is None else bunch.size
     evidence = _evidence(tests)
@@ -393,21 +400,21 @@ def _most(variance: float, largest: float, *, tests: int = 1, bunch: Optional[_B
 
 
 def _products(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Sums of products of ``one`` and ``other`` moved by 0, 1, … places; by negative ones from the end."""
+    """Return sums of products of ``one`` and ``other`` shifted by 0, 1, … places; by negative shifts from the end."""
     size = 1 << (2 * one.numel() - 1).bit_length()
     left, right = (torch.fft.rfft(numbers.float(), n=size) for numbers in (one, other))
     return torch.fft.irfft(left.conj() * right, n=size)
 
 
 def _beyond(numbers: torch.Tensor, limits: torch.Tensor) -> torch.Tensor:
-    """How many numbers are larger than each of ``limits``, which ascend."""
-    # So many limits lie below a number; so it counts for all of these.
+    """Return the count of numbers larger than each of ``limits``, which ascend."""
+    # The bucket of a number is the count of limits below it, and it counts for each of them.
     below = torch.bincount(torch.bucketize(numbers, limits.contiguous()), minlength=limits.numel() + 1)
     return below.flip(0).cumsum(0).flip(0)[1:]
 
 
 def _broken(output: torch.Tensor) -> bool:
-    """Whether any number is not finite."""
+    """Return whether any number is not finite."""
     if not (output.is_floating_point() or output.is_complex()):
         return False
     return any(not bool(torch.isfinite(piece).all()) for _, (piece,) in chunks(output))

@@ -1,4 +1,4 @@
-"""Why a call does not pass a check."""
+"""Failure of a check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernel_matrix.model.messages import Evidence
 
 @dataclass(frozen=True)
 class CheckFailure:
-    """Why a call does not pass."""
+    """Status and evidence of a check that a call fails."""
 
     status: Status
     evidence: Evidence

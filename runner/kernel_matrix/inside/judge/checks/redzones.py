@@ -1,4 +1,4 @@
-"""Memory around the lent buffers must be as it was."""
+"""Check that the memory around the lent buffers is unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(call: CheckedCall) -> Optional[CheckFailure]:
-    """Whether a write went past the end, or before the beginning, of an input or output."""
+    """Return a failure if memory before or after an input or output was written to."""
     if not call.damage:
         return None
     return CheckFailure(Status.OUT_OF_BOUNDS, Evidence(message=f"the call wrote outside of its buffers: {call.damage}"))

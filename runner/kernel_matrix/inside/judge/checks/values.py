@@ -1,4 +1,4 @@
-"""Stage two: every element within its tolerance of the reference."""
+"""Check of values: every element within its tolerance of the reference."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.checks import CheckedCall
 
 EXTREME = 0.99
-"""Share of a dtype's largest number from which a clamped overflow is taken for one."""
+"""Share of a dtype's largest number from which a value counts as a clamped overflow."""
 
 
 @dataclass(frozen=True)
 class ValueComparison:
-    """One output against the reference."""
+    """Comparison of one output with the reference."""
 
     nonfinite: int
     """Elements that are NaN or infinite where the reference is finite."""
     mismatched: int
     elements: int
-    """Numbers compared: a complex element is two."""
+    """Count of numbers compared: a complex element is two."""
     worst_index: int
-    """Flat index of the worst element; 0 where nothing is wrong."""
+    """Flat index of the worst element; 0 if there is no error."""
     worst_error: float
     worst_allowed: float
     worst_ratio: float
 
 
 def check(call: CheckedCall) -> Optional[CheckFailure]:
-    """First output that is not finite, or not within tolerance."""
+    """Return a failure for the first output that is not finite, or not within tolerance."""
     for index, comparison in enumerate(call.comparisons):
-        # What a contract is kept by is not an element's distance; but numbers it must be, and integers right.
+        # A contract is not about single elements; but they must be numbers, and integers must be right.
         excused = call.contract is not None and call.outputs[index].is_floating_point()
         if comparison.nonfinite or (comparison.mismatched and not excused):
             return _failed(call, index, comparison)
@@ -48,7 +48,7 @@ def check(call: CheckedCall) -> Optional[CheckFailure]:
 
 
 def measure(call: CheckedCall) -> Tuple[Optional[float], Optional[float]]:
-    """Largest absolute error and largest share of the tolerance used, over all floating outputs."""
+    """Return the largest absolute error and the largest share of the tolerance, over all floating outputs."""
     errors = call.comparisons
     if not errors or any(e.nonfinite for e in errors):
         return None, None
@@ -58,7 +58,7 @@ def measure(call: CheckedCall) -> Tuple[Optional[float], Optional[float]]:
 def compare(
     got: torch.Tensor, expected: torch.Tensor, trusted: torch.Tensor, allowance: AllowedError, *, exact: bool = False
 ) -> ValueComparison:
-    """Compare one output element by element; ``exact`` asks for equality."""
+    """Compare one output element by element; ``exact`` requires equality."""
     if exact or not (got.is_floating_point() or got.is_complex()):
         return _compare_exactly(got, expected, trusted)
     quick = _compare_quickly(got, expected, allowance)
@@ -66,7 +66,7 @@ def compare(
 
 
 def passes(got: torch.Tensor, expected: torch.Tensor, trusted: torch.Tensor, allowance: AllowedError) -> bool:
-    """Whether ``got`` would pass; looks no further than to the first chunk that says no."""
+    """Return whether ``got`` would pass; stop at the first chunk that does not."""
     if not (got.is_floating_point() or got.is_complex()):
         return not _compare_exactly(got, expected, trusted).mismatched
     strays = 0
@@ -80,7 +80,7 @@ def passes(got: torch.Tensor, expected: torch.Tensor, trusted: torch.Tensor, all
 
 
 def _compare_quickly(got: torch.Tensor, expected: torch.Tensor, allowance: AllowedError) -> Optional[ValueComparison]:
-    """The comparison of an output that is within tolerance everywhere; null when a closer look is due."""
+    """Return the comparison of an output that is within tolerance everywhere; ``None`` if it may not be."""
     looks = [_look(have, wanted, allowance) for _, (have, wanted) in chunks(got, expected)]
     worst: List[float] = torch.stack(looks).amax(dim=0).tolist() if looks else [0.0, 0.0]
     if not worst[1] <= 1:
@@ -89,7 +89,7 @@ def _compare_quickly(got: torch.Tensor, expected: torch.Tensor, allowance: Allow
 
 
 def _look(have: torch.Tensor, wanted: torch.Tensor, allowance: AllowedError) -> torch.Tensor:
-    """Worst error and worst share of the tolerance in a chunk, in few passes; NaN where anything is out of the way."""
+    """Return the worst error and worst share of the tolerance in a chunk, in few passes; NaN for anything unusual."""
     error = difference(have, wanted)
     allowed = torch.mul(wanted, allowance.rtol, out=torch.empty_like(error)).abs_().add_(allowance.everywhere)
     worst_error = largest(error)
@@ -99,7 +99,7 @@ def _look(have: torch.Tensor, wanted: torch.Tensor, allowance: AllowedError) -> 
 def _compare_closely(
     got: torch.Tensor, expected: torch.Tensor, trusted: torch.Tensor, allowance: AllowedError
 ) -> ValueComparison:
-    """The comparison of an output with elements that are not finite, or beyond tolerance, or allowed to stray."""
+    """Return the comparison of an output that may have non-finite elements or elements beyond tolerance."""
     rtol, floor = allowance.rtol, allowance.everywhere
     if allowance.strays:
         pieces = chunks(got, expected, trusted)
@@ -126,13 +126,13 @@ def _count_beyond(have: torch.Tensor, wanted: torch.Tensor, same: torch.Tensor, 
 def _judge_chunk(
     have: torch.Tensor, wanted: torch.Tensor, same: torch.Tensor, rtol: float, floor: float
 ) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Per element: not finite though it should be; error ÷ allowed; error; allowed."""
+    """Return per element: whether it is wrongly not finite, error ÷ allowed, error, allowed."""
     largest = torch.finfo(have.dtype).max
     have, wanted, same = have.double(), wanted.double(), same.double()
     lost = ~torch.isfinite(same) | torch.isnan(wanted)
     allowed = floor + rtol * torch.where(torch.isfinite(wanted), wanted, 0.0).abs()
     error = torch.where(have == wanted, 0.0, (have - wanted).abs())
-    # Where the reference has no number in this dtype, nobody is asked for one; but any other number is wrong.
+    # Where the reference is not finite in this dtype, no number is required; but a different number is wrong.
     clamped = (have.abs() >= EXTREME * largest) & (have.sign() == wanted.sign())
     excused = lost & ~(torch.isinf(wanted) & torch.isinf(same)) & (~torch.isfinite(have) | clamped)
     error = torch.where(excused, 0.0, error)
@@ -142,7 +142,7 @@ def _judge_chunk(
 
 
 def _compare_exactly(got: torch.Tensor, expected: torch.Tensor, trusted: torch.Tensor) -> ValueComparison:
-    """Equal to the reference in either precision: of whole numbers, a tie may fall either way."""
+    """Return the comparison for equality with the reference in either precision: ties may round either way."""
     pieces = (piece for _, piece in chunks(got, expected, trusted))
     differing = [((have != wanted) & (have != same)).any() for have, wanted, same in pieces]
     if not differing or not bool(torch.stack(differing).any()):
@@ -189,7 +189,7 @@ def _told(call: CheckedCall, index: int, comparison: ValueComparison) -> str:
 
 
 def _unwritten(got: torch.Tensor) -> bool:
-    """Whether an element still has all bits set, which is what output buffers are filled with."""
+    """Return whether an element still has all bits set, the fill of output buffers."""
     if not (got.is_floating_point() or got.is_complex()):
         return False
     return bool(all_bits_set(got.reshape(-1)[:CHUNK]).any())
@@ -209,5 +209,5 @@ def _element(tensor: torch.Tensor, flat: int) -> str:
 
 
 def finite(value: Optional[float]) -> Optional[float]:
-    """``value``, or null where a record could not hold it."""
+    """Return ``value``, or ``None`` if a record cannot hold it."""
     return value if value is not None and math.isfinite(value) else None
