@@ -86,10 +86,10 @@ def measure(kind: str, rounds: int, calls: int) -> None:
     changes = [b / a - 1 for a, b in zip(off, on, strict=True)]
     half = 1.96 * statistics.stdev(changes) / math.sqrt(len(changes))
     change = statistics.fmean(changes)
-    cost_us = cpu_s / max(1, len(watch.looks)) * 1e6
+    cost_us = cpu_s / max(1, len(watch.snapshots)) * 1e6
     print(
         f"{kind:8} {statistics.median(off):9.2f} {statistics.median(on):9.2f} {change:+9.4%} {half:8.4%}"
-        f" {len(watch.looks):6} {cost_us:8.1f}  at most {WANTED:+.1%}"
+        f" {len(watch.snapshots):6} {cost_us:8.1f}  at most {WANTED:+.1%}"
     )
 
 

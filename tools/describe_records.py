@@ -13,7 +13,7 @@ import polars as pl
 
 from kernel_matrix.results.described_columns import FieldColumn
 from kernel_matrix.results.described_fields import field_docs
-from kernel_matrix.results.json_form import schemas, written
+from kernel_matrix.results.json_form import format_schema, schemas
 from kernel_matrix.results.schema import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,7 +39,7 @@ UNITS = {
 
 def schema_texts() -> dict[Path, str]:
     """File → what it has to hold, for every schema that is made of descriptions."""
-    return {ROOT / "schemas" / f"{name}.schema.json": written(schema) for name, schema in schemas().items()}
+    return {ROOT / "schemas" / f"{name}.schema.json": format_schema(schema) for name, schema in schemas().items()}
 
 
 def page_text(text: str) -> str:

@@ -39,7 +39,7 @@ for _ in range({ROUNDS}):
         with subprocess.Popen(("sleep", "60")) as tenant:
             lease.tenants.admit(tenant.pid)
             world.occupy(gpu.uuid, tenant.pid)
-            while not any(tenant.pid in look.own for look in lease.looks):
+            while not any(tenant.pid in look.own for look in lease.snapshots):
                 time.sleep(0.002)
             on_it, locked_to = world.tenants(gpu.uuid), clock()
             tenant.kill()

@@ -67,7 +67,7 @@ def test_watch_gives_a_line_per_gpu_and_sample(clinic, driver):
     assert [line.split("  ")[1] for line in lines] == ["GPU 0", "GPU 1", "GPU 2"] * 2
     assert "  SM 1980 MHz  memory clock 3201 MHz  power 121 W  temperature 41 °C  busy 0 %" in lines[0]
     assert f"clock because of sw_power_cap  processes {os.getpid()} (" in lines[0]
-    assert lines[2].endswith("SM 139 MHz  memory used 0.0 GiB  processes nobody")
+    assert lines[2].endswith("SM 139 MHz  memory used 0.0 GiB  processes none")
 
 
 def test_on_a_terminal_watch_is_a_table_that_changes_in_place(clinic, driver):

@@ -83,7 +83,7 @@ def test_clocks_that_were_not_are_an_error_that_says_what_to_do():
 def test_a_reset_that_nobody_could_read_back_is_no_good_news():
     clocks = replace(CLOCKS, reset="unconfirmed", reset_reason="the GPU idles")
     (line,) = complaints(event(record=record(clocks=clocks)))
-    assert line == "nobody could read whether the clocks of GPU-1 were given back: the GPU idles"
+    assert line == "no reading confirms that the clocks of GPU-1 were given back: the GPU idles"
 
 
 def test_a_quarantine_is_said_with_its_reason():

@@ -91,7 +91,7 @@ def test_cells_of_one_axis_are_shared_by_all_its_devices(stage, perform):
     assert lanes == {FIRST.uuid, SECOND.uuid}
 
 
-def test_a_device_does_not_wait_for_a_build_while_something_else_is_ready(stage, perform):
+def test_device_runs_a_ready_cell_while_another_builds(stage, perform):
     plain_ended = threading.Event()
 
     def builds_late(spec):
@@ -116,7 +116,7 @@ def test_the_same_source_is_built_once(stage, perform):
 
 
 @pytest.mark.parametrize(("cores", "orders"), [(5, {}), (1, {"build_workers": 5})])
-def test_as_much_is_built_at_once_as_cores_are_free_or_was_ordered(stage, perform, monkeypatch, cores, orders):
+def test_builds_at_once_follow_free_cores_or_the_option(stage, perform, monkeypatch, cores, orders):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(cores))
     all_of_them = threading.Barrier(5, timeout=20)
 
@@ -140,7 +140,7 @@ def test_what_does_not_build_is_never_put_on_the_device(stage, store, perform):
     assert Role.JUDGE not in stage.launched
 
 
-def test_what_the_machine_failed_is_tried_once_more_and_both_attempts_stay(stage, store, perform):
+def test_infrastructure_failure_is_retried_and_kept(stage, store, perform):
     cell = stage.cell("unlucky", vanishes, PASSED)
     session, told = perform([cell])
     assert attempts(store, cell) == [(1, Status.CONTAINER_LOST), (2, Status.PASSED)]
@@ -215,7 +215,7 @@ def test_fail_fast_stops_at_the_first_that_does_not_pass(stage, perform):
     assert session.left == 1
 
 
-def test_a_stop_calls_running_cells_off_and_leaves_no_record_of_them(stage, store, perform):
+def test_stop_cancels_running_cells_without_records(stage, store, perform):
     cells = [stage.cell(name, hangs) for name in ("a", "b")]
     session, told = perform(cells, while_running=lambda session, _: session.stop())
     assert told == [(EventKind.CELL_STARTED, "a")]
@@ -268,7 +268,7 @@ def run_on(driver, tmp_path):
 LOST_ONCE = "cell(stage, loses(), says(Status.PASSED))"
 
 
-def test_a_cell_whose_gpu_is_lost_goes_to_the_other_lane_which_had_nothing_to_do(run_on):
+def test_cell_of_a_lost_gpu_goes_to_the_idle_lane(run_on):
     told = run_on(LOST_ONCE, H200, OTHER)
     (first, lost), (second, alive) = told["attempts"]["kernel"]
     assert (first, second) == ("gpu_lost", "passed")
@@ -301,7 +301,7 @@ def test_without_another_gpu_the_rest_is_left_undone(run_on):
     assert (told["counts"], told["left"]) == ({"gpu_lost": 1}, 1)
 
 
-def test_cells_that_no_other_lane_can_take_are_left_undone_and_nobody_waits_for_them(run_on):
+def test_cells_without_another_lane_are_left_without_waiting(run_on):
     bound = f"uuid='{UUID}'"
     cells = [
         f"cell(stage, loses(), says(Status.PASSED), {bound})",
@@ -315,14 +315,14 @@ def test_cells_that_no_other_lane_can_take_are_left_undone_and_nobody_waits_for_
     assert told["attempts"]["bound"] == told["attempts"]["built"] == []
 
 
-def test_a_cell_that_every_gpu_is_lost_under_is_not_tried_for_ever(run_on):
+def test_cell_that_loses_every_gpu_is_not_retried_forever(run_on):
     told = run_on("cell(stage, loses(), name='killer'), cell(stage, says(Status.PASSED), name='a')", H200, OTHER)
     assert [status for status, _ in told["attempts"]["killer"]] == ["gpu_lost", "gpu_lost"]
     assert len(told["quarantined"]) == 2
     assert told["counts"]["gpu_lost"] == 1
 
 
-def test_a_cell_that_passed_stays_so_when_its_gpu_is_found_ill_after_it(run_on):
+def test_passed_cell_stays_passed_if_its_gpu_fails_afterwards(run_on):
     ill = "probe=answers(passed=False, reason='17 answers are wrong')"
     told = run_on(f"cell(stage, says(Status.PASSED), {ill}), cell(stage, says(Status.PASSED), name='a')", H200)
     assert (told["counts"], told["left"]) == ({"passed": 1}, 1)
@@ -366,7 +366,7 @@ def run_ahead(driver, tmp_path):
     return performed
 
 
-def test_the_next_cell_of_a_gpu_is_started_while_the_present_one_is_measured(run_ahead):
+def test_next_cell_of_a_gpu_starts_during_the_present_one(run_ahead):
     cells = [f"stays(cell(stage, {play}, name='{name}'))" for name, play in (("a", "meets_the_next"), ("b", "hello"))]
     told = run_ahead(", ".join(cells).replace("hello", "says(Status.PASSED, WELL)"))
     assert told["counts"] == {"passed": 2}
@@ -395,7 +395,7 @@ def test_lanes_that_share_cells_start_different_ones_ahead(run_ahead):
     assert told["launched"].count("judge") == 4
 
 
-def test_what_was_started_ahead_on_a_gpu_that_is_lost_goes_with_it(run_ahead):
+def test_processes_started_ahead_end_with_a_lost_gpu(run_ahead):
     told = run_ahead("stays(cell(stage, loses(), name='a')), stays(cell(stage, says(Status.PASSED), name='b'))")
     assert told["left"] == 1
     assert told["attempts"]["b"] == []
@@ -413,13 +413,13 @@ print(json.dumps({"alive": stage.alive, "scratch": [path.name for path in stage.
 """
 
 
-def test_what_was_started_ahead_goes_with_a_run_that_is_called_off(driver, tmp_path):
+def test_processes_started_ahead_end_with_a_cancelled_run(driver, tmp_path):
     driver.set(H200, OTHER)
     program = f"import json\nfrom tests.baddays.living import until\n{MEETS_THE_NEXT}{CALLED_OFF}"
     assert on_driver(driver, tmp_path, program) == {"alive": 0, "scratch": []}
 
 
-def test_no_session_starts_ahead_of_the_lane_that_takes_another_cell(run_ahead):
+def test_no_session_starts_ahead_for_a_cell_of_another_lane(run_ahead):
     failed = "lambda spec: ProcessExit(role=spec.role, code=3)"
     cells = [
         "stays(cell(stage, says(Status.PASSED, WELL), name='a'))",
@@ -429,7 +429,7 @@ def test_no_session_starts_ahead_of_the_lane_that_takes_another_cell(run_ahead):
     assert told["launched"].count("judge") == 1
 
 
-def test_nothing_starts_ahead_for_a_candidate_that_the_policy_rejects(run_ahead):
+def test_nothing_starts_ahead_for_a_rejected_candidate(run_ahead):
     told = run_ahead(
         "stays(cell(stage, says(Status.PASSED, WELL), name='a')),"
         "cell(stage, name='b', reject_findings=('entry',))"  # its source defines no ModelNew
@@ -526,7 +526,7 @@ def test_which_recorded_cells_run_again(rerun, chosen, stage, store, perform):
     assert {cell.candidate.id.removeprefix("p/") for cell in found} == chosen
 
 
-def test_an_accusation_that_nothing_has_repeated_yet_is_looked_at_again(stage, store, perform):
+def test_first_timing_mismatch_runs_again(stage, store, perform):
     cell = stage.cell("liar", ACCUSED)
     perform([cell])
     assert cells_to_run([cell], store, stage.survey(), Rerun.NONE) == []
@@ -545,7 +545,7 @@ def test_an_accusation_that_nothing_has_repeated_yet_is_looked_at_again(stage, s
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_record_of_another_sandbox_core_image_or_driver_is_stale(change, stage, store, perform):
+def test_record_of_another_sandbox_or_driver_is_stale(change, stage, store, perform):
     cell = stage.cell("good")
     perform([cell])
     assert cells_to_run([cell], store, stage.survey(), Rerun.STALE) == []

@@ -40,8 +40,8 @@ def obey(lease, word, *rest):
     if word == "admit":
         lease.tenants.admit(int(rest[0]))
     elif word == "look":  # until so many looks more have begun and ended
-        wanted = len(lease.looks) + 1 + int(rest[0])
-        while len(lease.looks) < wanted and not lease.lost:
+        wanted = len(lease.snapshots) + 1 + int(rest[0])
+        while len(lease.snapshots) < wanted and not lease.lost:
             time.sleep(0.002)
     elif word == "enter":
         session.enter_context(lease.session(processes=3))
@@ -58,7 +58,7 @@ def tell(lease):
     told.update(
         exclusive=lease.exclusive, reason=lease.reason, foreign=lease.foreign_pids, warnings=lease.warnings,
         lost=lease.lost, before=dict(lease.before), after=dict(lease.after), waited_s=lease.waited_s,
-        looks=[[look.own, look.foreign, look.trouble] for look in lease.looks],
+        looks=[[look.own, look.foreign, look.trouble] for look in lease.snapshots],
         aftermath=asdict(lease.aftermath), clocks=[lease.clocks.locked, lease.clocks.reset.value],
         threads=[thread.name for thread in threading.enumerate()],
     )

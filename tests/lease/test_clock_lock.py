@@ -88,7 +88,7 @@ def test_the_symbolic_clock_may_have_no_number(driver, tmp_path):
     assert "left 1500 MHz for 1980 MHz" in after["reset_reason"]
 
 
-def test_the_symbolic_clock_has_its_number_where_the_driver_names_it(driver, tmp_path):
+def test_symbolic_clock_has_the_number_the_driver_gives(driver, tmp_path):
     driver.set(A100)
     inside, after = held(driver, tmp_path, gpu=A100)
     assert (inside["requested"], inside["set_sm_mhz"], after["reset"]) == ("base", 1275, "confirmed")
@@ -133,7 +133,7 @@ def test_the_target_is_snapped_and_may_depend_on_the_model(driver, tmp_path, ask
     assert f"SM clock locked to {'the driver' if sent == 'tdp' else sent}" in inside["reason"]
 
 
-def test_of_two_equally_near_clocks_the_lower_is_taken_for_the_memory_too(driver, tmp_path):
+def test_lower_of_two_nearest_memory_clocks_is_chosen(driver, tmp_path):
     driver.set({**H200, "memory_clocks": "3201 3199", "graphics_clocks_3201": "1510 1500"})
     inside, _ = held(driver, tmp_path, clock_target=1505, memory_clock=3200)
     assert (inside["set_sm_mhz"], inside["set_memory_mhz"], inside["requested_memory"]) == (1500, 3199, "3200")
@@ -178,7 +178,7 @@ def test_the_memory_clock_is_locked_where_it_makes_sense(driver, tmp_path, gpu, 
 
 
 @pytest.mark.parametrize("policy", ["lock", "require"])
-def test_a_memory_clock_that_cannot_be_locked_leaves_the_sm_clock_locked(driver, tmp_path, policy):
+def test_failed_memory_lock_leaves_the_sm_clock_locked(driver, tmp_path, policy):
     driver.set({**H200, "memory_lockable": None})
     inside, after = held(driver, tmp_path, policy=policy, clock_target=1500)
     assert (inside["locked"], inside["set_sm_mhz"], inside["set_memory_mhz"]) == (True, 1500, None)
@@ -214,7 +214,7 @@ def test_without_the_right_to_lock_the_policy_decides(driver, tmp_path):
     assert not (tmp_path / JOURNAL).exists()
 
 
-def test_without_the_right_the_known_number_of_the_symbolic_clock_is_not_tried_either(driver, tmp_path):
+def test_symbolic_clock_number_is_not_tried_without_permission(driver, tmp_path):
     driver.set(A100, unprivileged=1)
     inside, _ = held(driver, tmp_path, gpu=A100)
     assert inside["locked"] is False
@@ -245,7 +245,7 @@ def test_what_is_half_set_is_undone(driver, tmp_path, fault):
     assert not (tmp_path / JOURNAL).exists()
 
 
-def test_an_undoing_that_fails_is_told_with_what_made_it_necessary(driver, tmp_path):
+def test_failed_undo_is_reported_with_its_cause(driver, tmp_path):
     driver.set({**H200, "lock_memory": "!999", "reset": "!4"})
     told = refused(driver, tmp_path, clock_target=1500)
     assert "memory clock locked to 3201 MHz" in told["what"]
@@ -287,7 +287,7 @@ def test_a_reset_that_is_accepted_and_ignored_is_not_confirmed(driver, tmp_path)
     assert not (tmp_path / JOURNAL).exists()
 
 
-def test_a_lock_at_the_clock_that_was_there_anyway_cannot_be_confirmed(driver, tmp_path):
+def test_lock_at_the_present_clock_cannot_be_confirmed(driver, tmp_path):
     driver.set(H200)
     _, after = held(driver, tmp_path, clock_target="max")
     assert after["reset"] == "unconfirmed"
@@ -303,7 +303,7 @@ def test_a_lock_that_was_not_obeyed_cannot_be_seen_to_leave(driver, tmp_path):
     assert "was 1980 MHz before the reset already, not 1500 MHz" in after["reset_reason"]
 
 
-@pytest.mark.parametrize(("target", "words"), [(1500, "does not tell the SM clock"), ("base", "does not tell")])
+@pytest.mark.parametrize(("target", "words"), [(1500, "does not give the SM clock"), ("base", "does not give")])
 def test_without_a_reading_nothing_is_confirmed(driver, tmp_path, target, words):
     driver.set({**H200, "clock_sm": None})
     _, after = held(driver, tmp_path, clock_target=target)

@@ -59,7 +59,7 @@ def test_an_exception_inside_puts_the_mode_back(driver, tmp_path):
     assert program.end()["restored"] == "confirmed"
 
 
-def test_clocks_and_mode_share_one_journal_and_are_given_back_one_by_one(driver, tmp_path):
+def test_clocks_and_mode_share_a_journal_and_reset_separately(driver, tmp_path):
     driver.set(H200)
     program = entered(driver, tmp_path, verb="both")
     program.obey("engage")
@@ -77,7 +77,7 @@ def test_clocks_and_mode_share_one_journal_and_are_given_back_one_by_one(driver,
         (H200, FORBID, "this host forbids it: KERNEL_MATRIX_GPU_SETTINGS=forbid"),
         (H200, UNPRIVILEGED, "(NVML error 4)"),
         ({**H200, "compute_mode": PROHIBITED}, {}, "is prohibited, and is left so"),
-        (GTX_1080, {}, "is not told, and is left so"),
+        (GTX_1080, {}, "is unknown, and is left so"),
     ],
 )
 def test_what_may_not_be_engaged_is_told_and_tried_once(driver, tmp_path, gpu, host, trouble):
@@ -120,7 +120,7 @@ def test_a_mode_that_somebody_else_set_meanwhile_is_left(driver, tmp_path):
         ({"lost": "!15"}, "NVML error 15"),
     ],
 )
-def test_a_mode_that_cannot_be_put_back_is_told_and_stays_in_the_journal(driver, tmp_path, fault, trouble):
+def test_mode_without_reset_is_reported_and_stays_journalled(driver, tmp_path, fault, trouble):
     driver.set(H200)
     program = entered(driver, tmp_path)
     program.obey("engage")

@@ -31,7 +31,7 @@ def test_waiting_ends_when_the_foreign_process_goes(driver, tmp_path):
     assert told["waited_s"] > 0
 
 
-def test_where_company_is_allowed_it_is_seen_and_nothing_is_claimed(driver, tmp_path):
+def test_allowed_foreign_process_is_seen_and_nothing_claimed(driver, tmp_path):
     driver.set({**H200, "compute": 1})
     told = Holder(tmp_path, driver=driver, exclusive=False).reached().end()
     assert (told["exclusive"], told["foreign"]) == ("unproven", [1])
@@ -57,7 +57,7 @@ import json
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.lease import LeaseTerms
-from kernel_matrix.lease.exclusivity import await_alone
+from kernel_matrix.lease.exclusivity import await_exclusive
 from kernel_matrix.lease.locks import LeaseWait
 from kernel_matrix.lease.gpu_processes import OwnProcesses
 from kernel_matrix.lease.watch import DeviceWatch
@@ -73,7 +73,7 @@ class Clearing(DeviceWatch):
 
 with get_platform("cuda").opened():
     watch = Clearing(Gpu(platform="cuda", uuid=uuid, name=""), OwnProcesses())
-    print(json.dumps([await_alone(watch, LeaseTerms(wait_s=60), LeaseWait("a GPU", limit_s=60)), used]))
+    print(json.dumps([await_exclusive(watch, LeaseTerms(wait_s=60), LeaseWait("a GPU", limit_s=60)), used]))
 """
 
 
@@ -111,7 +111,7 @@ def test_inside_a_pid_namespace_exclusivity_is_refused(driver, tmp_path):
 
 
 @needs_namespaces
-def test_inside_a_pid_namespace_nothing_is_proven_and_nobody_is_accused(driver, tmp_path):
+def test_pid_namespace_proves_nothing_and_blames_no_process(driver, tmp_path):
     driver.set({**H200, "compute": 77})
     told = Holder(tmp_path, driver=driver, prefix=IN_A_NAMESPACE, exclusive=False).reached().end()
     assert (told["exclusive"], told["foreign"]) == ("unproven", [])

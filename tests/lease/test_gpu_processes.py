@@ -60,30 +60,30 @@ def enter(folder, *pids):
 
 
 def test_nobody_is_ours_before_he_is_admitted(tenants, tenant):
-    assert tenants.standing(tenant().pid) is Ownership.FOREIGN
-    assert tenants.standing(1) is Ownership.FOREIGN
-    assert tenants.standing(NO_PROCESS) is Ownership.GONE
+    assert tenants.owner_of(tenant().pid) is Ownership.FOREIGN
+    assert tenants.owner_of(1) is Ownership.FOREIGN
+    assert tenants.owner_of(NO_PROCESS) is Ownership.GONE
 
 
 def test_the_runner_itself_is_ours_but_not_all_that_it_starts(tenants, tenant):
-    assert tenants.standing(os.getpid()) is Ownership.OURS
-    assert tenants.standing(tenant().pid) is Ownership.FOREIGN  # it may be of another lane, on another device
+    assert tenants.owner_of(os.getpid()) is Ownership.OURS
+    assert tenants.owner_of(tenant().pid) is Ownership.FOREIGN  # it may be of another lane, on another device
 
 
 def test_what_descends_from_an_admitted_process_is_ours(tenants, tenant):
     root = tenant("sh", "-c", GRANDCHILD)
     grandchild = int(root.stdout.readline())
     tenants.admit(root.pid)
-    assert tenants.standing(root.pid) is Ownership.OURS
-    assert tenants.standing(grandchild) is Ownership.OURS
-    assert tenants.standing(tenant().pid) is Ownership.FOREIGN
+    assert tenants.owner_of(root.pid) is Ownership.OURS
+    assert tenants.owner_of(grandchild) is Ownership.OURS
+    assert tenants.owner_of(tenant().pid) is Ownership.FOREIGN
 
 
 def test_an_orphan_that_an_admitted_process_adopts_is_ours(tenants, tenant):
     root = tenant(sys.executable, "-c", ADOPTED)
     orphan = int(root.stdout.readline())
     tenants.admit(root.pid)
-    assert tenants.standing(orphan) is Ownership.OURS
+    assert tenants.owner_of(orphan) is Ownership.OURS
 
 
 @needs_namespaces
@@ -96,27 +96,27 @@ def test_who_shares_the_namespace_of_an_admitted_process_is_ours(tenants, tenant
     guest = tenant("nsenter", "--pid", f"--target={first}", "sh", "-c", "echo; sleep 600")
     guest.stdout.readline()
     (entered,) = children(guest.pid)
-    assert tenants.standing(entered) is Ownership.OURS
-    assert tenants.standing(guest.pid) is Ownership.FOREIGN
+    assert tenants.owner_of(entered) is Ownership.OURS
+    assert tenants.owner_of(guest.pid) is Ownership.FOREIGN
     stranger = tenant(*IN_A_NAMESPACE, "sh", "-c", "echo; sleep 600")
     stranger.stdout.readline()
-    assert tenants.standing(children(stranger.pid)[0]) is Ownership.FOREIGN
+    assert tenants.owner_of(children(stranger.pid)[0]) is Ownership.FOREIGN
 
 
 @needs_namespaces
-def test_a_launcher_outside_the_namespace_it_made_admits_those_inside(tenants, tenant):
+def test_launcher_outside_its_namespace_admits_those_inside(tenants, tenant):
     launcher = tenant(*IN_A_NAMESPACE, "sh", "-c", "echo; sleep 600")
     launcher.stdout.readline()
     tenants.admit(launcher.pid)
     (first,) = children(launcher.pid)
     guest = tenant("nsenter", "--pid", f"--target={first}", "sh", "-c", "echo; sleep 600")
     guest.stdout.readline()
-    assert tenants.standing(first) is Ownership.OURS
-    assert tenants.standing(children(guest.pid)[0]) is Ownership.OURS
+    assert tenants.owner_of(first) is Ownership.OURS
+    assert tenants.owner_of(children(guest.pid)[0]) is Ownership.OURS
 
 
 @needs_namespaces
-def test_the_number_of_a_namespace_that_has_ended_does_not_come_back(tenants, tenant):
+def test_number_of_an_ended_namespace_is_not_reused(tenants, tenant):
     """The kernel gives a freed number to the next namespace: without the pin one of these would be taken for ours."""
     inside = tenant(*IN_A_NAMESPACE, "sh", "-c", "echo; sleep 600")
     inside.stdout.readline()
@@ -125,7 +125,7 @@ def test_the_number_of_a_namespace_that_has_ended_does_not_come_back(tenants, te
     for _ in range(8):
         stranger = tenant(*IN_A_NAMESPACE, "sh", "-c", "echo; sleep 600")
         stranger.stdout.readline()
-        assert tenants.standing(children(stranger.pid)[0]) is Ownership.FOREIGN
+        assert tenants.owner_of(children(stranger.pid)[0]) is Ownership.FOREIGN
         end(stranger)
 
 
@@ -140,21 +140,21 @@ def test_who_shares_the_container_of_an_admitted_process_is_ours(tenant, form):
         enter(folder / "below", nested.pid)
         enter(others, stranger.pid)
         tenants.admit(root.pid)
-        standing = [tenants.standing(process.pid) for process in (member, nested, stranger)]
+        standing = [tenants.owner_of(process.pid) for process in (member, nested, stranger)]
         for process in (root, member, nested, stranger):
             end(process)
     assert standing == [Ownership.OURS, Ownership.OURS, Ownership.FOREIGN]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes control groups")
-def test_the_container_around_the_container_of_an_admitted_process_makes_nobody_ours(tenant):
+def test_outer_container_of_an_admitted_process_is_foreign(tenant):
     outer, inner = secrets.token_hex(32), secrets.token_hex(32)
     with group(f"docker/{outer}/docker/{inner}") as folder, closing(OwnProcesses()) as tenants:
         root, neighbour = tenant(), tenant()
         enter(folder, root.pid)
         enter(folder.parents[1], neighbour.pid)
         tenants.admit(root.pid)
-        standing = tenants.standing(neighbour.pid)
+        standing = tenants.owner_of(neighbour.pid)
         for process in (root, neighbour):
             end(process)
     assert standing is Ownership.FOREIGN
@@ -173,7 +173,7 @@ from kernel_matrix.lease.gpu_processes import OwnProcesses
 tenants = OwnProcesses()
 for line in sys.stdin:
     word, pid = line.split()
-    print(tenants.admit(int(pid)) if word == "admit" else tenants.standing(int(pid)).value, flush=True)
+    print(tenants.admit(int(pid)) if word == "admit" else tenants.owner_of(int(pid)).value, flush=True)
 """
         runner = tenant(sys.executable, "-c", program)
         root, neighbour, role = tenant(), tenant(), tenant()
@@ -221,7 +221,7 @@ def test_whatever_a_role_starts_is_ours_on_every_sandbox(name, role, tenants, tm
     with _role(name, role, f"a-{token}", tmp_path, request) as ours, _role(name, role, f"b-{token}", tmp_path, request):
         tenants.admit(ours.root_pid())
         assert soon(lambda: len(survivors(token)) == 2 * size)
-        standing = [{tenants.standing(int(pid)) for pid in survivors(f"{which}-{token}")} for which in "ab"]
+        standing = [{tenants.owner_of(int(pid)) for pid in survivors(f"{which}-{token}")} for which in "ab"]
     assert standing == [{Ownership.OURS}, {Ownership.FOREIGN}]
 
 
@@ -248,12 +248,12 @@ def _cpu_image(request):
 def test_a_process_of_ours_that_has_just_ended_is_still_ours(tenants, tenant):
     root = tenant()
     tenants.admit(root.pid)
-    assert tenants.standing(root.pid) is Ownership.OURS
-    assert tenants.standing(end(root)) is Ownership.OURS
+    assert tenants.owner_of(root.pid) is Ownership.OURS
+    assert tenants.owner_of(end(root)) is Ownership.OURS
 
 
 def test_a_process_that_ended_before_anybody_knew_it_is_gone(tenants, tenant):
-    assert tenants.standing(end(tenant())) is Ownership.GONE
+    assert tenants.owner_of(end(tenant())) is Ownership.GONE
 
 
 def test_a_process_that_ends_while_it_is_asked_about_is_gone(tenants, tenant, monkeypatch):
@@ -262,21 +262,21 @@ def test_a_process_that_ends_while_it_is_asked_about_is_gone(tenants, tenant, mo
     tenants.admit(root.pid)
     whose = tenants._belongs
     monkeypatch.setattr(tenants, "_belongs", lambda pid: whose(end(child)))
-    assert tenants.standing(child.pid) is Ownership.GONE
+    assert tenants.owner_of(child.pid) is Ownership.GONE
 
 
 def test_who_is_admitted_after_his_end_admits_nobody(tenants, tenant):
     tenants.admit(end(tenant()))
-    assert tenants.standing(tenant().pid) is Ownership.FOREIGN
+    assert tenants.owner_of(tenant().pid) is Ownership.FOREIGN
 
 
 def test_a_pid_of_ours_that_another_process_has_now_is_foreign(tenants, tenant):
     root = tenant()
     tenants.admit(root.pid)
-    assert tenants.standing(root.pid) is Ownership.OURS
+    assert tenants.owner_of(root.pid) is Ownership.OURS
     began = started(root.pid)
     _take(end(root), began, tenant)
-    assert tenants.standing(root.pid) is Ownership.FOREIGN
+    assert tenants.owner_of(root.pid) is Ownership.FOREIGN
 
 
 def started(pid):
@@ -303,13 +303,13 @@ def test_an_mps_server_is_tolerated_where_that_is_allowed(tenant, tmp_path, allo
     server.symlink_to("/bin/sleep")
     process = tenant(str(server), "600")
     with closing(OwnProcesses(mps_allowed=allowed)) as tenants:
-        assert tenants.standing(process.pid) is standing
-        assert tenants.standing(tenant().pid) is Ownership.FOREIGN
+        assert tenants.owner_of(process.pid) is standing
+        assert tenants.owner_of(tenant().pid) is Ownership.FOREIGN
 
 
 def test_foreign_processes_keep_the_name_they_were_seen_with(tenants, tenant):
     process = tenant()
-    assert tenants.standing(process.pid) is Ownership.FOREIGN
+    assert tenants.owner_of(process.pid) is Ownership.FOREIGN
     end(process)
     assert named((process.pid,)) == f"{process.pid} (name not readable)"
     assert tenants.named((process.pid, NO_PROCESS)) == f"{process.pid} (sleep), {NO_PROCESS} (name not readable)"
@@ -332,7 +332,7 @@ def test_nothing_stays_open(tenant):
     assert len(open_files()) == len(held) > len(before)
 
 
-SEES = "from kernel_matrix.lease.gpu_processes import pids_mean_something; print(pids_mean_something())"
+SEES = "from kernel_matrix.lease.gpu_processes import sees_driver_pids; print(sees_driver_pids())"
 
 
 @needs_namespaces

@@ -30,7 +30,7 @@ def test_a_cpu_lease_tells_what_it_is(tmp_path):
         pass
     assert (lease.exclusive, lease.foreign_pids, lease.warnings, lease.lost) == ("not_applicable", (), (), "")
     assert "shared with everything" in lease.reason
-    assert (list(lease.looks), lease.looking_s) == ([], 0.0)
+    assert (list(lease.snapshots), lease.snapshots_cpu_s) == ([], 0.0)
     assert set(lease.before) == set(lease.after) == {"load_average", "frequency_mhz", "memory_used_bytes"}
     assert (lease.aftermath.processes_gone, lease.aftermath.memory_back) == (None, None)
     assert not lease.clocks.locked
@@ -45,7 +45,7 @@ def test_whatever_happens_inside_the_device_is_given_back(tmp_path, stop):
         pass
 
 
-def test_what_dead_runners_left_is_reaped_under_the_lock_and_told(tmp_path):
+def test_leftovers_are_reaped_under_the_lock_and_reported(tmp_path):
     found = []
 
     def reap():
@@ -70,7 +70,7 @@ def test_a_gpu_with_nobody_else_on_it_is_proven_ours(driver, tmp_path, tenant):
     driver.set({**H200, "clock_sm": 1530})
     told = holder.end()
     assert (told["exclusive"], told["foreign"], told["lost"], told["warnings"]) == ("proven", [], "", [])
-    assert re.fullmatch(r"no foreign process in \d+ looks, at most \d\.\d{3} s apart", told["reason"])
+    assert re.fullmatch(r"no foreign process in \d+ snapshots, at most \d\.\d{3} s apart", told["reason"])
     own = [look[0] for look in told["looks"]]
     assert own[0] == own[-1] == []
     assert [process.pid] in own
@@ -86,7 +86,7 @@ def test_nothing_is_set_on_the_gpu(driver, tmp_path):
     assert driver.log() == []
 
 
-def test_a_process_of_ours_that_is_listed_after_its_end_is_not_foreign(driver, tmp_path, tenant):
+def test_own_process_listed_after_its_end_is_not_foreign(driver, tmp_path, tenant):
     driver.set(H200)
     holder = Holder(tmp_path, driver=driver).reached()
     process = tenant()
@@ -192,11 +192,11 @@ def test_without_a_last_look_nothing_is_proven(driver, tmp_path):
     holder.tell("look", 1)
     told = holder.end()
     assert told["exclusive"] == "unproven"
-    assert "the last look failed" in told["reason"]
+    assert "the last snapshot failed" in told["reason"]
     assert told["aftermath"]["processes_gone"] is None
 
 
-def test_when_nobody_looked_for_more_than_a_second_nothing_is_proven(driver, tmp_path):
+def test_gap_of_a_second_between_snapshots_proves_nothing(driver, tmp_path):
     driver.set(H200)
     holder = Holder(tmp_path, driver=driver).reached()
     holder.tell("look", 1)
@@ -206,7 +206,7 @@ def test_when_nobody_looked_for_more_than_a_second_nothing_is_proven(driver, tmp
     holder.tell("look", 1)
     told = holder.end()
     assert told["exclusive"] == "unproven"
-    assert re.search(r"for \d\.\d s nobody looked", told["reason"])
+    assert re.search(r"no snapshot was taken for \d\.\d s", told["reason"])
 
 
 def await_stopped(pid):
@@ -255,7 +255,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_clocks_are_given_back_when_the_wait_for_the_aftermath_is_interrupted(driver, tmp_path):
+def test_clocks_are_reset_when_the_release_check_is_stopped(driver, tmp_path):
     driver.set(H200)
     driver.environment["KERNEL_MATRIX_LOCK_DIR"] = str(tmp_path)
     with driver.start(INTERRUPTED) as holder:
@@ -272,7 +272,7 @@ def test_clocks_are_given_back_when_the_wait_for_the_aftermath_is_interrupted(dr
     Holder(tmp_path, driver=driver).reached().end()
 
 
-def test_hard_mode_begins_when_a_whole_session_is_on_the_gpu_and_ends_with_it(driver, tmp_path, tenant):
+def test_hard_mode_lasts_while_a_whole_session_runs(driver, tmp_path, tenant):
     driver.set(H200)
     holder = Holder(tmp_path, driver=driver, hard_exclusive=True).reached()
     for session in range(2):

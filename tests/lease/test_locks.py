@@ -93,7 +93,7 @@ def test_two_threads_exclude_each_other_too(tmp_path):
     assert len(refused) == 1
 
 
-def test_a_held_device_is_busy_after_the_wait_and_the_message_names_the_holder(tmp_path):
+def test_held_device_is_busy_after_the_wait_and_names_holder(tmp_path):
     with start(HOLD_UNTIL_TOLD, tmp_path) as holder:
         assert read_line(holder) == "held\n"
         with pytest.raises(GpuBusyError) as caught, lock(tmp_path, wait_s=0.2):
@@ -195,7 +195,7 @@ def test_the_named_lock_folder_wins_and_is_made(tmp_path, monkeypatch):
     assert stat.S_IMODE(lock_folder().stat().st_mode) == 0o1777
 
 
-def test_a_named_lock_folder_that_cannot_be_used_is_an_error_and_no_fallback(tmp_path, monkeypatch):
+def test_unusable_named_lock_folder_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KERNEL_MATRIX_LOCK_DIR", str(tmp_path / "file"))
     with pytest.raises(InfrastructureError, match="file") as caught:

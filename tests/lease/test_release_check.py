@@ -63,8 +63,8 @@ from tests.sim.nvml import World
 uuid, used = {H200["uuid"]!r}, []
 
 class Clearing(DeviceWatch):
-    def look_now(self):
-        look = super().look_now()
+    def take_now(self):
+        look = super().take_now()
         used.append(look.sample.memory_used_bytes)
         World.here().change(uuid, memory_used={65 * MIB})
         return look
@@ -94,7 +94,7 @@ def test_memory_that_stays_is_told(driver, holder):
     assert told["aftermath"]["reason"].endswith("66 MiB in use, 1 MiB before")
 
 
-def test_memory_is_not_held_against_a_gpu_with_somebody_else_on_it(driver, holder):
+def test_memory_is_unknown_with_foreign_processes(driver, holder):
     held = holder(patience_s=60)
     driver.set(with_ours(held, compute="1"))
     told = held.end()
@@ -102,14 +102,14 @@ def test_memory_is_not_held_against_a_gpu_with_somebody_else_on_it(driver, holde
     assert "none of our processes is listed; foreign: 1 (" in told["aftermath"]["reason"]
 
 
-def test_memory_that_was_suspicious_before_is_not_held_against_the_gpu(driver, tmp_path):
+def test_memory_is_unknown_if_it_was_suspicious_before(driver, tmp_path):
     driver.set({**H200, "memory_used": 3000 * MIB})
     held = Holder(tmp_path, driver=driver, patience_s=0.1).reached()
     driver.set({**H200, "memory_used": 5000 * MIB})
     assert left(held.end()) == (True, None)
 
 
-def test_a_driver_that_does_not_tell_its_memory_is_not_waited_for(driver, tmp_path):
+def test_release_check_does_not_wait_for_unknown_memory(driver, tmp_path):
     mute = {key: value for key, value in H200.items() if not key.startswith("memory_used")}
     driver.set(mute)
     told = Holder(tmp_path, driver=driver, patience_s=60).reached().end()

@@ -54,7 +54,7 @@ def test_a_killed_holders_clocks_are_given_back_by_the_next(driver, tmp_path):
     assert repaired(driver, tmp_path) == {"lines": []}
 
 
-def test_killed_between_journal_and_setting_the_clocks_are_reset_all_the_same(driver, tmp_path):
+def test_clocks_are_reset_after_a_kill_before_the_setting(driver, tmp_path):
     driver.set(H200)
     Program(driver, tmp_path, "clocks", gpu=H200, clock_target=1500, die_at="nvmlDeviceSetGpuLockedClocks").dies()
     assert calls(driver) == []
@@ -74,7 +74,7 @@ def test_killed_between_the_two_clocks_both_are_reset(driver, tmp_path):
     assert driver.state(UUID) == SetState()
 
 
-def test_a_memory_clock_that_was_journalled_and_cannot_be_locked_needs_no_reset(driver, tmp_path):
+def test_journalled_memory_clock_without_lock_needs_no_reset(driver, tmp_path):
     driver.set({**H200, "memory_lockable": None})
     Program(driver, tmp_path, "clocks", gpu=H200, clock_target=1500, die_at="nvmlDeviceSetMemoryLockedClocks").dies()
     (line,) = repaired(driver, tmp_path)["lines"]
@@ -122,7 +122,7 @@ def test_clocks_and_hard_mode_are_both_given_back(driver, tmp_path):
     assert driver.state(UUID) == SetState(compute_mode=DEFAULT)
 
 
-def test_forbidden_on_this_host_the_gpu_is_refused_and_no_call_is_made(driver, tmp_path):
+def test_forbidden_settings_refuse_the_gpu_without_a_call(driver, tmp_path):
     driver.set(H200)
     killed_while_holding(driver, tmp_path)
     before = calls(driver)
@@ -133,7 +133,7 @@ def test_forbidden_on_this_host_the_gpu_is_refused_and_no_call_is_made(driver, t
     assert (tmp_path / JOURNAL).exists()
 
 
-def test_without_the_right_to_reset_the_gpu_is_refused_with_what_to_do_by_hand(driver, tmp_path):
+def test_repair_without_permission_refuses_with_manual_steps(driver, tmp_path):
     driver.set(H200)
     killed_while_holding(driver, tmp_path)
     driver.set(H200, unprivileged=1)
@@ -148,7 +148,7 @@ def test_without_the_right_to_reset_the_gpu_is_refused_with_what_to_do_by_hand(d
     assert len(repaired(driver, tmp_path)["lines"]) == 1
 
 
-def test_a_reset_that_fails_refuses_the_gpu_and_keeps_what_is_left_in_the_journal(driver, tmp_path):
+def test_failed_reset_refuses_the_gpu_and_keeps_the_journal(driver, tmp_path):
     driver.set(H200)
     killed_in_hard_mode(driver, tmp_path, verb="both")
     driver.change(UUID, reset="!999")
@@ -176,7 +176,7 @@ def test_a_lost_gpu_is_said_to_be_lost_and_stays_in_the_journal(driver, tmp_path
     assert (tmp_path / JOURNAL).exists()
 
 
-def test_an_owner_that_lives_but_holds_the_gpu_no_longer_is_told_apart(driver, tmp_path):
+def test_living_owner_without_the_gpu_is_named_as_such(driver, tmp_path):
     driver.set(H200)
     program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=1500)
     program.hears()
@@ -227,12 +227,14 @@ def give_away(path):
 
 
 @pytest.mark.parametrize(("change", "why"), [(spoil, "cannot be understood"), (give_away, "belongs to user 65534")])
-def test_a_journal_that_is_not_believed_makes_everything_be_given_back(driver, tmp_path, change, why):
+def test_untrusted_journal_resets_everything(driver, tmp_path, change, why):
     driver.set(H200)
     killed_in_hard_mode(driver, tmp_path, verb="both")
     change(tmp_path / JOURNAL)
     clocks, mode = repaired(driver, tmp_path)["lines"]
-    assert f"clocks of {UUID} (NVIDIA H200), locked by somebody whose journal, {tmp_path / JOURNAL}, {why}" in clocks
+    assert (
+        f"clocks of {UUID} (NVIDIA H200), locked by an unknown runner (its journal {tmp_path / JOURNAL} {why}" in clocks
+    )
     assert "but that is not confirmed" in clocks
     assert mode.endswith("the compute mode is default")
     assert driver.state(UUID) == SetState(compute_mode=DEFAULT)
@@ -250,7 +252,7 @@ def test_a_stranger_cannot_have_a_mode_of_his_choice_set(driver, tmp_path):
     assert driver.state(UUID) == SetState(compute_mode=DEFAULT)
 
 
-def test_on_a_gpu_where_nothing_can_be_set_a_spoilt_journal_is_just_removed(driver, tmp_path):
+def test_spoilt_journal_of_an_unsettable_gpu_is_removed(driver, tmp_path):
     driver.set(GTX_1080)
     path = tmp_path / f"{GTX_1080['uuid']}.settings.json"
     path.write_text("")
@@ -265,7 +267,7 @@ def test_a_spoilt_journal_stays_until_everything_is_given_back(driver, tmp_path)
     assert (tmp_path / JOURNAL).read_text() == ""
 
 
-def test_a_sweep_repairs_each_gpu_that_nobody_holds_and_hides_no_failure(driver, tmp_path):
+def test_sweep_repairs_free_gpus_and_reports_failures(driver, tmp_path):
     driver.set(H200, A100, RTX_4090)
     for gpu, target in ((H200, 1500), (A100, 1200), (RTX_4090, 2100)):
         killed_while_holding(driver, tmp_path, gpu=gpu, clock_target=target)
@@ -284,7 +286,7 @@ def test_a_sweep_repairs_each_gpu_that_nobody_holds_and_hides_no_failure(driver,
     assert driver.state(RTX_4090["uuid"]) == SetState()
 
 
-def test_a_sweep_removes_what_a_killed_writer_left_unless_somebody_holds_the_gpu(tmp_path):
+def test_sweep_removes_half_written_journals_of_free_gpus(tmp_path):
     held, free = (journal_file(tmp_path, uuid).with_suffix(".new") for uuid in ("GPU-held", "GPU-free"))
     for aside in (held, free):
         aside.write_text("half")
@@ -295,7 +297,7 @@ def test_a_sweep_removes_what_a_killed_writer_left_unless_somebody_holds_the_gpu
     assert not held.exists()
 
 
-def test_a_sweep_where_settings_are_forbidden_says_so_and_makes_no_call(driver, tmp_path):
+def test_sweep_with_forbidden_settings_makes_no_call(driver, tmp_path):
     driver.set(H200)
     killed_while_holding(driver, tmp_path)
     before = calls(driver)

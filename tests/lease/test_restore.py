@@ -23,7 +23,7 @@ UUID = H200["uuid"]
         ("base", 1530, "confirmed"),
     ],
 )
-def test_a_clock_has_left_when_it_is_further_away_than_readings_differ(driver, tmp_path, target, chosen, state):
+def test_clock_has_left_beyond_the_spread_of_readings(driver, tmp_path, target, chosen, state):
     driver.set({**H200, "clock_sm": chosen})
     program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=target, memory_clock="off")
     program.hears()
@@ -43,7 +43,7 @@ def test_a_symbolic_clock_has_left_only_for_what_it_was_before(driver, tmp_path)
     )
 
 
-def test_a_memory_clock_that_was_another_before_must_be_seen_to_leave_too(driver, tmp_path):
+def test_changed_memory_clock_must_leave_its_lock_too(driver, tmp_path):
     driver.set({**H200, "clock_memory": 1593})
     program = Program(driver, tmp_path, "clocks", gpu=H200, clock_target=1500)
     program.hears()
@@ -54,11 +54,11 @@ def test_a_memory_clock_that_was_another_before_must_be_seen_to_leave_too(driver
 
 
 def test_sm_clock_that_stays_is_unconfirmed_though_memory_left(monkeypatch):
-    monkeypatch.setattr(restore, "_LOOK_FOR_S", 0.05)
-    monkeypatch.setattr(restore, "clocks_now", lambda _gpu: {SM: 1500, MEMORY: 1593})
+    monkeypatch.setattr(restore, "_READ_FOR_S", 0.05)
+    monkeypatch.setattr(restore, "read_clocks", lambda _gpu: {SM: 1500, MEMORY: 1593})
     clocks = {
-        SM: restore._Leaving(SM, ClockNote(target_mhz=1500, before_mhz=1500), 1500),
-        MEMORY: restore._Leaving(MEMORY, ClockNote(target_mhz=3201, before_mhz=1593), 3201),
+        SM: restore._ClockWatch(SM, ClockNote(target_mhz=1500, before_mhz=1500), 1500),
+        MEMORY: restore._ClockWatch(MEMORY, ClockNote(target_mhz=3201, before_mhz=1593), 3201),
     }
-    watched = restore._watched(Gpu(platform="cuda", uuid=UUID, name="H200"), clocks)
+    watched = restore._watch_release(Gpu(platform="cuda", uuid=UUID, name="H200"), clocks)
     assert watched.state is restore.ResetState.UNCONFIRMED

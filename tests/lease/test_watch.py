@@ -20,7 +20,7 @@ gpu = Gpu(platform="cuda", uuid={H200["uuid"]!r}, name="")
 library = get_platform("cuda").opened()
 library.__enter__()
 def await_looks(count):
-    while len(watch.looks) < count:
+    while len(watch.snapshots) < count:
         time.sleep(0.002)
 """
 
@@ -77,11 +77,11 @@ def test_looks_that_are_overdue_are_left_out(driver):
         + """
 watch = DeviceWatch(gpu, OwnProcesses(), period_s=0.02)
 def stall(look):
-    if len(watch.looks) == 3:
+    if len(watch.snapshots) == 3:
         time.sleep(0.3)
-with watch.telling(stall), watch.running():
+with watch.notifying(stall), watch.running():
     await_looks(12)
-print(json.dumps([look.sample.at_ns for look in watch.looks]))
+print(json.dumps([look.sample.at_ns for look in watch.snapshots]))
 """
     )
     assert len(times) >= 12
@@ -96,10 +96,10 @@ def test_a_process_that_leaves_while_it_is_looked_at_is_nobody(driver):
         PREAMBLE
         + """
 class Leaving(OwnProcesses):
-    def standing(self, pid):
+    def owner_of(self, pid):
         if leaves:
             World.here().change(gpu.uuid, compute="")
-        return super().standing(pid)
+        return super().owner_of(pid)
 watch, looks = DeviceWatch(gpu, Leaving()), []
 for leaves in (False, True):
     looks.append(watch.begin())
@@ -109,15 +109,15 @@ print(json.dumps([[look.sample.pids, look.own, look.foreign] for look in looks])
     assert looks == [[[4194304], [], [4194304]], [[4194304], [], []]]
 
 
-def test_a_process_that_is_admitted_while_it_is_looked_at_is_ours(driver, tenant):
+def test_process_admitted_during_a_snapshot_is_ours(driver, tenant):
     process = tenant()
     driver.set({**H200, "compute": process.pid})
     look = driver.ask(
         PREAMBLE
         + """
 class Late(OwnProcesses):
-    def standing(self, pid):
-        found = super().standing(pid)
+    def owner_of(self, pid):
+        found = super().owner_of(pid)
         self.admit(pid)
         return found
 look = DeviceWatch(gpu, Late()).begin()
@@ -134,18 +134,18 @@ def test_who_listens_is_told_of_every_look_until_he_leaves(driver):
         + """
 watch, heard = DeviceWatch(gpu, OwnProcesses()), []
 with watch.running():
-    with watch.telling(heard.append):
+    with watch.notifying(heard.append):
         await_looks(3)
     left = len(heard)
-    await_looks(len(watch.looks) + 2)
-print(json.dumps([left, len(watch.looks), len(heard)]))
+    await_looks(len(watch.snapshots) + 2)
+print(json.dumps([left, len(watch.snapshots), len(heard)]))
 """
     )
     assert heard == after
     assert looks >= heard + 2 >= 4
 
 
-def test_the_watch_ends_with_its_context_at_once_and_tells_its_cost(driver):
+def test_watch_ends_with_its_context_and_measures_its_cost(driver):
     driver.set(H200)
     alive, cost, looks = driver.ask(
         PREAMBLE
@@ -153,7 +153,7 @@ def test_the_watch_ends_with_its_context_at_once_and_tells_its_cost(driver):
 watch = DeviceWatch(gpu, OwnProcesses(), period_s=3600)
 with watch.running():
     await_looks(1)
-print(json.dumps([threading.active_count(), watch.cpu_s, len(watch.looks)]))
+print(json.dumps([threading.active_count(), watch.cpu_s, len(watch.snapshots)]))
 """
     )
     assert (alive, looks) == (1, 1)
@@ -172,7 +172,7 @@ print(json.dumps("the end"))
     assert driver.ask(PREAMBLE + program) == "the end"
 
 
-def test_a_driver_that_no_longer_answers_is_not_waited_for_for_ever(driver, tmp_path):
+def test_hung_driver_is_not_waited_for_forever(driver, tmp_path):
     driver.set(H200)
     (tmp_path / "locks").mkdir()
     holder = Holder(tmp_path / "locks", driver=driver, patience_s=0.2).reached()

@@ -322,14 +322,14 @@ def test_an_impossible_job_cannot_be_made(name):
         replace(JOB, **changes)
 
 
-def test_a_protocol_always_times_cold_calls_against_the_eager_baseline():
+def test_protocol_without_cold_or_eager_is_refused():
     with pytest.raises(ValueError, match="regimes must include 'cold'"):
         ProtocolSpec(regimes=(Regime.WARM,))
     with pytest.raises(ValueError, match="baselines must include 'eager'"):
         ProtocolSpec(baselines=(Implementation.COMPILE,))
 
 
-def test_a_report_from_before_there_were_several_contestants_can_be_read():
+def test_report_without_contestant_names_can_be_read():
     document = as_json(REPORT)
     for key in ("anchors", "kernels", "health"):
         del document[key]
@@ -395,7 +395,7 @@ def test_a_finding_is_placed_without_losing_what_it_says():
     assert (found.status, found.stage) == (Status.NONFINITE, Stage.VERIFY)
 
 
-def test_a_discarded_sample_is_kept_in_the_block_and_does_not_count():
+def test_discarded_sample_stays_and_does_not_count():
     times, discarded = (10, 20, 30), ((1, "throttled: sw_power_cap"),)
     block = Block(Role.CANDIDATE, 0, 1, 2, device_ns=times, wall_ns=times, discarded=discarded)
     assert (block.device_ns, block.kept_ns) == (times, (10, 30))

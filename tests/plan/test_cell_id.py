@@ -112,7 +112,7 @@ def test_a_clock_target_changes_the_id_where_clocks_are_locked(id_of, target):
     ],
     ids=str,
 )
-def test_what_does_not_determine_the_answer_does_not_change_the_id(id_of, changes):
+def test_irrelevant_settings_do_not_change_the_id(id_of, changes):
     assert id_of(**changes) == id_of()
 
 

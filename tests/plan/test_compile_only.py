@@ -52,7 +52,7 @@ def test_every_gpu_with_a_compute_capability_is_compiled_for(compiled: Cells) ->
     }
 
 
-def test_without_a_compute_capability_nothing_says_what_to_compile_for(compiled: Cells) -> None:
+def test_axis_without_compute_capability_compiles_nothing(compiled: Cells) -> None:
     assert not compiled(gpus=(UNKNOWN,))
 
 
@@ -71,14 +71,14 @@ def test_a_dtype_that_the_gpu_lacks_is_compiled_all_the_same(compiled: Cells) ->
 
 def test_what_is_excluded_is_not_compiled(compiled: Cells) -> None:
     rule = Exclude(match=Match(gpu=("t4",)), reason="nobody has one")
-    reasons = {cell.reason.hurdle for (gpu, *_), cell in compiled(exclude=(rule,)).items() if gpu == "t4"}
+    reasons = {cell.reason.kind for (gpu, *_), cell in compiled(exclude=(rule,)).items() if gpu == "t4"}
     assert reasons == {SkipReason.EXCLUDED}
 
 
 def test_an_image_is_needed(compiled: Cells, facts: HostInventory) -> None:
     cell = compiled(replace(facts, images={"cpu": ""}))["t4", "cu128", "cuda"]
     assert cell.reason is not None
-    assert cell.reason.hurdle is SkipReason.IMAGE_MISSING
+    assert cell.reason.kind is SkipReason.IMAGE_MISSING
 
 
 NO_IMAGES = HostInventory(gpus=(CPU_DEVICE,), local_torch="2.13.0+cpu", local_triton="3.7.1")
@@ -87,7 +87,7 @@ NO_IMAGES = HostInventory(gpus=(CPU_DEVICE,), local_torch="2.13.0+cpu", local_tr
 def test_without_images_triton_compiles_with_what_is_installed(compiled: Cells) -> None:
     cells = compiled(NO_IMAGES)
     assert set(_runnable(cells)) == {("h200", "cpu", "triton"), ("t4", "cpu", "triton")}
-    assert cells["t4", "cu128", "cuda"].reason.hurdle is SkipReason.NO_SANDBOX
+    assert cells["t4", "cu128", "cuda"].reason.kind is SkipReason.NO_SANDBOX
     assert "beside the runner is torch 2.13.0+cpu" in cells["t4", "cu128", "triton"].reason.text
 
 
@@ -106,7 +106,7 @@ def test_the_policy_compiles_for_gpus_that_are_not_here(compiled: Cells) -> None
         ("t4", "cu128", "cuda"),
     }
     assert not cells["h200", "cu128", "cuda"].compile_only
-    assert cells["t4", "cu128", "torch"].reason.hurdle is SkipReason.NO_SUCH_GPU
+    assert cells["t4", "cu128", "torch"].reason.kind is SkipReason.NO_SUCH_GPU
     assert ("cpu", "cpu", "torch") in cells
 
 

@@ -16,10 +16,10 @@ def places(cells):
 
 
 def hurdles(cells):
-    return {cell.reason and cell.reason.hurdle for cell in cells}
+    return {cell.reason and cell.reason.kind for cell in cells}
 
 
-def test_cpu_toolchains_pair_with_the_cpu_and_cuda_toolchains_with_gpus(plan):
+def test_toolchains_pair_with_devices_of_their_platform(plan):
     assert places(plan().cells()) == [
         ("cpu", "cpu", "fp32"),
         ("cpu", "cpu", "bf16"),
@@ -55,7 +55,7 @@ def test_cells_can_be_iterated_again(plan):
 def test_exclude_wins_over_every_other_reason(plan):
     rule = Exclude(match=Match(gpu=("c*",), dtype=("bf16",)), reason="half precision is slow here")
     found = {place: cell.reason for place, cell in zip(*_placed(plan(exclude=(rule,))), strict=True)}
-    assert found["cpu", "cpu", "bf16"].hurdle is SkipReason.EXCLUDED
+    assert found["cpu", "cpu", "bf16"].kind is SkipReason.EXCLUDED
     assert found["cpu", "cpu", "bf16"].text == "excluded because half precision is slow here"
     assert found["cpu", "cpu", "fp32"] is None
 
@@ -113,7 +113,7 @@ def test_later_overrides_win(plan):
     assert cells["h200"].policy.pids == 64
 
 
-def test_overridden_workloads_replace_the_selected_ones_where_they_exist(plan):
+def test_overridden_workloads_replace_selected_ones_that_exist(plan):
     items = selected(), selected(problem("relu", workloads=(Workload(name="default"),)))
     rule = Override(match=Match(gpu=("cpu",)), workloads=("smoke",))
     named = {
@@ -136,14 +136,14 @@ def test_a_dtype_must_be_offered_by_problem_and_candidate(plan):
         "the problem does not offer bf16, only fp32",
     ]
     reasons = [cell.reason for cell in by_candidate.cells()]
-    assert (reasons[0], reasons[1].hurdle) == (None, SkipReason.DTYPE_NOT_OFFERED)
+    assert (reasons[0], reasons[1].kind) == (None, SkipReason.DTYPE_NOT_OFFERED)
     assert reasons[1].text == "the candidate does not offer bf16, only fp32, fp16"
 
 
-def test_what_no_host_can_run_is_told_before_what_this_host_lacks(plan, facts):
+def test_reasons_of_every_host_come_before_those_of_this_host(plan, facts):
     bare = replace(facts, gpus=(CPU_DEVICE,))
     cells = plan(selected(problem(dtypes=(Dtype.FP32,))), gpus=(H200,), facts=bare).cells()
-    assert [cell.reason.hurdle for cell in cells] == [SkipReason.NO_SUCH_GPU, SkipReason.DTYPE_NOT_OFFERED]
+    assert [cell.reason.kind for cell in cells] == [SkipReason.NO_SUCH_GPU, SkipReason.DTYPE_NOT_OFFERED]
 
 
 def test_an_axis_value_that_is_several_kinds_of_device_is_told(plan, facts):

@@ -93,7 +93,7 @@ def test_problems_must_satisfy_every_condition(select, lines, chosen):
     assert list(ids(select(problems=sets(*lines)))) == chosen
 
 
-def test_workloads_are_narrowed_and_a_problem_without_any_is_left_out(select):
+def test_problem_without_selected_workloads_is_left_out(select):
     selection = select(problems=sets('workloads = ["smoke", "default"]'))
     assert {s.problem.id: [w.name for w in s.workloads] for s in selection.problems} == {
         "softmax": ["smoke", "default"],
@@ -161,7 +161,7 @@ def test_a_candidate_selected_twice_counts_once(select):
         (["levels = [1]", 'categories = ["gemm"]'], "problems[0]", "selects nothing"),
     ],
 )
-def test_a_selection_that_matches_nothing_is_told_with_place_and_closest_name(select, tmp_path, lines, key, words):
+def test_empty_selection_names_its_place_and_the_closest_name(select, tmp_path, lines, key, words):
     (fault,) = faults(select, problems=sets(*lines))
     number = (AXES + sets(*lines)).splitlines().index(lines[0] if "[0]." in key else "[[problems]]") + 1
     assert fault.startswith(f"{tmp_path / 'matrix.toml'}:{number}:")
@@ -213,7 +213,7 @@ def test_an_id_that_two_files_claim_is_refused(select):
     assert "problems[1]: problem id 'relu' is claimed by /problems/relu/reference.py and /more/relu" in fault
 
 
-def test_a_folder_that_cannot_be_read_is_told_with_the_other_faults(tmp_path):
+def test_unreadable_folder_is_reported_with_other_faults(tmp_path):
     def load(_source, folder):
         if folder.name == "more":
             raise UsageError(f"{folder} holds no problem")

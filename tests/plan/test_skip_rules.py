@@ -35,7 +35,7 @@ def test_a_host_that_has_everything_has_no_hurdle(reason_of):
 
 def test_no_such_gpu_says_what_was_asked_and_what_is_here(reason_of, facts):
     reason = reason_of(facts=replace(facts, gpus=(CPU_DEVICE, A100)))
-    assert reason.hurdle is SkipReason.NO_SUCH_GPU
+    assert reason.kind is SkipReason.NO_SUCH_GPU
     assert reason.text == (
         "no NVIDIA GPU here is h200 (model NVIDIA H200*, compute capability 9.0); "
         "here: NVIDIA A100-SXM4-80GB (8.0, 80 GiB)"
@@ -49,7 +49,7 @@ def test_no_gpu_at_all_says_why(reason_of, facts):
 
 def test_cuda_toolchains_need_a_sandbox_with_images(reason_of):
     reason = reason_of(facts=LOCAL)
-    assert reason.hurdle is SkipReason.NO_SANDBOX
+    assert reason.kind is SkipReason.NO_SANDBOX
     assert "sandbox process has none: no daemon answers" in reason.text
 
 
@@ -72,7 +72,7 @@ def test_the_cpu_toolchain_runs_with_what_is_installed(reason_of):
 )
 def test_the_installed_versions_must_be_the_toolchains(reason_of, changes, hurdle, words):
     reason = reason_of(CPU, facts=replace(LOCAL, **changes))
-    assert reason.hurdle is hurdle
+    assert reason.kind is hurdle
     assert words in reason.text
 
 
@@ -83,7 +83,7 @@ def test_torch_candidates_do_not_need_triton(reason_of):
 def test_driver_too_old(reason_of, facts):
     old = replace(H200_DEVICE, driver="470.57.02", cuda_driver="11.4")
     reason = reason_of(facts=replace(facts, gpus=(old,)))
-    assert reason.hurdle is SkipReason.DRIVER_TOO_OLD
+    assert reason.kind is SkipReason.DRIVER_TOO_OLD
     assert reason.text == "driver 470.57.02 runs CUDA up to 11.4; CUDA 12.8 needs driver 525.60.13 or newer"
 
 
@@ -99,7 +99,7 @@ def test_no_code_for_the_gpu_is_known_without_the_gpu(reason_of, facts):
     b200 = GpuAxis(name="b200", compute_capability="10.0")
     cu124 = replace(CU128, name="cu124", cuda="12.4", torch="2.6.0")
     reason = reason_of(b200, facts=replace(facts, gpus=()), toolchains=(cu124,))
-    assert reason.hurdle is SkipReason.NO_CODE_FOR_GPU
+    assert reason.kind is SkipReason.NO_CODE_FOR_GPU
     assert "no PTX that compute capability 10.0 could use" in reason.text
 
 
@@ -107,13 +107,13 @@ def test_no_code_for_the_gpu_is_known_without_the_gpu(reason_of, facts):
 def test_bf16_needs_ampere(reason_of, facts, language):
     t4 = GpuAxis(name="t4", model="Tesla T4")
     reason = reason_of(t4, Dtype.BF16, language, replace(facts, gpus=(T4,)))
-    assert reason.hurdle is SkipReason.DTYPE_NOT_SUPPORTED
+    assert reason.kind is SkipReason.DTYPE_NOT_SUPPORTED
     assert reason.text == "bf16 arithmetic starts with compute capability 8.0; this device has 7.5"
 
 
 def test_the_interpreter_is_wrong_for_bf16(reason_of):
     reason = reason_of(CPU, Dtype.BF16, facts=LOCAL)
-    assert reason.hurdle is SkipReason.DTYPE_NOT_SUPPORTED
+    assert reason.kind is SkipReason.DTYPE_NOT_SUPPORTED
     assert "interpreter" in reason.text
     assert reason_of(CPU, Dtype.FP16, facts=LOCAL) is None
     assert reason_of(CPU, Dtype.BF16, Language.TORCH, facts=LOCAL) is None
@@ -121,13 +121,13 @@ def test_the_interpreter_is_wrong_for_bf16(reason_of):
 
 def test_cuda_does_not_run_on_a_cpu(reason_of):
     reason = reason_of(CPU, language=Language.CUDA)
-    assert (reason.hurdle, reason.text) == (SkipReason.LANGUAGE_NOT_SUPPORTED, "CUDA C++ needs an NVIDIA GPU")
+    assert (reason.kind, reason.text) == (SkipReason.LANGUAGE_NOT_SUPPORTED, "CUDA C++ needs an NVIDIA GPU")
 
 
 @pytest.mark.parametrize("language", [Language.CUTE_DSL, Language.TILELANG])
 def test_a_language_that_no_image_of_ours_has_must_be_declared(reason_of, language):
     reason = reason_of(language=language)
-    assert reason.hurdle is SkipReason.LANGUAGE_NOT_SUPPORTED
+    assert reason.kind is SkipReason.LANGUAGE_NOT_SUPPORTED
     assert reason.text == (
         f"toolchain cu128 has no {language.value}: candidates in it are not run; "
         f'where its image has it, say languages = ["{language.value}"] in the matrix'
@@ -139,7 +139,7 @@ def test_a_declared_language_is_in_images_only(reason_of):
     toolchains = (replace(CPU_TOOLCHAIN, languages=(Language.TILELANG,)),)
     assert reason_of(CPU, language=Language.TILELANG, toolchains=toolchains) is None
     reason = reason_of(CPU, language=Language.TILELANG, toolchains=toolchains, facts=LOCAL)
-    assert (reason.hurdle, reason.text) == (
+    assert (reason.kind, reason.text) == (
         SkipReason.LANGUAGE_NOT_SUPPORTED,
         "tilelang is in images only, and sandbox process has none",
     )
@@ -148,11 +148,11 @@ def test_a_declared_language_is_in_images_only(reason_of):
 @pytest.mark.parametrize(("gpu", "words"), [(CPU, "HIP needs an AMD GPU"), (H200, "no image here has hipcc")])
 def test_hip_runs_nowhere(reason_of, gpu, words):
     reason = reason_of(gpu, language=Language.HIP)
-    assert reason.hurdle is SkipReason.LANGUAGE_NOT_SUPPORTED
+    assert reason.kind is SkipReason.LANGUAGE_NOT_SUPPORTED
     assert words in reason.text
 
 
-def test_a_declared_language_still_needs_a_device_that_it_compiles_for(reason_of, facts):
+def test_declared_language_still_needs_a_fitting_device(reason_of, facts):
     able = {"language": Language.CUTE_DSL, "toolchains": (replace(CU128, languages=(Language.CUTE_DSL,)),)}
     t4 = GpuAxis(name="t4", model="Tesla T4")
     assert "8.0 (Ampere) and newer; this device has 7.5" in reason_of(t4, facts=replace(facts, gpus=(T4,)), **able).text
@@ -160,13 +160,13 @@ def test_a_declared_language_still_needs_a_device_that_it_compiles_for(reason_of
 
 def test_image_missing(reason_of, facts):
     reason = reason_of(facts=replace(facts, images={"cu128": "its digest is not what images.lock says"}))
-    assert (reason.hurdle, reason.text) == (SkipReason.IMAGE_MISSING, "its digest is not what images.lock says")
+    assert (reason.kind, reason.text) == (SkipReason.IMAGE_MISSING, "its digest is not what images.lock says")
     assert reason_of(facts=replace(facts, images={})).text == "no image is known for toolchain cu128"
 
 
 def test_required_clocks_need_the_right_to_lock_them(reason_of, facts):
     bound = replace(facts, clocks_reason="the host forbids it")
-    assert reason_of(facts=bound, policy=Policy(clocks=ClockPolicy.REQUIRE)).hurdle is SkipReason.CLOCKS
+    assert reason_of(facts=bound, policy=Policy(clocks=ClockPolicy.REQUIRE)).kind is SkipReason.CLOCKS
     assert reason_of(facts=bound, policy=Policy(clocks=ClockPolicy.LOCK)) is None
     assert reason_of(facts=facts, policy=Policy(clocks=ClockPolicy.REQUIRE)) is None
     assert reason_of(CPU, facts=bound, policy=Policy(clocks=ClockPolicy.REQUIRE)) is None

@@ -23,7 +23,7 @@ def totals(plan, facts):
 def test_all_cells_are_counted(totals):
     # On the CPU: three in fp32, softmax/b in bf16. Not: softmax/a in bf16 (interpreter), relu in bf16, all on the H200.
     assert (totals.all.cells, totals.all.runnable) == (12, 4)
-    assert totals.all.hurdles == {
+    assert totals.all.skipped == {
         SkipReason.DTYPE_NOT_SUPPORTED: 1,
         SkipReason.DTYPE_NOT_OFFERED: 2,
         SkipReason.NO_SUCH_GPU: 5,
@@ -46,8 +46,8 @@ def test_each_axis_adds_up(totals, axis, counts):
     assert sum(tally.expected_s for tally in totals.axes[axis].values()) == pytest.approx(totals.all.expected_s)
 
 
-def test_distinct_reasons_come_with_their_count_most_frequent_first(totals):
-    assert [(reason.hurdle, count) for reason, count in totals.reasons.items()] == [
+def test_reasons_are_counted_most_frequent_first(totals):
+    assert [(reason.kind, count) for reason, count in totals.reasons.items()] == [
         (SkipReason.NO_SUCH_GPU, 5),
         (SkipReason.DTYPE_NOT_OFFERED, 2),
         (SkipReason.DTYPE_NOT_SUPPORTED, 1),
@@ -98,7 +98,7 @@ def test_every_language_has_a_time(language):
     assert expected_seconds(Protocol(), workloads=1, platform="cuda", language=language) >= 4.4
 
 
-def test_each_sanitizer_is_one_more_session_which_is_slow_on_a_gpu_and_none_on_a_cpu():
+def test_each_sanitizer_adds_a_slow_session_on_a_gpu_only():
     def found(platform, sanitizers):
         cell = {"workloads": 1, "platform": platform, "language": Language.TORCH}
         return expected_seconds(Protocol(), **cell, sanitizers=sanitizers)

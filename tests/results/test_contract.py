@@ -228,7 +228,7 @@ def test_quantised_arithmetic_has_a_quality_and_no_peak() -> None:
     assert row["bytes_share_of_peak"] == row["share_of_peak"] > 0
 
 
-def test_the_kernels_of_a_full_record_fill_every_column_between_them() -> None:
+def test_kernels_of_a_full_record_fill_every_column() -> None:
     rows = list(kernel_rows(record.record_to_json(full_record()), key=0))
     assert {name for row in rows for name in row} == set(KERNELS)
     built = {f.name for f in dataclasses.fields(record.CompiledKernelInfo)}

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.model.enums import ClockPolicy, ClockState
-from kernel_matrix.results.descriptions import LABELS, clocks_said, discards, discards_said, label_said, verdict_said
+from kernel_matrix.results.descriptions import (
+    LABELS,
+    describe_clocks,
+    describe_discards,
+    describe_label,
+    describe_verdict,
+    discards,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,19 +28,19 @@ from kernel_matrix.results.descriptions import LABELS, clocks_said, discards, di
     ],
 )
 def test_a_policy_that_was_not_met_is_never_hidden(state: ClockState, policy: ClockPolicy, said: str) -> None:
-    assert clocks_said(state.value, policy.value) == said
+    assert describe_clocks(state.value, policy.value) == said
 
 
 def test_discards_are_told_by_cause_and_only_where_there_are_any() -> None:
     row = {"discarded_samples": 8, "discarded_throttled": 5, "discarded_contended": 0}
     assert discards(row) == {"throttled": 5, "contended": 0, "other": 3}
-    assert discards_said(discards(row)) == "5 throttled, 3 other"
-    assert discards_said(discards(dict.fromkeys(row, 0))) == ""
+    assert describe_discards(discards(row)) == "5 throttled, 3 other"
+    assert describe_discards(discards(dict.fromkeys(row, 0))) == ""
 
 
 def test_a_label_is_explained_whomever_it_names() -> None:
-    assert label_said("rival_failed:compile") == label_said("rival_failed") == LABELS["rival_failed"]
-    assert label_said("of a later version") == ""
+    assert describe_label("rival_failed:compile") == describe_label("rival_failed") == LABELS["rival_failed"]
+    assert describe_label("of a later version") == ""
 
 
 @pytest.mark.torch
@@ -65,14 +72,18 @@ def test_every_label_of_a_judge_and_of_the_host_is_explained() -> None:
         *(contestants.NO_LIBRARY, sanitizing.NO_SANITIZER),
         *(measurement.MEAN, measurement.UNTIMED, measurement.HOST_CLOCK),
     }
-    assert {label for label in labels if not label_said(label)} == set()
+    assert {label for label in labels if not describe_label(label)} == set()
     assert {label.partition(":")[0] for label in labels} == set(LABELS)
 
 
 def test_a_verdict_is_told_with_its_grade() -> None:
-    assert (verdict_said("faster", "B"), verdict_said(None, "C"), verdict_said(None, None)) == ("faster B", "C", "")
+    assert (describe_verdict("faster", "B"), describe_verdict(None, "C"), describe_verdict(None, None)) == (
+        "faster B",
+        "C",
+        "",
+    )
 
 
-def test_the_documentation_explains_every_label_in_the_same_words() -> None:
+def test_labels_are_in_the_documentation_word_for_word() -> None:
     text = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
     assert [label for label, meaning in LABELS.items() if f"| `{label}` | {meaning} |" not in text] == []

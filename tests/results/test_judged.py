@@ -82,7 +82,7 @@ def test_clocks_that_nothing_held_cost_the_best_grade() -> None:
     assert (found.graded.grade, found.graded.reason) == (Grade.B, "clocks not locked")
 
 
-def test_a_machine_that_drifts_costs_a_grade_and_is_told_from_code_that_does() -> None:
+def test_machine_drift_costs_a_grade_and_is_not_code_drift() -> None:
     slower = (AnchorTimes(phase="before", started_ns=0, compute_ns=60_060, memory_ns=31_000),)
     found = judged(record(timed(0, 10_000, 20_000), timed(1, 12_000, 24_000, anchors=slower)))["default"]
     assert found.machine_drift == pytest.approx(0.2012)
@@ -107,7 +107,7 @@ def test_speeds_that_say_nothing_are_not_judged(one: Record) -> None:
     assert all("verdict" not in row and "grade" not in row for row in rows(one))
 
 
-def test_a_candidate_without_a_baseline_has_a_grade_and_no_verdict() -> None:
+def test_judge_without_baseline_gives_a_grade_and_no_verdict() -> None:
     alone = (workload(blocks=(block(Role.CANDIDATE, 0, (10, 10, 10, 10)),)),)
     (row,) = rows(record(session(0, workloads=alone)))
     assert (row["grade"], row.get("verdict"), row["speedup"]) == ("C", None, None)
@@ -150,7 +150,7 @@ def test_the_build_is_summed_up() -> None:
     assert (empty["compile_s"], "registers_max" in empty) == (29.5, False)
 
 
-def test_equal_machine_code_is_equal_whatever_its_kernels_are_called() -> None:
+def test_code_digest_does_not_depend_on_kernel_names() -> None:
     renamed = tuple(replace(kernel, name=f"{kernel.name}_2") for kernel in reversed(BUILD.kernels))
     other = tuple(replace(kernel, sha256="5" * 64) for kernel in BUILD.kernels)
     digests = [
@@ -179,7 +179,7 @@ def test_the_share_of_own_kernels(kernels: tuple[TracedKernel, ...], share: floa
     assert (row["own_kernel_share"], row["kernels_seen"]) == (share, len(kernels))
 
 
-def test_kernels_have_a_row_where_they_were_built_and_where_they_ran() -> None:
+def test_kernels_have_a_row_per_build_and_per_session() -> None:
     told = list(kernel_rows(record_to_json(full_record()), key=7))
     assert [(row["origin"], row.get("session"), row["name"]) for row in told] == [
         ("built", None, "online_softmax"),

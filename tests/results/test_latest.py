@@ -8,7 +8,7 @@ import pytest
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Status
-from kernel_matrix.results.latest import FILTERS, filtered, overview
+from kernel_matrix.results.latest import FILTERS, filter_rows, overview
 from kernel_matrix.results.merge import merge
 from kernel_matrix.results.store import RecordStore
 from tests.results.factory import (
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> RecordStore:
 def shown(store: RecordStore, *terms: str) -> list[dict[str, object]]:
     out = store.root.parent / "tables"
     merge([store.root], out)
-    return filtered(overview(pl.read_parquet(out / "cells.parquet")), terms).to_dicts()
+    return filter_rows(overview(pl.read_parquet(out / "cells.parquet")), terms).to_dicts()
 
 
 def test_only_the_latest_attempt_on_each_host_counts(store: RecordStore) -> None:
@@ -99,5 +99,5 @@ def test_terms_narrow(store: RecordStore, terms: tuple[str, ...], left: int) -> 
 @pytest.mark.parametrize("term", ["colour=red", "dtype", "dtype=", "=x", "dtype~fp16"])
 def test_a_wrong_term_names_the_keys(term: str) -> None:
     with pytest.raises(UsageError, match="KEY=GLOB") as caught:
-        filtered(pl.DataFrame(), [term])
+        filter_rows(pl.DataFrame(), [term])
     assert all(key in caught.value.next_step for key in FILTERS)

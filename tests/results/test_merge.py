@@ -123,7 +123,7 @@ def test_discards_are_counted_by_cause(tmp_path: Path) -> None:
     assert table(report, "samples").filter(role="candidate")["discarded"].to_list() == [*causes, None]
 
 
-def test_what_was_done_to_the_device_and_seen_of_it_is_in_the_cells(results: Path, tmp_path: Path) -> None:
+def test_cells_have_device_settings_and_observations(results: Path, tmp_path: Path) -> None:
     row = table(merge([results], tmp_path / "out"), "cells").row(1, named=True)
     assert {name: row[name] for name in (*CLOCKS, *TELEMETRY_SUMMARY)} == {
         "clock_requested": "base",
@@ -160,7 +160,7 @@ def test_a_share_of_the_peak_needs_the_peak_of_that_dtype(
     assert (row["flops_share_of_peak"], row["bytes_share_of_peak"]) == (flops, bytes_)
 
 
-def test_clocks_are_counted_by_record_and_name_a_policy_that_was_not_met(results: Path, tmp_path: Path) -> None:
+def test_clocks_are_counted_per_record_with_an_unmet_policy(results: Path, tmp_path: Path) -> None:
     unlocked = replace(HOST, clock_state="unlocked")
     for number, host in enumerate((unlocked, unlocked, replace(unlocked, clock_policy="observe"))):
         put(results / "nightly" / "records", make_record(cell_id(70 + number), host=host))
@@ -212,7 +212,7 @@ def test_a_workload_that_did_not_pass_has_medians_but_no_speedup(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("time", "median", "rate"), [(0, 0.0, None), (100, 100.0, 1e10)])
-def test_times_of_zero_and_sides_without_a_sample_are_no_division(
+def test_zero_times_and_empty_sides_give_no_speedup(
     tmp_path: Path, time: int, median: float, rate: float | None
 ) -> None:
     blocks = (block(Role.CANDIDATE, 0, (time,) * 3), block(Role.BASELINE, 1, (1,), discarded=((0, "contended"),)))
@@ -244,7 +244,7 @@ def test_hosts_are_counted_over_all_chunks(tmp_path: Path, monkeypatch: pytest.M
     assert table(report, "cells")["record"].to_list() == [0, 1, 2, 3, 4]
 
 
-def test_what_is_not_valid_is_listed_with_path_and_reason_and_left_alone(results: Path, tmp_path: Path) -> None:
+def test_invalid_files_are_listed_with_reason_and_stay(results: Path, tmp_path: Path) -> None:
     records = results / "nightly" / "records"
     valid = make_record(cell_id(20))
     (records / f"{cell_id(2)}.1.json").write_text('{"schema_version": 1,')
@@ -308,7 +308,7 @@ def test_a_copy_counts_once(results: Path, tmp_path: Path) -> None:
         assert both.tables[name].read_bytes() == alone.tables[name].read_bytes()
 
 
-def test_the_same_attempt_with_different_content_is_put_aside_on_both_sides(results: Path, tmp_path: Path) -> None:
+def test_conflicting_copies_are_both_rejected(results: Path, tmp_path: Path) -> None:
     put(tmp_path / "other" / "records", make_record(outcome=outcome(Status.CRASHED)))
     for folders in ([results, tmp_path / "other"], [tmp_path / "other", results]):
         report = merge(folders, tmp_path / "out")
@@ -347,7 +347,7 @@ def test_nothing_to_merge_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_only_invalid_records_make_empty_tables_with_their_schema(tmp_path: Path) -> None:
+def test_only_invalid_records_give_empty_tables(tmp_path: Path) -> None:
     put(tmp_path / "records", make_record(), schema_version=2)
     report = merge([tmp_path], tmp_path / "out")
     assert (report.records, len(report.rejected)) == (0, 1)

@@ -81,7 +81,7 @@ def test_a_link_is_not_followed_even_to_a_valid_record(tmp_path: Path) -> None:
     assert refusal(link).reason is RejectionReason.NOT_A_FILE
 
 
-def test_a_pipe_does_not_block_and_a_folder_or_socket_is_no_record(tmp_path: Path) -> None:
+def test_pipe_folder_and_socket_are_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     assert refusal(tmp_path / "pipe").reason is RejectionReason.NOT_A_FILE
@@ -207,7 +207,7 @@ def test_what_can_be_is_believed(tmp_path: Path, keys: Any, value: Any) -> None:
     read_record(write(tmp_path, json.dumps(changed(*keys, to=value))))
 
 
-def test_nothing_passes_unlocked_where_the_policy_requires_locked_clocks(tmp_path: Path) -> None:
+def test_record_passed_unlocked_under_require_is_refused(tmp_path: Path) -> None:
     made = document()
     for state, fine in (("unlocked", False), ("throttled", False), ("not_applicable", True), ("locked", True)):
         made["host"] |= {"clock_policy": "require", "clock_state": state}
@@ -263,7 +263,7 @@ PLACES = _places(document())
 
 @settings(max_examples=400, deadline=None)
 @given(place=st.sampled_from(PLACES), value=VALUES)
-def test_whatever_stands_in_a_record_it_is_refused_or_becomes_rows(
+def test_any_record_is_refused_or_becomes_rows(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[Any, ...], value: Any
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "fuzz"

@@ -33,7 +33,7 @@ def test_a_record_comes_back_as_it_was() -> None:
         assert is_valid("record", record_to_json(record)), explain("record", record_to_json(record))
 
 
-def test_records_from_before_there_was_telemetry_are_still_records() -> None:
+def test_records_without_telemetry_are_valid() -> None:
     old = as_the_first_ones_were(record_to_json(make_record()))
     assert is_valid("record", old), explain("record", old)
     record = record_from_json(old)
@@ -120,7 +120,7 @@ def test_a_compile_error_with_a_time_cannot_be_built_nor_written() -> None:
     assert not is_valid("record", document)
 
 
-def test_untimed_sessions_and_workloads_with_a_time_cannot_be_written() -> None:
+def test_untimed_status_with_a_time_cannot_be_written() -> None:
     document = record_to_json(make_record())
     document["sessions"][0]["status"] = "load_error"
     assert not is_valid("record", document)
@@ -131,7 +131,7 @@ def test_untimed_sessions_and_workloads_with_a_time_cannot_be_written() -> None:
         workload(status=Status.LOAD_ERROR, blocks=BLOCKS)
 
 
-def test_a_passed_session_without_a_workload_cannot_be_built_nor_written() -> None:
+def test_passed_session_without_workload_is_refused() -> None:
     with pytest.raises(ValueError, match="workload"):
         session(workloads=())
     document = record_to_json(make_record(sessions=(session(), session(1))))
@@ -139,7 +139,7 @@ def test_a_passed_session_without_a_workload_cannot_be_built_nor_written() -> No
     assert not is_valid("record", document)
 
 
-def test_a_fault_that_is_not_the_status_own_cannot_be_built_nor_written() -> None:
+def test_fault_of_another_status_is_refused() -> None:
     said = outcome(Status.CRASHED)
     with pytest.raises(ValueError, match="fault"):
         replace(said, fault=Fault.INFRA)

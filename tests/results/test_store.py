@@ -121,7 +121,7 @@ def test_a_trace_whose_record_cannot_be_written_goes_again(store: RecordStore, m
     assert files(store) == []
 
 
-def test_a_trace_is_never_overwritten_and_one_without_a_record_takes_no_number_twice(store: RecordStore) -> None:
+def test_trace_without_record_keeps_its_attempt_number(store: RecordStore) -> None:
     path = store.save(traced(make_record()), make_trace())
     before = (store.traces / f"{CELL}.1.json.gz").read_bytes()
     path.unlink()  # as if the writer had been killed between the two
@@ -204,7 +204,7 @@ def test_loading_says_why_not(store: RecordStore) -> None:
         store.load(path)
 
 
-def test_attempts_tell_what_resuming_needs_and_put_bad_files_aside(store: RecordStore) -> None:
+def test_attempts_are_summarised_and_bad_files_reported(store: RecordStore) -> None:
     store.save(failed_record(attempt=1, status=Status.GPU_BUSY))
     store.save(make_record(attempt=2))
     store.save(failed_record(cell_id(7), host=replace(HOST, image=None, device={})))

@@ -69,7 +69,7 @@ def test_traces_are_read_only_where_they_are_asked_for(results: Path, tmp_path: 
     assert (report.traces, report.telemetry_samples, report.rejected) == (0, 0, ())
 
 
-def test_every_sample_of_every_trace_is_a_row_of_exactly_the_schema(results: Path, tmp_path: Path) -> None:
+def test_telemetry_has_one_row_per_sample_with_its_schema(results: Path, tmp_path: Path) -> None:
     report = merge([results], tmp_path / "out", traces=True)
     table = rows(report)
     assert dict(table.schema) == TELEMETRY
@@ -149,7 +149,7 @@ def test_an_older_table_does_not_stay_beside_newer_records(results: Path, tmp_pa
     assert not (out / "telemetry.parquet").exists()
 
 
-def test_a_trace_that_cannot_be_believed_is_listed_and_its_record_stays(results: Path, tmp_path: Path) -> None:
+def test_bad_trace_is_rejected_and_its_record_stays(results: Path, tmp_path: Path) -> None:
     records = results / "nightly" / "records"
     traces = results / "nightly" / "traces"
     (traces / f"{cell_id(1)}.1.json.gz").unlink()
@@ -226,7 +226,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(place=st.sampled_from(PLACES), value=VALUES | st.sampled_from([3.0, [3.0], [[3.0], [], [4]], [1.0, 2, 3]]))
-def test_whatever_stands_in_a_trace_it_is_refused_or_becomes_rows(
+def test_any_trace_is_refused_or_becomes_rows(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[Any, ...], value: Any
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "fuzz-traces"

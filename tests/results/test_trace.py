@@ -68,7 +68,7 @@ def test_the_file_says_whose_trace_it_is(tmp_path: Path) -> None:
     assert (read["run_id"], read["cell_id"], read["attempt"]) == ("run-1", CELL, 1)
 
 
-def test_the_same_trace_is_the_same_bytes_and_anybody_can_unpack_it() -> None:
+def test_trace_packed_twice_is_equal_gzip_bytes() -> None:
     text = json.dumps(document()).encode()
     assert pack(text) == pack(text)
     assert pack(text)[4:8] == bytes(4), "no time in the header"

@@ -16,7 +16,7 @@ from kernel_matrix.analysis.outcomes import outcomes
 from kernel_matrix.analysis.tables import Tables, open_tables
 from kernel_matrix.api.make_tables import merge
 from kernel_matrix.report.charts import Chart, compare_axis, speedup_by_gpu
-from kernel_matrix.results.latest import filtered, overview
+from kernel_matrix.results.latest import filter_rows, overview
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -119,7 +119,7 @@ class Results:
         Args:
             terms: As for :meth:`filter`; rows that do not satisfy all of them are left out.
         """
-        return filtered(overview(self.cells), terms)
+        return filter_rows(overview(self.cells), terms)
 
     def outcomes(self) -> pl.DataFrame:
         """Return the frame that every analysis starts from: see :data:`kernel_matrix.analysis.outcomes.OUTCOMES`."""
@@ -137,7 +137,7 @@ class Results:
             UsageError: A term has another form or an unknown key.
         """
         latest = self.latest()
-        kept = filtered(latest, terms)
+        kept = filter_rows(latest, terms)
         dropped = latest.join(kept, on=_CELL, how="anti", nulls_equal=True).select(_CELL)
         # Not a join with what is kept: an earlier attempt may have ended before it came to that workload.
         cells = self.tables.cells.join(kept.select(_CELL[:2]).unique().lazy(), on=_CELL[:2], how="semi").join(

@@ -110,7 +110,7 @@ class RunResult:
     @property
     def exit_code(self) -> int:
         """The exit code of ``kernel-matrix run``: 0, 4 for infrastructure or 75 for a busy GPU."""
-        if self.quarantined:  # also where every cell has found another GPU: somebody has to look at this one
+        if self.quarantined:  # even if every cell found another GPU: this one needs attention
             return InfrastructureError.exit_code
         if not any(fault_of(status) is Fault.INFRA for status in self.counts):
             return 0

@@ -1,21 +1,21 @@
 """Texts for values, labels and states of results."""
 
 from kernel_matrix.results.descriptions import (
-    clocks_as_wanted,
-    clocks_said,
+    clocks_match_policy,
+    describe_clocks,
+    describe_discards,
+    describe_label,
+    describe_verdict,
     discards,
-    discards_said,
-    label_said,
     printable,
-    verdict_said,
 )
 
 __all__ = [
-    "clocks_as_wanted",
-    "clocks_said",
+    "clocks_match_policy",
+    "describe_clocks",
+    "describe_discards",
+    "describe_label",
+    "describe_verdict",
     "discards",
-    "discards_said",
-    "label_said",
     "printable",
-    "verdict_said",
 ]

@@ -50,7 +50,7 @@ def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> Bui
     if kept is not None:
         return _from_cache(place, kept, recipe)
     build = _compile(place, bench, recipe)
-    seen = _seen(place, recipe, build.kernels, build.log_tail)
+    seen = _describe_build(place, recipe, build.kernels, build.log_tail)
     if build.artifact is not None:
         cache.keep(recipe.key, build.artifact, build.kernels, build.log_tail)
         seen = replace(seen, artifact_sha256=file_sha256(build.artifact))
@@ -118,7 +118,7 @@ def _compile(place: CellPlacement, bench: RunContext, recipe: BuildKey) -> Build
 
 
 def _from_cache(place: CellPlacement, kept: CachedArtifact, recipe: BuildKey) -> BuildResult:
-    seen = _seen(place, recipe, kept.kernels, kept.log_tail)
+    seen = _describe_build(place, recipe, kept.kernels, kept.log_tail)
     return BuildResult(
         artifact=kept.artifact,
         kernels=kept.kernels,
@@ -127,7 +127,9 @@ def _from_cache(place: CellPlacement, kept: CachedArtifact, recipe: BuildKey) ->
     )
 
 
-def _seen(place: CellPlacement, recipe: BuildKey, kernels: tuple[KernelCode, ...], log_tail: str) -> BuildInfo:
+def _describe_build(
+    place: CellPlacement, recipe: BuildKey, kernels: tuple[KernelCode, ...], log_tail: str
+) -> BuildInfo:
     return BuildInfo(
         seconds=0.0,
         cached=False,

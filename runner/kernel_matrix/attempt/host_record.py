@@ -76,9 +76,12 @@ def of_gpu(
 ) -> AttemptOutcome:
     """Join telemetry to the reports, and check the outcome against the lease, which has ended, and the clocks."""
     policy, stem = assignment.cell.policy, f"{assignment.cell.id}.{assignment.attempt}"
-    looks = list(lease.looks)
-    trace = trace_of((look.sample, look.own, look.foreign, look.trouble) for look in looks) if looks else None
-    joined = join(looks, log.seen, exclusive=policy.exclusive, trace=trace_name(stem) if trace is not None else None)
+    snapshots = list(lease.snapshots)
+    entries = ((one.sample, one.own, one.foreign, one.trouble) for one in snapshots)
+    trace = trace_of(entries) if snapshots else None
+    joined = join(
+        snapshots, log.seen, exclusive=policy.exclusive, trace=trace_name(stem) if trace is not None else None
+    )
     verdict = clock_verdict(lease.clocks, joined)
     device = DeviceRecord(
         lease=lease,

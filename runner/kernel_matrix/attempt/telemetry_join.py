@@ -66,14 +66,14 @@ class JoinedReports:
 
 
 def join(
-    looks: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession], *, exclusive: bool, trace: str | None
+    snapshots: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession], *, exclusive: bool, trace: str | None
 ) -> JoinedReports:
     """Join the snapshots of all sessions to the blocks of their reports.
 
     If ``exclusive``, samples that were taken beside foreign processes are discarded. ``trace`` is the file name of the
     whole trace.
     """
-    usable = [look for look in looks if not look.trouble]
+    usable = [snapshot for snapshot in snapshots if not snapshot.trouble]
     reports = tuple(session.report for session in seen if session.report is not None)
     why_not = _why_not(usable, seen)
     if why_not:
@@ -90,9 +90,9 @@ def join(
     )
 
 
-def _why_not(looks: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession]) -> str:
+def _why_not(snapshots: Sequence[DeviceSnapshot], seen: Sequence[ObservedSession]) -> str:
     """Return the reason why snapshots and blocks cannot be joined; empty if they can."""
-    if not looks:
+    if not snapshots:
         return "the driver never answered"
     for session in seen:
         for block in _blocks(session.report):
@@ -106,7 +106,7 @@ def _blocks(report: SessionReport | None) -> Iterable[Block]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _BlockObservation:
     """Telemetry of one block."""
 
     samples: tuple[TelemetrySample, ...]
@@ -118,55 +118,55 @@ class _Seen:
 class _Joiner:
     """Joins block by block, and counts discarded samples."""
 
-    def __init__(self, looks: Sequence[DeviceSnapshot], *, exclusive: bool) -> None:
-        self._looks = looks
-        self._times = [look.sample.at_ns for look in looks]
+    def __init__(self, snapshots: Sequence[DeviceSnapshot], *, exclusive: bool) -> None:
+        self._snapshots = snapshots
+        self._times = [snapshot.sample.at_ns for snapshot in snapshots]
         self._exclusive = exclusive
         self.discarded: Counter[str] = Counter()
         self.throttled: set[EventReason] = set()
 
     def session(self, report: SessionReport) -> tuple[SessionReport, list[TelemetrySample]]:
         """Return ``report`` with telemetry per block, and all samples inside cold blocks, each once."""
-        seen = [[self._seen(block) for block in workload.blocks] for workload in report.workloads]
+        seen = [[self._observe(block) for block in workload.blocks] for workload in report.workloads]
         pairs = list(zip(report.workloads, seen, strict=True))
         joined = replace(report, workloads=tuple(self._workload(workload, found) for workload, found in pairs))
         samples = {sample.at_ns: sample for pair in pairs for sample in _cold_samples(*pair)}
         return joined, list(samples.values())
 
-    def _workload(self, workload: WorkloadReport, seen: Sequence[_Seen]) -> WorkloadReport:
+    def _workload(self, workload: WorkloadReport, seen: Sequence[_BlockObservation]) -> WorkloadReport:
         causes, throttled = _causes(workload.blocks, seen, exclusive=self._exclusive)
         self.throttled |= throttled
         for block, cause in zip(workload.blocks, causes, strict=True):
             if cause:
                 self.discarded[cause] += len(block.device_ns)
         triples = zip(workload.blocks, seen, causes, strict=True)
-        return replace(workload, blocks=tuple(_told(block, found, cause) for block, found, cause in triples))
+        return replace(workload, blocks=tuple(_mark(block, found, cause) for block, found, cause in triples))
 
-    def _seen(self, block: Block) -> _Seen:
+    def _observe(self, block: Block) -> _BlockObservation:
         around = self._around(block)
-        return _Seen(
+        return _BlockObservation(
             samples=() if _longest_stretch(block, around) > _LONGEST_GAP_NS else _within(block, around),
             throttling=_throttling(around),
-            foreign=tuple(sorted({pid for look in around for pid in look.foreign})),
+            foreign=tuple(sorted({pid for snapshot in around for pid in snapshot.foreign})),
         )
 
     def _around(self, block: Block) -> Sequence[DeviceSnapshot]:
         """Return the snapshots from the last one before ``block`` to the first one after it."""
         first = bisect_right(self._times, block.started_ns) - 1
         last = bisect_left(self._times, block.ended_ns)
-        return self._looks[max(first, 0) : last + 1]
+        return self._snapshots[max(first, 0) : last + 1]
 
 
 def _longest_stretch(block: Block, around: Sequence[DeviceSnapshot]) -> int:
     """Return the longest time around ``block`` without a snapshot, nanoseconds."""
-    times = [look.sample.at_ns for look in around]
+    times = [snapshot.sample.at_ns for snapshot in around]
     points = [min(block.started_ns, *times), *times, max(block.ended_ns, *times)]
     return max(after - before for before, after in pairwise(points))
 
 
 def _within(block: Block, around: Sequence[DeviceSnapshot]) -> tuple[TelemetrySample, ...]:
     """Return the samples taken while ``block`` ran; if there are none, the nearest one if it is near enough."""
-    samples = [look.sample for look in around]
+    samples = [snapshot.sample for snapshot in around]
     inside = tuple(sample for sample in samples if block.started_ns <= sample.at_ns <= block.ended_ns)
     if inside:
         return inside
@@ -179,20 +179,22 @@ def _within(block: Block, around: Sequence[DeviceSnapshot]) -> tuple[TelemetrySa
 
 
 def _throttling(around: Sequence[DeviceSnapshot]) -> frozenset[EventReason]:
-    shown = {reason for look in around for reason in look.sample.reasons or ()}
+    shown = {reason for snapshot in around for reason in snapshot.sample.reasons or ()}
     first, last = around[0].sample.reason_ns, around[-1].sample.reason_ns
     counted = {reason for reason, spent in last.items() if spent > first.get(reason, spent)}
     return THROTTLING & (shown | counted)
 
 
-def _cold_samples(workload: WorkloadReport, seen: Sequence[_Seen]) -> Iterable[TelemetrySample]:
+def _cold_samples(workload: WorkloadReport, seen: Sequence[_BlockObservation]) -> Iterable[TelemetrySample]:
     """Yield samples of cold blocks: a record's clocks and power belong to the calls that its speed-ups come from."""
     for block, found in zip(workload.blocks, seen, strict=True):
         if block.regime is Regime.COLD:
             yield from found.samples
 
 
-def _causes(blocks: Sequence[Block], seen: Sequence[_Seen], *, exclusive: bool) -> tuple[list[str], set[EventReason]]:
+def _causes(
+    blocks: Sequence[Block], seen: Sequence[_BlockObservation], *, exclusive: bool
+) -> tuple[list[str], set[EventReason]]:
     """Return per block why it is discarded, empty if it is not, and why the workload is throttled.
 
     Contended blocks are always discarded. Throttled cold blocks are discarded as long as half of each contestant's
@@ -220,7 +222,7 @@ def _causes(blocks: Sequence[Block], seen: Sequence[_Seen], *, exclusive: bool) 
     return causes, throttled
 
 
-def _contended(found: _Seen) -> str:
+def _contended(found: _BlockObservation) -> str:
     return f"{Status.CONTENDED.value}: pid {_listed(found.foreign)}" if found.foreign else ""
 
 
@@ -244,7 +246,7 @@ def _samples(blocks: Sequence[Block], counts: Sequence[bool]) -> Counter[str]:
     return found
 
 
-def _told(block: Block, found: _Seen, cause: str) -> Block:
+def _mark(block: Block, found: _BlockObservation, cause: str) -> Block:
     return replace(
         block,
         discarded=tuple((index, cause) for index in range(len(block.device_ns))) if cause else (),
@@ -274,7 +276,7 @@ def _spreads(samples: Sequence[TelemetrySample]) -> dict[str, FieldSpread]:
 
 
 def _summary(
-    looks: Sequence[DeviceSnapshot],
+    snapshots: Sequence[DeviceSnapshot],
     seen: Sequence[ObservedSession],
     timed: Sequence[TelemetrySample],
     discarded: Mapping[str, int],
@@ -282,8 +284,12 @@ def _summary(
     joined: str,
     trace: str | None,
 ) -> TelemetrySummary:
-    chosen = [look for look in looks if not seen or seen[0].started_ns <= look.sample.at_ns <= seen[-1].ended_ns]
-    samples = [look.sample for look in chosen]
+    chosen = [
+        snapshot
+        for snapshot in snapshots
+        if not seen or seen[0].started_ns <= snapshot.sample.at_ns <= seen[-1].ended_ns
+    ]
+    samples = [snapshot.sample for snapshot in chosen]
     times = [sample.at_ns for sample in samples]
     gaps = [(after - before) / 1e9 for before, after in pairwise(times)]
     return TelemetrySummary(
@@ -294,7 +300,7 @@ def _summary(
         energy_j=_energy_j(samples),
         reasons=_shares(samples),
         reason_s=_counted_s(samples),
-        own_pids=tuple(sorted({pid for look in chosen for pid in look.own})),
+        own_pids=tuple(sorted({pid for snapshot in chosen for pid in snapshot.own})),
         discarded=dict(discarded),
         joined=joined,
         trace=trace,

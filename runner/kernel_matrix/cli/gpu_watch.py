@@ -79,7 +79,7 @@ def _fields(sample: TelemetrySample) -> dict[str, str]:
         "busy": _with_unit(sample.utilization_percent, "%"),
         "memory used": "" if memory is None else f"{memory / _GIB:.1f} GiB",
         "clock because of": ", ".join(reason.value for reason in sample.reasons or ()),
-        "processes": _processes(sample.pids) or "nobody",
+        "processes": _processes(sample.pids) or "none",
     }
 
 

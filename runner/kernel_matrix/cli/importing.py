@@ -73,7 +73,7 @@ def _print(report: ImportReport, aside: Path) -> None:
         out_console.print(printable(text), markup=False)
 
     for one in report.files:
-        say(_said(one))
+        say(_describe(one))
     formats = Counter(one.format for one in report.files)
     say(
         f"{report.rows} results and {report.samples} samples from {len(report.files)} files"
@@ -95,7 +95,7 @@ def _print(report: ImportReport, aside: Path) -> None:
         say(f"… and {len(report.refused) - _SHOWN} more, all in {aside}")
 
 
-def _said(one: ImportedFile) -> str:
+def _describe(one: ImportedFile) -> str:
     version = f" {one.version}" if one.version else ""
     refused = f", {len(one.refused)} not read" if one.refused else ""
     notes = "".join(f"; {note}" for note in one.notes)

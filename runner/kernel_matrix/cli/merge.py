@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kernel_matrix.api.wording import discards_said, printable
+from kernel_matrix.api.wording import describe_discards, printable
 from kernel_matrix.cli.options import Json
 from kernel_matrix.cli.output import console, print_json, progress_bar
 from kernel_matrix.errors import StoreError
@@ -76,7 +76,7 @@ def _print(report: MergeReport, aside: Path) -> None:
     if report.records:
         say(f"clocks: {', '.join(f'{number} {said}' for said, number in sorted(report.clocks.items()))}")
     if any(report.discarded.values()):
-        say(f"samples discarded: {discards_said(report.discarded)}")
+        say(f"samples discarded: {describe_discards(report.discarded)}")
     if "telemetry" in report.tables:
         say(f"{report.traces} traces with {report.telemetry_samples} samples of telemetry")
     for file in report.tables.values():

@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
         at: _At = "22:00",
         json: JsonAfterProgress = False,
     ) -> None:
-        """Measure every cell anew until a deadline, compare with a baseline, report, and tell somebody.
+        """Measure every cell anew until a deadline, compare with a baseline, report, and notify.
 
         What a night does not come to is what the next one begins with. Exit 5: something broke or is slower; 4: the
         machine failed; 75: a GPU, or the night itself, was busy.

@@ -123,7 +123,7 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
         "tier": cell.protocol.tier.value,
         "sessions": cell.protocol.sessions,
         "compile_only": cell.compile_only,
-        "reason": None if cell.reason is None else _reason_document(cell.reason.hurdle.value, cell.reason.text),
+        "reason": None if cell.reason is None else _reason_document(cell.reason.kind.value, cell.reason.text),
         "expected_s": cell.expected_s,
     }
 
@@ -140,7 +140,7 @@ def _totals_document(totals: PlanTotals) -> dict[str, Any]:
             for axis, tallies in totals.axes.items()
         },
         "reasons": [
-            {**_reason_document(reason.hurdle.value, reason.text), "cells": count}
+            {**_reason_document(reason.kind.value, reason.text), "cells": count}
             for reason, count in totals.reasons.items()
         ],
     }
@@ -151,7 +151,7 @@ def _tally_document(tally: CellCounts) -> dict[str, Any]:
         "cells": tally.cells,
         "runnable": tally.runnable,
         "expected_s": tally.expected_s,
-        "hurdles": {hurdle.value: count for hurdle, count in tally.hurdles.items()},
+        "hurdles": {hurdle.value: count for hurdle, count in tally.skipped.items()},
     }
 
 
@@ -218,7 +218,7 @@ def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
         reason = cell.reason
         verb = "compiled here" if cell.compile_only else "runs here"
         here = f"{verb}, {duration(cell.expected_s)}"
-        outcome = here if reason is None else f"{reason.hurdle.value}: {reason.text}"
+        outcome = here if reason is None else f"{reason.kind.value}: {reason.text}"
         place = f"{cell.gpu.name} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}"
         sys.stdout.write(f"{cell.id}  {place}  {outcome}\n")
         yield cell
@@ -244,10 +244,10 @@ def _print_summary(screen: Console, made: RunPlan, totals: PlanTotals) -> None:
 
 
 def _print_totals(screen: Console, totals: PlanTotals) -> None:
-    table = _table("axis", "value", "cells>", "run here>", "expected>", "not here, by hurdle", title="Totals")
+    table = _table("axis", "value", "cells>", "run here>", "expected>", "not here, by reason", title="Totals")
     for axis, tallies in totals.axes.items():
         for value, tally in [*tallies.items()][:_MOST_VALUES]:
-            hurdles = ", ".join(f"{hurdle.value} {count:,}" for hurdle, count in tally.hurdles.most_common())
+            hurdles = ", ".join(f"{hurdle.value} {count:,}" for hurdle, count in tally.skipped.most_common())
             _row(table, axis, value, f"{tally.cells:,}", f"{tally.runnable:,}", duration(tally.expected_s), hurdles)
         if len(tallies) > _MOST_VALUES:
             _row(table, axis, f"… and {len(tallies) - _MOST_VALUES} more (--json)")
@@ -258,9 +258,9 @@ def _print_totals(screen: Console, totals: PlanTotals) -> None:
 def _print_reasons(screen: Console, totals: PlanTotals) -> None:
     if not totals.reasons:
         return
-    table = _table("cells>", "hurdle", "why they do not run here", title="Reasons")
+    table = _table("cells>", "reason", "explanation", title="Reasons")
     for reason, count in [*totals.reasons.items()][:_MOST_REASONS]:
-        _row(table, f"{count:,}", reason.hurdle.value, reason.text)
+        _row(table, f"{count:,}", reason.kind.value, reason.text)
     screen.print(table)
     _print_more(screen, len(totals.reasons) - _MOST_REASONS)
 

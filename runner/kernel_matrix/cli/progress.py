@@ -207,7 +207,7 @@ class EventLines(RunView):
 
     def begin(self, started: RunStarted) -> None:
         """Write the run's size and why the rest does not run."""
-        reasons = Counter(cell.reason.hurdle.value for cell in started.skipped if cell.reason is not None)
+        reasons = Counter(cell.reason.kind.value for cell in started.skipped if cell.reason is not None)
         document = {"event": "run_started", "engine": started.host.sandbox.name, "cells": len(started.cells)}
         self._write({**document, "done_before": started.done, "skipped": dict(reasons)})
 
@@ -335,7 +335,7 @@ def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipp
         yield f"clocks will not be locked, and records say so: {survey.facts.clocks_reason}"
     if any(is_interpreted(cell) for cell in cells):
         yield "Triton runs through its interpreter on the CPU: correctness is known, speed is not"
-    counts = Counter((cell.reason.hurdle, _short(cell)) for cell in skipped if cell.reason is not None)
+    counts = Counter((cell.reason.kind, _short(cell)) for cell in skipped if cell.reason is not None)
     if counts:
         yield f"{len(skipped)} cells do not run here:"
     for (_, text), count in counts.most_common(12):
@@ -351,7 +351,7 @@ def _wants_lock(cell: Cell) -> bool:
 def _short(cell: Cell) -> str:
     if cell.reason is None:
         return ""
-    if cell.reason.hurdle is SkipReason.NO_SUCH_GPU:
+    if cell.reason.kind is SkipReason.NO_SUCH_GPU:
         return "no such GPU here: " + cell.gpu.name
     return cell.reason.text
 

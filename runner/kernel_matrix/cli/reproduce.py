@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Run the cell of RECORD again, with what it ran with, and say whether it comes to the same.
 
-        Exit 0: reproduced; 5: not. The record is read and checked like any other file that nobody vouches for.
+        Exit 0: reproduced; 5: not. The record is checked like any file of unknown origin.
         """
         from kernel_matrix.api.repeat_record import reproduce as repeat
         from kernel_matrix.cli.progress import run_view

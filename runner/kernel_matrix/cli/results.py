@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from kernel_matrix.api.wording import (
-    clocks_as_wanted,
-    clocks_said,
+    clocks_match_policy,
+    describe_clocks,
+    describe_discards,
+    describe_label,
+    describe_verdict,
     discards,
-    discards_said,
-    label_said,
     printable,
-    verdict_said,
 )
 from kernel_matrix.cli.opened_tables import opened
 from kernel_matrix.cli.options import Json
@@ -72,9 +72,9 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield notes on the table: labels, kernels that cannot be launched, clocks and GPUs in a wrong state."""
-    labels = Counter(label for row in rows for label in row["labels"] if label_said(label))
+    labels = Counter(label for row in rows for label in row["labels"] if describe_label(label))
     for label, number in sorted(labels.items()):
-        yield f"{label}, {_results(number)}: {label_said(label)}"
+        yield f"{label}, {_results(number)}: {describe_label(label)}"
     too_large = sum(row["launchable"] is False for row in rows)
     if too_large:
         yield f"a kernel builds and cannot be launched, {_results(too_large)}: the records say why (build)"
@@ -96,12 +96,12 @@ def _results(number: int) -> str:
 
 
 def _clocks(row: Mapping[str, Any]) -> str:
-    return clocks_said(row["clock_state"], row["clock_policy"])
+    return describe_clocks(row["clock_state"], row["clock_policy"])
 
 
 def _clocks_need_a_note(row: Mapping[str, Any]) -> bool:
     state: str = row["clock_state"]
-    return state == ClockState.THROTTLED.value or not clocks_as_wanted(state, row["clock_policy"])
+    return state == ClockState.THROTTLED.value or not clocks_match_policy(state, row["clock_policy"])
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -120,7 +120,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     if some_discarded:
         table.add_column("discarded", no_wrap=True)
     for row in rows:
-        texts = (*_texts(row), discards_said(discards(row))) if some_discarded else _texts(row)
+        texts = (*_texts(row), describe_discards(discards(row))) if some_discarded else _texts(row)
         table.add_row(*(Text(printable(text)) for text in texts))
     return table
 
@@ -134,7 +134,7 @@ def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:
         _microseconds(row["candidate_median_ns"]),
         _microseconds(row["baseline_median_ns"]),
         "" if row["speedup"] is None else f"{row['speedup']:.2f}×",
-        verdict_said(row["verdict"], row["grade"]),
+        describe_verdict(row["verdict"], row["grade"]),
         str(row["samples"] or ""),
         _clocks(row),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kernel_matrix.api.run_cells import EventKind, Record, ResetState, RunEvent, RunResult
-from kernel_matrix.api.wording import clocks_as_wanted, clocks_said, label_said
+from kernel_matrix.api.wording import clocks_match_policy, describe_clocks, describe_label
 from kernel_matrix.model.enums import ClockState
 from kernel_matrix.model.messages import INTERPRETED
 
@@ -21,7 +21,7 @@ def conditions_line(record: Record) -> str:
         return ""
     host, words = record.host, []
     if host.clock_state != ClockState.NOT_APPLICABLE.value:
-        words.append(clocks_said(host.clock_state, host.clock_policy))
+        words.append(describe_clocks(host.clock_state, host.clock_policy))
     if host.exclusive == _UNPROVEN:
         words.append(f"not proven alone: {host.exclusive_reason or 'the record does not say why'}")
     words += _labels(record)
@@ -49,7 +49,7 @@ def complaints(event: RunEvent) -> Iterator[str]:
     if clocks.reset == ResetState.FAILED.value:
         yield f"the clocks of {gpu} were NOT given back: {clocks.reset_reason}; kernel-matrix sweep tries again"
     elif clocks.reset == ResetState.UNCONFIRMED.value:
-        yield f"nobody could read whether the clocks of {gpu} were given back: {clocks.reset_reason}"
+        yield f"no reading confirms that the clocks of {gpu} were given back: {clocks.reset_reason}"
 
 
 @dataclass(slots=True)
@@ -76,13 +76,13 @@ class RunConditions:
         if host.clock_state == ClockState.NOT_APPLICABLE.value:
             return
         self.clocks[host.clock_state] += 1
-        if not clocks_as_wanted(host.clock_state, host.clock_policy):
+        if not clocks_match_policy(host.clock_state, host.clock_policy):
             self.not_locked[host.clock_reason] += 1
 
     def lines(self, result: RunResult) -> Iterator[str]:
         """Yield what a reader of the results has to know of this run."""
         for label, number in sorted(self.labels.items()):
-            yield f"{label}, {number} cells: {label_said(label)}"
+            yield f"{label}, {number} cells: {describe_label(label)}"
         if self.clocks:
             yield f"clocks of timed cells: {', '.join(f'{number} {state}' for state, number in self.clocks.items())}"
         for reason, number in self.not_locked.most_common(_MOST_REASONS):
@@ -100,7 +100,7 @@ class RunConditions:
 def _labels(record: Record) -> list[str]:
     """Return the labels of its sessions that have an explanation, each once."""
     labels = dict.fromkeys(label for session in record.sessions for label in session.labels)
-    return [label for label in labels if label_said(label) and label != INTERPRETED]
+    return [label for label in labels if describe_label(label) and label != INTERPRETED]
 
 
 def _was_timed(record: Record) -> bool:

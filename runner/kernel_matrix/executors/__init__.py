@@ -47,7 +47,7 @@ class CellRun(Protocol):
         Each cell that ends leaves a record in the store, and an event with that record.
 
         Raises:
-            kernel_matrix.errors.InfrastructureError: Cells cannot be run, or a record not written; raised by the iterator.
+            kernel_matrix.errors.InfrastructureError: Cells or the store fail; raised by the iterator.
         """
         ...
 

@@ -24,7 +24,7 @@ from typing import Any
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.lease.clock_lock import ClocksSet, ResetState, clocks_held
 from kernel_matrix.lease.exclusive_mode import ExclusiveMode, refusing_others
-from kernel_matrix.lease.exclusivity import await_alone, doubts
+from kernel_matrix.lease.exclusivity import await_exclusive, check_exclusivity
 from kernel_matrix.lease.gpu_processes import OwnProcesses
 from kernel_matrix.lease.locks import LOCK_DIR_VARIABLE, LeaseWait, WaitCancelledError, lock_file, lock_folder, locked
 from kernel_matrix.lease.release_check import ReleaseCheck, await_aftermath
@@ -75,12 +75,12 @@ class Lease:
     _doubts: tuple[str, ...]
 
     @property
-    def looks(self) -> Sequence[DeviceSnapshot]:
+    def snapshots(self) -> Sequence[DeviceSnapshot]:
         """All snapshots so far, oldest first, from before the cell's processes to after them. Empty for a CPU."""
-        return self._watch.looks
+        return self._watch.snapshots
 
     @property
-    def looking_s(self) -> float:
+    def snapshots_cpu_s(self) -> float:
         """Processor time spent on snapshots during the lease, seconds."""
         return self._watch.cpu_s
 
@@ -92,14 +92,14 @@ class Lease:
     @property
     def foreign_pids(self) -> tuple[int, ...]:
         """All foreign processes seen on the device, ascending."""
-        return tuple(sorted({pid for look in self.looks for pid in look.foreign}))
+        return tuple(sorted({pid for snapshot in self.snapshots for pid in snapshot.foreign}))
 
     @property
     def exclusive(self) -> str:
         """``proven``, ``unproven`` or ``not_applicable``, judged by all snapshots so far."""
         if self._watch.blind:
             return "unproven" if get_platform(self.gpu.platform).IS_ACCELERATOR else "not_applicable"
-        return "unproven" if any(self._objections()) else "proven"
+        return "unproven" if any(self._reasons_unproven()) else "proven"
 
     @property
     def reason(self) -> str:
@@ -108,9 +108,9 @@ class Lease:
             return "the platform does not say which processes are on the device"
         if self._watch.blind:
             return "a CPU is shared with everything that runs on this machine; only other runners are kept off"
-        gap_s = longest_gap_s(self.looks)
-        return "; ".join(self._objections()) or (
-            f"no foreign process in {len(self.looks)} looks, at most {gap_s:.3f} s apart"
+        gap_s = longest_gap_s(self.snapshots)
+        return "; ".join(self._reasons_unproven()) or (
+            f"no foreign process in {len(self.snapshots)} snapshots, at most {gap_s:.3f} s apart"
         )
 
     @contextmanager
@@ -127,34 +127,34 @@ class Lease:
         try:
             with (
                 refusing_others(self.gpu, self._terms, self._folder) as mode,
-                self._watch.telling(self._closer(mode, processes)),
+                self._watch.notifying(self._make_engager(mode, processes)),
             ):
                 yield
         finally:
             if mode is not None and mode.trouble:
                 self.warnings = (*self.warnings, f"hard mode: {mode.trouble}")
 
-    def _closer(self, mode: ExclusiveMode, processes: int) -> Callable[[DeviceSnapshot], None]:
+    def _make_engager(self, mode: ExclusiveMode, processes: int) -> Callable[[DeviceSnapshot], None]:
         """Return a listener that engages ``mode`` once a snapshot shows ``processes`` new processes of our own."""
-        earlier = {pid for look in self.looks for pid in look.own}
+        earlier = {pid for snapshot in self.snapshots for pid in snapshot.own}
 
-        def close(look: DeviceSnapshot) -> None:
-            if len(set(look.own) - earlier) >= processes:
+        def engage(snapshot: DeviceSnapshot) -> None:
+            if len(set(snapshot.own) - earlier) >= processes:
                 mode.engage()
 
-        return close
+        return engage
 
-    def _objections(self) -> Iterator[str]:
+    def _reasons_unproven(self) -> Iterator[str]:
         """Yield the reasons why exclusive use of the device is not proven."""
         if self.foreign_pids:
             yield f"foreign processes were seen: {self.tenants.named(self.foreign_pids)}"
         yield from self._doubts
         if self.lost:
             yield f"the GPU was lost: {self.lost}"
-        elif self.looks[-1].trouble:
-            yield f"the last look failed: {self.looks[-1].trouble}"
-        if (gap_s := longest_gap_s(self.looks)) > LONGEST_GAP_S:
-            yield f"for {gap_s:.1f} s nobody looked"
+        elif self.snapshots[-1].trouble:
+            yield f"the last snapshot failed: {self.snapshots[-1].trouble}"
+        if (gap_s := longest_gap_s(self.snapshots)) > LONGEST_GAP_S:
+            yield f"no snapshot was taken for {gap_s:.1f} s"
 
     def _note_after(self) -> None:
         if self.lost:
@@ -203,7 +203,7 @@ def hold(
     ):
         found = (*repair(gpu, folder), *reap())
         watch = DeviceWatch(gpu, tenants)
-        doubtful = _become_alone(gpu, terms, watch, wait)
+        doubtful = _await_exclusive_use(gpu, terms, watch, wait)
         lease = Lease(
             gpu=gpu,
             waited_s=wait.elapsed_s,
@@ -219,12 +219,15 @@ def hold(
             yield lease
 
 
-def _become_alone(gpu: Gpu, terms: LeaseTerms, watch: DeviceWatch, wait: LeaseWait) -> tuple[str, ...]:
+def _await_exclusive_use(gpu: Gpu, terms: LeaseTerms, watch: DeviceWatch, wait: LeaseWait) -> tuple[str, ...]:
     """Wait until the device has no foreign process; return the reasons why exclusive use is still not proven."""
     if watch.blind:
         return ()
     modes = get_platform(gpu.platform).modes(gpu)
-    return (*doubts(gpu, modes, terms, tells_apart=watch.tells_apart), *await_alone(watch, terms, wait))
+    return (
+        *check_exclusivity(gpu, modes, terms, can_attribute=watch.can_attribute),
+        *await_exclusive(watch, terms, wait),
+    )
 
 
 @contextmanager

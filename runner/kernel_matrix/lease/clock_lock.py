@@ -14,7 +14,7 @@ from pathlib import Path
 from kernel_matrix.errors import GpuSettingError
 from kernel_matrix.lease.clock_targets import BASE, NONE, OFF, ClockTarget, memory_target, sm_target
 from kernel_matrix.lease.journal import MEMORY, SM, ClockNote, forget, note
-from kernel_matrix.lease.restore import CLOCK_NAMES, ResetState, clocks_now, give_clocks_back, settings_of
+from kernel_matrix.lease.restore import CLOCK_NAMES, ResetState, read_clocks, reset_clocks, settings_of
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.model.enums import ClockPolicy
 from kernel_matrix.platforms import ClockChoices, DeviceSettings, Gpu
@@ -60,17 +60,17 @@ def clocks_held(gpu: Gpu, terms: LeaseTerms, folder: Path) -> Iterator[ClocksSet
         InfrastructureError: The device does not answer at all.
     """
     held = ClocksSet(policy=terms.clocks)
-    if unasked := _why_not_asked(gpu, terms):
-        held.reason = unasked
+    if reason := _why_not_locked(gpu, terms):
+        held.reason = reason
         yield held
         return
     lock = _ClockLock(gpu, terms, folder, held)
     with get_platform(gpu.platform).opened():  # an unloaded driver forgets its settings
         try:
-            lock.take()
+            lock.apply()
             yield held
         finally:
-            lock.give_back()
+            lock.undo()
 
 
 class _ClockLock:
@@ -81,9 +81,9 @@ class _ClockLock:
         self._terms = terms
         self._folder = folder
         self._held = held
-        self._owed: dict[str, ClockNote] = {}
+        self._to_reset: dict[str, ClockNote] = {}
 
-    def take(self) -> None:
+    def apply(self) -> None:
         """Lock the requested clocks. A failure is recorded, or raised if the policy requires the lock.
 
         Raises:
@@ -98,19 +98,19 @@ class _ClockLock:
             self._held.locked = True
             self._held.reason = done
 
-    def give_back(self) -> None:
+    def undo(self) -> None:
         """Reset the clocks that were set. Never raises."""
-        if not self._owed:
+        if not self._to_reset:
             return
-        undone = give_clocks_back(self._gpu, self._owed)
+        undone = reset_clocks(self._gpu, self._to_reset)
         self._held.reset, self._held.reset_reason = undone.state, undone.reason
         if undone.state is ResetState.FAILED:
             return
         try:
-            forget(self._gpu, self._folder, *self._owed)
+            forget(self._gpu, self._folder, *self._to_reset)
         except GpuSettingError as error:
             self._held.reset_reason += f"; {error.what}"
-        self._owed.clear()
+        self._to_reset.clear()
 
     def _lock_all(self, choices: ClockChoices) -> str:
         """Lock both clocks and return a description."""
@@ -120,7 +120,7 @@ class _ClockLock:
         settings = settings_of(self._gpu)
         if trouble := sm.trouble or memory.trouble:
             raise GpuSettingError(trouble)
-        before = clocks_now(self._gpu)
+        before = read_clocks(self._gpu)
         done = self._lock_sm(settings, sm, before[SM])
         return f"{done}; {self._lock_memory(settings, memory, before[MEMORY])}"
 
@@ -134,7 +134,7 @@ class _ClockLock:
                 raise
             self._set(SM, noted, lambda: settings.lock_sm_clock(self._gpu, target.megahertz))
         self._held.set_sm_mhz = target.megahertz
-        return _set_in_words(SM, target)
+        return _describe_lock(SM, target)
 
     def _lock_memory(self, settings: DeviceSettings, target: ClockTarget, before_mhz: int | None) -> str:
         megahertz = target.megahertz
@@ -148,22 +148,22 @@ class _ClockLock:
                 raise
             return f"memory clock left to the driver: {error.what}"
         self._held.set_memory_mhz = megahertz
-        return _set_in_words(MEMORY, target)
+        return _describe_lock(MEMORY, target)
 
     def _set(self, which: str, noted: ClockNote, call: Callable[[], None]) -> None:
         """Journal, then call. After an error there is nothing to reset only if it proves that nothing was changed."""
         note(self._gpu, self._terms, self._folder, which, noted)
-        self._owed[which] = noted
+        self._to_reset[which] = noted
         try:
             call()
         except GpuSettingError as error:
             if not (error.permitted and error.supported):
-                del self._owed[which]
+                del self._to_reset[which]
                 forget(self._gpu, self._folder, which)
             raise
 
     def _refused(self, error: GpuSettingError) -> None:
-        self.give_back()
+        self.undo()
         self._held.set_sm_mhz = self._held.set_memory_mhz = None
         self._held.reason = f"nothing is locked: {error.what}"
         if self._terms.clocks is not ClockPolicy.REQUIRE:
@@ -179,7 +179,7 @@ class _ClockLock:
         ) from error
 
 
-def _why_not_asked(gpu: Gpu, terms: LeaseTerms) -> str:
+def _why_not_locked(gpu: Gpu, terms: LeaseTerms) -> str:
     """Return the reason why no clock is to be locked; empty if one is."""
     if get_platform(gpu.platform).settings() is None:
         return f"a {get_platform(gpu.platform).TITLE}'s clock is not the runner's to lock"
@@ -190,7 +190,7 @@ def _is_forbidden(error: GpuSettingError) -> bool:
     return error.supported and not error.permitted
 
 
-def _set_in_words(which: str, target: ClockTarget) -> str:
+def _describe_lock(which: str, target: ClockTarget) -> str:
     if target.requested == BASE:
         known = "" if target.megahertz is None else f", {target.megahertz} MHz"
         return f"{CLOCK_NAMES[which]} locked to the driver's base clock{known}"

@@ -58,30 +58,30 @@ class ExclusiveMode:
             undone = restore_mode(self._gpu, self._previous)
             self.restored = undone.state
             if undone.state is ResetState.FAILED:
-                self._complain(f"the compute mode could not be put back: {undone.reason}")
+                self._add_trouble(f"the compute mode could not be put back: {undone.reason}")
                 return
             self._previous = None
             try:
                 forget(self._gpu, self._folder, COMPUTE_MODE)
             except GpuSettingError as error:
-                self._complain(error.what)
+                self._add_trouble(error.what)
 
     def _engage(self) -> None:
         settings = settings_of(self._gpu)
         mode = get_platform(self._gpu.platform).modes(self._gpu).compute_mode
         if mode is not ComputeMode.EXCLUSIVE_PROCESS:
-            self._previous = self._noted(mode)  # set first: if the driver refuses, end() checks the mode
+            self._previous = self._journal_mode(mode)  # set first: if the driver refuses, end() checks the mode
             settings.set_compute_mode(self._gpu, ComputeMode.EXCLUSIVE_PROCESS)
         self.engaged = True
 
-    def _noted(self, mode: ComputeMode | None) -> ComputeMode:
+    def _journal_mode(self, mode: ComputeMode | None) -> ComputeMode:
         """Return ``mode`` after journalling it; only the open mode may be narrowed."""
         if mode is not ComputeMode.DEFAULT:
-            raise GpuSettingError(f"the compute mode of {self._gpu.uuid} is {_in_words(mode)}, and is left so")
+            raise GpuSettingError(f"the compute mode of {self._gpu.uuid} is {_describe(mode)}, and is left so")
         note(self._gpu, self._terms, self._folder, COMPUTE_MODE, mode)
         return mode
 
-    def _complain(self, what: str) -> None:
+    def _add_trouble(self, what: str) -> None:
         self.trouble = "; ".join(filter(None, (self.trouble, what)))
 
 
@@ -115,12 +115,12 @@ def _restore(gpu: Gpu, previous: ComputeMode) -> ResetResult:
     hard = ComputeMode.EXCLUSIVE_PROCESS
     if settings is None or now is not hard or previous is hard:
         # Another process has set any other mode since, so leave it.
-        return ResetResult(state=ResetState.NOT_NEEDED, reason=f"the compute mode is {_in_words(now)}")
+        return ResetResult(state=ResetState.NOT_NEEDED, reason=f"the compute mode is {_describe(now)}")
     settings.set_compute_mode(gpu, previous)
     now = library.modes(gpu).compute_mode
     state = ResetState.CONFIRMED if now is previous else ResetState.FAILED
-    return ResetResult(state=state, reason=f"the compute mode is {_in_words(now)}")
+    return ResetResult(state=state, reason=f"the compute mode is {_describe(now)}")
 
 
-def _in_words(mode: ComputeMode | None) -> str:
-    return "not told" if mode is None else mode.value
+def _describe(mode: ComputeMode | None) -> str:
+    return "unknown" if mode is None else mode.value

@@ -19,14 +19,14 @@ _SETTLING_S = 2.0
 _NAMESPACE = "this runner sits in a PID namespace of its own, where the driver's PIDs mean nothing"
 
 
-def doubts(gpu: Gpu, modes: DeviceModes, terms: LeaseTerms, *, tells_apart: bool) -> tuple[str, ...]:
+def check_exclusivity(gpu: Gpu, modes: DeviceModes, terms: LeaseTerms, *, can_attribute: bool) -> tuple[str, ...]:
     """Return the reasons why exclusive use of ``gpu`` cannot be proven, if ``terms`` accept them.
 
     Args:
         gpu: The device.
         modes: Its modes.
         terms: Conditions of the lease.
-        tells_apart: ``True`` if the driver's PIDs are those that the runner sees.
+        can_attribute: ``True`` if the driver's PIDs are those that the runner sees.
 
     Raises:
         GpuRefusedError: ``terms`` do not accept a reason.
@@ -35,47 +35,47 @@ def doubts(gpu: Gpu, modes: DeviceModes, terms: LeaseTerms, *, tells_apart: bool
         raise _refused(gpu, "it is in MIG mode", "Turn MIG mode off, or set policy.allow_mig = true.")
     if modes.mps and not terms.allow_mps:
         raise _refused(gpu, "an MPS server shares it out", "Stop the MPS server, or set policy.allow_mps = true.")
-    if terms.exclusive and not tells_apart:
+    if terms.exclusive and not can_attribute:
         step = "Run outside the container, or start that with `--pid=host`, or set policy.exclusive = false."
         raise _refused(gpu, _NAMESPACE, step)
     found = {
         "it is in MIG mode, in which instances share clocks, power and memory": modes.mig,
         "an MPS server shares it out": modes.mps,
-        _NAMESPACE: not tells_apart,
+        _NAMESPACE: not can_attribute,
         "policy exclusive = false: others were not kept off": not terms.exclusive,
     }
     return tuple(words for words, holds in found.items() if holds)
 
 
-def await_alone(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> tuple[str, ...]:
+def await_exclusive(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> tuple[str, ...]:
     """Wait until the device has no foreign process (check once if ``terms`` allow them); return suspicions.
 
     Raises:
         kernel_matrix.errors.GpuBusyError: A foreign process is still there at the end of ``wait``.
         kernel_matrix.errors.InfrastructureError: The driver gives no list.
     """
-    look = _without_company(watch, terms, wait)
+    snapshot = _await_no_foreign(watch, terms, wait)
     settled = time.monotonic() + min(_SETTLING_S, wait.left_s)
-    while suspicion(look) and time.monotonic() < settled:
+    while unexplained_memory(snapshot) and time.monotonic() < settled:
         time.sleep(PERIOD_S)
-        look = _without_company(watch, terms, wait)
-    return tuple(filter(None, [suspicion(look)]))
+        snapshot = _await_no_foreign(watch, terms, wait)
+    return tuple(filter(None, [unexplained_memory(snapshot)]))
 
 
-def suspicion(look: DeviceSnapshot) -> str:
+def unexplained_memory(snapshot: DeviceSnapshot) -> str:
     """Return a description of memory in use that no listed process explains; empty if there is none."""
-    used = look.sample.memory_used_bytes or 0
-    if look.sample.pids or used <= SUSPICIOUS_BYTES:
+    used = snapshot.sample.memory_used_bytes or 0
+    if snapshot.sample.pids or used <= SUSPICIOUS_BYTES:
         return ""
     return f"suspicious: {used >> 20} MiB were in use with no process listed"
 
 
-def _without_company(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> DeviceSnapshot:
-    look = watch.begin()
-    while terms.exclusive and look.foreign:
-        wait.pause(f"it is in use by {named(look.foreign)}")
-        look = watch.begin()
-    return look
+def _await_no_foreign(watch: DeviceWatch, terms: LeaseTerms, wait: LeaseWait) -> DeviceSnapshot:
+    snapshot = watch.begin()
+    while terms.exclusive and snapshot.foreign:
+        wait.pause(f"it is in use by {named(snapshot.foreign)}")
+        snapshot = watch.begin()
+    return snapshot
 
 
 def _refused(gpu: Gpu, why: str, next_step: str) -> GpuRefusedError:

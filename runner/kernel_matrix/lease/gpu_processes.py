@@ -45,7 +45,7 @@ class _Stat(NamedTuple):
     """Clock ticks from boot to its start."""
 
 
-def pids_mean_something() -> bool:
+def sees_driver_pids() -> bool:
     """Return whether ``/proc`` here shows the same PIDs as the driver."""
     try:
         return (_PROC / "self/ns/pid").stat().st_ino == _HOST_PID_NAMESPACE_INODE
@@ -94,7 +94,7 @@ class OwnProcesses:
         for name in _NAMESPACES:
             self._pin(root_pid, name)
 
-    def standing(self, pid: int) -> Ownership:
+    def owner_of(self, pid: int) -> Ownership:
         """Return the owner of ``pid``. A process of ours that has just ended stays ours until its PID is reused."""
         stat = _stat(pid)
         if stat is None:

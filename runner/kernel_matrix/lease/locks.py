@@ -23,8 +23,8 @@ from kernel_matrix.lease.gpu_processes import named
 LOCK_DIR_VARIABLE = "KERNEL_MATRIX_LOCK_DIR"
 
 _SHARED_LOCKS = Path("/run/lock/kernel-matrix")
-_FIRST_PAUSE_S = 0.001
-_LONGEST_PAUSE_S = 0.1
+_FIRST_PAUSE_S = 0.001  # a device is often free again at once
+_LONGEST_PAUSE_S = 0.1  # a long wait must not take processor time, nor overlook a free device for long
 
 
 class WaitCancelledError(GpuBusyError):
@@ -203,7 +203,7 @@ def _write_holder(descriptor: int) -> None:
 
 def _holder(descriptor: int) -> str:
     try:
-        told = json.loads(os.pread(descriptor, 4096, 0))
-        return f": {named((int(told['pid']),))}, since {told['since']}"
+        holder = json.loads(os.pread(descriptor, 4096, 0))
+        return f": {named((int(holder['pid']),))}, since {holder['since']}"
     except (ValueError, KeyError, TypeError):
         return ""  # the file is empty between locking and writing

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from kernel_matrix.lease.exclusivity import suspicion
+from kernel_matrix.lease.exclusivity import unexplained_memory
 from kernel_matrix.lease.gpu_processes import named
 from kernel_matrix.lease.watch import PERIOD_S, DeviceSnapshot, DeviceWatch
 
 _LIMIT_S = 10.0
+"""Longest wait for the driver to clean up; generous, because a late clean-up would quarantine a good GPU."""
 _SLACK_BYTES = 64 << 20
 """Tolerance for the driver's own use; the smallest context of a process takes several times as much."""
 
@@ -34,50 +35,50 @@ def await_aftermath(watch: DeviceWatch) -> ReleaseCheck:
         return ReleaseCheck(reason="a CPU has no list of processes, and no memory of its own")
     if watch.lost:
         return _unknown(watch.lost)
-    before, deadline = watch.looks[0], time.monotonic() + _LIMIT_S
+    before, deadline = watch.snapshots[0], time.monotonic() + _LIMIT_S
     while True:
-        look = watch.look_now()
+        now = watch.take_now()
         if watch.lost:
             return _unknown(watch.lost)
-        if _clean(look, before) or time.monotonic() >= deadline:
+        if _is_final(now, before) or time.monotonic() >= deadline:
             break
         time.sleep(PERIOD_S)
-    return _unknown(look.trouble) if look.trouble else _told(look, before, tells_apart=watch.tells_apart)
+    return _unknown(now.trouble) if now.trouble else _compare(now, before, can_attribute=watch.can_attribute)
 
 
-def _clean(look: DeviceSnapshot, before: DeviceSnapshot) -> bool:
+def _is_final(now: DeviceSnapshot, before: DeviceSnapshot) -> bool:
     """Return whether further snapshots cannot change the result."""
-    return not look.trouble and not look.own and (bool(look.foreign) or _memory_back(look, before) is not False)
+    return not now.trouble and not now.own and (bool(now.foreign) or _memory_back(now, before) is not False)
 
 
-def _told(look: DeviceSnapshot, before: DeviceSnapshot, *, tells_apart: bool) -> ReleaseCheck:
-    back = _memory_back(look, before)
-    company = bool(look.foreign or before.foreign or suspicion(before)) or not tells_apart
+def _compare(now: DeviceSnapshot, before: DeviceSnapshot, *, can_attribute: bool) -> ReleaseCheck:
+    back = _memory_back(now, before)
+    company = bool(now.foreign or before.foreign or unexplained_memory(before)) or not can_attribute
     return ReleaseCheck(
-        processes_gone=not look.own if tells_apart else None,
+        processes_gone=not now.own if can_attribute else None,
         # Memory that foreign processes may have taken is no evidence against this device.
         memory_back=None if company and not back else back,
-        reason=f"{_of_processes(look, tells_apart=tells_apart)}; {_of_memory(look, before)}",
+        reason=f"{_describe_processes(now, can_attribute=can_attribute)}; {_describe_memory(now, before)}",
     )
 
 
-def _memory_back(look: DeviceSnapshot, before: DeviceSnapshot) -> bool | None:
-    used, was = look.sample.memory_used_bytes, before.sample.memory_used_bytes
+def _memory_back(now: DeviceSnapshot, before: DeviceSnapshot) -> bool | None:
+    used, was = now.sample.memory_used_bytes, before.sample.memory_used_bytes
     if used is None or was is None:
         return None
     return used <= was + _SLACK_BYTES
 
 
-def _of_processes(look: DeviceSnapshot, *, tells_apart: bool) -> str:
-    if not tells_apart:
-        return "whose processes are listed cannot be told here"
-    others = f"foreign: {named(look.foreign)}" if look.foreign else ""
-    ours = f"still listed: {named(look.own)}" if look.own else "none of our processes is listed"
+def _describe_processes(now: DeviceSnapshot, *, can_attribute: bool) -> str:
+    if not can_attribute:
+        return "the listed processes cannot be attributed here"
+    others = f"foreign: {named(now.foreign)}" if now.foreign else ""
+    ours = f"still listed: {named(now.own)}" if now.own else "none of our processes is listed"
     return f"{ours}; {others}" if others else ours
 
 
-def _of_memory(look: DeviceSnapshot, before: DeviceSnapshot) -> str:
-    used, was = look.sample.memory_used_bytes, before.sample.memory_used_bytes
+def _describe_memory(now: DeviceSnapshot, before: DeviceSnapshot) -> str:
+    used, was = now.sample.memory_used_bytes, before.sample.memory_used_bytes
     if used is None or was is None:
         return "the driver does not say how much memory is in use"
     return f"{used >> 20} MiB in use, {was >> 20} MiB before"

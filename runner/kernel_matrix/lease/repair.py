@@ -29,7 +29,7 @@ from kernel_matrix.lease.journal import (
     read_journal,
 )
 from kernel_matrix.lease.locks import LeaseWait, lock_file, lock_folder, locked
-from kernel_matrix.lease.restore import ResetResult, ResetState, give_clocks_back
+from kernel_matrix.lease.restore import ResetResult, ResetState, reset_clocks
 from kernel_matrix.platforms import ComputeMode, Gpu
 from kernel_matrix.platforms.permission import why_forbidden
 from kernel_matrix.platforms.registry import get_platform, host_inventory
@@ -41,7 +41,7 @@ NOT_REPAIRED = "not repaired: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Left:
+class _Leftover:
     """Settings left on a GPU, and who made them."""
 
     whose: str
@@ -65,7 +65,7 @@ def repair(gpu: Gpu, folder: Path) -> list[str]:
         GpuSettingError: A setting could not be undone, or this host forbids it. The journal stays.
         GpuLostError: The GPU no longer answers. The journal stays.
     """
-    left = _left_on(gpu, folder)
+    left = _find_leftover(gpu, folder)
     if left is None:
         return []
     if forbidden := why_forbidden():
@@ -97,7 +97,7 @@ def sweep_gpus(folder: Path | None = None) -> list[str]:
     _remove_half_written(folder)
     journals = journal_files(folder)
     known = _known_gpus(folder) if journals else {}
-    return [line for path in journals for line in _swept(path, known.get(path))]
+    return [line for path in journals for line in _sweep(path, known.get(path))]
 
 
 def _remove_half_written(folder: Path) -> None:
@@ -113,7 +113,7 @@ def _known_gpus(folder: Path) -> dict[Path, Gpu]:
     return {journal_file(folder, gpu.uuid): gpu for gpu in gpus}
 
 
-def _swept(path: Path, gpu: Gpu | None) -> list[str]:
+def _sweep(path: Path, gpu: Gpu | None) -> list[str]:
     if gpu is None:
         return [f"{NOT_REPAIRED}{path} names settings of a GPU that this host does not have, or that does not answer"]
     wait = LeaseWait(f"{gpu.uuid} ({gpu.name})", limit_s=0)
@@ -126,13 +126,13 @@ def _swept(path: Path, gpu: Gpu | None) -> list[str]:
         return [f"{NOT_REPAIRED}{error}"]
 
 
-def _left_on(gpu: Gpu, folder: Path) -> _Left | None:
+def _find_leftover(gpu: Gpu, folder: Path) -> _Leftover | None:
     try:
         journal = read_journal(folder, gpu.uuid)
     except UnreadableJournalError as error:
         unknown = ClockNote(target_mhz=None, before_mhz=None)
-        return _Left(
-            whose=f"somebody whose journal, {journal_file(folder, gpu.uuid)}, {error}",
+        return _Leftover(
+            whose=f"an unknown runner (its journal {journal_file(folder, gpu.uuid)} {error})",
             clocks={SM: unknown, MEMORY: unknown},
             compute_mode=ComputeMode.DEFAULT,
             believed=False,
@@ -140,23 +140,23 @@ def _left_on(gpu: Gpu, folder: Path) -> _Left | None:
     if journal is None:
         return None
     clocks = {SM: journal.sm, MEMORY: journal.memory}
-    return _Left(
-        whose=_whose(journal),
+    return _Leftover(
+        whose=_describe_owner(journal),
         clocks={which: noted for which, noted in clocks.items() if noted is not None},
         compute_mode=journal.compute_mode,
     )
 
 
-def _whose(journal: Journal) -> str:
+def _describe_owner(journal: Journal) -> str:
     if journal.owner == owner_token():
         return f"an earlier cell ({journal.cell_id or 'unnamed'}) of this very run"
     state = "no longer holds the GPU" if owner_alive(journal.owner) else "is gone"
     return f"run {journal.run_id or 'without a name'} whose runner (process {journal.owner.split(':')[0]}) {state}"
 
 
-def _undo(gpu: Gpu, left: _Left) -> Iterator[tuple[str, ResetResult]]:
+def _undo(gpu: Gpu, left: _Leftover) -> Iterator[tuple[str, ResetResult]]:
     if left.clocks:
-        yield _CLOCKS, give_clocks_back(gpu, left.clocks)
+        yield _CLOCKS, reset_clocks(gpu, left.clocks)
     if left.compute_mode is not None:
         yield COMPUTE_MODE, restore_mode(gpu, left.compute_mode)
 
@@ -166,13 +166,13 @@ def _given_back(undone: Mapping[str, ResetResult]) -> list[str]:
     return [part for name, one in undone.items() if one.state is not ResetState.FAILED for part in parts[name]]
 
 
-def _line(gpu: Gpu, left: _Left, part: str, undone: ResetResult) -> str:
+def _line(gpu: Gpu, left: _Leftover, part: str, undone: ResetResult) -> str:
     what, done = ("clocks", "locked by {}, were") if part == _CLOCKS else ("compute mode", "set by {}, was")
     doubt = "" if undone.state is ResetState.CONFIRMED else ", but that is not confirmed"
     return f"{what} of {gpu.uuid} ({gpu.name}), {done.format(left.whose)} given back{doubt}: {undone.reason}"
 
 
-def _still_set(gpu: Gpu, folder: Path, left: _Left, why: str, *, permitted: bool) -> GpuSettingError:
+def _still_set(gpu: Gpu, folder: Path, left: _Leftover, why: str, *, permitted: bool) -> GpuSettingError:
     by_hand = get_platform(gpu.platform).ADVICE["settings"].format(uuid=gpu.uuid)
     return GpuSettingError(
         f"settings of {gpu.uuid} ({gpu.name}), made by {left.whose}, are still in force: {why}",

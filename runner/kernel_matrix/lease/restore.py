@@ -19,8 +19,8 @@ from kernel_matrix.platforms.registry import get_platform
 
 CLOCK_NAMES = {SM: "SM clock", MEMORY: "memory clock"}
 
-_LOOK_EVERY_S = 0.02
-_LOOK_FOR_S = 0.5
+_READ_EVERY_S = 0.02  # several readings within _READ_FOR_S
+_READ_FOR_S = 0.5  # no longer, because some clocks never show that they are free
 _SAME_MHZ = 15
 _SAME_SHARE = 0.01
 """Two readings of a constant clock differ by no more than the smaller of these."""
@@ -64,7 +64,7 @@ def settings_of(gpu: Gpu) -> DeviceSettings:
     return settings
 
 
-def give_clocks_back(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
+def reset_clocks(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
     """Reset the clocks in ``notes`` (:data:`SM`, :data:`MEMORY`) on ``gpu`` and watch them change. Never raises.
 
     A clock that this device cannot lock needs no reset.
@@ -76,7 +76,7 @@ def give_clocks_back(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
         return ResetResult(state=ResetState.FAILED, reason=error.what, error=error)
 
 
-def clocks_now(gpu: Gpu) -> dict[str, int | None]:
+def read_clocks(gpu: Gpu) -> dict[str, int | None]:
     """Return the SM and memory clock in MHz; ``None`` if the device does not give it."""
     try:
         sm_mhz, memory_mhz = get_platform(gpu.platform).clocks(gpu)
@@ -86,7 +86,7 @@ def clocks_now(gpu: Gpu) -> dict[str, int | None]:
 
 
 def _reset_and_watch(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
-    held_at = clocks_now(gpu)
+    held_at = read_clocks(gpu)
     reset: dict[str, ClockNote] = {}
     failures: list[InfrastructureError] = []
     for which, one in notes.items():
@@ -100,7 +100,7 @@ def _reset_and_watch(gpu: Gpu, notes: Mapping[str, ClockNote]) -> ResetResult:
         return ResetResult(state=ResetState.FAILED, reason=reason, error=failures[0])
     if not reset:
         return ResetResult(state=ResetState.NOT_NEEDED, reason="this device has no locked clocks")
-    return _watched(gpu, {which: _Leaving(which, one, held_at[which]) for which, one in reset.items()})
+    return _watch_release(gpu, {which: _ClockWatch(which, one, held_at[which]) for which, one in reset.items()})
 
 
 def _reset(gpu: Gpu, which: str) -> bool:
@@ -122,24 +122,24 @@ def _reset(gpu: Gpu, which: str) -> bool:
     return True
 
 
-def _watched(gpu: Gpu, clocks: Mapping[str, _Leaving]) -> ResetResult:
+def _watch_release(gpu: Gpu, clocks: Mapping[str, _ClockWatch]) -> ResetResult:
     """Read ``clocks`` until each that can confirm its reset has done so, or the time is over."""
-    until = time.monotonic() + _LOOK_FOR_S
+    until = time.monotonic() + _READ_FOR_S
     while True:
-        now = clocks_now(gpu)
+        now = read_clocks(gpu)
         for which, clock in clocks.items():
-            clock.look(now[which])
+            clock.add_reading(now[which])
         if time.monotonic() >= until or not any(clock.is_awaited for clock in clocks.values()):
             break
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_READ_EVERY_S)
     # A memory clock that is the same with and without a lock shows nothing; that must not prevent confirmation.
     seen = [clock for which, clock in clocks.items() if which == SM or clock.differed or clock.left]
     confirmed = bool(seen) and all(clock.left for clock in seen)
     state = ResetState.CONFIRMED if confirmed else ResetState.UNCONFIRMED
-    return ResetResult(state=state, reason="; ".join(clock.told for clock in clocks.values()))
+    return ResetResult(state=state, reason="; ".join(clock.description for clock in clocks.values()))
 
 
-class _Leaving:
+class _ClockWatch:
     """One clock after its reset, watched until it leaves its locked value.
 
     Args:
@@ -159,38 +159,38 @@ class _Leaving:
         self.left: int | None = None
         """First reading away from the locked value; ``None`` until there is one."""
         self._last_mhz = held_at_mhz
-        self._mute = self._why_mute()
+        self._unconfirmable = self._why_unconfirmable()
 
     @property
     def is_awaited(self) -> bool:
         """``True`` if further readings may confirm the reset."""
-        return not self.left and not self._mute and (self._which == SM or self.differed)
+        return not self.left and not self._unconfirmable and (self._which == SM or self.differed)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Description of the readings."""
         if self.left:
             return f"the {self._name} left {self._held_at_mhz} MHz for {self.left} MHz"
-        if self._mute:
-            return f"{self._mute}, so no reading could tell"
+        if self._unconfirmable:
+            return f"{self._unconfirmable}, so no reading could tell"
         seen = {"the lock": self._noted.before_mhz, "the reset": self._held_at_mhz}
         before = ", ".join(f"{clock} MHz before {event}" for event, clock in seen.items() if clock is not None)
         return f"the {self._name} was {before}, and {self._last_mhz} MHz after it"
 
-    def look(self, now_mhz: int | None) -> None:
+    def add_reading(self, now_mhz: int | None) -> None:
         """Add a reading."""
-        if self.left or self._mute or now_mhz is None:
+        if self.left or self._unconfirmable or now_mhz is None:
             return
         target = self._noted.target_mhz
         left = not _same(now_mhz, target) if target is not None else _same(now_mhz, self._noted.before_mhz)
         self.left = now_mhz if left else None
         self._last_mhz = now_mhz
 
-    def _why_mute(self) -> str:
+    def _why_unconfirmable(self) -> str:
         """Return the reason why no reading after the reset can confirm it; empty if one can."""
         held_at, target = self._held_at_mhz, self._noted.target_mhz
         if held_at is None:
-            return f"the driver does not tell the {self._name}"
+            return f"the driver does not give the {self._name}"
         if target is not None and not _same(held_at, target):
             return f"the {self._name} was {held_at} MHz before the reset already, not {target} MHz"
         if target is None and not self.differed:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kernel_matrix.errors import GpuLostError, InfrastructureError
-from kernel_matrix.lease.gpu_processes import Ownership, OwnProcesses, pids_mean_something
+from kernel_matrix.lease.gpu_processes import Ownership, OwnProcesses, sees_driver_pids
 from kernel_matrix.platforms import Gpu, TelemetrySample
 from kernel_matrix.platforms.registry import get_platform
 
 PERIOD_S = 0.05
+"""Seconds between snapshots; every process that stays longer on the device is seen."""
 _HUNG_S = 10.0
 """A driver that has not answered for so long will not: nothing can interrupt a call into it."""
 
@@ -56,11 +57,11 @@ class DeviceWatch:
         self._lost = ""
         self._listening = threading.Lock()
         self._listeners: list[Callable[[DeviceSnapshot], None]] = []
-        self.looks: list[DeviceSnapshot] = []
+        self.snapshots: list[DeviceSnapshot] = []
         """All snapshots, oldest first. Grows while the watch runs."""
         self.cpu_s = 0.0
         """Processor time that the snapshots of :meth:`running` have taken, seconds."""
-        self.tells_apart = self._sampler is not None and pids_mean_something()
+        self.can_attribute = self._sampler is not None and sees_driver_pids()
         """``True`` if processes can be attributed: not for a CPU, nor in a PID namespace of our own."""
 
     @property
@@ -83,9 +84,9 @@ class DeviceWatch:
             GpuLostError: The device no longer answers.
             InfrastructureError: The driver gives no answer to the question.
         """
-        look = self._see()
-        self.looks[:] = () if self.blind else (look,)
-        return look
+        snapshot = self._sample()
+        self.snapshots[:] = () if self.blind else (snapshot,)
+        return snapshot
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -106,17 +107,17 @@ class DeviceWatch:
             if thread.is_alive() and not self.lost:  # if it is lost, the thread has ended or hangs
                 thread.join(_HUNG_S)
 
-    def look_now(self) -> DeviceSnapshot:
+    def take_now(self) -> DeviceSnapshot:
         """Make the running watch take a snapshot at once, and wait until it has or the device counts as lost."""
         since_ns = time.monotonic_ns()
         with self._looked:
             self._wake.set()
-            while not self.lost and self.looks[-1].sample.at_ns < since_ns:
+            while not self.lost and self.snapshots[-1].sample.at_ns < since_ns:
                 self._looked.wait(self._period_s)
-        return self.looks[-1]
+        return self.snapshots[-1]
 
     @contextmanager
-    def telling(self, listener: Callable[[DeviceSnapshot], None]) -> Iterator[None]:
+    def notifying(self, listener: Callable[[DeviceSnapshot], None]) -> Iterator[None]:
         """Call ``listener`` with every snapshot, in the watching thread, until the context is left."""
         with self._listening:
             self._listeners.append(listener)
@@ -134,62 +135,62 @@ class DeviceWatch:
             self._wake.clear()
             if self._over:
                 return
-            self._look()
+            self._take()
             self.cpu_s = time.thread_time()
             # Skip overdue snapshots: a burst of them would show nothing new and disturb kernels.
             due_s = self._period_s * (math.floor((time.monotonic() - began) / self._period_s) + 1)
 
-    def _look(self) -> None:
+    def _take(self) -> None:
         self._asked_s = time.monotonic()
         try:
-            look = self._see()
+            snapshot = self._sample()
         except InfrastructureError as error:
-            look = DeviceSnapshot(TelemetrySample(at_ns=time.monotonic_ns()), trouble=error.what)
+            snapshot = DeviceSnapshot(TelemetrySample(at_ns=time.monotonic_ns()), trouble=error.what)
             if isinstance(error, GpuLostError):
                 self._lost = error.what
         with self._looked:
-            self.looks.append(look)
+            self.snapshots.append(snapshot)
             self._looked.notify_all()
-        self._tell(look)
+        self._notify(snapshot)
         self._asked_s = None
 
-    def _see(self) -> DeviceSnapshot:
+    def _sample(self) -> DeviceSnapshot:
         if self._sampler is None:
             return DeviceSnapshot(TelemetrySample(at_ns=time.monotonic_ns()))
         sample = self._sampler()
-        return DeviceSnapshot(sample, *self._tell_apart(sample.pids))
+        return DeviceSnapshot(sample, *self._attribute(sample.pids))
 
-    def _tell_apart(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _attribute(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the own and the foreign ones among ``pids``; both empty if they cannot be attributed."""
-        if not self.tells_apart:
+        if not self.can_attribute:
             return (), ()
-        standing = {pid: self._tenants.standing(pid) for pid in pids}
-        if not {Ownership.FOREIGN, Ownership.GONE}.isdisjoint(standing.values()):
-            standing = self._second_opinion(standing)
-        return _those(standing, Ownership.OURS), _those(standing, Ownership.FOREIGN)
+        owners = {pid: self._tenants.owner_of(pid) for pid in pids}
+        if not {Ownership.FOREIGN, Ownership.GONE}.isdisjoint(owners.values()):
+            owners = self._confirm_foreign(owners)
+        return _select(owners, Ownership.OURS), _select(owners, Ownership.FOREIGN)
 
-    def _second_opinion(self, first: dict[int, Ownership]) -> dict[int, Ownership]:
+    def _confirm_foreign(self, first: dict[int, Ownership]) -> dict[int, Ownership]:
         """Check a second time, because a process that is ending or has just lost its parent may look foreign."""
         listed = set(self._platform.processes(self._gpu))
         settled = {
-            pid: Ownership.OURS if self._tenants.standing(pid) is Ownership.OURS else first[pid] for pid in first
+            pid: Ownership.OURS if self._tenants.owner_of(pid) is Ownership.OURS else first[pid] for pid in first
         }
         return {
-            pid: Ownership.FOREIGN if standing is Ownership.GONE and pid in listed else standing
-            for pid, standing in settled.items()
+            pid: Ownership.FOREIGN if owner is Ownership.GONE and pid in listed else owner
+            for pid, owner in settled.items()
         }
 
-    def _tell(self, look: DeviceSnapshot) -> None:
+    def _notify(self, snapshot: DeviceSnapshot) -> None:
         with self._listening:
             for listener in self._listeners:
-                listener(look)
+                listener(snapshot)
 
 
-def longest_gap_s(looks: Iterable[DeviceSnapshot]) -> float:
+def longest_gap_s(snapshots: Iterable[DeviceSnapshot]) -> float:
     """Return the longest time between two consecutive answered snapshots, seconds; 0 for fewer than two."""
-    times = [look.sample.at_ns for look in looks if not look.trouble]
+    times = [snapshot.sample.at_ns for snapshot in snapshots if not snapshot.trouble]
     return max((later - earlier for earlier, later in pairwise(times)), default=0) / 1e9
 
 
-def _those(standing: dict[int, Ownership], which: Ownership) -> tuple[int, ...]:
-    return tuple(sorted(pid for pid, one in standing.items() if one is which))
+def _select(owners: dict[int, Ownership], which: Ownership) -> tuple[int, ...]:
+    return tuple(sorted(pid for pid, one in owners.items() if one is which))

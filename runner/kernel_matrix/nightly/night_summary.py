@@ -118,7 +118,7 @@ class NightSummary:
             yield printable(f"against {found.base}: {rest or 'nothing else'}")
             if found.event is not None:
                 yield printable(str(found.event))
-            yield from (_row_said(row) for row in _flagged(found))
+            yield from (_describe_row(row) for row in _flagged(found))
         yield from map(printable, self.troubles)
         if self.report is not None:
             yield printable(f"report: {self.report}")
@@ -146,7 +146,7 @@ def _flagged(found: Comparison) -> list[dict[str, Any]]:
     return found.flagged().head(_MOST_ROWS).to_dicts()
 
 
-def _row_said(row: Mapping[str, Any]) -> str:
+def _describe_row(row: Mapping[str, Any]) -> str:
     workload = f" [{row['workload']}]" if row["workload"] else ""
     change = "" if row["ratio"] is None else f" {100 * (row['ratio'] - 1):+.1f} %"
     where = f"{row['candidate']}{workload} {row['dtype']} {row['gpu']}/{row['toolchain']}"

@@ -42,7 +42,7 @@ class SkipReason(str, Enum):
 class Skip:
     """Reason to skip a cell, with an explanation."""
 
-    hurdle: SkipReason
+    kind: SkipReason
     text: str
 
 

@@ -17,6 +17,7 @@ from kernel_matrix.model.messages import SCHEMA_VERSION, to_json
 from kernel_matrix.sources import Candidate, Problem, Workload
 
 ID_DIGITS = 32
+"""Hex digits of an id: 128 bits make a collision of cells impossible in practice."""
 
 
 def digest(value: Any) -> bytes:

@@ -37,7 +37,7 @@ from kernel_matrix.sources import Candidate, Workload
 class _Spot:
     """One value of GPU × toolchain × dtype."""
 
-    place: Target
+    target: Target
     dtype: Dtype
     mask: int
     digest: bytes
@@ -76,7 +76,7 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Evaluation:
     """Result shared by all cells of one spot, row and kind of candidate."""
 
     question: bytes
@@ -104,7 +104,7 @@ class Plan:
     """``True``: every cell is only compiled, also for GPUs that this host has."""
     _spots: tuple[_Spot, ...]
     _rows: tuple[_Row, ...]
-    _hurdles: SkipRules
+    _skip_rules: SkipRules
     _rules: RuleMasks
     _tasks: dict[tuple[str, int], _Task] = field(default_factory=dict)
 
@@ -120,8 +120,8 @@ class Plan:
 
     def _cells_of(self, spot: _Spot, row: _Row) -> Iterator[Cell]:
         # The only loop that runs once per cell, so shared values are looked up before it.
-        gpu, toolchain, dtype, problem = spot.place.gpu, spot.place.toolchain, spot.dtype, row.selected.problem
-        verdicts = [self._judge(spot, row, kind) for kind in row.kinds]
+        gpu, toolchain, dtype, problem = spot.target.gpu, spot.target.toolchain, spot.dtype, row.selected.problem
+        verdicts = [self._evaluate(spot, row, kind) for kind in row.kinds]
         for candidate, digest, kind in row.candidates:
             verdict = verdicts[kind]
             if verdict is None:
@@ -141,26 +141,26 @@ class Plan:
                 compile_only=verdict.compile_only,
             )
 
-    def _judge(self, spot: _Spot, row: _Row, kind: _Kind) -> _Verdict | None:
+    def _evaluate(self, spot: _Spot, row: _Row, kind: _Kind) -> _Evaluation | None:
         """Return the common result of all cells of one kind; ``None`` if there are no such cells."""
         mask = spot.mask & row.mask & kind.mask
         if not spot.on_axes and not mask & self._rules.includes:
             return None
         task = self._task(row, mask & self._rules.overrides)
-        paired = pairs(spot.place.gpu, spot.place.toolchain)
+        paired = pairs(spot.target.gpu, spot.target.toolchain)
         reason = self._reason(spot, row, kind, mask, task.settings.policy.clocks) if paired else None
         if self._is_only_compiled(spot, kind, task, reason):
-            return self._compiling(spot, row, kind, mask, task)
+            return self._evaluate_compile_only(spot, row, kind, mask, task)
         if self.compile_only or not paired:
             return None
         expected_s = expected_seconds(
             task.settings.protocol,
             workloads=len(task.workloads),
-            platform=spot.place.gpu.platform,
+            platform=spot.target.gpu.platform,
             language=kind.language,
             sanitizers=len(task.settings.policy.sanitize),
         )
-        return _Verdict(
+        return _Evaluation(
             question=joined(spot.digest, task.digest),
             workloads=task.workloads,
             protocol=task.settings.protocol,
@@ -171,14 +171,14 @@ class Plan:
 
     def _is_only_compiled(self, spot: _Spot, kind: _Kind, task: _Task, reason: Skip | None) -> bool:
         """Return whether cells of one kind are built but not run, on request or because the device is absent."""
-        if not compiles(spot.place.gpu, spot.place.toolchain, kind.language):
+        if not compiles(spot.target.gpu, spot.target.toolchain, kind.language):
             return False
-        absent = spot.place.device is None and (reason is None or reason.hurdle in ABSENT)
+        absent = spot.target.device is None and (reason is None or reason.kind in ABSENT)
         return self.compile_only or (task.settings.policy.compile_absent and absent)
 
-    def _compiling(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, task: _Task) -> _Verdict:
-        reason = self._unwanted(spot, row, kind, mask) or self._hurdles.of_compiling(spot.place, kind.language)
-        return _Verdict(
+    def _evaluate_compile_only(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, task: _Task) -> _Evaluation:
+        reason = self._excluded(spot, row, kind, mask) or self._skip_rules.of_compiling(spot.target, kind.language)
+        return _Evaluation(
             question=compiling_digest(joined(spot.digest, task.digest)),
             workloads=task.workloads,
             protocol=task.settings.protocol,
@@ -198,19 +198,19 @@ class Plan:
         return self._tasks[key]
 
     def _reason(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, clocks: ClockPolicy) -> Skip | None:
-        unwanted = self._unwanted(spot, row, kind, mask)
-        return unwanted or self._hurdles.of_cell(spot.place, spot.dtype, kind.language, clocks)
+        unwanted = self._excluded(spot, row, kind, mask)
+        return unwanted or self._skip_rules.of_cell(spot.target, spot.dtype, kind.language, clocks)
 
-    def _unwanted(self, spot: _Spot, row: _Row, kind: _Kind, mask: int) -> Skip | None:
+    def _excluded(self, spot: _Spot, row: _Row, kind: _Kind, mask: int) -> Skip | None:
         """Return the reason to skip such cells on every host; ``None`` if there is none."""
         exclude = self._rules.exclusion_of(mask)
         if exclude is not None:
-            return Skip(hurdle=SkipReason.EXCLUDED, text=f"excluded because {exclude.reason}")
+            return Skip(kind=SkipReason.EXCLUDED, text=f"excluded because {exclude.reason}")
         for noun, offered in (("problem", row.selected.problem.dtypes), ("candidate", kind.dtypes)):
             if offered and spot.dtype not in offered:
                 names = ", ".join(dtype.value for dtype in offered)
                 text = f"the {noun} does not offer {spot.dtype.value}, only {names}"
-                return Skip(hurdle=SkipReason.DTYPE_NOT_OFFERED, text=text)
+                return Skip(kind=SkipReason.DTYPE_NOT_OFFERED, text=text)
         return None
 
 
@@ -229,10 +229,10 @@ def make_plan(
         facts: Inventory of the host.
         compile_only: Only compile every cell on a GPU axis with a compute capability, and leave out all others.
     """
-    rules, hurdles = RuleMasks.of(matrix), SkipRules(facts)
+    rules, skip_rules = RuleMasks.of(matrix), SkipRules(facts)
     unpaired = compile_only or _compiles_absent(matrix)
-    spots = tuple(spot for spot in _spots(matrix, rules, hurdles) if unpaired or _is_paired(spot))
-    notes = (note for spot in spots if _is_paired(spot) for note in hurdles.notes(spot.place))
+    spots = tuple(spot for spot in _spots(matrix, rules, skip_rules) if unpaired or _is_paired(spot))
+    notes = (note for spot in spots if _is_paired(spot) for note in skip_rules.notes(spot.target))
     return Plan(
         matrix=matrix,
         selection=selection,
@@ -241,20 +241,20 @@ def make_plan(
         compile_only=compile_only,
         _spots=spots,
         _rows=tuple(_row(selected, rules) for selected in selection.problems),
-        _hurdles=hurdles,
+        _skip_rules=skip_rules,
         _rules=rules,
     )
 
 
-def _spots(matrix: Matrix, rules: RuleMasks, hurdles: SkipRules) -> Iterator[_Spot]:
+def _spots(matrix: Matrix, rules: RuleMasks, skip_rules: SkipRules) -> Iterator[_Spot]:
     dtypes = dict.fromkeys((*matrix.dtypes, *(dtype for rule in matrix.include for dtype in rule.dtypes)))
     for gpu in (gpu for gpu in matrix.gpus if gpu.platform in platforms()):
         for toolchain in matrix.toolchains:
-            place = hurdles.place(gpu, toolchain)
+            target = skip_rules.target(gpu, toolchain)
             mask = rules.gpu_mask(gpu.name) & rules.toolchain_mask(toolchain.name)
             for dtype in dtypes:
                 yield _Spot(
-                    place=place,
+                    target=target,
                     dtype=dtype,
                     mask=mask & rules.dtype_mask(dtype),
                     digest=place_digest(gpu, toolchain, dtype),
@@ -263,7 +263,7 @@ def _spots(matrix: Matrix, rules: RuleMasks, hurdles: SkipRules) -> Iterator[_Sp
 
 
 def _is_paired(spot: _Spot) -> bool:
-    return pairs(spot.place.gpu, spot.place.toolchain)
+    return pairs(spot.target.gpu, spot.target.toolchain)
 
 
 def _compiles_absent(matrix: Matrix) -> bool:

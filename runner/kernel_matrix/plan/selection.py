@@ -53,25 +53,27 @@ LoadCandidates = Callable[[str, Path, Mapping[str, Problem]], tuple[tuple[Candid
 
 
 @dataclass(frozen=True, slots=True)
-class _Shelves:
+class _LoadedSources:
     """Contents of all named folders, selected or not."""
 
-    beside: Mapping[tuple[str, Path | None], LoadedSource]
+    with_problems: Mapping[tuple[str, Path | None], LoadedSource]
     """(source, folder) → problems, with the candidates beside them."""
-    apart: Mapping[tuple[str, Path | None], LoadedSource]
+    separate: Mapping[tuple[str, Path | None], LoadedSource]
     """(source, folder) → candidates in folders of their own."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        return tuple(problem for loaded in self.beside.values() for problem in loaded.problems)
+        return tuple(problem for loaded in self.with_problems.values() for problem in loaded.problems)
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        return tuple(c for loaded in (*self.beside.values(), *self.apart.values()) for c in loaded.candidates)
+        return tuple(c for loaded in (*self.with_problems.values(), *self.separate.values()) for c in loaded.candidates)
 
     @property
     def unreadable(self) -> tuple[UnreadableItem, ...]:
-        found = (item for loaded in (*self.beside.values(), *self.apart.values()) for item in loaded.unreadable)
+        found = (
+            item for loaded in (*self.with_problems.values(), *self.separate.values()) for item in loaded.unreadable
+        )
         return tuple(dict.fromkeys(found))
 
 
@@ -85,16 +87,16 @@ def load_selection(
     read.
     """
     findings = SelectionReport(matrix)
-    shelves = _fill_shelves(matrix, load, load_candidates, findings)
+    loaded_sources = _load_sources(matrix, load, load_candidates, findings)
     if not findings.faults:  # an unreadable file may contain the missing item
-        _check_rules(matrix, shelves, findings)
-    problems = _select_problems(matrix, shelves, findings)
-    candidates = _select_candidates(matrix, shelves, [problem for problem, _ in problems], findings)
+        _check_rules(matrix, loaded_sources, findings)
+    problems = _select_problems(matrix, loaded_sources, findings)
+    candidates = _select_candidates(matrix, loaded_sources, [problem for problem, _ in problems], findings)
     findings.raise_faults()
     _warn_of_twins(candidates, findings)
     selected = _join(problems, candidates)
     _warn_of_bare_problems(selected, findings)
-    return Selection(problems=selected, unreadable=shelves.unreadable, warnings=tuple(findings.warnings))
+    return Selection(problems=selected, unreadable=loaded_sources.unreadable, warnings=tuple(findings.warnings))
 
 
 def _join(
@@ -112,67 +114,73 @@ def _join(
 # ---- reading
 
 
-def _fill_shelves(
+def _load_sources(
     matrix: Matrix, load: LoadProblems, load_candidates: LoadCandidates, findings: SelectionReport
-) -> _Shelves:
+) -> _LoadedSources:
     """Read each folder that the matrix names once; an unreadable folder becomes a fault and is left out."""
-    beside: dict[tuple[str, Path | None], LoadedSource] = {}
-    for i, wish in enumerate(matrix.problems):
-        if (wish.source, wish.path) not in beside:
+    with_problems: dict[tuple[str, Path | None], LoadedSource] = {}
+    for i, chosen_set in enumerate(matrix.problems):
+        if (chosen_set.source, chosen_set.path) not in with_problems:
             with findings.as_faults(f"problems[{i}].path"):
-                beside[wish.source, wish.path] = load(wish.source, wish.path)
-    known = {problem.id: problem for loaded in beside.values() for problem in loaded.problems}
-    apart: dict[tuple[str, Path | None], LoadedSource] = {}
+                with_problems[chosen_set.source, chosen_set.path] = load(chosen_set.source, chosen_set.path)
+    known = {problem.id: problem for loaded in with_problems.values() for problem in loaded.problems}
+    separate: dict[tuple[str, Path | None], LoadedSource] = {}
     for i, wanted in enumerate(matrix.candidates):
-        if wanted.path is not None and (wanted.source, wanted.path) not in apart:
+        if wanted.path is not None and (wanted.source, wanted.path) not in separate:
             with findings.as_faults(f"candidates[{i}].path"):
                 candidates, unreadable = load_candidates(wanted.source, wanted.path, known)
-                apart[wanted.source, wanted.path] = LoadedSource(candidates=candidates, unreadable=unreadable)
-    return _Shelves(beside, apart)
+                separate[wanted.source, wanted.path] = LoadedSource(candidates=candidates, unreadable=unreadable)
+    return _LoadedSources(with_problems, separate)
 
 
 # ---- problems
 
 
 def _select_problems(
-    matrix: Matrix, shelves: _Shelves, findings: SelectionReport
+    matrix: Matrix, loaded_sources: _LoadedSources, findings: SelectionReport
 ) -> list[tuple[Problem, tuple[Workload, ...]]]:
     chosen: dict[str, tuple[Problem, tuple[Workload, ...]]] = {}
-    for i, wish in enumerate(matrix.problems):
-        loaded = shelves.beside.get((wish.source, wish.path))
-        for problem in () if loaded is None else _problems_of(wish, loaded, f"problems[{i}]", findings):
-            workloads = tuple(w for w in problem.workloads if not wish.workloads or w.name in wish.workloads)
+    for i, chosen_set in enumerate(matrix.problems):
+        loaded = loaded_sources.with_problems.get((chosen_set.source, chosen_set.path))
+        for problem in () if loaded is None else _problems_of(chosen_set, loaded, f"problems[{i}]", findings):
+            workloads = tuple(
+                w for w in problem.workloads if not chosen_set.workloads or w.name in chosen_set.workloads
+            )
             before = chosen.get(problem.id, (None,))[0]
             if not workloads:
-                findings.warn(f"problem {problem.id} is left out: it has no {' or '.join(wish.workloads)} workload")
+                findings.warn(
+                    f"problem {problem.id} is left out: it has no {' or '.join(chosen_set.workloads)} workload"
+                )
             elif _is_new(problem, before, f"problems[{i}]", findings):
                 chosen[problem.id] = (problem, workloads)
     return list(chosen.values())
 
 
-def _problems_of(wish: ProblemSet, loaded: LoadedSource, key: str, findings: SelectionReport) -> tuple[Problem, ...]:
+def _problems_of(
+    chosen_set: ProblemSet, loaded: LoadedSource, key: str, findings: SelectionReport
+) -> tuple[Problem, ...]:
     """Return the problems of one set and report its faults."""
     problems, before = loaded.problems, len(findings.faults)
     what = f"problem ({len(loaded.unreadable)} files cannot be read)" if loaded.unreadable else "problem"
-    findings.check_globs(wish.select, [p.id for p in problems], f"{key}.select", what)
-    findings.check_words(wish.levels, [p.level for p in problems], f"{key}.levels", "level")
-    findings.check_words(wish.categories, [p.category for p in problems], f"{key}.categories", "category")
-    findings.check_words(wish.tags, [tag for p in problems for tag in p.tags], f"{key}.tags", "tag")
-    chosen = tuple(problem for problem in problems if _is_wished(problem, wish))
+    findings.check_globs(chosen_set.select, [p.id for p in problems], f"{key}.select", what)
+    findings.check_words(chosen_set.levels, [p.level for p in problems], f"{key}.levels", "level")
+    findings.check_words(chosen_set.categories, [p.category for p in problems], f"{key}.categories", "category")
+    findings.check_words(chosen_set.tags, [tag for p in problems for tag in p.tags], f"{key}.tags", "tag")
+    chosen = tuple(problem for problem in problems if _is_selected(problem, chosen_set))
     if not chosen and len(findings.faults) == before:
         findings.fault(key, "selects nothing: no problem satisfies all of select, levels, categories and tags at once")
     offered = [workload.name for problem in chosen for workload in problem.workloads]
     if chosen:
-        findings.check_words(wish.workloads, offered, f"{key}.workloads", "workload")
+        findings.check_words(chosen_set.workloads, offered, f"{key}.workloads", "workload")
     return chosen
 
 
-def _is_wished(problem: Problem, wish: ProblemSet) -> bool:
+def _is_selected(problem: Problem, chosen_set: ProblemSet) -> bool:
     return (
-        matches(problem.id, wish.select)
-        and (not wish.levels or problem.level in wish.levels)
-        and (not wish.categories or problem.category in wish.categories)
-        and (not wish.tags or not set(wish.tags).isdisjoint(problem.tags))
+        matches(problem.id, chosen_set.select)
+        and (not chosen_set.levels or problem.level in chosen_set.levels)
+        and (not chosen_set.categories or problem.category in chosen_set.categories)
+        and (not chosen_set.tags or not set(chosen_set.tags).isdisjoint(problem.tags))
     )
 
 
@@ -180,36 +188,36 @@ def _is_wished(problem: Problem, wish: ProblemSet) -> bool:
 
 
 def _select_candidates(
-    matrix: Matrix, shelves: _Shelves, problems: Sequence[Problem], findings: SelectionReport
+    matrix: Matrix, loaded_sources: _LoadedSources, problems: Sequence[Problem], findings: SelectionReport
 ) -> list[Candidate]:
     references = [reference_candidate(problem) for problem in problems]
     selected = {problem.id for problem in problems}
     chosen: dict[str, Candidate] = {}
-    for i, wish in enumerate(matrix.candidates if problems else ()):
-        if wish.path is not None and (wish.source, wish.path) not in shelves.apart:
+    for i, chosen_set in enumerate(matrix.candidates if problems else ()):
+        if chosen_set.path is not None and (chosen_set.source, chosen_set.path) not in loaded_sources.separate:
             continue
-        offered = [c for c in _offered(matrix, wish, shelves) if c.problem_id in selected] + references
-        for candidate in _candidates_of(wish, offered, f"candidates[{i}]", findings):
+        offered = [c for c in _offered(matrix, chosen_set, loaded_sources) if c.problem_id in selected] + references
+        for candidate in _candidates_of(chosen_set, offered, f"candidates[{i}]", findings):
             if _is_new(candidate, chosen.get(candidate.id), f"candidates[{i}]", findings):
-                chosen[candidate.id] = _with_origin(candidate, wish)
+                chosen[candidate.id] = _with_origin(candidate, chosen_set)
     return list(chosen.values())
 
 
-def _offered(matrix: Matrix, wish: CandidateSet, shelves: _Shelves) -> Iterator[Candidate]:
+def _offered(matrix: Matrix, chosen_set: CandidateSet, loaded_sources: _LoadedSources) -> Iterator[Candidate]:
     """Return the candidates a set chooses from: those of its own folder, else those beside the problems."""
-    if wish.path is not None:
-        yield from shelves.apart[wish.source, wish.path].candidates
+    if chosen_set.path is not None:
+        yield from loaded_sources.separate[chosen_set.source, chosen_set.path].candidates
         return
     for folder in dict.fromkeys((problems.source, problems.path) for problems in matrix.problems):
-        yield from shelves.beside.get(folder, LoadedSource()).candidates
+        yield from loaded_sources.with_problems.get(folder, LoadedSource()).candidates
 
 
 def _candidates_of(
-    wish: CandidateSet, offered: Sequence[Candidate], key: str, findings: SelectionReport
+    chosen_set: CandidateSet, offered: Sequence[Candidate], key: str, findings: SelectionReport
 ) -> list[Candidate]:
     """Return the candidates that a set's globs select; references only by globs that name them."""
     kept: dict[int, Candidate] = {}
-    for j, glob in enumerate(wish.select):
+    for j, glob in enumerate(chosen_set.select):
         eligible = [(n, c) for n, c in enumerate(offered) if is_reference(c) is (REFERENCE in glob)]
         found = {n: candidate for n, candidate in eligible if fnmatchcase(candidate.id, glob)}
         if not found:
@@ -224,13 +232,13 @@ def is_reference(candidate: Candidate) -> bool:
     return candidate.id.endswith(f"/{REFERENCE}")
 
 
-def _with_origin(candidate: Candidate, wish: CandidateSet) -> Candidate:
+def _with_origin(candidate: Candidate, chosen_set: CandidateSet) -> Candidate:
     """Return ``candidate`` with the origin given by its set, for fields that its side file leaves out."""
     origin = candidate.origin
-    if is_reference(candidate) or (wish.method is None and wish.model is None):
+    if is_reference(candidate) or (chosen_set.method is None and chosen_set.model is None):
         return candidate
-    told: Origin = replace(origin, method=origin.method or wish.method, model=origin.model or wish.model)
-    return replace(candidate, origin=told)
+    merged: Origin = replace(origin, method=origin.method or chosen_set.method, model=origin.model or chosen_set.model)
+    return replace(candidate, origin=merged)
 
 
 # ---- checks
@@ -248,12 +256,12 @@ def _is_new(item: Problem | Candidate, before: Problem | Candidate | None, key: 
     return False
 
 
-def _check_rules(matrix: Matrix, shelves: _Shelves, findings: SelectionReport) -> None:
+def _check_rules(matrix: Matrix, loaded_sources: _LoadedSources, findings: SelectionReport) -> None:
     """Report rules that name problems or candidates that do not exist; unselected ones are fine."""
-    problems = shelves.problems
+    problems = loaded_sources.problems
     known = {
         "problem": [problem.id for problem in problems],
-        "candidate": [c.id for c in (*shelves.candidates, *map(reference_candidate, problems))],
+        "candidate": [c.id for c in (*loaded_sources.candidates, *map(reference_candidate, problems))],
         "category": [problem.category for problem in problems],
     }
     rules = [(f"exclude[{i}]", rule.match) for i, rule in enumerate(matrix.exclude)]

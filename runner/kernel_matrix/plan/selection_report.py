@@ -12,7 +12,7 @@ from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.complaints import listed, quote, suggestion
 from kernel_matrix.matrix.load import position_of
 
-_MOST_LISTED = 12
+_MOST_LISTED = 12  # names in one message; more would hide what is wrong
 
 
 @dataclass(slots=True)

@@ -61,56 +61,56 @@ class SkipRules:
     facts: HostInventory
     _found: dict[tuple[object, ...], Skip | None] = field(default_factory=dict)
 
-    def place(self, gpu: GpuAxis, toolchain: Toolchain) -> Target:
+    def target(self, gpu: GpuAxis, toolchain: Toolchain) -> Target:
         """Return the target on which cells of this pair run here."""
         devices = devices_matching(gpu, self.facts.gpus)
         lowest = min(devices, key=_capability, default=None)
         return Target(gpu=gpu, toolchain=toolchain, device=lowest)
 
-    def of_cell(self, place: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
-        """Return the first reason to skip cells at ``place``, apart from exclusions and dtypes that are not offered."""
-        key = (place.gpu.name, place.toolchain.name, dtype, language, clocks)
+    def of_cell(self, target: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
+        """Return the first reason to skip cells on ``target``, apart from exclusions and unavailable dtypes."""
+        key = (target.gpu.name, target.toolchain.name, dtype, language, clocks)
         if key not in self._found:
-            self._found[key] = self._first(place, dtype, language, clocks)
+            self._found[key] = self._first(target, dtype, language, clocks)
         return self._found[key]
 
-    def of_compiling(self, place: Target, language: Language) -> Skip | None:
-        """Return the first reason to skip cells at ``place`` that are only compiled and so need no device."""
-        key = (place.gpu.name, place.toolchain.name, language)
+    def of_compiling(self, target: Target, language: Language) -> Skip | None:
+        """Return the first reason to skip cells at ``target`` that are only compiled and so need no device."""
+        key = (target.gpu.name, target.toolchain.name, language)
         if key not in self._found:
             questions = (
-                (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
-                (SkipReason.NO_SANDBOX, lambda: self._compiler(place, language)),
-                (SkipReason.IMAGE_MISSING, lambda: self._image(place)),
+                (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(target, language)),
+                (SkipReason.NO_SANDBOX, lambda: self._compiler(target, language)),
+                (SkipReason.IMAGE_MISSING, lambda: self._image(target)),
             )
             self._found[key] = _first_of(questions)
         return self._found[key]
 
-    def notes(self, place: Target) -> Iterator[str]:
-        """Yield warnings about cells at ``place`` that do not prevent them from running."""
-        platform, versions, name = place.platform, place.toolchain.versions, place.toolchain.name
+    def notes(self, target: Target) -> Iterator[str]:
+        """Yield warnings about cells at ``target`` that do not prevent them from running."""
+        platform, versions, name = target.platform, target.toolchain.versions, target.toolchain.name
         for gap in platform.toolchain_gaps(versions):
             yield f"toolchain {name}: {gap}"
-        note = platform.driver_note(versions, place.driver)
-        if note and not self._driver(place):
+        note = platform.driver_note(versions, target.driver)
+        if note and not self._driver(target):
             yield f"toolchain {name}: {note}"
 
-    def _first(self, place: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
+    def _first(self, target: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
         questions = (
-            (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(place, language)),
-            (SkipReason.DTYPE_NOT_SUPPORTED, lambda: self._dtype(place, dtype, language)),
-            (SkipReason.NO_CODE_FOR_GPU, lambda: self._code(place)),
-            (SkipReason.NO_SUCH_GPU, lambda: self._device(place)),
-            (SkipReason.NO_SANDBOX, lambda: self._sandbox(place)),
-            (SkipReason.DRIVER_TOO_OLD, lambda: self._driver(place)),
-            (SkipReason.IMAGE_MISSING, lambda: self._image(place)),
-            (SkipReason.CLOCKS, lambda: self._clocks(place, clocks)),
+            (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(target, language)),
+            (SkipReason.DTYPE_NOT_SUPPORTED, lambda: self._dtype(target, dtype, language)),
+            (SkipReason.NO_CODE_FOR_GPU, lambda: self._code(target)),
+            (SkipReason.NO_SUCH_GPU, lambda: self._device(target)),
+            (SkipReason.NO_SANDBOX, lambda: self._sandbox(target)),
+            (SkipReason.DRIVER_TOO_OLD, lambda: self._driver(target)),
+            (SkipReason.IMAGE_MISSING, lambda: self._image(target)),
+            (SkipReason.CLOCKS, lambda: self._clocks(target, clocks)),
         )
         return _first_of(questions)
 
-    def _language(self, place: Target, language: Language) -> str | None:
-        obstacle = place.platform.language_obstacle(language, place.compute_capability)
-        return obstacle or self._declared(place.toolchain, language) or self._local_triton(place, language)
+    def _language(self, target: Target, language: Language) -> str | None:
+        obstacle = target.platform.language_obstacle(language, target.compute_capability)
+        return obstacle or self._declared(target.toolchain, language) or self._local_triton(target, language)
 
     def _declared(self, toolchain: Toolchain, language: Language) -> str | None:
         """Return a reason if ``language`` needs a compiler that ``toolchain`` does not declare.
@@ -126,73 +126,75 @@ class SkipRules:
             return None
         return f"{language.value} is in images only, and sandbox {self.facts.sandbox} has none"
 
-    def _local_triton(self, place: Target, language: Language) -> str | None:
+    def _local_triton(self, target: Target, language: Language) -> str | None:
         """Return a reason if Triton candidates lack the toolchain's Triton beside the runner, without images."""
-        if self.facts.uses_images or language is not Language.TRITON or place.platform.NEEDS_IMAGES:
+        if self.facts.uses_images or language is not Language.TRITON or target.platform.NEEDS_IMAGES:
             return None
-        return self._installed_triton(place)
+        return self._installed_triton(target)
 
-    def _installed_triton(self, place: Target) -> str | None:
-        wanted, local = place.toolchain.triton, self.facts.local_triton
+    def _installed_triton(self, target: Target) -> str | None:
+        wanted, local = target.toolchain.triton, self.facts.local_triton
         if local is None:
             return f"Triton {wanted} is not installed beside the runner (extra `local`)"
-        return None if _is_version(local, wanted) else _other_version("triton", place.toolchain, wanted, local)
+        return None if _is_version(local, wanted) else _other_version("triton", target.toolchain, wanted, local)
 
-    def _dtype(self, place: Target, dtype: Dtype, language: Language) -> str | None:
-        return place.platform.dtype_obstacle(dtype, language, place.compute_capability)
+    def _dtype(self, target: Target, dtype: Dtype, language: Language) -> str | None:
+        return target.platform.dtype_obstacle(dtype, language, target.compute_capability)
 
-    def _code(self, place: Target) -> str | None:
-        return place.platform.code_obstacle(place.toolchain.versions, place.compute_capability, place.driver)
+    def _code(self, target: Target) -> str | None:
+        return target.platform.code_obstacle(target.toolchain.versions, target.compute_capability, target.driver)
 
-    def _device(self, place: Target) -> str | None:
-        if place.device is not None:
+    def _device(self, target: Target) -> str | None:
+        if target.device is not None:
             return None
-        here = [_describe(gpu) for gpu in self.facts.gpus if gpu.platform == place.gpu.platform]
-        kind = place.platform.TITLE
+        here = [_describe(gpu) for gpu in self.facts.gpus if gpu.platform == target.gpu.platform]
+        kind = target.platform.TITLE
         if not here:
             return f"this host has no {kind}{f': {self.facts.gpu_reason}' if self.facts.gpu_reason else ''}"
-        return f"no {kind} here is {place.gpu.name} ({_conditions(place.gpu)}); here: {', '.join(here)}"
+        return f"no {kind} here is {target.gpu.name} ({_conditions(target.gpu)}); here: {', '.join(here)}"
 
-    def _sandbox(self, place: Target) -> str | None:
+    def _sandbox(self, target: Target) -> str | None:
         if self.facts.uses_images:
             return None
-        return self._needs_images(place) if place.platform.NEEDS_IMAGES else self._installed_torch(place)
+        return self._needs_images(target) if target.platform.NEEDS_IMAGES else self._installed_torch(target)
 
-    def _compiler(self, place: Target, language: Language) -> str | None:
+    def _compiler(self, target: Target, language: Language) -> str | None:
         """Return a reason if no sandbox can compile ``language`` here; without images only Triton may be available."""
         if self.facts.uses_images:
             return None
         if language is not Language.TRITON:
-            return self._needs_images(place)
-        return self._installed_torch(place) or self._installed_triton(place)
+            return self._needs_images(target)
+        return self._installed_torch(target) or self._installed_triton(target)
 
-    def _needs_images(self, place: Target) -> str:
+    def _needs_images(self, target: Target) -> str:
         why = f": {self.facts.sandbox_reason}" if self.facts.sandbox_reason else ""
-        kind = place.gpu.platform.upper()
+        kind = target.gpu.platform.upper()
         return f"{kind} toolchains need a sandbox with images (Docker), sandbox {self.facts.sandbox} has none{why}"
 
-    def _installed_torch(self, place: Target) -> str | None:
-        wanted, local = place.toolchain.torch, self.facts.local_torch
+    def _installed_torch(self, target: Target) -> str | None:
+        wanted, local = target.toolchain.torch, self.facts.local_torch
         if local is None:
             return f"sandbox {self.facts.sandbox} needs torch {wanted} beside the runner (extra `local`), there is none"
-        return None if _is_version(local, wanted) else _other_version("torch", place.toolchain, wanted, local)
+        return None if _is_version(local, wanted) else _other_version("torch", target.toolchain, wanted, local)
 
-    def _driver(self, place: Target) -> str | None:
-        return None if place.device is None else place.platform.driver_obstacle(place.toolchain.versions, place.device)
+    def _driver(self, target: Target) -> str | None:
+        return (
+            None if target.device is None else target.platform.driver_obstacle(target.toolchain.versions, target.device)
+        )
 
-    def _image(self, place: Target) -> str | None:
+    def _image(self, target: Target) -> str | None:
         if not self.facts.uses_images:
             return None
-        return self.facts.images.get(place.toolchain.name, f"no image is known for toolchain {place.toolchain.name}")
+        return self.facts.images.get(target.toolchain.name, f"no image is known for toolchain {target.toolchain.name}")
 
-    def _clocks(self, place: Target, clocks: ClockPolicy) -> str | None:
-        if clocks is not ClockPolicy.REQUIRE or place.platform.settings() is None or not self.facts.clocks_reason:
+    def _clocks(self, target: Target, clocks: ClockPolicy) -> str | None:
+        if clocks is not ClockPolicy.REQUIRE or target.platform.settings() is None or not self.facts.clocks_reason:
             return None
         return f"the policy requires locked clocks and they cannot be locked here: {self.facts.clocks_reason}"
 
 
 def _first_of(questions: Iterable[tuple[SkipReason, Callable[[], str | None]]]) -> Skip | None:
-    return next((Skip(hurdle=hurdle, text=text) for hurdle, ask in questions if (text := ask())), None)
+    return next((Skip(kind=kind, text=text) for kind, ask in questions if (text := ask())), None)
 
 
 def _capability(gpu: Gpu) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ class CellCounts:
     runnable: int = 0
     expected_s: float = 0.0
     """Expected time of the runnable cells, run one after the other, seconds."""
-    hurdles: Counter[SkipReason] = field(default_factory=Counter)
+    skipped: Counter[SkipReason] = field(default_factory=Counter)
 
     def add(self, count: int, reason: Skip | None, expected_s: float) -> None:
         """Count ``count`` cells with one reason and an expected time of ``expected_s`` each."""
@@ -29,7 +29,7 @@ class CellCounts:
             self.runnable += count
             self.expected_s += count * expected_s
         else:
-            self.hurdles[reason.hurdle] += count
+            self.skipped[reason.kind] += count
 
 
 @dataclass(frozen=True, slots=True)

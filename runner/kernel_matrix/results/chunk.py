@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from kernel_matrix.results.columns import SampleColumns, TableRows
-from kernel_matrix.results.descriptions import DISCARDED, clocks_said, discards
+from kernel_matrix.results.descriptions import DISCARDED, describe_clocks, discards
 from kernel_matrix.results.kernel_rows import kernel_rows
 from kernel_matrix.results.reading import Document, Rejection, conflicts, try_record
 from kernel_matrix.results.rows import cell_rows, host_row
@@ -98,7 +98,7 @@ def process(chunk: MergeChunk, runs: Mapping[str, Document], *, traces: bool = F
     Raises:
         OSError: A part cannot be written.
     """
-    files, parts = _Files(), _Parts(chunk)
+    files, parts = _FileReader(), _ChunkWriter(chunk)
     # Handle one document at a time: while many are held, each garbage collection walks all of them.
     for key, (paths, record) in enumerate(files.records(chunk.groups)):
         parts.add(record, key=key, run=runs.get(record["run_id"]))
@@ -106,10 +106,10 @@ def process(chunk: MergeChunk, runs: Mapping[str, Document], *, traces: bool = F
             parts.telemetry.add(record, paths, key=key)
     if traces:
         parts.telemetry.close()
-    return parts.written(files)
+    return parts.write(files)
 
 
-class _Parts:
+class _ChunkWriter:
     """Writer of a chunk's part of each table."""
 
     def __init__(self, chunk: MergeChunk) -> None:
@@ -134,9 +134,9 @@ class _Parts:
         for row in kernel_rows(record, key=key):
             self._kernels.append(row)
         self._samples.add(record, key=key)
-        self._clocks[clocks_said(record["host"]["clock_state"], record["host"]["clock_policy"])] += 1
+        self._clocks[describe_clocks(record["host"]["clock_state"], record["host"]["clock_policy"])] += 1
 
-    def written(self, files: _Files) -> ChunkCounts:
+    def write(self, files: _FileReader) -> ChunkCounts:
         """Write the parts and count what is in them."""
         cells = self._cells.frame()
         _write(cells, self._chunk.part("cells"))
@@ -175,7 +175,7 @@ def _write(part: pl.DataFrame, path: Path) -> None:
     part.write_ipc(path, compression="lz4")
 
 
-class _Files:
+class _FileReader:
     """Reader of record files that also collects duplicates and rejections."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class _Files:
             if len(valid) == 1:
                 yield (valid[0][0],), valid[0][1]
             else:
-                yield from self._settle(valid)
+                yield from self._deduplicate(valid)
 
     def _read(self, path: str) -> Document | None:
         read = try_record(path)
@@ -198,7 +198,7 @@ class _Files:
             return None
         return read
 
-    def _settle(self, valid: Iterable[tuple[str, Document]]) -> Iterator[tuple[tuple[str, ...], Document]]:
+    def _deduplicate(self, valid: Iterable[tuple[str, Document]]) -> Iterator[tuple[tuple[str, ...], Document]]:
         """Yield one record per run; if the copies of a record differ, reject all of them."""
         by_run: dict[str, list[tuple[str, Document]]] = {}
         for path, record in valid:

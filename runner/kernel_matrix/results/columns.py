@@ -109,12 +109,12 @@ def _converted(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Serie
         return pl.Series(name, values, dtype=dtype, strict=True)
     except (TypeError, OverflowError):
         # JSON allows 3.0 as an integer and 10**30 as a number; polars accepts neither in strict mode.
-        return pl.Series(name, [_exactly(value, dtype) for value in values], dtype=dtype, strict=True)
+        return pl.Series(name, [_convert_exactly(value, dtype) for value in values], dtype=dtype, strict=True)
 
 
-def _exactly(value: Any, dtype: pl.DataType) -> Any:
+def _convert_exactly(value: Any, dtype: pl.DataType) -> Any:
     if value is None or not (dtype.is_numeric() or dtype.is_nested()):
         return value
     if isinstance(dtype, pl.List):
-        return [_exactly(inner, dtype.inner) for inner in value]  # type: ignore[arg-type]  # always an instance here
+        return [_convert_exactly(inner, dtype.inner) for inner in value]  # type: ignore[arg-type]  # always an instance here
     return int(value) if dtype.is_integer() else float(value)

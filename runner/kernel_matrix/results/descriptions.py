@@ -44,22 +44,22 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
-def clocks_said(state: str | None, policy: str | None) -> str:
+def describe_clocks(state: str | None, policy: str | None) -> str:
     """Return the state of the clocks; add the policy if it wanted locked clocks and did not get them."""
-    return state or "" if clocks_as_wanted(state, policy) else f"{state} (policy {policy})"
+    return state or "" if clocks_match_policy(state, policy) else f"{state} (policy {policy})"
 
 
-def clocks_as_wanted(state: str | None, policy: str | None) -> bool:
+def clocks_match_policy(state: str | None, policy: str | None) -> bool:
     """Return whether the clocks agree with the policy; ``True`` if neither is known or nothing can be locked."""
     return policy is None or policy == ClockPolicy.OBSERVE.value or state in _AS_WANTED
 
 
-def label_said(label: str) -> str:
+def describe_label(label: str) -> str:
     """Return the meaning of ``label``; empty if this version does not know it."""
     return LABELS.get(label.partition(":")[0], "")
 
 
-def verdict_said(verdict: str | None, grade: str | None) -> str:
+def describe_verdict(verdict: str | None, grade: str | None) -> str:
     """Return for example ``faster B``; empty if nothing was compared."""
     return " ".join(word for word in (verdict, grade) if word)
 
@@ -73,6 +73,6 @@ def discards(row: Mapping[str, int]) -> dict[str, int]:
     return known | {"other": row["discarded_samples"] - sum(known.values())}
 
 
-def discards_said(by_cause: Mapping[str, int]) -> str:
+def describe_discards(by_cause: Mapping[str, int]) -> str:
     """Return for example ``5 throttled, 2 contended``; empty if nothing was discarded."""
     return ", ".join(f"{number} {cause}" for cause, number in by_cause.items() if number)

@@ -23,10 +23,10 @@ from kernel_matrix.results.schema import DEVICE, HOSTS, TABLES
 from kernel_matrix.sources import UnreadableItem
 from kernel_matrix.sources.measurement import UNTIMED, ImportedFile, ImportedMeasurement
 
-_SESSION: Final = 0
-_ID_DIGITS: Final = 32
-_HOST_DIGITS: Final = 16
-_RUN_DIGITS: Final = 12
+_SESSION: Final = 0  # others' results do not name sessions
+_ID_DIGITS: Final = 32  # as in cell ids
+_HOST_DIGITS: Final = 16  # as in the ids of hosts of our own records
+_RUN_DIGITS: Final = 12  # enough to tell imported files apart, and short enough to read
 _NO_TIME = datetime.min.replace(tzinfo=timezone.utc)
 _ABOUT_HOSTS = tuple(name for name in HOSTS if name not in ("host_id", "records", *DEVICE) and "started_at" not in name)
 
@@ -46,7 +46,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Made:
+class _ImportedRows:
     """Rows of one measurement, before its record is known."""
 
     cell: Row
@@ -69,7 +69,7 @@ class ImportedTables:
     """Cells with different content in several files. These become attempts, ordered by time, else by run."""
 
 
-def make(found: Iterable[ImportedFile], name: str | None) -> ImportedTables:
+def build_tables(found: Iterable[ImportedFile], name: str | None) -> ImportedTables:
     """Return the tables of all files, independent of their order and location.
 
     Args:
@@ -77,7 +77,7 @@ def make(found: Iterable[ImportedFile], name: str | None) -> ImportedTables:
         name: Name of the matrix; by default the name of the format.
     """
     ordered = sorted(found, key=lambda one: (one.format, one.version, one.machine, one.path.name, one.sha256))
-    rows: list[_Made] = []
+    rows: list[_ImportedRows] = []
     seen: set[tuple[Any, ...]] = set()
     duplicates = 0
     for file in ordered:
@@ -87,7 +87,7 @@ def make(found: Iterable[ImportedFile], name: str | None) -> ImportedTables:
         if what not in seen:
             rows += made
         seen.add(what)
-    cells: dict[tuple[str, str], dict[str, list[_Made]]] = {}
+    cells: dict[tuple[str, str], dict[str, list[_ImportedRows]]] = {}
     for one in rows:
         runs = cells.setdefault((one.cell["cell_id"], one.host["host_id"]), {})
         runs.setdefault(one.cell["run_id"], []).append(one)
@@ -97,7 +97,7 @@ def make(found: Iterable[ImportedFile], name: str | None) -> ImportedTables:
     )
 
 
-def _attempts(runs: Iterable[Sequence[_Made]]) -> Iterator[list[_Made]]:
+def _attempts(runs: Iterable[Sequence[_ImportedRows]]) -> Iterator[list[_ImportedRows]]:
     """Yield the records of one cell on one host, at least one per run.
 
     The last record of a run has all of its workloads, because analyses take a cell's last attempt. If a run has a
@@ -109,7 +109,7 @@ def _attempts(runs: Iterable[Sequence[_Made]]) -> Iterator[list[_Made]]:
         at = _latest(run)
         for record in _layers(run):
             attempt += 1
-            status = _together([one.status for one in record])
+            status = _combine_statuses([one.status for one in record])
             blamed = next(one for one in record if one.status is status)
             shared = {name: blamed.cell[name] for name in (*_OUTCOME, "message")}
             for one in record:
@@ -117,16 +117,16 @@ def _attempts(runs: Iterable[Sequence[_Made]]) -> Iterator[list[_Made]]:
             yield record
 
 
-def _layers(run: Sequence[_Made]) -> list[list[_Made]]:
+def _layers(run: Sequence[_ImportedRows]) -> list[list[_ImportedRows]]:
     """Return the rows of a run split into records without repeated workloads, the most complete record last."""
     counted = [one for one in run if one.status is Status.PASSED or fault_of(one.status) is Fault.CANDIDATE]
     others = [one for one in run if one.status is not Status.PASSED and fault_of(one.status) is not Fault.CANDIDATE]
-    return [*_apart(others), *_apart(counted)]
+    return [*_split_layers(others), *_split_layers(counted)]
 
 
-def _apart(rows: Sequence[_Made]) -> list[list[_Made]]:
+def _split_layers(rows: Sequence[_ImportedRows]) -> list[list[_ImportedRows]]:
     """Return ``rows`` in layers: the last has the latest row of each workload, the one before it the second latest."""
-    layers: list[list[tuple[int, _Made]]] = []
+    layers: list[list[tuple[int, _ImportedRows]]] = []
     again: Counter[str] = Counter()
     # Rows without a time follow file order; each layer keeps that order.
     for place, one in sorted(enumerate(rows), key=lambda pair: (pair[1].at or _NO_TIME, pair[0]), reverse=True):
@@ -138,12 +138,12 @@ def _apart(rows: Sequence[_Made]) -> list[list[_Made]]:
     return [[one for _place, one in sorted(layer, key=itemgetter(0))] for layer in reversed(layers)]
 
 
-def _together(statuses: Sequence[Status]) -> Status:
+def _combine_statuses(statuses: Sequence[Status]) -> Status:
     """Return the first status that is not ``PASSED``: a candidate that fails on one workload fails."""
     return next((status for status in statuses if status is not Status.PASSED), Status.PASSED)
 
 
-def _latest(run: Sequence[_Made]) -> datetime | None:
+def _latest(run: Sequence[_ImportedRows]) -> datetime | None:
     return max((one.at for one in run if one.at is not None), default=None)
 
 
@@ -154,7 +154,7 @@ def _matrix(file: ImportedFile, name: str | None) -> str:
     return matrix if matrix.endswith(suffix) else f"{matrix}{suffix}"
 
 
-def _rows(one: ImportedMeasurement, file: ImportedFile, matrix: str) -> _Made:
+def _rows(one: ImportedMeasurement, file: ImportedFile, matrix: str) -> _ImportedRows:
     """Return the rows of one measurement, as if it were the only workload of its record."""
     host: Row = {**dict.fromkeys((*_ABOUT_HOSTS, *DEVICE)), **one.host}
     host["host_id"] = _digest(list(host.items()))[:_HOST_DIGITS]
@@ -189,7 +189,7 @@ def _rows(one: ImportedMeasurement, file: ImportedFile, matrix: str) -> _Made:
             cell["speedup"] = baseline / candidate
     asked = ("matrix", "source", "gpu", "dtype", "problem", "candidate")
     cell["cell_id"] = _digest([cell.get(key) for key in asked])[:_ID_DIGITS]
-    return _Made(
+    return _ImportedRows(
         cell=cell,
         host={**host, "records": 1},
         samples=one.samples,
@@ -203,7 +203,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 
-def _frames(records: Iterable[Sequence[_Made]]) -> dict[str, pl.DataFrame]:
+def _frames(records: Iterable[Sequence[_ImportedRows]]) -> dict[str, pl.DataFrame]:
     tables = {name: TableRows(schema) for name, schema in TABLES.items()}
     for number, record in enumerate(records):
         at = record[0].cell["started_at"]

@@ -33,10 +33,10 @@ from kernel_matrix.results.trace import MAX_SAMPLES, TraceFile, TraceSample
 Json = dict[str, Any]
 
 MAX_CHARS = 4096
-"""Limit of a text whose field names no other: long enough for every message, short enough to be shown."""
+"""Limit of a text whose field names no other; bounds what a hostile report can fill."""
 MAX_ITEMS = 100_000
-"""Limit of a tuple whose field names no other; bounds the memory that a hostile report can take."""
-_WIDTH = 120
+"""Limit of a tuple whose field names no other, likewise."""
+_WIDTH = 120  # of a line in a schema file, as in the source code
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _LIMITS = {int: Range(0, INT64), float: Range(0, 1e30)}
 
@@ -204,7 +204,7 @@ def _name(kind: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
-def written(schema: Json) -> str:
+def format_schema(schema: Json) -> str:
     """Return a schema as the text of its file, with each value on one line if it fits."""
     return "\n".join(_lines(schema, indent=0)) + "\n"
 

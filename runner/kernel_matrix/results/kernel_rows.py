@@ -49,7 +49,7 @@ def _digest(kernels: Sequence[Mapping[str, Any]]) -> str:
     return hashlib.sha256("".join(sorted(kernel["sha256"] for kernel in kernels)).encode()).hexdigest()
 
 
-def seen_columns(kernels: Sequence[Mapping[str, Any]]) -> Row:
+def traced_columns(kernels: Sequence[Mapping[str, Any]]) -> Row:
     """Return the columns of ``cells`` about the traced kernels of a session; empty if nothing was traced."""
     if not kernels:
         return {}

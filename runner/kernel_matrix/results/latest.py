@@ -65,7 +65,7 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def filtered(rows: pl.DataFrame, terms: Iterable[str]) -> pl.DataFrame:
+def filter_rows(rows: pl.DataFrame, terms: Iterable[str]) -> pl.DataFrame:
     """Return the rows of an overview that satisfy every term ``KEY=GLOB[,GLOB]`` or ``KEY!=GLOB[,GLOB]``.
 
     Raises:

@@ -36,7 +36,7 @@ Progress = Callable[[int, int], None]
 """Callback that receives the number of files done and the total number of files."""
 Work = Callable[[MergeChunk], ChunkCounts]
 
-_ROW_GROUP = 512 * 1024
+_ROW_GROUP = 512 * 1024  # rows that are read together: few groups per column, some MiB of memory each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ def _in_any_order(chunks: Sequence[MergeChunk], work: Work, workers: int) -> Ite
         return
     with _pool(workers) as pool:
         # Workers inherit the signal mask of this thread, so that only the parent handles Ctrl-C from the start.
-        with _interrupts_held():
+        with _blocked_interrupts():
             futures = {pool.submit(work, chunk): chunk for chunk in chunks}
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -174,7 +174,7 @@ def _pool(workers: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
+def _blocked_interrupts() -> Iterator[None]:
     """Block SIGINT until the end of the context."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

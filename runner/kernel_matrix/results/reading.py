@@ -25,13 +25,14 @@ from kernel_matrix.measure.timed import CANDIDATE, EAGER
 from kernel_matrix.model.enums import ClockPolicy, ClockState, Role, Status
 from kernel_matrix.model.instants import parse_instant
 from kernel_matrix.model.messages import SCHEMA_VERSION
-from kernel_matrix.results.descriptions import clocks_as_wanted
+from kernel_matrix.results.descriptions import clocks_match_policy
 
 MAX_BYTES = 64 << 20
-"""Limit of a file's size. The largest records of real runs take a few MiB."""
+"""Limit of a file's size; bounds the memory that a hostile file can take."""
 _EXPLAINED_BYTES = 1 << 20
 """Limit of a document for which the best message is sought; above it the search would take minutes."""
 _DETAIL_CHARS = 300
+"""Limit of a rejection's detail, which may quote a hostile file."""
 
 Document = dict[str, Any]
 
@@ -271,7 +272,7 @@ def _check_clocks(host: Mapping[str, Any], status: str) -> None:
             RejectionReason.INCONSISTENT, f"clocks are locked under policy {policy} and nothing says to what"
         )
     required = policy == ClockPolicy.REQUIRE.value
-    if required and status == Status.PASSED.value and not clocks_as_wanted(state, policy):
+    if required and status == Status.PASSED.value and not clocks_match_policy(state, policy):
         raise RecordRefusedError(
             RejectionReason.INCONSISTENT, f"passed with clocks {state} where the policy requires locked ones"
         )

@@ -24,7 +24,7 @@ from kernel_matrix.results.derived_columns import REGIMES, RIVALS
 from kernel_matrix.results.described_columns import Row, RowReader, columns_of
 from kernel_matrix.results.descriptions import CAUSES
 from kernel_matrix.results.judged import WorkloadJudgement, anchors_of, judge, times_of
-from kernel_matrix.results.kernel_rows import build_columns, seen_columns
+from kernel_matrix.results.kernel_rows import build_columns, traced_columns
 from kernel_matrix.results.reading import Document
 from kernel_matrix.results.record import CellKey, HostRecord, Outcome, Record
 from kernel_matrix.results.run_info import RunInfo
@@ -103,7 +103,7 @@ def _device(host: Mapping[str, Any], dtype: str) -> Row:
 
 
 def _session(session: Mapping[str, Any]) -> Row:
-    return _read_session(session) | _anchors(session) | seen_columns(session.get("kernels", ()))
+    return _read_session(session) | _anchors(session) | traced_columns(session.get("kernels", ()))
 
 
 def _anchors(session: Mapping[str, Any]) -> Row:

@@ -46,7 +46,7 @@ class TelemetryParts:
         telemetry = record["host"].get("telemetry")
         if telemetry is None or telemetry["trace"] is None:
             return
-        trace = self._settle(record, _places(paths, telemetry["trace"]))
+        trace = self._deduplicate(record, _places(paths, telemetry["trace"]))
         if trace is None:
             return
         rows = _rows(trace, key)
@@ -68,7 +68,7 @@ class TelemetryParts:
         self.files.append(file)
         self._gathered, self._waiting = [], 0
 
-    def _settle(self, record: Document, places: Sequence[str]) -> Document | None:
+    def _deduplicate(self, record: Document, places: Sequence[str]) -> Document | None:
         """Return the trace in ``places``; if copies differ, reject all of them."""
         traces = [(place, trace) for place in places if (trace := self._read(record, place)) is not None]
         differing = conflicts(traces, "to be the trace of this run, cell and attempt")

@@ -45,6 +45,7 @@ MAX_SAMPLES: Final = 250_000
 MAX_UNPACKED_BYTES: Final = 128 << 20
 """Limit of the unpacked size, which bounds the memory that a small hostile file can take."""
 TROUBLE_CHARS: Final = 200
+"""Limit of one explanation: a driver's message fits, and a quarter of a million of them stay readable."""
 
 _TELEMETRY = ("telemetry",)
 Whole = Annotated[int, Range(-(2**63), 2**63 - 1)]
@@ -109,7 +110,7 @@ NUMBERS: Final = tuple(field.name for field in fields(TraceSample) if field.name
 _GZIP = 16 + zlib.MAX_WBITS
 """Window bits by which zlib selects gzip. Its header then has no time and no name, so equal traces are equal bytes."""
 
-Look = tuple[TelemetrySample, tuple[int, ...], tuple[int, ...], str]
+TraceEntry = tuple[TelemetrySample, tuple[int, ...], tuple[int, ...], str]
 """A sample, our PIDs on the device, foreign PIDs, and the reason why the sample is incomplete (empty if complete)."""
 
 
@@ -125,25 +126,25 @@ class TelemetryTrace:
     """Clock event reason → the driver's counter of nanoseconds, one entry per sample; only reasons that it counts."""
 
 
-def trace_of(samples: Iterable[Look]) -> TelemetryTrace:
+def trace_of(samples: Iterable[TraceEntry]) -> TelemetryTrace:
     """Return the trace of ``samples``, given in the order they were taken."""
-    looks = _thinned(list(samples))
-    seen = [sample for sample, _own, _foreign, _trouble in looks]
+    entries = _thin(list(samples))
+    seen = [sample for sample, _own, _foreign, _trouble in entries]
     counted = [reason for reason in EventReason if any(reason in sample.reason_ns for sample in seen)]
     return TelemetryTrace(
         columns={
             **{name: [getattr(sample, name) for sample in seen] for name in NUMBERS},
             "reasons": [None if s.reasons is None else [reason.value for reason in s.reasons] for s in seen],
-            "own_pids": [list(own) for _sample, own, _foreign, _trouble in looks],
-            "foreign_pids": [list(foreign) for _sample, _own, foreign, _trouble in looks],
-            "trouble": [trouble[:TROUBLE_CHARS] for _sample, _own, _foreign, trouble in looks],
+            "own_pids": [list(own) for _sample, own, _foreign, _trouble in entries],
+            "foreign_pids": [list(foreign) for _sample, _own, foreign, _trouble in entries],
+            "trouble": [trouble[:TROUBLE_CHARS] for _sample, _own, _foreign, trouble in entries],
         },
         reason_ns={reason.value: [sample.reason_ns.get(reason) for sample in seen] for reason in counted},
     )
 
 
-def _thinned(looks: list[Look]) -> list[Look]:
-    return looks[:: -(-len(looks) // MAX_SAMPLES) or 1]
+def _thin(entries: list[TraceEntry]) -> list[TraceEntry]:
+    return entries[:: -(-len(entries) // MAX_SAMPLES) or 1]
 
 
 def trace_name(record_stem: str) -> str:

@@ -31,7 +31,7 @@ def two(tmp_path):
     return tmp_path / "in"
 
 
-def test_tables_have_the_schema_and_are_read_by_the_frames_of_the_analysis(tmp_path, two):
+def test_imported_tables_have_the_schema_and_can_be_analysed(tmp_path, two):
     report = import_results([two], tmp_path / "out")
     assert {name: dict(pl.read_parquet(tmp_path / "out" / f"{name}.parquet").schema) for name in NAMES} == TABLES
     assert pl.read_parquet_metadata(tmp_path / "out" / "cells.parquet")["kernel_matrix_tables"]
@@ -48,7 +48,7 @@ def test_tables_have_the_schema_and_are_read_by_the_frames_of_the_analysis(tmp_p
     assert set(tables.cells.collect()["host_id"]) == set(hosts["host_id"])
 
 
-def test_the_same_files_give_the_same_bytes_from_anywhere_in_any_order(tmp_path, two):
+def test_import_gives_equal_bytes_for_any_place_and_order(tmp_path, two):
     import_results([two], tmp_path / "out")
     first = digests(tmp_path / "out")
     import_results([two], tmp_path / "out")
@@ -68,7 +68,7 @@ def test_the_run_is_the_content(tmp_path):
     assert rows[0]["run_id"] == f"import:kernelbench-timing:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
 
 
-def test_copies_under_another_machine_stay_and_in_the_same_place_count_once(tmp_path):
+def test_copies_count_once_per_machine(tmp_path):
     for place in ("x/L4", "y/L4", "y/H100"):
         put(tmp_path / place / "baseline_time_torch.json", {"level1": {"1_P.py": timing()}})
     report, rows = load(tmp_path)
@@ -136,14 +136,14 @@ def test_no_format_stumbles_over_what_is_none_of_it(tmp_path, name, document):
         ("{\n", ":1: not valid JSON: Expecting property name enclosed in double quotes"),
     ],
 )
-def test_where_one_document_is_due_no_line_and_several_lines_are_refused(tmp_path, name, lines, said):
+def test_single_document_formats_refuse_none_and_several(tmp_path, name, lines, said):
     path = put(tmp_path / "a.jsonl", lines)
     with pytest.raises(NothingSelectedError) as refused:
         import_results([tmp_path], tmp_path / "out", format_name=name)
     assert refused.value.what.endswith(f"{path}{said}")
 
 
-def test_several_lines_where_one_document_is_due_do_not_end_the_other_files(tmp_path):
+def test_file_with_several_documents_does_not_stop_others(tmp_path):
     good = {"level1": {"1_P.py": timing()}}
     for name, lines in (("torch", [good]), ("twice", [good, good])):
         put(tmp_path / "L4" / f"baseline_time_{name}.jsonl", lines)
@@ -154,7 +154,7 @@ def test_several_lines_where_one_document_is_due_do_not_end_the_other_files(tmp_
     ]
 
 
-def test_files_that_differ_in_a_line_too_long_to_be_read_are_different_runs(tmp_path):
+def test_files_that_differ_in_an_overlong_line_are_two_runs(tmp_path):
     for machine, character in (("A", "a"), ("B", "b")):
         line = json.dumps({"level1": {"1_P.py": timing()}})
         put(tmp_path / machine / "baseline_time_torch.jsonl", f"{line}\n{character * (MAX_LINE_BYTES + 9)}\n")
@@ -167,7 +167,7 @@ def test_files_that_differ_in_a_line_too_long_to_be_read_are_different_runs(tmp_
     ]
 
 
-def test_nothing_readable_says_what_is_known_and_leaves_older_tables(tmp_path, two):
+def test_import_of_nothing_names_formats_and_keeps_tables(tmp_path, two):
     out = tmp_path / "out"
     import_results([two], out)
     before = digests(out)
@@ -192,7 +192,7 @@ def test_what_cannot_be_asked_for(tmp_path, two):
         import_results([two], tmp_path / "file")
 
 
-def test_older_telemetry_goes_with_the_records_it_was_numbered_after(tmp_path, two):
+def test_merge_without_traces_removes_older_telemetry(tmp_path, two):
     put(tmp_path / "out" / "telemetry.parquet", b"older")
     import_results([two], tmp_path / "out")
     assert not (tmp_path / "out" / "telemetry.parquet").exists()

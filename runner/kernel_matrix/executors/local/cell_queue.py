@@ -20,8 +20,8 @@ class CellQueue:
         """UUID of a lane's device → its present cell."""
         self._closed: set[str] = set()
         """UUIDs of devices whose lanes take no more cells."""
-        self._promised: dict[str, list[Cell]] = {}
-        """UUID of a lane's device → its next cells; see :meth:`promise`."""
+        self._reserved: dict[str, list[Cell]] = {}
+        """UUID of a lane's device → its next cells; see :meth:`reserve`."""
         self._called_off = False
         self._changed = threading.Condition()
 
@@ -37,10 +37,10 @@ class CellQueue:
                 mine = [cell for cell in self._cells if self._fits(cell, gpu)]
                 ready = [cell for cell in mine if is_ready(cell)]
                 if ready:
-                    # If all ready cells are promised to other lanes, take the one that they would reach last.
-                    cell = next(iter(self._chosen(gpu, ready)), ready[-1])
+                    # If all ready cells are reserved for other lanes, take the one that they would reach last.
+                    cell = next(iter(self._choose(gpu, ready)), ready[-1])
                     self._cells.remove(cell)
-                    self._promised[gpu.uuid] = [other for other in self._promised.get(gpu.uuid, ()) if other != cell]
+                    self._reserved[gpu.uuid] = [other for other in self._reserved.get(gpu.uuid, ()) if other != cell]
                     self._running[gpu.uuid] = cell
                     return cell
                 # A cell of another lane is returned if that lane's GPU is quarantined.
@@ -49,24 +49,24 @@ class CellQueue:
                 self._changed.wait()
         return None
 
-    def promise(self, gpu: Gpu, count: int, is_ready: Callable[[Cell], bool]) -> Sequence[Cell]:
+    def reserve(self, gpu: Gpu, count: int, is_ready: Callable[[Cell], bool]) -> Sequence[Cell]:
         """Return the next ``count`` cells of ``gpu``, which other lanes leave to it while they have any other.
 
         There are fewer if it would have to wait, or if they exceed its share of the remaining cells.
         """
         with self._changed:
             ready = [cell for cell in self._cells if self._fits(cell, gpu) and is_ready(cell)]
-            share = math.ceil(len(ready) / max(1, self._takers(ready)))
-            self._promised[gpu.uuid] = self._chosen(gpu, ready)[: min(count, share)]
-            return tuple(self._promised[gpu.uuid])
+            share = math.ceil(len(ready) / max(1, self._count_takers(ready)))
+            self._reserved[gpu.uuid] = self._choose(gpu, ready)[: min(count, share)]
+            return tuple(self._reserved[gpu.uuid])
 
-    def put_down(self, gpu: Gpu) -> None:
+    def finish(self, gpu: Gpu) -> None:
         """Mark the cell of this lane as finished: it will not be returned."""
         with self._changed:
             self._running.pop(gpu.uuid, None)
             self._changed.notify_all()
 
-    def hand_on(self, gpu: Gpu, tell: Callable[[], None]) -> bool:
+    def give_back(self, gpu: Gpu, tell: Callable[[], None]) -> bool:
         """Return the cell of ``gpu``'s lane to the others; ``False`` if no other lane can take it.
 
         Args:
@@ -83,21 +83,21 @@ class CellQueue:
             self._changed.notify_all()
         return True
 
-    def bar(self, gpu: Gpu) -> None:
+    def retire(self, gpu: Gpu) -> None:
         """Stop giving cells to the lane of ``gpu``, though it still has one."""
         with self._changed:
             self._closed.add(gpu.uuid)
-            self._promised.pop(gpu.uuid, None)
+            self._reserved.pop(gpu.uuid, None)
 
     def close(self, gpu: Gpu) -> None:
         """Mark the lane of ``gpu`` as ended, so that other lanes stop waiting for its cell."""
         with self._changed:
             self._closed.add(gpu.uuid)
-            self._promised.pop(gpu.uuid, None)
+            self._reserved.pop(gpu.uuid, None)
             self._running.pop(gpu.uuid, None)
             self._changed.notify_all()
 
-    def call_off(self) -> None:
+    def cancel(self) -> None:
         """Stop handing out cells."""
         with self._changed:
             self._called_off = True
@@ -108,14 +108,14 @@ class CellQueue:
         with self._changed:
             self._changed.notify_all()
 
-    def _chosen(self, gpu: Gpu, ready: Iterable[Cell]) -> list[Cell]:
-        """Return those of ``ready`` promised to ``gpu``, then those not promised to any lane."""
-        others = {cell.id for uuid, cells in self._promised.items() if uuid != gpu.uuid for cell in cells}
-        own = {cell.id for cell in self._promised.get(gpu.uuid, ())}
+    def _choose(self, gpu: Gpu, ready: Iterable[Cell]) -> list[Cell]:
+        """Return those of ``ready`` reserved for ``gpu``, then those not reserved for any lane."""
+        others = {cell.id for uuid, cells in self._reserved.items() if uuid != gpu.uuid for cell in cells}
+        own = {cell.id for cell in self._reserved.get(gpu.uuid, ())}
         free = [cell for cell in ready if cell.id not in others]
         return sorted(free, key=lambda cell: cell.id not in own)
 
-    def _takers(self, cells: Sequence[Cell]) -> int:
+    def _count_takers(self, cells: Sequence[Cell]) -> int:
         """Return the number of lanes that may still take one of ``cells``."""
         lanes = (gpu for gpu in self._gpus if gpu.uuid not in self._closed)
         return sum(any(self._fits(cell, gpu) for cell in cells) for gpu in lanes)

@@ -57,13 +57,13 @@ class CompileLane:
         shared = self._shared
         shared.tell(RunEvent(happening=EventKind.CELL_STARTED, cell=cell, lane=self.name))
         record = self._attempt(cell)
-        while shared.is_tried_again(cell):
+        while shared.should_retry(cell):
             shared.tell(RunEvent(happening=EventKind.CELL_RETRIED, cell=cell, lane=self.name, record=record))
             record = self._attempt(cell)
         shared.end(cell, self.name, record)
 
     def _attempt(self, cell: Cell) -> Record:
-        return self._shared.attempted(cell, self.name, lambda: self._compile(cell)).record
+        return self._shared.run_attempt(cell, self.name, lambda: self._compile(cell)).record
 
     def _compile(self, cell: Cell) -> AttemptResult:
         shared = self._shared

@@ -53,7 +53,7 @@ class DeviceLane:
                 return
             if shared.orders.is_too_late(cell):
                 shared.skip(cell, self.name)
-                shared.pending.put_down(self._gpu)
+                shared.pending.finish(self._gpu)
             else:
                 self._run_one(cell)
 
@@ -62,29 +62,29 @@ class DeviceLane:
         shared = self._shared
         shared.tell(RunEvent(happening=EventKind.CELL_STARTED, cell=cell, lane=self.name))
         ran = self._attempt(cell)
-        while shared.is_tried_again(cell):
+        while shared.should_retry(cell):
             retried = RunEvent(happening=EventKind.CELL_RETRIED, cell=cell, lane=self.name, record=ran.record)
             if ran.quarantine:
-                if shared.pending.hand_on(self._gpu, partial(shared.tell, retried)):
+                if shared.pending.give_back(self._gpu, partial(shared.tell, retried)):
                     return
                 break
             shared.tell(retried)
             shared.builds.retry_if_lost(cell)
             ran = self._attempt(cell)
-        shared.pending.put_down(self._gpu)
+        shared.pending.finish(self._gpu)
         shared.end(cell, self.name, ran.record)
 
     def _attempt(self, cell: Cell) -> AttemptResult:
         """Run one attempt and record it."""
         shared = self._shared
-        ran = shared.attempted(cell, self.name, lambda: run_cell(self._assignment(cell), shared.bench, self._ahead))
+        ran = shared.run_attempt(cell, self.name, lambda: run_cell(self._assignment(cell), shared.bench, self._ahead))
         if ran.quarantine:
             self._quarantine(cell, ran.quarantine)
         return ran
 
     def _quarantine(self, cell: Cell, why: str) -> None:
         self._shared.tally.quarantined[self._gpu.uuid] = why
-        self._shared.pending.bar(self._gpu)
+        self._shared.pending.retire(self._gpu)
         self._shared.tell(RunEvent(happening=EventKind.GPU_QUARANTINED, cell=cell, lane=self.name, text=why))
 
     def _assignment(self, cell: Cell) -> Assignment:
@@ -112,8 +112,8 @@ class DeviceLane:
         shared = self._shared
         if shared.bench.cancelled():
             return ()
-        promised = shared.pending.promise(self._gpu, count, shared.builds.is_ready)
-        coming = [cell for cell in promised if not shared.orders.is_too_late(cell) and not is_rejected(cell)]
+        reserved = shared.pending.reserve(self._gpu, count, shared.builds.is_ready)
+        coming = [cell for cell in reserved if not shared.orders.is_too_late(cell) and not is_rejected(cell)]
         return [next_one for next_one in map(self._assignment, coming) if _is_started(next_one)]
 
 

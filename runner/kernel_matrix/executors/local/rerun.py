@@ -45,7 +45,7 @@ def cells_left(
     return sorted(wanted, key=lambda cell: -cell.expected_s)
 
 
-def is_accused_once(statuses: Sequence[Status]) -> bool:
+def is_first_mismatch(statuses: Sequence[Status]) -> bool:
     """Return whether the last attempt is the cell's only one whose claims were contradicted.
 
     A single such session is weak evidence: a process on a slow core has unexplained time for as long as it stays there.
@@ -59,7 +59,7 @@ def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: HostSurvey,
     last = attempts[-1]
     if rerun is Rerun.FAILED:
         return last.fault is Fault.NONE
-    if is_accused_once([attempt.status for attempt in attempts]):
+    if is_first_mismatch([attempt.status for attempt in attempts]):
         return False
     return rerun is not Rerun.STALE or not _is_stale(cell, last, survey)
 

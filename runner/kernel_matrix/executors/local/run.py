@@ -61,7 +61,7 @@ class Run:
     def stop(self) -> None:
         """Cancel the run; lanes end as soon as they have removed their containers."""
         self._stop.set()
-        self._pending.call_off()
+        self._pending.cancel()
 
     @contextmanager
     def running(self) -> Iterator[Iterator[RunEvent]]:
@@ -156,7 +156,7 @@ class Run:
 
 def _outlasted_by_build(outage: SandboxOutage, cell: Cell, since: float) -> bool:
     try:
-        return outage.outlast(cell, since)
+        return outage.wait_until_back(cell, since)
     except CellCancelledError:
         raise BuildCancelledError from None
 

@@ -12,7 +12,7 @@ from kernel_matrix.attempt import AttemptResult, RunContext
 from kernel_matrix.attempt.buildpool import BuildPool
 from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.executors.local.cell_queue import CellQueue
-from kernel_matrix.executors.local.rerun import is_accused_once
+from kernel_matrix.executors.local.rerun import is_first_mismatch
 from kernel_matrix.executors.local.sandbox_outage import SandboxOutage
 from kernel_matrix.executors.run_policy import RunPolicy
 from kernel_matrix.hosts.survey import HostSurvey
@@ -56,7 +56,7 @@ class RunState:
     stop: Callable[[], None]
     """Function that cancels the run."""
 
-    def attempted(self, cell: Cell, lane: str, attempt: Callable[[], AttemptResult]) -> AttemptResult:
+    def run_attempt(self, cell: Cell, lane: str, attempt: Callable[[], AttemptResult]) -> AttemptResult:
         """Record and return the result of one attempt at ``cell``, unless a sandbox outage prevented its start.
 
         If the sandbox was lost, this waits until it answers again.
@@ -68,16 +68,16 @@ class RunState:
         """
         began = time.monotonic()
         ran = attempt()
-        while _has_not_started(ran) and self.outage.outlast(cell, began, lane):
+        while _has_not_started(ran) and self.outage.wait_until_back(cell, began, lane):
             began = time.monotonic()
             ran = attempt()
         self.tally.attempts[cell.id].append(ran.record.outcome.status)
         self.store.save(ran.record, ran.trace)
         if ran.record.outcome.fault is Fault.INFRA:
-            self.outage.outlast(cell, began, lane)
+            self.outage.wait_until_back(cell, began, lane)
         return ran
 
-    def is_tried_again(self, cell: Cell) -> bool:
+    def should_retry(self, cell: Cell) -> bool:
         """Return whether to try ``cell`` again.
 
         It is tried again after an infrastructure failure, up to a limit over all devices, and after its first
@@ -91,7 +91,7 @@ class RunState:
             return False
         if fault_of(attempts[-1]) is Fault.INFRA:
             return sum(fault_of(status) is Fault.INFRA for status in attempts) <= cell.policy.infra_retries
-        return is_accused_once(attempts)
+        return is_first_mismatch(attempts)
 
     def skip(self, cell: Cell, lane: str) -> None:
         """Leave ``cell`` out, because the deadline is too near."""

@@ -14,7 +14,7 @@ from kernel_matrix.executors.events import EventKind, RunEvent
 from kernel_matrix.plan import Cell
 from kernel_matrix.sandboxes import Sandbox
 
-_POLL_S = 1.0
+_POLL_S = 1.0  # a daemon takes seconds to start
 
 
 @dataclass(kw_only=True)
@@ -26,12 +26,12 @@ class SandboxOutage:
     """Seconds after which the run fails."""
     tell: Callable[[RunEvent], None]
     cancelled: Callable[[], bool]
-    _last_away: float = -math.inf
+    _last_failed: float = -math.inf
     """Monotonic time of the last failed check of the sandbox."""
     _is_given_up: bool = False
     _asking: threading.Lock = field(default_factory=threading.Lock)
 
-    def outlast(self, cell: Cell, since: float, lane: str = "") -> bool:
+    def wait_until_back(self, cell: Cell, since: float, lane: str = "") -> bool:
         """Wait until the sandbox answers; call it when this machine has failed ``cell``.
 
         Args:
@@ -47,16 +47,16 @@ class SandboxOutage:
             SandboxError: The sandbox has not answered for ``limit_s``; raised only once, and ends the run.
         """
         with self._asking:
-            reason = self._why_away()
+            reason = self._find_reason()
             if reason:
                 self._tell(EventKind.SANDBOX_LOST, cell, lane, f"{reason}; waiting for up to {self.limit_s:.0f} s")
                 self._wait()
                 self._tell(EventKind.SANDBOX_BACK, cell, lane, f"sandbox {self.sandbox.name} answers again")
-            return self._last_away >= since
+            return self._last_failed >= since
 
     def _wait(self) -> None:
         deadline = time.monotonic() + self.limit_s
-        while reason := self._why_away():
+        while reason := self._find_reason():
             if self.cancelled() or self._is_given_up:
                 raise CellCancelledError
             if time.monotonic() >= deadline:
@@ -65,12 +65,12 @@ class SandboxOutage:
                 raise SandboxError(what, next_step="Start it, then run again: the remaining cells have no record.")
             time.sleep(_POLL_S)
 
-    def _why_away(self) -> str:
+    def _find_reason(self) -> str:
         """Return why the sandbox cannot be used now, on one line; empty if it can."""
         status = self.sandbox.status()
         if status.available:
             return ""
-        self._last_away = time.monotonic()
+        self._last_failed = time.monotonic()
         return (status.reason or "it does not answer").partition("\n")[0]
 
     def _tell(self, happening: EventKind, cell: Cell, lane: str, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernel_matrix.hosts.doctor.host import Host
-from kernel_matrix.lease.gpu_processes import pids_mean_something
+from kernel_matrix.lease.gpu_processes import sees_driver_pids
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict, ok
 
 _SUBJECT = "PID namespace"
@@ -15,7 +15,7 @@ def check(host: Host) -> Iterator[CheckResult]:
     """Check that the runner can find the processes on a GPU by the PIDs that the driver lists."""
     if not host.gpus:
         return
-    if pids_mean_something():
+    if sees_driver_pids():
         yield ok(_SUBJECT, "the host's own, whose PIDs the driver lists")
         return
     refused = any(policy.exclusive for policy in host.policies)

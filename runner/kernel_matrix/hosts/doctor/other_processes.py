@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kernel_matrix.hosts.doctor.host import Host, per_gpu
 from kernel_matrix.lease.exclusivity import SUSPICIOUS_BYTES
-from kernel_matrix.lease.gpu_processes import named, pids_mean_something
+from kernel_matrix.lease.gpu_processes import named, sees_driver_pids
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.check_result import CheckResult, ok, warn
 from kernel_matrix.platforms.registry import get_platform
@@ -27,7 +27,7 @@ def _processes(gpu: Gpu, _host: Host) -> CheckResult:
     pids = get_platform(gpu.platform).processes(gpu)
     if not pids:
         return ok(_SUBJECT, "none")
-    found = named(pids) if pids_mean_something() else f"{len(pids)}, whose PIDs mean nothing in this namespace"
+    found = named(pids) if sees_driver_pids() else f"{len(pids)}, whose PIDs mean nothing in this namespace"
     return warn(_SUBJECT, found, "cells wait for them (policy.gpu_wait_s): end them, or run when they have ended")
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.plugins import Registry
-from kernel_matrix.results.import_tables import make, write
+from kernel_matrix.results.import_tables import build_tables, write
 from kernel_matrix.sources import UnreadableItem, google_benchmark, nvbench
 from kernel_matrix.sources.flashinfer import trace_results
 from kernel_matrix.sources.json_files import BadValueError, JsonFile, clean, shown_keys
@@ -24,6 +24,7 @@ from kernel_matrix.sources.kernelbenchx import metric_results
 from kernel_matrix.sources.measurement import ImportedFile, ImportFormat
 
 AUTO: Final = "auto"
+"""Name that stands for recognising the format by content."""
 FORMATS: Registry[ImportFormat] = Registry(
     "import format",
     "kernel_matrix.import_formats",
@@ -97,7 +98,7 @@ def import_results(
             found.append(one)
             refused += one.refused
     joined = _joined(found)
-    made = make(joined, name)
+    made = build_tables(joined, name)
     if not made.frames["cells"].height:
         raise _nothing(paths, files, refused)
     cells = made.frames["cells"]
