@@ -154,7 +154,7 @@ def print_run(name: str, measured: Measured) -> None:
 
 
 def write_problem(folder: Path, candidates: int) -> None:
-    """The problem and its candidates, each with a source of its own."""
+    """Write the problem and its candidates, each with a source of its own."""
     (folder / "candidates").mkdir(parents=True)
     (folder / "problem.toml").write_text(PROBLEM)
     (folder / "reference.py").write_text(REFERENCE)

@@ -56,7 +56,7 @@ def is_wanted(cheat: Cheat, globs: Sequence[str] | None) -> bool:
 
 
 def stand(arguments: argparse.Namespace) -> Stand:
-    """What the cheats run on, as the command line says."""
+    """Return the stand that the cheats run on, from the command line."""
     if arguments.device == "cpu":
         return Stand(sandbox=arguments.sandbox, lock=arguments.lock)
     return on_gpu(arguments.sandbox, toolchain=arguments.toolchain, cuda=arguments.cuda, lock=arguments.lock)
@@ -85,7 +85,7 @@ def slow(ended: Ended) -> str:
 
 
 def longest(seconds: Mapping[str, float]) -> str:
-    """The parts that took longest."""
+    """Return the parts that took longest."""
     parts = sorted(((took, name) for name, took in seconds.items() if name != "total"), reverse=True)
     return " ".join(f"{name} {took:.1f}" for took, name in parts[:5])
 

@@ -123,13 +123,13 @@ def constants_of(tree: ast.Module) -> dict[str, Any]:
 
 
 def target_of(node: ast.Assign) -> str:
-    """The one name that is assigned; empty where it is something else."""
+    """Return the one assigned name; empty for any other statement."""
     target = node.targets[0]
     return target.id if len(node.targets) == 1 and isinstance(target, ast.Name) else ""
 
 
 def tried(tasks: Sequence[ProblemCheckTask], work: Path, jobs: int, limit_s: float) -> Iterator[ProblemCheckResult]:
-    """The answers of one process; fewer than ``tasks`` where it ends early."""
+    """Yield the answers of one process; fewer than ``tasks`` if it ends early."""
     (work / ORDERS_NAME).write_text(dumps(ProblemCheckJob(tuple(tasks), jobs, limit_s, ADDRESSES)))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(work / SOCKET_NAME))

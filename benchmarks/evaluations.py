@@ -69,7 +69,7 @@ def line(record: Record) -> str:
 
 
 def median_ns(session: SessionReport) -> float | None:
-    """The candidate's median of one session, which has one workload if it got that far."""
+    """Return the candidate's median of one session, which has one workload if it got that far."""
     return next((WorkloadTimes.of_report(workload).median_ns(CANDIDATE) for workload in session.workloads), None)
 
 

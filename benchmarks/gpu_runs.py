@@ -24,7 +24,7 @@ RESULTS = "results"
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser with the options that all of these benchmarks have: ``model``, ``lock`` and ``folder``."""
+    """Return a parser with the options that all of these benchmarks have: ``model``, ``lock`` and ``folder``."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--model", default="NVIDIA H*", help="glob on the GPU's product name")
     made.add_argument("--lock", help="images lock, where the image was adopted into another one")
@@ -39,7 +39,7 @@ def head(name: str, model: str) -> str:
 
 @contextmanager
 def working_folder(arguments: argparse.Namespace) -> Iterator[Path]:
-    """The folder that was asked for, or one that is removed."""
+    """Provide the requested folder, else a temporary one."""
     with tempfile.TemporaryDirectory(prefix="kernel-matrix-benchmark-") as temporary:
         folder: Path = (arguments.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def working_folder(arguments: argparse.Namespace) -> Iterator[Path]:
 
 
 def command(matrix: Path, results: Path, lock: str | None) -> tuple[str | Path, ...]:
-    """What runs ``matrix`` through Docker."""
+    """Return the command line that runs ``matrix`` through Docker."""
     place = ("--sandbox", "docker", "--results", results)
     return (sys.executable, "-m", "kernel_matrix", "run", matrix, *place, *(("--lock", lock) if lock else ()))
 

@@ -111,7 +111,7 @@ def _matrix(device: str) -> str:
 
 
 def medians(folder: Path) -> Medians:
-    """The kept device times of every record that passed."""
+    """Return the kept device times of every record that passed."""
     found = {}
     for record in gpu_runs.records(folder):
         if record.outcome.status is Status.PASSED:

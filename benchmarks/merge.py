@@ -146,7 +146,7 @@ class Figure:
 
 
 def records(number: int, samples: int) -> Iterator[Record]:
-    """``number`` different records with ``samples`` samples each, the same ones each time."""
+    """Yield ``number`` different records with ``samples`` samples each, the same ones each time."""
     draw = random.Random(1)
     host = _host()
     for i in range(number):

@@ -84,7 +84,7 @@ def plan_all(problems: int) -> dict[str, float]:
 
 
 def synthetic(problems: int) -> tuple[Matrix, LoadedSource, HostInventory]:
-    """A matrix with rules of every kind, its problems and candidates, and a host that has half of its GPUs."""
+    """Return a matrix with rules of every kind, its problems and candidates, and a host that has half of its GPUs."""
     models = [f"NVIDIA G{n}" for n in range(GPUS)]
     capabilities = ["7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "9.0", "10.0", "10.3", "12.0"]
     versions = [("12.1", "2.5.1"), ("12.4", "2.6.0"), ("12.6", "2.9.1"), ("12.8", "2.9.1"), ("13.0", "2.11.0")]

@@ -107,7 +107,7 @@ def told(shares: dict[str, Counter[Verdict]]) -> dict[str, float]:
 
 
 def publish(operator: Operator, draw: Draw, slowdown: float, dice: random.Random) -> Verdict:
-    """The verdict once sessions are precise enough, or as many as there may be."""
+    """Return the verdict once sessions are precise enough, or at the greatest number of sessions."""
     speedups: list[float] = []
     while len(speedups) < MIN_SESSIONS or (
         len(speedups) < MAX_SESSIONS and log_interval(speedups).half_width > HALF_WIDTH
@@ -117,13 +117,13 @@ def publish(operator: Operator, draw: Draw, slowdown: float, dice: random.Random
 
 
 def on_grid(operator: Operator, slowdown: float, deviation: float) -> float:
-    """A speed-up as two medians on the clock's grid give it."""
+    """Return a speed-up from two medians on the clock's grid."""
     ours = round(operator.time_us * slowdown * math.exp(deviation) / TICK_US)
     return round(operator.time_us / TICK_US) / ours
 
 
 def screen(operator: Operator, draw: Draw, dice: random.Random) -> Verdict:
-    """The verdict of one session of identical code: its own deviation, and that of each pair of blocks."""
+    """Return the verdict of one session of identical code: its own deviation, and that of each pair of blocks."""
     session = draw(operator, dice)
     of_blocks = operator.within_cv / math.sqrt(5)  # medians of ten calls, two of them in each ratio
     pairs = [math.exp(session + dice.gauss(0, of_blocks)) for _ in range(SCREEN_BLOCKS)]

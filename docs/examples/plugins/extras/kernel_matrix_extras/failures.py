@@ -9,7 +9,7 @@ from kernel_matrix.analysis.tables import Tables
 
 
 def failures(tables: Tables, options: QuestionOptions) -> list[Answer]:  # noqa: ARG001  # it has none
-    """What share of the cells of each problem failed, the most first."""
+    """Return the share of failed cells of each problem, the largest first."""
     failed = (pl.col("status") != "passed").any().over("cell_id")
     cells = tables.cells.with_columns(failed=failed).unique("cell_id")
     table = cells.group_by("problem").agg(cells=pl.len(), failed=pl.col("failed").mean()).sort("failed", "problem")
