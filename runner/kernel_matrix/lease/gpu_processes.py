@@ -119,7 +119,7 @@ class OwnProcesses:
         return _inode(pid, "ns/pid") in self._pinned or _in_any(pid, self._containers) or self._descends(pid)
 
     def _descends(self, pid: int) -> bool:
-        return any(ancestor in self._roots for ancestor in _line_of(pid))
+        return any(ancestor in self._roots for ancestor in _ancestry(pid))
 
     def _pin(self, root_pid: int, name: str) -> None:
         """Remember a namespace and keep it open, because the kernel reuses the number of a closed one."""
@@ -149,7 +149,7 @@ def _start(pid: int) -> str:
     return "" if stat is None else stat.start
 
 
-def _line_of(pid: int) -> Iterator[tuple[int, str]]:
+def _ancestry(pid: int) -> Iterator[tuple[int, str]]:
     """Yield ``pid`` and its ancestors with their start times, up to the first that has ended or has no parent."""
     while (stat := _stat(pid)) is not None:
         yield pid, stat.start

@@ -147,17 +147,13 @@ class _ChunkWriter:
             records=len(self._hosts),
             duplicates=files.duplicates,
             samples=len(self._samples),
-            discarded=_count_discarded(cells),
+            discarded=discards(cells.select(pl.col(DISCARDED).sum()).row(0, named=True)),
             clocks=self._clocks,
             rejected=(*files.rejected, *self.telemetry.rejected),
             telemetry=tuple(self.telemetry.files),
             traces=self.telemetry.traces,
             telemetry_samples=self.telemetry.samples,
         )
-
-
-def _count_discarded(cells: pl.DataFrame) -> dict[str, int]:
-    return discards(cells.select(pl.col(DISCARDED).sum()).row(0, named=True))
 
 
 def count_hosts(hosts: pl.DataFrame) -> pl.DataFrame:

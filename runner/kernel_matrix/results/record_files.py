@@ -59,9 +59,9 @@ def read_runs(files: Iterable[str]) -> tuple[dict[str, Document], list[Rejection
         except RecordRefusedError as error:  # noqa: PERF203  # there are few runs
             rejected.append(error.of(path))
         else:
-            runs[run["run_id"]] = max(run, runs.get(run["run_id"], run), key=_how_far)
+            runs[run["run_id"]] = max(run, runs.get(run["run_id"], run), key=_by_end)
     return runs, rejected
 
 
-def _how_far(run: Document) -> tuple[str, str]:
+def _by_end(run: Document) -> tuple[str, str]:
     return run["ended_at"] or "", json.dumps(run, sort_keys=True)

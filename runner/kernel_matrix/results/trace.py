@@ -6,6 +6,7 @@ polars, because a running cell uses it.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -144,7 +145,9 @@ def trace_of(samples: Iterable[TraceEntry]) -> TelemetryTrace:
 
 
 def _thin(entries: list[TraceEntry]) -> list[TraceEntry]:
-    return entries[:: -(-len(entries) // MAX_SAMPLES) or 1]
+    """Return every n-th entry, so that at most :data:`MAX_SAMPLES` are left."""
+    step = math.ceil(len(entries) / MAX_SAMPLES) or 1
+    return entries[::step]
 
 
 def trace_name(record_stem: str) -> str:
