@@ -25,7 +25,7 @@ from kernel_matrix.results.record import HealthInfo, Outcome, Record
 
 
 class Attempt:
-    """Runs one assignment once; ``ahead``, if given, starts the processes of later sessions early."""
+    """One attempt at an assignment; ``ahead``, if given, starts the processes of later sessions early."""
 
     def __init__(self, assignment: Assignment, context: RunContext, ahead: SessionPrefetch | None = None) -> None:
         self._of = assignment

@@ -45,7 +45,7 @@ class BuildListener:
 
 @dataclass
 class BuildPool:
-    """Builds the candidates of cells before a device is leased for them. Made by :func:`build_pool`."""
+    """Pool of builders that compile candidates before a device is leased for them. Created by :func:`build_pool`."""
 
     bench: RunContext
     images: Mapping[str, ResolvedImage]

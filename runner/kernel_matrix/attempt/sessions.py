@@ -26,7 +26,7 @@ _TOO_SLOW = frozenset({Status.TIMEOUT, Status.OUT_OF_MEMORY})
 
 
 class SessionLoop:
-    """Runs the sessions of one assignment; ``ahead``, if given, starts the processes of later sessions early."""
+    """Runner of the sessions of one assignment; ``ahead``, if given, starts the processes of later sessions early."""
 
     def __init__(
         self,

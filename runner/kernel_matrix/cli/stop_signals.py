@@ -29,7 +29,7 @@ class Terminated(BaseException):
 
 
 class StopSignals:
-    """Raises :class:`Terminated` in the main thread at the first signal. Later signals are only answered in words."""
+    """Handler that raises :class:`Terminated` in the main thread at the first signal; later ones only print."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None

@@ -1,4 +1,4 @@
-"""Starts a module in a confined process, watches it, and ends all its descendants (process sandbox).
+"""Launcher of a module in a confined process, whose descendants it ends (process sandbox).
 
 Run as a file, ``python -I -S -B confine.py``, so that only this interpreter's standard library is imported while it has
 the caller's rights. The request comes on standard input, because the confined process can read command lines. Up to

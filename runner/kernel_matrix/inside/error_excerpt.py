@@ -1,4 +1,4 @@
-"""Extracts the useful part of a compiler's or an interpreter's error output.
+"""Excerpts of a compiler's or an interpreter's error output.
 
 A failed build prints command lines, warnings and tracebacks of the build tools. Its author needs the first error and
 the line of source it points at. Known formats: nvcc's front end and g++ (``file(3): error: …``, ``file:3:5: error:

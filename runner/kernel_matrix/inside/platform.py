@@ -38,7 +38,7 @@ Activity = Tuple[str, int]
 """(name, nanoseconds on the device) of one kernel, copy or fill."""
 
 Sensors = Callable[[], Tuple[int, int]]
-"""Returns the core clock in MHz and the temperature in °C; raises :class:`SensorError`."""
+"""Function that returns the core clock in MHz and the temperature in °C, or raises :class:`SensorError`."""
 
 STAGED_VARIABLE = "KERNEL_MATRIX_TRANSPORT"
 """Environment variable of the run, judge and workers; ``staged`` sends memory through the host."""

@@ -98,7 +98,7 @@ class Plan:
 
     matrix: Matrix
     selection: Selection
-    facts: HostInventory
+    host: HostInventory
     warnings: tuple[str, ...]
     compile_only: bool
     """``True``: every cell is only compiled, also for GPUs that this host has."""
@@ -217,27 +217,27 @@ class Plan:
 def make_plan(
     matrix: Matrix,
     selection: Selection,
-    facts: HostInventory,
+    host: HostInventory,
     *,
     compile_only: bool = False,
 ) -> Plan:
-    """Return the plan of ``matrix`` on a host with the inventory ``facts``.
+    """Return the plan of ``matrix`` on a host with the inventory ``host``.
 
     Args:
         matrix: The matrix.
         selection: Its problems and candidates.
-        facts: Inventory of the host.
+        host: Inventory of the host.
         compile_only: Only compile every cell on a GPU axis with a compute capability, and leave out all others.
     """
-    rules, skip_rules = RuleMasks.of(matrix), SkipRules(facts)
+    rules, skip_rules = RuleMasks.of(matrix), SkipRules(host)
     unpaired = compile_only or _compiles_absent(matrix)
     spots = tuple(spot for spot in _spots(matrix, rules, skip_rules) if unpaired or _is_paired(spot))
     notes = (note for spot in spots if _is_paired(spot) for note in skip_rules.notes(spot.target))
     return Plan(
         matrix=matrix,
         selection=selection,
-        facts=facts,
-        warnings=tuple(dict.fromkeys((*selection.warnings, *_unpaired(matrix), *_mixed_axes(matrix, facts), *notes))),
+        host=host,
+        warnings=tuple(dict.fromkeys((*selection.warnings, *_unpaired(matrix), *_mixed_axes(matrix, host), *notes))),
         compile_only=compile_only,
         _spots=spots,
         _rows=tuple(_row(selected, rules) for selected in selection.problems),
@@ -298,10 +298,10 @@ def _unpaired(matrix: Matrix) -> Iterator[str]:
             yield f"toolchain {toolchain.name} has no cell: no gpu fits it"
 
 
-def _mixed_axes(matrix: Matrix, facts: HostInventory) -> Iterator[str]:
+def _mixed_axes(matrix: Matrix, host: HostInventory) -> Iterator[str]:
     """Yield a warning for each axis value that matches several kinds of device, whose results are not comparable."""
     for gpu in matrix.gpus:
-        devices = devices_matching(gpu, facts.gpus)
+        devices = devices_matching(gpu, host.gpus)
         if len({device.compute_capability for device in devices}) > 1:
             names = ", ".join(f"{device.name} ({device.compute_capability})" for device in devices)
             yield f"gpu {gpu.name} matches different devices here: {names}; narrow it by model or compute_capability"

@@ -58,12 +58,12 @@ class Target:
 class SkipRules:
     """Skip rules of one host."""
 
-    facts: HostInventory
+    host: HostInventory
     _found: dict[tuple[object, ...], Skip | None] = field(default_factory=dict)
 
     def target(self, gpu: GpuAxis, toolchain: Toolchain) -> Target:
         """Return the target on which cells of this pair run here."""
-        devices = devices_matching(gpu, self.facts.gpus)
+        devices = devices_matching(gpu, self.host.gpus)
         lowest = min(devices, key=_capability, default=None)
         return Target(gpu=gpu, toolchain=toolchain, device=lowest)
 
@@ -122,18 +122,18 @@ class SkipRules:
         if language not in toolchain.languages:
             what = f"toolchain {toolchain.name} has no {language.value}: candidates in it are not run"
             return f'{what}; where its image has it, say languages = ["{language.value}"] in the matrix'
-        if self.facts.uses_images:
+        if self.host.uses_images:
             return None
-        return f"{language.value} is in images only, and sandbox {self.facts.sandbox} has none"
+        return f"{language.value} is in images only, and sandbox {self.host.sandbox} has none"
 
     def _local_triton(self, target: Target, language: Language) -> str | None:
         """Return a reason if Triton candidates lack the toolchain's Triton beside the runner, without images."""
-        if self.facts.uses_images or language is not Language.TRITON or target.platform.NEEDS_IMAGES:
+        if self.host.uses_images or language is not Language.TRITON or target.platform.NEEDS_IMAGES:
             return None
         return self._installed_triton(target)
 
     def _installed_triton(self, target: Target) -> str | None:
-        wanted, local = target.toolchain.triton, self.facts.local_triton
+        wanted, local = target.toolchain.triton, self.host.local_triton
         if local is None:
             return f"Triton {wanted} is not installed beside the runner (extra `local`)"
         return None if _is_version(local, wanted) else _other_version("triton", target.toolchain, wanted, local)
@@ -147,34 +147,34 @@ class SkipRules:
     def _device(self, target: Target) -> str | None:
         if target.device is not None:
             return None
-        here = [_describe(gpu) for gpu in self.facts.gpus if gpu.platform == target.gpu.platform]
+        here = [_describe(gpu) for gpu in self.host.gpus if gpu.platform == target.gpu.platform]
         kind = target.platform.TITLE
         if not here:
-            return f"this host has no {kind}{f': {self.facts.gpu_reason}' if self.facts.gpu_reason else ''}"
+            return f"this host has no {kind}{f': {self.host.gpu_reason}' if self.host.gpu_reason else ''}"
         return f"no {kind} here is {target.gpu.name} ({_conditions(target.gpu)}); here: {', '.join(here)}"
 
     def _sandbox(self, target: Target) -> str | None:
-        if self.facts.uses_images:
+        if self.host.uses_images:
             return None
         return self._needs_images(target) if target.platform.NEEDS_IMAGES else self._installed_torch(target)
 
     def _compiler(self, target: Target, language: Language) -> str | None:
         """Return a reason if no sandbox can compile ``language`` here; without images only Triton may be available."""
-        if self.facts.uses_images:
+        if self.host.uses_images:
             return None
         if language is not Language.TRITON:
             return self._needs_images(target)
         return self._installed_torch(target) or self._installed_triton(target)
 
     def _needs_images(self, target: Target) -> str:
-        why = f": {self.facts.sandbox_reason}" if self.facts.sandbox_reason else ""
+        why = f": {self.host.sandbox_reason}" if self.host.sandbox_reason else ""
         kind = target.gpu.platform.upper()
-        return f"{kind} toolchains need a sandbox with images (Docker), sandbox {self.facts.sandbox} has none{why}"
+        return f"{kind} toolchains need a sandbox with images (Docker), sandbox {self.host.sandbox} has none{why}"
 
     def _installed_torch(self, target: Target) -> str | None:
-        wanted, local = target.toolchain.torch, self.facts.local_torch
+        wanted, local = target.toolchain.torch, self.host.local_torch
         if local is None:
-            return f"sandbox {self.facts.sandbox} needs torch {wanted} beside the runner (extra `local`), there is none"
+            return f"sandbox {self.host.sandbox} needs torch {wanted} beside the runner (extra `local`), there is none"
         return None if _is_version(local, wanted) else _other_version("torch", target.toolchain, wanted, local)
 
     def _driver(self, target: Target) -> str | None:
@@ -183,14 +183,14 @@ class SkipRules:
         )
 
     def _image(self, target: Target) -> str | None:
-        if not self.facts.uses_images:
+        if not self.host.uses_images:
             return None
-        return self.facts.images.get(target.toolchain.name, f"no image is known for toolchain {target.toolchain.name}")
+        return self.host.images.get(target.toolchain.name, f"no image is known for toolchain {target.toolchain.name}")
 
     def _clocks(self, target: Target, clocks: ClockPolicy) -> str | None:
-        if clocks is not ClockPolicy.REQUIRE or target.platform.settings() is None or not self.facts.clocks_reason:
+        if clocks is not ClockPolicy.REQUIRE or target.platform.settings() is None or not self.host.clocks_reason:
             return None
-        return f"the policy requires locked clocks and they cannot be locked here: {self.facts.clocks_reason}"
+        return f"the policy requires locked clocks and they cannot be locked here: {self.host.clocks_reason}"
 
 
 def _first_of(questions: Iterable[tuple[SkipReason, Callable[[], str | None]]]) -> Skip | None:

@@ -187,7 +187,7 @@ class LoadedSource:
 
 
 class Source(Protocol):
-    """Reads problems, and candidates that are kept beside them."""
+    """Reader of problems, and of candidates beside them."""
 
     def load(self, root: Path, *, name: str) -> LoadedSource:
         """Read everything under ``root``.
@@ -203,7 +203,7 @@ class Source(Protocol):
 
 
 class CandidateSource(Protocol):
-    """Reads candidates that are kept apart from their problems."""
+    """Reader of candidates in folders of their own."""
 
     def load_candidates(
         self, path: Path, problems: Mapping[str, Problem]

@@ -40,7 +40,7 @@ Draw = Callable[[], List[Any]]
 
 
 class InputSupply:
-    """Provides the inputs of one timed call after the other."""
+    """Supply of the inputs of timed calls, one after the other."""
 
     def __init__(self, reference: ReferenceModel, protocol: ProtocolSpec, dice: random.Random) -> None:
         self._reference = reference

@@ -17,7 +17,7 @@ _IN_ONE_SESSION = {**ONCE_TIMED, Status.UNSUPPORTED: Status.INVALID_PROBLEM}
 
 
 class SessionEnded(Exception):
-    """Raised by the judge if a session cannot go on; becomes the report's status, stage and evidence."""
+    """Error of the judge that ends a session; becomes the report's status, stage and evidence."""
 
     def __init__(self, status: Status, stage: Stage, evidence: Evidence) -> None:
         super().__init__(f"{status.value}: {evidence.message}")

@@ -71,7 +71,7 @@ class TimedPhase:
 
 
 class CheckShare:
-    """Draws which calls are compared in full; the share is smaller if comparisons take long."""
+    """Random choice of the calls that are compared in full; fewer of them if comparisons take long."""
 
     def __init__(self, protocol: ProtocolSpec, dice: random.Random) -> None:
         self._asked = protocol.check_share
@@ -90,7 +90,7 @@ class CheckShare:
 
 
 class Timer:
-    """Runs the timed phase of one workload over all contestants."""
+    """Runner of the timed phase of one workload over all contestants."""
 
     def __init__(
         self,

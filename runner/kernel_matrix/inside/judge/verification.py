@@ -53,7 +53,7 @@ class _Case(NamedTuple):
 
 
 class _Randomness:
-    """Provides the objects that judge random outputs of one workload, call by call."""
+    """Source of the objects that judge random outputs of one workload, call by call."""
 
     def __init__(self, reference: ReferenceModel, case: _Case, dice: random.Random) -> None:
         """Find out which outputs are random.
@@ -86,7 +86,7 @@ class _Randomness:
 
 
 class Verifier:
-    """Judges every call of one workload: :meth:`controls` first, then :meth:`verify` before and after timed calls.
+    """Judge of every call of one workload: :meth:`controls` first, then :meth:`verify` before and after timed calls.
 
     Faults are raised as :class:`~kernel_matrix.inside.judge.session_ended.SessionEnded`: with the candidate's status,
     or as ``invalid_problem`` for the baseline. The caller turns those of a rival into a label.

@@ -45,7 +45,7 @@ LEAST_PATIENCE_S = 4.0  # but not before this many seconds
 
 
 class WorkloadRunner:
-    """Runs the workloads of a session with all its contestants."""
+    """Runner of the workloads of a session with all its contestants."""
 
     def __init__(self, job: JudgeJob, folder: Path, clients: Dict[str, WorkerClient], phases: Phases) -> None:
         """Prepare the runner; ``clients`` are opened contestants by name, and a rival that fails is removed."""

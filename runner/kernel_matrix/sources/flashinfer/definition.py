@@ -239,7 +239,7 @@ def _check_reference(definition: OperatorDefinition) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads values of the right type from parsed JSON."""
+    """Reader of values of the right type from parsed JSON."""
 
     path: Path
     content: str
