@@ -61,7 +61,7 @@ def _planned_cells(
     """Return the plan, and its cells that pass the filter.
 
     Raises:
-        NothingSelectedError: When there are none.
+        NothingSelectedError: There are none.
     """
     from kernel_matrix.api.plan import make_plan
     from kernel_matrix.errors import NothingSelectedError

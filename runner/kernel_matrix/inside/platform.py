@@ -137,7 +137,7 @@ class InsidePlatform(Protocol):
         """Measure the core clock from inside a kernel; None where there is none.
 
         Raises:
-            DeviceError: if it cannot be measured.
+            DeviceError: If it cannot be measured.
         """
         ...
 
@@ -145,7 +145,7 @@ class InsidePlatform(Protocol):
         """Time two fixed kernels; None where there are none.
 
         Raises:
-            DeviceError: if they cannot run.
+            DeviceError: If they cannot run.
         """
         ...
 
@@ -157,7 +157,7 @@ class InsidePlatform(Protocol):
         """Open the sensors of the device with this UUID, as long as inside.
 
         Raises:
-            SensorError: if there are none.
+            SensorError: If there are none.
         """
         ...
 

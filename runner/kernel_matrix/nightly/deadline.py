@@ -36,7 +36,7 @@ def next_time(option: str, text: str, now: datetime) -> datetime:
         The time, with the zone that holds then.
 
     Raises:
-        UsageError: when ``text`` has another form, or names the present minute: then it may mean now or tomorrow.
+        UsageError: ``text`` has another form, or names the present minute: then it may mean now or tomorrow.
     """
     hour, minute = time_of_day(option, text)
     then = now.replace(hour=hour, minute=minute, second=0, microsecond=0)

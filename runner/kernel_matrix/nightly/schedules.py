@@ -28,7 +28,7 @@ def systemd(schedule: Schedule) -> str:
     """Return a service and its timer, one after the other, each under the name of its file.
 
     Raises:
-        UsageError: When a path or an option cannot be written there.
+        UsageError: A path or an option cannot be written there.
     """
     values = {
         **_time(schedule, width=2),
@@ -43,7 +43,7 @@ def cron(schedule: Schedule) -> str:
     """Return a line for ``crontab -e``.
 
     Raises:
-        UsageError: When a path or an option cannot be written there.
+        UsageError: A path or an option cannot be written there.
     """
     values = {
         **_time(schedule, width=1),
