@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kernel_matrix.images.wheels import cache_root
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.messages import from_json
+from kernel_matrix.untrusted_json import NoSuchFileError, read_object
 
 CACHE_VARIABLE = "KERNEL_MATRIX_CACHE_DIR"  # environment variable: folder of the cache
 
@@ -90,7 +90,7 @@ class BuildCache:
         try:
             note = _read_note(entry / _NOTE)
             source = (entry / _ARTIFACT).open("rb")
-        except FileNotFoundError:
+        except (FileNotFoundError, NoSuchFileError):
             return None
         except (OSError, ValueError, KeyError, TypeError):
             _remove(entry)
@@ -193,7 +193,7 @@ def _read_note(path: Path) -> _Note:
     Raises:
         ValueError, KeyError, TypeError: If it is no note of this version.
     """
-    data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    data = read_object(path)
     if data["version"] != _VERSION:
         raise ValueError(f"a note of version {data['version']}")
     kernels = tuple(from_json(KernelCode, kernel) for kernel in data["kernels"])

@@ -13,6 +13,7 @@ from typing import Any
 
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.untrusted_json import NoSuchFileError, UntrustedJsonError, read_object
 
 SCHEMA = 1
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -26,16 +27,12 @@ def load_lock(path: Path) -> dict[str, LockEntry]:
         ImageError: the file cannot be read, or an entry is not valid.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        document = read_object(path, follow_links=True)
+    except NoSuchFileError:
         return {}
-    except (OSError, ValueError) as error:
+    except UntrustedJsonError as error:
         raise ImageError(f"{path} cannot be read: {error}.", next_step=_RESTORE) from error
-    if (
-        not isinstance(document, dict)
-        or document.get("schema") != SCHEMA
-        or not isinstance(document.get("images"), dict)
-    ):
+    if document.get("schema") != SCHEMA or not isinstance(document.get("images"), dict):
         raise ImageError(f'{path} is not a lock: it must hold "schema": {SCHEMA} and "images".', next_step=_RESTORE)
     return {name: _entry(path, name, raw) for name, raw in sorted(document["images"].items())}
 

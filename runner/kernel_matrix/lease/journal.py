@@ -10,7 +10,6 @@ The folder may be everybody's. What a stranger wrote there is believed in one th
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.model.messages import dumps, from_json
 from kernel_matrix.platforms import ComputeMode, Gpu
 from kernel_matrix.platforms.registry import get_platform
+from kernel_matrix.untrusted_json import parse_object
 
 SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
 """The parts of a journal."""
@@ -105,8 +105,8 @@ def read_journal(folder: Path, uuid: str) -> Journal | None:
         why = "is a link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}"
         raise UnreadableJournalError(why) from error
     try:
-        journal = _parsed(json.loads(text))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        journal = _parsed(parse_object(text))
+    except (ValueError, KeyError, TypeError) as error:
         raise UnreadableJournalError(f"cannot be understood: {error}") from error
     if journal.uuid != uuid:
         raise UnreadableJournalError(f"speaks of another GPU, {journal.uuid}")

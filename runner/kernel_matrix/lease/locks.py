@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kernel_matrix.errors import GpuBusyError, InfrastructureError
 from kernel_matrix.lease.gpu_processes import named
+from kernel_matrix.untrusted_json import parse_object
 
 LOCK_DIR_VARIABLE = "KERNEL_MATRIX_LOCK_DIR"
 
@@ -197,7 +198,7 @@ def _write_holder(descriptor: int) -> None:
 
 def _holder(descriptor: int) -> str:
     try:
-        told = json.loads(os.pread(descriptor, 4096, 0))
+        told = parse_object(os.pread(descriptor, 4096, 0))
         return f": {named((int(told['pid']),))}, since {told['since']}"
     except (ValueError, KeyError, TypeError):
         return ""  # between locking and writing nothing is there to read

@@ -23,6 +23,7 @@ from kernel_matrix.model.messages import from_json, to_json
 from kernel_matrix.nightly.paths import baselines_folder, is_night_name, tables_of
 from kernel_matrix.results.merge import merge
 from kernel_matrix.results.schema import TABLES
+from kernel_matrix.untrusted_json import read_object
 
 VERSION: Final = 1
 _FACTS: Final = "baseline.json"
@@ -98,11 +99,9 @@ def read_baseline(results: Path, name: str) -> Baseline:
         next_step = f"There is {there}. `kernel-matrix baseline set {name} FOLDER` makes one."
         raise UsageError(f"there is no baseline {name} in {baselines_folder(results)}", next_step=next_step)
     try:
-        found = from_json(Baseline, json.loads((place / _FACTS).read_text(encoding="utf-8")))
+        found = from_json(Baseline, read_object(place / _FACTS, follow_links=True))
         _check(found, name)
-    except OSError as error:
-        raise _damaged(name, f"{_FACTS}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _damaged(name, f"{_FACTS}: {error}") from None
     return found
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from kernel_matrix.inside.atomic_write import write_whole
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.untrusted_json import NoSuchFileError, read_object
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -69,12 +70,12 @@ def peak_of(gpu: Gpu) -> Peak:
     path = calibration_file(gpu)
     try:
         return _read_calibration(gpu, path)
-    except FileNotFoundError:
+    except NoSuchFileError:
         return Peak(
             source=UNKNOWN,
             reference=f"{gpu.name} is not in the table, and was not calibrated: run `kernel-matrix gpus calibrate`",
         )
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         return Peak(source=UNKNOWN, reference=f"the calibration {path} is ignored: {error}")
 
 
@@ -124,7 +125,7 @@ def write_calibration(gpu: Gpu, document: Mapping[str, Any]) -> Path:
 
 
 def _read_calibration(gpu: Gpu, path: Path) -> Peak:
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = read_object(path, follow_links=True)
     bytes_per_s, flops_per_s = _read_measurement(gpu, document)
     return Peak(source=CALIBRATION, reference=str(path), bytes_per_s=bytes_per_s, flops_per_s=flops_per_s)
 

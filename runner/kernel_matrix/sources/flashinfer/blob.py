@@ -14,9 +14,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.sources.document import UnreadableFileError
+from kernel_matrix.sources.document import JsonObject, UnreadableFileError, parse_json_object
 from kernel_matrix.sources.flashinfer.definition import ITEMSIZES
-from kernel_matrix.sources.strict_json import Object, parse_object
 
 MAX_HEADER = 16 << 20
 """Longest header that is read, in bytes; even headers of whole models are shorter."""
@@ -93,7 +92,7 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read_header(path: Path) -> tuple[Object, int, int]:
+def _read_header(path: Path) -> tuple[JsonObject, int, int]:
     """Return the header, the offset of the data, and the size of the file in bytes."""
     if not path.is_file():
         raise UnreadableFileError(path, "there is no such file")
@@ -114,10 +113,10 @@ def _read_header(path: Path) -> tuple[Object, int, int]:
         raise UnreadableFileError(path, f"is not safetensors: a header of {length} bytes in a file of {file_bytes}")
     if length > MAX_HEADER:
         raise UnreadableFileError(path, f"is not safetensors: the header is larger than {MAX_HEADER >> 20} MiB")
-    return parse_object(path, header.decode("utf-8", errors="replace")), 8 + length, file_bytes
+    return parse_json_object(path, header.decode("utf-8", errors="replace")), 8 + length, file_bytes
 
 
-def _check_type(path: Path, key: str, entry: Object, dtype: str, shape: Sequence[int]) -> None:
+def _check_type(path: Path, key: str, entry: JsonObject, dtype: str, shape: Sequence[int]) -> None:
     known = entry.get("dtype")
     if not isinstance(known, str) or known not in DTYPES:
         raise UnreadableFileError(

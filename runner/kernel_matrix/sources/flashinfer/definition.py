@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.model.enums import Dtype
-from kernel_matrix.sources.document import UnreadableFileError
+from kernel_matrix.sources.document import UnreadableFileError, line_of_json_key, parse_json_object, read_text
 from kernel_matrix.sources.formula import FormulaError, evaluate, evaluate_tree
-from kernel_matrix.sources.strict_json import line_of_key, read_object
 
 ITEMSIZES = {
     "float64": 8,
@@ -153,7 +152,7 @@ class OperatorDefinition:
 
 def invalid_value(path: Path, text: str, key: str, reason: str) -> UnreadableFileError:
     """Make the exception for an invalid value at ``key``, such as ``axes.M``, in a JSON file with this text."""
-    return UnreadableFileError(path, f"{key}: {reason}", line_of_key(text, key.rpartition(".")[2]))
+    return UnreadableFileError(path, f"{key}: {reason}", line_of_json_key(text, key.rpartition(".")[2]))
 
 
 def read_definition(path: Path) -> OperatorDefinition:
@@ -162,7 +161,8 @@ def read_definition(path: Path) -> OperatorDefinition:
     Raises:
         UnreadableFileError: with the line of the first fault.
     """
-    values, text = read_object(path)
+    text = read_text(path)
+    values = parse_json_object(path, text)
     reader = _Reader(path, text)
     name = reader.text(values, "name")
     if not _NAME.match(name):

@@ -14,11 +14,18 @@ from typing import Any
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Language
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
-from kernel_matrix.sources.document import UnreadableFileError, read_each, suggestion
+from kernel_matrix.sources.document import (
+    JsonObject,
+    UnreadableFileError,
+    line_of_json_key,
+    parse_json_object,
+    read_each,
+    read_text,
+    suggestion,
+)
 from kernel_matrix.sources.flashinfer.definition import OperatorDefinition, invalid_value, read_definition
 from kernel_matrix.sources.flashinfer.reader import DEFINITION_FILE, adapter_of
 from kernel_matrix.sources.reference_module import detect_language, digest_of
-from kernel_matrix.sources.strict_json import Object, line_of_key, read_object
 
 MAX_SOURCES = 64
 """Most files per solution."""
@@ -42,8 +49,8 @@ class _Solution:
 
     path: Path
     text: str
-    values: Object
-    spec: Object
+    values: JsonObject
+    spec: JsonObject
     definition: OperatorDefinition
     files: Mapping[str, str]
     """Name beside the adapter → source."""
@@ -87,7 +94,8 @@ def _solution_files(path: Path) -> list[Path]:
 
 
 def _read_solution(path: Path, problems: Mapping[str, Problem]) -> Candidate:
-    values, text = read_object(path)
+    text = read_text(path)
+    values = parse_json_object(path, text)
     name, about = _read_text(path, text, values, "name"), _read_text(path, text, values, "definition")
     if not _NAME.match(name):
         reason = f"{name!r} cannot be used in an id; allowed: letters, digits, '.', '_' and '-'"
@@ -103,7 +111,7 @@ def _read_solution(path: Path, problems: Mapping[str, Problem]) -> Candidate:
     return _make_candidate(_Solution(path, text, values, spec, read_definition(problem.path), files), problem, name)
 
 
-def _read_text(path: Path, text: str, values: Object, key: str) -> str:
+def _read_text(path: Path, text: str, values: JsonObject, key: str) -> str:
     value = values.get(key)
     if not isinstance(value, str) or not value:
         raise invalid_value(path, text, key, "must be a text")
@@ -111,7 +119,7 @@ def _read_text(path: Path, text: str, values: Object, key: str) -> str:
 
 
 def _read_files(path: Path, text: str, sources: Any) -> dict[str, str]:
-    line = line_of_key(text, "sources")
+    line = line_of_json_key(text, "sources")
     if not isinstance(sources, list) or not 0 < len(sources) <= MAX_SOURCES:
         raise UnreadableFileError(path, f"sources: must be a list of 1 to {MAX_SOURCES} files", line)
     files: dict[str, str] = {}

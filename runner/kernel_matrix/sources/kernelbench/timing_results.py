@@ -13,8 +13,9 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from kernel_matrix.model.enums import Language, Status
-from kernel_matrix.sources.json_files import JsonFile, JsonNode, clean
+from kernel_matrix.sources.json_files import JsonFile, JsonNode
 from kernel_matrix.sources.measurement import EAGER, MEAN, NS_PER_MS, ImportedFile, ImportedMeasurement, ImportFormat
+from kernel_matrix.untrusted_json import escape_surrogates
 
 _LEVEL = re.compile(r"level(\d+)\Z")
 _VERSION = re.compile(r"v\d+(\.\d+)*\Z")
@@ -33,7 +34,7 @@ _DISTINCT_PROBLEMS: Final[Mapping[str, frozenset[str]]] = {
 
 def read(file: JsonFile) -> list[ImportedMeasurement]:
     """Read every problem of every level; see :class:`ImportFormat`."""
-    candidate = clean(file.path.stem).removeprefix(_PREFIX)
+    candidate = escape_surrogates(file.path.stem).removeprefix(_PREFIX)
     document = file.document()
     found = list(file.each(_entries(document), lambda node: _make_measurement(node, file.folder, candidate)))
     nulls = sum(one.status is not Status.PASSED for one in found)
