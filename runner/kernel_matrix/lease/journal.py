@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 
 from kernel_matrix.errors import GpuSettingError
 from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.inside.atomic_write import replace_file, sync_folder
 from kernel_matrix.lease.locks import lock_file
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.model.messages import dumps, from_json
@@ -204,36 +205,11 @@ def _on_disk(gpu: Gpu, folder: Path) -> Iterator[None]:
 
 
 def _write(path: Path, journal: Journal) -> None:
-    # Under the GPU's lock there is one writer, so what lies there under this name is a dead one's.
-    aside = path.with_suffix(_ASIDE)
-    aside.unlink(missing_ok=True)
-    try:
-        _write_durably(aside, dumps(journal).encode())
-        aside.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
-    _sync(path.parent)
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o644), "wb") as file:  # noqa: PTH123  # Path.open takes no descriptor
-        os.fchmod(file.fileno(), 0o644)  # others may read what was set and by whom, whatever the umask says
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    # The GPU's lock admits one writer. Others may read what was set and by whom, whatever the umask is.
+    replace_file(path, dumps(journal), aside=path.with_suffix(_ASIDE), mode=0o644)
+    sync_folder(path.parent)
 
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)

@@ -13,8 +13,8 @@ from typing import Final
 
 from kernel_matrix.errors import StoreError
 from kernel_matrix.model.messages import from_json, to_json
-from kernel_matrix.nightly.durable_write import write_whole
 from kernel_matrix.nightly.paths import is_night_name
+from kernel_matrix.results.store import replace_document
 from kernel_matrix.untrusted_json import NoSuchFileError, read_object
 
 VERSION: Final = 1
@@ -67,7 +67,7 @@ def write_state(path: Path, state: NightState) -> None:
     Raises:
         StoreError: It cannot be written.
     """
-    write_whole(path, f"{json.dumps(to_json(state), indent=2, sort_keys=True)}\n")
+    replace_document(path, f"{json.dumps(to_json(state), indent=2, sort_keys=True)}\n")
 
 
 def _check(state: NightState) -> None:

@@ -17,7 +17,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.untrusted_json import NoSuchFileError, read_object
 
@@ -120,7 +120,7 @@ def write_calibration(gpu: Gpu, document: Mapping[str, Any]) -> Path:
     _read_measurement(gpu, kept)
     path = calibration_file(gpu)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(kept, indent=2) + "\n")
+    replace_file(path, json.dumps(kept, indent=2) + "\n")
     return path
 
 
