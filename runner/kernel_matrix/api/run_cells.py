@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_matrix.api.plan import RunPlan, every_cell, load_matrix, make_plan
-from kernel_matrix.attempt.attempt_log import utc_now
 from kernel_matrix.attempt.scratch import sweep_scratch
 from kernel_matrix.errors import GpuBusyError, InfrastructureError, NothingSelectedError, StoreError, UsageError
 from kernel_matrix.executors import EXECUTORS, CellRun
@@ -27,6 +26,7 @@ from kernel_matrix.lease import ResetState
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.model.enums import Fault, Status, fault_of
+from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.judged import WorkloadJudgement, judge, times_of

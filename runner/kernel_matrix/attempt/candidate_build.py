@@ -30,11 +30,8 @@ def is_built(cell: Cell, gpu: Gpu) -> bool:
     the problem reads files: whoever compiles ahead is told the problem's module alone.
     """
     language = cell.candidate.language
-    return language in NEEDS_BUILD or (_compiles_at_call(language, gpu) and not cell.problem.beside)
-
-
-def _compiles_at_call(language: Language, gpu: Gpu) -> bool:
-    return language is Language.TRITON and not get_platform(gpu.platform).interprets(language)
+    compiles_at_call = language is Language.TRITON and not get_platform(gpu.platform).interprets(language)
+    return language in NEEDS_BUILD or (compiles_at_call and not cell.problem.beside)
 
 
 def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> BuildResult:

@@ -80,11 +80,6 @@ class Lease:
         return self._watch.looks
 
     @property
-    def looking_s(self) -> float:
-        """Processor time that the looks during the lease have taken, seconds."""
-        return self._watch.cpu_s
-
-    @property
     def lost(self) -> str:
         """Why the device counts as lost, in words; empty: it is not."""
         return self._watch.lost

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
+from kernel_matrix.errors import suggestion
 from kernel_matrix.matrix import Protocol
-from kernel_matrix.matrix.complaints import MatrixFault, listed, quote, suggestion
+from kernel_matrix.matrix.complaints import MatrixFault, listed, quote
 from kernel_matrix.matrix.globs import is_plain, one_or_many
 from kernel_matrix.matrix.tiers import PUBLISH_SESSIONS, read_protocol, with_protocol
 from kernel_matrix.matrix.toml_lines import KeyPath

@@ -13,8 +13,8 @@ from kernel_matrix.analysis.accepted import Acceptance
 from kernel_matrix.analysis.compare import compare
 from kernel_matrix.analysis.comparison import Comparison
 from kernel_matrix.analysis.tables import open_tables
-from kernel_matrix.attempt.attempt_log import utc_now
 from kernel_matrix.errors import InfrastructureError, KernelMatrixError, RegressionError
+from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.baselines import Baseline
 from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
 from kernel_matrix.nightly.paths import NightPaths, tables_of

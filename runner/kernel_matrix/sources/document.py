@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 from jsonschema import Draft202012Validator, ValidationError
 
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.json_schemas import load_schema
 from kernel_matrix.sources import UnreadableItem
 from kernel_matrix.untrusted_json import UntrustedJsonError, decode, parse
@@ -25,6 +24,10 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+ID_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+"""Form of an id, or of one part of it."""
+NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 
 MAX_BYTES = 4 << 20
 """Largest file that is read, in bytes; sources of kernels are far smaller."""
@@ -151,12 +154,6 @@ def line_of(text: str, keys: Sequence[str]) -> int:
         if here and here == tuple(keys[: len(here)]) and len(here) > best[0]:
             best = (len(here), number)
     return best[1]
-
-
-def suggestion(word: str, allowed: Sequence[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the closest of ``allowed``, or an empty text if none is close."""
-    close = difflib.get_close_matches(word, allowed, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.sources import Candidate, LoadedSource, Origin, Problem, UnreadableItem, Workload
-from kernel_matrix.sources.document import JsonObject, UnreadableFileError, parse_json_object
+from kernel_matrix.sources.document import ID_FORM, NOT_IN_IDS, JsonObject, UnreadableFileError, parse_json_object
 from kernel_matrix.sources.kernelbench.reader import OTHER
 from kernel_matrix.sources.reference_module import detect_language, digest_of, find_missing_definition, parse_source
 from kernel_matrix.untrusted_json import read_lines
@@ -81,9 +81,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from table_row import ModelNew
 """
 """Module of a candidate; the code of its row is in a file beside it."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +291,7 @@ def _explain_no_code(columns: Columns, given: Iterable[str]) -> str:
 
 def _make_problem(row: _Row, source: str) -> Problem:
     code, id_ = row.code(), row.key()
-    if not _NAME.match(id_.partition("/")[2] if row.whole("level") is not None else id_):
+    if not ID_FORM.match(id_.partition("/")[2] if row.whole("level") is not None else id_):
         columns = ", ".join((*PROBLEM_COLUMNS["name"], *PROBLEM_COLUMNS["problem_id"]))
         raise row.error(f"{id_!r} cannot be an id; a row needs letters, digits, '.', '_' or '-' in one of: {columns}")
     _check_form(row, code)
@@ -370,7 +367,7 @@ def _name_candidate(row: _Row, problem_id: str, taken: Iterable[str]) -> str:
     """Return ``<model or method>-<sample>``, with the number of the row if needed to be unique."""
     maker = row.text("model") or row.text("method") or ""
     numbers = [row.whole(field) for field in ("sample", "round")]
-    parts = [_NOT_IN_NAMES.sub("_", maker).strip("_.-"), *(str(number) for number in numbers if number is not None)]
+    parts = [NOT_IN_IDS.sub("_", maker).strip("_.-"), *(str(number) for number in numbers if number is not None)]
     name = "-".join(part for part in parts if part)
     if not name or f"{problem_id}/{name}" in taken:
         name = f"{name}-row{row.number}" if name else f"row{row.number}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.model.enums import Dtype
-from kernel_matrix.sources.document import UnreadableFileError, line_of_json_key, parse_json_object, read_text
+from kernel_matrix.sources.document import ID_FORM, UnreadableFileError, line_of_json_key, parse_json_object, read_text
 from kernel_matrix.sources.formula import FormulaError, evaluate, evaluate_tree
 
 ITEMSIZES = {
@@ -53,7 +53,6 @@ RUN = "run"
 """Function that the reference must define."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _COMPARISONS = (ast.Eq, ast.GtE, ast.LtE, ast.Gt, ast.Lt)
 
 
@@ -165,7 +164,7 @@ def read_definition(path: Path) -> OperatorDefinition:
     values = parse_json_object(path, text)
     reader = _Reader(path, text)
     name = reader.text(values, "name")
-    if not _NAME.match(name):
+    if not ID_FORM.match(name):
         raise reader.error(f"{name!r} cannot be an id; allowed: letters, digits, '.', '_' and '-'", "name")
     axes = reader.table(values, "axes")
     definition = OperatorDefinition(

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.model.enums import Language
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
 from kernel_matrix.sources.document import (
+    ID_FORM,
     JsonObject,
     UnreadableFileError,
     line_of_json_key,
     parse_json_object,
     read_each,
     read_text,
-    suggestion,
 )
 from kernel_matrix.sources.flashinfer.definition import OperatorDefinition, invalid_value, read_definition
 from kernel_matrix.sources.flashinfer.reader import DEFINITION_FILE, adapter_of
@@ -36,7 +36,6 @@ _PYTHON = frozenset({"python", "pytorch", "triton"})
 _NATIVE = frozenset({"cuda", "cuda_cpp", "cpp"})
 _COMPILED_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
 _RESERVED_MODULES = frozenset({"candidate", "problem", "library", "torch", "triton", "numpy", "kernel_matrix"})
 """Modules that a file of a solution must not hide, because its folder is first on Python's path."""
@@ -97,7 +96,7 @@ def _read_solution(path: Path, problems: Mapping[str, Problem]) -> Candidate:
     text = read_text(path)
     values = parse_json_object(path, text)
     name, about = _read_text(path, text, values, "name"), _read_text(path, text, values, "definition")
-    if not _NAME.match(name):
+    if not ID_FORM.match(name):
         reason = f"{name!r} cannot be used in an id; allowed: letters, digits, '.', '_' and '-'"
         raise invalid_value(path, text, "name", reason)
     problem = problems.get(about)

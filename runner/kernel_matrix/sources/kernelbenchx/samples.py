@@ -11,16 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
-from kernel_matrix.sources.document import (
-    MAX_BYTES,
-    UnreadableFileError,
-    read_bytes,
-    read_each,
-    refusals_of,
-    suggestion,
-)
+from kernel_matrix.sources.document import MAX_BYTES, UnreadableFileError, read_bytes, read_each, refusals_of
 from kernel_matrix.sources.kernelbenchx.reader import TASK_FILE, TEST_FILE, adapter_of, read_task, split
 from kernel_matrix.sources.reference_module import detect_language, digest_of
 from kernel_matrix.untrusted_json import decode, parse_lenient, read_lines
