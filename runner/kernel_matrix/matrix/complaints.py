@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kernel_matrix.matrix.toml_lines import KeyPath
+from kernel_matrix.toml_text import KeyPath
 
 _LONGEST_VALUE = 60  # characters of a quoted value, so that a message stays on one line
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -19,12 +18,8 @@ from typing import Any
 
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.platforms import Gpu
+from kernel_matrix.toml_text import parse_toml
 from kernel_matrix.untrusted_json import NoSuchFileError, read_object
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 STATE_DIR_VARIABLE = "KERNEL_MATRIX_STATE_DIR"
 
@@ -155,5 +150,5 @@ def _check_rate(name: str, value: Any) -> float:
 
 @cache
 def _table() -> tuple[_Row, ...]:
-    rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["gpus"]
+    rows = parse_toml(_TABLE.read_text(encoding="utf-8"))["gpus"]
     return tuple(_Row(**{**row, "names": tuple(row["names"])}) for row in rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +16,9 @@ from jsonschema import Draft202012Validator, ValidationError
 from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.json_schemas import load_schema
 from kernel_matrix.sources import UnreadableItem
+from kernel_matrix.toml_text import TomlSyntaxError, nearest, parse_toml, scan
 from kernel_matrix.untrusted_json import UntrustedJsonError, decode, parse
 from kernel_matrix.untrusted_json import read_bytes as read_regular_file
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ID_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 """Form of an id, or of one part of it."""
@@ -36,8 +31,6 @@ Item = TypeVar("Item")
 T = TypeVar("T")
 
 JsonObject = Mapping[str, Any]
-
-_AT_LINE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)\Z", re.DOTALL)
 
 
 class UnreadableFileError(UsageError):
@@ -121,7 +114,10 @@ def read_document(path: Path, schema: str) -> TomlDocument:
         UnreadableFileError: with the line of the first fault.
     """
     text = read_text(path)
-    values = _parse(path, text)
+    try:
+        values = parse_toml(text)
+    except TomlSyntaxError as fault:
+        raise UnreadableFileError(path, fault.reason, fault.position[0] if fault.position else None) from None
     error = next(iter(sorted(_make_validator(schema).iter_errors(values), key=lambda e: list(map(str, e.path)))), None)
     if error is not None:
         keys, reason = _explain(error)
@@ -141,30 +137,12 @@ def read_each(items: Iterable[Item], read: Callable[[Item], T]) -> tuple[tuple[T
     return tuple(found), tuple(refused)
 
 
-def line_of(text: str, keys: Sequence[str]) -> int:
+def line_of(text: str, keys: Sequence[str | int]) -> int:
     """Return the line, from 1, of a key of a TOML document or of the innermost table around it."""
-    table: tuple[str, ...] = ()
-    best = (0, 1)
-    for number, line in enumerate(text.splitlines(), start=1):
-        header = re.match(r"\s*\[([^\[\]]+)\]", line)
-        if header:
-            table = tuple(part.strip(" \"'") for part in header[1].split("."))
-        key = re.match(r"\s*([\w\"'.-]+)\s*=", line)
-        here = table if header else (*table, *(part.strip("\"'") for part in key[1].split("."))) if key else None
-        if here and here == tuple(keys[: len(here)]) and len(here) > best[0]:
-            best = (len(here), number)
-    return best[1]
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise UnreadableFileError(path, "is nested too deeply") from None
-    except ValueError as error:  # a syntax error, or an integer with too many digits for Python
-        placed = _AT_LINE.match(str(error))
-        what, line = (placed["what"], int(placed["line"])) if placed else (str(error), None)
-        raise UnreadableFileError(path, f"not valid TOML: {what}", line) from None
+        return nearest(scan(text), tuple(keys))[0]
+    except RecursionError:  # nested deeper than the scanner can follow
+        return 1
 
 
 @cache
