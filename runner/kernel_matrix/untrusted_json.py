@@ -203,7 +203,8 @@ def _read_regular(descriptor: int, max_bytes: int) -> bytes:
         raise UntrustedJsonError(
             f"is larger than {max_bytes >> 20} MiB: {info.st_size} of at most {max_bytes} bytes", JsonFault.TOO_LARGE
         )
-    data = os.read(descriptor, info.st_size + 1)
+    with open(descriptor, "rb", closefd=False) as file:
+        data = file.read(info.st_size + 1)
     if len(data) != info.st_size:
         raise UntrustedJsonError("changed while it was read", JsonFault.UNREADABLE)
     return data
