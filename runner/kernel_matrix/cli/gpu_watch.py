@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from typing import Any
 
 from rich.live import Live
 from rich.table import Table
@@ -42,13 +41,9 @@ def _screen(*, as_json: bool) -> Iterator[Callable[[Samples], None]]:
 
 def _print_documents(samples: Samples) -> None:
     for gpu, sample in samples.items():
-        print_json_line(_document(gpu, sample))
-
-
-def _document(gpu: Gpu, sample: TelemetrySample) -> dict[str, Any]:
-    values = asdict(sample)
-    processes = describe_processes(values.pop("pids"))
-    return {"index": gpu.index, "uuid": gpu.uuid, "at": utc_now(), **values, "processes": processes}
+        values = asdict(sample)
+        processes = describe_processes(values.pop("pids"))
+        print_json_line({"index": gpu.index, "uuid": gpu.uuid, "at": utc_now(), **values, "processes": processes})
 
 
 def _print_lines(samples: Samples) -> None:
