@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.images.wheels import cache_root
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.messages import from_json
@@ -157,15 +158,6 @@ def new_artifact(folder: Path) -> Path:
     handle, name = tempfile.mkstemp(prefix="artifact-", suffix=".tar", dir=folder)
     os.close(handle)
     return Path(name)
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's content."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 
 from kernel_matrix.attempt.assignment import RunContext
-from kernel_matrix.attempt.buildcache import BuildCache, BuildKey, CachedArtifact, file_sha256
+from kernel_matrix.attempt.buildcache import BuildCache, BuildKey, CachedArtifact
 from kernel_matrix.attempt.building import BuildResult, run_build
 from kernel_matrix.attempt.contestants import NEEDS_BUILD
 from kernel_matrix.attempt.role_specs import CellPlacement, builder_spec
+from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.hosts.code_versions import build_version
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Language

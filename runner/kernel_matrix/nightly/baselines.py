@@ -16,8 +16,8 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.analysis.tables import open_tables
-from kernel_matrix.attempt.buildcache import file_sha256
 from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
+from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.model.messages import from_json, to_json
 from kernel_matrix.nightly.paths import baselines_folder, is_night_name, tables_of
 from kernel_matrix.results.merge import merge

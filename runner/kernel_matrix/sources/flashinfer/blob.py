@@ -6,7 +6,6 @@ data. Every number in the header is checked against the file.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.sources.document import JsonObject, UnreadableFileError, parse_json_object
 from kernel_matrix.sources.flashinfer.definition import ITEMSIZES
 
@@ -39,7 +39,6 @@ DTYPES = {
 """Dtype in the format → dtype of torch."""
 
 _POINTER = b"version https://git-lfs"
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +81,10 @@ def sha256_of(path: Path) -> str:
     Raises:
         UnreadableFileError: it cannot be read.
     """
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
+        return file_sha256(path)
     except OSError as error:
         raise UnreadableFileError(path, f"cannot be read: {error.strerror}") from None
-    return digest.hexdigest()
 
 
 def _read_header(path: Path) -> tuple[JsonObject, int, int]:
