@@ -20,6 +20,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -116,3 +118,18 @@ class GpuBusyError(KernelMatrixError):
     """A GPU stayed in use by another process past the wait limit."""
 
     exit_code = 75
+
+
+def closest(word: object, allowed: Sequence[str]) -> str | None:
+    """Return the member of ``allowed`` that is closest to ``word``, or None if none is close."""
+    if not isinstance(word, str):
+        return None
+    by_lower_case = {name.lower(): name for name in reversed(allowed)}
+    close = difflib.get_close_matches(word.lower(), by_lower_case, n=1)
+    return by_lower_case[close[0]] if close else None
+
+
+def suggestion(word: object, allowed: Sequence[str]) -> str:
+    """Return ``; did you mean 'x'?``, or an empty text if none of ``allowed`` is close."""
+    close = closest(word, allowed)
+    return f"; did you mean {close!r}?" if close else ""

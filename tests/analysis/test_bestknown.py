@@ -138,5 +138,5 @@ def test_nothing_is_frozen_where_nothing_passed(tmp_path):
 
 
 def test_missing_file_raises_usage_error(tmp_path):
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match="there is no such file"):
         read(tmp_path / "best.json")

@@ -244,7 +244,7 @@ def test_what_broke_cannot_be_accepted():
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("[[accept]\n", "is not TOML"),
+        ("[[accept]\n", "is not valid TOML"),
         ("accept = 3", "'accept' is not a list of tables"),
         ("[[accepted]]", "unknown key 'accepted'"),
         ('[[accept]]\nuntil = 2026-01-01\nreason = "x"', "entry 1: give a glob"),

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 from scipy.stats import t
 
-from kernel_matrix.analysis.quantiles import of_sessions, t_quantile
+from kernel_matrix.analysis.quantiles import of_sessions
+from kernel_matrix.measure.intervals import t_quantile
 
 
 def test_numbers_and_arrays():

@@ -9,8 +9,8 @@ import pytest
 
 from kernel_matrix.attempt.judge_report import read_report
 from kernel_matrix.model.messages import dumps, to_json
-from kernel_matrix.results.reading import MAX_BYTES
 from kernel_matrix.sandboxes import ProcessLabels
+from kernel_matrix.untrusted_json import MAX_BYTES
 from tests.results import factory
 
 LABELS = ProcessLabels(run_id="run-1", cell_id=factory.CELL, session=0, gpu_uuid="cpu", owner="1:1:x")
@@ -31,7 +31,7 @@ def _changed(**changes):
 
 
 REFUSED = {
-    "nothing": (lambda path: None, "No such file"),
+    "nothing": (lambda path: None, "there is no such file"),
     "a link": (lambda path: path.symlink_to("/etc/passwd"), "symbolic link"),
     "a pipe that nobody writes": (os.mkfifo, "not a regular file"),
     "a folder": (lambda path: path.mkdir(), "not a regular file"),

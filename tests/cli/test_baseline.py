@@ -99,7 +99,7 @@ def test_a_file_that_is_not_in_order_is_left_as_it_is(field):
     file.write_text("[[accept]\n")
     ran = field.call("baseline", "accept", "a/b", "--reason", "x")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "is not TOML" in ran.stderr
+    assert "is not valid TOML" in ran.stderr
     assert file.read_text() == "[[accept]\n"
 
 

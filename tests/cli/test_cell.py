@@ -69,7 +69,7 @@ def test_a_cell_that_cannot_run_here_is_exit_3(field, spec):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "No such file"),
+        (None, "there is no such file"),
         ("{", "is not a cell's specification"),
         ("[]", "is not a cell's specification"),
         ('{"matrix": "m.toml"}', "cell_id"),

@@ -150,7 +150,12 @@ def test_a_cell_that_cannot_run_here_is_exit_3(again):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(None, "No such file"), ("{", "is no record"), ("[]", "is no record"), ('{"schema_version": 99}', "version 99")],
+    [
+        (None, "there is no such file"),
+        ("{", "is no record"),
+        ("[]", "is no record"),
+        ('{"schema_version": 99}', "version 99"),
+    ],
 )
 def test_what_is_no_record_is_exit_2(text, words, field):
     if text is not None:

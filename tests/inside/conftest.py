@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kernel_matrix.inside import confine
-from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.confine import ConfineRequest
 from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import ContestantSpec, JudgeJob, SessionReport, dumps, from_json
@@ -79,7 +79,7 @@ class SessionProcesses:
     def begin(self, job: JudgeJob, problem: str) -> None:
         """Give the judge its job, as a host does: the problem first, the job whole."""
         (self.root / "judge" / "problem.py").write_text(textwrap.dedent(problem))
-        write_whole(self.root / "judge" / "job.json", dumps(job))
+        replace_file(self.root / "judge" / "job.json", dumps(job))
 
     def start_worker(self, contestant: ContestantSpec, source: str, device: str = "cpu") -> subprocess.Popen[bytes]:
         """Start a contestant's worker; its folders must be there before the judge is."""

@@ -140,3 +140,12 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(GpuSettingError, match="cannot be written") as caught:
         note(GPU, TERMS, tmp_path / "absent", SM, NOTED)
     assert str(tmp_path / "absent") in caught.value.next_step
+
+
+def test_note_and_forget_are_on_disk_when_they_return(path, tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode)))
+    note(GPU, TERMS, tmp_path, SM, NOTED)
+    assert synced == [False, True], "the content, then its name"
+    forget(GPU, tmp_path, SM)
+    assert synced == [False, True, True], "that the name is gone"

@@ -183,7 +183,7 @@ SYNTAX = {
     "no end": (b"a = [1,\n2", "2:2 not valid TOML: unclosed array"),
     "key twice": (b"a = 1\n\nb = 1\na = 2\n", "4:6 not valid TOML: cannot overwrite a value"),
     "digits": (b"a = " + b"1" * 5000, "1:1 not valid TOML: exceeds the limit"),
-    "depth": (b"a = " + b"[" * 100_000, "1:1 is nested too deeply"),
+    "depth": (b"a = " + b"[" * 100_000, "1:1 not valid TOML: nested too deeply"),
     "not UTF-8": (b"a = 1\nb = '\xff'\n", "2:1 is not UTF-8 text"),
 }
 

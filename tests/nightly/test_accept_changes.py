@@ -25,7 +25,12 @@ def test_what_is_added_stands_behind_what_is_there(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"[[accept", "is not TOML"), (b"\xff", "is not TOML"), (b"colour = 1", "unknown key"), (b"accept = []", "TOML")],
+    [
+        (b"[[accept", "is not valid TOML"),
+        (b"\xff", "is not valid TOML"),
+        (b"colour = 1", "unknown key"),
+        (b"accept = []", "TOML"),
+    ],
 )
 def test_a_file_that_is_not_in_order_is_named_and_left_alone(content, words, tmp_path):
     path = tmp_path / "accepted.toml"

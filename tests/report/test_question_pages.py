@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from kernel_matrix.analysis.questions import QUESTIONS, Answer, QuestionOptions
+from kernel_matrix.analysis.questions import QUESTIONS, Answer
 from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.report.question_pages import answer_questions
 from tests.analysis.made import cell, over_sessions, tables
@@ -12,7 +12,10 @@ SOME = Answer(name="x", title="X", table=pl.DataFrame({"a": [1]}))
 
 
 def one(asking):
-    (found,) = answer_questions(tables([]), QuestionOptions(), questions=("q",), asking=lambda *_: asking())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernel_matrix.report.question_pages.QUESTIONS", ("q",))
+        patch.setattr("kernel_matrix.report.question_pages.ask", lambda *_: asking())
+        (found,) = answer_questions(tables([]))
     return found
 
 
@@ -53,6 +56,6 @@ def test_a_question_that_goes_wrong_does_not_cost_the_others():
     ids=["empty", "untimed", "failed", "two"],
 )
 def test_no_question_goes_wrong(rows):
-    found = list(answer_questions(tables(rows), QuestionOptions()))
+    found = list(answer_questions(tables(rows)))
     assert [one.question for one in found] == list(QUESTIONS)
     assert [one.statement for one in found if one.broken] == []

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kernel_matrix.results.columns import SampleColumns, TableRows
 from kernel_matrix.results.reading import (
-    MAX_BYTES,
     RecordRefusedError,
     Rejection,
     RejectionReason,
@@ -24,6 +23,7 @@ from kernel_matrix.results.record import record_to_json
 from kernel_matrix.results.rows import cell_rows, host_row
 from kernel_matrix.results.run_info import run_to_json
 from kernel_matrix.results.schema import CELLS
+from kernel_matrix.untrusted_json import MAX_BYTES
 from tests.results.factory import CELL, HOST, make_record, make_run, put, session
 
 NAME = f"{CELL}.1.json"

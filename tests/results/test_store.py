@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import errno
 import json
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +17,6 @@ import pytest
 from kernel_matrix.errors import StoreError
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.model.messages import Evidence
-from kernel_matrix.results import store as store_module
 from kernel_matrix.results.reading import Rejection, RejectionReason, read_run
 from kernel_matrix.results.record import Record
 from kernel_matrix.results.store import AttemptSummary, RecordStore
@@ -62,7 +59,7 @@ def test_a_saved_record_is_synced_and_then_its_name(store: RecordStore, monkeypa
     def fsync(descriptor: int) -> None:
         synced.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), files(store)))
 
-    monkeypatch.setattr(store_module.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     name = store.save(make_record()).relative_to(store.root).as_posix()
     (_, before), (folder, after) = synced
     assert folder == str(store.records)
@@ -104,7 +101,7 @@ def publish_by(link: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> No
     def either(source: Path, target: Path, **naming: Any) -> None:
         (partial(real, **naming) if naming else link)(source, target)
 
-    monkeypatch.setattr(store_module.os, "link", either)
+    monkeypatch.setattr(os, "link", either)
 
 
 def test_a_trace_whose_record_cannot_be_written_goes_again(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +159,7 @@ def test_without_hard_links_a_record_is_still_never_overwritten(
     def refuse(*_paths: object, **_naming: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(store_module.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     record = make_record()
     assert store.load(store.save(record)) == record
     with pytest.raises(StoreError, match="exists already"):
@@ -331,31 +328,3 @@ def test_a_failure_while_publishing_removes_the_file_aside(store: RecordStore, m
     with pytest.raises(KeyboardInterrupt):
         store.save(make_record())
     assert list(store.records.iterdir()) == []
-
-
-KILLED_WHILE_WRITING = """
-import os, signal, sys
-from pathlib import Path
-from kernel_matrix.results import store
-os.fsync = lambda _descriptor: os.kill(os.getpid(), signal.SIGKILL)
-store._write(Path(sys.argv[1]), b"half", publish=store._publish_new)
-"""
-
-
-def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    done = subprocess.run((sys.executable, "-c", KILLED_WHILE_WRITING, str(path)), check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.EISDIR])
-def test_where_no_file_is_nameless_it_is_written_aside(
-    store: RecordStore, monkeypatch: pytest.MonkeyPatch, refusal: int
-) -> None:
-    def refuse(_path: Path, _data: bytes) -> None:
-        raise OSError(refusal, os.strerror(refusal))
-
-    monkeypatch.setattr(store_module, "_write_nameless", refuse)
-    store.save(make_record())
-    assert [path.name for path in store.records.iterdir()] == [f"{make_record().cell_id}.1.json"]

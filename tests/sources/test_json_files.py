@@ -2,7 +2,8 @@
 
 import pytest
 
-from kernel_matrix.sources.json_files import MAX_BYTES, BadValueError, JsonFile, JsonNode, shown_keys
+from kernel_matrix.sources.json_files import BadValueError, JsonFile, JsonNode, shown_keys
+from kernel_matrix.untrusted_json import MAX_BYTES
 from tests.results.importing.made import put
 
 

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -20,11 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernel_matrix.errors import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import TomlSyntaxError, parse_toml
 
 GLOBS: Final = ("problem", "candidate", "gpu", "toolchain", "dtype")
 """Keys that an entry may match by: at least one, and all given ones must match."""
@@ -69,7 +64,7 @@ def accepted_text(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}", next_step=_FORM) from None
+        raise UsageError(f"{path} is not valid TOML: {error}", next_step=_FORM) from None
 
 
 def parse_accepted(text: str, where: Path) -> tuple[Acceptance, ...]:
@@ -79,9 +74,9 @@ def parse_accepted(text: str, where: Path) -> tuple[Acceptance, ...]:
         UsageError: The text or an entry is invalid; names the first error.
     """
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{where} is not TOML: {error}", next_step=_FORM) from None
+        document = parse_toml(text)
+    except TomlSyntaxError as error:
+        raise UsageError(f"{where} is {error}", next_step=_FORM) from None
     entries = document.get("accept", [])
     unknown = sorted(set(document) - {"accept"})
     if unknown or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

@@ -28,12 +28,12 @@ import polars as pl
 from scipy.special import expit, xlogy  # type: ignore[import-untyped]  # no types
 
 from kernel_matrix.analysis.outcomes import outcomes
-from kernel_matrix.analysis.quantiles import t_quantile
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.slices import columns_of
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.analysis.timed_sessions import log_of
 from kernel_matrix.errors import NothingSelectedError, UsageError
+from kernel_matrix.measure.intervals import t_quantile
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -491,7 +491,9 @@ def _add_intervals(
         yield "Most bootstrap draws hold nothing to explain: there are no intervals."
         return
     low, high = bootstrap_interval(shares, found, data.tasks)
-    thin = [factor for factor in design.all if _is_thin(response, factor)]
+    # Thin: constant within problems, and with too few problems per level.
+    few = [factor for factor in design.all if data.tasks < _PER_LEVEL * design.levels[factor]]
+    thin = [factor for factor in few if response.is_of_tasks(factor)]
     for number, line in enumerate(lines):
         if number in thin or (thin and number == len(design.names)):
             continue
@@ -537,11 +539,6 @@ def bootstrap_interval(shares: Floats, draws: Floats, tasks: int) -> tuple[Float
 def _fisher(shares: Floats) -> Floats:
     scaled: Floats = np.arctanh(np.sqrt(np.minimum(shares, 1 - 1e-12)))
     return scaled
-
-
-def _is_thin(response: _Response, factor: int) -> bool:
-    """Return True for a factor that is constant within problems and has too few problems per level."""
-    return response.is_of_tasks(factor) and response.data.tasks < _PER_LEVEL * response.design.levels[factor]
 
 
 def _add_separable(lines: Sequence[dict[str, Any]], design: EffectDesign) -> Iterator[str]:

@@ -19,6 +19,7 @@ import polars as pl
 from kernel_matrix.analysis.standings import Standing, standings
 from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
 from kernel_matrix.model.enums import Implementation
+from kernel_matrix.untrusted_json import JsonFault, UntrustedJsonError, read_object
 
 VERSION: Final = 1
 """Version of the file format."""
@@ -115,14 +116,12 @@ def read(path: Path) -> BestKnown:
         StoreError: The file is damaged, has another version or an invalid row, or does not match its hash.
     """
     try:
-        document = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", next_step="Name a table that --freeze-best-known wrote."
-        ) from None
-    except orjson.JSONDecodeError as error:
-        raise _damaged(path, f"cannot be read: {error}") from None
-    if not isinstance(document, dict) or document.get(_VERSION_KEY) != VERSION:
+        document = read_object(path, max_bytes=1 << 30, follow_links=True)
+    except UntrustedJsonError as error:
+        if error.fault is JsonFault.NOT_JSON:
+            raise _damaged(path, f"cannot be read: {error}") from None
+        raise UsageError(f"{path}: {error}", next_step="Name a table that --freeze-best-known wrote.") from None
+    if document.get(_VERSION_KEY) != VERSION:
         raise _damaged(path, f"is not a table of best-known times of version {VERSION}")
     rows = document.get("best")
     if not isinstance(rows, list):

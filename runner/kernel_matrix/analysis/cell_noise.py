@@ -10,10 +10,11 @@ import polars as pl
 
 from kernel_matrix.analysis.components import Array
 from kernel_matrix.analysis.levels import MEDIAN_COSTS
-from kernel_matrix.analysis.quantiles import normal_quantile, t_quantile
+from kernel_matrix.analysis.quantiles import normal_quantile
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.timed_sessions import TimedSessions
 from kernel_matrix.analysis.within import WITHIN
+from kernel_matrix.measure.intervals import t_quantile
 from kernel_matrix.measure.timed import CANDIDATE
 
 WANTED: Final = (0.001, 0.005, 0.01, 0.02)

@@ -18,11 +18,12 @@ from scipy.special import fdtrc, ndtr, ndtri  # type: ignore[import-untyped]
 
 from kernel_matrix.analysis.differences import benjamini_hochberg
 from kernel_matrix.analysis.outcomes import CELL_KEY, sessions
-from kernel_matrix.analysis.quantiles import normal_quantile, t_quantile
+from kernel_matrix.analysis.quantiles import normal_quantile
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.analysis.timed_sessions import log_of
 from kernel_matrix.errors import NothingSelectedError
+from kernel_matrix.measure.intervals import t_quantile
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]

@@ -38,7 +38,7 @@ from kernel_matrix.analysis.differences import (
 )
 from kernel_matrix.analysis.identical import FEWEST_PAIRS, differences, floor_of
 from kernel_matrix.analysis.outcomes import CELL_KEY
-from kernel_matrix.analysis.sentences import sentence
+from kernel_matrix.analysis.sentences import listed, sentence
 from kernel_matrix.errors import NothingSelectedError, UsageError
 from kernel_matrix.measure.intervals import LEVEL
 from kernel_matrix.model.enums import Fault, Status
@@ -166,7 +166,7 @@ def between(cells: pl.LazyFrame, axis: ComparisonAxis, base: str, new: str) -> t
     for value in (base, new):
         if value not in there:
             raise NothingSelectedError(
-                f"no cell has {axis.value} {value!r}", next_step=f"The values are {_listed(there, 10) or 'none'}."
+                f"no cell has {axis.value} {value!r}", next_step=f"The values are {listed(there, 10) or 'none'}."
             )
     return cells.filter(column == base), cells.filter(column == new)
 
@@ -435,7 +435,7 @@ def _facts(moved: pl.DataFrame) -> Iterator[EnvironmentFact]:
         )
         if base != new:
             yield EnvironmentFact(
-                name=name, base=_listed(base, _LISTED) or "unknown", new=_listed(new, _LISTED) or "unknown"
+                name=name, base=listed(base, _LISTED) or "unknown", new=listed(new, _LISTED) or "unknown"
             )
     was, now = (_median(moved[f"{side}_sm_clock_mhz"]) for side in ("base", "new"))
     if was is not None and now is not None and abs(now - was) > _SAME_CLOCK * was:
@@ -450,11 +450,6 @@ def _facts(moved: pl.DataFrame) -> Iterator[EnvironmentFact]:
 def _median(values: pl.Series) -> float | None:
     found = values.median()
     return found if isinstance(found, float) else None
-
-
-def _listed(values: Sequence[str], most: int) -> str:
-    more = f" and {len(values) - most} more" if len(values) > most else ""
-    return ", ".join(values[:most]) + more
 
 
 def _accepted(rows: pl.DataFrame, accepted: Sequence[Acceptance], today: date | None) -> tuple[pl.DataFrame, list[str]]:

@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import special  # type: ignore[import-untyped]
 
+from kernel_matrix.measure.intervals import t_quantile
+
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -62,7 +64,7 @@ class LogDifferences:
 
     def reach(self, level: float) -> Array:
         """Compute the half-width of the two-sided interval at ``level``."""
-        found: Array = special.stdtrit(self.degrees, (1 + level) / 2) * self.error
+        found: Array = t_quantile(self.degrees, level) * self.error
         return found
 
     def equivalent(self, margin: float) -> Mask:

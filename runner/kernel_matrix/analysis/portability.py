@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from kernel_matrix.analysis.bestknown import make, read, with_efficiency
-from kernel_matrix.analysis.quantiles import normal_quantile, t_quantile
+from kernel_matrix.analysis.quantiles import normal_quantile
 from kernel_matrix.analysis.questions import Answer, QuestionOptions
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.standings import (
@@ -35,7 +35,7 @@ from kernel_matrix.analysis.standings import (
 )
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import UsageError
-from kernel_matrix.measure.intervals import LEVEL
+from kernel_matrix.measure.intervals import LEVEL, t_quantile
 
 _SUBJECT: Final = ("problem", "dtype", "workload", "candidate")
 _PLATFORM_SLICES: Final = ("gpu", "toolchain")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 
-from kernel_matrix.measure.intervals import LEVEL
+from kernel_matrix.measure.intervals import LEVEL, t_quantile
 
 
 def normal_quantile() -> float:
@@ -15,14 +13,6 @@ def normal_quantile() -> float:
     from scipy.special import ndtri  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
 
     return float(ndtri((1 + LEVEL) / 2))
-
-
-def t_quantile(degrees: Any) -> Any:
-    """Compute Student's quantile for degrees of freedom, a number or an array; NaN where they are not above 0."""
-    from scipy.special import stdtrit  # noqa: PLC0415  # loads for 0.2 s
-
-    several = np.asarray(degrees, dtype=np.float64)
-    return stdtrit(np.where(several > 0, several, np.nan), (1 + LEVEL) / 2)
 
 
 def of_sessions(count: pl.Expr) -> pl.Expr:

@@ -1,6 +1,8 @@
-"""Text composed from columns."""
+"""Text composed from columns and lists."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -19,3 +21,9 @@ def sentence(template: str, *parts: pl.Expr | str) -> pl.Expr:
         raise ValueError(f"{template!r} has {len(pieces) - 1} places for {len(parts)} parts")
     between = [each for part, piece in zip(parts, pieces[1:], strict=True) for each in (part, pl.lit(piece))]
     return pl.concat_str(pl.lit(pieces[0]), *between)
+
+
+def listed(words: Sequence[object], most: int) -> str:
+    """Join the first ``most`` of ``words``: ``a, b and 3 more``."""
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return ", ".join(map(str, words[:most])) + more

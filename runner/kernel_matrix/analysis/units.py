@@ -10,10 +10,9 @@ import numpy as np
 import polars as pl
 
 from kernel_matrix.analysis.components import Array
-from kernel_matrix.analysis.quantiles import t_quantile
 from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.timed_sessions import TimedSessions, squares_around
-from kernel_matrix.measure.intervals import LEVEL
+from kernel_matrix.measure.intervals import LEVEL, t_quantile
 
 _MODELS: Final[dict[str, pl.DataType]] = {
     "gpu_name": pl.String(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from kernel_matrix.images.image_build import ImageBuildResult, build_image, ensu
 from kernel_matrix.images.image_store import connect
 from kernel_matrix.images.lock import load_lock, save_lock
 from kernel_matrix.images.lock_check import LockCheck, audit
-from kernel_matrix.images.registry import accept_change, adopt_image, lock_tag, pull_image
+from kernel_matrix.images.registry import Say, accept_change, adopt_image, lock_tag, pull_image
 from kernel_matrix.images.resolve import ImagePresence
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.sandboxes import open_sandbox
@@ -31,9 +31,6 @@ __all__ = [
     "pull_images",
     "verify_images",
 ]
-
-Say = Callable[[str], None]
-"""Called with each line of progress."""
 
 
 @dataclass(frozen=True, slots=True)

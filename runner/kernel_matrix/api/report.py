@@ -11,9 +11,9 @@ import polars as pl
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.api.compare_results import compare
 from kernel_matrix.api.results import Results, as_results
-from kernel_matrix.nightly.durable_write import write_whole
 from kernel_matrix.report.contents import audited
 from kernel_matrix.report.formats import compose, format_of, render
+from kernel_matrix.results.store import replace_document
 
 __all__ = ["PAGE", "make_report", "report_format", "save_report", "write_report"]
 
@@ -93,7 +93,7 @@ def save_report(text: str, file: Path) -> None:
     Raises:
         StoreError: The file cannot be written.
     """
-    write_whole(file, text)
+    replace_document(file, text)
 
 
 def report_format(form: str, file: Path) -> str:

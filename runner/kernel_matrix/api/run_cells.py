@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 from collections import Counter
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_matrix.api.plan import RunPlan, every_cell, load_matrix, make_plan
-from kernel_matrix.attempt.attempt_log import utc_now
 from kernel_matrix.attempt.scratch import sweep_scratch
 from kernel_matrix.errors import GpuBusyError, InfrastructureError, NothingSelectedError, StoreError, UsageError
 from kernel_matrix.executors import EXECUTORS, CellRun
@@ -28,12 +26,14 @@ from kernel_matrix.lease import ResetState
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.model.enums import Fault, Status, fault_of
+from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock
 from kernel_matrix.plan import Cell
 from kernel_matrix.results.judged import WorkloadJudgement, judge, times_of
 from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.run_info import RunHost, RunInfo
 from kernel_matrix.results.store import RecordStore
+from kernel_matrix.untrusted_json import read_object
 from kernel_matrix.version import __version__
 
 if TYPE_CHECKING:
@@ -146,10 +146,8 @@ class CellFile:
             UsageError: It is no such file.
         """
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_object(path, max_bytes=1 << 20, follow_links=True)
             spec = CellFile(**document)
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from None
         except (ValueError, TypeError) as error:
             form = '{"matrix": "matrix.toml", "cell_id": "…"}, and perhaps "sandbox" and "lock"'
             raise UsageError(f"{path} is not a cell's specification: {error}", next_step=f"write {form}") from None

@@ -7,21 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any
 
 from kernel_matrix.attempt.telemetry_join import ObservedSession
+from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import SessionReport
 from kernel_matrix.results.record import ExitInfo
 from kernel_matrix.sandboxes import ProcessExit
 from kernel_matrix.scan import SourceScan
 
 _NOTHING_READ = SourceScan(own_kernels=(), findings=())
-
-
-def utc_now() -> str:
-    """Return the current time as records write it."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 @dataclass(slots=True)

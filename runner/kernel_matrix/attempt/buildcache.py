@@ -17,11 +17,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.images.wheels import cache_root
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.messages import from_json
+from kernel_matrix.untrusted_json import NoSuchFileError, read_object
 
 CACHE_VARIABLE = "KERNEL_MATRIX_CACHE_DIR"  # environment variable: folder of the cache
 
@@ -90,7 +91,7 @@ class BuildCache:
         try:
             note = _read_note(entry / _NOTE)
             source = (entry / _ARTIFACT).open("rb")
-        except FileNotFoundError:
+        except (FileNotFoundError, NoSuchFileError):
             return None
         except (OSError, ValueError, KeyError, TypeError):
             _remove(entry)
@@ -159,15 +160,6 @@ def new_artifact(folder: Path) -> Path:
     return Path(name)
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's content."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """Size and age of one entry."""
@@ -193,7 +185,7 @@ def _read_note(path: Path) -> _Note:
     Raises:
         ValueError, KeyError, TypeError: If it is no note of this version.
     """
-    data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    data = read_object(path)
     if data["version"] != _VERSION:
         raise ValueError(f"a note of version {data['version']}")
     kernels = tuple(from_json(KernelCode, kernel) for kernel in data["kernels"])

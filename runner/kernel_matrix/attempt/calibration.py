@@ -16,8 +16,8 @@ from kernel_matrix.lease import Lease, LeaseTerms, hold
 from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
-from kernel_matrix.results.reading import RecordRefusedError, parse, read_bytes
 from kernel_matrix.sandboxes import Mount, ProcessExit, ProcessLabels, RoleSpec
+from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
 
 _LIMIT_S = 300.0
 
@@ -73,8 +73,8 @@ def _measured(lease: Lease, image: ResolvedImage | None, context: RunContext, te
 
 def _read(path: Path, ended: ProcessExit | None) -> Mapping[str, Any]:
     try:
-        return parse(read_bytes(path))
-    except RecordRefusedError as error:
+        return read_object(path)
+    except UntrustedJsonError as error:
         what = f"the calibration left no answer: {_how_it_ended(ended)}"
         raise SandboxError(what, next_step="kernel-matrix doctor looks for the cause") from error
 

@@ -10,10 +10,11 @@ from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 
 from kernel_matrix.attempt.assignment import RunContext
-from kernel_matrix.attempt.buildcache import BuildCache, BuildKey, CachedArtifact, file_sha256
+from kernel_matrix.attempt.buildcache import BuildCache, BuildKey, CachedArtifact
 from kernel_matrix.attempt.building import BuildResult, run_build
 from kernel_matrix.attempt.contestants import NEEDS_BUILD
 from kernel_matrix.attempt.role_specs import CellPlacement, builder_spec
+from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.hosts.code_versions import build_version
 from kernel_matrix.inside.wire import KernelCode
 from kernel_matrix.model.enums import Language
@@ -30,11 +31,8 @@ def is_built(cell: Cell, gpu: Gpu) -> bool:
     the first call if the problem reads files, because the builder gets only the problem's module.
     """
     language = cell.candidate.language
-    return language in NEEDS_BUILD or (_compiles_at_call(language, gpu) and not cell.problem.beside)
-
-
-def _compiles_at_call(language: Language, gpu: Gpu) -> bool:
-    return language is Language.TRITON and not get_platform(gpu.platform).interprets(language)
+    compiles_at_call = language is Language.TRITON and not get_platform(gpu.platform).interprets(language)
+    return language in NEEDS_BUILD or (compiles_at_call and not cell.problem.beside)
 
 
 def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> BuildResult:

@@ -36,7 +36,8 @@ def clock_verdict(clocks: ClocksSet, joined: JoinedReports) -> ClockVerdict:
         return ClockVerdict(ClockState.UNLOCKED, clocks.reason)
     doubt = next(_doubts(clocks, joined), "")
     if doubt:
-        return ClockVerdict(ClockState.UNLOCKED, f"{_lock_reported(clocks)}, but {doubt}")
+        wanted = f"{clocks.set_sm_mhz} MHz" if clocks.set_sm_mhz is not None else clocks.requested
+        return ClockVerdict(ClockState.UNLOCKED, f"locked to {wanted} according to the driver, but {doubt}")
     return ClockVerdict(ClockState.LOCKED, f"{clocks.reason}; verified under load by the driver and inside a kernel")
 
 
@@ -55,11 +56,6 @@ def clocks_info(clocks: ClocksSet, joined: JoinedReports) -> ClocksInfo:
         reset=clocks.reset.value,
         reset_reason=clocks.reset_reason,
     )
-
-
-def _lock_reported(clocks: ClocksSet) -> str:
-    wanted = f"{clocks.set_sm_mhz} MHz" if clocks.set_sm_mhz is not None else clocks.requested
-    return f"locked to {wanted} according to the driver"
 
 
 def _doubts(clocks: ClocksSet, joined: JoinedReports) -> Iterator[str]:
@@ -94,7 +90,8 @@ def _doubts_of_session(
             if not _close(measured, clocks.set_sm_mhz):
                 yield f"{measured:.0f} MHz were measured under load"
     elif not all(_close(measured, driver.median) for measured in inside):
-        yield f"{driver.median:.0f} MHz by the driver are {_furthest(inside, driver.median):.0f} MHz inside a kernel"
+        furthest = max(inside, key=lambda measured: abs(measured - driver.median))
+        yield f"{driver.median:.0f} MHz by the driver are {furthest:.0f} MHz inside a kernel"
     elif not (_close(driver.low, driver.median) and _close(driver.high, driver.median)):
         yield f"under load the clock moved between {driver.low:.0f} and {driver.high:.0f} MHz"
 
@@ -107,8 +104,3 @@ def _doubts_of_memory(clocks: ClocksSet, driver: FieldSpread | None) -> Iterator
 
 def _close(measured: float, wanted: float) -> bool:
     return abs(measured - wanted) <= _TOLERANCE * wanted
-
-
-def _furthest(measured: Sequence[float], wanted: float) -> float:
-    """Return the measured clock that is furthest from ``wanted``."""
-    return max(measured, key=lambda one: abs(one - wanted))

@@ -13,9 +13,9 @@ from kernel_matrix.attempt.probe_process import MAX_REASON, asked, last_words
 from kernel_matrix.attempt.telemetry_join import ObservedSession
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.lease import Lease, ResetState
-from kernel_matrix.results.reading import RecordRefusedError, parse, read_bytes
 from kernel_matrix.results.record import HealthInfo
 from kernel_matrix.sandboxes import Mount, ProcessExit, RoleSpec, RunningProcess, Sandbox
+from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not_run"
 
@@ -66,8 +66,8 @@ def _judged(answer: Path, ended: ProcessExit | None) -> HealthProbeResult:
     if ended is None or ended.killed:
         return HealthProbeResult(FAILED, f"the GPU did not answer the health probe within {_LIMIT_S:.0f} s")
     try:
-        said = parse(read_bytes(answer))
-    except RecordRefusedError:
+        said = read_object(answer)
+    except UntrustedJsonError:
         return _without_answer(ended)
     reason = str(said.get("reason"))[:MAX_REASON]
     if said.get("passed") is True:

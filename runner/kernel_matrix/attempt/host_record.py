@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kernel_matrix.attempt.assignment import Assignment, RunContext
-from kernel_matrix.attempt.attempt_log import AttemptLog, utc_now
+from kernel_matrix.attempt.attempt_log import AttemptLog
 from kernel_matrix.attempt.clock_verdict import ClockVerdict, clock_verdict, clocks_info
 from kernel_matrix.attempt.health_probe import HealthProbeResult, health_info
 from kernel_matrix.attempt.outcome import under_clocks, under_lease
@@ -18,6 +18,7 @@ from kernel_matrix.hosts.identity import host_identity
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.lease import Lease
 from kernel_matrix.model.enums import ClockState
+from kernel_matrix.model.instants import utc_now
 from kernel_matrix.model.messages import SessionReport, to_json
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms.peaks import peak_of

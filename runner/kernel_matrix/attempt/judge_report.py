@@ -9,8 +9,8 @@ import jsonschema_rs
 
 from kernel_matrix.json_schemas import load_schema
 from kernel_matrix.model.messages import SessionReport, from_json
-from kernel_matrix.results.reading import RecordRefusedError, parse, read_bytes
 from kernel_matrix.sandboxes import ProcessLabels
+from kernel_matrix.untrusted_json import UntrustedJsonError, read_object
 
 
 def read_report(path: Path, labels: ProcessLabels) -> tuple[SessionReport | None, str]:
@@ -20,11 +20,11 @@ def read_report(path: Path, labels: ProcessLabels) -> tuple[SessionReport | None
     and only what the schema allows is accepted.
     """
     try:
-        document = parse(read_bytes(path))
+        document = read_object(path)
         _report_schema().validate(document)
         report = from_json(SessionReport, document)
-    except RecordRefusedError as error:
-        return None, f"the judge's report: {error.detail}"
+    except UntrustedJsonError as error:
+        return None, f"the judge's report: {error.reason}"
     except (jsonschema_rs.ValidationError, ValueError) as error:
         return None, f"the judge's report is malformed: {str(error).splitlines()[0]}"
     if (report.cell_id, report.session) != (labels.cell_id, labels.session):

@@ -223,12 +223,11 @@ def _causes(
 
 
 def _contended(found: _BlockObservation) -> str:
-    return f"{Status.CONTENDED.value}: pid {_listed(found.foreign)}" if found.foreign else ""
-
-
-def _listed(pids: Sequence[int]) -> str:
-    more = len(pids) - _NAMED_PIDS
-    return ",".join(map(str, pids[:_NAMED_PIDS])) + (f" and {more} more" if more > 0 else "")
+    if not found.foreign:
+        return ""
+    more = len(found.foreign) - _NAMED_PIDS
+    pids = ",".join(map(str, found.foreign[:_NAMED_PIDS])) + (f" and {more} more" if more > 0 else "")
+    return f"{Status.CONTENDED.value}: pid {pids}"
 
 
 def names_of(reasons: Iterable[EventReason]) -> list[str]:

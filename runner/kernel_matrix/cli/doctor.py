@@ -55,6 +55,8 @@ def _print_json(findings: Iterable[CheckResult]) -> list[CheckResult]:
 
 def _print(findings: Iterable[CheckResult]) -> list[CheckResult]:
     """Print each result as it comes, since some take their time, and the counts at the end."""
+    from collections import Counter
+
     from rich.text import Text
 
     from kernel_matrix.cli.output import console
@@ -65,12 +67,6 @@ def _print(findings: Iterable[CheckResult]) -> list[CheckResult]:
         verdict = finding.verdict.value
         line = Text.assemble((f"{verdict:<4}", _STYLES[verdict]), f"  {finding.subject}: {finding.found}")
         screen.print(line if not finding.advice else line.append(f"\n      → {finding.advice}"))
-    screen.print(_sentence(shown))
-    return shown
-
-
-def _sentence(shown: list[CheckResult]) -> str:
-    from collections import Counter
-
     counts = Counter(finding.verdict.value for finding in shown)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in _STYLES)
+    screen.print(", ".join(f"{counts[verdict]} {verdict}" for verdict in _STYLES))
+    return shown

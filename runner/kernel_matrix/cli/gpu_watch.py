@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from datetime import datetime, timezone
-from typing import Any
 
 from rich.live import Live
 from rich.table import Table
@@ -15,6 +13,7 @@ from rich.text import Text
 
 from kernel_matrix.api.gpus import Gpu, TelemetrySample, describe_processes, watch_gpus
 from kernel_matrix.cli.output import console, print_json_line
+from kernel_matrix.model.instants import utc_now
 
 _GIB = 1 << 30
 
@@ -42,17 +41,13 @@ def _screen(*, as_json: bool) -> Iterator[Callable[[Samples], None]]:
 
 def _print_documents(samples: Samples) -> None:
     for gpu, sample in samples.items():
-        print_json_line(_document(gpu, sample))
-
-
-def _document(gpu: Gpu, sample: TelemetrySample) -> dict[str, Any]:
-    values = asdict(sample)
-    processes = describe_processes(values.pop("pids"))
-    return {"index": gpu.index, "uuid": gpu.uuid, "at": _now(), **values, "processes": processes}
+        values = asdict(sample)
+        processes = describe_processes(values.pop("pids"))
+        print_json_line({"index": gpu.index, "uuid": gpu.uuid, "at": utc_now(), **values, "processes": processes})
 
 
 def _print_lines(samples: Samples) -> None:
-    at = _now()
+    at = utc_now()
     for gpu, sample in samples.items():
         words = "  ".join(f"{heading} {text}" for heading, text in _fields(sample).items() if text)
         sys.stdout.write(f"{at}  GPU {gpu.index}  {words}\n")
@@ -79,17 +74,9 @@ def _fields(sample: TelemetrySample) -> dict[str, str]:
         "busy": _with_unit(sample.utilization_percent, "%"),
         "memory used": "" if memory is None else f"{memory / _GIB:.1f} GiB",
         "clock because of": ", ".join(reason.value for reason in sample.reasons or ()),
-        "processes": _processes(sample.pids) or "none",
+        "processes": ", ".join(f"{one['pid']} ({one['name']})" for one in describe_processes(sample.pids)) or "none",
     }
-
-
-def _processes(pids: Sequence[int]) -> str:
-    return ", ".join(f"{one['pid']} ({one['name']})" for one in describe_processes(pids))
 
 
 def _with_unit(value: float | None, unit: str) -> str:
     return "" if value is None else f"{value:.0f} {unit}"
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

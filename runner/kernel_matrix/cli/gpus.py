@@ -152,7 +152,7 @@ def _row(document: dict[str, Any]) -> tuple[str, ...]:
         _number(now.get("mem_clock_mhz"), ""),
         _power(now.get("power_w"), details.get("power_limit_w")),
         _number(now.get("temperature_c"), " °C"),
-        *(_switch(modes.get(mode)) for mode in ("ecc", "mig", "persistence")),
+        *({True: "on", False: "off", None: "–"}[modes.get(mode)] for mode in ("ecc", "mig", "persistence")),
         ", ".join(f"{p['pid']} ({p['name']})" for p in document.get("processes", ())) or "none",
     )
 
@@ -164,7 +164,3 @@ def _number(value: float | None, unit: str) -> str:
 def _power(watts: float | None, limit: float | None) -> str:
     of = "" if limit is None else f" of {limit:.0f}"
     return "–" if watts is None else f"{watts:.0f}{of} W"
-
-
-def _switch(on: bool | None) -> str:
-    return {True: "on", False: "off", None: "–"}[on]

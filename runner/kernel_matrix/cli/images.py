@@ -27,7 +27,12 @@ def register(app: typer.Typer) -> None:
     @verbs.command("list")
     def list_(*, images: _Images = _DIR, lock: _Lock = None, json: _Json = False) -> None:
         """Show the lock, and whether the daemon here has each image."""
-        _list(images, _lock_path(images, lock), json=json)
+        from kernel_matrix.api.images import list_images
+
+        found, why_not_asked = list_images(images, _lock_path(images, lock))
+        if why_not_asked:
+            _say(f"The daemon was not asked: {why_not_asked}")
+        _show([_row(one.entry, one.check) for one in found], json=json)
 
     @verbs.command()
     def build(names: _Names, *, images: _Images = _DIR, lock: _Lock = None, relock: _Relock = False) -> None:
@@ -38,7 +43,12 @@ def register(app: typer.Typer) -> None:
     @verbs.command()
     def pull(names: _Names, *, images: _Images = _DIR, lock: _Lock = None) -> None:
         """Pull images by digest; a declared digest is confirmed by that, or refused."""
-        _pull(names, _lock_path(images, lock))
+        from kernel_matrix.api.images import pull_images
+
+        for pulled in pull_images(names, _lock_path(images, lock), say=_say):
+            before, entry = pulled.before, pulled.entry
+            change = "" if entry.state is before.state else f"; {before.state.value} → {entry.state.value}"
+            _say(f"{pulled.name}: {entry.reference}, {pulled.size_bytes / 1e6:.0f} MB{change}")
 
     @verbs.command("lock")
     def lock_(
@@ -55,12 +65,21 @@ def register(app: typer.Typer) -> None:
         relock: _Relock = False,
     ) -> None:
         """Resolve tags against their registry and pin what they mean, or adopt an image the daemon has."""
-        _lock(names, _lock_path(images, lock), reference=reference, adopt=adopt, relock=relock)
+        from kernel_matrix.api.images import lock_images
+
+        path = _lock_path(images, lock)
+        for entry, differences in lock_images(names, path, reference=reference, adopt=adopt, relock=relock):
+            _say("\n  ".join((f"{entry.toolchain}: {entry.reference} ({entry.state.value})", *differences)))
 
     @verbs.command()
     def verify(names: _AnyNames = None, *, images: _Images = _DIR, lock: _Lock = None, json: _Json = False) -> None:
         """Fail unless what the daemon has is what the lock says. Named images must be there; others may be absent."""
-        _verify(names or [], images, _lock_path(images, lock), json=json)
+        from kernel_matrix.api.images import require_verified, verify_images
+
+        path = _lock_path(images, lock)
+        checks = verify_images(names or [], images, path)
+        _show([_row(check.entry, check) for check in checks], json=json)
+        require_verified(checks, path, all_here=bool(names))
 
 
 def _lock_path(images: Path, lock: Path | None) -> Path:
@@ -71,15 +90,6 @@ def _say(text: str) -> None:
     from kernel_matrix.cli.output import console
 
     console(stderr=True).print(text, markup=False)
-
-
-def _list(images: Path, lock: Path, *, json: bool) -> None:
-    from kernel_matrix.api.images import list_images
-
-    found, why_not_asked = list_images(images, lock)
-    if why_not_asked:
-        _say(f"The daemon was not asked: {why_not_asked}")
-    _show([_row(one.entry, one.check) for one in found], json=json)
 
 
 def _build(name: str, images: Path, lock: Path, *, relock: bool) -> None:
@@ -94,30 +104,6 @@ def _build(name: str, images: Path, lock: Path, *, relock: bool) -> None:
         verdict = f"entered in {lock}"
     size_mb = result.size_bytes / 1e6
     _say(f"{name}: {result.entry.reference}, {size_mb:.0f} MB, {result.seconds:.0f} s; {verdict}")
-
-
-def _pull(names: list[str], lock: Path) -> None:
-    from kernel_matrix.api.images import pull_images
-
-    for pulled in pull_images(names, lock, say=_say):
-        before, entry = pulled.before, pulled.entry
-        change = "" if entry.state is before.state else f"; {before.state.value} → {entry.state.value}"
-        _say(f"{pulled.name}: {entry.reference}, {pulled.size_bytes / 1e6:.0f} MB{change}")
-
-
-def _lock(names: list[str], lock: Path, *, reference: str | None, adopt: str | None, relock: bool) -> None:
-    from kernel_matrix.api.images import lock_images
-
-    for entry, differences in lock_images(names, lock, reference=reference, adopt=adopt, relock=relock):
-        _say("\n  ".join((f"{entry.toolchain}: {entry.reference} ({entry.state.value})", *differences)))
-
-
-def _verify(names: list[str], images: Path, lock: Path, *, json: bool) -> None:
-    from kernel_matrix.api.images import require_verified, verify_images
-
-    checks = verify_images(names, images, lock)
-    _show([_row(check.entry, check) for check in checks], json=json)
-    require_verified(checks, lock, all_here=bool(names))
 
 
 def _row(entry: LockEntry, check: LockCheck | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         from kernel_matrix.api.make_tables import merge as merge_folders
         from kernel_matrix.api.make_tables import rejected_list
 
-        with progress_bar("merging") as progress:
+        with progress_bar() as progress:
             report = merge_folders(folders or [Path("results")], out, traces=traces, progress=progress)
         aside = rejected_list(out)
         if as_json:

@@ -20,7 +20,7 @@ def opened(folders: Sequence[Path], *, traces: bool = False) -> Iterator[Results
     """Open ``folders`` together for as long as the context lasts; count on stderr what is no valid record."""
     from kernel_matrix.api.results import Results
 
-    with progress_bar("merging") as progress:
+    with progress_bar() as progress:
         results = Results(*folders, traces=traces, progress=progress)
     with results:
         if results.rejected:

@@ -24,13 +24,13 @@ def console(*, stderr: bool = False) -> Console:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on stderr where that is a terminal; yields a function of the number done and the number of all."""
+def progress_bar() -> Iterator[Callable[[int, int], None]]:
+    """Show a merge's progress on a terminal; yields a function of the number done and the number of all."""
     from rich.progress import Progress
 
     err = console(stderr=True)
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task("merging", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

@@ -18,12 +18,7 @@ def register(app: typer.Typer) -> None:
             typer.echo(line)
         for line in swept.failed:
             typer.echo(f"error: {line}", err=True)
-        typer.echo(_sentence(len(swept.cleared), len(swept.failed)))
         if swept.failed:
+            typer.echo(f"{len(swept.cleared)} leftovers cleared up, {len(swept.failed)} NOT")
             raise typer.Exit(4)
-
-
-def _sentence(swept: int, failed: int) -> str:
-    if failed:
-        return f"{swept} leftovers cleared up, {failed} NOT"
-    return f"{swept} leftovers cleared up" if swept else "nothing to sweep"
+        typer.echo(f"{len(swept.cleared)} leftovers cleared up" if swept.cleared else "nothing to sweep")

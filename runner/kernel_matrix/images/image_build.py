@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,15 +23,13 @@ from kernel_matrix.images.layer import write_layer
 from kernel_matrix.images.lock import load_lock, save_lock
 from kernel_matrix.images.packages import read_packages
 from kernel_matrix.images.recipe import ImageRecipe, read_recipe
-from kernel_matrix.images.registry import accept_change
+from kernel_matrix.images.registry import Say, accept_change
 from kernel_matrix.images.resolve import ImagePresence, image_status, resolve_image
 from kernel_matrix.images.wheels import cache_root, fetch_wheels, link_wheels
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.images import Image
-
-Say = Callable[[str], None]
 
 _KEPT_SETTINGS = ("Env", "Cmd", "Entrypoint", "WorkingDir", "User", "Labels")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -13,6 +11,8 @@ from typing import Any
 
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, LockState
+from kernel_matrix.inside.atomic_write import replace_file
+from kernel_matrix.untrusted_json import NoSuchFileError, UntrustedJsonError, read_object
 
 SCHEMA = 1
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -26,16 +26,12 @@ def load_lock(path: Path) -> dict[str, LockEntry]:
         ImageError: the file cannot be read, or an entry is not valid.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        document = read_object(path, follow_links=True)
+    except NoSuchFileError:
         return {}
-    except (OSError, ValueError) as error:
+    except UntrustedJsonError as error:
         raise ImageError(f"{path} cannot be read: {error}.", next_step=_RESTORE) from error
-    if (
-        not isinstance(document, dict)
-        or document.get("schema") != SCHEMA
-        or not isinstance(document.get("images"), dict)
-    ):
+    if document.get("schema") != SCHEMA or not isinstance(document.get("images"), dict):
         raise ImageError(f'{path} is not a lock: it must hold "schema": {SCHEMA} and "images".', next_step=_RESTORE)
     return {name: _entry(path, name, raw) for name, raw in sorted(document["images"].items())}
 
@@ -49,25 +45,11 @@ def save_lock(path: Path, entries: Mapping[str, LockEntry]) -> None:
     images = {name: _to_json(entry) for name, entry in entries.items()}
     text = json.dumps({"schema": SCHEMA, "images": images}, indent=2, sort_keys=True) + "\n"
     try:
-        _write_atomically(path, text)
+        replace_file(path, text)
     except OSError as error:
         raise ImageError(
             f"{path} cannot be written: {error}.", next_step="Make its folder writable, or name another with --lock."
         ) from error
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _to_json(entry: LockEntry) -> dict[str, Any]:

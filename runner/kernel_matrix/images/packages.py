@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from kernel_matrix.errors import ImageError
+from kernel_matrix.untrusted_json import parse_object
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -37,7 +37,7 @@ def read_packages(client: DockerClient, image: str) -> dict[str, str]:
             remove=True,
             user="65534:65534",
         )
-        return dict(sorted(json.loads(output).items()))
+        return dict(sorted(parse_object(output).items()))
     except (ContainerError, ValueError) as error:
         raise ImageError(
             f"The packages of {image} cannot be read: {error}.", next_step="Check that python3 runs in the image."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,7 @@ from typing import Any
 
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images.image_reference import ImageReference
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import parse_toml
 
 _FROM = re.compile(r"^FROM\s+(\S+)", re.MULTILINE | re.IGNORECASE)
 _PYTHON = re.compile(r"3\.\d+")
@@ -87,7 +82,7 @@ def inputs_digest(folder: Path) -> str:
 
 def _read_toml(path: Path) -> tuple[DebianBase | None, str]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = parse_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ImageError(f"{path} cannot be read: {error}.", next_step="Correct it as TOML.") from error
     _refuse_unknown_keys(path, "", document, {"python", "debootstrap"})

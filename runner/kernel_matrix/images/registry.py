@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 Say = Callable[[str], None]
+"""Called with each line of progress."""
 
 _UNKNOWN = ("manifest unknown", "not found", "name unknown")
 

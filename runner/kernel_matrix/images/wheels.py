@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernel_matrix.errors import ImageError
+from kernel_matrix.file_hash import file_sha256
 
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9][\w.-]*==\S+)\s*\\?\s*((?:--hash=sha256:[0-9a-f]{64}\s*\\?\s*)+)$")
@@ -78,15 +78,7 @@ def _missing(locked: Mapping[str, frozenset[str]], held: Mapping[str, Path]) -> 
 
 
 def _hashes(cache: Path) -> dict[str, Path]:
-    return {_sha256(path): path for path in sorted(cache.glob("*.whl"))}
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    return {file_sha256(path): path for path in sorted(cache.glob("*.whl"))}
 
 
 def _download(requirements: Path, python: str, cache: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.model.messages import dumps, to_json
 
@@ -45,7 +45,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     seconds = SECONDS[arguments.question] if arguments.seconds is None else arguments.seconds
     ask = {"health": health, "calibrate": calibration}[arguments.question]
-    write_whole(arguments.out / PROBE_NAME, dumps(ask(arguments.device, seconds)))
+    replace_file(arguments.out / PROBE_NAME, dumps(ask(arguments.device, seconds)))
     return 0
 
 

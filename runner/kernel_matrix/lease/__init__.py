@@ -80,11 +80,6 @@ class Lease:
         return self._watch.snapshots
 
     @property
-    def snapshots_cpu_s(self) -> float:
-        """Processor time spent on snapshots during the lease, seconds."""
-        return self._watch.cpu_s
-
-    @property
     def lost(self) -> str:
         """Reason why the device counts as lost; empty if it does not."""
         return self._watch.lost

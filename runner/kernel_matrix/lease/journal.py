@@ -11,11 +11,10 @@ set.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,11 +23,13 @@ from typing import Any
 
 from kernel_matrix.errors import GpuSettingError
 from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.inside.atomic_write import replace_file, sync_folder
 from kernel_matrix.lease.locks import lock_file
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.model.messages import dumps, from_json
 from kernel_matrix.platforms import ComputeMode, Gpu
 from kernel_matrix.platforms.registry import get_platform
+from kernel_matrix.untrusted_json import parse_object
 
 SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
 """Parts of a journal."""
@@ -108,8 +109,8 @@ def read_journal(folder: Path, uuid: str) -> Journal | None:
         why = "is a link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}"
         raise UnreadableJournalError(why) from error
     try:
-        journal = _parsed(json.loads(text))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        journal = _parsed(parse_object(text))
+    except (ValueError, KeyError, TypeError) as error:
         raise UnreadableJournalError(f"cannot be understood: {error}") from error
     if journal.uuid != uuid:
         raise UnreadableJournalError(f"speaks of another GPU, {journal.uuid}")
@@ -216,36 +217,11 @@ def _on_disk(gpu: Gpu, folder: Path) -> Iterator[None]:
 
 
 def _write(path: Path, journal: Journal) -> None:
-    # The GPU's lock allows one writer, so an existing file with this name is left over from a dead one.
-    aside = path.with_suffix(_ASIDE)
-    aside.unlink(missing_ok=True)
-    try:
-        _write_durably(aside, dumps(journal).encode())
-        aside.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
-    _sync(path.parent)
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o644), "wb") as file:  # noqa: PTH123  # Path.open takes no descriptor
-        os.fchmod(file.fileno(), 0o644)  # others may read what was set and by whom, whatever the umask is
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    # The GPU's lock admits one writer. Others may read what was set and by whom, whatever the umask is.
+    replace_file(path, dumps(journal), aside=path.with_suffix(_ASIDE), mode=0o644)
+    sync_folder(path.parent)
 
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)

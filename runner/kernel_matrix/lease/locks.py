@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kernel_matrix.errors import GpuBusyError, InfrastructureError
 from kernel_matrix.lease.gpu_processes import named
+from kernel_matrix.untrusted_json import parse_object
 
 LOCK_DIR_VARIABLE = "KERNEL_MATRIX_LOCK_DIR"
 
@@ -203,7 +204,7 @@ def _write_holder(descriptor: int) -> None:
 
 def _holder(descriptor: int) -> str:
     try:
-        holder = json.loads(os.pread(descriptor, 4096, 0))
+        holder = parse_object(os.pread(descriptor, 4096, 0))
         return f": {named((int(holder['pid']),))}, since {holder['since']}"
     except (ValueError, KeyError, TypeError):
         return ""  # the file is empty between locking and writing

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kernel_matrix.matrix.toml_lines import KeyPath
+from kernel_matrix.toml_text import KeyPath
 
 _LONGEST_VALUE = 60  # characters of a quoted value, so that a message stays on one line
 
@@ -32,18 +31,3 @@ def quote(value: object) -> str:
 def listed(allowed: Iterable[object]) -> str:
     """Join ``allowed`` as ``a, b, c``."""
     return ", ".join(map(str, allowed))
-
-
-def closest(word: object, allowed: Sequence[str]) -> str | None:
-    """Return the member of ``allowed`` that is closest to ``word``, or ``None`` if none is close."""
-    if not isinstance(word, str):
-        return None
-    by_lower_case = {name.lower(): name for name in reversed(allowed)}
-    close = difflib.get_close_matches(word.lower(), by_lower_case, n=1)
-    return by_lower_case[close[0]] if close else None
-
-
-def suggestion(word: object, allowed: Sequence[str]) -> str:
-    """Return ``; did you mean 'x'?``, or an empty text if none of ``allowed`` is close."""
-    close = closest(word, allowed)
-    return f"; did you mean {close!r}?" if close else ""

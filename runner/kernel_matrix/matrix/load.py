@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,18 +26,10 @@ from kernel_matrix.matrix.rule_checks import check_rules
 from kernel_matrix.matrix.semantics import check_semantics, platform_of, resolve
 from kernel_matrix.matrix.shape import check_shape, remove_faulty
 from kernel_matrix.matrix.tiers import read_policy, read_protocol, with_policy, with_protocol
-from kernel_matrix.matrix.toml_lines import Position, find, nearest, scan, show
 from kernel_matrix.model.enums import Dtype, Language
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import Position, TomlSyntaxError, find, nearest, parse_toml, scan, show
 
 _NEXT_STEP = "docs/matrix.md lists every key"
-_AT_LINE = re.compile(
-    r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)\Z", re.DOTALL
-)
 
 
 def load_matrix(path: Path) -> Matrix:
@@ -86,25 +76,10 @@ def _read(path: Path) -> str:
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise MatrixError([_too_deep(path)], next_step=_NEXT_STEP) from None
-    except ValueError as error:  # a syntax error, or an integer with too many digits for Python
-        raise MatrixError([_syntax_error(path, text, str(error))], next_step=_NEXT_STEP) from None
-
-
-def _syntax_error(path: Path, text: str, message: str) -> str:
-    found = _AT_LINE.match(message)
-    what = found["what"] if found else message
-    line, column = _find_end(text) if found else (1, 1)
-    if found and found["line"]:
-        line, column = int(found["line"]), int(found["column"])
-    return f"{path}:{line}:{column} not valid TOML: {what[:1].lower()}{what[1:]}".replace("\n", "\\n")
-
-
-def _find_end(text: str) -> Position:
-    last = text.rstrip().rpartition("\n")[2]
-    return text.rstrip().count("\n") + 1, len(last) + 1
+        return parse_toml(text)
+    except TomlSyntaxError as error:
+        line, column = error.position or (1, 1)
+        raise MatrixError([f"{path}:{line}:{column} {error.reason}"], next_step=_NEXT_STEP) from None
 
 
 def _too_deep(path: Path) -> str:

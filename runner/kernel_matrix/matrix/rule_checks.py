@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from kernel_matrix.matrix.complaints import MatrixFault, listed, quote, suggestion
+from kernel_matrix.errors import suggestion
+from kernel_matrix.matrix.complaints import MatrixFault, listed, quote
 from kernel_matrix.matrix.globs import is_within, matches, one_or_many
 from kernel_matrix.matrix.semantics import Table, tables
-from kernel_matrix.matrix.toml_lines import KeyPath
 from kernel_matrix.model.enums import Language
+from kernel_matrix.toml_text import KeyPath
 
 _MATCH_KEYS = ("gpu", "toolchain", "dtype", "problem", "candidate", "language", "category")
 

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.bundled import BUNDLED_PROBLEMS
+from kernel_matrix.errors import suggestion
 from kernel_matrix.matrix import Protocol
-from kernel_matrix.matrix.complaints import MatrixFault, listed, quote, suggestion
+from kernel_matrix.matrix.complaints import MatrixFault, listed, quote
 from kernel_matrix.matrix.globs import is_plain, one_or_many
 from kernel_matrix.matrix.tiers import PUBLISH_SESSIONS, read_protocol, with_protocol
-from kernel_matrix.matrix.toml_lines import KeyPath
 from kernel_matrix.model.enums import Tier
 from kernel_matrix.platforms.registry import DEFAULT, PLATFORMS, platform_name, platforms
 from kernel_matrix.sources import CANDIDATE_SOURCES, SOURCES
+from kernel_matrix.toml_text import KeyPath
 
 Table = Mapping[str, Any]
 

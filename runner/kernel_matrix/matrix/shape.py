@@ -15,9 +15,10 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
+from kernel_matrix.errors import closest, suggestion
 from kernel_matrix.json_schemas import load_schema
-from kernel_matrix.matrix.complaints import MatrixFault, closest, listed, quote, suggestion
-from kernel_matrix.matrix.toml_lines import KeyPath
+from kernel_matrix.matrix.complaints import MatrixFault, listed, quote
+from kernel_matrix.toml_text import KeyPath
 
 _TYPE_NAMES = {
     "string": "text in quotes",

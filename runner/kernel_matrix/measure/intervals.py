@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import fmean
+from typing import Any
 
 LEVEL = 0.95
 """Confidence level of every interval that is shown to a reader."""
@@ -50,7 +50,7 @@ def log_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     middle = fmean(logs)
     if len(logs) == 1:
         return Interval(math.exp(middle), 0.0, math.inf)
-    reach = _t_quantile((1 + level) / 2, len(logs) - 1) * deviation(logs) / math.sqrt(len(logs))
+    reach = float(t_quantile(len(logs) - 1, level)) * deviation(logs) / math.sqrt(len(logs))
     return Interval(math.exp(middle), exp(middle - reach), exp(middle + reach))
 
 
@@ -68,8 +68,8 @@ def exp(exponent: float) -> float:
     return math.exp(exponent) if exponent < 700 else math.inf  # exp(710) overflows
 
 
-@lru_cache
-def _t_quantile(probability: float, degrees: int) -> float:
+def t_quantile(degrees: Any, level: float = LEVEL) -> Any:
+    """Compute Student's two-sided quantile for degrees of freedom, a number or an array; NaN unless above 0."""
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # noqa: PLC0415  # no types; loads for 0.2 s
 
-    return float(stdtrit(degrees, probability))
+    return stdtrit(degrees, (1 + level) / 2)

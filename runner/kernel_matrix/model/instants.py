@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timezone
+
+
+def utc_now() -> str:
+    """Return the time, UTC, RFC 3339."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def parse_instant(text: str) -> datetime:

@@ -11,6 +11,5 @@
 ``finish``          merge, compare and report, however the measuring ended
 ``notification``    runs the user's command
 ``schedules``       units of systemd and a line for cron
-``durable_write``   small files that are replaced whole
 =================== ============================================================================
 """

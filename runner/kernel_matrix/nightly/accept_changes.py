@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernel_matrix.analysis.accepted import Acceptance, accepted_text, parse_accepted, read_accepted
 from kernel_matrix.errors import UsageError
-from kernel_matrix.nightly.durable_write import write_whole
+from kernel_matrix.results.store import replace_document
 
 
 def accept(path: Path, candidate: str, *, reason: str, until: date) -> Acceptance:
@@ -32,7 +32,7 @@ def accept(path: Path, candidate: str, *, reason: str, until: date) -> Acceptanc
     gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
     after = f"{before}{gap}{entry}"
     added = parse_accepted(after, path)[-1]
-    write_whole(path, after)
+    replace_document(path, after)
     return added
 
 

@@ -8,8 +8,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,12 +16,13 @@ from typing import Final
 import polars as pl
 
 from kernel_matrix.analysis.tables import open_tables
-from kernel_matrix.attempt.buildcache import file_sha256
 from kernel_matrix.errors import NothingSelectedError, StoreError, UsageError
+from kernel_matrix.file_hash import file_sha256
 from kernel_matrix.model.messages import from_json, to_json
 from kernel_matrix.nightly.paths import baselines_folder, is_night_name, tables_of
 from kernel_matrix.results.merge import merge
 from kernel_matrix.results.schema import TABLES
+from kernel_matrix.untrusted_json import read_object
 
 VERSION: Final = 1
 _FACTS: Final = "baseline.json"
@@ -98,11 +98,9 @@ def read_baseline(results: Path, name: str) -> Baseline:
         next_step = f"There is {there}. `kernel-matrix baseline set {name} FOLDER` makes one."
         raise UsageError(f"there is no baseline {name} in {baselines_folder(results)}", next_step=next_step)
     try:
-        found = from_json(Baseline, json.loads((place / _FACTS).read_text(encoding="utf-8")))
+        found = from_json(Baseline, read_object(place / _FACTS, follow_links=True))
         _check(found, name)
-    except OSError as error:
-        raise _damaged(name, f"{_FACTS}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _damaged(name, f"{_FACTS}: {error}") from None
     return found
 
@@ -128,7 +126,9 @@ def verified_tables(results: Path, name: str) -> tuple[Baseline, Path]:
 def names(results: Path) -> list[str]:
     """Return the names of all baselines, in order."""
     folder = baselines_folder(results)
-    return sorted(place.name for place in folder.iterdir() if _is_one(place)) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return sorted(place.name for place in folder.iterdir() if place.is_dir() and _NAME.fullmatch(place.name))
 
 
 def night_folder(results: Path, night: str, matrix: str = "") -> Path:
@@ -161,10 +161,6 @@ def _place(results: Path, name: str) -> Path:
             f"{name!r:.80} is no name of a baseline", next_step="Use letters, digits, dots, dashes: release-1.2"
         )
     return baselines_folder(results) / name
-
-
-def _is_one(place: Path) -> bool:
-    return place.is_dir() and _NAME.fullmatch(place.name) is not None
 
 
 def _fill(folder: Path, source: Path) -> None:
@@ -214,17 +210,11 @@ def _content(files: Mapping[str, str]) -> str:
 
 def _put(folder: Path, place: Path) -> None:
     """Rename ``folder`` to ``place``; remove what had that name only after that."""
-    with _out_of_the_way(place):
-        folder.rename(place)
-
-
-@contextmanager
-def _out_of_the_way(place: Path) -> Iterator[None]:
     old = place.with_name(f".{place.name}.{secrets.token_hex(4)}.old")
     if place.exists():
         place.rename(old)
     try:
-        yield
+        folder.rename(place)
     except BaseException:
         if old.exists():
             old.rename(place)

@@ -13,16 +13,16 @@ from kernel_matrix.analysis.accepted import Acceptance
 from kernel_matrix.analysis.compare import compare
 from kernel_matrix.analysis.comparison import Comparison
 from kernel_matrix.analysis.tables import open_tables
-from kernel_matrix.attempt.attempt_log import utc_now
 from kernel_matrix.errors import InfrastructureError, KernelMatrixError, RegressionError
+from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.baselines import Baseline
-from kernel_matrix.nightly.durable_write import write_whole
 from kernel_matrix.nightly.night_summary import NightEnd, NightProgress, NightSummary, worst
 from kernel_matrix.nightly.paths import NightPaths, tables_of
 from kernel_matrix.nightly.state import NightState, write_state
 from kernel_matrix.report.formats import compose, format_of
 from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.merge import merge
+from kernel_matrix.results.store import replace_document
 
 QUICK: Final = 2_000
 """Records up to which a stopped night is still merged and reported: more would take longer than seconds."""
@@ -153,7 +153,7 @@ def _report(night: Night, found: Comparison | None, now: datetime) -> Path:
     text = compose(
         format_of(file), open_tables([folder]), title=title, made_at=now, folders=[str(folder)], comparison=found
     )
-    write_whole(file, text)
+    replace_document(file, text)
     return file
 
 

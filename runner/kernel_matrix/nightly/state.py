@@ -13,11 +13,11 @@ from typing import Final
 
 from kernel_matrix.errors import StoreError
 from kernel_matrix.model.messages import from_json, to_json
-from kernel_matrix.nightly.durable_write import write_whole
 from kernel_matrix.nightly.paths import is_night_name
+from kernel_matrix.results.store import replace_document
+from kernel_matrix.untrusted_json import NoSuchFileError, read_object
 
 VERSION: Final = 1
-_MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +49,11 @@ def read_state(path: Path) -> NightState | None:
         StoreError: The file is damaged, or of another version.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        if len(data) > _MOST_BYTES:
-            raise ValueError(f"larger than {_MOST_BYTES} bytes")  # noqa: TRY301  # handled below as any other damage
-        state = from_json(NightState, json.loads(data))
+        state = from_json(NightState, read_object(path, max_bytes=1 << 20, follow_links=True))
         _check(state)
-    except (ValueError, RecursionError) as error:
+    except NoSuchFileError:
+        return None
+    except ValueError as error:
         raise StoreError(
             f"{path} is damaged: {error}",
             next_step=f"Move it away: all nights in {path.parent / 'nights'} stay; the next begins anew.",
@@ -74,7 +67,7 @@ def write_state(path: Path, state: NightState) -> None:
     Raises:
         StoreError: It cannot be written.
     """
-    write_whole(path, f"{json.dumps(to_json(state), indent=2, sort_keys=True)}\n")
+    replace_document(path, f"{json.dumps(to_json(state), indent=2, sort_keys=True)}\n")
 
 
 def _check(state: NightState) -> None:

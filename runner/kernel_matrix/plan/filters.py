@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 
-from kernel_matrix.errors import UsageError
-from kernel_matrix.matrix.complaints import suggestion
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.plan.cell import Cell
 
 _VALUES: dict[str, Callable[[Cell], str]] = {

@@ -7,20 +7,15 @@ per axis value, never per cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from kernel_matrix.matrix import Exclude, Include, Match, Matrix, Override
+from kernel_matrix.matrix.globs import matches
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.sources import Candidate, Problem
 
 Rule = Exclude | Include | Override
-
-
-def matches(value: str, globs: Sequence[str]) -> bool:
-    """Return whether any of ``globs`` matches ``value``, case-sensitively; no globs match everything."""
-    return not globs or any(fnmatchcase(value, glob) for glob in globs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from kernel_matrix.matrix import CandidateSet, Matrix, ProblemSet
 from kernel_matrix.matrix.complaints import quote
-from kernel_matrix.plan.rule_masks import matches, open_globs
+from kernel_matrix.matrix.globs import matches
+from kernel_matrix.plan.rule_masks import open_globs
 from kernel_matrix.plan.selection_report import SelectionReport, few
 from kernel_matrix.sources import (
     Candidate,

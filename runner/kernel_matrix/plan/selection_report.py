@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from kernel_matrix.errors import MatrixError, UsageError
+from kernel_matrix.errors import MatrixError, UsageError, suggestion
 from kernel_matrix.matrix import Matrix
-from kernel_matrix.matrix.complaints import listed, quote, suggestion
+from kernel_matrix.matrix.complaints import listed, quote
 from kernel_matrix.matrix.load import position_of
 
 _MOST_LISTED = 12  # names in one message; more would hide what is wrong

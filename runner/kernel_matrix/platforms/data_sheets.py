@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,11 +17,7 @@ from typing import Any
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.platforms.peaks import Peak, peak_in_table
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import parse_toml
 
 THREADS_PER_BLOCK = 1024
 """Maximum number of threads of a block, the same for all data sheets (CUDA C++ Programming Guide)."""
@@ -163,7 +158,7 @@ class DataSheet:
 @cache
 def all_sheets() -> tuple[DataSheet, ...]:
     """Return all data sheets in the order of the table: newest architecture first."""
-    document = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    document = parse_toml(_TABLE.read_text(encoding="utf-8"))
     architectures = {row["compute_capability"]: Architecture(**_frozen(row)) for row in document["capabilities"]}
     products = (Product(**_frozen(row)) for row in document["gpus"])
     return tuple(

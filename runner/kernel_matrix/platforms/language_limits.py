@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,7 @@ from typing import Any
 
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.platforms.versions import is_older
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import parse_toml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +50,7 @@ def read_language_limits(path: Path) -> LanguageLimits:
     Raises:
         TypeError: if a row has an unknown key or lacks one, such as its source.
     """
-    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    document = parse_toml(path.read_text(encoding="utf-8"))
     return LanguageLimits(
         languages=read_rows(LimitRow, document.get("languages", ())),
         dtypes=read_rows(LimitRow, document.get("dtypes", ())),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -17,13 +16,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.platforms import Gpu
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import parse_toml
+from kernel_matrix.untrusted_json import NoSuchFileError, read_object
 
 STATE_DIR_VARIABLE = "KERNEL_MATRIX_STATE_DIR"
 
@@ -69,12 +65,12 @@ def peak_of(gpu: Gpu) -> Peak:
     path = calibration_file(gpu)
     try:
         return _read_calibration(gpu, path)
-    except FileNotFoundError:
+    except NoSuchFileError:
         return Peak(
             source=UNKNOWN,
             reference=f"{gpu.name} is not in the table, and was not calibrated: run `kernel-matrix gpus calibrate`",
         )
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         return Peak(source=UNKNOWN, reference=f"the calibration {path} is ignored: {error}")
 
 
@@ -119,12 +115,12 @@ def write_calibration(gpu: Gpu, document: Mapping[str, Any]) -> Path:
     _read_measurement(gpu, kept)
     path = calibration_file(gpu)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(kept, indent=2) + "\n")
+    replace_file(path, json.dumps(kept, indent=2) + "\n")
     return path
 
 
 def _read_calibration(gpu: Gpu, path: Path) -> Peak:
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = read_object(path, follow_links=True)
     bytes_per_s, flops_per_s = _read_measurement(gpu, document)
     return Peak(source=CALIBRATION, reference=str(path), bytes_per_s=bytes_per_s, flops_per_s=flops_per_s)
 
@@ -154,5 +150,5 @@ def _check_rate(name: str, value: Any) -> float:
 
 @cache
 def _table() -> tuple[_Row, ...]:
-    rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["gpus"]
+    rows = parse_toml(_TABLE.read_text(encoding="utf-8"))["gpus"]
     return tuple(_Row(**{**row, "names": tuple(row["names"])}) for row in rows)

@@ -8,14 +8,10 @@ Changes are forbidden by the environment variable ``KERNEL_MATRIX_GPU_SETTINGS=f
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import parse_toml
 
 SETTINGS_VARIABLE = "KERNEL_MATRIX_GPU_SETTINGS"
 HOST_FILE_VARIABLE = "KERNEL_MATRIX_HOST_FILE"
@@ -54,7 +50,7 @@ def _reason_in_variable() -> str:
 
 def _reason_in_file(path: Path) -> str:
     try:
-        value: Any = tomllib.loads(path.read_text(encoding="utf-8")).get(_KEY, _ALLOW)
+        value: Any = parse_toml(path.read_text(encoding="utf-8")).get(_KEY, _ALLOW)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, ValueError) as error:

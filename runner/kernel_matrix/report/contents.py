@@ -12,7 +12,7 @@ import polars as pl
 from kernel_matrix.analysis.audit.check import AuditCheck
 from kernel_matrix.analysis.comparison import Comparison
 from kernel_matrix.analysis.outcomes import outcomes
-from kernel_matrix.analysis.questions import Answer, QuestionOptions
+from kernel_matrix.analysis.questions import Answer
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.report import cell_choice, failure_groups, heat_map, time_scatter
@@ -117,7 +117,7 @@ def _finding(check: AuditCheck, rows: pl.DataFrame) -> AuditFinding:
     )
 
 
-def gather_details(tables: Tables, found: pl.DataFrame, *, request: QuestionOptions | None = None) -> PageDetails:
+def gather_details(tables: Tables, found: pl.DataFrame) -> PageDetails:
     """Collect the contents that only the HTML page shows; ``found`` are the outcomes from :func:`gather`."""
     cells = cell_choice.choose_cells(found, tables)
     keys = found.select("record", "run_id", "cell_id", "attempt").unique("record")
@@ -127,5 +127,5 @@ def gather_details(tables: Tables, found: pl.DataFrame, *, request: QuestionOpti
         telemetry=cell_choice.read_telemetry(cells, keys, tables.telemetry),
         nights=time_scatter.nights(tables.cells),
         spreads=time_scatter.spreads(found),
-        questions=tuple(answer_questions(tables, request or QuestionOptions())),
+        questions=tuple(answer_questions(tables)),
     )

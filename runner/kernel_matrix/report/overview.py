@@ -9,6 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from kernel_matrix.analysis.questions import QuestionOptions, ask
+from kernel_matrix.analysis.sentences import listed
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Fault, Grade, Status
 from kernel_matrix.report.number_format import DASH, number, rate, times
@@ -176,9 +177,7 @@ def _counted(column: pl.Series, kinds: str) -> str:
 
 
 def _listed(column: pl.Series, most: int = 6) -> str:
-    words = column.drop_nulls().unique().sort().to_list()
-    more = f" and {len(words) - most:,} more" if len(words) > most else ""
-    return ", ".join(str(word) for word in words[:most]) + more
+    return listed(column.drop_nulls().unique().sort().to_list(), most)
 
 
 def _gpus(outcomes: pl.DataFrame) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from kernel_matrix.analysis.questions import QUESTIONS, Answer, QuestionOptions, ask
@@ -27,21 +26,15 @@ class QuestionPage:
     """Answering raised an unexpected error, which is a bug of this program."""
 
 
-def answer_questions(
-    tables: Tables,
-    request: QuestionOptions,
-    *,
-    questions: Iterable[str] = QUESTIONS,
-    asking: Callable[[str, Tables, QuestionOptions], list[Answer]] = ask,
-) -> Iterator[QuestionPage]:
-    """Answer all ``questions``; an error in one of them does not affect the others."""
-    for question in questions:
-        yield _answer(question, partial(asking, question, tables, request))
+def answer_questions(tables: Tables) -> Iterator[QuestionPage]:
+    """Answer all questions; an error in one of them does not affect the others."""
+    for question in QUESTIONS:
+        yield _answer(question, tables)
 
 
-def _answer(question: str, answering: Callable[[], list[Answer]]) -> QuestionPage:
+def _answer(question: str, tables: Tables) -> QuestionPage:
     try:
-        answers = answering()
+        answers = ask(question, tables, QuestionOptions())
     except KernelMatrixError as error:
         return QuestionPage(question=question, statement=str(error))
     except Exception as error:  # noqa: BLE001  # a page that reports one error is better than no page

@@ -5,9 +5,7 @@ Every read ends with a checked document or with a :class:`RecordRefusedError` th
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import orjson
 
 from kernel_matrix.errors import StoreError
 from kernel_matrix.json_schemas import load_schema
@@ -26,9 +23,9 @@ from kernel_matrix.model.enums import ClockPolicy, ClockState, Role, Status
 from kernel_matrix.model.instants import parse_instant
 from kernel_matrix.model.messages import SCHEMA_VERSION
 from kernel_matrix.results.descriptions import clocks_match_policy
+from kernel_matrix.untrusted_json import UntrustedJsonError, parse_object
+from kernel_matrix.untrusted_json import read_bytes as read_regular_file
 
-MAX_BYTES = 64 << 20
-"""Limit of a file's size; bounds the memory that a hostile file can take."""
 _EXPLAINED_BYTES = 1 << 20
 """Limit of a document for which the best message is sought; above it the search would take minutes."""
 _DETAIL_CHARS = 300
@@ -48,7 +45,7 @@ class RejectionReason(str, Enum):
     NOT_A_FILE = "not_a_file"
     """A symbolic link, folder, pipe or device."""
     TOO_LARGE = "too_large"
-    """Larger than :data:`MAX_BYTES`."""
+    """Larger than :data:`kernel_matrix.untrusted_json.MAX_BYTES`."""
     NOT_GZIP = "not_gzip"
     """A trace that is not one whole gzip stream."""
     NOT_JSON = "not_json"
@@ -146,50 +143,27 @@ def read_run(path: str | Path) -> Document:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the bytes of a regular file of at most :data:`MAX_BYTES`, without following links or waiting for pipes.
+    """Read a file; see :func:`kernel_matrix.untrusted_json.read_bytes`.
 
     Raises:
-        RecordRefusedError: It is anything else.
+        RecordRefusedError: It is not a regular file, is too large, or cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise RecordRefusedError(RejectionReason.NOT_A_FILE, "is a symbolic link") from None
-        raise RecordRefusedError(RejectionReason.UNREADABLE, str(error.strerror)) from None
-    try:
-        return _read_regular(descriptor)
-    except OSError as error:
-        raise RecordRefusedError(RejectionReason.UNREADABLE, str(error.strerror)) from None
-    finally:
-        os.close(descriptor)
-
-
-def _read_regular(descriptor: int) -> bytes:
-    info = os.fstat(descriptor)
-    if not stat.S_ISREG(info.st_mode):
-        raise RecordRefusedError(RejectionReason.NOT_A_FILE, "is not a regular file")
-    if info.st_size > MAX_BYTES:
-        raise RecordRefusedError(RejectionReason.TOO_LARGE, f"{info.st_size} bytes, at most {MAX_BYTES} are read")
-    data = os.read(descriptor, info.st_size + 1)
-    if len(data) != info.st_size:
-        raise RecordRefusedError(RejectionReason.UNREADABLE, "changed while it was read")
-    return data
+        return read_regular_file(path)
+    except UntrustedJsonError as error:
+        raise RecordRefusedError(RejectionReason(error.fault.value), error.reason) from None
 
 
 def parse(data: bytes) -> Document:
-    """Return the JSON object in ``data``: UTF-8, no NaN, no infinity, no unpaired surrogate, bounded depth.
+    """Return the JSON object in ``data``; see :func:`kernel_matrix.untrusted_json.parse_object`.
 
     Raises:
         RecordRefusedError: It is anything else.
     """
     try:
-        document = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise RecordRefusedError(RejectionReason.NOT_JSON, str(error)) from None
-    if not isinstance(document, dict):
-        raise RecordRefusedError(RejectionReason.NOT_JSON, f"holds a {type(document).__name__}, not an object")
-    return document
+        return parse_object(data)
+    except UntrustedJsonError as error:
+        raise RecordRefusedError(RejectionReason.NOT_JSON, error.reason) from None
 
 
 @cache

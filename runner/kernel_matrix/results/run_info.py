@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from kernel_matrix.model.enums import Status
 from kernel_matrix.model.fields import Column, Count, Digest, Fragment, Instant, Items, Length, Name, RunId, Small
-from kernel_matrix.model.messages import SCHEMA_VERSION, from_json, to_json
+from kernel_matrix.model.messages import SCHEMA_VERSION, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +54,3 @@ def run_to_json(info: RunInfo) -> dict[str, Any]:
     """Return the run as the JSON object of its file."""
     counts = {status.value: number for status, number in info.counts.items()}
     return {**to_json(info), "counts": counts}
-
-
-def run_from_json(document: Mapping[str, Any]) -> RunInfo:
-    """Return the run from the JSON object of its file.
-
-    Raises:
-        ValueError: A key is missing or unknown, or a status is wrong.
-    """
-    try:
-        return from_json(
-            RunInfo,
-            {
-                **document,
-                "argv": tuple(document["argv"]),
-                "host": from_json(RunHost, document["host"]),
-                "counts": {Status(status): number for status, number in document["counts"].items()},
-            },
-        )
-    except KeyError as error:
-        raise ValueError(f"RunInfo: missing key {error}") from None

@@ -9,10 +9,7 @@ Layout under the folder of one matrix, ``<results>/<matrix name>``::
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import secrets
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -20,9 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from kernel_matrix.errors import StoreError
+from kernel_matrix.inside.atomic_write import publish_file, replace_file, sync_folder
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.results.reading import (
     Document,
@@ -38,10 +35,6 @@ from kernel_matrix.results.reading import (
 from kernel_matrix.results.record import Record, record_from_json, record_to_json
 from kernel_matrix.results.run_info import RunInfo, run_to_json
 from kernel_matrix.results.trace import TelemetryTrace, check_trace, pack, trace_name, trace_to_json
-
-_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-_NO_NAMELESS_FILES = _NO_HARD_LINKS | {errno.EISDIR, errno.EINVAL, errno.ENOENT}
-"""Also raised by kernels without O_TMPFILE, and where there is no ``/proc``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +76,7 @@ class RecordStore:
         data = _record_bytes(record, traced=trace is not None)
         path = self.records / f"{record.stem}.json"
         with self._trace_written(record, trace):
-            _write(path, data, publish=_publish_new)
+            _publish(path, data)
         with self._lock:
             self._last[record.cell_id] = max(record.attempt, self._last[record.cell_id])
         return path
@@ -95,7 +88,7 @@ class RecordStore:
             yield
             return
         path = self.traces / trace_name(record.stem)
-        _write(path, pack(_trace_bytes(record, trace)), publish=_publish_new)
+        _publish(path, pack(_trace_bytes(record, trace)))
         try:
             yield
         except BaseException:
@@ -116,7 +109,7 @@ class RecordStore:
         except (RecordRefusedError, ValueError) as error:
             raise _cannot_be_written(f"run {info.run_id}", error) from None
         path = self.runs / f"{info.run_id}.json"
-        _write(path, data, publish=os.replace)
+        replace_document(path, data)
         return path
 
     def load(self, path: Path) -> Record:
@@ -225,75 +218,39 @@ def _cannot_be_written(what: str, error: Exception) -> StoreError:
     )
 
 
-def _write(path: Path, data: bytes, *, publish: Callable[[Path, Path], Any]) -> None:
-    """Write ``data`` to a temporary file, sync it, and let ``publish`` name it; on any failure nothing is left."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+def replace_document(path: Path, data: str | bytes) -> None:
+    """Replace the content of ``path``, which need not exist, so that it survives a power cut.
+
+    Raises:
+        StoreError: It cannot be written; what was there before stays.
+    """
+    with _writing(path):
+        replace_file(path, data)
+
+
+def _publish(path: Path, data: bytes) -> None:
+    with _writing(path):
+        try:
+            publish_file(path, data)
+        except FileExistsError:
+            raise StoreError(
+                f"{path} exists already", next_step="Another run works on the same cells: let it end, then run again."
+            ) from None
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Make the folder of ``path``, which is written in the context, and bring the file's name to disk."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _write_durably(aside, data)
-            publish(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
-        _sync_folder(path.parent)
-    except FileExistsError:
-        raise StoreError(
-            f"{path} exists already", next_step="Another run works on the same cells: let it end, then run again."
-        ) from None
+        yield
+        with suppress(OSError):  # some network file systems cannot
+            sync_folder(path.parent)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror}",
-            next_step=f"Make room or give write access in {path.parent}, then run again: no other record is touched.",
+            next_step=f"Make room or give write access in {path.parent}, then run again: no other file is touched.",
         ) from error
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    """Write a new file; if the file system allows it, give it a name only once it is whole.
-
-    A killed runner then leaves no partial file.
-    """
-    try:
-        _write_nameless(path, data)
-    except OSError as error:
-        if error.errno not in _NO_NAMELESS_FILES:
-            raise
-        with open(path, "xb") as file:  # noqa: PTH123  # Path.open has no advantage and hides the exclusive mode
-            _fill(file, data)
-
-
-def _write_nameless(path: Path, data: bytes) -> None:
-    descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-    with open(descriptor, "wb") as file:  # noqa: PTH123  # Path.open takes no descriptor
-        _fill(file, data)
-        # Python calls linkat, and follows the link, only if it is given a descriptor; an absolute path ignores it.
-        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
-
-
-def _fill(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _publish_new(aside: Path, path: Path) -> None:
-    """Give ``aside`` the name ``path`` unless that exists; a rename would overwrite it silently."""
-    try:
-        os.link(aside, path)
-    except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
-            raise
-        if path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-        aside.rename(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):  # some network file systems cannot
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _summary(document: Document) -> AttemptSummary:

@@ -1,11 +1,11 @@
-"""Read the TOML files of a source and check them against their schemas, with the line of each fault."""
+"""Read the TOML and JSON files of a source, with the line of each fault."""
 
 from __future__ import annotations
 
-import difflib
+import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,14 +13,16 @@ from typing import Any, TypeVar
 
 from jsonschema import Draft202012Validator, ValidationError
 
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.json_schemas import load_schema
 from kernel_matrix.sources import UnreadableItem
+from kernel_matrix.toml_text import TomlSyntaxError, nearest, parse_toml, scan
+from kernel_matrix.untrusted_json import UntrustedJsonError, decode, parse
+from kernel_matrix.untrusted_json import read_bytes as read_regular_file
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+ID_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+"""Form of an id, or of one part of it."""
+NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 
 MAX_BYTES = 4 << 20
 """Largest file that is read, in bytes; sources of kernels are far smaller."""
@@ -28,7 +30,7 @@ MAX_BYTES = 4 << 20
 Item = TypeVar("Item")
 T = TypeVar("T")
 
-_AT_LINE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)\Z", re.DOTALL)
+JsonObject = Mapping[str, Any]
 
 
 class UnreadableFileError(UsageError):
@@ -58,16 +60,51 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         UnreadableFileError: it is not a regular file, is larger, or cannot be read.
     """
-    if not path.is_file():
-        raise UnreadableFileError(path, "there is no such file" if not path.exists() else "is not a regular file")
+    with refusals_of(path):
+        return read_regular_file(path, max_bytes=MAX_BYTES, follow_links=True)
+
+
+def read_text(path: Path) -> str:
+    """Read a file as UTF-8; see :func:`read_bytes`.
+
+    Raises:
+        UnreadableFileError: with the line of the first byte that is not UTF-8.
+    """
+    with refusals_of(path):
+        return decode(read_bytes(path))
+
+
+def parse_json_object(path: Path, content: str | bytes, line: int = 1) -> JsonObject:
+    """Parse a JSON object of a file.
+
+    Args:
+        path: the file.
+        content: what to parse.
+        line: the line of the file at which it begins.
+
+    Raises:
+        UnreadableFileError: it is anything else.
+    """
+    with refusals_of(path):
+        value = parse(content if isinstance(content, str) else decode(content, line), line)
+    if not isinstance(value, dict):
+        raise UnreadableFileError(path, f"must be a JSON object; got {type(value).__name__}", line)
+    return value
+
+
+def line_of_json_key(text: str, key: str) -> int:
+    """Return the line, from 1, on which ``key`` is first written, or 1 if it is not there."""
+    place = text.find(json.dumps(key))
+    return text.count("\n", 0, place) + 1 if place >= 0 else 1
+
+
+@contextmanager
+def refusals_of(path: Path) -> Iterator[None]:
+    """Turn an ``UntrustedJsonError`` about ``path`` into an ``UnreadableFileError``."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UnreadableFileError(path, f"cannot be read: {error.strerror}") from None
-    if len(content) > MAX_BYTES:
-        raise UnreadableFileError(path, f"is larger than {MAX_BYTES >> 20} MiB")
-    return content
+        yield
+    except UntrustedJsonError as error:
+        raise UnreadableFileError(path, error.reason, error.line) from None
 
 
 def read_document(path: Path, schema: str) -> TomlDocument:
@@ -76,8 +113,11 @@ def read_document(path: Path, schema: str) -> TomlDocument:
     Raises:
         UnreadableFileError: with the line of the first fault.
     """
-    text = _decode(path)
-    values = _parse(path, text)
+    text = read_text(path)
+    try:
+        values = parse_toml(text)
+    except TomlSyntaxError as fault:
+        raise UnreadableFileError(path, fault.reason, fault.position[0] if fault.position else None) from None
     error = next(iter(sorted(_make_validator(schema).iter_errors(values), key=lambda e: list(map(str, e.path)))), None)
     if error is not None:
         keys, reason = _explain(error)
@@ -97,44 +137,12 @@ def read_each(items: Iterable[Item], read: Callable[[Item], T]) -> tuple[tuple[T
     return tuple(found), tuple(refused)
 
 
-def line_of(text: str, keys: Sequence[str]) -> int:
+def line_of(text: str, keys: Sequence[str | int]) -> int:
     """Return the line, from 1, of a key of a TOML document or of the innermost table around it."""
-    table: tuple[str, ...] = ()
-    best = (0, 1)
-    for number, line in enumerate(text.splitlines(), start=1):
-        header = re.match(r"\s*\[([^\[\]]+)\]", line)
-        if header:
-            table = tuple(part.strip(" \"'") for part in header[1].split("."))
-        key = re.match(r"\s*([\w\"'.-]+)\s*=", line)
-        here = table if header else (*table, *(part.strip("\"'") for part in key[1].split("."))) if key else None
-        if here and here == tuple(keys[: len(here)]) and len(here) > best[0]:
-            best = (len(here), number)
-    return best[1]
-
-
-def suggestion(word: str, allowed: Sequence[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the closest of ``allowed``, or an empty text if none is close."""
-    close = difflib.get_close_matches(word, allowed, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _decode(path: Path) -> str:
-    content = read_bytes(path)
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnreadableFileError(path, "is not UTF-8 text", content.count(b"\n", 0, error.start) + 1) from None
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise UnreadableFileError(path, "is nested too deeply") from None
-    except ValueError as error:  # a syntax error, or an integer with too many digits for Python
-        placed = _AT_LINE.match(str(error))
-        what, line = (placed["what"], int(placed["line"])) if placed else (str(error), None)
-        raise UnreadableFileError(path, f"not valid TOML: {what}", line) from None
+        return nearest(scan(text), tuple(keys))[0]
+    except RecursionError:  # nested deeper than the scanner can follow
+        return 1
 
 
 @cache

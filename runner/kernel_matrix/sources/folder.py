@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.model.enums import Dtype, Language, Status
 from kernel_matrix.model.messages import ContractSpec
 from kernel_matrix.sources import Candidate, LoadedSource, Origin, Problem, UnreadableItem, Workload
 from kernel_matrix.sources.document import (
+    ID_FORM,
     TomlDocument,
     UnreadableFileError,
     read_bytes,
     read_document,
     read_each,
-    suggestion,
 )
 from kernel_matrix.sources.formula import FormulaError, evaluate
 from kernel_matrix.sources.native.candidate import FUNCTION, LANGUAGES, SUFFIX, read_native
@@ -50,7 +50,6 @@ ITEMSIZES = {
 _SUFFIXES = (".py", SUFFIX)
 """Suffixes of candidate files."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _NAME_RULE = "it must have letters, digits, '.', '_' and '-', and start with a letter or digit"
 
 
@@ -270,5 +269,5 @@ def _find_unknown_problems(root: Path, problems: Mapping[str, Problem]) -> Itera
 
 
 def _check_name(path: Path, name: str) -> None:
-    if not _NAME.match(name):
+    if not ID_FORM.match(name):
         raise UnreadableFileError(path, f"the name {name!r} cannot be used in an id; {_NAME_RULE}")

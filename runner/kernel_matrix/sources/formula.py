@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-from kernel_matrix.sources.document import suggestion
+from kernel_matrix.errors import suggestion
 
 Number = int | float
 

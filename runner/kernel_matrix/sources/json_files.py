@@ -15,12 +15,19 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kernel_matrix.sources import UnreadableItem
+from kernel_matrix.untrusted_json import (
+    JsonFault,
+    UntrustedJsonError,
+    decode,
+    escape_surrogates,
+    parse_lenient,
+    read_bytes,
+    read_lines,
+)
 
-MAX_BYTES: Final = 64 << 20
-"""Limit of one document's size; a file with one document per line may be larger."""
 MAX_LINE_BYTES: Final = 16 << 20
 _SHOWN_KEYS: Final = 6
 _COUNT_LIMIT: Final = 2**31 - 1
@@ -30,8 +37,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""Escape of half a surrogate pair; only an escape can bring in a single one."""
 _DECODER = json.JSONDecoder()
 
 
@@ -139,11 +144,6 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "a number")
 
 
-def clean(text: str) -> str:
-    """Return ``text`` with halves of surrogate pairs, which no table can hold, spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 class JsonFile:
     """One file: its documents, its refused parts, and the digest of its content.
 
@@ -161,16 +161,16 @@ class JsonFile:
         self._text: str | None = None
         self._document: Any = None
         self._sha256 = hashlib.sha256()
-        if not path.is_file():
-            raise BadValueError("there is no such file" if not path.exists() else "is no regular file")
         self.place = path.resolve().parent
         """Its folder, with links resolved."""
-        self.folder = clean(self.place.name)
+        self.folder = escape_surrogates(self.place.name)
         """Name of that folder."""
+        if not path.is_file():
+            raise BadValueError("there is no such file" if not path.exists() else "is not a regular file")
         try:
             self.by_line = path.suffix == ".jsonl" or not self._read_document()
-        except OSError as error:
-            raise BadValueError(f"cannot be read: {error.strerror}") from None
+        except UntrustedJsonError as error:
+            raise BadValueError(error.reason, (), error.line) from None
 
     @property
     def sha256(self) -> str:
@@ -240,32 +240,31 @@ class JsonFile:
         digest = hashlib.sha256()
         try:
             with self.path.open("rb") as file:
-                for number, line in enumerate(_lines(file, digest.update), start=1):
-                    if line is None or line.strip():
-                        yield number, _value(line, number)
+                for number, line in read_lines(file, MAX_LINE_BYTES, digest.update):
+                    yield number, _value(line, number)
         except OSError as error:
             yield None, BadValueError(f"cannot be read: {error.strerror}")
         self._sha256 = digest
 
     def _read_document(self) -> bool:
         """Return whether the file is one document; ``False`` if each line is one."""
-        with self.path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            if _is_object(content[: MAX_LINE_BYTES + 1].partition(b"\n")[0]):
-                return False
-            raise BadValueError(f"is larger than {MAX_BYTES >> 20} MiB")
-        self._sha256.update(content)
         try:
-            self._text = _decode(content)
-            self._document = _parse(self._text)
-        except BadValueError:
-            first, _, rest = content.partition(b"\n")
-            if rest.strip() and _is_object(first):
-                self._text = None
+            content = read_bytes(self.path, follow_links=True)
+            text = decode(content)
+            self._document = parse_lenient(text)
+        except UntrustedJsonError as error:
+            if error.fault in (JsonFault.NOT_JSON, JsonFault.TOO_LARGE) and self._begins_with_a_line():
                 return False
             raise
+        self._text = text
+        self._sha256.update(content)
         return True
+
+    def _begins_with_a_line(self) -> bool:
+        """Return True if the first of several lines is an object by itself."""
+        with self.path.open("rb") as file:
+            first = file.readline(MAX_LINE_BYTES + 1)
+            return first.endswith(b"\n") and bool(file.read(1 << 20).strip()) and isinstance(_value(first, 1), dict)
 
 
 def shown_keys(value: Any) -> str:
@@ -276,80 +275,14 @@ def shown_keys(value: Any) -> str:
     return f"its keys are {', '.join(keys)}{', …' if len(value) > _SHOWN_KEYS else ''}" if keys else "it is empty"
 
 
-def _lines(file: BinaryIO, read: Callable[[bytes], object]) -> Iterator[bytes | None]:
-    """Yield each line of ``file``; ``None`` for one that is too long.
-
-    Args:
-        file: The open file.
-        read: Callback for everything read, including lines that are too long.
-    """
-    while line := file.readline(MAX_LINE_BYTES + 1):
-        read(line)
-        if len(line) <= MAX_LINE_BYTES:
-            yield line
-            continue
-        while line and not line.endswith(b"\n"):
-            line = file.readline(MAX_LINE_BYTES)
-            read(line)
-        yield None
-
-
 def _value(line: bytes | None, number: int) -> Any:
     """Return the value of a line, or the :class:`BadValueError` that says why it is unknown."""
     if line is None:
         return BadValueError(f"is longer than {MAX_LINE_BYTES >> 20} MiB", (), number)
     try:
-        return _parse(_decode(line.rstrip(), number), number)
-    except BadValueError as error:
-        return error
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(_parse(_decode(line)), dict)
-    except BadValueError:
-        return False
-
-
-def _decode(content: bytes, line: int = 1) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadValueError("is not UTF-8 text", (), line + content.count(b"\n", 0, error.start)) from None
-
-
-def _parse(text: str, line: int = 1) -> Any:
-    twice: list[str] = []
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        members = dict(pairs)
-        if len(members) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice.append(next(key for key in keys if keys.count(key) > 1))
-        return members
-
-    try:
-        value = json.loads(text, object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        raise BadValueError(f"not valid JSON: {error.msg}", (), line + error.lineno - 1) from None
-    except RecursionError:
-        raise BadValueError("is nested too deeply", (), line) from None
-    except ValueError as error:  # a number with thousands of digits
-        raise BadValueError(f"not valid JSON: {error}", (), line) from None
-    if twice:
-        # It is unknown which of the two is meant, and parsers silently drop one.
-        place = text.find(json.dumps(twice[0]), text.find(json.dumps(twice[0])) + 1)
-        found = line + text.count("\n", 0, max(place, 0))
-        raise BadValueError(f"one object has the key {twice[0]!r} twice", (), found)
-    return _cleaned(value) if _HALF.search(text) else value
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, list):
-        return [_cleaned(inner) for inner in value]
-    return {clean(key): _cleaned(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+        return parse_lenient(decode(line, number), number)
+    except UntrustedJsonError as error:
+        return BadValueError(error.reason, (), error.line)
 
 
 def _lines_of(text: str, wanted: AbstractSet[tuple[Key, ...]]) -> dict[tuple[Key, ...], int]:
@@ -396,7 +329,7 @@ def _places(
         if is_object:
             name, position = _DECODER.raw_decode(text, position)
             position = _skip(text, _skip(text, position) + 1)
-            inner = (*keys, clean(name))
+            inner = (*keys, escape_surrogates(name))
         if inner in wanted:
             yield inner, place
             yield from _places(text, position, inner, wanted, around)

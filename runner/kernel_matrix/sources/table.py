@@ -15,10 +15,10 @@ from typing import Any
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.sources import Candidate, LoadedSource, Origin, Problem, UnreadableItem, Workload
-from kernel_matrix.sources.document import UnreadableFileError
+from kernel_matrix.sources.document import ID_FORM, NOT_IN_IDS, JsonObject, UnreadableFileError, parse_json_object
 from kernel_matrix.sources.kernelbench.reader import OTHER
 from kernel_matrix.sources.reference_module import detect_language, digest_of, find_missing_definition, parse_source
-from kernel_matrix.sources.strict_json import parse_object
+from kernel_matrix.untrusted_json import read_lines
 
 Columns = Mapping[str, tuple[str, ...]]
 
@@ -81,9 +81,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from table_row import ModelNew
 """
 """Module of a candidate; the code of its row is in a file beside it."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +220,7 @@ def _read_jsonl(path: Path, columns: Columns, unreadable: list[UnreadableItem]) 
     has_code = False
     for number, line in _numbered_lines(path):
         try:
-            values = parse_object(path, _decode(path, line, number), number)
+            values = _parse_row(path, line, number)
         except UnreadableFileError as error:
             unreadable.append(error.unreadable)
             continue
@@ -239,30 +236,19 @@ def _read_jsonl(path: Path, columns: Columns, unreadable: list[UnreadableItem]) 
     unreadable += without_code
 
 
-def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (number from 1, line) for each line that is not blank; too long lines are cut after the limit."""
-    rows = 0
-    with path.open("rb") as file:
-        number = 0
-        while line := file.readline(MAX_ROW_BYTES + 1):
-            number += 1
-            rest = line
-            while not rest.endswith(b"\n") and (rest := file.readline(MAX_ROW_BYTES)):
-                pass
-            if line.strip():
-                rows += 1
-                if rows > MAX_ROWS:
-                    raise UnreadableFileError(path, f"has more than {MAX_ROWS} rows; the rest is ignored", number)
-                yield number, line
-
-
-def _decode(path: Path, line: bytes, number: int) -> str:
-    if len(line) > MAX_ROW_BYTES:
+def _parse_row(path: Path, line: bytes | None, number: int) -> JsonObject:
+    if line is None:
         raise UnreadableFileError(path, f"the line is longer than {MAX_ROW_BYTES >> 20} MiB", number)
-    try:
-        return line.strip().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UnreadableFileError(path, "is not UTF-8 text", number) from None
+    return parse_json_object(path, line, number)
+
+
+def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield (number from 1, line) for each line that is not blank, with None for a line that is too long."""
+    with path.open("rb") as file:
+        for row, (number, line) in enumerate(read_lines(file, MAX_ROW_BYTES), start=1):
+            if row > MAX_ROWS:
+                raise UnreadableFileError(path, f"has more than {MAX_ROWS} rows; the rest is ignored", number)
+            yield number, line
 
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[_Row]:
@@ -305,7 +291,7 @@ def _explain_no_code(columns: Columns, given: Iterable[str]) -> str:
 
 def _make_problem(row: _Row, source: str) -> Problem:
     code, id_ = row.code(), row.key()
-    if not _NAME.match(id_.partition("/")[2] if row.whole("level") is not None else id_):
+    if not ID_FORM.match(id_.partition("/")[2] if row.whole("level") is not None else id_):
         columns = ", ".join((*PROBLEM_COLUMNS["name"], *PROBLEM_COLUMNS["problem_id"]))
         raise row.error(f"{id_!r} cannot be an id; a row needs letters, digits, '.', '_' or '-' in one of: {columns}")
     _check_form(row, code)
@@ -381,7 +367,7 @@ def _name_candidate(row: _Row, problem_id: str, taken: Iterable[str]) -> str:
     """Return ``<model or method>-<sample>``, with the number of the row if needed to be unique."""
     maker = row.text("model") or row.text("method") or ""
     numbers = [row.whole(field) for field in ("sample", "round")]
-    parts = [_NOT_IN_NAMES.sub("_", maker).strip("_.-"), *(str(number) for number in numbers if number is not None)]
+    parts = [NOT_IN_IDS.sub("_", maker).strip("_.-"), *(str(number) for number in numbers if number is not None)]
     name = "-".join(part for part in parts if part)
     if not name or f"{problem_id}/{name}" in taken:
         name = f"{name}-row{row.number}" if name else f"row{row.number}"

@@ -119,7 +119,7 @@ def test_one_bad_file_does_not_end_the_others(tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", tuple(FORMATS))
 @pytest.mark.parametrize("document", [5, [], {}, "text", [5], {"context": 3, "benchmarks": 4, "devices": 5}])
 def test_no_format_stumbles_over_what_is_none_of_it(tmp_path, name, document):
     put(tmp_path / "a.json", document if not isinstance(document, str) else json.dumps(document))

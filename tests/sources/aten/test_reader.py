@@ -163,9 +163,9 @@ def test_an_entry_that_is_no_entry_or_there_twice_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("[]", "has no list of operators"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "nested too deeply|not valid JSON"),
+        ("[]", "must be a JSON object; got list"),
         ('{"operators": 3, "format": 1}', "has no list of operators"),
         ('{"operators": [], "format": 2}', "of format 2, not 1"),
     ],

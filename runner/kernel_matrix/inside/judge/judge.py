@@ -32,7 +32,7 @@ from typing import (
     Tuple,
 )
 
-from kernel_matrix.inside.atomic_write import write_whole
+from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.hard_exit import leave
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
 from kernel_matrix.inside.phases import Phases
@@ -307,7 +307,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             return 1
         job = from_json(JudgeJob, json.loads(arguments.job.read_text(encoding="utf-8")))
         report = JudgeSession(job, arguments.job.parent, listeners, phases).run()
-    write_whole(arguments.out / REPORT_NAME, dumps(report))
+    replace_file(arguments.out / REPORT_NAME, dumps(report))
     return 0
 
 

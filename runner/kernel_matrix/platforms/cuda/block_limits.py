@@ -5,15 +5,11 @@ A kernel that compiles for an architecture may still need more than a block can 
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import parse_toml
 
 SMALLEST_BLOCK = 32
 """Threads of the smallest block that fills a warp."""
@@ -36,7 +32,7 @@ class BlockLimits:
 @cache
 def known_limits() -> dict[str, BlockLimits]:
     """Return compute capability → its limits, in the order of the table."""
-    document = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    document = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     rows = (BlockLimits(**row) for row in document["limits"])
     return {row.compute_capability: row for row in rows}
 

@@ -6,18 +6,13 @@ none. A version that the table does not have is no obstacle; :meth:`Compatibilit
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from kernel_matrix.platforms.language_limits import LanguageLimits, read_language_limits, read_rows
 from kernel_matrix.platforms.versions import Version, is_older, parse_version
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from kernel_matrix.toml_text import parse_toml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +132,7 @@ def read_compatibility(path: Path) -> Compatibility:
     Raises:
         TypeError: if a row has an unknown key or lacks one, such as its source.
     """
-    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    document = parse_toml(path.read_text(encoding="utf-8"))
     return Compatibility(
         drivers=read_rows(DriverRow, document["drivers"]),
         toolkits=read_rows(ToolkitRow, document["toolkits"]),

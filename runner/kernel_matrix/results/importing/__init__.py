@@ -18,10 +18,11 @@ from kernel_matrix.plugins import Registry
 from kernel_matrix.results.import_tables import build_tables, write
 from kernel_matrix.sources import UnreadableItem, google_benchmark, nvbench
 from kernel_matrix.sources.flashinfer import trace_results
-from kernel_matrix.sources.json_files import BadValueError, JsonFile, clean, shown_keys
+from kernel_matrix.sources.json_files import BadValueError, JsonFile, shown_keys
 from kernel_matrix.sources.kernelbench import eval_results, timing_results
 from kernel_matrix.sources.kernelbenchx import metric_results
 from kernel_matrix.sources.measurement import ImportedFile, ImportFormat
+from kernel_matrix.untrusted_json import escape_surrogates
 
 AUTO: Final = "auto"
 """Name that stands for recognising the format by content."""
@@ -185,7 +186,7 @@ def _nothing(paths: Sequence[Path], files: Sequence[Path], refused: Sequence[Unr
     if not files:
         what = f"no .json or .jsonl file in {where}"
     else:
-        first = f"; {clean(str(refused[0]))}" if refused else ""
+        first = f"; {escape_surrogates(str(refused[0]))}" if refused else ""
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         what = f"none of {len(files)} files in {where} holds a result that can be read{first}{more}"
     known = "; ".join(f"{form.name} ({form.description})" for form in FORMATS.usable().values())

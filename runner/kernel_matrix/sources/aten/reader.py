@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.sources import LoadedSource, Problem, Workload
-from kernel_matrix.sources.document import UnreadableFileError, read_bytes, read_each
+from kernel_matrix.sources.document import UnreadableFileError, parse_json_object, read_each, read_text
 from kernel_matrix.sources.folder import ITEMSIZES
 from kernel_matrix.sources.reference_module import digest_of
 
@@ -81,13 +81,10 @@ def _read_catalogue(root: Path) -> list[Any]:
     """
     hint = f"name a catalogue of format {FORMAT}, or omit the path to read the bundled one"
     try:
-        catalogue = json.loads(read_bytes(root))
+        catalogue = parse_json_object(root, read_text(root))
     except UnreadableFileError as error:
         raise UsageError(f"problems: {error.unreadable}", next_step=hint) from None
-    except (ValueError, RecursionError) as error:
-        what = str(error) or "nested too deeply"
-        raise UsageError(f"problems: {root} is not JSON: {what}", next_step=hint) from None
-    if not isinstance(catalogue, dict) or not isinstance(catalogue.get("operators"), list):
+    if not isinstance(catalogue.get("operators"), list):
         raise UsageError(f"problems: {root} is not a catalogue: it has no list of operators", next_step=hint)
     if catalogue.get("format") != FORMAT:
         found = catalogue.get("format")

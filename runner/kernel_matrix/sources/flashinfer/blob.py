@@ -6,7 +6,6 @@ data. Every number in the header is checked against the file.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.sources.document import UnreadableFileError
+from kernel_matrix.file_hash import file_sha256
+from kernel_matrix.sources.document import JsonObject, UnreadableFileError, parse_json_object
 from kernel_matrix.sources.flashinfer.definition import ITEMSIZES
-from kernel_matrix.sources.strict_json import Object, parse_object
 
 MAX_HEADER = 16 << 20
 """Longest header that is read, in bytes; even headers of whole models are shorter."""
@@ -40,7 +39,6 @@ DTYPES = {
 """Dtype in the format → dtype of torch."""
 
 _POINTER = b"version https://git-lfs"
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +81,13 @@ def sha256_of(path: Path) -> str:
     Raises:
         UnreadableFileError: it cannot be read.
     """
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
+        return file_sha256(path)
     except OSError as error:
         raise UnreadableFileError(path, f"cannot be read: {error.strerror}") from None
-    return digest.hexdigest()
 
 
-def _read_header(path: Path) -> tuple[Object, int, int]:
+def _read_header(path: Path) -> tuple[JsonObject, int, int]:
     """Return the header, the offset of the data, and the size of the file in bytes."""
     if not path.is_file():
         raise UnreadableFileError(path, "there is no such file")
@@ -114,10 +108,10 @@ def _read_header(path: Path) -> tuple[Object, int, int]:
         raise UnreadableFileError(path, f"is not safetensors: a header of {length} bytes in a file of {file_bytes}")
     if length > MAX_HEADER:
         raise UnreadableFileError(path, f"is not safetensors: the header is larger than {MAX_HEADER >> 20} MiB")
-    return parse_object(path, header.decode("utf-8", errors="replace")), 8 + length, file_bytes
+    return parse_json_object(path, header.decode("utf-8", errors="replace")), 8 + length, file_bytes
 
 
-def _check_type(path: Path, key: str, entry: Object, dtype: str, shape: Sequence[int]) -> None:
+def _check_type(path: Path, key: str, entry: JsonObject, dtype: str, shape: Sequence[int]) -> None:
     known = entry.get("dtype")
     if not isinstance(known, str) or known not in DTYPES:
         raise UnreadableFileError(

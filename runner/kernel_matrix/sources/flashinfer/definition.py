@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.model.enums import Dtype
-from kernel_matrix.sources.document import UnreadableFileError
+from kernel_matrix.sources.document import ID_FORM, UnreadableFileError, line_of_json_key, parse_json_object, read_text
 from kernel_matrix.sources.formula import FormulaError, evaluate, evaluate_tree
-from kernel_matrix.sources.strict_json import line_of_key, read_object
 
 ITEMSIZES = {
     "float64": 8,
@@ -54,7 +53,6 @@ RUN = "run"
 """Function that the reference must define."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _COMPARISONS = (ast.Eq, ast.GtE, ast.LtE, ast.Gt, ast.Lt)
 
 
@@ -153,7 +151,7 @@ class OperatorDefinition:
 
 def invalid_value(path: Path, text: str, key: str, reason: str) -> UnreadableFileError:
     """Make the exception for an invalid value at ``key``, such as ``axes.M``, in a JSON file with this text."""
-    return UnreadableFileError(path, f"{key}: {reason}", line_of_key(text, key.rpartition(".")[2]))
+    return UnreadableFileError(path, f"{key}: {reason}", line_of_json_key(text, key.rpartition(".")[2]))
 
 
 def read_definition(path: Path) -> OperatorDefinition:
@@ -162,10 +160,11 @@ def read_definition(path: Path) -> OperatorDefinition:
     Raises:
         UnreadableFileError: with the line of the first fault.
     """
-    values, text = read_object(path)
+    text = read_text(path)
+    values = parse_json_object(path, text)
     reader = _Reader(path, text)
     name = reader.text(values, "name")
-    if not _NAME.match(name):
+    if not ID_FORM.match(name):
         raise reader.error(f"{name!r} cannot be an id; allowed: letters, digits, '.', '_' and '-'", "name")
     axes = reader.table(values, "axes")
     definition = OperatorDefinition(

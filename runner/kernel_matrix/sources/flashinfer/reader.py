@@ -20,7 +20,7 @@ from typing import Any
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.sources import LoadedSource, Problem, UnreadableItem, Workload
-from kernel_matrix.sources.document import UnreadableFileError, read_each
+from kernel_matrix.sources.document import JsonObject, UnreadableFileError, parse_json_object, read_each, read_text
 from kernel_matrix.sources.flashinfer.blob import find_tensor, sha256_of
 from kernel_matrix.sources.flashinfer.definition import (
     ITEMSIZES,
@@ -32,7 +32,6 @@ from kernel_matrix.sources.flashinfer.definition import (
 )
 from kernel_matrix.sources.formula import FormulaError
 from kernel_matrix.sources.reference_module import digest_of
-from kernel_matrix.sources.strict_json import Object, lines_of, parse_object, read_text
 
 DEFINITION_FILE = "definition.json"
 WORKLOAD_FILE = "workload.jsonl"
@@ -70,7 +69,7 @@ class _Line:
 
     path: Path
     number: int
-    values: Object
+    values: JsonObject
 
     def error(self, reason: str) -> UnreadableFileError:
         return UnreadableFileError(self.path, reason, self.number)
@@ -256,10 +255,10 @@ def _read_lines_of_set(root: Path) -> tuple[Mapping[str, list[_Line]], list[Unre
 
 def _read_lines(path: Path) -> tuple[tuple[_Line, ...], tuple[UnreadableItem, ...]]:
     try:
-        lines = lines_of(read_text(path))
+        lines = [(number, line) for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()]
     except UnreadableFileError as error:
         return (), (error.unreadable,)
-    return read_each(lines, lambda line: _Line(path, line[0], parse_object(path, line[1], line[0])))
+    return read_each(lines, lambda line: _Line(path, line[0], parse_json_object(path, line[1], line[0])))
 
 
 def _read_cases(
@@ -334,7 +333,7 @@ def _count_bytes(tensor: TensorDefinition, sizes: Mapping[str, int]) -> int:
 
 
 def _read_source(
-    definition: OperatorDefinition, line: _Line, tensor: TensorDefinition, inputs: Object
+    definition: OperatorDefinition, line: _Line, tensor: TensorDefinition, inputs: JsonObject
 ) -> dict[str, Any]:
     """Read and check the source of an input."""
     where = f"inputs.{tensor.name}"

@@ -11,14 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.model.enums import Language
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
-from kernel_matrix.sources.document import UnreadableFileError, read_each, suggestion
+from kernel_matrix.sources.document import (
+    ID_FORM,
+    JsonObject,
+    UnreadableFileError,
+    line_of_json_key,
+    parse_json_object,
+    read_each,
+    read_text,
+)
 from kernel_matrix.sources.flashinfer.definition import OperatorDefinition, invalid_value, read_definition
 from kernel_matrix.sources.flashinfer.reader import DEFINITION_FILE, adapter_of
 from kernel_matrix.sources.reference_module import detect_language, digest_of
-from kernel_matrix.sources.strict_json import Object, line_of_key, read_object
 
 MAX_SOURCES = 64
 """Most files per solution."""
@@ -29,7 +36,6 @@ _PYTHON = frozenset({"python", "pytorch", "triton"})
 _NATIVE = frozenset({"cuda", "cuda_cpp", "cpp"})
 _COMPILED_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")
 _RESERVED_MODULES = frozenset({"candidate", "problem", "library", "torch", "triton", "numpy", "kernel_matrix"})
 """Modules that a file of a solution must not hide, because its folder is first on Python's path."""
@@ -42,8 +48,8 @@ class _Solution:
 
     path: Path
     text: str
-    values: Object
-    spec: Object
+    values: JsonObject
+    spec: JsonObject
     definition: OperatorDefinition
     files: Mapping[str, str]
     """Name beside the adapter → source."""
@@ -87,9 +93,10 @@ def _solution_files(path: Path) -> list[Path]:
 
 
 def _read_solution(path: Path, problems: Mapping[str, Problem]) -> Candidate:
-    values, text = read_object(path)
+    text = read_text(path)
+    values = parse_json_object(path, text)
     name, about = _read_text(path, text, values, "name"), _read_text(path, text, values, "definition")
-    if not _NAME.match(name):
+    if not ID_FORM.match(name):
         reason = f"{name!r} cannot be used in an id; allowed: letters, digits, '.', '_' and '-'"
         raise invalid_value(path, text, "name", reason)
     problem = problems.get(about)
@@ -103,7 +110,7 @@ def _read_solution(path: Path, problems: Mapping[str, Problem]) -> Candidate:
     return _make_candidate(_Solution(path, text, values, spec, read_definition(problem.path), files), problem, name)
 
 
-def _read_text(path: Path, text: str, values: Object, key: str) -> str:
+def _read_text(path: Path, text: str, values: JsonObject, key: str) -> str:
     value = values.get(key)
     if not isinstance(value, str) or not value:
         raise invalid_value(path, text, key, "must be a text")
@@ -111,7 +118,7 @@ def _read_text(path: Path, text: str, values: Object, key: str) -> str:
 
 
 def _read_files(path: Path, text: str, sources: Any) -> dict[str, str]:
-    line = line_of_key(text, "sources")
+    line = line_of_json_key(text, "sources")
     if not isinstance(sources, list) or not 0 < len(sources) <= MAX_SOURCES:
         raise UnreadableFileError(path, f"sources: must be a list of 1 to {MAX_SOURCES} files", line)
     files: dict[str, str] = {}

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
-from kernel_matrix.sources.document import UnreadableFileError, read_bytes, read_each
+from kernel_matrix.sources.document import NOT_IN_IDS, UnreadableFileError, read_bytes, read_each
 from kernel_matrix.sources.reference_module import detect_language, digest_of
 
 _KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py\Z")
 _PROBLEM = re.compile(r"level(\d+)/(\d+)_")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def load_candidates(
@@ -56,7 +55,7 @@ def _read(path: Path, known: Mapping[tuple[int, int], str]) -> Candidate:
     source, run = read_bytes(path), path.resolve().parent.name
     language = detect_language(source)
     return Candidate(
-        id=f"{problem_id}/{_NOT_IN_NAMES.sub('_', run)}-{sample}",
+        id=f"{problem_id}/{NOT_IN_IDS.sub('_', run)}-{sample}",
         problem_id=problem_id,
         path=path,
         language=language,

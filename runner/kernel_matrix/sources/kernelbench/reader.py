@@ -16,7 +16,7 @@ from kernel_matrix.sources.reference_module import digest_of, read_reference
 OTHER = "Other"
 """Category of whole networks, which fit none of the fifteen operator categories."""
 
-_LEVEL = re.compile(r"level(\d+)\Z")
+LEVEL_FOLDER = re.compile(r"level(\d+)\Z")
 _PROBLEM = re.compile(r"(\d+)_(.+)\Z")
 
 _CATEGORIES = (
@@ -48,7 +48,7 @@ def load(root: Path, *, name: str) -> LoadedSource:
 def _levels(root: Path) -> Iterator[tuple[int, Path]]:
     bench = root / "KernelBench" if (root / "KernelBench").is_dir() else root
     folders = sorted(bench.iterdir()) if bench.is_dir() else []
-    found = [(int(match[1]), f) for f in folders if (match := _LEVEL.match(f.name)) and f.is_dir()]
+    found = [(int(match[1]), f) for f in folders if (match := LEVEL_FOLDER.match(f.name)) and f.is_dir()]
     if not found:
         raise UsageError(
             f"problems: {root} is not a KernelBench checkout: it has no folder level1",

@@ -13,10 +13,11 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from kernel_matrix.model.enums import Language, Status
-from kernel_matrix.sources.json_files import JsonFile, JsonNode, clean
+from kernel_matrix.sources.json_files import JsonFile, JsonNode
+from kernel_matrix.sources.kernelbench.reader import LEVEL_FOLDER
 from kernel_matrix.sources.measurement import EAGER, MEAN, NS_PER_MS, ImportedFile, ImportedMeasurement, ImportFormat
+from kernel_matrix.untrusted_json import escape_surrogates
 
-_LEVEL = re.compile(r"level(\d+)\Z")
 _VERSION = re.compile(r"v\d+(\.\d+)*\Z")
 _PREFIX: Final = "baseline_time_"
 
@@ -33,7 +34,7 @@ _DISTINCT_PROBLEMS: Final[Mapping[str, frozenset[str]]] = {
 
 def read(file: JsonFile) -> list[ImportedMeasurement]:
     """Read every problem of every level; see :class:`ImportFormat`."""
-    candidate = clean(file.path.stem).removeprefix(_PREFIX)
+    candidate = escape_surrogates(file.path.stem).removeprefix(_PREFIX)
     document = file.document()
     found = list(file.each(_entries(document), lambda node: _make_measurement(node, file.folder, candidate)))
     nulls = sum(one.status is not Status.PASSED for one in found)
@@ -53,7 +54,7 @@ def _entries(document: JsonNode) -> Iterator[JsonNode]:
 
 def _make_measurement(node: JsonNode, machine: str, candidate: str) -> ImportedMeasurement:
     level, name = map(str, (node.keys[0], node.keys[-1]))
-    number = _LEVEL.match(level)
+    number = LEVEL_FOLDER.match(level)
     if number is None:
         raise node.fault(f"{level!r} is not a level: level1, level2, …")
     if len(node.keys) == 1:
@@ -141,7 +142,7 @@ def _add_baseline(one: ImportedMeasurement, eager: Mapping[str, Any] | None) -> 
 FORMAT: Final = ImportFormat(
     name="kernelbench-timing",
     description="KernelBench's baseline tables, {level: {problem file: {mean, std, …}}}",
-    knows=lambda value: isinstance(value, dict) and any(_LEVEL.match(key) for key in value),
+    knows=lambda value: isinstance(value, dict) and any(LEVEL_FOLDER.match(key) for key in value),
     read=read,
     version=version,
     join=join,

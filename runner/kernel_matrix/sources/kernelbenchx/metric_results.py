@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from kernel_matrix.model.enums import Dtype, Language, Status
-from kernel_matrix.sources.json_files import BadValueError, JsonFile, JsonNode, clean
+from kernel_matrix.sources.json_files import BadValueError, JsonFile, JsonNode
 from kernel_matrix.sources.measurement import (
     DEFAULT,
     EAGER,
@@ -24,6 +24,7 @@ from kernel_matrix.sources.measurement import (
     ImportedMeasurement,
     ImportFormat,
 )
+from kernel_matrix.untrusted_json import escape_surrogates
 
 _ROW: Final = frozenset({"input_size", "ms"})
 _TASK: Final = frozenset({"call_ok", "exe_ok"})
@@ -47,7 +48,7 @@ def read_golden(file: JsonFile) -> list[ImportedMeasurement]:
 
     def measured(node: JsonNode) -> ImportedMeasurement:
         return ImportedMeasurement(
-            problem=clean(file.path.stem),
+            problem=escape_surrogates(file.path.stem),
             candidate=EAGER,
             gpu=file.folder,
             host={"hostname": file.folder},

@@ -21,9 +21,10 @@ from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype
 from kernel_matrix.model.messages import ContractSpec
 from kernel_matrix.sources import LoadedSource, Problem, UnreadableItem, Workload
-from kernel_matrix.sources.document import UnreadableFileError, read_bytes, read_each
+from kernel_matrix.sources.document import UnreadableFileError, read_bytes, read_each, read_text, refusals_of
 from kernel_matrix.sources.kernelbenchx.cases import UNKNOWN, TestCall, cases_of
 from kernel_matrix.sources.reference_module import digest_of, parse_module, root_name
+from kernel_matrix.untrusted_json import parse_lenient
 
 TEMPLATE = Path(__file__).with_name("adapter.py")
 """Template of the adapters of problems and candidates."""
@@ -169,11 +170,8 @@ def _read_metadata(folder: Path) -> tuple[Mapping[str, Mapping[str, Any]], tuple
 
 
 def _read_json(path: Path) -> Any:
-    content = read_bytes(path)
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        raise UnreadableFileError(path, f"not valid JSON: {error}", getattr(error, "lineno", None)) from None
+    with refusals_of(path):
+        return parse_lenient(read_text(path))
 
 
 def _read_problem(path: Path, folder: Path, source: str, metadata: Mapping[str, Mapping[str, Any]]) -> Problem:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.errors import UsageError
+from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
-from kernel_matrix.sources.document import MAX_BYTES, UnreadableFileError, read_bytes, read_each, suggestion
+from kernel_matrix.sources.document import MAX_BYTES, UnreadableFileError, read_bytes, read_each, refusals_of
 from kernel_matrix.sources.kernelbenchx.reader import TASK_FILE, TEST_FILE, adapter_of, read_task, split
 from kernel_matrix.sources.reference_module import detect_language, digest_of
+from kernel_matrix.untrusted_json import decode, parse_lenient, read_lines
 
 CODE_FILE = "kernel.py"
 """Name of a candidate's file beside its adapter."""
@@ -176,27 +176,18 @@ def _read_answers(file: Path) -> Iterator[_Answer | UnreadableFileError]:
 
 def _read_lines(file: Path) -> Iterator[_Answer | UnreadableFileError]:
     with file.open("rb") as lines:
-        for number in itertools.count(1):
-            line = lines.readline(MAX_BYTES + 1)
-            if not line:
-                return
-            if len(line) > MAX_BYTES:
-                yield UnreadableFileError(
-                    file, f"has a line of more than {MAX_BYTES >> 20} MiB; the rest is ignored", number
-                )
-                return
-            if line.strip():
-                try:
-                    yield _parse_answer(file, number, line)
-                except UnreadableFileError as error:
-                    yield error
+        for number, line in read_lines(lines, MAX_BYTES):
+            try:
+                yield _parse_answer(file, number, line)
+            except UnreadableFileError as error:  # noqa: PERF203  # one bad line must not end the others
+                yield error
 
 
-def _parse_answer(file: Path, number: int, line: bytes) -> _Answer:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableFileError(file, f"not valid JSON: {error}", number) from None
+def _parse_answer(file: Path, number: int, line: bytes | None) -> _Answer:
+    if line is None:
+        raise UnreadableFileError(file, f"the line is longer than {MAX_BYTES >> 20} MiB", number)
+    with refusals_of(file):
+        row = parse_lenient(decode(line, number), number)
     if not isinstance(row, dict) or not isinstance(row.get("predict"), str):
         raise UnreadableFileError(file, "is not an object with the code as text in `predict`", number)
     prompt = next((str(row[key]) for key in _PROMPTS if row.get(key)), "")

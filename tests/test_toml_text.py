@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_matrix.matrix.toml_lines import find, nearest, scan, show
+from kernel_matrix.toml_text import find, nearest, scan, show
 
 if sys.version_info >= (3, 11):
     import tomllib

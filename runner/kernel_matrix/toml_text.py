@@ -1,7 +1,4 @@
-"""Find line and column of the keys of a TOML document, which TOML parsers do not report.
-
-The scanner assumes valid TOML, so parse the text first.
-"""
+"""Parse TOML, and find line and column of its keys, which TOML parsers do not report."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,6 +32,48 @@ _STRING = re.compile(
 _SCALAR = re.compile(r"[^,\]}#\n]*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _LAST_PART = re.compile(r"(?:\[\d+\]|\.?[A-Za-z0-9_-]+|\.?\"(?:\\.|[^\"\\])*\")\Z")
+
+
+_FAULT = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)\Z", re.DOTALL)
+
+
+class TomlSyntaxError(ValueError):
+    """A text is not valid TOML.
+
+    Args:
+        reason: What is wrong, as in "not valid TOML: invalid value".
+        position: Line and column; None if the parser does not say where.
+    """
+
+    def __init__(self, reason: str, position: Position | None = None) -> None:
+        place = f" (line {position[0]}, column {position[1]})" if position else ""
+        super().__init__(f"{reason}{place}".replace("\n", "\\n"))
+        self.reason = reason.replace("\n", "\\n")
+        self.position = position
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse a document.
+
+    Raises:
+        TomlSyntaxError: It is not valid, or is nested too deeply.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise TomlSyntaxError("not valid TOML: nested too deeply") from None
+    except ValueError as error:  # a syntax error, or an integer with too many digits for Python
+        found = _FAULT.match(str(error))
+        what = found["what"] if found else str(error)
+        position = None
+        if found:
+            position = (int(found["line"]), int(found["column"])) if found["line"] else _find_end(text)
+        raise TomlSyntaxError(f"not valid TOML: {what[:1].lower()}{what[1:]}", position) from None
+
+
+def _find_end(text: str) -> Position:
+    last = text.rstrip().rpartition("\n")[2]
+    return text.rstrip().count("\n") + 1, len(last) + 1
 
 
 def scan(text: str) -> dict[KeyPath, Position]:
