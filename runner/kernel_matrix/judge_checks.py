@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kernel_matrix.errors import PluginError
 from kernel_matrix.plugins import Registry
+from kernel_matrix.python_syntax import parse
 
 _IMPORTABLE = sys.stdlib_module_names | {"torch"}
 _IMPORTABLE_PARTS = ("kernel_matrix.inside", "kernel_matrix.model")
@@ -29,7 +30,7 @@ def _locate(entry: EntryPoint) -> Path:
     found = find_spec(entry.value)
     if found is None or not found.origin:
         raise PluginError(f"there is no module {entry.value}")
-    tree = ast.parse(Path(found.origin).read_bytes())
+    tree = parse(Path(found.origin).read_bytes())
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
     if not functions or len(functions[0].args.args) != 1:
         raise PluginError("it has no function check(call)")

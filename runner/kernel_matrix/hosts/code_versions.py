@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kernel_matrix.judge_checks import added_checks
 from kernel_matrix.platforms.registry import inside_folder
+from kernel_matrix.python_syntax import parse
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -82,7 +83,7 @@ def version_of(
 @functools.cache
 def _parse(file: Path, package: Path) -> tuple[str, frozenset[Path]]:
     """Return the normal form of ``file`` and the files of ``package`` that it imports; cached for both versions."""
-    tree = ast.parse(file.read_bytes())
+    tree = parse(file.read_bytes())
     return normal_form(tree), frozenset(_imported(tree, package))
 
 

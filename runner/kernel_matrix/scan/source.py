@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.python_syntax import parse
 from kernel_matrix.scan.embedded_cpp import CppText, find_cpp_texts
 from kernel_matrix.scan.names import QualifiedNames
 from kernel_matrix.scan.reach import Definition, ReachableCode
@@ -95,7 +96,7 @@ class ScannedSource:
 def read_source(text: str, *, language: Language, dtype: Dtype, entry: str) -> ScannedSource | None:
     """Parse a candidate's source; return ``None`` if it is not valid Python."""
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return ScannedSource(text, tree, language, dtype, entry)

@@ -9,13 +9,13 @@ import ast
 import hashlib
 import json
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernel_matrix.model.enums import Language
+from kernel_matrix.python_syntax import parse
 from kernel_matrix.sources.document import UnreadableFileError, read_bytes
 from kernel_matrix.sources.formula import FormulaError, evaluate_tree
 
@@ -91,7 +91,7 @@ def detect_language(source: bytes) -> Language:
     not parse, patterns in its text decide, because it still is a candidate and fails later.
     """
     try:
-        tree = parse_source(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         packages = [found.decode() for found in _PACKAGE_TEXT.findall(source)]
         is_triton, is_cuda = _TRITON_TEXT.search(source) is not None, _CUDA_TEXT.search(source) is not None
@@ -121,7 +121,7 @@ def packages_needed(source: bytes) -> frozenset[str]:
     Imports under a condition or in a ``try`` are optional and do not count. A source that does not parse needs none.
     """
     try:
-        tree = parse_source(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     return frozenset(name.split(".")[0] for node in _unconditional_statements(tree) for name in _modules_imported(node))
@@ -134,13 +134,6 @@ def digest_of(source: bytes, facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def parse_source(source: bytes) -> ast.Module:
-    """Parse a source without Python's warnings about it, such as those about invalid escapes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(source)
-
-
 def parse_module(path: Path, source: bytes) -> ast.Module:
     """Parse the source in a file.
 
@@ -148,7 +141,7 @@ def parse_module(path: Path, source: bytes) -> ast.Module:
         UnreadableFileError: it is not valid Python.
     """
     try:
-        return parse_source(source)
+        return parse(source)
     except SyntaxError as error:
         raise UnreadableFileError(path, f"not valid Python: {error.msg}", error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -14,10 +14,11 @@ from typing import Any
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype
+from kernel_matrix.python_syntax import parse
 from kernel_matrix.sources import Candidate, LoadedSource, Origin, Problem, UnreadableItem, Workload
 from kernel_matrix.sources.document import ID_FORM, NOT_IN_IDS, JsonObject, UnreadableFileError, parse_json_object
 from kernel_matrix.sources.kernelbench.reader import OTHER
-from kernel_matrix.sources.reference_module import detect_language, digest_of, find_missing_definition, parse_source
+from kernel_matrix.sources.reference_module import detect_language, digest_of, find_missing_definition
 from kernel_matrix.untrusted_json import read_lines
 
 Columns = Mapping[str, tuple[str, ...]]
@@ -313,7 +314,7 @@ def _make_problem(row: _Row, source: str) -> Problem:
 def _check_form(row: _Row, code: str) -> None:
     """Check that the code is in KernelBench's form."""
     try:
-        missing = find_missing_definition(parse_source(code.encode()))
+        missing = find_missing_definition(parse(code))
     except SyntaxError as error:
         raise row.error(f"not valid Python at line {error.lineno} of its code: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_matrix.model.enums import Dtype
+from kernel_matrix.python_syntax import parse
 from kernel_matrix.sources.document import ID_FORM, UnreadableFileError, line_of_json_key, parse_json_object, read_text
 from kernel_matrix.sources.formula import FormulaError, evaluate, evaluate_tree
 
@@ -189,7 +190,7 @@ def read_definition(path: Path) -> OperatorDefinition:
 
 def writes_into_inputs(definition: OperatorDefinition) -> bool:
     """Return True if the source of the reference's ``run`` seems to write into an argument."""
-    run = next(n for n in ast.parse(definition.reference).body if isinstance(n, ast.FunctionDef) and n.name == RUN)
+    run = next(n for n in parse(definition.reference).body if isinstance(n, ast.FunctionDef) and n.name == RUN)
     parameters = {argument.arg for argument in (*run.args.posonlyargs, *run.args.args)}
     return any(_mutated_name(node) in parameters for node in ast.walk(run))
 
@@ -225,7 +226,7 @@ def _holds(constraint: str, sizes: Mapping[str, int]) -> bool | None:
 
 def _check_reference(definition: OperatorDefinition) -> None:
     try:
-        tree = ast.parse(definition.reference)
+        tree = parse(definition.reference)
     except SyntaxError as error:
         raise definition.error(f"not valid Python at its line {error.lineno}: {error.msg}", "reference") from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from kernel_matrix.errors import UsageError, suggestion
 from kernel_matrix.model.enums import Language
+from kernel_matrix.python_syntax import parse
 from kernel_matrix.sources import Candidate, Origin, Problem, UnreadableItem
 from kernel_matrix.sources.document import (
     ID_FORM,
@@ -265,7 +266,7 @@ def _writes_into_outputs(solution: _Solution, file: str, function: str) -> bool:
 def _accepts(source: str, function: str, count: int) -> bool:
     """Return False if a function surely cannot be called with ``count`` arguments."""
     try:
-        body = ast.parse(source).body
+        body = parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True  # importing it will report the error
     node = next((it for it in body if isinstance(it, ast.FunctionDef) and it.name == function), None)
