@@ -32,16 +32,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kernel_matrix.attempt.problem_checks import ProblemCheckSubject, staged  # noqa: E402  # as above
-from kernel_matrix.inside.judge.problem_check_job import (  # noqa: E402
+from kernel_matrix.attempt.problem_checks import ProblemCheckSubject, stage_problem  # noqa: E402  # as above
+from kernel_matrix.inside.problem_check.job import (  # noqa: E402
     ProblemCheckJob,
+    ProblemCheckLimits,
     ProblemCheckResult,
-    ProblemCheckTask,
 )
-from kernel_matrix.inside.judge.problem_check_pool import (  # noqa: E402
-    ORDERS_NAME,
-    SOCKET_NAME,
-)
+from kernel_matrix.inside.problem_check.pool import JOB_NAME, SOCKET_NAME  # noqa: E402
 from kernel_matrix.model.enums import Dtype, Status  # noqa: E402
 from kernel_matrix.model.messages import dumps, from_json  # noqa: E402
 from kernel_matrix.sources import load_source  # noqa: E402
@@ -77,12 +74,13 @@ def try_all(subjects: Sequence[ProblemCheckSubject], arguments: argparse.Namespa
     """Place among ``subjects`` → its answer, of as many as were tried before somebody interrupted."""
     with tempfile.TemporaryDirectory(prefix="km-", dir="/tmp") as name:  # a socket's path must be short
         work = Path(name)
-        tasks, lost = staged(subjects, work)
-        on_gpu = [replace(task, job=replace(task.job, device=arguments.device)) for task in tasks]
-        answers = list(lost)
+        jobs = [stage_problem(str(index), subject, work) for index, subject in enumerate(subjects)]
+        on_device = [replace(job, device=arguments.device) for job in jobs]
+        limits = ProblemCheckLimits(jobs=arguments.jobs, limit_s=arguments.limit, memory_bytes=ADDRESSES)
+        answers: list[ProblemCheckResult] = []
         with contextlib.suppress(KeyboardInterrupt):  # what is known by then is told
-            answers.extend(tried(on_gpu, work, arguments.jobs, arguments.limit))
-    return {answer.index: answer for answer in answers}
+            answers.extend(tried(ProblemCheckJob(tuple(on_device), limits), work))
+    return {int(answer.cell_id): answer for answer in answers}
 
 
 def capped(subject: ProblemCheckSubject, cap: int) -> ProblemCheckSubject:
@@ -128,25 +126,17 @@ def target_of(node: ast.Assign) -> str:
     return target.id if len(node.targets) == 1 and isinstance(target, ast.Name) else ""
 
 
-def tried(tasks: Sequence[ProblemCheckTask], work: Path, jobs: int, limit_s: float) -> Iterator[ProblemCheckResult]:
-    """Yield the answers of one process; fewer than ``tasks`` if it ends early."""
-    (work / ORDERS_NAME).write_text(dumps(ProblemCheckJob(tuple(tasks), jobs, limit_s, ADDRESSES)))
+def tried(job: ProblemCheckJob, work: Path) -> Iterator[ProblemCheckResult]:
+    """Yield the answers of one process; fewer than there are problems if it ends early."""
+    (work / JOB_NAME).write_text(dumps(job))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(work / SOCKET_NAME))
         listener.listen()
-        argv = (
-            sys.executable,
-            "-m",
-            "kernel_matrix.inside.judge.problem_check_pool",
-            "--work",
-            work,
-            "--channel",
-            work,
-        )
+        argv = (sys.executable, "-m", "kernel_matrix.inside.problem_check.pool", "--work", work, "--channel", work)
         with subprocess.Popen(argv, cwd=ROOT) as process, listener.accept()[0].makefile("rb") as lines:
             try:
                 next(lines)
-                for line, _task in zip(lines, tasks, strict=False):
+                for line, _problem in zip(lines, job.problems, strict=False):
                     yield from_json(ProblemCheckResult, json.loads(line))
             finally:
                 process.terminate()

@@ -20,6 +20,7 @@ from kernel_matrix.version import __version__
 if TYPE_CHECKING:
     from kernel_matrix.api.analyze import QUESTIONS, analyze, freeze_best_known
     from kernel_matrix.api.audit import AuditResult, audit
+    from kernel_matrix.api.check_problems import check_problems
     from kernel_matrix.api.compare_results import Comparison, ComparisonRules, compare, confirm
     from kernel_matrix.api.gpus import calibrate_gpus, find_gpus, inventory, watch_gpus
     from kernel_matrix.api.host import diagnose_host, sweep
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kernel_matrix.api.night_baselines import accept_change, list_baselines, set_baseline, show_baseline
     from kernel_matrix.api.nightly import NightOptions, plan_night, run_night
     from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
-    from kernel_matrix.api.problems import check_problems, load_problems
+    from kernel_matrix.api.problems import load_problems
     from kernel_matrix.api.repeat_record import reproduce
     from kernel_matrix.api.report import make_report, write_report
     from kernel_matrix.api.results import Chart, Results
@@ -114,7 +115,7 @@ _MODULE_OF = {
     "audit": "audit",
     "build_image": "images",
     "calibrate_gpus": "gpus",
-    "check_problems": "problems",
+    "check_problems": "check_problems",
     "compare": "compare_results",
     "confirm": "compare_results",
     "diagnose_host": "host",

@@ -12,21 +12,17 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.attempt.assignment import RunContext
-from kernel_matrix.attempt.problem_checks import ProblemCheckLimits, ProblemCheckSubject, try_problems
+from kernel_matrix.attempt.problem_checks import ProblemCheckSubject, check_in_sandbox
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.hosts.process_token import owner_token
 from kernel_matrix.images import ResolvedImage
-from kernel_matrix.inside.judge.problem_check_job import (
+from kernel_matrix.inside.problem_check.job import (
     MAX_REASON,
     ProblemCheckJob,
+    ProblemCheckLimits,
     ProblemCheckResult,
 )
-from kernel_matrix.inside.judge.problem_check_pool import (
-    MAX_LINE,
-    ORDERS_NAME,
-    READY,
-    SOCKET_NAME,
-)
+from kernel_matrix.inside.problem_check.pool import JOB_NAME, MAX_LINE, READY, SOCKET_NAME
 from kernel_matrix.model.enums import Dtype, Role, Status
 from kernel_matrix.model.messages import ContractSpec, JudgeJob, dumps, from_json
 from kernel_matrix.sandboxes import ProcessExit, open_sandbox
@@ -100,7 +96,7 @@ def tried(tmp_path):
         scratch.mkdir()
         scratch.chmod(0o711)
         bench = bench_of(open_sandbox("process"), scratch)
-        answers = try_problems([subject(one) for one in problems], None, bench, allowed(**allowance))
+        answers = check_in_sandbox([subject(one) for one in problems], None, bench, allowed(**allowance))
         found = {of.problem.id: tried for of, tried in answers}
         assert list(scratch.iterdir()) == []
         return found
@@ -155,7 +151,7 @@ def folder_of(spec, target):
 
 
 def orders_of(spec):
-    return from_json(ProblemCheckJob, json.loads((folder_of(spec, "/checkup") / ORDERS_NAME).read_text()))
+    return from_json(ProblemCheckJob, json.loads((folder_of(spec, "/problems") / JOB_NAME).read_text()))
 
 
 def says(make, *, ready=READY):
@@ -173,7 +169,7 @@ def says(make, *, ready=READY):
 
 
 def answers(orders, **changes):
-    return b"".join(f"{dumps(ProblemCheckResult(task.index, Status.PASSED))}\n".encode() for task in orders.tasks)
+    return b"".join(f"{dumps(ProblemCheckResult(job.cell_id, Status.PASSED))}\n".encode() for job in orders.problems)
 
 
 @pytest.fixture
@@ -181,9 +177,9 @@ def played(stage, problem):
     """Checks three problems with these scripts, one after the other, and returns the results."""
 
     def play(*plays, image=None, **allowance):
-        stage.plays["checkup", "checkup"] = list(plays)
+        stage.plays["problem_check", "problem_check"] = list(plays)
         problems = [subject(problem(name)) for name in ("one", "two", "three")]
-        found = list(try_problems(problems, image, bench_of(stage, stage.scratch), allowed(**allowance)))
+        found = list(check_in_sandbox(problems, image, bench_of(stage, stage.scratch), allowed(**allowance)))
         return {of.problem.id: tried for of, tried in found}
 
     yield play
@@ -204,7 +200,7 @@ def test_answers_are_taken_as_they_come(played):
 
 
 def first_only(orders):
-    return answers(replace(orders, tasks=orders.tasks[:1]))
+    return answers(replace(orders, problems=orders.problems[:1]))
 
 
 def test_problem_running_when_process_ends_runs_alone(played, stage):
@@ -222,7 +218,7 @@ def test_whoever_was_not_begun_is_tried_with_the_rest(played, stage):
 
 def forged(**changes):
     def lines(orders):
-        document = {"index": orders.tasks[0].index, "status": "passed", **changes}
+        document = {"cell_id": orders.problems[0].cell_id, "status": "passed", **changes}
         return f"{json.dumps(document)}\n".encode()
 
     return lines
@@ -233,7 +229,7 @@ LIES = {
     "nested without end": lambda orders: b"[" * (MAX_LINE - 1) + b"\n",
     "no object": lambda orders: b"[]\n",
     "a line without end": lambda orders: b"x" * (MAX_LINE * 4),
-    "a task nobody has": forged(index=99),
+    "a problem nobody has": forged(cell_id="99"),
     "a status that no problem has": forged(status="compile_error"),
     "no status": forged(status="splendid"),
     "a reason too long": forged(reason="x" * (MAX_REASON + 1)),
@@ -271,7 +267,7 @@ def test_it_is_confined_as_a_baseline_and_writes_nowhere(played):
     (spec,) = seen
     assert (spec.role, spec.module, spec.image, spec.gpu) == (
         Role.BASELINE,
-        "kernel_matrix.inside.judge.problem_check_pool",
+        "kernel_matrix.inside.problem_check.pool",
         "sha256:1",
         None,
     )
@@ -291,24 +287,24 @@ def test_all_that_a_problem_says_of_itself_goes_into_its_job(stage, problem):
         seen.append(orders_of(spec))
         return says(answers)(spec)
 
-    stage.plays["checkup", "checkup"] = [looked_at]
-    list(try_problems([subject(problem("p", **told))], None, bench_of(stage, stage.scratch), allowed()))
-    (task,) = seen[0].tasks
-    assert {name: getattr(task.job, name) for name in told} == told
-    assert (task.job.dtype, task.job.device) == (Dtype.FP32, "cpu")
-    assert [(w.name, w.values) for w in task.job.workloads] == [("smoke", {"ROWS": 4})]
+    stage.plays["problem_check", "problem_check"] = [looked_at]
+    list(check_in_sandbox([subject(problem("p", **told))], None, bench_of(stage, stage.scratch), allowed()))
+    (job,) = seen[0].problems
+    assert {name: getattr(job, name) for name in told} == told
+    assert (job.dtype, job.device) == (Dtype.FP32, "cpu")
+    assert [(w.name, w.values) for w in job.workloads] == [("smoke", {"ROWS": 4})]
 
 
 def test_staged_files_are_readable_by_all_and_writable_by_none(stage, problem):
     seen = []
 
     def looked_at(spec):
-        folder = folder_of(spec, "/checkup") / "0"
+        folder = folder_of(spec, "/problems") / "0"
         seen.extend((path.name, path.read_bytes(), path.stat().st_mode & 0o777) for path in sorted(folder.iterdir()))
         return says(answers)(spec)
 
-    stage.plays["checkup", "checkup"] = [looked_at]
+    stage.plays["problem_check", "problem_check"] = [looked_at]
     made = replace(problem("p"), adapter="x = 1", beside={"b": b"bytes", "c": Path(__file__)})
-    list(try_problems([subject(made)], None, bench_of(stage, stage.scratch), allowed()))
+    list(check_in_sandbox([subject(made)], None, bench_of(stage, stage.scratch), allowed()))
     here = Path(__file__).read_bytes()
     assert seen == [("b", b"bytes", 0o444), ("c", here, 0o444), ("problem.py", b"x = 1", 0o444)]

@@ -1,7 +1,7 @@
 """Checking problems without a candidate, in processes without a GPU.
 
-See :mod:`kernel_matrix.inside.judge.problem_check_pool` for the check itself. A problem is third-party code, so it is
-confined like a baseline and its answers are checked for form. If a problem ends the process that checks it, the others
+See :mod:`kernel_matrix.inside.problem_check.pool` for the check itself. A problem is third-party code, so it is
+confined like a baseline and its results are checked for form. If a problem ends the process that checks it, the others
 are checked again.
 """
 
@@ -12,6 +12,7 @@ import json
 import socket
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,22 +20,16 @@ from kernel_matrix.attempt.assignment import RunContext
 from kernel_matrix.attempt.contestants import BASELINE_UID, CANDIDATE, PROBLEM_FILE
 from kernel_matrix.attempt.folders import accept, folders_for_all, listening_for_all, make_for_all, write_for_all
 from kernel_matrix.attempt.outcome import how_it_ended
-from kernel_matrix.attempt.probe_process import MAX_REASON as MAX_LAST_WORDS
 from kernel_matrix.attempt.probe_process import last_words
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.images import ResolvedImage
-from kernel_matrix.inside.judge.problem_check_job import (
+from kernel_matrix.inside.problem_check.job import (
     MAX_REASON,
     ProblemCheckJob,
+    ProblemCheckLimits,
     ProblemCheckResult,
-    ProblemCheckTask,
 )
-from kernel_matrix.inside.judge.problem_check_pool import (
-    MAX_LINE,
-    ORDERS_NAME,
-    READY,
-    SOCKET_NAME,
-)
+from kernel_matrix.inside.problem_check.pool import JOB_NAME, MAX_LINE, READY, SOCKET_NAME
 from kernel_matrix.model.enums import Dtype, Implementation, Role, Status
 from kernel_matrix.model.messages import (
     ContestantSpec,
@@ -48,11 +43,11 @@ from kernel_matrix.model.messages import (
 from kernel_matrix.sandboxes import Mount, ProcessLabels, ResourceLimits, RoleSpec, RunningProcess
 from kernel_matrix.sources import Problem, Workload
 
-_WORK, _CHANNEL = "/checkup", "/channel"  # folders as seen inside
+_WORK, _CHANNEL = "/problems", "/channel"  # folders as seen inside
+_NAME = "problem_check"  # of the process, where a session has a contestant and a cell
 
 _START_S = 180.0  # importing torch takes a minute from a cold disk
-_SILENCE_S = 30.0  # an answer may arrive this long after the problem's own limit
-_POLL_S = 0.1
+_SILENCE_S = 30.0  # a result may arrive this long after the problem's own limit
 _LAST_MOMENTS_S = 10.0
 
 _OWN_BYTES = 4 << 30  # memory of the process that imports torch, beside that of the problems
@@ -73,23 +68,11 @@ class ProblemCheckSubject:
     dtype: Dtype
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProblemCheckLimits:
-    """Limits of a check."""
-
-    jobs: int
-    """Problems checked at the same time."""
-    limit_s: float
-    """Seconds per problem."""
-    memory_bytes: int
-    """Address space per problem's process, beyond what torch takes."""
-
-
-def try_problems(
+def check_in_sandbox(
     subjects: Sequence[ProblemCheckSubject],
     image: ResolvedImage | None,
     context: RunContext,
-    allowance: ProblemCheckLimits,
+    limits: ProblemCheckLimits,
 ) -> Generator[tuple[ProblemCheckSubject, ProblemCheckResult], None, None]:
     """Check each of ``subjects`` once, and yield the results in the order in which the checks end.
 
@@ -99,132 +82,122 @@ def try_problems(
     Raises:
         SandboxError: If nothing could be started, or torch could not be imported.
     """
-    with folders_for_all(context.scratch, "checkup-", "work", "channel") as (work, channel):
-        tasks, lost = staged(subjects, work)
-        yield from ((subjects[tried.index], tried) for tried in lost)
-        runner = _CheckRunner(work, channel, image, context, allowance)
-        for tried in runner.run(tasks):
-            subject = subjects[tried.index]
-            yield subject, replace(tried, file=_shown_path(subject.problem, tried.file))
+    of_cell = {str(index): subject for index, subject in enumerate(subjects)}
+    with folders_for_all(context.scratch, "check-", "work", "channel") as (work, channel):
+        problems = []
+        for cell_id, subject in of_cell.items():
+            try:
+                problems.append(stage_problem(cell_id, subject, work))
+            except OSError as error:  # noqa: PERF203  # a file is read in each turn anyway
+                reason = f"cannot be read: {error}"[:MAX_REASON]
+                yield subject, ProblemCheckResult(cell_id, Status.PROBLEM_ERROR, reason)
+        for result in _CheckRunner(work, channel, image, context, limits).run(problems):
+            subject = of_cell[result.cell_id]
+            yield subject, replace(result, file=_authors_file(subject.problem, result.file))
 
 
-def checkup_spec(
-    image: ResolvedImage | None, labels: ProcessLabels, work: Mount, channel: Mount, allowance: ProblemCheckLimits
-) -> RoleSpec:
-    """Describe the process that checks problems: confined like a baseline, no GPU, and no writable folder is kept."""
-    return RoleSpec(
-        role=Role.BASELINE,
-        labels=labels,
-        image=image.id if image is not None else None,
-        module="kernel_matrix.inside.judge.problem_check_pool",
-        args=("--work", work.target, "--channel", channel.target),
-        mounts=(work, channel),
-        # One core each: problems run side by side, and a process with threads must not be forked.
-        env={"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
-        limits=ResourceLimits(
-            memory_bytes=_OWN_BYTES + allowance.jobs * allowance.memory_bytes,
-            pids=_OWN_PIDS + allowance.jobs * _PIDS_EACH,
-        ),
-        uid=BASELINE_UID,
-        contestant="checkup",
-    )
+def stage_problem(cell_id: str, subject: ProblemCheckSubject, work: Path) -> JudgeJob:
+    """Write the files of a problem into a folder below ``work``, and return the job of its check.
+
+    Raises:
+        OSError: If a file cannot be read.
+    """
+    code = subject.problem.code
+    files = {PROBLEM_FILE: code.module(), **code.contents()}
+    make_for_all(work / cell_id)
+    write_for_all(files, work / cell_id)
+    return _make_job(cell_id, subject)
 
 
 class _CheckRunner:
     """Checks problems in a process, and starts a new process whenever one ends early."""
 
     def __init__(
-        self, work: Path, channel: Path, image: ResolvedImage | None, context: RunContext, allowance: ProblemCheckLimits
+        self, work: Path, channel: Path, image: ResolvedImage | None, context: RunContext, limits: ProblemCheckLimits
     ) -> None:
         self._work = work
         self._channel = channel
         self._image = image
         self._context = context
-        self._allowance = allowance
+        self._limits = limits
         self._started = 0
         self._last_end = ""
 
-    def run(self, tasks: Sequence[ProblemCheckTask]) -> Iterator[ProblemCheckResult]:
-        """Yield each task's answer. If the process ends early, the tasks it was at are run alone, one per process."""
-        left = {task.index: task for task in tasks}
+    def run(self, problems: Sequence[JudgeJob]) -> Iterator[ProblemCheckResult]:
+        """Yield each problem's result. If the process ends early, the problems it was at are run alone."""
+        left = {problem.cell_id: problem for problem in problems}
         while left:
-            for tried in self._together(list(left.values()), self._allowance.jobs):
-                del left[tried.index]
-                yield tried
-            # Tasks begin in order, so the one that ended the process is among the first without an answer.
-            for task in list(left.values())[: self._allowance.jobs]:
-                del left[task.index]
-                yield self._alone(task)
+            for result in self._run_process(list(left.values()), self._limits):
+                del left[result.cell_id]
+                yield result
+            # Checks begin in order, so the problem that ended the process is among the first without a result.
+            for cell_id in list(left)[: self._limits.jobs]:
+                results = list(self._run_process([left.pop(cell_id)], replace(self._limits, jobs=1)))
+                reason = f"it ended the process that checked it: {self._last_end}"
+                yield from results or [ProblemCheckResult(cell_id, Status.PROBLEM_ERROR, reason)]
 
-    def _alone(self, task: ProblemCheckTask) -> ProblemCheckResult:
-        answers = list(self._together([task], 1))
-        if answers:
-            return answers[0]
-        return ProblemCheckResult(
-            task.index, Status.PROBLEM_ERROR, f"it ended the process that checked it: {self._last_end}"
-        )
-
-    def _together(self, tasks: Sequence[ProblemCheckTask], jobs: int) -> Iterator[ProblemCheckResult]:
-        """Yield the answers of one process, as far as it gets.
+    def _run_process(self, problems: Sequence[JudgeJob], limits: ProblemCheckLimits) -> Iterator[ProblemCheckResult]:
+        """Yield the results of one process, as far as it gets.
 
         Raises:
-            SandboxError: If the process does not get as far as the first task.
+            SandboxError: If the process does not get as far as the first problem.
         """
-        orders = ProblemCheckJob(tuple(tasks), jobs, self._allowance.limit_s, self._allowance.memory_bytes)
-        (self._work / ORDERS_NAME).write_text(dumps(orders), encoding="utf-8")
-        expected = {task.index for task in tasks}
+        (self._work / JOB_NAME).write_text(dumps(ProblemCheckJob(tuple(problems), limits)), encoding="utf-8")
+        pending = {problem.cell_id for problem in problems}
         path = self._channel / SOCKET_NAME
-        with listening_for_all(path) as listener, self._context.sandbox.launch(self._spec()) as running:
+        with listening_for_all(path) as listener, self._context.sandbox.launch(self._make_spec()) as running:
             deadline = time.monotonic() + _START_S
             connection = accept(listener, running, lambda: time.monotonic() > deadline)
-            lines = self._lines(connection, running) if connection is not None else iter(())
-            if next(lines, b"") != READY.strip():
-                what = f"no problem could be checked: {_ending(running)}"
+            lines = self._read_lines(connection) if connection is not None else iter(())
+            if next(lines, b"") != READY:
+                what = f"no problem could be checked: {_describe_end(running)}"
                 raise SandboxError(what, next_step="kernel-matrix doctor looks for the cause")
-            for line in lines:
-                tried = _read(line, expected)
-                if tried is None:
-                    running.kill()
+            while pending:
+                line = next(lines, b"")
+                result = _parse_result(line, pending)
+                if result is None:
+                    if line:
+                        running.kill()
                     break
-                expected.discard(tried.index)
-                yield tried
-                if not expected:
-                    break
-            self._last_end = _ending(running)
+                pending.discard(result.cell_id)
+                yield result
+            self._last_end = _describe_end(running)
 
-    def _spec(self) -> RoleSpec:
-        context, number = self._context, self._started
+    def _make_spec(self) -> RoleSpec:
+        """Describe the process: confined like a baseline, no GPU, and no writable folder is kept."""
         self._started += 1
-        labels = ProcessLabels(
-            run_id=context.run_id, cell_id="checkup", session=number, gpu_uuid="cpu", owner=context.owner
-        )
+        context, limits = self._context, self._limits
         work, channel = Mount(source=self._work, target=_WORK), Mount(source=self._channel, target=_CHANNEL)
-        return checkup_spec(self._image, labels, work, channel, self._allowance)
+        return RoleSpec(
+            role=Role.BASELINE,
+            labels=ProcessLabels(
+                run_id=context.run_id, cell_id=_NAME, session=self._started, gpu_uuid="cpu", owner=context.owner
+            ),
+            image=self._image.id if self._image is not None else None,
+            module="kernel_matrix.inside.problem_check.pool",
+            args=("--work", work.target, "--channel", channel.target),
+            mounts=(work, channel),
+            # One core each: problems run side by side, and a process with threads must not be forked.
+            env={"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+            limits=ResourceLimits(
+                memory_bytes=_OWN_BYTES + limits.jobs * limits.memory_bytes,
+                pids=_OWN_PIDS + limits.jobs * _PIDS_EACH,
+            ),
+            uid=BASELINE_UID,
+            contestant=_NAME,
+        )
 
-    def _lines(self, connection: socket.socket, running: RunningProcess) -> Iterator[bytes]:
-        """Yield the process's lines until it ends; kill it if it is silent for too long."""
-        patience_s = _START_S
-        with connection:
-            connection.settimeout(_POLL_S)
-            pending, heard = b"", time.monotonic()
-            while len(pending) <= MAX_LINE:
-                try:
-                    piece = connection.recv(64 << 10)
-                except TimeoutError:
-                    if time.monotonic() - heard > patience_s:
-                        break
-                    continue
-                except ConnectionResetError:
-                    return
-                if not piece:
-                    return
-                *lines, pending = (pending + piece).split(b"\n")
-                yield from lines
-                patience_s, heard = self._allowance.limit_s + _SILENCE_S, time.monotonic()
-        running.kill()
+    def _read_lines(self, connection: socket.socket) -> Iterator[bytes]:
+        """Yield the process's lines until it ends, is silent for too long, or writes one that is too long."""
+        with connection, connection.makefile("rb") as stream:
+            connection.settimeout(_START_S)
+            with suppress(OSError):  # also a timeout
+                while line := stream.readline(MAX_LINE + 1):
+                    yield line
+                    connection.settimeout(self._limits.limit_s + _SILENCE_S)
 
 
-def _ending(running: RunningProcess) -> str:
+def _describe_end(running: RunningProcess) -> str:
     """Describe the end of the process, for which it is given a moment."""
     ended = running.wait(_LAST_MOMENTS_S)
     if ended is None:
@@ -234,44 +207,26 @@ def _ending(running: RunningProcess) -> str:
         return "the sandbox lost sight of it"
     if ended.oom_killed:
         return "it used more memory than there is for it"
-    words = last_words(ended)[:MAX_LAST_WORDS]
+    words = last_words(ended)
     return f"{how_it_ended(ended)}{f': {words}' if words else ''}"
 
 
-def _read(line: bytes, expected: set[int]) -> ProblemCheckResult | None:
-    """Parse the answer on ``line``; return None if it is invalid or answers no pending task."""
+def _parse_result(line: bytes, pending: set[str]) -> ProblemCheckResult | None:
+    """Return the result on ``line``; None if it is invalid or of no pending problem."""
     try:
-        tried = from_json(ProblemCheckResult, json.loads(line))
+        result = from_json(ProblemCheckResult, json.loads(line))
     except (ValueError, RecursionError):
         return None
-    fits = tried.status in _POSSIBLE and len(tried.reason) <= MAX_REASON and 0 <= tried.seconds < float("inf")
-    return tried if fits and tried.index in expected else None
+    fits = result.status in _POSSIBLE and len(result.reason) <= MAX_REASON and 0 <= result.seconds < float("inf")
+    return result if fits and result.cell_id in pending else None
 
 
-def staged(
-    subjects: Sequence[ProblemCheckSubject], work: Path
-) -> tuple[list[ProblemCheckTask], list[ProblemCheckResult]]:
-    """Make a folder with files for each subject; return the tasks, and results for files that cannot be read."""
-    tasks, lost = [], []
-    for index, subject in enumerate(subjects):
-        try:
-            code = subject.problem.code
-            files = {PROBLEM_FILE: code.module(), **code.contents()}
-        except OSError as error:
-            lost.append(ProblemCheckResult(index, Status.PROBLEM_ERROR, f"cannot be read: {error}"[:MAX_REASON]))
-            continue
-        make_for_all(work / str(index))
-        write_for_all(files, work / str(index))
-        tasks.append(ProblemCheckTask(index, _job(subject)))
-    return tasks, lost
-
-
-def _job(subject: ProblemCheckSubject) -> JudgeJob:
+def _make_job(cell_id: str, subject: ProblemCheckSubject) -> JudgeJob:
     """Make the job of a cell in which the reference is its own candidate."""
     problem, workload = subject.problem, subject.workload
     spec = ContestantSpec(Implementation.EAGER.value, Role.BASELINE, PROBLEM_FILE, "Model")
     return JudgeJob(
-        cell_id="checkup",
+        cell_id=cell_id,
         session=0,
         device="cpu",
         dtype=subject.dtype,
@@ -290,7 +245,7 @@ def _job(subject: ProblemCheckSubject) -> JudgeJob:
     )
 
 
-def _shown_path(problem: Problem, file: str) -> str:
+def _authors_file(problem: Problem, file: str) -> str:
     """Return the author's path of the file staged as ``file``, or the staged name if it was generated."""
     if file == PROBLEM_FILE and not problem.adapter:
         return str(problem.path)

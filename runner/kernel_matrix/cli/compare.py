@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, nullcontext, redirect_stdout
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,75 +58,83 @@ _JUnit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Al
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
+    app.command()(compare)
 
-    @app.command()
-    def compare(
-        base: _Base,
-        new: _New = None,
-        *,
-        between: _Between = None,
-        of: _What = "time",
-        margin: _Margin = 0.01,
-        equivalence: _Equivalence = 0.02,
-        q: _Q = 0.01,
-        floor: _Floor = None,
-        accepted: _Accepted = None,
-        confirm: _Confirm = False,
-        matrix: _Matrix = None,
-        results: _Results = None,
-        sandbox: _Sandbox = "auto",
-        lock: _Lock = None,
-        all_: _All = False,
-        json: Json = False,
-        markdown: _Markdown = None,
-        junit: _JUnit = None,
-    ) -> None:
-        """Compare two sets of results, or two values of one column of a set: what broke, what is slower."""
-        from kernel_matrix.api.compare_results import ComparisonRules, comparison_junit, comparison_markdown
-        from kernel_matrix.api.compare_results import compare as compare_results
-        from kernel_matrix.api.compare_results import confirm as run_again
 
-        if (new is None) == (between is None):
-            raise UsageError(
-                "give either NEW or --between", next_step="compare OLD NEW, or compare DIR --between gpu=a,b"
-            )
-        if confirm and matrix is None:
-            raise UsageError("--confirm needs the matrix to run", next_step="add --matrix matrix.toml")
-        rules = ComparisonRules(of=_of(of), margin=margin, equivalence=equivalence, q=q, floor=floor)
-        rules.check()
-        with ExitStack() as stack:
-            first = stack.enter_context(_opened(base))
-            second = stack.enter_context(_opened(new)) if new is not None else None
-            today = datetime.now(timezone.utc).date()
-            found = compare_results(first, second, between=between, rules=rules, accepted=accepted, today=today)
-            if matrix is not None and confirm and not found.flagged().is_empty():
-                from kernel_matrix.cli.progress import run_view
+def compare(
+    base: _Base,
+    new: _New = None,
+    *,
+    between: _Between = None,
+    of: _What = "time",
+    margin: _Margin = 0.01,
+    equivalence: _Equivalence = 0.02,
+    q: _Q = 0.01,
+    floor: _Floor = None,
+    accepted: _Accepted = None,
+    confirm: _Confirm = False,
+    matrix: _Matrix = None,
+    results: _Results = None,
+    sandbox: _Sandbox = "auto",
+    lock: _Lock = None,
+    all_: _All = False,
+    json: Json = False,
+    markdown: _Markdown = None,
+    junit: _JUnit = None,
+) -> None:
+    """Compare two sets of results, or two values of one column of a set: what broke, what is slower."""
+    from kernel_matrix.api.compare_results import ComparisonRules, comparison_junit, comparison_markdown
+    from kernel_matrix.api.compare_results import compare as compare_results
 
-                folder = results or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernel-matrix-")))
-                stack.enter_context(redirect_stdout(sys.stderr))  # standard output is the comparison's
-                view = stack.enter_context(run_view(as_json=False))
-                found = run_again(
-                    found,
-                    first,
-                    matrix,
-                    folder,
-                    sandbox=sandbox,
-                    lock=lock,
-                    listener=view.tell,
-                    command=command_line(),
-                )
-        _write(markdown, comparison_markdown, found)
-        _write(junit, comparison_junit, found)
-        if json:
-            print_json(_document(found))
-        else:
-            _print(found, everything=all_)
-        flagged = found.flagged_said()
-        if flagged:
-            raise RegressionError(
-                f"{found.base} → {found.new}: {flagged}",
-                next_step="Add --confirm to run them again, or accept them with a reason: --accepted FILE.",
-            )
+    if (new is None) == (between is None):
+        raise UsageError("give either NEW or --between", next_step="compare OLD NEW, or compare DIR --between gpu=a,b")
+    if confirm and matrix is None:
+        raise UsageError("--confirm needs the matrix to run", next_step="add --matrix matrix.toml")
+    rules = ComparisonRules(of=_of(of), margin=margin, equivalence=equivalence, q=q, floor=floor)
+    rules.check()
+    with ExitStack() as stack:
+        first = stack.enter_context(_opened(base))
+        second = stack.enter_context(_opened(new)) if new is not None else None
+        today = datetime.now(timezone.utc).date()
+        found = compare_results(first, second, between=between, rules=rules, accepted=accepted, today=today)
+        if matrix is not None and confirm and not found.flagged().is_empty():
+            found = _confirm(found, first, matrix, results, sandbox=sandbox, lock=lock)
+    _write(markdown, comparison_markdown, found)
+    _write(junit, comparison_junit, found)
+    if json:
+        print_json(_document(found))
+    else:
+        _print(found, everything=all_)
+    flagged = found.flagged_said()
+    if flagged:
+        raise RegressionError(
+            f"{found.base} → {found.new}: {flagged}",
+            next_step="Add --confirm to run them again, or accept them with a reason: --accepted FILE.",
+        )
+
+
+def _confirm(
+    found: Comparison, first: Results, matrix: Path, results: Path | None, *, sandbox: str, lock: Path | None
+) -> Comparison:
+    """Run flagged cells again, with progress on stderr; without ``results``, their records are not kept."""
+    from kernel_matrix.api.compare_results import confirm
+    from kernel_matrix.cli.progress import run_view
+
+    with (
+        nullcontext(results) if results else tempfile.TemporaryDirectory(prefix="kernel-matrix-") as folder,
+        redirect_stdout(sys.stderr),  # standard output is the comparison's
+        run_view(as_json=False) as view,
+    ):
+        return confirm(
+            found,
+            first,
+            matrix,
+            folder,
+            sandbox=sandbox,
+            lock=lock,
+            listener=view.tell,
+            command=command_line(),
+        )
 
 
 def _opened(folder: Path) -> AbstractContextManager[Results]:

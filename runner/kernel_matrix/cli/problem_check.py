@@ -1,15 +1,15 @@
-"""Views and the summary of ``kernel-matrix problems try``."""
+"""The view and the summary of ``kernel-matrix problems try``."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kernel_matrix.api.problems import CheckedProblem, LoadedSource, ProblemCheckStarted, ProblemCheckSummary
+from kernel_matrix.api.check_problems import CheckedProblem, ProblemCheckStarted, ProblemCheckSummary
+from kernel_matrix.api.problems import LoadedSource
 from kernel_matrix.cli.collection import plain, unreadable_documents
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.model.enums import Status, fault_of
@@ -19,89 +19,58 @@ if TYPE_CHECKING:
 
 
 class ProblemCheckView:
-    """Nothing on standard output: one document follows. Says on stderr what an interrupt left unchecked."""
+    """Shows a line for each problem that cannot be used, and a progress bar on a terminal.
 
-    def __init__(self) -> None:
+    With ``as_json``, one document follows on standard output, so that only an interrupt is shown, on stderr.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._console = console(stderr=as_json)
+        self._progress = Progress(
+            TextColumn("problems"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=as_json or not self._console.is_terminal,
+        )
+        self._bar = self._progress.add_task("problems", total=None)
         self._count, self._checked = 0, 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Say how many problems are left where the check was stopped."""
+        """Remove the bar; show the number of problems that are left if the check was stopped."""
+        self._progress.stop()
         if kind is not None and self._count:
-            self.say(f"stopped: {self._count - self._checked} of {self._count} problems were not tried")
+            left = self._count - self._checked
+            # Not through the console: an interrupt may have left it with a line to print again.
+            self._console.file.write(f"stopped: {left} of {self._count} problems were not tried\n")
+            self._console.file.flush()
 
     def tell(self, progress: ProblemCheckStarted | CheckedProblem) -> None:
         """Show the start, or a problem that was checked."""
         if isinstance(progress, ProblemCheckStarted):
             self._count = progress.count
-            self.begin(progress)
+            self._say(f"{progress.count} problems to try; {progress.where}")
+            self._progress.update(self._bar, total=progress.count)
+            self._progress.start()
         else:
             self._checked += 1
-            self.show(progress)
+            self._progress.advance(self._bar)
+            if progress.result.status is not Status.PASSED:
+                self._say(str(progress))
 
-    def begin(self, started: ProblemCheckStarted) -> None:
-        """Show the number of problems and where they are checked."""
-
-    def show(self, checked: CheckedProblem) -> None:
-        """Show one problem."""
-
-    def say(self, text: str) -> None:
-        """Show a line."""
-        sys.stderr.write(f"{text}\n")
-
-
-class _Lines(ProblemCheckView):
-    """A line for each problem that cannot be used, and for nothing else."""
-
-    def begin(self, started: ProblemCheckStarted) -> None:
-        self.say(f"{started.count} problems to try; {started.where}")
-
-    def show(self, checked: CheckedProblem) -> None:
-        if checked.result.status is not Status.PASSED:
-            self.say(str(checked))
-
-    def say(self, text: str) -> None:
-        sys.stdout.write(f"{plain(text)}\n")
-        sys.stdout.flush()
-
-
-class _Bar(_Lines):
-    """A progress bar, and those lines above it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        self._progress = Progress(*columns, console=console(), transient=True)
-        self._bar = self._progress.add_task("problems", total=None)
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._progress.stop()
-        super().__exit__(kind, *rest)
-
-    def begin(self, started: ProblemCheckStarted) -> None:
-        super().begin(started)
-        self._progress.update(self._bar, total=started.count)
-        self._progress.start()
-
-    def show(self, checked: CheckedProblem) -> None:
-        super().show(checked)
-        self._progress.advance(self._bar)
-
-    def say(self, text: str) -> None:
-        self._progress.console.print(plain(text))
-
-
-def problem_check_view(*, as_json: bool) -> ProblemCheckView:
-    """Return the view that suits the options and standard output."""
-    if as_json:
-        return ProblemCheckView()
-    return _Bar() if sys.stdout.isatty() else _Lines()
+    def _say(self, text: str) -> None:
+        if not self._as_json:
+            self._console.print(plain(text))
 
 
 def show_summary(summary: ProblemCheckSummary, loaded: LoadedSource, *, as_json: bool) -> None:
-    """Print what came of all problems."""
+    """Print the results of all problems."""
     if as_json:
         print_json(_document(summary, loaded))
     else:

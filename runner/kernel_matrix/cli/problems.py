@@ -1,4 +1,4 @@
-"""``kernel-matrix problems``: what there is to run, whether it can be read, and whether it is any good."""
+"""``kernel-matrix problems``: list, show, check and try problems."""
 
 from __future__ import annotations
 
@@ -23,84 +23,99 @@ from kernel_matrix.cli.collection import (
 if TYPE_CHECKING:
     from kernel_matrix.api.problems import LoadedSource, Problem
 
-_WORKLOAD = typer.Option("", metavar="NAME", help="Which shapes; smoke where a problem has it, else its first.")
-_DTYPE = typer.Option("", metavar="NAME", help="Which dtype; each problem's first.")
-_JOBS = typer.Option(0, metavar="N", min=0, help="How many at the same time; as many as there are cores.")
-_LIMIT = typer.Option(20.0, metavar="SECONDS", min=0.1, help="When a problem is given up.")
-_MEMORY = typer.Option(8.0, metavar="GIB", min=0.1, help="What each process of a problem may take.")
+_WORKLOAD = typer.Option("", metavar="NAME", help="Name of the shapes; smoke where a problem has it, else its first.")
+_DTYPE = typer.Option("", metavar="NAME", help="The dtype; each problem's first.")
+_JOBS = typer.Option(0, metavar="N", min=0, help="Problems at the same time; as many as there are cores.")
+_LIMIT = typer.Option(20.0, metavar="SECONDS", min=0.1, help="Seconds until a problem is given up.")
+_MEMORY = typer.Option(8.0, metavar="GIB", min=0.1, help="Memory that each process of a problem may take.")
 _SANDBOX = typer.Option("auto", "--sandbox", "--engine", help="auto, docker or process.")
-_TOOLCHAIN = typer.Option("", metavar="NAME", help="In whose image; ./matrix.toml's for the CPU, else the first here.")
+_TOOLCHAIN = typer.Option(
+    "", metavar="NAME", help="The one whose image is used; ./matrix.toml's for the CPU, else the first here."
+)
 _LOCK = typer.Option(None, "--lock", metavar="FILE", help="Images lock; images/images.lock.")
+
+_verbs = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb to ``app``."""
-    group = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
-    app.add_typer(group, name="problems")
+    """Add the verbs to ``app``."""
+    app.add_typer(_verbs, name="problems")
 
-    @group.command("list")
-    def list_(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
-        """List problems."""
-        from kernel_matrix.api.problems import load_problems, matching
 
-        loaded = load_problems(source, path)
-        problems = matching(loaded.problems, glob)
-        warn_of_unreadable(loaded)
-        _print_list(problems, loaded, as_json=as_json)
+@_verbs.command("list")
+def list_problems(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+    """List problems."""
+    from kernel_matrix.api.problems import load_problems, matching
 
-    @group.command()
-    def show(
-        id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
-    ) -> None:
-        """Show one problem with its workloads and candidates."""
-        from kernel_matrix.api.problems import find_one, load_problems
+    loaded = load_problems(source, path)
+    problems = matching(loaded.problems, glob)
+    warn_of_unreadable(loaded)
+    _print_list(problems, loaded, as_json=as_json)
 
-        loaded = load_problems(source, path)
-        _print_one(find_one(loaded.problems, id_, "problem"), loaded, as_json=as_json)
 
-    @group.command()
-    def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
-        """Check every file without running any; exit code 2 when one cannot be used."""
-        from kernel_matrix.api.problems import load_problems
+@_verbs.command("show")
+def show_problem(
+    id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
+) -> None:
+    """Show one problem with its workloads and candidates."""
+    from kernel_matrix.api.problems import find_one, load_problems
 
-        _check(load_problems(source, path), as_json=as_json)
+    loaded = load_problems(source, path)
+    _print_one(find_one(loaded.problems, id_, "problem"), loaded, as_json=as_json)
 
-    @group.command("try")
-    def try_(
-        glob: str = GLOB,
-        *,
-        source: str = SOURCE,
-        path: Path | None = PATH,
-        workload: str = _WORKLOAD,
-        dtype: str = _DTYPE,
-        jobs: int = _JOBS,
-        limit: float = _LIMIT,
-        memory: float = _MEMORY,
-        sandbox: str = _SANDBOX,
-        toolchain: str = _TOOLCHAIN,
-        lock: Path | None = _LOCK,
-        as_json: bool = JSON,
-    ) -> None:
-        """Run each reference on the CPU, confined, through what a judge asks of it; exit code 2 when one fails."""
-        from kernel_matrix.api.problems import check_problems, load_problems, matching
-        from kernel_matrix.cli.problem_check import problem_check_view, show_summary
 
-        loaded = load_problems(source, path)
-        with problem_check_view(as_json=as_json) as view:
-            summary = check_problems(
-                matching(loaded.problems, glob),
-                workload=workload,
-                dtype=dtype,
-                jobs=jobs,
-                limit_s=limit,
-                memory_gib=memory,
-                sandbox=sandbox,
-                toolchain=toolchain,
-                lock=lock,
-                listener=view.tell,
-            )
-        show_summary(summary, loaded, as_json=as_json)
-        summary.require_usable(loaded)
+@_verbs.command("check")
+def check_files(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+    """Check every file without running any; exit code 2 when one cannot be used."""
+    from kernel_matrix.api.problems import load_problems, refuse_unreadable
+    from kernel_matrix.cli.output import console, print_json
+
+    loaded = load_problems(source, path)
+    counts = {"problems": len(loaded.problems), "candidates": len(loaded.candidates)}
+    if as_json:
+        print_json({**counts, "unreadable": unreadable_documents(loaded)})
+    else:
+        console().print(f"{counts['problems']} problems and {counts['candidates']} candidates can be used")
+    refuse_unreadable(loaded)
+
+
+@_verbs.command("try")
+def try_problems(
+    glob: str = GLOB,
+    *,
+    source: str = SOURCE,
+    path: Path | None = PATH,
+    workload: str = _WORKLOAD,
+    dtype: str = _DTYPE,
+    jobs: int = _JOBS,
+    limit: float = _LIMIT,
+    memory: float = _MEMORY,
+    sandbox: str = _SANDBOX,
+    toolchain: str = _TOOLCHAIN,
+    lock: Path | None = _LOCK,
+    as_json: bool = JSON,
+) -> None:
+    """Run each reference on the CPU, confined, through the controls of a judge; exit code 2 when one fails."""
+    from kernel_matrix.api.check_problems import check_problems
+    from kernel_matrix.api.problems import load_problems, matching
+    from kernel_matrix.cli.problem_check import ProblemCheckView, show_summary
+
+    loaded = load_problems(source, path)
+    with ProblemCheckView(as_json=as_json) as view:
+        summary = check_problems(
+            matching(loaded.problems, glob),
+            workload=workload,
+            dtype=dtype,
+            jobs=jobs,
+            limit_s=limit,
+            memory_gib=memory,
+            sandbox=sandbox,
+            toolchain=toolchain,
+            lock=lock,
+            listener=view.tell,
+        )
+    show_summary(summary, loaded, as_json=as_json)
+    summary.require_usable(loaded)
 
 
 def _print_list(problems: tuple[Problem, ...], loaded: LoadedSource, *, as_json: bool) -> None:
@@ -172,20 +187,3 @@ def _workload_table(problem: Problem) -> object:
         sizes = [f"{workload.bytes[d] / 1e6:,.4g}" if d in workload.bytes else "" for d in problem.dtypes]
         table.add_row(workload.name, plain(constants), flops, *sizes)
     return table
-
-
-def _check(loaded: LoadedSource, *, as_json: bool) -> None:
-    """Say what is there.
-
-    Raises:
-        UsageError: Naming every file that cannot be used.
-    """
-    from kernel_matrix.api.problems import refuse_unreadable
-    from kernel_matrix.cli.output import console, print_json
-
-    counts = {"problems": len(loaded.problems), "candidates": len(loaded.candidates)}
-    if as_json:
-        print_json({**counts, "unreadable": unreadable_documents(loaded)})
-    else:
-        console().print(f"{counts['problems']} problems and {counts['candidates']} candidates can be used")
-    refuse_unreadable(loaded)

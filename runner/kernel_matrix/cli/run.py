@@ -29,64 +29,65 @@ _Json = Annotated[bool, typer.Option("--json", help="One JSON event per line on 
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
+    app.command()(run)
 
-    @app.command()
-    def run(
-        matrix: MatrixFile = Path("matrix.toml"),
-        *,
-        results: _Results = Path("results"),
-        sandbox: Sandbox = "auto",
-        lock: Lock = None,
-        filter_: Filter = None,
-        rerun: _Rerun = "none",
-        shard: _Shard = None,
-        deadline: _Deadline = None,
-        fail_fast: _FailFast = False,
-        fail_on: _FailOn = None,
-        dry_run: _DryRun = False,
-        allow_unpinned: Unpinned = False,
-        build: Build = False,
-        compile_only: _CompileOnly = False,
-        json: _Json = False,
-    ) -> None:
-        """Run every cell that can run here and has no record yet."""
-        from kernel_matrix.api.plan import load_matrix, make_plan
-        from kernel_matrix.api.run_cells import next_time, parse_rerun
-        from kernel_matrix.api.run_cells import run as run_plan
-        from kernel_matrix.cli.progress import run_view
 
-        which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
-        if fail_on not in (None, "candidate"):
-            raise UsageError(f"--fail-on {fail_on}: allowed is 'candidate'")
-        loaded = load_matrix(matrix)
-        view = run_view(as_json=json)
-        if build:
-            from kernel_matrix.api.images import build_missing_images
+def run(
+    matrix: MatrixFile = Path("matrix.toml"),
+    *,
+    results: _Results = Path("results"),
+    sandbox: Sandbox = "auto",
+    lock: Lock = None,
+    filter_: Filter = None,
+    rerun: _Rerun = "none",
+    shard: _Shard = None,
+    deadline: _Deadline = None,
+    fail_fast: _FailFast = False,
+    fail_on: _FailOn = None,
+    dry_run: _DryRun = False,
+    allow_unpinned: Unpinned = False,
+    build: Build = False,
+    compile_only: _CompileOnly = False,
+    json: _Json = False,
+) -> None:
+    """Run every cell that can run here and has no record yet."""
+    from kernel_matrix.api.plan import load_matrix, make_plan
+    from kernel_matrix.api.run_cells import next_time, parse_rerun
+    from kernel_matrix.api.run_cells import run as run_plan
+    from kernel_matrix.cli.progress import run_view
 
-            build_missing_images(loaded, sandbox=sandbox, lock=lock, say=view.say)
-        plan = make_plan(
-            loaded,
-            sandbox=sandbox,
-            lock=lock,
-            filters=filter_ or (),
-            shard=shard,
-            compile_only=compile_only,
-            allow_unpinned=allow_unpinned,
+    which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
+    if fail_on not in (None, "candidate"):
+        raise UsageError(f"--fail-on {fail_on}: allowed is 'candidate'")
+    loaded = load_matrix(matrix)
+    view = run_view(as_json=json)
+    if build:
+        from kernel_matrix.api.images import build_missing_images
+
+        build_missing_images(loaded, sandbox=sandbox, lock=lock, say=view.say)
+    plan = make_plan(
+        loaded,
+        sandbox=sandbox,
+        lock=lock,
+        filters=filter_ or (),
+        shard=shard,
+        compile_only=compile_only,
+        allow_unpinned=allow_unpinned,
+    )
+    plan.check_runnable()
+    if dry_run:
+        print_json(plan.process_settings())
+        return
+    with view:
+        result = run_plan(
+            plan,
+            results,
+            rerun=which,
+            deadline=until or None,
+            fail_fast=fail_fast,
+            listener=view.tell,
+            command=command_line(),
         )
-        plan.check_runnable()
-        if dry_run:
-            print_json(plan.process_settings())
-            return
-        with view:
-            result = run_plan(
-                plan,
-                results,
-                rerun=which,
-                deadline=until or None,
-                fail_fast=fail_fast,
-                listener=view.tell,
-                command=command_line(),
-            )
-        failed = fail_on == "candidate" and result.candidate_failed
-        if result.exit_code or failed:
-            raise typer.Exit(result.exit_code or 1)
+    failed = fail_on == "candidate" and result.candidate_failed
+    if result.exit_code or failed:
+        raise typer.Exit(result.exit_code or 1)

@@ -15,21 +15,16 @@ from pathlib import Path
 import pytest
 
 import kernel_matrix
-from kernel_matrix.inside.judge.problem_check_job import (
+from kernel_matrix.inside.problem_check.job import (
     ProblemCheckJob,
+    ProblemCheckLimits,
     ProblemCheckResult,
-    ProblemCheckTask,
     SourceLine,
-    is_large,
+    describe_refused_memory,
+    find_source_lines,
     one_line,
-    out_of_memory,
-    places,
 )
-from kernel_matrix.inside.judge.problem_check_pool import (
-    ORDERS_NAME,
-    READY,
-    SOCKET_NAME,
-)
+from kernel_matrix.inside.problem_check.pool import JOB_NAME, READY, SOCKET_NAME
 from kernel_matrix.model.enums import Role, Status
 from kernel_matrix.model.messages import ContestantSpec, dumps, from_json
 from tests.inside.sessions import EAGER, make_job
@@ -166,12 +161,13 @@ class Checkup:
             folder.mkdir()
 
     def order(self, sources, *, jobs=1, limit_s=20.0, memory_bytes=4 * GIB):
-        tasks = []
+        problems = []
         for index, source in enumerate(sources):
             (self.work / str(index)).mkdir()
             (self.work / str(index) / "problem.py").write_text(source)
-            tasks.append(ProblemCheckTask(index, make_job(contestants=(CANDIDATE, EAGER))))
-        (self.work / ORDERS_NAME).write_text(dumps(ProblemCheckJob(tuple(tasks), jobs, limit_s, memory_bytes)))
+            problems.append(make_job(cell_id=str(index), contestants=(CANDIDATE, EAGER)))
+        job = ProblemCheckJob(tuple(problems), ProblemCheckLimits(jobs, limit_s, memory_bytes))
+        (self.work / JOB_NAME).write_text(dumps(job))
 
     @contextmanager
     def started(self):
@@ -179,7 +175,7 @@ class Checkup:
         command = (
             sys.executable,
             "-m",
-            "kernel_matrix.inside.judge.problem_check_pool",
+            "kernel_matrix.inside.problem_check.pool",
             "--work",
             self.work,
             "--channel",
@@ -195,7 +191,7 @@ class Checkup:
                 process.kill()
 
     def answers(self, sources, **orders):
-        """Return all its answers, by index, and its output."""
+        """Return all its results and its output."""
         self.order(sources, **orders)
         with self.listening() as listener, self.started() as process:
             connection, _ = listener.accept()
@@ -227,8 +223,8 @@ def all_of_them(tmp_path_factory):
     root = Checkup(tmp_path_factory.mktemp("all"))
     found, printed = root.answers([named[name][0] for name in named], jobs=2, limit_s=6.0)
     assert printed == ""
-    assert sorted(tried.index for tried in found) == list(range(len(named)))
-    return {name: tried for tried in found for name in [list(named)[tried.index]]}
+    assert sorted(int(tried.cell_id) for tried in found) == list(range(len(named)))
+    return {list(named)[int(tried.cell_id)]: tried for tried in found}
 
 
 @pytest.mark.torch
@@ -274,17 +270,11 @@ def test_as_many_are_tried_at_once_as_was_ordered(checkup, tmp_path):
 
 
 @pytest.mark.torch
-def test_pool_imports_large_package_after_two_needed_it(checkup, tmp_path):
+def test_slow_imports_of_several_problems_happen_once(checkup, tmp_path):
     told = tmp_path / "told"
-    looks = f"import sys\nopen({str(told)!r}, 'a').write(f\"{{'sympy' in sys.modules}} \")\nimport sympy\n"
-    found, _ = checkup.answers([looks + MODEL] * 3)
-    assert [tried.status for tried in found] == [Status.PASSED] * 3
-    assert told.read_text().split() == ["False"] * 4 + ["True"] * 2  # each is imported here and as the baseline
-
-
-@pytest.mark.parametrize(("module", "large"), [("sympy", True), ("torch.fx.x", True), ("torch.fxx", False)])
-def test_only_what_is_known_to_be_harmless_is_imported_for_all(module, large):
-    assert is_large(module) is large
+    looks = f"import sys\nopen({str(told)!r}, 'a').write(f\"{{'sympy' in sys.modules}} \")\n"
+    checkup.answers([looks + MODEL] * 2)
+    assert told.read_text().split() == ["True"] * 4  # each is imported here and as the baseline
 
 
 @pytest.mark.torch
@@ -309,7 +299,7 @@ def test_without_its_host_it_ends_and_takes_its_problems_along(checkup, tmp_path
 
 
 def test_the_host_reads_its_messages_without_torch():
-    program = "import sys, kernel_matrix.inside.judge.problem_check_pool\nassert 'torch' not in sys.modules"
+    program = "import sys, kernel_matrix.inside.problem_check.pool\nassert 'torch' not in sys.modules"
     subprocess.run((sys.executable, "-c", program), check=True, cwd=Path(kernel_matrix.__file__).parents[1])
 
 
@@ -323,11 +313,11 @@ REFUSALS = {
 
 @pytest.mark.parametrize("text", REFUSALS)
 def test_memory_refused_is_told_in_words(text):
-    assert REFUSALS[text] in out_of_memory(text, 4 * GIB)
+    assert REFUSALS[text] in describe_refused_memory(text, 4 * GIB)
 
 
 def test_anything_else_is_not_told_as_memory():
-    assert out_of_memory("ValueError: 3 bytes", 4 * GIB) == ""
+    assert describe_refused_memory("ValueError: 3 bytes", 4 * GIB) == ""
 
 
 def test_only_lines_of_the_problems_own_files_count():
@@ -339,7 +329,7 @@ def test_only_lines_of_the_problems_own_files_count():
         'File "/staged/3/problem.py", line 5 in g',
     )
     found = [SourceLine("problem.py", 7, "forward"), SourceLine("more.py", 9), SourceLine("problem.py", 5, "g")]
-    assert places("\n".join(lines), Path("/staged/3")) == found
+    assert find_source_lines("\n".join(lines), Path("/staged/3")) == found
 
 
 def test_a_reason_is_one_line_and_not_too_long():

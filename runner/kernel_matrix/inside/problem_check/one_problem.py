@@ -1,44 +1,38 @@
 """Checking one problem in this process, as a judge does before its first candidate.
 
-The process belongs to the problem; :mod:`kernel_matrix.inside.judge.problem_check_pool` ends it afterwards.
+The process belongs to the problem; :mod:`kernel_matrix.inside.problem_check.pool` ends it afterwards.
 """
 
 from __future__ import annotations
 
-import itertools
+import faulthandler
 import os
 import random
 import socket
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import torch
 
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import set_float32_precision
-from kernel_matrix.inside.judge.problem_check_job import (
-    MOST_IMPORTED,
-    ProblemCheckJob,
-    ProblemCheckReport,
-    ProblemCheckResult,
-    ProblemCheckTask,
-    dump_stacks_after,
-    is_large,
-    one_line,
-    out_of_memory,
-    places,
-)
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.worker_client import WorkerClient
+from kernel_matrix.inside.problem_check.job import (
+    ProblemCheckLimits,
+    ProblemCheckResult,
+    describe_refused_memory,
+    find_source_lines,
+    one_line,
+)
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, CallFailure, Channel
 from kernel_matrix.inside.worker.service import serve
 from kernel_matrix.model.enums import Role, Stage, Status
-from kernel_matrix.model.messages import ContestantSpec, JudgeJob, JudgeTimeouts
+from kernel_matrix.model.messages import JudgeJob, JudgeTimeouts
 
 CHANGES_TORCH_STATE = "changes_torch_state"  # label: the problem leaves a global setting of torch changed
 
@@ -61,52 +55,44 @@ _SETTINGS: Dict[str, Callable[[], Any]] = {
 }
 
 
-def try_out(task: ProblemCheckTask, folder: Path, orders: ProblemCheckJob) -> ProblemCheckReport:
+def check_problem(job: JudgeJob, folder: Path, limits: ProblemCheckLimits) -> ProblemCheckResult:
     """Load the problem in ``folder`` and run its controls."""
     torch.set_num_threads(1)
-    set_float32_precision(task.job.dtype)
-    known, before = frozenset(sys.modules), _settings()
-    tried = _tried(task, folder, orders)
-    changed = [name for name, value in _settings().items() if value != before[name]]
+    set_float32_precision(job.dtype)
+    before = _read_settings()
+    result = _try_controls(job, folder, limits)
+    changed = [name for name, value in _read_settings().items() if value != before[name]]
     if changed:
-        reasons = (tried.reason, f"changes torch's {', '.join(changed)}")
-        reason = one_line("; ".join(filter(None, reasons)))
-        tried = replace(tried, reason=reason, labels=(*tried.labels, CHANGES_TORCH_STATE))
-    return ProblemCheckReport(tried, tuple(_imported_since(known)))
+        reason = "; ".join(filter(None, (result.reason, f"changes torch's {', '.join(changed)}")))
+        result = replace(result, reason=one_line(reason), labels=(*result.labels, CHANGES_TORCH_STATE))
+    return result
 
 
-def _imported_since(known: FrozenSet[str]) -> Iterator[str]:
-    """Yield the first large modules that were imported meanwhile."""
-    new = (name for name in list(sys.modules) if name not in known and is_large(name))
-    return itertools.islice(new, MOST_IMPORTED)
-
-
-def _tried(task: ProblemCheckTask, folder: Path, orders: ProblemCheckJob) -> ProblemCheckResult:
+def _try_controls(job: JudgeJob, folder: Path, limits: ProblemCheckLimits) -> ProblemCheckResult:
     try:
-        return ProblemCheckResult(task.index, Status.PASSED, labels=_through_controls(task.job, folder, orders))
+        return ProblemCheckResult(job.cell_id, Status.PASSED, labels=_run_controls(job, folder, limits.limit_s))
     except SessionEnded as found:
-        message, log, status = found.evidence.message, found.evidence.log, found.status
-        place = next(reversed(places(log, folder)), None)
-        reason = out_of_memory(f"{message} {log}", orders.memory_bytes) or message
-        where = (place.file, place.line) if place else ("", None)
-        return ProblemCheckResult(task.index, status, one_line(reason), *where)
+        message, log = found.evidence.message, found.evidence.log
+        reason = describe_refused_memory(f"{message} {log}", limits.memory_bytes) or one_line(message)
+        result = ProblemCheckResult(job.cell_id, found.status, reason)
+        for place in find_source_lines(log, folder)[-1:]:
+            result = replace(result, file=place.file, line=place.line)
+        return result
     except Exception as error:  # noqa: BLE001  # comparisons take memory too; any other error is a fault of the tool
         message = f"{type(error).__name__}: {error}"
-        refused = out_of_memory(message, orders.memory_bytes)
+        reason = describe_refused_memory(message, limits.memory_bytes) or one_line(f"the check failed: {message}")
         lacking = classify(error) is CallFailure.MEMORY  # of the host or of the device
-        status = Status.PROBLEM_ERROR if lacking else Status.INFRA_ERROR
-        return ProblemCheckResult(task.index, status, refused or one_line(f"the check failed: {message}"))
+        return ProblemCheckResult(job.cell_id, Status.PROBLEM_ERROR if lacking else Status.INFRA_ERROR, reason)
 
 
-def _through_controls(job: JudgeJob, folder: Path, orders: ProblemCheckJob) -> Tuple[str, ...]:
+def _run_controls(job: JudgeJob, folder: Path, limit_s: float) -> Tuple[str, ...]:
     """Compare the reference with itself in another process and run :meth:`Verifier.controls`; return the labels.
 
     Raises:
         SessionEnded: As in a judge.
     """
     spec = job.workloads[0]
-    contestant = next(one for one in job.contestants if one.role is Role.BASELINE)
-    with _baseline(contestant, folder, job.device, orders.limit_s) as client:
+    with _start_baseline(job, folder, limit_s) as client:
         client.open()
         client.start_load(dict(spec.values))
         reference: ReferenceModel = guarded(
@@ -124,21 +110,22 @@ def _through_controls(job: JudgeJob, folder: Path, orders: ProblemCheckJob) -> T
 
 
 @contextmanager
-def _baseline(contestant: ContestantSpec, folder: Path, device: str, limit_s: float) -> Iterator[WorkerClient]:
+def _start_baseline(job: JudgeJob, folder: Path, limit_s: float) -> Iterator[WorkerClient]:
     """Start the reference in a worker, a fork of this process made before the problem is imported."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         try:
             ours.close()
-            dump_stacks_after(limit_s + _LATER_S)
-            serve(Channel(theirs, MAX_FROM_JUDGE), folder, device)
+            _dump_stacks_after(limit_s + _LATER_S)
+            serve(Channel(theirs, MAX_FROM_JUDGE), folder, job.device)
         finally:
             os._exit(0)
     theirs.close()
-    dump_stacks_after(limit_s)
+    _dump_stacks_after(limit_s)
+    contestant = next(one for one in job.contestants if one.role is Role.BASELINE)
     # The parent ends both processes in time, so no limit here needs to be reached.
     timeouts = JudgeTimeouts(*[2 * limit_s] * 5)
-    client = WorkerClient(contestant, Channel(ours, MAX_FROM_WORKER), device, timeouts)
+    client = WorkerClient(contestant, Channel(ours, MAX_FROM_WORKER), job.device, timeouts)
     try:
         yield client
     finally:
@@ -146,13 +133,22 @@ def _baseline(contestant: ContestantSpec, folder: Path, device: str, limit_s: fl
         ours.close()
 
 
-def _settings() -> Dict[str, Any]:
-    return {name: _asked(ask) for name, ask in _SETTINGS.items()}
+def _dump_stacks_after(seconds: float) -> None:
+    """Print the stack of every thread of this process after ``seconds``; its parent then ends it.
+
+    Do not call this before a fork: the new process would wait forever for a thread that it does not have.
+    """
+    faulthandler.enable(2)
+    faulthandler.dump_traceback_later(seconds, file=2)
 
 
-def _asked(ask: Callable[[], Any]) -> Any:
-    """Return torch's answer; the type of an error is an answer too."""
+def _read_settings() -> Dict[str, Any]:
+    return {name: _read_setting(read) for name, read in _SETTINGS.items()}
+
+
+def _read_setting(read: Callable[[], Any]) -> Any:
+    """Return a setting of torch; the type of an error is an answer too."""
     try:
-        return ask()
+        return read()
     except Exception as error:  # noqa: BLE001  # a problem may have changed torch in any way
         return type(error).__name__

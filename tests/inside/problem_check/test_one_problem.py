@@ -5,11 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernel_matrix.inside.judge import problem_check
-from kernel_matrix.inside.judge.problem_check_job import (
-    ProblemCheckJob,
-    ProblemCheckTask,
-)
+from kernel_matrix.inside.problem_check import one_problem
+from kernel_matrix.inside.problem_check.job import ProblemCheckLimits
 from kernel_matrix.model.enums import Status
 from tests.inside.sessions import make_job
 
@@ -31,10 +28,11 @@ WHILE_COMPARING = {
 def test_only_memory_that_comparing_lacks_is_the_problems(what, monkeypatch, tmp_path):
     error, status, reason = WHILE_COMPARING[what]
 
-    def through_controls(*_arguments):
+    def run_controls(*_arguments):
         raise error
 
-    monkeypatch.setattr(problem_check, "_through_controls", through_controls)
+    monkeypatch.setattr(one_problem, "_run_controls", run_controls)
     monkeypatch.setattr(torch, "set_num_threads", lambda _count: None)  # this process has other tests to run
-    tried = problem_check.try_out(ProblemCheckTask(7, make_job()), tmp_path, ProblemCheckJob((), 1, 1.0, 4 * GIB)).tried
-    assert (tried.index, tried.status, tried.reason) == (7, status, reason)
+    limits = ProblemCheckLimits(jobs=1, limit_s=1.0, memory_bytes=4 * GIB)
+    result = one_problem.check_problem(make_job(cell_id="7"), tmp_path, limits)
+    assert (result.cell_id, result.status, result.reason) == ("7", status, reason)
