@@ -236,7 +236,7 @@ class PlaySandbox:
 
     def survey(self, *gpus: Gpu) -> HostSurvey:
         """Return a host with these devices and this sandbox."""
-        return HostSurvey(sandbox=self, status=self.status(), facts=HostInventory(gpus=gpus or (FIRST,)), images={})
+        return HostSurvey(sandbox=self, status=self.status(), inventory=HostInventory(gpus=gpus or (FIRST,)), images={})
 
 
 def _leaves(spec: RoleSpec) -> ProcessExit:

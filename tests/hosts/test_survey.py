@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.errors import InfrastructureError, UsageError
-from kernel_matrix.hosts import survey as facts
-from kernel_matrix.hosts.survey import host_facts, survey
+from kernel_matrix.hosts import survey as survey_module
+from kernel_matrix.hosts.survey import survey
 from kernel_matrix.images import ResolvedImage
 from kernel_matrix.matrix import CandidateSet, Matrix, ProblemSet
 from kernel_matrix.model.enums import Dtype
@@ -38,10 +38,10 @@ def host(monkeypatch):
     """Sets up a host: why sandboxes cannot be used, what images it has, its devices."""
 
     def made(*, images=None, gpus=(CPU_DEVICE,), **reasons):
-        monkeypatch.setattr(facts, "open_sandbox", lambda name: Answers(name, reasons.get(name, "")))
-        monkeypatch.setattr(facts, "_images", lambda *_, **__: images or {})
+        monkeypatch.setattr(survey_module, "open_sandbox", lambda name: Answers(name, reasons.get(name, "")))
+        monkeypatch.setattr(survey_module, "_images", lambda *_, **__: images or {})
         inventories = {"cpu": PlatformInventory(gpus=gpus), "nvidia": PlatformInventory(reason="no NVIDIA driver")}
-        monkeypatch.setattr(facts, "host_inventory", lambda: inventories)
+        monkeypatch.setattr(survey_module, "host_inventory", lambda: inventories)
 
     return made
 
@@ -62,16 +62,16 @@ def matrix(tmp_path):
 def test_docker_is_taken_where_it_has_an_image_for_a_device(host, matrix):
     host(images={"cpu": RESOLVED, "cu128": "not here"})
     found = survey(matrix)
-    assert found.sandbox.name == found.facts.sandbox == "docker"
+    assert found.sandbox.name == found.inventory.sandbox == "docker"
     assert found.images == {"cpu": RESOLVED}
-    assert found.facts.images == {"cpu": "", "cu128": "not here"}
-    assert found.facts.sandbox_reason == ""
+    assert found.inventory.images == {"cpu": "", "cu128": "not here"}
+    assert found.inventory.sandbox_reason == ""
 
 
 def test_without_a_daemon_processes_are_taken_and_the_reason_is_kept(host, matrix):
     host(docker="no Docker daemon answers")
     found = survey(matrix)
-    assert (found.sandbox.name, found.facts.sandbox_reason) == ("process", "no Docker daemon answers")
+    assert (found.sandbox.name, found.inventory.sandbox_reason) == ("process", "no Docker daemon answers")
     assert found.images == {}
 
 
@@ -82,7 +82,7 @@ def test_a_daemon_without_an_image_for_any_device_gives_way(images, host, matrix
     host(images=images)
     found = survey(matrix)
     assert found.sandbox.name == "process"
-    assert "docker answers, but has none of the pinned images" in found.facts.sandbox_reason
+    assert "docker answers, but has none of the pinned images" in found.inventory.sandbox_reason
 
 
 def test_an_image_for_a_gpu_counts_where_the_gpu_is(host, matrix):
@@ -94,7 +94,7 @@ def test_docker_that_was_asked_for_is_taken_without_images_too(host, matrix):
     host(images={"cpu": "not here"})
     found = survey(matrix, sandbox="docker")
     assert found.sandbox.name == "docker"
-    assert found.facts.images == {"cpu": "not here"}
+    assert found.inventory.images == {"cpu": "not here"}
 
 
 def test_a_sandbox_that_was_asked_for_and_is_absent_is_an_error_with_a_next_step(host, matrix):
@@ -106,7 +106,7 @@ def test_a_sandbox_that_was_asked_for_and_is_absent_is_an_error_with_a_next_step
 
 def test_where_nothing_runs_there_is_still_something_to_plan_with(host, matrix):
     host(docker="no Docker daemon answers", process="torch is not installed")
-    found = host_facts(matrix)
+    found = survey(matrix).inventory
     assert found.sandbox == "process"
     assert found.sandbox_reason == "no Docker daemon answers"
 
@@ -119,7 +119,7 @@ def test_an_unknown_sandbox_is_refused_with_the_known_ones(host, matrix):
 
 def test_why_devices_are_missing_is_kept(host, matrix):
     host()
-    found = host_facts(matrix)
+    found = survey(matrix).inventory
     assert found.gpus == (CPU_DEVICE,)
     assert found.gpu_reason == "no NVIDIA driver"
 
@@ -127,7 +127,7 @@ def test_why_devices_are_missing_is_kept(host, matrix):
 def test_the_lock_beside_the_matrix_is_read_unless_another_is_named(host, matrix, monkeypatch):
     host()
     read: list[Path] = []
-    monkeypatch.setattr(facts, "_images", lambda _matrix, lock, **_: read.append(lock) or {})
+    monkeypatch.setattr(survey_module, "_images", lambda _matrix, lock, **_: read.append(lock) or {})
     survey(matrix, sandbox="docker")
     survey(matrix, sandbox="docker", lock_path=Path("/other.lock"))
     assert read == [matrix.root / "images" / "images.lock", Path("/other.lock")]
@@ -136,6 +136,6 @@ def test_the_lock_beside_the_matrix_is_read_unless_another_is_named(host, matrix
 @pytest.mark.docker
 def test_a_real_daemon_is_asked_for_each_toolchain_and_says_what_is_missing(matrix):
     found = survey(matrix, sandbox="docker")
-    assert set(found.facts.images) == {"cpu", "cu128"}
-    assert all("images" in reason for reason in found.facts.images.values())
+    assert set(found.inventory.images) == {"cpu", "cu128"}
+    assert all("images" in reason for reason in found.inventory.images.values())
     assert found.images == {}

@@ -230,7 +230,7 @@ def _find_image(matrix: Matrix, host: HostSurvey, wanted: str) -> ResolvedImage:
         raise UsageError(f"{matrix.path} has no toolchain {wanted!r}", next_step=f"it has: {known}")
     here = [t for t in toolchains if t.name in host.images]
     if not here:
-        why = "".join(f"\n  {t.name}: {host.facts.images.get(t.name, 'not here')}" for t in toolchains)
+        why = "".join(f"\n  {t.name}: {host.inventory.images.get(t.name, 'not here')}" for t in toolchains)
         raise NothingSelectedError(
             f"no image to try problems in is here:{why}", next_step="--sandbox process needs none"
         )

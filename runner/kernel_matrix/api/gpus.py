@@ -213,7 +213,7 @@ def _obstacle(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
     if toolchain.platform != gpu.platform:
         return f"it is for {get_platform(toolchain.platform).TITLE}s"
     if found.sandbox.uses_images and toolchain.name not in found.images:
-        return found.facts.images[toolchain.name]
+        return found.inventory.images[toolchain.name]
     platform, versions = get_platform(gpu.platform), toolchain.versions
     obstacle = platform.driver_obstacle(versions, gpu)
     return obstacle or platform.code_obstacle(versions, gpu.compute_capability, gpu.driver) or ""

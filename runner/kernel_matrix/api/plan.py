@@ -144,7 +144,7 @@ class RunPlan:
 
     def _device_of(self, cell: Cell) -> Gpu:
         """Return the first device that a cell would run on, or the absent one that it would be compiled for."""
-        return absent_gpu(cell.gpu) if cell.compile_only else devices_matching(cell.gpu, self.host.facts.gpus)[0]
+        return absent_gpu(cell.gpu) if cell.compile_only else devices_matching(cell.gpu, self.host.inventory.gpus)[0]
 
     def check_runnable(self) -> None:
         """Check that at least one selected cell can run here.
@@ -196,7 +196,7 @@ def make_plan(
     wanted, part = parse_filter(filters), parse_shard(shard) if shard is not None else None
     loaded = matrix if isinstance(matrix, Matrix) else load_matrix(matrix)
     host = survey(loaded, sandbox=sandbox, lock_path=Path(lock) if lock else None, allow_unpinned=allow_unpinned)
-    plan = _make_plan(loaded, load_selection(loaded), host.facts, compile_only=compile_only)
+    plan = _make_plan(loaded, load_selection(loaded), host.inventory, compile_only=compile_only)
     return RunPlan(plan=plan, host=host, wanted=wanted, part=part)
 
 
@@ -204,7 +204,7 @@ def every_cell(matrix: Matrix, host: HostSurvey) -> Iterator[Cell]:
     """Yield every cell, runnable here or not: first those that are run, then those that are only compiled."""
     selection = load_selection(matrix)
     for only in (False, True):
-        yield from _make_plan(matrix, selection, host.facts, compile_only=only).cells()
+        yield from _make_plan(matrix, selection, host.inventory, compile_only=only).cells()
 
 
 def has_lockable_clocks(platform: str) -> bool:

@@ -152,8 +152,8 @@ def _check_image(record: Document, path: Path, found: HostSurvey) -> None:
 
 def _same_unit(record: Document, found: HostSurvey) -> HostSurvey:
     """Return ``found`` with only the record's own GPU, if that is here, because another GPU gives another result."""
-    units = tuple(gpu for gpu in found.facts.gpus if gpu.uuid == record["host"]["device"].get("uuid"))
-    return replace(found, facts=replace(found.facts, gpus=units)) if units else found
+    units = tuple(gpu for gpu in found.inventory.gpus if gpu.uuid == record["host"]["device"].get("uuid"))
+    return replace(found, inventory=replace(found.inventory, gpus=units)) if units else found
 
 
 def _check_ended(now: Document, place: Path) -> None:

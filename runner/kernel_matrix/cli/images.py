@@ -17,6 +17,10 @@ _Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="The 
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 _Relock = Annotated[bool, typer.Option("--relock", help="Let another image take the place of the locked one.")]
 _DIR = Path("images")
+_Reference = Annotated[
+    str | None, typer.Option(metavar="REPOSITORY:TAG", help="Registry image to pin; the locked one's tag else.")
+]
+_Adopt = Annotated[str | None, typer.Option(metavar="IMAGE", help="Pin an image that this daemon already has.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -56,12 +60,8 @@ def register(app: typer.Typer) -> None:
         *,
         images: _Images = _DIR,
         lock: _Lock = None,
-        reference: Annotated[
-            str | None, typer.Option(metavar="REPOSITORY:TAG", help="Registry image to pin; the locked one's tag else.")
-        ] = None,
-        adopt: Annotated[
-            str | None, typer.Option(metavar="IMAGE", help="Pin an image that this daemon already has.")
-        ] = None,
+        reference: _Reference = None,
+        adopt: _Adopt = None,
         relock: _Relock = False,
     ) -> None:
         """Resolve tags against their registry and pin what they mean, or adopt an image the daemon has."""

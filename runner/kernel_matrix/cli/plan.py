@@ -90,8 +90,8 @@ def _write_json(made: RunPlan, cells: Iterable[Cell]) -> None:
     rest = {
         "schema_version": SCHEMA_VERSION,
         "matrix": made.matrix.name,
-        "engine": made.host.facts.sandbox,
-        "devices": [gpu.name for gpu in made.host.facts.gpus],
+        "engine": made.host.inventory.sandbox,
+        "devices": [gpu.name for gpu in made.host.inventory.gpus],
         "totals": _totals_document(totals),
         "unreadable": [{"path": str(item.path), "reason": item.reason} for item in made.plan.selection.unreadable],
         "warnings": list(made.plan.warnings),
@@ -234,10 +234,10 @@ def _print_summary(screen: Console, made: RunPlan, totals: PlanTotals) -> None:
     for warning in made.plan.warnings:
         screen.print(f"note: {warning}", markup=False)
     whole = totals.all
-    devices = ", ".join(gpu.name for gpu in made.host.facts.gpus) or "no device"
-    screen.print(f"This host: {devices}; sandbox {made.host.facts.sandbox}", markup=False)
-    if made.host.facts.clocks_reason and _has_lockable_clocks(made.host):
-        screen.print(f"GPU clocks cannot be locked here: {made.host.facts.clocks_reason}", markup=False)
+    devices = ", ".join(gpu.name for gpu in made.host.inventory.gpus) or "no device"
+    screen.print(f"This host: {devices}; sandbox {made.host.inventory.sandbox}", markup=False)
+    if made.host.inventory.clocks_reason and _has_lockable_clocks(made.host):
+        screen.print(f"GPU clocks cannot be locked here: {made.host.inventory.clocks_reason}", markup=False)
     counts = f"{whole.cells:,} cells, {whole.runnable:,} run here, {whole.cells - whole.runnable:,} do not"
     time = f"about {duration(whole.expected_s)} one after the other"
     screen.print(f"{made.matrix.name}: {counts}; {time}", markup=False)
@@ -291,4 +291,4 @@ def _row(table: Table, *texts: str) -> None:
 def _has_lockable_clocks(host: HostSurvey) -> bool:
     from kernel_matrix.api.plan import has_lockable_clocks
 
-    return any(has_lockable_clocks(gpu.platform) for gpu in host.facts.gpus)
+    return any(has_lockable_clocks(gpu.platform) for gpu in host.inventory.gpus)

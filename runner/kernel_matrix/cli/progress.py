@@ -325,14 +325,14 @@ def _speed(found: WorkloadJudgement) -> str:
 def opening_lines(survey: HostSurvey, cells: Sequence[Cell], *, done: int, skipped: Sequence[Cell]) -> Iterator[str]:
     """Yield lines about what runs here, what ran before, and what does not run and why."""
     yield f"sandbox {survey.sandbox.name} {survey.status.version}".rstrip()
-    if survey.facts.sandbox_reason:
-        yield f"  not Docker: {survey.facts.sandbox_reason}"
-    devices = ", ".join(gpu.name for gpu in survey.facts.gpus)
-    yield f"devices: {devices}" + (f"  ({survey.facts.gpu_reason})" if survey.facts.gpu_reason else "")
+    if survey.inventory.sandbox_reason:
+        yield f"  not Docker: {survey.inventory.sandbox_reason}"
+    devices = ", ".join(gpu.name for gpu in survey.inventory.gpus)
+    yield f"devices: {devices}" + (f"  ({survey.inventory.gpu_reason})" if survey.inventory.gpu_reason else "")
     expected = sum(cell.expected_s for cell in cells)
     yield f"{len(cells)} cells to run, about {duration(expected)} one after the other; {done} have a record already"
-    if survey.facts.clocks_reason and any(_wants_lock(cell) for cell in cells):
-        yield f"clocks will not be locked, and records say so: {survey.facts.clocks_reason}"
+    if survey.inventory.clocks_reason and any(_wants_lock(cell) for cell in cells):
+        yield f"clocks will not be locked, and records say so: {survey.inventory.clocks_reason}"
     if any(is_interpreted(cell) for cell in cells):
         yield "Triton runs through its interpreter on the CPU: correctness is known, speed is not"
     counts = Counter((cell.reason.kind, _short(cell)) for cell in skipped if cell.reason is not None)

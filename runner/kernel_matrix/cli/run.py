@@ -24,6 +24,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the exact contai
 _CompileOnly = Annotated[
     bool, typer.Option("--compile-only", help="Build for every GPU of the matrix, here or not, and run nothing.")
 ]
+_Executor = Annotated[str, typer.Option("--executor", help="Who runs the cells: local, or what a package adds.")]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON event per line on stdout.")]
 
 
@@ -48,6 +49,7 @@ def run(
     allow_unpinned: Unpinned = False,
     build: Build = False,
     compile_only: _CompileOnly = False,
+    executor: _Executor = "local",
     json: _Json = False,
 ) -> None:
     """Run every cell that can run here and has no record yet."""
@@ -85,6 +87,7 @@ def run(
             rerun=which,
             deadline=until or None,
             fail_fast=fail_fast,
+            executor=executor,
             listener=view.tell,
             command=command_line(),
         )

@@ -25,7 +25,7 @@ class HostSurvey:
 
     sandbox: Sandbox
     status: SandboxStatus
-    facts: HostInventory
+    inventory: HostInventory
     images: Mapping[str, ResolvedImage]
     """Toolchain → the image to start, for images that are present."""
 
@@ -38,11 +38,6 @@ def check_sandbox(name: str) -> None:
     """
     if name not in (AUTO, *SANDBOXES):
         raise UsageError(f"unknown sandbox {name!r}; allowed: {', '.join((AUTO, *SANDBOXES))}")
-
-
-def host_facts(matrix: Matrix, *, sandbox: str = AUTO, lock_path: Path | None = None) -> HostInventory:
-    """Return the inventory of this host, for planning."""
-    return survey(matrix, sandbox=sandbox, lock_path=lock_path).facts
 
 
 def survey(
@@ -89,7 +84,7 @@ def _survey_with(
     if sandbox.uses_images and status.available:
         images = _images(matrix, lock_path, allow_unpinned=allow_unpinned)
     inventories = host_inventory()
-    facts = HostInventory(
+    inventory = HostInventory(
         gpus=tuple(gpu for inventory in inventories.values() for gpu in inventory.gpus),
         gpu_reason="; ".join(filter(None, (*(found.reason for found in inventories.values()), *PLATFORMS.faults()))),
         sandbox=name,
@@ -101,7 +96,7 @@ def _survey_with(
         clocks_reason=why_forbidden() or why_not_root(),
     )
     here = {name: image for name, image in images.items() if isinstance(image, ResolvedImage)}
-    return HostSurvey(sandbox=sandbox, status=status, facts=facts, images=here)
+    return HostSurvey(sandbox=sandbox, status=status, inventory=inventory, images=here)
 
 
 def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[str, ResolvedImage | str]:
@@ -125,7 +120,7 @@ def _images(matrix: Matrix, lock_path: Path, *, allow_unpinned: bool) -> dict[st
 
 def _can_run_something(matrix: Matrix, found: HostSurvey) -> bool:
     """Return whether this host has a device and a usable toolchain of the same platform."""
-    present = {axis.platform for axis in matrix.gpus if devices_matching(axis, found.facts.gpus)}
+    present = {axis.platform for axis in matrix.gpus if devices_matching(axis, found.inventory.gpus)}
     runnable = {
         toolchain.platform
         for toolchain in matrix.toolchains

@@ -66,7 +66,7 @@ def _is_done(cell: Cell, attempts: Sequence[AttemptSummary], survey: HostSurvey,
 
 def _is_stale(cell: Cell, last: AttemptSummary, survey: HostSurvey) -> bool:
     image = survey.images.get(cell.toolchain.name)
-    drivers = {gpu.driver for gpu in devices_matching(cell.gpu, survey.facts.gpus)}
+    drivers = {gpu.driver for gpu in devices_matching(cell.gpu, survey.inventory.gpus)}
     now = (survey.sandbox.name, image.id if image is not None else None, measurement_version(cell.gpu.platform))
     if (last.engine, last.image_id, last.measurement_version) != now:
         return True

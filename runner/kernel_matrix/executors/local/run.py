@@ -37,7 +37,7 @@ class Run:
         self._survey = survey
         self._store = store
         self._orders = orders
-        self._pending = CellQueue(self._on_devices, survey.facts.gpus)
+        self._pending = CellQueue(self._on_devices, survey.inventory.gpus)
         self._events: queue.SimpleQueue[RunEvent | BaseException | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._tally = RunTally()
@@ -144,7 +144,7 @@ class Run:
             is_void=lambda cell, since: _outlasted_by_build(outage, cell, since),
         )
         survey, workers = self._survey, self._orders.build_workers or builds_at_once(self._pending.devices())
-        return build_pool(bench, survey.images, survey.facts.gpus, workers=workers, listener=listener)
+        return build_pool(bench, survey.images, survey.inventory.gpus, workers=workers, listener=listener)
 
     def _tell_build_started(self, cell: Cell) -> None:
         self._events.put(RunEvent(happening=EventKind.BUILD_STARTED, cell=cell))
