@@ -33,7 +33,6 @@ EXCEPTIONS = {
     "platforms/__init__.py": A_RECORDED_FIELD,
     "inside/environment.py": A_RECORDED_FIELD,
     "inside/peak_measurement.py": A_RECORDED_FIELD,
-    "api/images.py": A_RECORDED_FIELD,
     "inside/input_generation.py": TORCH_OWN_NAME,
     "matrix/__init__.py": "the version of a toolchain that matrix files give under this name",
     "plan/cell_id.py": "the same version in the ids of cells",

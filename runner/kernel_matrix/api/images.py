@@ -16,6 +16,7 @@ from kernel_matrix.images.lock_check import LockCheck, audit
 from kernel_matrix.images.registry import Say, accept_change, adopt_image, lock_tag, pull_image
 from kernel_matrix.images.resolve import ImagePresence
 from kernel_matrix.matrix import Matrix
+from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import open_sandbox
 
 __all__ = [
@@ -180,8 +181,8 @@ def build_missing_images(
         return
     images, lock_file = matrix.root / "images", Path(lock) if lock else matrix.lock_path
     for toolchain in matrix.toolchains:
-        if toolchain.cuda is not None:
-            continue
+        if get_platform(toolchain.platform).NEEDS_IMAGES:
+            continue  # its base image comes from a registry: `images pull`
         try:
             ensure_local(toolchain.name, images_dir=images, lock_path=lock_file, say=say)
         except ImageError as error:

@@ -91,6 +91,5 @@ def run(
             listener=view.tell,
             command=command_line(),
         )
-    failed = fail_on == "candidate" and result.candidate_failed
-    if result.exit_code or failed:
+    if result.exit_code or (fail_on == "candidate" and result.candidate_failed):
         raise typer.Exit(result.exit_code or 1)
