@@ -47,7 +47,7 @@ def run_needy(tmp_path):
     return run
 
 
-def test_without_a_daemon_docker_tests_are_skipped_with_the_reason(run_needy):
+def test_docker_tests_without_daemon_are_skipped_with_reason(run_needy):
     out = run_needy()
     assert re.search(r"SKIPPED .* no Docker daemon answers: .*", out)
     assert "1 passed, 1 skipped" in out

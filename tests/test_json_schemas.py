@@ -20,7 +20,7 @@ def test_a_checkout_reads_its_top_level_folder():
     )
 
 
-def test_an_installed_package_reads_its_own_copy_and_not_a_neighbour(tmp_path):
+def test_installed_package_reads_its_own_schemas(tmp_path):
     site = tmp_path / "site-packages"
     (site / "kernel_matrix" / "_schemas").mkdir(parents=True)
     (site / "schemas").mkdir()

@@ -25,7 +25,7 @@ def docker_field(tmp_path, cpu_lock):
 
 
 @pytest.mark.torch
-def test_without_a_daemon_cells_run_in_processes_and_that_is_said(field):
+def test_run_without_daemon_uses_processes_and_says_so(field):
     ran = field.call("run", DOCKER_HOST=NOBODY)
     assert (ran.returncode, ran.stderr) == (0, "")
     lines = ran.stdout.splitlines()
@@ -34,7 +34,7 @@ def test_without_a_daemon_cells_run_in_processes_and_that_is_said(field):
     assert [record["host"]["engine"] for record in field.records()] == ["process"]
 
 
-def test_without_a_daemon_docker_that_was_asked_for_is_exit_4_with_a_next_step(field):
+def test_run_in_docker_without_daemon_exits_4_with_next_step(field):
     ran = field.call("run", "--sandbox", "docker", DOCKER_HOST=NOBODY)
     assert (ran.returncode, ran.stdout) == (4, "")
     assert "no Docker daemon answers" in ran.stderr
@@ -67,7 +67,7 @@ def _with_an_image_nobody_has(field: Field) -> str:
 @needs_image
 @pytest.mark.docker
 @pytest.mark.parametrize("spoil", [_without_entry, _with_another_digest, _with_an_image_nobody_has])
-def test_without_the_pinned_image_nothing_runs_and_the_reason_is_said(spoil, docker_field):
+def test_run_without_the_pinned_image_exits_3_with_reason(spoil, docker_field):
     words = spoil(docker_field)
     planned = docker_field.call("plan", "--json", "--sandbox", "docker")
     (cell,) = json.loads(planned.stdout)["cells"]
@@ -82,7 +82,7 @@ def test_without_the_pinned_image_nothing_runs_and_the_reason_is_said(spoil, doc
 @needs_image
 @pytest.mark.docker
 @pytest.mark.parametrize("roles", [("judge",), ("candidate",), ("eager",), ("judge", "candidate")], ids="+".join)
-def test_a_container_that_somebody_removes_is_lost_and_the_cell_tried_again(roles, docker_field):
+def test_removed_container_is_lost_and_the_cell_is_tried_again(roles, docker_field):
     with docker_field.start("run", "--json", "--sandbox", "docker") as runner:
         await_event(runner, "cell_started")
         run_id = docker_field.runs()[0]["run_id"]

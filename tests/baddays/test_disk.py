@@ -30,7 +30,7 @@ def small_disk(field):
         subprocess.run(("umount", str(field.store)), check=True)
 
 
-def test_a_record_that_finds_no_room_ends_the_run_and_the_next_run_completes(field, small_disk):
+def test_full_disk_ends_the_run_and_the_next_run_completes(field, small_disk):
     field.write_matrix("tiny/honest", "tiny/wrong")
     ran = field.run("--sandbox", "process")
     assert ran.returncode == 4

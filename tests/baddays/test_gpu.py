@@ -95,7 +95,7 @@ def test_the_hosts_own_file_forbids_as_well(gpu_field):
     assert "host.toml says gpu_settings = 'forbid'" in record["host"]["clock_reason"]
 
 
-def test_locks_that_are_required_where_settings_are_forbidden_are_not_even_tried(gpu_field):
+def test_required_locks_with_forbidden_settings_are_not_tried(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", clocks="require")
     ran = gpu_field.run(*DOCKER, **FORBID)
     assert ran.returncode == 3
@@ -126,7 +126,7 @@ def test_a_lock_that_is_not_obeyed(gpu_field, policy, code, status):
     assert gpu_field.left_behind() == []
 
 
-def test_a_reset_that_fails_is_an_error_and_a_later_sweep_repairs_it(gpu_field):
+def test_failed_reset_is_an_error_and_a_later_sweep_repairs_it(gpu_field):
     gpu_field.driver.change(UUID, reset="!999")
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock")
     ran = gpu_field.run(*DOCKER)
@@ -152,7 +152,7 @@ def test_a_reset_that_fails_is_an_error_and_a_later_sweep_repairs_it(gpu_field):
     assert len(gpu_field.records()) == 2
 
 
-def test_a_reset_that_reports_success_and_does_nothing_is_not_believed(gpu_field):
+def test_reset_that_falsely_reports_success_is_not_confirmed(gpu_field):
     gpu_field.driver.change(UUID, reset_ignored=1)
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
     gpu_field.run(*DOCKER)
@@ -191,7 +191,7 @@ def test_a_process_that_stays_makes_the_gpu_busy(gpu_field):
 
 
 @pytest.mark.parametrize("phase", ["load", "verify", "time"])
-def test_a_process_that_comes_in_any_phase_spoils_that_attempt_alone(gpu_field, phase):
+def test_foreign_process_in_any_phase_spoils_only_that_attempt(gpu_field, phase):
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", **LONG)
     gpu_field.write_pausing(phase)
     with gpu_field.start("run", "--json", *DOCKER) as runner:
@@ -228,7 +228,7 @@ def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
     }
 
 
-def test_a_process_that_comes_again_and_again_leaves_the_cell_contended(gpu_field):
+def test_foreign_process_in_each_attempt_makes_cell_contended(gpu_field):
     gpu_field.write_gpu_matrix("tiny/honest", **LONG)
     gpu_field.write_pausing("verify")
     with gpu_field.start("run", "--json", *DOCKER) as runner:
@@ -242,7 +242,7 @@ def test_a_process_that_comes_again_and_again_leaves_the_cell_contended(gpu_fiel
 
 
 @pytest.mark.parametrize("code", [15, 999], ids=["lost", "off-the-bus"])
-def test_a_gpu_that_is_lost_mid_timing_is_quarantined_and_comes_back_clean(gpu_field, code):
+def test_gpu_lost_while_timing_is_quarantined_and_returns_clean(gpu_field, code):
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock", **LONG)
     gpu_field.write_pausing("time")
     with gpu_field.start("run", "--json", *DOCKER) as runner:

@@ -65,7 +65,7 @@ def _check_records(field, before, *, whole):
 
 
 @pytest.mark.alone("docker")  # any other run would remove the containers of the killed one
-def test_after_kill_9_the_next_run_gives_back_what_the_dead_one_left(gpu_field):
+def test_next_run_after_kill_9_restores_what_the_dead_run_set(gpu_field):
     settings = {"min_samples": 60, "max_samples": 80, "call_timeout_s": 120, "hard_exclusive": True}
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", **settings)
     gpu_field.write_pausing("time")
@@ -90,7 +90,7 @@ def test_after_kill_9_the_next_run_gives_back_what_the_dead_one_left(gpu_field):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a Docker daemon")
 @pytest.mark.skipif(shutil.which("dockerd") is None, reason="no dockerd here to start a second daemon with")
-def test_a_daemon_that_is_restarted_mid_cell_costs_the_cell_and_no_clock(gpu_field):
+def test_daemon_restart_in_a_cell_fails_it_and_resets_clocks(gpu_field):
     lock = gpu_field.root / "images" / "images.lock"
     good = lock.read_text()
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock", infra_retries=0)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(1800)  # where the CPU image is missing, it is 
 
 
 @pytest.mark.alone("docker")  # any other run would remove the containers of the killed one
-def test_after_kill_9_a_second_run_loses_nothing_and_doubles_nothing(world, sandbox):
+def test_second_run_after_kill_9_loses_and_repeats_nothing(world, sandbox):
     world.write_matrix("tiny/honest", "tiny/wrong")
     with world.start("run", "--json", "--sandbox", sandbox) as runner:
         await_event(runner, "cell_started", times=2)  # the first has its record by now

@@ -22,11 +22,11 @@ AT_THE_BOUNDARY = [cheat for cheat in ON_CPU if cheat.boundary]
 ids = {"ids": lambda cheat: cheat.candidate}
 
 
-def test_every_class_of_the_catalogue_has_a_cheat_or_a_reason_why_not():
+def test_every_cheat_class_has_a_cheat_or_a_reason_for_none():
     assert {cheat.kind for cheat in ALL} - {CONTROL} == set(CLASSES) - NOT_EXPRESSED.keys()
 
 
-def test_each_lies_in_the_folder_of_its_class_and_says_what_it_tries():
+def test_each_cheat_is_in_its_class_folder_and_is_described():
     for cheat in ALL:
         letter = {folder: letter for letter, folder in GROUPS.items()}[cheat.group]
         assert cheat.kind == CONTROL or cheat.kind[0] == letter

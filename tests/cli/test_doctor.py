@@ -27,7 +27,7 @@ def gpu_clinic(clinic, driver):
     return Clinic(clinic.root, {**driver.environment, "PATH": f"{programs}:{os.environ['PATH']}"})
 
 
-def test_a_host_where_all_is_well_is_exit_0_and_each_line_says_what_is_there(gpu_clinic, driver, tmp_path):
+def test_doctor_on_a_healthy_host_exits_0_and_lists_each_part(gpu_clinic, driver, tmp_path):
     driver.set(H200)
     with answering(tmp_path, DOCKER) as daemon:
         done = gpu_clinic.call("doctor", "--sandbox", "docker", DOCKER_HOST=daemon)
@@ -94,7 +94,7 @@ def test_what_cannot_be_understood_is_exit_2(clinic, options, words):
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-def test_verdicts_are_coloured_on_a_terminal_only_where_that_is_wanted(clinic, no_color, coloured):
+def test_verdicts_on_a_terminal_are_coloured_only_if_wanted(clinic, no_color, coloured):
     said = on_terminal(clinic.root, "doctor", **clinic.own(NO_COLOR=no_color))
     assert "ok    Python: " in (said.replace("\x1b[32m", "").replace("\x1b[0m", "") if coloured else said)
     assert ("\x1b[32mok" in said) == coloured

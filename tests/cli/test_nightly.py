@@ -157,7 +157,7 @@ def test_a_night_cut_by_its_deadline_goes_on_with_what_is_left(field):
 
 
 @pytest.mark.torch
-def test_a_night_stopped_by_a_signal_keeps_what_it_has_and_the_next_goes_on(field):
+def test_night_stopped_by_signal_keeps_records_and_next_resumes(field):
     waits = field.candidates / "waits.py"
     # Only what may compile is waited for as long as the policy says.
     waits.write_text(SLOW.replace("0.005", "600") + "\n# torch.compile\n")
@@ -201,7 +201,7 @@ def test_a_command_that_fails_is_told_and_changes_nothing(text, words, field):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"night": 7}', '{"version": 2}', "\udcff", "null", "[" * 100_000])
-def test_a_damaged_state_file_is_one_clear_error_and_costs_nothing(text, field):
+def test_damaged_state_file_is_one_error_and_loses_nothing(text, field):
     folder = field.store / "nights" / "2026-01-01" / "records"
     folder.mkdir(parents=True)
     (folder / "x.json").write_text("kept")

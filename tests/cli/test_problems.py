@@ -166,7 +166,7 @@ def test_problems_that_are_good_are_counted(folder):
 
 
 @pytest.mark.torch
-def test_problems_that_are_not_are_told_with_their_place_and_counted(folder):
+def test_unusable_problems_are_listed_with_place_and_counted(folder):
     add_problem(folder, "constant", CONSTANT)
     add_problem(folder, "needy", NEEDY)
     add_problem(folder, "half", CONSTANT, "workload = 3\n")
@@ -243,7 +243,7 @@ def test_what_cannot_be_tried_is_said_before_anything_is_started(folder, argumen
 
 
 @pytest.mark.docker
-def test_with_a_daemon_problems_are_tried_in_the_image_for_the_cpu(cpu_lock):
+def test_problems_try_with_daemon_runs_in_the_cpu_image(cpu_lock):
     done = kernel_matrix("problems", "try", "relu", "--sandbox", "docker", "--lock", cpu_lock, "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["engine"], document["counts"]) == (0, "docker", {"passed": 1})

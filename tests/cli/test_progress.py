@@ -100,7 +100,7 @@ def ended(cell, happening=EventKind.CELL_ENDED):
     return RunEvent(happening=happening, cell=cell, record=failed_record())
 
 
-def test_the_time_left_is_that_of_what_has_neither_ended_nor_been_put_off(monkeypatch):
+def test_time_left_excludes_ended_and_postponed_cells(monkeypatch):
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
     pace = RunPace(CELLS)
@@ -115,7 +115,7 @@ def test_the_time_left_is_that_of_what_has_neither_ended_nor_been_put_off(monkey
     assert pace.left() == ""
 
 
-def test_a_cell_that_is_tried_again_says_so_and_one_that_is_put_off_says_why():
+def test_event_line_names_retry_and_reason_of_postponement():
     assert event_line(put_off(LONG)) == "p/long fp32 h200/cu130: put off: it would end too late"
     assert event_line(ended(LONG, EventKind.CELL_RETRIED)).endswith("; trying again")
     assert not event_line(ended(LONG)).endswith("; trying again")

@@ -64,7 +64,7 @@ def test_a_failure_that_fails_alike_is_reproduced(again):
 
 
 @pytest.mark.torch
-def test_a_passed_cell_runs_again_and_its_time_stands_beside_what_is_expected(again):
+def test_reproduce_compares_time_of_passed_cell_with_expectation(again):
     ran = again.call("reproduce", str(record_of(again, "tiny/honest")), "--out", "once", "--json")
     said = json.loads(ran.stdout)
     (time,) = said["times"]
@@ -86,7 +86,7 @@ def test_a_record_against_itself_runs_nothing(again):
 
 
 @pytest.mark.torch
-def test_a_slower_record_is_exit_5_with_what_differs_and_the_environment(again):
+def test_reproduce_against_slower_record_exits_5_with_changes(again):
     def slower(document):
         document["host"]["hostname"] = "elsewhere\x1b[31m"
         for workload in document["sessions"][0]["workloads"]:

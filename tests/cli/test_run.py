@@ -47,7 +47,7 @@ def ran_cells(ran):
 
 
 @pytest.mark.torch
-def test_a_pipe_gets_plain_lines_with_verdicts_counts_and_the_next_step(done):
+def test_run_into_a_pipe_prints_plain_lines_and_the_next_step(done):
     lines = done[1].splitlines()
     assert lines[0].startswith("sandbox process ")
     assert "2 cells to run, about" in lines[2]
@@ -84,14 +84,14 @@ def test_failed_cells_run_again_when_that_is_asked_for(again):
 
 
 @pytest.mark.torch
-def test_all_cells_run_again_when_that_is_asked_for_within_the_filter(again):
+def test_rerun_all_with_filter_repeats_only_matching_cells(again):
     ran = again.run("--sandbox", "process", "--rerun", "all", "--filter", "candidate=*/honest")
     assert ran_cells(ran) == ["tiny/honest"]
     assert attempts(again) == {"honest": 2, "wrong": 1}
 
 
 @pytest.mark.torch
-def test_a_changed_candidate_is_another_cell_and_the_old_record_stays(again):
+def test_changed_candidate_is_a_new_cell_and_old_record_stays(again):
     source = again.candidates / "wrong.py"
     source.write_text(source.read_text().replace("2 * x", "2 * x + 1"))
     ran = again.run("--sandbox", "process")
@@ -102,13 +102,13 @@ def test_a_changed_candidate_is_another_cell_and_the_old_record_stays(again):
 
 
 @pytest.mark.torch
-def test_a_failed_candidate_is_exit_1_only_where_that_is_asked_for(again):
+def test_failed_candidate_exits_1_only_with_fail_on(again):
     options = ("--sandbox", "process", "--rerun", "failed")
     assert again.run(*options, "--fail-on", "candidate").returncode == 1
 
 
 @pytest.mark.torch
-def test_a_dry_run_shows_the_settings_of_every_process_and_runs_nothing(field):
+def test_dry_run_shows_settings_of_processes_and_runs_nothing(field):
     field.write_matrix("tiny/honest", "tiny/wrong")
     ran = field.call("run", "--dry-run", "--sandbox", "process")
     assert (ran.returncode, ran.stderr) == (0, "")

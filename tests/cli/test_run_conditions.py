@@ -91,7 +91,7 @@ def test_a_quarantine_is_said_with_its_reason():
     assert line == "QUARANTINED GPU-1, nothing more runs on it in this run: the health probe failed"
 
 
-def test_a_runs_end_counts_states_and_says_why_clocks_were_not_held():
+def test_run_end_counts_states_and_explains_unheld_clocks():
     conditions = RunConditions()
     for host in (
         {},

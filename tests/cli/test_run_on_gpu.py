@@ -38,7 +38,7 @@ def test_clocks_that_may_not_be_locked_are_told_before_and_after(gpu_field):
     assert f"GPU clocks cannot be locked here: {reason}" in planned.stdout
 
 
-def test_clocks_that_were_not_given_back_are_an_error_and_the_gpu_is_given_up(gpu_field):
+def test_clocks_not_given_back_are_an_error_and_quarantine_gpu(gpu_field):
     gpu_field.driver.change(UUID, reset="!999")
     gpu_field.write_gpu_matrix("tiny/honest", "tiny/wrong", clocks="lock")
     ran = gpu_field.call("run", *DOCKER)
@@ -56,7 +56,7 @@ def test_clocks_that_were_not_given_back_are_an_error_and_the_gpu_is_given_up(gp
     assert told[0]["text"].startswith(f"not repaired: settings of {UUID}")
 
 
-def test_a_gpu_that_is_given_up_after_its_last_cell_is_an_error_too(gpu_field):
+def test_gpu_quarantined_after_its_last_cell_is_an_error_too(gpu_field):
     gpu_field.driver.change(UUID, reset="!999")
     gpu_field.write_gpu_matrix("tiny/honest", clocks="lock")
     ran = gpu_field.run(*DOCKER)

@@ -42,7 +42,7 @@ def test_clocks_that_cannot_be_given_back_are_an_error(clinic, driver):
     assert driver.state(UUID) == SetState()
 
 
-def test_where_settings_are_forbidden_it_says_so_and_calls_nothing(clinic, driver):
+def test_sweep_with_forbidden_settings_exits_4_and_calls_nothing(clinic, driver):
     before = driver.log()
     done = clinic.call("sweep", KERNEL_MATRIX_GPU_SETTINGS="forbid")
     assert done.returncode == 4

@@ -68,7 +68,7 @@ def test_docker_is_taken_where_it_has_an_image_for_a_device(host, matrix):
     assert found.inventory.sandbox_reason == ""
 
 
-def test_without_a_daemon_processes_are_taken_and_the_reason_is_kept(host, matrix):
+def test_survey_without_daemon_selects_process_and_keeps_reason(host, matrix):
     host(docker="no Docker daemon answers")
     found = survey(matrix)
     assert (found.sandbox.name, found.inventory.sandbox_reason) == ("process", "no Docker daemon answers")
@@ -97,14 +97,14 @@ def test_docker_that_was_asked_for_is_taken_without_images_too(host, matrix):
     assert found.inventory.images == {"cpu": "not here"}
 
 
-def test_a_sandbox_that_was_asked_for_and_is_absent_is_an_error_with_a_next_step(host, matrix):
+def test_requested_absent_sandbox_is_an_error_with_advice(host, matrix):
     host(docker="no Docker daemon answers")
     with pytest.raises(InfrastructureError, match="sandbox docker cannot be used: no Docker daemon answers") as caught:
         survey(matrix, sandbox="docker")
     assert "--sandbox auto" in caught.value.next_step
 
 
-def test_where_nothing_runs_there_is_still_something_to_plan_with(host, matrix):
+def test_survey_without_usable_sandbox_still_returns_inventory(host, matrix):
     host(docker="no Docker daemon answers", process="torch is not installed")
     found = survey(matrix).inventory
     assert found.sandbox == "process"
@@ -124,7 +124,7 @@ def test_why_devices_are_missing_is_kept(host, matrix):
     assert found.gpu_reason == "no NVIDIA driver"
 
 
-def test_the_lock_beside_the_matrix_is_read_unless_another_is_named(host, matrix, monkeypatch):
+def test_survey_reads_lock_beside_matrix_unless_another_is_named(host, matrix, monkeypatch):
     host()
     read: list[Path] = []
     monkeypatch.setattr(survey_module, "_images", lambda _matrix, lock, **_: read.append(lock) or {})
@@ -134,7 +134,7 @@ def test_the_lock_beside_the_matrix_is_read_unless_another_is_named(host, matrix
 
 
 @pytest.mark.docker
-def test_a_real_daemon_is_asked_for_each_toolchain_and_says_what_is_missing(matrix):
+def test_survey_with_real_daemon_names_each_missing_image(matrix):
     found = survey(matrix, sandbox="docker")
     assert set(found.inventory.images) == {"cpu", "cu128"}
     assert all("images" in reason for reason in found.inventory.images.values())

@@ -137,7 +137,7 @@ connection.send(bytes([int(arena.tensor[2])]))
 """
 
 
-def test_two_processes_see_one_memory_and_neither_can_change_its_size():
+def test_arena_is_shared_by_two_processes_and_has_a_fixed_size():
     ours, theirs = socket.socketpair()
     ours.settimeout(60)
     peer = subprocess.Popen(
@@ -176,7 +176,7 @@ def test_a_view_outlives_the_arena_it_was_taken_of():
     assert view.tolist() == [7, 7, 7, 7]
 
 
-def test_a_file_shorter_than_announced_is_refused_before_it_is_touched():
+def test_arena_file_shorter_than_announced_is_refused_untouched():
     with closing(cpu.create_arena(mmap.PAGESIZE)) as arena:
         copy = os.dup(arena.descriptor)
         try:

@@ -39,7 +39,7 @@ class Device:
         return operation(), round(next(self._times) * 1e9)
 
 
-def test_the_first_call_does_not_count_and_one_slow_repeat_does_not_matter(monkeypatch):
+def test_median_ignores_the_first_call_and_one_slow_repeat(monkeypatch):
     Device(monkeypatch, iter([100.0, 1.0, 50.0, 2.0]))
     assert module._median_s(CPU, lambda: None, 0.0) == 2.0
 
@@ -50,7 +50,7 @@ def test_repeats_end_with_the_time_or_when_there_are_enough(monkeypatch):
     assert device.calls == 1 + MOST_REPEATS
 
 
-def test_bytes_are_counted_as_read_and_written_and_the_best_is_told(monkeypatch):
+def test_bandwidth_counts_reads_and_writes_and_keeps_the_best(monkeypatch):
     nbytes = 64 << 20
     Device(monkeypatch, iter([1.0] * 4 + [0.5] * 4))
     assert module._bytes_per_s(CPU, 0.0) == 2 * nbytes
@@ -58,7 +58,7 @@ def test_bytes_are_counted_as_read_and_written_and_the_best_is_told(monkeypatch)
     assert module._bytes_per_s(CPU, 0.0) == 4 * nbytes
 
 
-def test_the_best_size_is_told_and_a_size_that_takes_too_long_is_not_tried(monkeypatch):
+def test_flop_rate_keeps_the_best_size_and_skips_slow_sizes(monkeypatch):
     monkeypatch.setattr(module, "MOST_REPEATS", FEWEST_REPEATS)
     device = Device(monkeypatch, iter([1e-3] * 4 + [4e-3] * 4))
     assert module._flops_per_s(CPU, "fp32", 0.1) == pytest.approx(2 * 512**3 / 4e-3)
@@ -81,7 +81,7 @@ def test_a_dtype_that_the_device_does_not_multiply_is_left_out(monkeypatch):
     assert set(calibrate(CPU, 0.1).flops_per_s) == set(DTYPES) - {"bf16"}
 
 
-def test_tf32_is_allowed_for_tf32_alone_and_torch_is_left_as_it_was(monkeypatch):
+def test_tf32_is_allowed_for_tf32_only_and_setting_is_restored(monkeypatch):
     seen = {}
 
     def product_rate(_device, dtype, _size, _seconds):

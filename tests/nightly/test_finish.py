@@ -111,7 +111,7 @@ def test_a_night_without_records_says_so(base):
     assert not tables_of(night.folder).exists()
 
 
-def test_a_stopped_night_with_many_records_is_kept_and_not_merged(base, monkeypatch):
+def test_stopped_night_with_many_records_is_kept_unmerged(base, monkeypatch):
     monkeypatch.setattr(finish, "QUICK", 1)
     stopped = NightProgress(end=NightEnd.STOPPED, planned=2, left=0)
     night, summary = held(base, [made(0), made(1)], measured=stopped)
@@ -120,7 +120,7 @@ def test_a_stopped_night_with_many_records_is_kept_and_not_merged(base, monkeypa
     assert read_state(night.places.state).end == "stopped"
 
 
-def test_a_report_that_cannot_be_written_is_told_and_the_comparison_stands(base, tmp_path):
+def test_unwritable_report_is_reported_and_comparison_is_kept(base, tmp_path):
     (tmp_path / "file").write_text("")
     records = [made(0), made(1)]
     _, summary = held(base, records, report=tmp_path / "file" / "report.html")

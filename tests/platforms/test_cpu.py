@@ -43,7 +43,7 @@ def test_frequency_is_the_mean_of_the_cores(tmp_path, monkeypatch):
     assert cpu.snapshot(gpu)["frequency_mhz"] == 2500.0
 
 
-def test_a_cpu_without_a_model_name_is_called_by_its_architecture(tmp_path, monkeypatch):
+def test_cpu_without_model_name_is_named_by_its_architecture(tmp_path, monkeypatch):
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text("processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\n")
     monkeypatch.setattr(cpu, "_CPUINFO", cpuinfo)

@@ -8,7 +8,7 @@ from kernel_matrix.platforms.cuda.modes import MPS_SERVER
 from kernel_matrix.platforms.process_names import command
 
 
-def test_a_program_is_called_what_its_file_is_called_up_to_15_characters(tmp_path):
+def test_process_name_is_the_file_name_up_to_15_characters(tmp_path):
     server = shutil.copy(shutil.which("sh"), tmp_path / "nvidia-cuda-mps-server")
     with subprocess.Popen((server, "-c", "echo; read _"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()  # before, it may still be the copy of this program that starts it

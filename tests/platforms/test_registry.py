@@ -46,7 +46,7 @@ def test_each_platform_answers_what_the_protocol_asks(name):
 
 
 @pytest.mark.parametrize("name", PLATFORMS.built_in)
-def test_each_platforms_settings_are_none_or_those_of_the_protocol(name):
+def test_platform_settings_are_none_or_implement_the_protocol(name):
     settings = get_platform(name).settings()
     if settings is not None:
         assert members(type(settings)) == members(DeviceSettings)
@@ -122,7 +122,7 @@ def test_the_bindings_are_used_in_one_package_and_by_plain_names():
     assert [path for path in importing if {"getattr", "methodcaller", "__dict__"} & set(nvml_names(path))] == []
 
 
-def test_the_module_that_changes_settings_is_reached_only_through_its_platform():
+def test_settings_module_is_imported_only_by_its_platform():
     module = "kernel_matrix.platforms.cuda.settings"
     importing = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if module in set(imported(path))}
     assert importing == {Path("platforms/cuda/__init__.py")}

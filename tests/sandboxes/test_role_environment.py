@@ -31,7 +31,7 @@ def _spec(*, gpu_uuid: str = "GPU-1111", session: int = 0, role: Role = Role.RIV
     return RoleSpec(role=role, labels=labels, image=None, module="m", contestant=contestant)
 
 
-def test_no_two_processes_that_may_run_at_the_same_time_have_one_name() -> None:
+def test_names_of_concurrent_processes_are_unique() -> None:
     specs = [
         _spec(contestant="compile"),
         _spec(contestant="library"),

@@ -100,7 +100,7 @@ tell(
     ]
 
 
-def test_used_memory_is_told_with_and_without_what_the_driver_keeps(driver):
+def test_used_memory_by_version_includes_or_excludes_reserved(driver):
     driver.set(H200, GTX_1080)
     program = """
 old, new = nvmlDeviceGetMemoryInfo(g), nvmlDeviceGetMemoryInfo(g, version=nvmlMemory_v2)
@@ -190,7 +190,7 @@ def test_a_process_that_occupies_a_gpu_is_listed_until_it_ends(driver):
     assert ask(driver, listed) == [7]
 
 
-def test_a_lock_binds_every_program_and_outlives_the_one_that_set_it(driver):
+def test_clock_lock_applies_to_all_programs_and_outlives_setter(driver):
     driver.set(H200, A100)
     with start(driver, "input(); tell(clocks(g))") as other:
         assert codes(driver, H200["uuid"], (SET_SM, 1200, 1500), (SET_MEMORY, 1593, 1593)) == [0, 0]
@@ -223,7 +223,7 @@ def test_ranges_are_symbolic_or_snapped_to_the_list(driver, low, high, code, loc
     assert driver.state(H200["uuid"]).sm_locked == locked
 
 
-def test_a_memory_lock_snaps_to_its_own_list_and_knows_no_symbols(driver):
+def test_memory_lock_snaps_to_memory_clocks_and_rejects_symbols(driver):
     driver.set(RTX_4090)
     assert codes(driver, RTX_4090["uuid"], (SET_MEMORY, 9000, 20000), (SET_MEMORY, TDP, TDP)) == [0, 2]
     assert driver.state(RTX_4090["uuid"]).memory_locked == (10251, 10501)
@@ -298,7 +298,7 @@ def test_settings_that_report_success_and_do_nothing(driver):
 
 
 @pytest.mark.parametrize("code", [15, 16, 999])
-def test_a_gpu_is_lost_under_a_programs_hands_and_its_neighbour_is_not(driver, code):
+def test_lost_gpu_fails_in_a_running_program_and_others_do_not(driver, code):
     driver.set(H200, A100)
     program = f"""
 other = gpu({A100["uuid"]!r})

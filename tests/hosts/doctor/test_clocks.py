@@ -20,7 +20,7 @@ SUBJECT = "right to lock clocks"
         ("require", "fail", "cells with policy require do not run"),
     ],
 )
-def test_what_the_hosts_file_forbids_matters_as_far_as_the_matrix_wants_it(
+def test_forbidden_settings_verdict_depends_on_clock_policy(
     gpu_clinic: Clinic, driver: SimulatedDriver, policy: str, verdict: str, words: str
 ) -> None:
     driver.set(H200)

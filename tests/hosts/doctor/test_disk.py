@@ -43,7 +43,7 @@ def test_each_place_has_its_own_needs(free: Any, gib: float, verdicts: tuple[Che
     assert all(bool(finding.advice) == (finding.verdict is not CheckVerdict.OK) for finding in found)
 
 
-def test_a_folder_that_is_still_to_be_made_is_looked_at_where_it_will_be(tmp_path: Path) -> None:
+def test_missing_folder_is_measured_at_its_nearest_parent(tmp_path: Path) -> None:
     _, results = check(host(results=tmp_path / "not" / "yet"))
     assert results.found.endswith(f"free in {tmp_path}")
 

@@ -10,9 +10,7 @@ from tests.hosts.doctor.clinic import Clinic
 from tests.lease.settings import killed_while_holding
 
 
-def test_the_clocks_of_a_dead_runner_are_a_fault_until_they_are_swept(
-    gpu_clinic: Clinic, driver: SimulatedDriver
-) -> None:
+def test_clocks_of_a_dead_runner_fail_until_swept(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set(H200)
     killed_while_holding(driver, gpu_clinic.root / "locks")
     calls = driver.log()

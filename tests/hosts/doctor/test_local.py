@@ -18,7 +18,7 @@ def line(**settings: Any) -> CheckResult:
 
 
 @pytest.mark.torch
-def test_torch_beside_the_runner_is_named_with_how_it_is_confined() -> None:
+def test_torch_of_the_runner_is_listed_with_its_confinement() -> None:
     finding = line()
     assert finding.verdict in (CheckVerdict.OK, CheckVerdict.WARN)
     assert finding.found.startswith("torch ")

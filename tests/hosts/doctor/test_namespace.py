@@ -11,7 +11,7 @@ from tests.lease.conftest import IN_A_NAMESPACE, needs_namespaces
 
 @needs_namespaces
 @pytest.mark.parametrize(("policy", "verdict"), [("", "fail"), ("exclusive = false\n", "warn")])
-def test_in_a_namespace_of_its_own_it_cannot_tell_whose_processes_are(
+def test_private_pid_namespace_verdict_depends_on_policy(
     gpu_clinic: Clinic, driver: SimulatedDriver, policy: str, verdict: str
 ) -> None:
     driver.set(H200)

@@ -10,7 +10,7 @@ from sim.nvml import A100, H200, RTX_4090, SimulatedDriver
 from tests.hosts.doctor.clinic import Clinic
 
 
-def test_processes_are_named_and_memory_without_one_is_suspicious(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
+def test_processes_are_named_and_unexplained_memory_is_a_warning(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
     driver.set({**H200, "compute": os.getpid(), "memory_used": 3 << 30}, {**A100, "memory_used": 3 << 30}, RTX_4090)
     report = gpu_clinic.examine("--sandbox", "process")
     busy, free = report.about("processes now")

@@ -48,7 +48,7 @@ def test_older_toolkits_say_it_by_another_program(programs: Path) -> None:
     assert toolkit_version() == "1.13.5"
 
 
-def test_a_toolkit_that_is_used_and_does_not_say_its_version_is_a_warning(programs: Path) -> None:
+def test_used_toolkit_without_version_is_a_warning(programs: Path) -> None:
     install(programs, "nvidia-ctk", "no such option\n")
     (finding,) = check(host(gpu(), info=INFO))
     assert finding.verdict is CheckVerdict.WARN

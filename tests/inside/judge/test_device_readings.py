@@ -25,7 +25,7 @@ def test_a_processor_has_nothing_to_read():
     assert (readings.clock_probes, readings.anchors, readings.labels) == ((), (), [])
 
 
-def test_a_gpu_is_read_before_the_first_workload_and_after_the_last(cuda):
+def test_gpu_is_read_before_first_and_after_last_workload(cuda):
     told = cuda.ask(PROGRAM, wrong="mhz=1980")
     for kind in ("probes", "anchors"):
         before, after = told[kind]

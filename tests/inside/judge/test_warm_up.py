@@ -104,7 +104,7 @@ def test_a_clock_that_keeps_jumping_is_never_steady():
     assert jumping.seconds_until_steady() is None
 
 
-def test_the_sensors_are_not_asked_more_often_than_they_are_to_be():
+def test_sensors_are_read_no_more_often_than_the_interval():
     gpu = Gpu(lambda elapsed: round(1000 * elapsed))
     gpu.seconds_until_steady(every_s=0.001, at_most_s=1.0)
     assert 0.8 / INTERVAL_S < gpu.asked <= 1.0 / INTERVAL_S + 1

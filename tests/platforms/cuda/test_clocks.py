@@ -16,7 +16,7 @@ def test_choices_are_the_supported_lists_descending(driver, ask):
     }
 
 
-def test_a_default_that_is_the_highest_clock_is_not_taken_for_the_base_clock(driver, ask):
+def test_default_clock_equal_to_highest_is_not_the_base_clock(driver, ask):
     driver.set(H200)
     choices = ask("nvidia.clock_choices(gpu)")
     assert choices["sm_mhz"][0] == H200["default_clock_sm"]

@@ -169,7 +169,7 @@ def test_dtypes(dtype, language, platform, capability, right):
         ("13.0", "nightly", ["torch nightly"]),
     ],
 )
-def test_what_the_table_does_not_know_is_said_and_refuses_nothing(cuda, torch, words):
+def test_versions_unknown_to_the_table_are_named_and_not_refused(cuda, torch, words):
     gaps = TABLE.gaps(cuda=cuda, torch=torch)
     assert len(gaps) == len(words)
     assert all(word in gap for word, gap in zip(words, gaps, strict=True))

@@ -3,7 +3,7 @@
 from sim.nvml import A100, GTX_1080, H200
 
 
-def test_a_device_that_answers_everything_has_nothing_missing_but_its_base_clock(driver, ask):
+def test_details_of_a_full_device_miss_only_the_base_clock(driver, ask):
     driver.set({**H200, "cpu_affinity": "f000000000000003 1", "ecc_corrected_total": 7, "pcie_generation": 3})
     said = ask("nvidia.details(gpu)")
     assert said["missing"].keys() == {"base_sm_mhz"}
@@ -49,7 +49,7 @@ def test_a_base_clock_that_is_told_is_no_longer_missing(driver, ask):
     assert said["missing"] == {}
 
 
-def test_what_an_old_device_does_not_support_is_null_with_the_reason(driver, ask):
+def test_details_unsupported_by_old_device_are_none_with_reason(driver, ask):
     driver.set(H200, GTX_1080)
     whole, bare = ask("nvidia.details(gpu)"), ask("nvidia.details(gpu)", uuid=GTX_1080["uuid"])
     assert bare["values"].keys() == whole["values"].keys()
@@ -73,7 +73,7 @@ def test_a_gpu_that_is_lost_between_two_questions_is_lost(driver, ask):
     assert ask("nvidia.details(gpu)")["error"] == "GpuLostError"
 
 
-def test_an_architecture_and_a_brand_that_nobody_has_named_yet_are_told_by_number(driver, ask):
+def test_unknown_architecture_and_brand_are_named_by_number(driver, ask):
     driver.set({**H200, "architecture": 77, "brand": 66})
     values = ask("nvidia.details(gpu)")["values"]
     assert (values["architecture"], values["brand"]) == ("NVML's number 77", "NVML's number 66")

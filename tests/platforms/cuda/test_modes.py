@@ -19,7 +19,7 @@ def test_a_plain_gpu_has_its_modes_off(driver, ask):
     }
 
 
-def test_modes_are_those_of_now_and_not_those_after_the_next_reset(driver, ask):
+def test_modes_are_the_current_ones_and_not_the_pending_ones(driver, ask):
     driver.set({**H200, "mig": "1 0", "ecc": "0 1", "persistence": 0})
     modes = ask("nvidia.modes(gpu)")
     assert (modes["mig"], modes["ecc"], modes["persistence"]) == (True, False, False)

@@ -14,13 +14,13 @@ def test_many_processes_are_all_listed(driver, ask):
     assert ask("nvidia.processes(gpu)") == pids
 
 
-def test_a_device_without_graphics_and_mps_lists_its_compute_processes(driver, ask):
+def test_device_without_graphics_and_mps_lists_compute_processes(driver, ask):
     bare = {key: value for key, value in H200.items() if key not in ("graphics", "mps")}
     driver.set({**bare, "compute": "42"})
     assert ask("nvidia.processes(gpu)") == [42]
 
 
-def test_processes_that_the_driver_hides_are_an_error_and_not_nobody(driver, ask):
+def test_processes_hidden_by_the_driver_are_an_error(driver, ask):
     driver.set({key: value for key, value in H200.items() if key != "compute"})
     said = ask("nvidia.processes(gpu)")
     assert said["error"] == "InfrastructureError"

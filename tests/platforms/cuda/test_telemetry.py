@@ -73,7 +73,7 @@ def test_clocks_are_those_of_the_snapshot_without_the_rest(driver, ask):
     assert ask("nvidia.clocks(gpu)", uuid=GTX_1080["uuid"]) == [139, None]
 
 
-def test_one_field_of_a_snapshot_that_fails_for_another_cause_is_not_called_unsupported(driver, ask):
+def test_snapshot_field_with_other_failure_is_not_unsupported(driver, ask):
     driver.set({**H200, "power": "!999"})
     said = ask("nvidia.snapshot(gpu)")
     assert said["error"] == "InfrastructureError"
@@ -161,7 +161,7 @@ def test_memory_that_the_driver_keeps_for_itself_is_not_in_use(driver):
         assert look()["memory_used_bytes"] == 0
 
 
-def test_an_older_driver_is_not_asked_for_counters_that_are_something_else_there(driver):
+def test_counters_of_other_meaning_on_old_driver_are_not_read(driver):
     driver.set({**H200, "counter_sw_thermal": 123}, driver="575.51.03")
     with looking(driver) as look:
         assert look()["reason_ns"] == {"sw_power_cap": 0, "sync_boost": 0}
@@ -176,7 +176,7 @@ def test_without_counters_the_violation_times_count(driver):
         assert look()["reason_ns"] == {"sw_thermal": 99}
 
 
-def test_counters_that_stumble_are_not_replaced_by_violation_times(driver):
+def test_failing_counters_are_not_replaced_by_violation_times(driver):
     stumbling = {key: "!10" for key in H200 if key.startswith("counter_")}
     driver.set({**H200, **stumbling, "counter_thermal": 77})
     with looking(driver) as look:

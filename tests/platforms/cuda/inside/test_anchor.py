@@ -54,7 +54,7 @@ def test_the_arithmetic_is_gone_through_as_often_as_asked(rounds):
     assert memory[BASE + 12] == pytest.approx(sum(chains), rel=1e-6)
 
 
-def test_only_the_first_thread_of_a_block_writes_what_it_computed():
+def test_anchor_result_is_written_by_first_thread_of_block_only():
     assert thread("anchor_compute", (BASE, 1), number=1) == {}
 
 

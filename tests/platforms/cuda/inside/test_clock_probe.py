@@ -51,7 +51,7 @@ def test_the_kernel_reads_the_clock_whatever_the_timers_step(step_ns):
     assert (c1 - c0) / (t1 - t0) * 1000 == pytest.approx(1980, rel=error)
 
 
-def test_only_the_first_thread_of_a_block_leaves_words_and_each_block_has_its_own_place():
+def test_probe_words_are_of_first_thread_and_each_block_apart():
     assert read_block(timers(1000, 32), lead_ns=US, window_ns=2 * US, thread=1) == {}
     assert min(read_block(timers(1000, 32), lead_ns=US, window_ns=2 * US, block=2)) == 2 * 56
 

@@ -85,7 +85,7 @@ def test_records_of_other_kinds_are_passed_over(library):
     assert made.stop() == [("mine", 1)]
 
 
-def test_records_in_many_buffers_come_whole_and_the_buffers_are_let_go(library):
+def test_records_in_many_buffers_are_complete_and_buffers_freed(library):
     library.sim_set(3, -1, 0)
     made = ActivityRecorder(library)
     made.start()
@@ -102,7 +102,7 @@ def test_a_kind_that_cannot_be_recorded_leaves_none_enabled(library):
     assert library.sim_enabled() == 0
 
 
-def test_records_that_are_not_given_away_are_an_error_and_recording_ends(library):
+def test_failed_flush_of_records_is_an_error_and_ends_recording(library):
     library.sim_set(1000, -1, 1)
     made = ActivityRecorder(library)
     made.start()

@@ -97,7 +97,7 @@ def test_a_gpu_that_is_not_well_says_why(name, cuda):
 
 
 @pytest.mark.parametrize("code", [221, 222, 223])
-def test_a_container_without_a_compiler_for_ptx_says_nothing_about_the_gpu(code, cuda):
+def test_container_without_ptx_compiler_leaves_health_unknown(code, cuda):
     found = cuda.ask(CHECK, wrong=f"cuModuleLoadData={code}")
     assert found["passed"] is None
     assert found["reason"].startswith("cuModuleLoadData failed with")

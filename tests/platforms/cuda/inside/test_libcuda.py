@@ -49,7 +49,7 @@ FAILING = (
 
 
 @pytest.mark.parametrize("function", FAILING)
-def test_a_call_that_fails_is_named_with_its_error_and_what_was_done_before_is_undone(function, cuda):
+def test_failed_call_is_named_and_earlier_calls_are_undone(function, cuda):
     told = cuda.ask(LAUNCH % "write_pattern", wrong=f"{function}=719")
     assert told["error"] == f"{function} failed with CUDA_ERROR_LAUNCH_FAILED (719)"
     assert told["code"] == 719

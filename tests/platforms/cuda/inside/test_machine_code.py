@@ -62,7 +62,7 @@ def assemble(folder: Path, arch: int = 90, operation: str = "mul", *more: str) -
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_registers_stack_and_shared_memory_are_what_the_assembler_says(arch, tmp_path):
+def test_registers_stack_and_shared_memory_match_the_assembler(arch, tmp_path):
     cubin, log = assemble(tmp_path, arch)
     kernels = {kernel.name: kernel for kernel in kernels_of(cubin, spills_of(log))}
     assert set(kernels) == {"scale(float*, int)", "idle"}
@@ -141,7 +141,7 @@ def library(folder: Path, fatbin: bytes) -> Path:
     return folder / "lib.so"
 
 
-def test_a_library_gives_the_cubins_of_all_its_fat_binaries_and_nothing_else(tmp_path):
+def test_library_yields_only_the_cubins_of_all_its_fat_binaries(tmp_path):
     first, second = assemble(tmp_path)[0], assemble(tmp_path, 80)[0]
     ptx, compressed = (1, b"\n.version 8.0  "), (2, b"\x28\xb5\x2f\xfd compressed")
     made = library(tmp_path, fat(ptx, (2, first)) + bytes(8) + fat(compressed, (2, second)))
@@ -165,7 +165,7 @@ def test_memory_that_triton_asks_for_at_launch_counts(tmp_path):
     assert shared == {"scale(float*, int)": 4608, "idle": 4096}
 
 
-def test_bytes_that_are_no_machine_code_are_refused_or_hold_no_kernel(tmp_path):
+def test_broken_machine_code_is_refused_or_has_no_kernel(tmp_path):
     cubin, _ = assemble(tmp_path)
     draw = random.Random(7)
     for _ in range(300):

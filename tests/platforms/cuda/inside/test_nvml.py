@@ -19,7 +19,7 @@ except SensorError as error:
 """
 
 
-def test_clock_and_temperature_of_the_gpu_with_that_uuid_are_read(driver):
+def test_clock_and_temperature_are_read_from_the_gpu_with_uuid(driver):
     other = {**H200, "uuid": "GPU-1", "clock_sm": 1}
     driver.set(other, {**H200, "clock_sm": 1755, "temperature": 63})
     assert driver.ask(READ) == [1755, 63]

@@ -102,7 +102,7 @@ def test_a_candidate_may_ask_what_the_device_is(compiled, cache: Path) -> None:
     assert len(kernels_in(cache, "")) == 1
 
 
-def test_what_calls_the_driver_is_compiled_as_well_and_needs_a_driver(compiled, cache: Path) -> None:
+def test_driver_helper_library_is_compiled_and_needs_a_driver(compiled, cache: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("no C compiler")
     compiled(model(LAUNCH))
