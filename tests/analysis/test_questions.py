@@ -7,7 +7,7 @@ from kernel_matrix.analysis.questions import QUESTIONS, QuestionOptions, ask
 from tests.analysis.made import over_sessions, tables
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", tuple(QUESTIONS))
 def test_a_name_given_twice_is_one_name(question):
     made = tables(
         row
