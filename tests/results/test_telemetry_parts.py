@@ -254,8 +254,8 @@ def test_the_examples_of_the_documentation_work(results: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {}
     exec(python, scope)
-    assert scope["looks"].height == 4
-    assert scope["looks"]["sm_clock_mhz"].to_list() == [1785, 1785, 1785, None]
+    assert scope["snapshots"].height == 4
+    assert scope["snapshots"]["sm_clock_mhz"].to_list() == [1785, 1785, 1785, None]
     with duckdb.connect() as connection:
         assert len(connection.sql(from_files).fetchall()) == 21 + 4
         found = connection.sql(from_table).fetchall()
