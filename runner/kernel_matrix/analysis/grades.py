@@ -23,5 +23,8 @@ def by_grade(passed: pl.DataFrame, labels: Sequence[str]) -> Answer:
         table=table.with_columns(share=pl.col("outcomes") / pl.col("outcomes").sum().over(*labels)).sort(
             *labels, "grade", nulls_last=True
         ),
-        meanings={"grade": "A, B or C of docs/results; none where nothing was graded.", "outcomes": "Passed outcomes."},
+        meanings={
+            "grade": "A, B or C, as docs/records.md says; none where nothing was graded.",
+            "outcomes": "Passed outcomes.",
+        },
     )

@@ -83,9 +83,9 @@ def load_selection(
 ) -> Selection:
     """Read all problems and candidates that ``matrix`` names and return those it selects.
 
-    Raises:     kernel_matrix.errors.MatrixError: One line per fault: a selection or glob that matches nothing, an
-    unknown level,         category, tag or workload, an id that two files claim, a folder that its source does not
-    read.
+    Raises:
+        kernel_matrix.errors.MatrixError: One line per fault: a selection or glob that matches nothing, an unknown
+            level, category, tag or workload, an id that two files claim, a folder that its source does not read.
     """
     findings = SelectionReport(matrix)
     loaded_sources = _load_sources(matrix, load, load_candidates, findings)

@@ -64,8 +64,10 @@ class RecordStore:
     def save(self, record: Record, trace: TelemetryTrace | None = None) -> Path:
         """Write ``record`` atomically and durably: its file is whole or absent, also after a power cut.
 
-        Args:     record: The record.     trace: Its telemetry; required if the record names a trace, else forbidden. It
-        is written first, so that no record         names a missing trace.
+        Args:
+            record: The record.
+            trace: Its telemetry; required if the record names a trace, else forbidden. It is written first, so that no
+                record names a missing trace.
 
         Returns:
             The record's file.

@@ -72,7 +72,7 @@ _BUILT_IN: Final = (
     AuditCheck(name="drift", severity=_WARNING, look=times.drift,
           about="The machine or the code changed during the measurement by more than 2 %."),
     AuditCheck(name="scattered", severity=_WARNING, look=summaries.scattered,
-          about="At least a fifth of the calls are 1.5× off their median: late launches, or differing work."),
+          about="More than a fifth of the calls are 1.5× off their median: late launches, or differing work."),
     AuditCheck(name="few_samples", severity=_WARNING, look=times.few_samples,
           about="A median is of fewer than ten calls."),
     AuditCheck(name="few_values", severity=_WARNING, look=times.few_values,

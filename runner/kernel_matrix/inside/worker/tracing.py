@@ -30,8 +30,9 @@ _SPECIALISATION = re.compile(r"(_\d+(de|dc|d|e|c)?)*(_?\d+(de|dc|d|e|c))*")
 def trace(function: Callable[[], Any], platform: InsidePlatform) -> Tuple[Any, Kernels]:
     """Call ``function`` once with a tracer attached.
 
-    Returns:     Its result, and its kernels, at most :data:`~kernel_matrix.inside.wire.MAX_KERNELS`; no kernels if none
-    ran or none     could be traced.
+    Returns:
+        Its result, and its kernels, at most :data:`~kernel_matrix.inside.wire.MAX_KERNELS`; no kernels if none ran or
+        none could be traced.
 
     Raises:
         Exception: Any exception of ``function``. Tracing itself never raises.

@@ -125,8 +125,11 @@ def check(call: CheckedCall) -> Optional[CheckFailure]:
 def departures(outputs: Sequence[torch.Tensor], randomness: RandomOutputs, rtol: float) -> List[Optional[Departure]]:
     """Return the distance of each random output from the reference's distribution; ``None`` for all others.
 
-    Args:     outputs: Outputs of the call.     randomness: Inputs for judging them.     rtol: Largest relative change
-    of a floating number by rounding, as in :mod:`kernel_matrix.inside.judge.tolerance`.
+    Args:
+        outputs: Outputs of the call.
+        randomness: Inputs for judging them.
+        rtol: Largest relative change of a floating number by rounding, as in
+            :mod:`kernel_matrix.inside.judge.tolerance`.
     """
     chosen = [index for index, varies in enumerate(randomness.varies) if varies]
     samples = _samples({index: outputs[index] for index in chosen}, randomness, rtol)
