@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.platforms import CostFigures, DeviceDetails, Gpu, PlatformInventory
-from kernel_matrix.platforms.defaults import *  # noqa: F403  # what it has not
+from kernel_matrix.platforms.defaults import *  # noqa: F403  # members for what the device lacks
 from kernel_matrix.platforms.language_limits import LanguageLimits, read_language_limits
 
 VENDOR = "cpu"

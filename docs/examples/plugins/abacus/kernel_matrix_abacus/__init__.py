@@ -8,7 +8,7 @@ from typing import Any
 
 from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.platforms import CostFigures, DeviceAccess, DeviceDetails, Gpu, PlatformInventory, TelemetrySample
-from kernel_matrix.platforms.defaults import *  # noqa: F403  # what it has not
+from kernel_matrix.platforms.defaults import *  # noqa: F403  # members for what the device lacks
 
 VENDOR = "acme"
 TITLE = "Abacus"

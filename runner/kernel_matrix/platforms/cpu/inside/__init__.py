@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence, Tuple
 
 from kernel_matrix.inside.known_answers import WORDS, right_answer, worked_out
 from kernel_matrix.inside.platform import DeviceHealth
-from kernel_matrix.inside.platform_defaults import *  # noqa: F403  # what it has not
+from kernel_matrix.inside.platform_defaults import *  # noqa: F403  # members for what the device lacks
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.memory import Arena

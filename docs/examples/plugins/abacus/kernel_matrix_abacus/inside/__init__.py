@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernel_matrix.inside.platform import DeviceHealth
-from kernel_matrix.inside.platform_defaults import *  # noqa: F403  # what it has not
+from kernel_matrix.inside.platform_defaults import *  # noqa: F403  # members for what the device lacks
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.memory import Arena
@@ -28,7 +28,10 @@ def transport() -> str:
 
 
 def create_arena(nbytes: int) -> Arena:
-    """Make a file without a name; the worker gets its descriptor."""
+    """Make a file without a name; the worker gets its descriptor.
+
+    A worker could shorten this file, so a real platform seals it: see ``kernel_matrix.inside.memory.create_shared_file``.
+    """
     from kernel_matrix.inside.memory import map_file  # noqa: PLC0415  # torch comes with it
 
     with tempfile.TemporaryFile() as file:
