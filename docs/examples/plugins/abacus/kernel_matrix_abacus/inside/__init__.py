@@ -30,7 +30,7 @@ def transport() -> str:
 def create_arena(nbytes: int) -> Arena:
     """Make a file without a name; the worker gets its descriptor.
 
-    A worker could shorten this file, so a real platform seals it: see ``kernel_matrix.inside.memory.create_shared_file``.
+    A worker could shorten this file. A real platform seals it: see ``kernel_matrix.inside.memory.create_shared_file``.
     """
     from kernel_matrix.inside.memory import map_file  # noqa: PLC0415  # torch comes with it
 
