@@ -60,6 +60,7 @@ def night():
 
 
 @pytest.mark.torch
+@pytest.mark.alone  # the night of all cheats runs here, and a busy machine hides lies about time
 def test_the_run_is_no_worse_for_it(night):
     assert (night.code, night.stderr) == (0, "")
     assert night.ended.keys() == {cheat.candidate for cheat in ON_CPU}
