@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
 from kernel_matrix.api.host import REGISTRIES
+from tests.own_python import ROOT, pip, run_python
 
-ROOT = Path(__file__).resolve().parents[1]
 PLUGINS = ROOT / "docs" / "examples" / "plugins"
 
 MATRIX = """\
@@ -52,32 +48,18 @@ budget_s = 0.2
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """A folder that both packages are installed into."""
-    pytest.importorskip("hatchling", reason="hatchling is not installed (the `dev` extra)")
     target = tmp_path_factory.mktemp("installed")
-    options = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
     packages = [str(folder) for folder in sorted(PLUGINS.iterdir())]
-    command = (sys.executable, "-m", "pip", "install", *options, "--target", str(target), *packages)
-    subprocess.run(command, check=True, cwd=target, timeout=250)
+    pip("install", "--target", str(target), *packages, folder=target)
     return target
 
 
-def run_python(*arguments, packages, folder=ROOT):
-    """Run Python with ``packages`` on the path; returns what it printed."""
-    environment = {**os.environ, "PYTHONPATH": f"{packages}:{ROOT / 'runner'}"}
-    command = (sys.executable, *arguments)
-    done = subprocess.run(
-        command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
 def python(program, *, packages, folder=ROOT):
-    return run_python("-c", program, packages=packages, folder=folder)
+    return run_python("-c", program, packages=f"{packages}:{ROOT / 'runner'}", folder=folder)
 
 
 def kernel_matrix(folder, *arguments, packages):
-    return run_python("-m", "kernel_matrix", *arguments, packages=packages, folder=folder)
+    return run_python("-m", "kernel_matrix", *arguments, packages=f"{packages}:{ROOT / 'runner'}", folder=folder)
 
 
 def write_matrix(folder, candidates="mine"):
@@ -183,6 +165,9 @@ torn = absent_package
 bare = bare_package
 cpu = bare_package
 
+[kernel_matrix.sandboxes]
+torn = absent_package
+
 [kernel_matrix.sources]
 bare = bare_package
 
@@ -193,6 +178,7 @@ bare = bare_package
 FAULTS = {
     "platform 'torn' (absent_package) cannot be loaded: ModuleNotFoundError: No module named 'absent_package'",
     "platform 'cpu' of bare_package is ignored: that name is taken by kernel-matrix itself",
+    "sandbox 'torn' (absent_package) cannot be loaded: ModuleNotFoundError: No module named 'absent_package'",
     "source 'bare' (bare_package) lacks load",
     "check 'bare' (bare_package) cannot be loaded: it has no function check(call)",
 }
@@ -209,6 +195,7 @@ def test_broken_package_is_a_line_each_and_all_else_works(tmp_path):
     assert len(lines) == len(FAULTS) + 1, "and the platform that lacks everything"
     planned = json.loads(kernel_matrix(ROOT, "plan", "--json", "--sandbox", "process", packages=packages))
     assert planned["cells"]
+    kernel_matrix(tmp_path, "sweep", packages=packages)
 
 
 def blocks():

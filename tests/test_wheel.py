@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.own_python import ROOT, pip, run_python
+
 SEARCHER = """\
 import os
 import torch
@@ -50,11 +48,8 @@ budget_s = 0.2
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    pytest.importorskip("hatchling", reason="hatchling is not installed (the `dev` extra)")
     folder = tmp_path_factory.mktemp("wheel")
-    options = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
-    command = (sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(ROOT))
-    subprocess.run(command, check=True, cwd=folder, timeout=250)
+    pip("wheel", "--wheel-dir", str(folder), str(ROOT), folder=folder)
     (found,) = folder.glob("*.whl")
     return found
 
@@ -68,13 +63,7 @@ def packages(wheel, tmp_path_factory):
 
 
 def kernel_matrix(folder, *arguments, packages):
-    environment = {**os.environ, "PYTHONPATH": str(packages)}
-    command = (sys.executable, "-m", "kernel_matrix", *arguments)
-    done = subprocess.run(
-        command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
+    return run_python("-m", "kernel_matrix", *arguments, packages=str(packages), folder=folder)
 
 
 def test_wheel_carries_schemas_and_bundled_problems(wheel):

@@ -17,7 +17,7 @@ from kernel_matrix.hosts.survey import AUTO, check_sandbox
 from kernel_matrix.lease.repair import NOT_REPAIRED, sweep_gpus
 from kernel_matrix.matrix.load import load_matrix
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict
-from kernel_matrix.sandboxes import SANDBOXES, open_sandbox
+from kernel_matrix.sandboxes import SANDBOXES
 
 __all__ = ["CheckResult", "CheckVerdict", "SweepResult", "diagnose_host", "sweep"]
 
@@ -99,7 +99,8 @@ class SweepResult:
 
 def sweep() -> SweepResult:
     """Remove containers and folders of dead runs, and give back the GPU settings they had made."""
-    sandboxes = [sandbox for sandbox in map(open_sandbox, SANDBOXES) if sandbox.status().available]
+    opened = [module.open_sandbox() for module in SANDBOXES.usable().values()]
+    sandboxes = [sandbox for sandbox in opened if sandbox.status().available]
     # Containers first: what still runs on a GPU is not to see its clocks change.
     sweeps = (*(sandbox.sweep for sandbox in sandboxes), sweep_scratch, sweep_gpus)
     lines = [line for one in sweeps for line in _lines(one)]

@@ -66,7 +66,7 @@ def survey(
             )
         return chosen
     tried: list[HostSurvey] = []
-    for name in SANDBOXES:
+    for name in SANDBOXES.usable():
         reason = "; ".join(_reason_unused(matrix, found) for found in tried)
         tried.append(_survey_with(name, matrix, lock_path, allow_unpinned=allow_unpinned, sandbox_reason=reason))
         if tried[-1].status.available and _can_run_something(matrix, tried[-1]):
