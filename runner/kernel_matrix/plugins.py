@@ -29,7 +29,7 @@ class Registry(Generic[T]):
         group: Group of the entry points.
         built_in: Name → ``module``, ``module:attribute``, or the object itself.
         members: Attributes that each must have.
-        loader: What makes one of an entry point; it may raise anything.
+        loader: Makes the object of an entry point; it may raise any exception.
         name_member: Attribute that must equal the name under which it is registered; empty for none.
     """
 
@@ -70,10 +70,10 @@ class Registry(Generic[T]):
         Raises:
             PluginError: Nothing is, it cannot be imported, or it lacks a member.
         """
-        if name not in self:
-            what = f"unknown {self.kind} {name!r}"
-            raise PluginError(what, next_step=f"use one of {', '.join(self)}, or install the package that adds it")
         if name not in self._loaded:
+            if name not in self:
+                what = f"unknown {self.kind} {name!r}"
+                raise PluginError(what, next_step=f"use one of {', '.join(self)}, or install the package that adds it")
             try:
                 self._loaded[name] = self._import(name)
             except PluginError as error:

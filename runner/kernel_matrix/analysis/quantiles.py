@@ -16,7 +16,7 @@ def normal_quantile() -> float:
 
 
 def of_sessions(count: pl.Expr) -> pl.Expr:
-    """Compute Student's quantile for the mean of ``count`` sessions; null for fewer than two."""
+    """Compute Student's quantile for the mean of ``count`` sessions; fewer than two have none."""
     return count.map_batches(_of_counts, pl.Float64, is_elementwise=True)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 
 def sentence(template: str, *parts: pl.Expr | str) -> pl.Expr:
-    """Replace each ``{}`` of ``template`` by a part, row by row; null where a part is null.
+    """Replace each ``{}`` of ``template`` by a part, row by row. A row that lacks a part has no sentence.
 
     This is documented behaviour of :func:`polars.format`, which since polars 1.35 sometimes panics on frames of several
     chunks (pola-rs/polars issues 25339 and 25525). Parts are expressions or names of columns.

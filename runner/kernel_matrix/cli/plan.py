@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kernel_matrix.cli.options import Lock
 from kernel_matrix.cli.output import console, duration
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def register(app: typer.Typer) -> None:
         sandbox: str = typer.Option(
             "auto", "--sandbox", "--engine", help="Plan for this sandbox: auto, docker or process."
         ),
-        lock: Path | None = typer.Option(None, metavar="FILE", help="Images lock; images/images.lock."),
+        lock: Lock = None,
     ) -> None:
         """Show which cells run here, which do not and why, and how long it takes."""
         made, cells = _planned_cells(matrix, filter_, sandbox, lock, compile_only=compile_only)

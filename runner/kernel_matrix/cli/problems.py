@@ -19,6 +19,7 @@ from kernel_matrix.cli.collection import (
     unreadable_documents,
     warn_of_unreadable,
 )
+from kernel_matrix.cli.options import Lock, Sandbox
 
 if TYPE_CHECKING:
     from kernel_matrix.api.problems import LoadedSource, Problem
@@ -28,11 +29,9 @@ _DTYPE = typer.Option("", metavar="NAME", help="The dtype; each problem's first.
 _JOBS = typer.Option(0, metavar="N", min=0, help="Problems at the same time; as many as there are cores.")
 _LIMIT = typer.Option(20.0, metavar="SECONDS", min=0.1, help="Seconds until a problem is given up.")
 _MEMORY = typer.Option(8.0, metavar="GIB", min=0.1, help="Memory that each process of a problem may take.")
-_SANDBOX = typer.Option("auto", "--sandbox", "--engine", help="auto, docker or process.")
 _TOOLCHAIN = typer.Option(
     "", metavar="NAME", help="The one whose image is used; ./matrix.toml's for the CPU, else the first here."
 )
-_LOCK = typer.Option(None, "--lock", metavar="FILE", help="Images lock; images/images.lock.")
 
 _verbs = typer.Typer(help="List, show, check and try problems; only `try` runs them.", no_args_is_help=True)
 
@@ -90,9 +89,9 @@ def try_problems(
     jobs: int = _JOBS,
     limit: float = _LIMIT,
     memory: float = _MEMORY,
-    sandbox: str = _SANDBOX,
+    sandbox: Sandbox = "auto",
     toolchain: str = _TOOLCHAIN,
-    lock: Path | None = _LOCK,
+    lock: Lock = None,
     as_json: bool = JSON,
 ) -> None:
     """Run each reference on the CPU, confined, through the controls of a judge; exit code 2 when one fails."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,7 @@ class RunPace:
         return f"{duration(seconds)} left" if seconds >= 1 else ""
 
 
-class RunView:
+class RunView(ABC):
     """Base of the views: use one as a context around runs, and :meth:`tell` as their listener."""
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class RunView:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:  # noqa: B027  # a view that draws nothing has nothing to undo
         """Leave the screen as it was."""
 
     def tell(self, progress: RunProgress) -> None:
@@ -91,21 +92,21 @@ class RunView:
         for line in opening_lines(started.host, started.cells, done=started.done, skipped=started.skipped):
             self.say(line)
 
+    @abstractmethod
     def show(self, event: RunEvent) -> None:
         """Show one event."""
-        raise NotImplementedError
 
+    @abstractmethod
     def say(self, text: str) -> None:
         """Show a line for people."""
-        raise NotImplementedError
 
+    @abstractmethod
     def complain(self, text: str) -> None:
         """Show that this machine is not in the state it should be in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, result: RunResult) -> None:
         """Show the counts, and where the records are."""
-        raise NotImplementedError
 
 
 class PlainLines(RunView):

@@ -60,7 +60,7 @@ class StopSignals:
 
 
 def silence_gone_terminal() -> bool:
-    """Send output to a terminal that was closed to ``/dev/null`` from now on: writing would fail in every clean-up.
+    """Redirect output to a closed terminal to ``/dev/null``, since each further write there would raise an error.
 
     Returns:
         Whether standard output or standard error was such a terminal.
