@@ -147,9 +147,11 @@ class _Launch:
         if play is cannot_start:
             cannot_start(self._spec)
         self._sandbox.count(1)
-        return self._sandbox.playing(self._spec, play)
+        self._played = self._sandbox.playing(self._spec, play)
+        return self._played
 
     def __exit__(self, *error: object) -> None:
+        self._played.kill()
         self._sandbox.count(-1)
 
 
