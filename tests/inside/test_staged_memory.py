@@ -71,15 +71,13 @@ def test_staged_outputs_reach_the_judge_on_every_call(side):
     worker = side(DOUBLES)
     for value in (1.0, 2.0):
         worker.deliver([torch.full((4,), value)], LIKE)
-        worker.call(stage=Stage.VERIFY)
-        (output,) = worker.outputs()
-        assert output.tolist() == [2 * value] * 4
-        assert worker.guards_intact() == ""
-        assert worker.inputs_now()[0].tolist() == [value] * 4
+        result = worker.call(stage=Stage.VERIFY)
+        assert result.outputs[0].tolist() == [2 * value] * 4
+        assert result.damage == ""
+        assert result.inputs[0].tolist() == [value] * 4
 
 
 def test_staged_inputs_show_what_a_call_changed(side):
     worker = side(MUTATES)
     worker.deliver([torch.ones(4)], LIKE)
-    worker.call(stage=Stage.VERIFY)
-    assert worker.inputs_now()[0].tolist() == [2.0] * 4
+    assert worker.call(stage=Stage.VERIFY).inputs[0].tolist() == [2.0] * 4

@@ -321,6 +321,11 @@ def test_a_cpu_has_only_the_coarse_rule(host):
     assert share_accused(host, device="cpu", candidate=lambda needs: (needs, needs + 900)) == 0
 
 
+def test_on_a_cpu_slow_empty_calls_widen_nothing():
+    made = series(random.Random(1), QUIET, device="cpu")
+    assert slow_core(made, 30_000).held().resolution_ns == made.held().resolution_ns
+
+
 def test_on_a_cpu_a_gross_lie_is_found():
     assert share_accused(QUIET, device="cpu", candidate=lambda needs: (needs, needs + 3_000)) == 1
 

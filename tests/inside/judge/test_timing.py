@@ -28,7 +28,7 @@ from kernel_matrix.inside.judge.timing import (
     samples_of,
 )
 from kernel_matrix.inside.judge.warm_up import WINDOW_S, SensorWatch
-from kernel_matrix.inside.judge.worker_client import CallResult
+from kernel_matrix.inside.judge.worker_client import CallResult, CallTimes
 from kernel_matrix.inside.platform import SensorError, load_platform
 from kernel_matrix.inside.wire import OutputsClaim, Structure
 from kernel_matrix.model.enums import InputMode, Regime, Role, Stage, Status
@@ -124,13 +124,14 @@ class Clock:
 
 
 class FakeReference:
-    def __init__(self, clock, device, expect_ns):
+    def __init__(self, clock, log, device, expect_ns):
         self.platform = load_platform(device)
         self.call_bytes = 4
         self.like = (torch.empty(3, 5, device="meta"), torch.empty(2, dtype=torch.int64, device="meta"))
         self.drawn = []
         self.expected = 0
         self._clock = clock
+        self._log = log
         self._expect_ns = expect_ns
 
     def draw(self, mode, *purpose):
@@ -140,7 +141,7 @@ class FakeReference:
     def expect(self, inputs):
         self.expected += 1
         self._clock.ns += self._expect_ns
-        return SimpleNamespace(inputs=inputs)
+        return SimpleNamespace(inputs=inputs, calls_made=len(self._log))
 
 
 class FakeSide:
@@ -166,18 +167,17 @@ class FakeSide:
 
     def deliver(self, inputs, like):
         self._delivered = (self.name, inputs, like)
-        return ("sent", *inputs)
 
     def call(self, *, stage, probe=False):
         return self._empty() if probe else self._take(1, stage, CLAIM)
 
     def _empty(self):
-        """Take 300 ns beyond its claim, while the clock moves by ``empty_ns``."""
+        """Take 310 ns and one more for each call before, while the clock moves by ``empty_ns``."""
         assert self._delivered is not None, "inputs and poison come before an empty call too"
         self.empty.append((self._calls, self._delivered))
         self._delivered = None
         self._clock.ns += self.empty_ns
-        return CallResult(CLAIM, 10, 310 + self._calls, 7)
+        return result(CLAIM, 10, 310 + self._calls)
 
     def replay(self, count, stage):
         self.replayed.append((self._clock.ns, count))
@@ -185,13 +185,19 @@ class FakeSide:
 
     def _take(self, count, stage, claim):
         assert stage is Stage.TIME
+        sent = ()
         if self._delivered is not None:
             self._log.append(self._delivered)
+            sent = tuple(self._delivered[1])
         self._delivered = None
         self._calls += 1
         took = self._call_ns(self._calls) * count
         self._clock.ns += took
-        return CallResult(claim, took, took + 10 * count, 7)
+        return result(claim, took, took + 10 * count, sent)
+
+
+def result(claim, device_ns, wall_ns, sent=()):
+    return CallResult(claim, CallTimes(device_ns, wall_ns, handover_ns=7), outputs=(), sent=sent, inputs=(), damage="")
 
 
 class Checker:
@@ -203,14 +209,14 @@ class Checker:
         self.spotted = []
         self._judge = judge
 
-    def judge_timed(self, side, expected, call):
-        self.checked.append((side.role, expected, call))
+    def judge_timed(self, side, result, expected):
+        self.checked.append((side.role, result, expected))
         self._judge(side)
 
-    def spot(self, side, reference, inputs):
+    def spot(self, side, result, reference, inputs):
         self.spotted.append((side.role, reference, inputs))
 
-    def glance(self, side):
+    def glance(self, side, result):
         self.glanced.append(side.role)
 
 
@@ -231,7 +237,7 @@ class Bench:
             else SensorWatch(lambda: sensors(self.clock.monotonic() - 1.0), self.clock.monotonic)
         )
         self.log = []
-        self.reference = FakeReference(self.clock, device, expect_ns)
+        self.reference = FakeReference(self.clock, self.log, device, expect_ns)
         self.checker = Checker(judge)
         monkeypatch.setattr(timing_module, "time", self.clock)
         call_ns = {"eager": constant(1000), "candidate": constant(1000), **call_ns}
@@ -486,10 +492,18 @@ def test_what_the_reference_takes_is_part_of_a_check(bench):
 def test_timer_check_uses_the_inputs_of_the_call(bench):
     done = bench(protocol=replace(PROTOCOL, check_share=0.5)).run()
     assert {role for role, _, _ in done.checked} == {CANDIDATE}, "the baseline was held against it in the controls"
-    for _, expected, (result, sent) in done.checked:
-        assert sent == ("sent", *expected.inputs)
+    for _, result, expected in done.checked:
+        assert result.sent == tuple(expected.inputs)
         assert result.claim is CLAIM
     assert done.reference.expected == len(done.checked)
+
+
+def test_timer_check_is_prepared_only_after_its_call(bench):
+    done = bench(protocol=replace(PROTOCOL, check_share=0.5)).run()
+    assert done.checked
+    for _, result, expected in done.checked:
+        (_, inputs, _) = done.log[expected.calls_made - 1]
+        assert tuple(inputs) == result.sent
 
 
 def test_timer_wrong_checked_call_ends_and_keeps_blocks(bench):
@@ -529,7 +543,7 @@ def test_timer_empty_call_follows_first_calls_on_same_inputs(name, bench):
     assert calls == due_behind(done, name)
     delivered = [entry for entry in done.log if entry[0] == name]
     assert [entry for _, entry in side.empty] == [delivered[call - 1] for call in calls]
-    assert done.timing.probes[side.role] == [300 + call for call in calls]
+    assert done.timing.probes[side.role] == [310 + call for call in calls], "the claims of empty calls are ignored"
 
 
 def test_rivals_make_no_empty_calls_and_replays_have_none(bench):

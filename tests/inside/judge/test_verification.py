@@ -54,15 +54,19 @@ class Bench:
         self.verifier.verify(self.reference, phase, trials)
         return self.verifier
 
-    def time(self, name="candidate", *, look=True):
-        """Make one timed call, compared in full or glanced at."""
-        side = self.sides[name]
+    def time(self, name="candidate"):
+        """Make one timed call that is compared in full."""
+        inputs, result = self.call(name)
+        return self.verifier.judge_timed(self.sides[name], result, self.reference.expect(inputs))
+
+    def call(self, name="candidate"):
+        """Make one call, and return its inputs and result."""
         inputs = self.reference.draw(InputMode.STANDARD, "timed", 1)
-        sent = side.deliver(inputs, self.reference.like)
-        result = side.call(stage=Stage.TIME)
-        if look:
-            return self.verifier.judge_timed(side, self.reference.expect(inputs), (result, sent))
-        return self.verifier.glance(side)
+        self.sides[name].deliver(inputs, self.reference.like)
+        return inputs, self.sides[name].call(stage=Stage.TIME)
+
+    def glance(self, result):
+        return self.verifier.glance(self.sides["candidate"], result)
 
 
 @pytest.fixture
@@ -278,7 +282,8 @@ def test_verify_random_outputs_by_their_distribution(bench):
     assert all(t.passed and t.max_error is None and t.error_ratio < 1 for t in verifier.trials)
     assert (verifier.traits.deterministic, verifier.labels) == (False, [])
     assert table.time().failed is None
-    table.verifier.spot(table.sides["candidate"], table.reference, table.reference.draw(InputMode.STANDARD, "spot"))
+    inputs, result = table.call()
+    table.verifier.spot(table.sides["candidate"], result, table.reference, inputs)
 
 
 DISHONEST = {
@@ -301,7 +306,7 @@ def test_timed_check_finds_candidate_with_cached_numbers(bench):
     table = bench(code, NOISE, inputs=MANY, random=True, protocol=replace(QUICK, modes=(InputMode.STANDARD,)))
     table.verify()
     for _ in range(6):
-        table.time(look=False)
+        table.glance(table.call()[1])
     assert "earlier call" in ended(table.time)[1].message
 
 
@@ -462,16 +467,17 @@ def test_a_wrong_timed_call_is_blamed_on_whoever_made_it(bench):
     assert ended(table.time, "eager")[0] is Status.INVALID_PROBLEM
 
 
-def unwritten(side, part):
+def unwritten(result, part):
     """Restore an unused buffer's pattern in a part of the first output."""
-    side.outputs_now()[0][part].view(torch.uint8).fill_(0xFF)
+    result.outputs[0][part].view(torch.uint8).fill_(0xFF)
 
 
 def test_a_glance_sees_what_was_not_written(bench):
     table = bench()
-    table.time(look=False)
-    unwritten(table.sides["candidate"], slice(0, 4))
-    status, evidence = ended(table.verifier.glance, table.sides["candidate"])
+    _, result = table.call()
+    table.glance(result)
+    unwritten(result, slice(0, 4))
+    status, evidence = ended(table.glance, result)
     assert (status, evidence.output) == (Status.NONFINITE, 0)
     assert "it was not written" in evidence.message
 
@@ -479,42 +485,42 @@ def test_a_glance_sees_what_was_not_written(bench):
 def test_integers_may_have_all_bits_set_unless_all_have(bench):
     signs = "return (x > 0).int() - 1"
     table = bench(signs, signs)
-    table.time(look=False)
-    unwritten(table.sides["candidate"], slice(0, 4))
-    table.verifier.glance(table.sides["candidate"])
-    unwritten(table.sides["candidate"], slice(0, 8))
-    assert ended(table.verifier.glance, table.sides["candidate"])[0] is Status.NONFINITE
+    _, result = table.call()
+    unwritten(result, slice(0, 4))
+    table.glance(result)
+    unwritten(result, slice(0, 8))
+    assert ended(table.glance, result)[0] is Status.NONFINITE
 
 
 def test_a_glance_looks_everywhere_whatever_the_strides(bench):
     turned = "return x.T.contiguous().T * 2"
     table = bench(turned, turned)
-    table.time(look=False)
-    output = table.sides["candidate"].outputs_now()[0]
+    _, result = table.call()
+    output = result.outputs[0]
     assert not output.is_contiguous()
     output[3, 3] = torch.tensor([-1], dtype=torch.int32).view(torch.float32)[0]
-    looks = (table.verifier.glance(table.sides["candidate"]) for _ in range(50))  # each draws 320 numbers of 320
+    looks = (table.glance(result) for _ in range(50))  # each draws 320 numbers of 320
     with pytest.raises(SessionEnded, match="was not written"):
         list(looks)
 
 
 def spot(table):
-    """Make one timed call of the candidate, with a spot check."""
+    """Make one timed call of the candidate; return its first output, and a function that makes a spot check of it."""
     table.verifier.controls(table.reference)
-    side, inputs = table.sides["candidate"], table.reference.draw(InputMode.STANDARD, "timed", 1)
-    side.deliver(inputs, table.reference.like)
-    side.call(stage=Stage.TIME)
-    return lambda: table.verifier.spot(side, table.reference, inputs)
+    inputs, result = table.call()
+    side = table.sides["candidate"]
+    return result.outputs[0], lambda: table.verifier.spot(side, result, table.reference, inputs)
 
 
 def test_a_spot_check_passes_what_is_right(bench):
-    spot(bench())()
+    _, look = spot(bench())
+    look()
 
 
 def test_a_spot_check_sees_what_is_an_earlier_calls_answer(bench):
     table = bench()
-    look = spot(table)
-    table.sides["candidate"].outputs_now()[0].mul_(1.5)
+    output, look = spot(table)
+    output.mul_(1.5)
     status, evidence = ended(look)
     assert (status, evidence.output) == (Status.INCORRECT_VALUES, 0)
     assert "looked at in a timed call" in evidence.message
@@ -522,8 +528,8 @@ def test_a_spot_check_sees_what_is_an_earlier_calls_answer(bench):
 
 def test_a_spot_check_leaves_single_odd_roundings_alone(bench):
     table = bench("return x * 2", "return x * 2")
-    look = spot(table)
-    table.sides["candidate"].outputs_now()[0].view(-1)[:1].mul_(1.5)
+    output, look = spot(table)
+    output.view(-1)[:1].mul_(1.5)
     look()
 
 

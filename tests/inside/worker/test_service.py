@@ -39,8 +39,8 @@ def start(side, init=(), state=None, dtype=Dtype.FP32):
 def ask(side, inputs, *like):
     """Make one call with outputs like these; return the worker's claim, and the output buffer's content."""
     side.deliver(inputs, like)
-    claim = side.call(stage=Stage.VERIFY).claim
-    return claim, side.outputs()
+    result = side.call(stage=Stage.VERIFY)
+    return result.claim, result.outputs
 
 
 def model(forward, init="pass"):
@@ -170,8 +170,8 @@ def test_arguments_arrive_as_the_problem_made_them(tmp_path):
 def test_what_the_candidate_does_to_its_inputs_is_seen(tmp_path):
     with side_of(tmp_path, model("return inputs[0].add_(1)")) as side:
         start(side)
-        ask(side, [torch.zeros(3)], torch.zeros(3))
-        assert side.inputs_now()[0].tolist() == [1, 1, 1]
+        side.deliver([torch.zeros(3)], [torch.zeros(3)])
+        assert side.call(stage=Stage.VERIFY).inputs[0].tolist() == [1, 1, 1]
 
 
 def test_a_probe_does_all_but_the_models_part(tmp_path):
@@ -321,9 +321,9 @@ def test_replay_runs_count_times_and_leaves_last_outputs(tmp_path):
         ask(side, [torch.zeros(2)], torch.zeros(2))
         side.deliver([torch.zeros(2)], [torch.zeros(2)])
         result = side.replay(5, Stage.TIME)
-        assert side.outputs()[0].tolist() == [6, 6]
+        assert result.outputs[0].tolist() == [6, 6]
         assert not result.claim.captured, "a CPU has no graphs"
-        assert result.device_ns <= result.wall_ns
+        assert result.times.device_ns <= result.times.wall_ns
 
 
 def test_a_traced_call_is_a_call(tmp_path):
@@ -332,7 +332,7 @@ def test_a_traced_call_is_a_call(tmp_path):
         side.deliver([torch.ones(2)], [torch.zeros(2)])
         result, kernels = side.trace(Stage.VERIFY)
         assert result.claim.outputs[0].copied
-        assert side.outputs()[0].tolist() == [2, 2]
+        assert result.outputs[0].tolist() == [2, 2]
         assert kernels == [], "no kernel runs on a CPU without Triton's interpreter"
 
 

@@ -65,7 +65,7 @@ IMPOSSIBLE = 0.95  # a claim below this share of the least possible time is fals
 SHORT = 5  # a claim of fewer resolutions than this has little meaning
 
 
-Probes = Mapping[Role, Sequence[int]]  # gaps of the baseline's and the candidate's empty calls, nanoseconds
+Probes = Mapping[Role, Sequence[int]]  # wall times of the baseline's and the candidate's empty calls, nanoseconds
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,12 @@ def _excess(blocks: Sequence[Block], regime: Regime, device: str, probes: Probes
     """Return the candidate's gap beyond the baseline's, and the resolution, for the worst of the quantiles."""
     base, candidate = gaps_of(blocks, Role.BASELINE, regime), gaps_of(blocks, Role.CANDIDATE, regime)
     claim = statistics.median(_candidates(blocks, regime, "device_ns"))
-    stretch = _stretch(base, probes)
+    accelerator = load_platform(device).IS_ACCELERATOR
+    # On a CPU slow empty calls are not held against a candidate, so they must not widen its resolution either.
+    stretch = _stretch(base, probes) if accelerator else 0.0
     least = max(LEAST_NS, _spread(probes), (CLAIM_SHARE if regime is Regime.COLD else REPLAY_SHARE) * claim)
     shares: Sequence[float] = SHARES
-    if not load_platform(device).IS_ACCELERATOR or min(len(base.calls), len(candidate.calls)) < FEWEST:
+    if not accelerator or min(len(base.calls), len(candidate.calls)) < FEWEST:
         wall = _level(sorted(_candidates(blocks, regime, "wall_ns")), SHARES[0])
         least, shares = max(least, COARSE_NS, COARSE_SHARE * wall), SHARES[:1]
     found = [

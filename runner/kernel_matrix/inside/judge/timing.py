@@ -26,7 +26,7 @@ from kernel_matrix.model.messages import Block, ProtocolSpec
 if TYPE_CHECKING:
     from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.inside.judge.verification import Verifier
-    from kernel_matrix.inside.judge.worker_client import CallResult, WorkerClient
+    from kernel_matrix.inside.judge.worker_client import CallResult, CallTimes, WorkerClient
 
 WARM_S = 0.3  # warm-up calls that took this long suffice, however few: long kernels warm up a device in few calls
 FEWEST_WARM = 3  # least number of warm-up rounds
@@ -50,7 +50,7 @@ class TimedPhase:
     handovers: Dict[str, List[int]] = field(default_factory=dict)
     """Contestant → times of handing over the outputs of ``cold`` timed calls, nanoseconds."""
     probes: Dict[Role, List[int]] = field(default_factory=dict)
-    """Gaps between the judge's clock and the claim, for empty calls of baseline and candidate, nanoseconds."""
+    """Wall times of the empty calls of baseline and candidate, nanoseconds; their claims are ignored."""
     output_bytes: int = 0
     """Bytes of one call's outputs."""
     inputs: str = FRESH
@@ -230,16 +230,16 @@ class Timer:
         client = self._clients[name]
         empty = 0 if client.role is Role.RIVAL else EMPTY_CALLS
         inputs: List[Any] = []
-        with self._recording(client, Regime.COLD, 1) as results:
-            while not results or (len(results) < calls and time.monotonic() <= deadline):
+        with self._recording(client, Regime.COLD, 1) as times:
+            while not times or (len(times) < calls and time.monotonic() <= deadline):
                 inputs = self._supply.next()
-                results.append(self._call(client, inputs))
-                if len(results) <= empty:
+                times.append(self._call(client, inputs))
+                if len(times) <= empty:
                     self._probe(client, inputs)
-            for _missing in range(len(results), empty):
+            for _missing in range(len(times), empty):
                 if time.monotonic() <= deadline:
                     self._probe(client, inputs)
-            self.timing.handovers.setdefault(name, []).extend(result.handover_ns for result in results)
+            self.timing.handovers.setdefault(name, []).extend(call.handover_ns for call in times)
 
     def _probe(self, client: WorkerClient, inputs: List[Any]) -> None:
         """Make a call that runs nothing, directly after one that ran.
@@ -250,15 +250,15 @@ class Timer:
         """
         client.deliver(inputs, self._reference.like)
         result = client.call(probe=True, stage=Stage.TIME)
-        self.timing.probes.setdefault(client.role, []).append(result.wall_ns - result.device_ns)
+        self.timing.probes.setdefault(client.role, []).append(result.times.wall_ns)
 
     def _calls_due(self, name: str, *, enough: bool) -> int:
         """Draw the number of calls in the next block, at most the missing ones until ``enough``."""
         calls = max(1, self._protocol.block_calls + self._dice.randrange(-2, 3))
         return calls if enough else max(1, min(calls, self._fewest - len(samples_of(self.timing.blocks, name))))
 
-    def _call(self, client: WorkerClient, inputs: List[Any]) -> CallResult:
-        return self._ask(client, inputs, lambda: client.call(stage=Stage.TIME))
+    def _call(self, client: WorkerClient, inputs: List[Any]) -> CallTimes:
+        return self._ask(client, inputs, lambda: client.call(stage=Stage.TIME)).times
 
     # ---- replayed calls
 
@@ -275,17 +275,17 @@ class Timer:
 
     def _replay_block(self, name: str, plan: BlockPlan) -> None:
         client = self._clients[name]
-        with self._recording(client, plan.regime, plan.calls) as results:
+        with self._recording(client, plan.regime, plan.calls) as times:
             self._keep_busy(client, plan)
-            results.extend(self._replay(client, plan) for _ in range(plan.samples))
+            times.extend(self._replay(client, plan) for _ in range(plan.samples))
 
     def _keep_busy(self, client: WorkerClient, plan: BlockPlan) -> None:
         """Replay on the present inputs until the plan's lead time is over."""
         left_ns = plan.lead_s * 1e9
         while left_ns > 0:
-            left_ns -= max(1, client.replay(plan.calls, Stage.TIME).wall_ns)
+            left_ns -= max(1, client.replay(plan.calls, Stage.TIME).times.wall_ns)
 
-    def _replay(self, client: WorkerClient, plan: BlockPlan) -> CallResult:
+    def _replay(self, client: WorkerClient, plan: BlockPlan) -> CallTimes:
         def replay() -> CallResult:
             time.sleep(plan.rest_s)
             return client.replay(plan.calls, Stage.TIME)
@@ -294,38 +294,39 @@ class Timer:
         label = f"{NOT_CAPTURABLE}:{client.name}"
         if self._reference.platform.IS_ACCELERATOR and not result.claim.captured and label not in self.timing.labels:
             self.timing.labels.append(label)
-        return result
+        return result.times
 
     # ---- both
 
     def _ask(self, client: WorkerClient, inputs: List[Any], ask: Callable[[], CallResult]) -> CallResult:
-        """Deliver fresh ``inputs``, make the call with ``ask``, and check the outputs."""
-        # The controls have compared the baseline with the reference, and it is not hostile.
-        check = client.role is not Role.BASELINE and self._checks.due()
-        started = time.monotonic()
-        expected = self._reference.expect(inputs) if check else None
-        spent_s = time.monotonic() - started
-        sent = client.deliver(inputs, self._reference.like)
+        """Deliver fresh ``inputs``, make the call with ``ask``, and check the outputs.
+
+        The check is chosen only when the outputs are out of the worker's reach: what happens before a call, and from
+        its end until they are taken, is the same whatever is chosen.
+        """
+        client.deliver(inputs, self._reference.like)
         result = ask()
-        if expected is None:
-            if client.role is not Role.BASELINE and self._dice.random() < SPOT_SHARE:
-                self._verifier.spot(client, self._reference, inputs)
-            else:
-                self._verifier.glance(client)
-            return result
-        started = time.monotonic()
-        self._verifier.judge_timed(client, expected, (result, sent))
-        self._checks.took(spent_s + time.monotonic() - started)
-        self.timing.checked_calls += client.role is Role.CANDIDATE
+        # The controls have compared the baseline with the reference, and it is not hostile.
+        if client.role is Role.BASELINE:
+            self._verifier.glance(client, result)
+        elif self._checks.due():
+            started = time.monotonic()
+            self._verifier.judge_timed(client, result, self._reference.expect(inputs))
+            self._checks.took(time.monotonic() - started)
+            self.timing.checked_calls += client.role is Role.CANDIDATE
+        elif self._dice.random() < SPOT_SHARE:
+            self._verifier.spot(client, result, self._reference, inputs)
+        else:
+            self._verifier.glance(client, result)
         return result
 
     @contextmanager
-    def _recording(self, client: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallResult]]:
-        """Record a block of the results that the caller adds to the list; no block for a rival that fails."""
-        results: List[CallResult] = []
+    def _recording(self, client: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallTimes]]:
+        """Record a block of the times that the caller adds to the list; no block for a rival that fails."""
+        times: List[CallTimes] = []
         started = time.monotonic_ns()
         with self._tolerating_rival(client):
-            yield results
+            yield times
             block = Block(
                 role=client.role,
                 contestant=client.name,
@@ -334,8 +335,8 @@ class Timer:
                 index=self._blocks_begun,
                 started_ns=started,
                 ended_ns=time.monotonic_ns(),
-                device_ns=tuple(round(r.device_ns / calls) for r in results),
-                wall_ns=tuple(round(r.wall_ns / calls) for r in results),
+                device_ns=tuple(round(call.device_ns / calls) for call in times),
+                wall_ns=tuple(round(call.wall_ns / calls) for call in times),
             )
             self.timing.blocks.append(block)
         self._blocks_begun += 1

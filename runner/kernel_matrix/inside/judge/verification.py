@@ -161,24 +161,20 @@ class Verifier:
                 if not self._trial(reference, mode, phase, index):
                     break
 
-    def judge_timed(
-        self, client: WorkerClient, expected: ExpectedOutput, call: Tuple[CallResult, Tuple[torch.Tensor, ...]]
-    ) -> CallJudgement:
-        """Compare the contestant's whole output buffer after a timed call.
-
-        ``call`` is the call's result, and the inputs returned by :meth:`WorkerClient.deliver`.
+    def judge_timed(self, client: WorkerClient, result: CallResult, expected: ExpectedOutput) -> CallJudgement:
+        """Compare all outputs of a timed call.
 
         Raises:
             SessionEnded: If it does not pass.
         """
-        judgement, _ = self._judge(client, _Case([], expected), *call)
+        judgement = self._judge(client, _Case([], expected), result)
         if client.role is Role.CANDIDATE:
             self._note(judgement, InputMode.STANDARD, len(self.trials), "timed")
         if judgement.failed is not None:
             raise _blamed(client, judgement.failed)
         return judgement
 
-    def glance(self, client: WorkerClient) -> None:
+    def glance(self, client: WorkerClient, result: CallResult) -> None:
         """Check some random numbers of each output: none may still hold the buffer's fill pattern.
 
         Integers and booleans may have all bits set, so an output of these fails only if several are read and all do.
@@ -186,7 +182,7 @@ class Verifier:
         Raises:
             SessionEnded: If an output was not written.
         """
-        looks = [self._look_at(output) for output in client.outputs_now()]
+        looks = [self._look_at(output) for output in result.outputs]
         # Read once, since a GPU waits for the host each time.
         for index, unwritten in enumerate(torch.stack(looks).tolist() if looks else ()):
             if unwritten:
@@ -200,7 +196,7 @@ class Verifier:
             return unwritten.any()
         return unwritten.all() & (output.numel() > 1)
 
-    def spot(self, client: WorkerClient, reference: ReferenceModel, inputs: List[Any]) -> None:
+    def spot(self, client: WorkerClient, result: CallResult, reference: ReferenceModel, inputs: List[Any]) -> None:
         """Compare some numbers of each output, at unpredictable places, with the reference's.
 
         The reference runs in the cell's own dtype, and :data:`SPOT_MARGIN` times the tolerance is allowed. Results that
@@ -211,10 +207,10 @@ class Verifier:
             SessionEnded: If more than :data:`SPOT_STRAYS` of them are off.
         """
         if self._job.contract is not None or self._job.random:
-            self.glance(client)
+            self.glance(client, result)
             return
         answers = _guarded(lambda: reference.answer(inputs))
-        for index, (output, answer) in enumerate(zip(client.outputs_now(), answers)):
+        for index, (output, answer) in enumerate(zip(result.outputs, answers)):
             places = self._places(output)
             off = self._off(output[places], answer[places], self._usual[index])
             if off > SPOT_STRAYS:
@@ -295,24 +291,24 @@ class Verifier:
 
     def _try(self, case: _Case, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
         """Run one trial of the candidate and return its outputs."""
-        judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
+        judgement, result = self._call(self._side(Role.CANDIDATE), case)
         judgement = self._compare_with_baseline(case, judgement)
         self._note(judgement, case.mode, index, phase)
         if judgement.failed is not None:
             raise SessionEnded(judgement.failed.status, Stage.VERIFY, judgement.failed.evidence).at(
                 mode=case.mode.value, trial=index
             )
-        return outputs
+        return result.outputs
 
     def _try_again(self, case: _Case, before: Tuple[torch.Tensor, ...]) -> None:
         """Run a second call on equal inputs: it must keep the tolerance; equal bits are only a trait."""
-        judgement, outputs = self._call(self._side(Role.CANDIDATE), case)
+        judgement, result = self._call(self._side(Role.CANDIDATE), case)
         if judgement.failed is not None:
             message = f"a second call on equal inputs fails where the first passed: {judgement.failed.evidence.message}"
             evidence = replace(judgement.failed.evidence, message=message, mode=InputMode.STANDARD.value, trial=0)
             differs = judgement.failed.status in _OF_VALUES and not self._job.random
             raise SessionEnded(Status.NONDETERMINISTIC if differs else judgement.failed.status, Stage.VERIFY, evidence)
-        self._traits = replace(self._traits, deterministic=all(map(same_bits, before, outputs)))
+        self._traits = replace(self._traits, deterministic=all(map(same_bits, before, result.outputs)))
 
     def _compare_with_baseline(self, case: _Case, judgement: CallJudgement) -> CallJudgement:
         """Check that the baseline gets these values right, before the candidate is blamed.
@@ -339,33 +335,30 @@ class Verifier:
     def _judge_baseline(self, case: _Case) -> CallJudgement:
         return self._call(self._side(Role.BASELINE), case)[0]
 
-    def _call(self, client: WorkerClient, case: _Case) -> Tuple[CallJudgement, Tuple[torch.Tensor, ...]]:
-        sent = client.deliver(case.inputs, case.expected.trusted)
-        return self._judge(client, case, client.call(stage=Stage.VERIFY), sent)
+    def _call(self, client: WorkerClient, case: _Case) -> Tuple[CallJudgement, CallResult]:
+        client.deliver(case.inputs, case.expected.trusted)
+        result = client.call(stage=Stage.VERIFY)
+        return self._judge(client, case, result), result
 
-    def _judge(
-        self, client: WorkerClient, case: _Case, result: CallResult, sent: Tuple[torch.Tensor, ...]
-    ) -> Tuple[CallJudgement, Tuple[torch.Tensor, ...]]:
-        """Judge the contestant's output buffer; return the judgement and a copy of the outputs."""
+    def _judge(self, client: WorkerClient, case: _Case, result: CallResult) -> CallJudgement:
         claimed = result.claim.outputs
-        outputs = client.outputs() if claimed and all(output.copied for output in claimed) else ()
         call = CheckedCall(
             claim=result.claim,
-            outputs=outputs,
+            outputs=result.outputs if claimed and all(output.copied for output in claimed) else (),
             expected=case.expected,
             tolerance=self.tolerance,
-            inputs_sent=sent,
-            inputs_now=client.inputs_now(),
+            inputs_sent=result.sent,
+            inputs_now=result.inputs,
             mutates_inputs=self._job.mutates_inputs,
             exact=case.exact,
             contract=self._contract(client),
-            random=None if self._randomness is None else self._randomness.draw(sent, client.name),
-            damage=client.guards_intact(),
+            random=None if self._randomness is None else self._randomness.draw(result.sent, client.name),
+            damage=result.damage,
         )
         judgement = self._judge_again(call, judge_call(call), case.mode)
         if client.role is Role.CANDIDATE:
             self._qualities += judgement.quality
-        return judgement, outputs
+        return judgement
 
     def _judge_again(self, call: CheckedCall, judgement: CallJudgement, mode: InputMode) -> CallJudgement:
         """Judge again, if values are nearly correct, with the trusted implementation's error on other inputs."""

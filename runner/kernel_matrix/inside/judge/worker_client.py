@@ -16,6 +16,7 @@ import torch
 from kernel_matrix.inside.arguments import NotTransferableError, encode_arguments
 from kernel_matrix.inside.error_excerpt import first_error, useful_part
 from kernel_matrix.inside.exception_kinds import missing_kernel_package
+from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.red_zones import RedZones
 from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.inside.judge.session_ended import MAX_LOG, SessionEnded, finding
@@ -39,6 +40,9 @@ from kernel_matrix.model.messages import ContestantSpec, JudgeTimeouts
 
 T = TypeVar("T")
 
+# A claim beyond the judge's own clock is false, but as a number it must fit into the report.
+MOST_CLAIMED = 2
+
 POISON = 0xFF  # fills output buffers before a call: NaN in every floating dtype
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Iteration)\b")
@@ -61,16 +65,34 @@ _CALL_ANSWERS = frozenset({FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.TRACED})
 
 
 @dataclass(frozen=True)
-class CallResult:
-    """Result of one call, or of several replayed in a row. Times in nanoseconds."""
+class CallTimes:
+    """Times of one call, or of several replayed in a row, in nanoseconds."""
 
-    claim: OutputsClaim
     device_ns: int
-    """Claimed device time of all calls together."""
+    """Claimed device time of all calls together, at most :data:`MOST_CLAIMED` times the wall time."""
     wall_ns: int
     """Time by the judge's clock from the request to ``DONE``."""
     handover_ns: int
-    """Time by the judge's clock from ``DONE`` until it has read an output: copying, and late work."""
+    """Time by the judge's clock from ``DONE`` until it has taken the outputs: copying, and late work."""
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """Result of one call, or of several replayed in a row.
+
+    All tensors are in memory that the worker never had, so that nothing changes while they are checked.
+    """
+
+    claim: OutputsClaim
+    times: CallTimes
+    outputs: Tuple[torch.Tensor, ...]
+    """Contents of the output buffer."""
+    sent: Tuple[torch.Tensor, ...]
+    """The inputs as they were delivered."""
+    inputs: Tuple[torch.Tensor, ...]
+    """The inputs after the call: each is the tensor in :attr:`sent` if its bits are the same, else a copy."""
+    damage: str
+    """Description of memory around the lent tensors that the call changed; empty if none was."""
 
 
 @dataclass
@@ -116,6 +138,7 @@ class WorkerClient:
         self._compiles = contestant.may_compile
         self._waits_s = 0.0
         self._lent: Optional[LentBuffers] = None
+        self._sent: Tuple[torch.Tensor, ...] = ()
         self._moves = False
         self._parameters = ExitStack()
 
@@ -219,15 +242,12 @@ class WorkerClient:
         """Lend other memory from the next delivery on."""
         self._moves = True
 
-    def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
+    def deliver(self, inputs: List[Any], like: Sequence[torch.Tensor]) -> None:
         """Put ``inputs`` into the lent buffer, poison the outputs, and write new red zones around both.
 
         Args:
             inputs: The arguments of the call.
             like: Tensors with the shape, dtype and strides of the expected outputs; ``meta`` tensors suffice.
-
-        Returns:
-            The tensors as sent; they are the judge's own copies.
         """
         tensors: List[torch.Tensor] = []
         arguments = _encoded("get_inputs()", inputs, tensors)
@@ -240,14 +260,14 @@ class WorkerClient:
         self._platform.synchronize()
         lent.inputs.publish()
         lent.outputs.publish()
-        return tuple(tensors)
+        self._sent = tuple(tensors)
 
     def call(self, *, stage: Stage, probe: bool = False) -> CallResult:
         """Make one call on the delivered inputs; a probe does everything except the model."""
         result = self._run(FrameKind.PROBE if probe else FrameKind.CALL, stage, self._call_patience())
         if not probe:
             self._compiles = False
-            wall_s = result.wall_ns / 1e9
+            wall_s = result.times.wall_ns / 1e9
             self.fastest_s = wall_s if self.fastest_s is None else min(wall_s, self.fastest_s)
         return result
 
@@ -264,27 +284,9 @@ class WorkerClient:
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
         result = self._run(FrameKind.TRACE, stage, self._call_patience() + TRACER_S)
-        return result, self._parsed(stage, unpack_traced, self._receive(FrameKind.TRACED, stage))
-
-    def outputs(self) -> Tuple[torch.Tensor, ...]:
-        """Copy the output buffer's tensors to memory that no worker can reach."""
-        return tuple(output.clone() for output in self.outputs_now())
-
-    def outputs_now(self) -> Tuple[torch.Tensor, ...]:
-        """Return views of the output buffer, which the worker can still write to."""
-        lent = self._lent
-        return () if lent is None else tuple(s.view(lent.outputs.tensor) for s in lent.output_specs)
-
-    def inputs_now(self) -> Tuple[torch.Tensor, ...]:
-        """Return views of the input buffer."""
-        lent = self._lent
-        return () if lent is None else tuple(s.view(lent.inputs.tensor) for s in lent.input_specs)
-
-    def guards_intact(self) -> str:
-        """Describe damage to memory around the lent tensors since the delivery; empty if there is none."""
-        lent = self._lent
-        found = () if lent is None else (zone.damage() for zone in lent.zones)
-        return next((damage for damage in found if damage), "")
+        kernels = self._parsed(stage, unpack_traced, self._receive(FrameKind.TRACED, stage))
+        most_ns = MOST_CLAIMED * result.times.wall_ns
+        return result, [(name, launches, min(device_ns, most_ns)) for name, launches, device_ns in kernels]
 
     def close(self) -> None:
         """Send the goodbye and take back the lent memory."""
@@ -317,25 +319,30 @@ class WorkerClient:
         claimed = self._receive(FrameKind.DONE, stage)
         done = time.perf_counter_ns()
         outputs = self._receive(FrameKind.OUTPUTS, stage)
-        self._touch_outputs()
-        handed_over = time.perf_counter_ns()
+        device_ns = min(self._parsed(stage, unpack_done, claimed), MOST_CLAIMED * (done - started))
+        result = self._taken(self._parsed(stage, unpack_outputs, outputs), device_ns, started, done)
         self._has_answered |= kind is not FrameKind.PROBE
-        return CallResult(
-            claim=self._parsed(stage, unpack_outputs, outputs),
-            device_ns=self._parsed(stage, unpack_done, claimed),
-            wall_ns=done - started,
-            handover_ns=handed_over - done,
-        )
+        return result
 
-    def _touch_outputs(self) -> None:
-        """Read a number of the outputs; on a GPU this waits for all work that still runs there."""
-        if self._lent is None:
-            return
-        self._lent.inputs.fetch()
-        self._lent.outputs.fetch()
-        if self._platform.IS_ACCELERATOR:
-            self._lent.outputs.tensor[:1].clone()
-            self._platform.synchronize()
+    def _taken(self, claim: OutputsClaim, device_ns: int, started: int, done: int) -> CallResult:
+        """Take outputs and inputs out of the worker's reach; return them with the call's times."""
+        lent, (sent, self._sent) = self._lent, (self._sent, ())
+        if lent is None:
+            times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
+            return CallResult(claim, times, outputs=(), sent=(), inputs=(), damage="")
+        lent.inputs.fetch()
+        lent.outputs.fetch()
+        taken = lent.outputs.tensor.clone()
+        self._platform.synchronize()  # on a GPU this also waits for all work that still runs there
+        times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
+        return CallResult(
+            claim=claim,
+            times=times,
+            outputs=tuple(spec.view(taken) for spec in lent.output_specs),
+            sent=sent,
+            inputs=tuple(map(_unchanged_or_copy, sent, (spec.view(lent.inputs.tensor) for spec in lent.input_specs))),
+            damage=next(filter(None, (zone.damage() for zone in lent.zones)), ""),
+        )
 
     def _call_patience(self) -> float:
         """Return the limit of a call in seconds; a call that compiles first has its own."""
@@ -480,6 +487,10 @@ def _forms(tensors: Sequence[torch.Tensor]) -> List[Any]:
 def _fill(arena: Arena, specs: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> None:
     for spec, tensor in zip(specs, tensors):
         spec.view(arena.tensor).copy_(tensor)
+
+
+def _unchanged_or_copy(sent: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
+    return sent if same_bits(sent, now) else now.clone()
 
 
 def _encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor]) -> List[Any]:

@@ -17,7 +17,7 @@ def check(call: CheckedCall) -> Optional[CheckFailure]:
     """Compare every input bit for bit with what was sent; see :mod:`.mutated_inputs` for the others."""
     written = call.expected.written if call.mutates_inputs else ()
     for index, (sent, now) in enumerate(zip(call.inputs_sent, call.inputs_now)):
-        if index not in written and not same_bits(sent, now):
+        if index not in written and now is not sent and not same_bits(sent, now):
             message = f"input {index} was written to during the call"
             return CheckFailure(Status.INPUT_MODIFIED, Evidence(message=message))
     return None
