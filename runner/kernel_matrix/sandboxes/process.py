@@ -9,7 +9,7 @@ another uid    root that is not allowed to make namespaces can still switch to a
 limits only    a session of its own, and resource limits
 =============  ====================================================================================================
 
-The judge is trusted: it gets limits only, and always ends with its parent.
+Every role gets the same confinement, the judge too: it runs the code of problems, which others may have written.
 """
 
 from __future__ import annotations
@@ -69,9 +69,6 @@ class Confinement:
     """Stronger levels that do not work here, each with the reason."""
 
 
-_LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
-
-
 _EMPTY = "empty"
 """Name of the folder that is shown in place of what must not be seen."""
 
@@ -116,9 +113,9 @@ class ProcessSandbox:
             refused.append(f"{_describe(level)}: {error}")
         return Confinement(confine.NONE, other_user=False, refused=tuple(refused))
 
-    def isolation(self, spec: RoleSpec) -> Isolation:
+    def isolation(self, spec: RoleSpec) -> Isolation:  # noqa: ARG002  # part of the protocol
         """Return the confinement that ``spec`` gets on this host."""
-        level = self._level(spec)
+        level = self.confinement
         private = level.namespaces != confine.NONE
         return Isolation(
             engine=self.name,
@@ -128,13 +125,13 @@ class ProcessSandbox:
             processes="private" if private else "shared",
             capabilities="none" if level.other_user or os.geteuid() != 0 else "some",
             seccomp="none",
-            limits=_enforced_limits(spec, level),
-            notes=tuple(_notes(spec, level)),
+            limits=_enforced_limits(level),
+            notes=tuple(_notes(level)),
         )
 
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
         """Return the launcher's command line and its request; ``<drawn>`` stands for a name drawn at the start."""
-        level = self._level(spec)
+        level = self.confinement
         request = _make_request(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>", report_fd=-1)
         described = {**request._asdict(), "binds": [bind._asdict() for bind in request.binds]}
         described["empty_files"] = list(request.empty_files)
@@ -147,7 +144,7 @@ class ProcessSandbox:
         Raises:
             SandboxError: if it could not be started.
         """
-        with self._launch(spec, self._level(spec)) as running:
+        with self._launch(spec, self.confinement) as running:
             yield running
 
     def leftovers(self) -> Sequence[str]:
@@ -160,9 +157,6 @@ class ProcessSandbox:
         for folder in orphans:
             shutil.rmtree(folder, ignore_errors=True)
         return [_describe_orphan(folder) for folder in orphans]
-
-    def _level(self, spec: RoleSpec) -> Confinement:
-        return _LIMITS_ONLY if spec.role is Role.JUDGE else self.confinement
 
     @contextmanager
     def _launch(self, spec: RoleSpec, level: Confinement) -> Iterator[SupervisedProcess]:
@@ -199,19 +193,16 @@ def _describe(level: Confinement) -> str:
     return f"{words[level.namespaces]} could not be had"
 
 
-def _enforced_limits(spec: RoleSpec, level: Confinement) -> tuple[str, ...]:
+def _enforced_limits(level: Confinement) -> tuple[str, ...]:
     """Return the names of the fields of :class:`kernel_matrix.sandboxes.ResourceLimits` that are enforced."""
-    always = ("memory_bytes", "file_bytes", "open_files")
+    always = ("memory_bytes", "file_bytes", "open_files", "pids")
     sizes = ("tmpfs_bytes", "shm_bytes") if level.namespaces != confine.NONE else ()
-    return (*always, *(() if spec.role is Role.JUDGE else ("pids",)), *sizes)
+    return (*always, *sizes)
 
 
-def _notes(spec: RoleSpec, level: Confinement) -> Iterator[str]:
+def _notes(level: Confinement) -> Iterator[str]:
     """Yield one sentence for each thing that is weaker than designed."""
     yield from level.refused
-    if spec.role is Role.JUDGE:
-        yield "the judge is trusted: it runs as the runner's own user, with limits only"
-        return
     yield "the memory limit holds for each process alone, not for all of them together"
     if level.namespaces != confine.USER or not confine.counts_tasks_per_namespace():
         yield "processes are counted per user: others of the same user count too"
@@ -238,7 +229,7 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path, report_fd: in
         parent=os.getpid(),
         namespaces=level.namespaces,
         limits={"CORE": 0, "NOFILE": limits.open_files, "FSIZE": limits.file_bytes, "DATA": limits.memory_bytes},
-        pids=None if spec.role is Role.JUDGE else limits.pids,
+        pids=limits.pids,
         uid=spec.uid if level.other_user or level.namespaces == confine.USER else None,
         root=str(stage / "root") if private else "",
         binds=tuple(_binds(spec, stage)) if private else (),
