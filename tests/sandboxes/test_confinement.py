@@ -8,15 +8,25 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import PACKAGE_TARGET, ProcessExit, ResourceLimits, RoleSpec, RunningProcess, Sandbox
+from kernel_matrix.sandboxes import (
+    PACKAGE_TARGET,
+    Mount,
+    ProcessExit,
+    ResourceLimits,
+    RoleSpec,
+    RunningProcess,
+    Sandbox,
+)
 from kernel_matrix.sandboxes.process import ProcessSandbox
 from kernel_matrix.sandboxes.role_environment import TAIL_BYTES
 from tests.sandboxes.observe import answer, soon, survivors
@@ -49,6 +59,37 @@ def test_tells_how_it_ended(run: Run, probe: tuple[str, ...], code: int | None, 
     end = run(*probe)
     assert (end.role, end.code, end.signal) == (Role.CANDIDATE, code, end_signal)
     assert (end.killed, end.lost, end.oom_killed) == (False, False, False)
+
+
+def test_pause_stops_all_processes_until_resumed(sandbox: Sandbox, spec: MakeSpec, tmp_path: Path) -> None:
+    folder = tmp_path / "counts"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for parent in (tmp_path, *tmp_path.parents[:2]):
+        parent.chmod(0o755)
+    plain = spec(sandbox, "count_up", "/counts")
+    counting = replace(plain, mounts=(*plain.mounts, Mount(source=folder, target="/counts", writable=True)))
+
+    def counts() -> dict[str, int]:
+        return {path.name: path.stat().st_size for path in folder.iterdir()}
+
+    with sandbox.launch(counting) as running:
+        assert soon(lambda: len(counts()) == 3 and min(counts().values()) > 0)
+        for _ in range(2):
+            running.pause()
+            before = counts()
+            time.sleep(0.1)  # long enough for a hundred counts of each
+            assert counts() == before
+            running.resume()
+            for name, count in before.items():
+                assert soon(lambda name=name, count=count: counts()[name] > count)
+        running.pause()
+        running.kill()
+        end = running.wait(10)
+    assert end is not None
+    assert end.killed
+    running.pause()
+    running.resume()
 
 
 def test_keeps_what_was_said(run: Run) -> None:

@@ -72,6 +72,12 @@ class _OnGpu:
     def kill(self) -> None:
         self._running.kill()
 
+    def pause(self) -> None:
+        self._running.pause()
+
+    def resume(self) -> None:
+        self._running.resume()
+
     def wait(self, timeout_s: float) -> ProcessExit | None:
         if not self._ended and time.monotonic() >= self._next_look and _may_open(self._spec):
             self._next_look = time.monotonic() + _LOOK_S

@@ -100,6 +100,7 @@ def _session_specs(
         sandbox=context.sandbox,
         judge=judge_spec(place, folders),
         contestants=tuple(spec_of(place, folders, contestant) for contestant in contestants),
+        judge_folder=folders.judge,
         report=folders.report,
     )
     return replace(made, lingering_s=_SANITIZER_LINGERING_S) if place.sanitizer else made

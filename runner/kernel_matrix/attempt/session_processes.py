@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_matrix.attempt.judge_report import read_report
+from kernel_matrix.attempt.pausing import pausing_on_request
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import SessionReport
@@ -28,6 +29,8 @@ class SessionSpecs:
     sandbox: Sandbox
     judge: RoleSpec
     contestants: tuple[RoleSpec, ...]
+    judge_folder: Path
+    """Folder that only the judge sees."""
     report: Path
     """Path of the judge's report."""
     lingering_s: float = _LINGERING_S
@@ -53,10 +56,11 @@ def started(session_specs: SessionSpecs) -> Iterator[SessionProcesses]:
     # The threads live as long as the processes: a process whose parent thread ends is killed (PR_SET_PDEATHSIG).
     with ThreadPoolExecutor(len(specs), thread_name_prefix="start") as threads:
         processes = SessionProcesses(session_specs, [_Launch(session_specs.sandbox, spec, threads) for spec in specs])
-        try:
-            yield processes
-        finally:
-            processes.leave()
+        with pausing_on_request(session_specs.judge_folder, processes.candidate):
+            try:
+                yield processes
+            finally:
+                processes.leave()
 
 
 class SessionProcesses:
@@ -82,6 +86,14 @@ class SessionProcesses:
         """
         for running in [launch.running() for launch in self._launches]:
             admit(running)
+
+    def candidate(self) -> RunningProcess:
+        """Return the candidate's process.
+
+        Raises:
+            InfrastructureError: If it could not be started.
+        """
+        return next(launch for launch in self._launches if launch.role is Role.CANDIDATE).running()
 
     def finish(self, deadline_s: float, called_off: Callable[[], bool]) -> SessionResult:
         """Wait up to ``deadline_s`` seconds for the judge, end all processes, and read the report.

@@ -56,8 +56,12 @@ class FrameKind(IntEnum):
     """Judge → worker: the inputs are written, run a number of times back to back; the claim is the time of all."""
     TRACE = 9
     """Judge → worker: run once with a tracer attached; ``TRACED`` follows ``OUTPUTS``."""
+    PAUSE = 10
+    """Judge → host: stop the candidate's processes."""
+    RESUME = 11
+    """Judge → host: let the candidate's processes run on."""
     READY = 16
-    """Worker → judge: the order is carried out."""
+    """Worker → judge, host → judge: the order is carried out."""
     DONE = 17
     """Worker → judge: the call has ended; claimed device time."""
     OUTPUTS = 18

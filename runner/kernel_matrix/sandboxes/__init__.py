@@ -160,6 +160,22 @@ class RunningProcess(Protocol):
         """Kill the process and everything that it started. It may be called at any time, from any thread."""
         ...
 
+    def pause(self) -> None:
+        """Stop all its processes until :meth:`resume`; do nothing if it has ended.
+
+        Raises:
+            kernel_matrix.errors.SandboxError: They cannot be stopped.
+        """
+        ...
+
+    def resume(self) -> None:
+        """Let its processes run on; do nothing if it has ended.
+
+        Raises:
+            kernel_matrix.errors.SandboxError: They cannot be continued.
+        """
+        ...
+
     def root_pid(self) -> int | None:
         """Return the host PID of the first process of its tree; ``None`` if it is unknown or has ended."""
         ...

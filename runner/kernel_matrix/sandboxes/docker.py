@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack, contextmanager
@@ -307,6 +307,7 @@ class _RunningContainer:
         self._ended: Future[ProcessExit] = Future()
         self._waiting: threading.Thread | None = None
         self._killed = False
+        self._paused = False
         self._root_pid: int | None = None
 
     def start(self) -> None:
@@ -343,6 +344,25 @@ class _RunningContainer:
             self._killed = False
             # The container or the daemon has ended.
             _log.debug("container %s was not killed: %s", self._spec.name, error)
+
+    def pause(self) -> None:
+        """Stop all processes of the container (the daemon uses the kernel's freezer)."""
+        if not self._paused:
+            self._change("paused", self._client.pause)
+            self._paused = True
+
+    def resume(self) -> None:
+        """Let the processes of the container run on, if it is paused."""
+        if self._paused:
+            self._change("resumed", self._client.unpause)
+            self._paused = False
+
+    def _change(self, what: str, change: Callable[[str], None]) -> None:
+        try:
+            change(self._spec.name)
+        except _FAILURES as error:
+            if not self._ended.done():
+                raise SandboxError(f"container {self._spec.name} cannot be {what}: {error}") from error
 
     def root_pid(self) -> int | None:
         """Return the host PID of the container's init process; the daemon is asked only once."""

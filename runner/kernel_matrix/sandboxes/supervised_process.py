@@ -23,6 +23,7 @@ from kernel_matrix.inside.confine import ConfineRequest
 from kernel_matrix.inside.exception_kinds import tells_of_host_memory
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import ProcessExit
+from kernel_matrix.sandboxes.process_tree import continue_below, stop_below
 from kernel_matrix.sandboxes.role_environment import PACKAGE_FOLDER, LogTail
 
 _log = logging.getLogger(__name__)
@@ -79,6 +80,16 @@ class SupervisedProcess:
     def root_pid(self) -> int | None:
         """Return the host PID of the launcher; ``None`` before the start."""
         return None if self._process is None else self._process.pid
+
+    def pause(self) -> None:
+        """Stop the role and everything that it started, but not its launcher, which must be able to kill them."""
+        if self._process is not None and not self._ended.done():
+            stop_below(self._process.pid)
+
+    def resume(self) -> None:
+        """Let the role and everything that it started run on."""
+        if self._process is not None and not self._ended.done():
+            continue_below(self._process.pid)
 
     def wait(self, timeout_s: float) -> ProcessExit | None:
         """Return how the role ended, or ``None`` if it still runs after ``timeout_s``."""

@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import statistics
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -147,13 +148,16 @@ class FakeReference:
 class FakeSide:
     """Takes ``call_ns`` per call on its clock and records its orders."""
 
-    def __init__(self, name, log, clock, call_ns):
+    def __init__(self, name, log, clock, pause, call_ns):
         self.name = name
         self.role = ROLES[name]
         self.contestant = ContestantSpec(name, self.role, "source.py", "Model")
         self._log = log
         self._clock = clock
         self._call_ns = call_ns
+        self._pause = pause
+        self.calls_while_paused = []
+        """Per call, whether the candidate was paused."""
         self._calls = 0
         self._delivered = None
         self.replayed = []
@@ -190,6 +194,7 @@ class FakeSide:
             self._log.append(self._delivered)
             sent = tuple(self._delivered[1])
         self._delivered = None
+        self.calls_while_paused.append(self._pause.paused)
         self._calls += 1
         took = self._call_ns(self._calls) * count
         self._clock.ns += took
@@ -198,6 +203,28 @@ class FakeSide:
 
 def result(claim, device_ns, wall_ns, sent=()):
     return CallResult(claim, CallTimes(device_ns, wall_ns, handover_ns=7), outputs=(), sent=sent, inputs=(), damage="")
+
+
+class FakePause:
+    """Records whether the candidate is paused."""
+
+    works = True
+
+    def __init__(self):
+        self.paused = False
+
+    @contextmanager
+    def ending_resumed(self):
+        try:
+            yield
+        finally:
+            self.resume()
+
+    def pause(self):
+        self.paused = True
+
+    def resume(self):
+        self.paused = False
 
 
 class Checker:
@@ -241,13 +268,15 @@ class Bench:
         self.checker = Checker(judge)
         monkeypatch.setattr(timing_module, "time", self.clock)
         call_ns = {"eager": constant(1000), "candidate": constant(1000), **call_ns}
-        self.sides = {name: FakeSide(name, self.log, self.clock, ns) for name, ns in call_ns.items()}
+        self.pause = FakePause()
+        self.sides = {name: FakeSide(name, self.log, self.clock, self.pause, ns) for name, ns in call_ns.items()}
         self.timer = Timer(
             self.reference,
             self.sides,
             protocol,
             random.Random(seed),
             self.checker,
+            pause=self.pause,
             watch=watch,
             warmed_up=lambda: self.warm_calls.append(len(self.log)),
         )
@@ -523,6 +552,31 @@ def test_supply_fresh_inputs_are_never_drawn_twice(bench):
     assert {purpose[:2] for purpose in done.reference.drawn} == {(InputMode.STANDARD, "timed")}
     assert done.timing.inputs == "fresh"
     assert bench(protocol=replace(PROTOCOL, inputs="rotating")).run().timing.inputs == "rotating"
+
+
+def test_timer_candidate_runs_in_its_own_blocks_only(bench):
+    done = bench(protocol=EVERY, **RIVALS).run()
+    warm = done.timing.warmup_calls
+    for name, side in done.sides.items():
+        assert not any(side.calls_while_paused[:warm]), "all contestants warm up in turn"
+        assert set(side.calls_while_paused[warm:]) == {name != "candidate"}
+    assert not done.pause.paused
+
+
+def test_timer_wrong_call_leaves_candidate_running(bench):
+    def judge(_side):
+        raise finding(Status.INCORRECT_VALUES, Stage.TIME, "wrong")
+
+    stopped = bench(protocol=replace(PROTOCOL, check_share=1.0, warmup_calls=0), judge=judge)
+    with pytest.raises(SessionEnded, match="wrong"):
+        stopped.run()
+    assert not stopped.pause.paused
+
+
+def test_timer_labels_a_candidate_that_cannot_be_paused(bench):
+    done = bench()
+    done.pause.works = False
+    assert done.run().timing.labels == ["candidate_not_paused"]
 
 
 # --- empty calls -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
+from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import LOAD_FACTOR, SLOWEST_FACTOR, WorkloadRunner
@@ -67,7 +68,7 @@ def judged(tmp_path, monkeypatch):
             for side in sides.values():
                 undo.callback(side.close)
                 side.open()
-            desk = undo.enter_context(WorkloadRunner(job, tmp_path, sides, Phases()).open())
+            desk = undo.enter_context(WorkloadRunner(job, tmp_path, sides, Phases(), CandidatePause(None)).open())
             outcomes = []
             for spec in job.workloads:
                 outcomes.append(Outcome(*desk.run(spec), desk))

@@ -35,6 +35,18 @@ def hang(*_token):
         time.sleep(60)
 
 
+def count_up(folder):
+    """Count in three processes, one of which has left its parent, each in a file of its own."""
+    if os.fork() == 0:
+        os.setsid()
+        os.fork()
+    with Path(folder, str(os.getpid())).open("w") as file:
+        while True:
+            file.write(".")
+            file.flush()
+            time.sleep(0.001)
+
+
 def fork_bomb(*_token):
     """Multiply for ever, but never beyond 200: a test of a limit must not need the limit to be survived."""
     allowed, refill = os.pipe()

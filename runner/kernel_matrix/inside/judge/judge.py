@@ -34,6 +34,7 @@ from typing import (
 
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.hard_exit import leave
+from kernel_matrix.inside.judge.pause import open_pause
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
 from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.platform import load_platform
@@ -113,6 +114,7 @@ class JudgeSession:
         # Imports torch, so not before the sockets are open.
         from kernel_matrix.inside.judge.workload_runner import WorkloadRunner  # noqa: PLC0415
 
+        pause = undo.enter_context(open_pause(self._folder))
         self._phases.enter("connect")
         for contestant in self._job.contestants:
             with self._excused(contestant):
@@ -120,7 +122,7 @@ class JudgeSession:
         self._phases.enter("open")
         self._open()
         runner = self._runner = undo.enter_context(
-            WorkloadRunner(self._job, self._folder, self._clients, self._phases).open()
+            WorkloadRunner(self._job, self._folder, self._clients, self._phases, pause).open()
         )
         for spec in self._job.workloads:
             self._stage = Stage.VERIFY

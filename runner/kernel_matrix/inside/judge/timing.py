@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
 from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
+from kernel_matrix.inside.judge.pause import NOT_PAUSED
 from kernel_matrix.inside.judge.replay_modes import NOT_CAPTURABLE, BlockPlan, plan_of
 from kernel_matrix.inside.judge.session_ended import excused
 from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
@@ -24,6 +25,7 @@ from kernel_matrix.model.enums import Regime, Role, Stage
 from kernel_matrix.model.messages import Block, ProtocolSpec
 
 if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.pause import CandidatePause
     from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.inside.judge.verification import Verifier
     from kernel_matrix.inside.judge.worker_client import CallResult, CallTimes, WorkerClient
@@ -100,18 +102,21 @@ class Timer:
         dice: random.Random,
         verifier: Verifier,
         *,
+        pause: CandidatePause,
         watch: Optional[SensorWatch] = None,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare the timed phase; a rival that fails is removed from ``clients``.
 
-        ``watch`` tells when the device is steady; without it, the device counts as warm after the warm-up calls.
+        ``pause`` stops the candidate while others are timed. ``watch`` tells when the device is steady; without it, the
+        device counts as warm after the warm-up calls.
         """
         self._protocol = protocol
         self._clients = clients
         self._main = [name for name, client in clients.items() if client.role is not Role.RIVAL]
         self._dice = dice
         self._verifier = verifier
+        self._pause = pause
         self._watch = watch
         self._warmed_up = warmed_up
         self._reference = reference
@@ -155,10 +160,13 @@ class Timer:
         return again
 
     def _time_regimes(self) -> None:
-        self._time_cold(time.monotonic() + self._protocol.budget_s)
-        for regime in self._protocol.regimes:
-            if regime is not Regime.COLD:
-                self._time_replays(regime)
+        with self._pause.ending_resumed():
+            self._time_cold(time.monotonic() + self._protocol.budget_s)
+            for regime in self._protocol.regimes:
+                if regime is not Regime.COLD:
+                    self._time_replays(regime)
+        if not self._pause.works:
+            self.timing.labels.append(NOT_PAUSED)
 
     # ---- warming up
 
@@ -268,6 +276,7 @@ class Timer:
         plans = {name: plan_of(regime, statistics.median(samples_of(blocks, name))) for name in self._clients}
         for name, plan in plans.items():
             client = self._clients[name]
+            self._give_turn(client)
             with self._tolerating_rival(client):
                 self._replay(client, plan)  # untimed: the first replay on these buffers captures the graph
         for name in self._round():
@@ -324,6 +333,7 @@ class Timer:
     def _recording(self, client: WorkerClient, regime: Regime, calls: int) -> Iterator[List[CallTimes]]:
         """Record a block of the times that the caller adds to the list; no block for a rival that fails."""
         times: List[CallTimes] = []
+        self._give_turn(client)
         started = time.monotonic_ns()
         with self._tolerating_rival(client):
             yield times
@@ -340,6 +350,13 @@ class Timer:
             )
             self.timing.blocks.append(block)
         self._blocks_begun += 1
+
+    def _give_turn(self, client: WorkerClient) -> None:
+        """Let the candidate run in its own blocks only."""
+        if client.role is Role.CANDIDATE:
+            self._pause.resume()
+        else:
+            self._pause.pause()
 
     @contextmanager
     def _tolerating_rival(self, client: WorkerClient) -> Iterator[None]:

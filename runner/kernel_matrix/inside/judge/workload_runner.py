@@ -12,6 +12,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, hold_claims
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
+from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
 from kernel_matrix.inside.judge.timing import TimedPhase, Timer
@@ -47,7 +48,9 @@ LEAST_PATIENCE_S = 4.0  # but not before this many seconds
 class WorkloadRunner:
     """Runner of the workloads of a session with all its contestants."""
 
-    def __init__(self, job: JudgeJob, folder: Path, clients: Dict[str, WorkerClient], phases: Phases) -> None:
+    def __init__(
+        self, job: JudgeJob, folder: Path, clients: Dict[str, WorkerClient], phases: Phases, pause: CandidatePause
+    ) -> None:
         """Prepare the runner; ``clients`` are opened contestants by name, and a rival that fails is removed."""
         self._job = job
         self._problem = folder / job.problem_file
@@ -55,6 +58,7 @@ class WorkloadRunner:
         self._candidate = _of_role(clients, Role.CANDIDATE)
         self._baseline = _of_role(clients, Role.BASELINE)
         self._phases = phases
+        self._pause = pause
         self._dice = random.Random(f"{job.seed}/dice")  # noqa: S311  # seeded from the judge's secret on purpose
         self._l2_bytes = load_platform(job.device).cache_bytes()
         self._flush_bytes = 2 * self._l2_bytes
@@ -184,6 +188,7 @@ class WorkloadRunner:
             self._timed_protocol(),
             self._dice,
             state.verifier,
+            pause=self._pause,
             watch=self._watch,
             warmed_up=self._warmed_up,
         )

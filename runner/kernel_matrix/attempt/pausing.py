@@ -1,0 +1,54 @@
+"""Pausing the candidate while another contestant is timed, because a judge asks for it.
+
+A judge can reach no process but its own, so it asks the host over a socket in its private folder.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from kernel_matrix.attempt.folders import listening_for_all
+from kernel_matrix.errors import InfrastructureError
+from kernel_matrix.inside.judge.pause import PAUSE_SOCKET
+from kernel_matrix.inside.wire import Channel, FrameKind, PeerGoneError, WireError
+from kernel_matrix.sandboxes import RunningProcess
+
+_MAX_PAYLOAD = 0  # the judge runs the code of problems; its requests have no content
+
+
+@contextmanager
+def pausing_on_request(folder: Path, candidate: Callable[[], RunningProcess]) -> Iterator[None]:
+    """Pause and resume the candidate whenever the judge of a session asks for it.
+
+    Args:
+        folder: The judge's private folder.
+        candidate: Function that returns the candidate's process once it has started.
+    """
+    with listening_for_all(folder / PAUSE_SOCKET) as listener:
+        thread = threading.Thread(target=_serve, args=(listener, candidate), name="pause", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # wakes up a thread that waits for the judge
+            thread.join()
+
+
+def _serve(listener: socket.socket, candidate: Callable[[], RunningProcess]) -> None:
+    """Serve one judge until it disconnects, asks for anything else, or asks for something that fails.
+
+    Whatever ends this, the candidate runs on, if that is possible.
+    """
+    with suppress(OSError, PeerGoneError, WireError, InfrastructureError), ExitStack() as undo:
+        connection, _ = listener.accept()
+        undo.enter_context(connection)
+        channel, running = Channel(connection, _MAX_PAYLOAD), candidate()
+        undo.callback(running.resume)
+        requests = {FrameKind.PAUSE: running.pause, FrameKind.RESUME: running.resume}
+        while (kind := channel.receive()[0]) in requests:
+            requests[kind]()
+            channel.send(FrameKind.READY)
