@@ -141,6 +141,25 @@ FOUND = {
         ),
         MODEL + "\nimport subprocess\nsubprocess.Popen(['true'])",
         MODEL + "\nfrom os import fork\nfork()",
+        MODEL + "\nimport concurrent.futures.thread\nconcurrent.futures.thread.threading.Thread(target=launch).start()",
+        MODEL + "\nimport concurrent.futures.thread as pool\npool.threading.Timer(1, launch).start()",
+        MODEL + "\nfrom queue import threading as t\nt.Thread(target=launch).start()",
+        MODEL + "\nimport queue\nT = queue.threading\nT.Thread(target=launch).start()",
+        MODEL + "\nimport threading\nclass Worker(threading.Thread):\n    pass\nWorker().start()",
+        MODEL + "\nimport threading\nlist(map(threading.Thread, [launch]))",
+        MODEL + "\nimport threading\nthreading._start_new_thread(launch, ())",
+        MODEL + "\nimport threading\ngetattr(threading, 'Thread')(target=launch).start()",
+        MODEL + "\nimport threading\nvars(threading)['Thread'](target=launch).start()",
+        MODEL + "\nimport threading\nthreading.__dict__['Thread'](target=launch).start()",
+        MODEL + "\nimport sys\nsys.modules['threading'].Thread(target=launch).start()",
+        MODEL + "\nimport sys\nsys.modules.get('threading').Thread(target=launch).start()",
+        MODEL + "\n__import__('threading').Thread(target=launch).start()",
+        MODEL + "\nimport importlib\nimportlib.import_module('_thread').start_new_thread(launch, ())",
+        MODEL + "\nfrom concurrent.futures.thread import ThreadPoolExecutor\nThreadPoolExecutor(1).submit(launch)",
+        MODEL + "\nfrom multiprocessing.pool import ThreadPool\nThreadPool(1).map(launch, [])",
+        MODEL + "\nimport multiprocessing.dummy\nmultiprocessing.dummy.Process(target=launch).start()",
+        MODEL + "\ntorch.os.fork()",
+        MODEL + "\nimport weakref\nweakref.finalize(launch, print)",
     ],
     "lazy": [
         MODEL + "\nclass Later(torch.Tensor):\n    pass",
@@ -157,6 +176,18 @@ FOUND = {
         MODEL + "\nimport sys\nsys._getframe(1)",
         MODEL + "\nimport ctypes\nctypes.CDLL('libcuda.so.1')",
         MODEL + "\nopen('/proc/self/maps')",
+        MODEL + "\nimport sys\nfor module in sys.modules.values():\n    print(module)",
+        MODEL + "\nimport sys as s\nnames = [name for name, module in s.modules.items()]",
+        MODEL + "\nfrom sys import modules\nfound = [*modules]",
+        MODEL + "\nimport sys\nloaded = sys.modules\nprint(loaded.copy())",
+        MODEL + "\nimport importlib\nlist(importlib.sys.modules.values())",
+        MODEL + "\nlist(map(print, torch.sys.modules.values()))",
+        MODEL + "\nimport sys\nlist(getattr(sys, 'modules').values())",
+        MODEL + "\nimport sys\nlist(sys.__dict__['modules'].values())",
+        MODEL + "\nimport sys\nprint(sys.modules['time'])",
+        MODEL + "\nfor kind in object.__subclasses__():\n    print(kind)",
+        MODEL + "\nnn.Module.forward.__globals__['os']",
+        MODEL + "\ntry:\n    launch(1)\nexcept Exception as error:\n    error.__traceback__.tb_frame.f_back",
     ],
     "capture": [
         MODEL + "\ngraph = torch.cuda.CUDAGraph()",
@@ -174,6 +205,12 @@ FOUND = {
 @pytest.mark.parametrize(("rule", "code"), [(rule, code) for rule, codes in FOUND.items() for code in codes])
 def test_a_rule_finds_what_it_is_there_for(scan: Scanner, rule: str, code: str) -> None:
     assert rule in rules(scan(HEAD, code))
+
+
+def test_scan_of_very_long_chains_ends() -> None:
+    chains = ("torch" + "().__dict__['a']" * 2000, "torch" + ".a" * 2000, "torch" + "()" * 2000)
+    for chain in chains:
+        scan_text(f"import torch\nclass ModelNew:\n    x = {chain}", Language.TRITON, Dtype.FP32)
 
 
 def test_every_rule_is_tested() -> None:
@@ -219,6 +256,11 @@ HONEST = {
                 return self.inner(x)
     """,
     "precision that is asked for": MODEL + "\n@triton.jit\ndef dot(x):\n    return tl.dot(x, x, input_precision='ieee')\nModelNew.dot = dot\nlaunch.dot = dot",
+    "a module that it adds": MODEL
+    + "\nimport importlib.util, sys\nspec = importlib.util.spec_from_file_location('own', 'own.py')\nown = importlib.util.module_from_spec(spec)\nsys.modules[spec.name] = own\nspec.loader.exec_module(own)",
+    "its own module": MODEL + "\nimport sys\nsys.modules[__name__].__doc__\nknown = 'numpy' in sys.modules",
+    "modules of a model": FORWARD.format("for module in self.modules():\n            assert module is self\n        return y"),
+    "a window": FORWARD.format("assert torch.signal.windows.hann(4).numel()\n        return y"),
     "a cache by size": MODEL + "\nconfigs = {}\ndef config(n):\n    return configs.get(n)",
     "a helper of a kernel": """
         @triton.jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -11,17 +12,27 @@ from kernel_matrix.scan.source import ScannedSource
 
 RULE = "threads"
 
+_STARTERS = re.compile(
+    r"^(?:threading\.(?:Thread|Timer|_start_\w+)|_thread\.start_\w+|concurrent\.futures\.(?:\w+\.)?\w*Executor"
+    r"|(?:torch\.)?multiprocessing\.(?:\w+\.)*(?:\w*Process|\w*Pool)|os\.(?:fork|forkpty)|subprocess\.Popen)$"
+)
+"""Found also where they are not called: a subclass, an argument of ``map`` or a default value starts work too."""
 _PYTHON = re.compile(
-    r"^(?:threading\.(?:Thread|Timer)|_thread\.start_new_thread|concurrent\.futures\.\w*Executor|multiprocessing\.\w+"
-    r"|torch\.multiprocessing\.\w+|asyncio\.(?:run|create_task|to_thread)|atexit\.register"
-    r"|os\.(?:fork|forkpty|posix_spawn\w*|spawn\w+|exec\w+|system|popen)|subprocess\.\w+)$"
+    r"^(?:multiprocessing\.[\w.]+|torch\.multiprocessing\.[\w.]+|asyncio\.(?:run|create_task|to_thread|new_event_loop)"
+    r"|atexit\.register|weakref\.finalize|signal\.(?:signal|setitimer|alarm)"
+    r"|os\.(?:posix_spawn\w*|spawn\w+|exec\w+|system|popen)|subprocess\.\w+)$"
 )
 _NATIVE = re.compile(
     r"\bstd::(?:thread|jthread|async)\b|\bpthread_create\s*\(|\b(?:fork|vfork|posix_spawn|execve|system|popen)\s*\("
     r"|\bcudaLaunchHostFunc\s*\("
 )
+_MESSAGE = "{} starts work outside of the call"
 
 
 def find(source: ScannedSource) -> Iterator[RuleMatch]:
-    """Yield calls that start threads, processes or late callbacks."""
-    return find_calls(source, RULE, _PYTHON, _NATIVE, "{} starts work outside of the call")
+    """Yield uses of what starts threads, processes or late callbacks."""
+    for node in source.host_nodes:
+        name = source.names.full(node) if isinstance(node, ast.expr) else ""
+        if _STARTERS.search(name):
+            yield source.finding(RULE, node, _MESSAGE.format(name))
+    yield from find_calls(source, RULE, _PYTHON, _NATIVE, _MESSAGE)
