@@ -76,6 +76,33 @@ def test_what_has_a_record_does_not_run_again(rerun, again):
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    ("spoiled", "place"),
+    [
+        ("dtipes = ['fp32']", ":1: dtipes: unknown key; allowed: category, description,"),
+        ("level = 1\ndtypes = [fp32", ":2: not valid TOML: "),
+        ("level = 1", ":1: 'category' is a required property"),
+    ],
+)
+def test_run_with_invalid_problem_warns_once_and_runs_the_rest(spoiled, place, again):
+    broken = again.root / "problems" / "broken"
+    broken.mkdir()
+    shutil.copy(again.root / "problems" / "tiny" / "reference.py", broken)
+    (broken / "problem.toml").write_text(spoiled)
+    ran = again.call("run", "--sandbox", "process", "--rerun", "failed")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    warning = ran.stdout[: ran.stdout.index("sandbox process ")]
+    assert warning.startswith("warning: 1 file cannot be used, and nothing of what it defines runs\n")
+    assert f"problems/broken/problem.toml{place}" in warning
+    assert warning.endswith("→ docs/problems.md says what such files hold\n")
+    assert ran.stdout.count("broken") == 1
+    assert attempts(again) == {"honest": 1, "wrong": 2}
+    first, *others = events(again.run("--sandbox", "process").stdout)
+    assert (first["event"], place in first["text"]) == ("warning", True)
+    assert [event["event"] for event in others] == ["run_started", "run_ended"]
+
+
+@pytest.mark.torch
 def test_failed_cells_run_again_when_that_is_asked_for(again):
     ran = again.run("--sandbox", "process", "--rerun", "failed")
     assert ran_cells(ran) == ["tiny/wrong"]

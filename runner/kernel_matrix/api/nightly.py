@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_matrix.api.images import build_missing_images
 from kernel_matrix.api.plan import RunPlan, load_matrix, make_plan
-from kernel_matrix.api.run_cells import CellSelection, Listener, RunMessage, new_run_id
+from kernel_matrix.api.run_cells import CellSelection, Listener, RunMessage, new_run_id, warn_of_unreadable
 from kernel_matrix.errors import GpuBusyError, KernelMatrixError, UsageError
 from kernel_matrix.executors.local import Rerun, RunPolicy, cells_left
 from kernel_matrix.hosts.survey import AUTO
@@ -189,6 +189,7 @@ def _measured_and_ended(
         cells = CellSelection(
             matrix=matrix, host=plan.host, runnable=plan.runnable, skipped=plan.skipped, command=command
         )
+        warn_of_unreadable(plan, listener)
         measured, stop = _measure(cells, order, night, until, listener)
         return end_night(night, measured, now=_now()), stop
 

@@ -29,6 +29,7 @@ from kernel_matrix.model.enums import Fault, Status, fault_of
 from kernel_matrix.model.instants import utc_now
 from kernel_matrix.nightly.deadline import next_time, on_monotonic_clock
 from kernel_matrix.plan import Cell
+from kernel_matrix.results.descriptions import printable
 from kernel_matrix.results.judged import WorkloadJudgement, judge, times_of
 from kernel_matrix.results.record import Record, record_to_json
 from kernel_matrix.results.run_info import RunHost, RunInfo
@@ -60,6 +61,10 @@ __all__ = [
 ]
 
 
+_MOST_UNREADABLE = 10
+"""Unreadable files that a run names one by one; checkouts of benchmarks may have hundreds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
     """The first thing a listener gets of a run: its size."""
@@ -80,6 +85,8 @@ class RunMessage:
     text: str
     is_error: bool = False
     """True: this machine is not in the state it should be in."""
+    is_warning: bool = False
+    """True: less runs than the matrix asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +204,7 @@ def run(
     rerun = parse_rerun(rerun)
     planned = plan if isinstance(plan, RunPlan) else make_plan(plan)
     planned.check_runnable()
+    warn_of_unreadable(planned, listener)
     policy = RunPolicy(
         run_id=new_run_id(),
         fail_fast=fail_fast,
@@ -212,6 +220,21 @@ def run(
         executor=executor,
     )
     return cells.run(Path(results) / planned.matrix.name, policy=policy, rerun=rerun, listener=listener)
+
+
+def warn_of_unreadable(plan: RunPlan, listener: Listener | None) -> None:
+    """Tell the files that could not be read, of which nothing runs, in one message."""
+    items = [printable(str(item)) for item in plan.plan.selection.unreadable]
+    if not items or listener is None:
+        return
+    what = "1 file cannot be used, and nothing of what it defines runs"
+    if len(items) > 1:
+        what = f"{len(items)} files cannot be used, and nothing of what they define runs"
+    lines = [what, *items[:_MOST_UNREADABLE]]
+    if len(items) > _MOST_UNREADABLE:
+        lines.append(f"… and {len(items) - _MOST_UNREADABLE} more, which `kernel-matrix plan` lists")
+    hint = "→ docs/problems.md says what such files hold"
+    listener(RunMessage(text="\n  ".join((*lines, hint)), is_warning=True))
 
 
 def run_cell_file(

@@ -78,7 +78,8 @@ class RunView(ABC):
             self.pace, self.conditions = RunPace(progress.cells), RunConditions()
             self.begin(progress)
         elif isinstance(progress, RunMessage):
-            (self.complain if progress.is_error else self.say)(progress.text)
+            tell = self.complain if progress.is_error else self.warn if progress.is_warning else self.say
+            tell(progress.text)
         elif isinstance(progress, RunResult):
             self.end(progress)
         else:
@@ -103,6 +104,10 @@ class RunView(ABC):
     @abstractmethod
     def complain(self, text: str) -> None:
         """Show that this machine is not in the state it should be in."""
+
+    def warn(self, text: str) -> None:
+        """Show that less runs than the matrix asks for."""
+        self.say(f"warning: {text}")
 
     @abstractmethod
     def end(self, result: RunResult) -> None:
@@ -193,6 +198,10 @@ class LiveView(RunView):
         """Print the line in red."""
         self._console.print(f"error: {text}", style="bold red", markup=False)
 
+    def warn(self, text: str) -> None:
+        """Print the lines in yellow."""
+        self._console.print(f"warning: {text}", style="yellow", markup=False)
+
     def end(self, result: RunResult) -> None:
         """Replace the bar by a table and the next step."""
         self._progress.stop()
@@ -230,6 +239,10 @@ class EventLines(RunView):
     def complain(self, text: str) -> None:
         """Write the line as an event of its own kind."""
         self._write({"event": "error", "text": text})
+
+    def warn(self, text: str) -> None:
+        """Write the lines as an event of their own kind."""
+        self._write({"event": "warning", "text": text})
 
     def end(self, result: RunResult) -> None:
         """Write the counts, and where the records are."""
