@@ -1,6 +1,6 @@
-"""Write the schemas and the tables of columns in ``docs/records.md`` that are made of the descriptions of fields.
+"""Write what is made of descriptions: the schemas, and in ``docs/records.md`` the tables of columns and of labels.
 
-Run it after a change of a field of a record: ``python tools/describe_records.py``.
+Run it after a change of a field of a record or of a label: ``python tools/describe_records.py``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import polars as pl
 from kernel_matrix.results.described_columns import FieldColumn
 from kernel_matrix.results.described_fields import field_docs
 from kernel_matrix.results.json_form import format_schema, schemas
+from kernel_matrix.results.labels import LABELS
 from kernel_matrix.results.schema import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,13 +44,26 @@ def schema_texts() -> dict[Path, str]:
 
 
 def page_text(text: str) -> str:
-    """``docs/records.md`` with its tables of columns made anew."""
+    """``docs/records.md`` with its tables of columns and of labels made anew."""
     for table in COLUMNS:
-        start, end = f"<!-- columns of {table} -->", f"<!-- end of {table} -->"
-        before, _, rest = text.partition(start)
-        _, _, behind = rest.partition(end)
-        text = "\n".join((f"{before}{start}", *column_table(COLUMNS[table].values()), f"{end}{behind}"))
-    return text
+        text = _between(text, f"<!-- columns of {table} -->", column_table(COLUMNS[table].values()), table)
+    return _between(text, "<!-- labels -->", label_table(), "labels")
+
+
+def _between(text: str, start: str, lines: Iterable[str], name: str) -> str:
+    """``text`` with ``lines`` between the mark ``start`` and the end of ``name``."""
+    end = f"<!-- end of {name} -->"
+    before, _, rest = text.partition(start)
+    _, _, behind = rest.partition(end)
+    return "\n".join((f"{before}{start}", *lines, f"{end}{behind}"))
+
+
+def label_table() -> Iterator[str]:
+    """Lines of a Markdown table of labels."""
+    yield "| label | belongs to | class | means | what to do |"
+    yield "| --- | --- | --- | --- | --- |"
+    for name, label in LABELS.items():
+        yield f"| `{name}` | {label.scope.value} | {label.kind.value} | {label.meaning} | {label.advice} |"
 
 
 def column_table(columns: Iterable[FieldColumn]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_matrix.api.wording import describe_label
 from kernel_matrix.model.enums import Role, Status
 from kernel_matrix.results.store import RecordStore
 from tests.cli.terminal import piped
@@ -55,10 +56,7 @@ def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
         "1",
         "contended",
     ]
-    assert (
-        "low_resolution, 1 result: the calls are too short for the judge's own clock to confirm the claimed times"
-        in done.stdout
-    )
+    assert "low_resolution, 1 result: caution: the calls are too short for the judge's own clock to " in done.stdout
     assert "a kernel builds and cannot be launched, 2 results" in done.stdout
     assert lines[2] == ["softmax", "broken", "fp16", "h200", "cu128", "compile_error", "locked"]
     assert (
@@ -67,6 +65,21 @@ def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
     )
     assert done.stdout.splitlines()[-1] == "2 results: 1 passed, 1 did not"
     assert sorted(p.name for p in lab.iterdir()) == ["results"]
+
+
+def test_results_prints_information_only_where_it_is_rare(tmp_path: Path) -> None:
+    store = RecordStore(tmp_path / "results" / "nightly")
+    for number in range(10):
+        labels = ("budget_reached", "unsteady") if number == 0 else ("unsteady",)
+        sessions = (session(workloads=(replace(workload(), labels=labels),), cell_id=cell_id(number)),)
+        store.save(make_record(cell_id(number), sessions=sessions))
+    assert "budget_reached" not in piped(tmp_path, "results").stdout
+    store.save(make_record(cell_id(10)))
+    shown = piped(tmp_path, "results").stdout
+    assert f"budget_reached, 1 result: {describe_label('budget_reached')}" in " ".join(shown.split())
+    assert "unsteady, 10 results: caution: " in shown
+    labels = [row["labels"] for row in json.loads(piped(tmp_path, "results", "--json").stdout)]
+    assert sum("budget_reached" in one for one in labels) == 1
 
 
 def test_merged_tables_are_shown_too(lab: Path) -> None:

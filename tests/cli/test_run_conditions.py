@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernel_matrix.api.wording import describe_label
 from kernel_matrix.cli.run_conditions import RunConditions, complaints, conditions_document, conditions_line
 from kernel_matrix.executors.local import EventKind, RunEvent
 from tests.results.factory import CLOCKS, HEALTH, HOST, failed_record, make_record
@@ -43,19 +44,37 @@ def test_a_cells_line_says_what_its_time_is_worth(host, line):
     assert conditions_line(record(**host)) == line
 
 
+def of_workload(record, *labels):
+    (session,) = record.sessions
+    workloads = tuple(replace(workload, labels=labels) for workload in session.workloads)
+    return replace(record, sessions=(replace(session, workloads=workloads),))
+
+
 def test_labels_are_told_with_the_cell_and_explained_at_the_end():
-    cells = [record("low_resolution", "rival_failed:compile"), record("low_resolution", "interpreted", "not_a_label")]
+    cells = [
+        of_workload(record("rival_failed:compile"), "low_resolution", "budget_reached"),
+        record("low_resolution", "interpreted", "not_a_label"),
+    ]
     assert [conditions_line(cell) for cell in cells] == [
-        " [locked, low_resolution, rival_failed:compile]",
+        " [locked, rival_failed:compile, low_resolution]",
         " [locked, low_resolution]",  # its line says anyway that it was interpreted
     ]
     conditions = RunConditions()
     for cell in cells:
         conditions.note(cell)
     assert list(conditions.lines(session()))[:2] == [
-        "low_resolution, 2 cells: the calls are too short for the judge's own clock to confirm the claimed times",
-        "rival_failed:compile, 1 cells: a further baseline failed and was left out",
+        f"low_resolution, 2 cells: {describe_label('low_resolution')}",
+        f"rival_failed:compile, 1 cells: {describe_label('rival_failed')}",
     ]
+
+
+def test_labels_of_information_are_told_only_where_they_are_rare():
+    conditions = RunConditions()
+    conditions.note(record("budget_reached"))
+    assert list(conditions.lines(session())) == ["clocks of timed cells: 1 locked"]
+    for _ in range(10):
+        conditions.note(record())
+    assert next(conditions.lines(session())) == f"budget_reached, 1 cells: {describe_label('budget_reached')}"
 
 
 def test_scripts_get_the_same_in_fields():

@@ -59,7 +59,7 @@ ADDED_LATER = {
         *("sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"),
         *("contestant", "regime", "calls_per_sample"),
     },
-    "WorkloadReport": {"two_clocks", "traits"},
+    "WorkloadReport": {"two_clocks", "traits", "labels"},
     "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),

@@ -4,11 +4,11 @@ from kernel_matrix.results.descriptions import (
     clocks_match_policy,
     describe_clocks,
     describe_discards,
-    describe_label,
     describe_verdict,
     discards,
     printable,
 )
+from kernel_matrix.results.labels import describe_label, labels_worth_printing, warns
 
 __all__ = [
     "clocks_match_policy",
@@ -17,5 +17,7 @@ __all__ = [
     "describe_label",
     "describe_verdict",
     "discards",
+    "labels_worth_printing",
     "printable",
+    "warns",
 ]

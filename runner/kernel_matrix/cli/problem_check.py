@@ -10,6 +10,7 @@ from rich.table import Table
 
 from kernel_matrix.api.check_problems import CheckedProblem, ProblemCheckStarted, ProblemCheckSummary
 from kernel_matrix.api.problems import LoadedSource
+from kernel_matrix.api.wording import describe_label
 from kernel_matrix.cli.collection import plain, unreadable_documents
 from kernel_matrix.cli.output import console, print_json
 from kernel_matrix.model.enums import Status, fault_of
@@ -117,6 +118,7 @@ def _print_summary(summary: ProblemCheckSummary) -> None:
             labelled.setdefault(label, []).append(one.subject.problem.id)
     for label, ids in sorted(labelled.items()):
         screen.print(plain(f"labelled {label}: {', '.join(ids)}"))
+        screen.print(plain(f"  {describe_label(label)}"))
     for reason, number in Counter(summary.left_out.values()).items():
         screen.print(plain(f"not tried: {number}, each of which {reason}"))
     screen.print(f"{len(summary.checked)} problems tried in {summary.seconds:.1f} s")

@@ -16,6 +16,7 @@ from kernel_matrix.api.wording import (
     describe_label,
     describe_verdict,
     discards,
+    labels_worth_printing,
     printable,
 )
 from kernel_matrix.cli.opened_tables import opened
@@ -72,8 +73,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield notes on the table: labels, kernels that cannot be launched, clocks and GPUs in a wrong state."""
-    labels = Counter(label for row in rows for label in row["labels"] if describe_label(label))
-    for label, number in sorted(labels.items()):
+    for label, number in labels_worth_printing(rows).items():
         yield f"{label}, {_results(number)}: {describe_label(label)}"
     too_large = sum(row["launchable"] is False for row in rows)
     if too_large:

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kernel_matrix.api.run_cells import EventKind, Record, ResetState, RunEvent, RunResult
-from kernel_matrix.api.wording import clocks_match_policy, describe_clocks, describe_label
+from kernel_matrix.api.wording import (
+    clocks_match_policy,
+    describe_clocks,
+    describe_label,
+    labels_worth_printing,
+    warns,
+)
 from kernel_matrix.model.enums import ClockState
 from kernel_matrix.model.messages import INTERPRETED
 
@@ -24,7 +30,7 @@ def conditions_line(record: Record) -> str:
         words.append(describe_clocks(host.clock_state, host.clock_policy))
     if host.exclusive == _UNPROVEN:
         words.append(f"not proven alone: {host.exclusive_reason or 'the record does not say why'}")
-    words += _labels(record)
+    words += filter(warns, _labels(record))
     return f" [{', '.join(words)}]" if words else ""
 
 
@@ -56,8 +62,8 @@ def complaints(event: RunEvent) -> Iterator[str]:
 class RunConditions:
     """Conditions of a run's timed cells, counted as they end."""
 
-    labels: Counter[str] = field(default_factory=Counter)
-    """Label → cells that have it."""
+    labels: list[dict[str, object]] = field(default_factory=list)
+    """Labels and status of each cell."""
 
     clocks: Counter[str] = field(default_factory=Counter)
     """Clock state → cells."""
@@ -70,7 +76,7 @@ class RunConditions:
         """Count one ended cell, if it was timed."""
         if not _was_timed(record):
             return
-        self.labels.update(_labels(record))
+        self.labels.append({"labels": _labels(record), "status": record.outcome.status.value})
         host = record.host
         self.unproven += host.exclusive == _UNPROVEN
         if host.clock_state == ClockState.NOT_APPLICABLE.value:
@@ -81,7 +87,7 @@ class RunConditions:
 
     def lines(self, result: RunResult) -> Iterator[str]:
         """Yield what a reader of the results has to know of this run."""
-        for label, number in sorted(self.labels.items()):
+        for label, number in labels_worth_printing(self.labels).items():
             yield f"{label}, {number} cells: {describe_label(label)}"
         if self.clocks:
             yield f"clocks of timed cells: {', '.join(f'{number} {state}' for state, number in self.clocks.items())}"
@@ -98,9 +104,13 @@ class RunConditions:
 
 
 def _labels(record: Record) -> list[str]:
-    """Return the labels of its sessions that have an explanation, each once."""
-    labels = dict.fromkeys(label for session in record.sessions for label in session.labels)
-    return [label for label in labels if describe_label(label) and label != INTERPRETED]
+    """Return the labels of its sessions and workloads, each once, without ``interpreted``: the cell's line has it."""
+    found: dict[str, None] = {}
+    for session in record.sessions:
+        found.update(dict.fromkeys(session.labels))
+        for workload in session.workloads:
+            found.update(dict.fromkeys(workload.labels))
+    return [label for label in found if label != INTERPRETED]
 
 
 def _was_timed(record: Record) -> bool:

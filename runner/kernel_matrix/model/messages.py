@@ -416,6 +416,8 @@ class WorkloadReport:
     two_clocks: Annotated[Optional[TwoClocks], LATER, Columns()] = None
     """`None` if nothing was timed."""
     traits: Annotated[Traits, LATER, Columns()] = Traits()
+    labels: Annotated[Tuple[Name, ...], Items(1000), LATER] = ()
+    """Remarks on this workload that do not decide the status, e.g. ``low_resolution``, ``precision_blind``."""
 
     def __post_init__(self) -> None:
         if self.status is not Status.PASSED and self.blocks and self.status in UNTIMED:
@@ -554,7 +556,9 @@ class SessionReport:
     durations_s: Annotated[Mapping[Name, Measured], KeyColumns.named("inside_{}_s", SESSION_PHASES)]
     """Seconds in each phase of the session; ``total`` is from the job to the report."""
     labels: Annotated[Tuple[Name, ...], Items(1000), Column()] = ()
-    """Findings that do not decide the status, e.g. ``low_resolution``, ``budget_reached``, ``unsteady``."""
+    """Remarks that do not decide the status, e.g. ``interpreted``, ``no_trace``; in tables also those of the workload,
+    e.g. ``low_resolution``.
+    """
     clock_probes: Annotated[Tuple[ClockProbeReading, ...], Items(1000), LATER] = ()
     """Empty without a GPU."""
     anchors: Annotated[Tuple[AnchorTimes, ...], Items(1000), LATER] = ()

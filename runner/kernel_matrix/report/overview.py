@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from kernel_matrix.analysis.sentences import listed
 from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Fault, Grade, Status
 from kernel_matrix.report.number_format import DASH, number, rate, times
+from kernel_matrix.results.labels import describe_label, is_worth_printing
 
 THRESHOLDS: Final = (1.0, 1.5, 2.0)
 """The p of ``fast_p`` on the overview."""
@@ -44,6 +45,8 @@ class Overview:
     """One row per GPU and one for all: see :func:`score_gpus`; empty without outcomes."""
     odd_times: int
     """Outcomes whose speed-up is zero or infinite; they are in no mean."""
+    labels: Mapping[str, int]
+    """Label → outcomes that carry it, for the labels that say something; see :func:`.is_worth_printing`."""
 
 
 def make_overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
@@ -68,6 +71,7 @@ def make_overview(outcomes: pl.DataFrame, tables: Tables) -> Overview:
         trust=_trust(outcomes.filter(pl.col("speedup").is_not_null())),
         scores=rates,
         odd_times=int((~(speedup.is_finite() & (speedup > 0))).sum()),
+        labels=_labels(outcomes, tables),
     )
 
 
@@ -99,6 +103,32 @@ def _totals() -> list[pl.Expr]:
         mean(pl.col("speedup").log(), "timed").exp().alias("speedup"),
         mean(pl.col("share_slower"), "timed").alias("share_slower"),
     ]
+
+
+def _labels(outcomes: pl.DataFrame, tables: Tables) -> dict[str, int]:
+    carrying = (
+        tables.cells.select("record", "workload", label="labels")
+        .explode("label")
+        .drop_nulls("label")
+        .unique()
+        .join(outcomes.lazy().select("record", "workload", "passed"), on=["record", "workload"], nulls_equal=True)
+        .group_by("label")
+        .agg(pl.len().alias("number"), pl.col("passed").sum())
+        .sort("label")
+        .collect(engine="streaming")
+    )
+    passed = int(outcomes["passed"].sum())
+    return {
+        label: number
+        for label, number, carried in carrying.iter_rows()
+        if is_worth_printing(label, carried=carried, passed=passed)
+    }
+
+
+def label_lines(overview: Overview) -> Iterator[str]:
+    """Yield a line for each label: how many outcomes carry it, its class, its meaning, and what to do about it."""
+    for label, outcomes in overview.labels.items():
+        yield f"{label}, {number(outcomes, 'outcome')}: {describe_label(label)}"
 
 
 def score_rows(overview: Overview) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

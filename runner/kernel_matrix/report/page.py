@@ -24,9 +24,10 @@ from kernel_matrix.report.column_data import embed_json, encode_columns
 from kernel_matrix.report.contents import MOST_PLACES, PageDetails, ReportContents, gather_details
 from kernel_matrix.report.markup import Html, element, raw
 from kernel_matrix.report.number_format import GLYPHS, MEANINGS
+from kernel_matrix.report.overview import Overview
 from kernel_matrix.report.overview_markup import overview_section
 from kernel_matrix.report.question_pages import QuestionPage, cut_rows
-from kernel_matrix.results.descriptions import LABELS
+from kernel_matrix.results.labels import LABELS, describe_label
 
 _SCRIPTS: Final = ("base", "table", "heat", "charts", "cell", "pages")
 """Files of the page's script, in order; together they are one function."""
@@ -135,7 +136,7 @@ def _footer(contents: ReportContents) -> str:
 
 def _data(contents: ReportContents, details: PageDetails) -> dict[str, Any]:
     return {
-        "cells": encode_columns(details.cells.drop("record")),
+        "cells": encode_columns(_without_common_labels(details.cells, contents.overview).drop("record")),
         "grid": encode_columns(contents.grid.head(MOST_PLACES)),
         "failures": encode_columns(contents.failures.head(failure_groups.MOST)),
         "samples": encode_columns(details.samples),
@@ -145,7 +146,7 @@ def _data(contents: ReportContents, details: PageDetails) -> dict[str, Any]:
         "answers": [_question_data(one) for one in (*details.questions, *_further_pages(contents))],
         "glyphs": GLYPHS,
         "states": MEANINGS,
-        "labels": LABELS,
+        "labels": {name: describe_label(name) for name in LABELS},
         "notes": {
             "cells": _cells_note(contents.overview.outcomes, details.cells.height),
             "grid": _cut_note(contents.grid.height, MOST_PLACES, "places"),
@@ -157,6 +158,14 @@ def _data(contents: ReportContents, details: PageDetails) -> dict[str, Any]:
             ),
         },
     }
+
+
+def _without_common_labels(cells: pl.DataFrame, overview: Overview) -> pl.DataFrame:
+    """Remove the labels that the overview does not print; labels that this version does not know stay."""
+    carried = cells["labels"].explode().drop_nulls().unique()
+    common = [label for label in carried if label not in overview.labels and describe_label(label)]
+    shown = ~pl.element().is_in(pl.Series(common, dtype=pl.String).implode())
+    return cells.with_columns(pl.col("labels").list.eval(pl.element().filter(shown)))
 
 
 def _question_data(one: QuestionPage) -> dict[str, Any]:

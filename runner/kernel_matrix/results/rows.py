@@ -25,6 +25,7 @@ from kernel_matrix.results.described_columns import Row, RowReader, columns_of
 from kernel_matrix.results.descriptions import CAUSES
 from kernel_matrix.results.judged import WorkloadJudgement, anchors_of, judge, times_of
 from kernel_matrix.results.kernel_rows import build_columns, traced_columns
+from kernel_matrix.results.labels import labels_of_row
 from kernel_matrix.results.reading import Document
 from kernel_matrix.results.record import CellKey, HostRecord, Outcome, Record
 from kernel_matrix.results.run_info import RunInfo
@@ -88,7 +89,8 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
             if session and workload:
                 name = workload["name"]
                 seen = _workload(workload, times[session["session"], name], inside)
-                yield {**inside, **seen, **judgements.get(name, {})}
+                labels = list(labels_of_row(session, workload))
+                yield {**inside, **seen, **judgements.get(name, {}), "labels": labels}
             else:
                 yield inside
 

@@ -663,7 +663,7 @@ def failing_at(call):
 @pytest.mark.parametrize("call", [1, 3, 9])
 def test_timer_failed_rival_leaves_with_its_times(call, bench):
     done = bench(compile=failing_at(call), library=constant(900)).run()
-    assert done.timing.labels == ["rival_failed:compile"]
+    assert (done.timing.session_labels, done.timing.labels) == (["rival_failed:compile"], [])
     assert set(done.names()) == {"eager", "candidate", "library"}
     assert sum(name == "compile" for name, _, _ in done.log) == call, "and is not asked again"
     assert len({b.index for b in done.timing.blocks}) == len(done.timing.blocks)
@@ -675,7 +675,7 @@ def test_a_rival_that_is_wrong_leaves_too(bench):
             raise finding(Status.INCORRECT_VALUES, Stage.TIME, "wrong")
 
     done = bench(protocol=replace(PROTOCOL, check_share=1.0), judge=judge, **RIVALS).run()
-    assert done.timing.labels == ["rival_failed:compile", "rival_failed:library"]
+    assert done.timing.session_labels == ["rival_failed:compile", "rival_failed:library"]
     assert set(done.names()) == {"eager", "candidate"}
 
 
@@ -756,7 +756,7 @@ def test_what_could_not_be_captured_says_so_on_a_gpu_only(bench):
 def test_a_rival_that_cannot_be_replayed_leaves(bench):
     singles = len(bench(compile=constant(1000)).run().samples("compile"))
     done = bench(protocol=EVERY, compile=failing_at(singles + 20)).run()
-    assert "rival_failed:compile" in done.timing.labels
+    assert "rival_failed:compile" in done.timing.session_labels
     assert set(done.names(Regime.SUSTAINED)) == {"eager", "candidate"}
 
 
@@ -789,7 +789,7 @@ def test_a_rival_that_fails_in_the_second_series_leaves_both(bench):
     done.sides["compile"]._call_ns = failing_at(done.sides["compile"]._calls + 1)
     done.timer.run_again()
     assert "compile" not in done.names()
-    assert "rival_failed:compile" in done.timing.labels
+    assert "rival_failed:compile" in done.timing.session_labels
 
 
 def test_a_finding_in_the_second_series_keeps_what_was_timed(bench):

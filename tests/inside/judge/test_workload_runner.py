@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.session_ended import SessionEnded
+from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import LOAD_FACTOR, SLOWEST_FACTOR, WorkloadRunner
 from kernel_matrix.inside.phases import Phases
@@ -349,7 +350,23 @@ def test_run_mutated_inputs_are_not_replayed(judged):
     )
     assert report([outcome]).status is Status.PASSED, outcome.ended
     assert {block.regime for block in outcome.report.blocks} == {Regime.COLD}
-    assert "not_replayable" in outcome.desk.labels
+    assert "not_replayable" in outcome.report.labels
+    assert outcome.desk.labels == []
+
+
+def test_run_label_stays_with_its_workload(judged, monkeypatch):
+    controls = Verifier.controls
+
+    def blind_at_first(verifier, reference):
+        controls(verifier, reference)
+        if not blind:
+            blind.append(verifier)
+            verifier.labels += ["precision_blind", "precision_blind"]
+
+    blind = []
+    monkeypatch.setattr(Verifier, "controls", blind_at_first)
+    first, second = judged(candidate("pass"), protocol=UNTIMED)
+    assert (first.report.labels, second.report.labels, second.desk.labels) == (("precision_blind",), (), [])
 
 
 # --- rivals ----------------------------------------------------------------------------------------------------------

@@ -60,6 +60,8 @@ class TimedPhase:
     warmup_calls: int = 0
     checked_calls: int = 0
     labels: List[str] = field(default_factory=list)
+    session_labels: List[str] = field(default_factory=list)
+    """Labels that concern the whole session: of rivals that failed."""
 
     def add(self, later: TimedPhase) -> None:
         """Append the results of a later series."""
@@ -70,6 +72,7 @@ class TimedPhase:
             self.probes.setdefault(role, []).extend(gaps)
         self.checked_calls += later.checked_calls
         self.labels += [label for label in later.labels if label not in self.labels]
+        self.session_labels += later.session_labels
 
 
 class CheckShare:
@@ -361,7 +364,7 @@ class Timer:
     @contextmanager
     def _tolerating_rival(self, client: WorkerClient) -> Iterator[None]:
         """Remove a rival that fails, together with its times."""
-        with excused(client.contestant, self._clients, self.timing.labels):
+        with excused(client.contestant, self._clients, self.timing.session_labels):
             yield
         if client.name not in self._clients:
             self._forget_removed()

@@ -70,7 +70,7 @@ class WorkloadRunner:
         self._last: Optional[WorkloadState] = None
         self.readings = DeviceReadings(job.device)
         self.labels: List[str] = []
-        """Findings of all workloads that do not change the verdict; some occur more than once."""
+        """Labels of the session; some occur more than once."""
         self.kernels: Tuple[TracedKernel, ...] = ()
         """Kernels in the candidate's traced call, longest first."""
 
@@ -96,7 +96,7 @@ class WorkloadRunner:
                 state.verifier.verify(state.reference, "after", 1)
         except SessionEnded as found:
             ended = found if found.evidence.workload else found.at(workload=spec.name)
-        self.labels += [*state.timing.labels, *state.verifier.labels]
+        self.labels += state.timing.session_labels
         self._timed = self._timed or bool(state.timing.blocks)
         if ended is not None and self._timed:
             ended = ended.once_timed()
@@ -182,10 +182,11 @@ class WorkloadRunner:
 
     def _time_all(self, reference: ReferenceModel, state: WorkloadState) -> None:
         self._phases.enter("warm_up")
+        protocol = self._timed_protocol()
         timer = Timer(
             reference,
             self._clients,
-            self._timed_protocol(),
+            protocol,
             self._dice,
             state.verifier,
             pause=self._pause,
@@ -193,16 +194,18 @@ class WorkloadRunner:
             warmed_up=self._warmed_up,
         )
         state.timing = timer.timing
+        if protocol is not self._job.protocol:
+            state.timing.labels.append(NOT_REPLAYABLE)
         timer.run()
         self._hold_claims(state, timer)
         self._phases.enter("anchor")
         self.readings.after()
 
     def _timed_protocol(self) -> ProtocolSpec:
+        """Return the job's protocol, without replayed calls if the problem writes to its inputs."""
         protocol, cold = self._job.protocol, (Regime.COLD,)
         if not self._job.mutates_inputs or protocol.regimes == cold:
             return protocol
-        self.labels.append(NOT_REPLAYABLE)
         return replace(protocol, regimes=cold)
 
     def _warmed_up(self) -> None:
@@ -290,6 +293,7 @@ class WorkloadState:
             wall_overhead_ns=int(statistics.median(empty)) if empty else None,
             two_clocks=self.two_clocks,
             traits=verifier.traits,
+            labels=tuple(dict.fromkeys((*timing.labels, *verifier.labels))),
         )
 
 
