@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -21,6 +21,11 @@ from tests.results import factory
 PASSED = factory.session()
 WRONG = factory.session(0, Status.INCORRECT_VALUES, ())
 CRASHED = factory.session(0, Status.CRASHED, ())
+NEVER_READY = replace(
+    factory.session(0, Status.INFRA_ERROR, ()),
+    stage=Stage.START,
+    evidence=Evidence(message="the worker of candidate: crashed: the process ended without answering"),
+)
 BROKEN = factory.session(0, Status.PROBLEM_ERROR, ())
 TROUBLE = "the judge's report: No such file or directory"
 
@@ -61,6 +66,31 @@ OUTCOMES = {
         "more memory",
     ),
     "somebody removed it": (CRASHED, [judge(), candidate(code=None, lost=True)], Status.CONTAINER_LOST, "lost"),
+    "dead before it loaded anything": (
+        NEVER_READY,
+        [judge(), candidate(code=1), baseline(**killed_by(9, killed=True))],
+        Status.INFRA_ERROR,
+        "ended without answering (before it loaded any code of the candidate or the problem: exit code 1)",
+    ),
+    "baseline dead before it loaded anything": (
+        NEVER_READY,
+        [judge(), candidate(**killed_by(9, killed=True)), baseline(**killed_by(6))],
+        Status.INFRA_ERROR,
+        "SIGABRT",
+    ),
+    "too little memory to begin": (
+        NEVER_READY,
+        [judge(), candidate(**killed_by(9, oom_killed=True))],
+        Status.INFRA_ERROR,
+        "raise policy.memory_mib",
+    ),
+    "lost before it loaded anything": (
+        NEVER_READY,
+        [judge(), candidate(code=None, lost=True)],
+        Status.CONTAINER_LOST,
+        "lost by the sandbox",
+    ),
+    "too slow to begin": (NEVER_READY, [judge(), candidate()], Status.INFRA_ERROR, NEVER_READY.evidence.message),
     "its end is unknown": (CRASHED, [judge()], Status.CRASHED, ""),
     "a problem that cannot be run": (BROKEN, [judge(), candidate(), baseline()], Status.PROBLEM_ERROR, ""),
     "a problem too large": (
@@ -132,6 +162,11 @@ def test_the_last_words_of_what_crashed_are_evidence():
     outcome = settle(SessionResult(report=CRASHED, exits=(judge(), candidate(code=3))))
     assert outcome.evidence.log == "last words"
     assert outcome.stage is CRASHED.stage
+
+
+def test_log_of_what_died_before_loading_is_evidence():
+    outcome = settle(SessionResult(report=NEVER_READY, exits=(judge(), candidate(code=1), baseline(code=1))))
+    assert (outcome.fault, outcome.stage, outcome.evidence.log) == (Fault.INFRA, Stage.START, "last words")
 
 
 def test_the_last_words_of_a_judge_without_a_report_are_evidence():

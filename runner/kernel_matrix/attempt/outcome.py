@@ -76,6 +76,8 @@ def settle(result: SessionResult) -> Outcome:
         return _crashed(report, candidate)
     if report.status is Status.PROBLEM_ERROR and baseline is not None:
         return _problem_failed(report, baseline)
+    if report.status is Status.INFRA_ERROR and report.stage is Stage.START:
+        return _never_ready(report, [ended for ended in (candidate, baseline) if ended is not None])
     return outcome_of(report.status, report.stage, report.evidence)
 
 
@@ -115,6 +117,21 @@ def _crashed(report: SessionReport, candidate: ProcessExit) -> Outcome:
         return outcome_of(Status.OUT_OF_MEMORY, report.stage, evidence)
     message = f"the process ended without answering: {how_it_ended(candidate)}"
     return outcome_of(Status.CRASHED, report.stage, replace(report.evidence, message=message, log=log))
+
+
+def _never_ready(report: SessionReport, contestants: Sequence[ProcessExit]) -> Outcome:
+    """Make the outcome of a session that ended before candidate code was loaded, with the log of what ended first."""
+    died = [ended for ended in contestants if not ended.killed and ended.code != 0]
+    if not died:
+        return outcome_of(report.status, report.stage, report.evidence)
+    ended, status = died[0], report.status
+    how = how_it_ended(ended)
+    if ended.lost:
+        status, how = Status.CONTAINER_LOST, "lost by the sandbox"
+    elif ended.oom_killed:
+        how = "killed for using more memory than its limit; raise policy.memory_mib"
+    message = f"{report.evidence.message} (before it loaded any code of the candidate or the problem: {how})"
+    return outcome_of(status, report.stage, replace(report.evidence, message=message, log=ended.log_tail[-_LOG_TAIL:]))
 
 
 def _problem_failed(report: SessionReport, baseline: ProcessExit) -> Outcome:

@@ -17,6 +17,10 @@ PLACES: Dict[str, str] = {"extensions": "TORCH_EXTENSIONS_DIR", "triton": "TRITO
 MTIME_HEADER = "KERNELMATRIX.mtime_ns"  # PAX header: a file's modification time in nanoseconds
 
 
+class ArtifactError(Exception):
+    """The artifact cannot be unpacked."""
+
+
 def folders() -> List[Tuple[str, Path]]:
     """Return (name in the archive, folder) for each variable of :data:`PLACES` that is set."""
     return [(name, Path(os.environ[setting])) for name, setting in PLACES.items() if os.environ.get(setting)]
@@ -52,12 +56,19 @@ def unpack(artifact: Path) -> None:
     """Unpack the artifact into the compilers' folders.
 
     The folders must be missing or empty, and on one file system.
+
+    Raises:
+        ArtifactError: It is damaged, too large, or holds what cannot be written.
     """
     targets = folders()
     for _, target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=targets[0][1].parent) as aside:
-        _extract(artifact, Path(aside))
+        try:
+            _extract(artifact, Path(aside))
+        except Exception as error:  # the candidate's build wrote it, so it may be damaged in any way
+            reason = f"{type(error).__name__}: {error}"
+            raise ArtifactError(f"the candidate's compiled code cannot be unpacked: {reason}") from error
         for name, target in targets:
             if (Path(aside) / name).is_dir():
                 (Path(aside) / name).rename(target)

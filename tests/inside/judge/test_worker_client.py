@@ -475,10 +475,11 @@ def test_failure_before_import_is_infra_error(pair):
     assert opened_by(lambda _peer: None, pair).status is Status.INFRA_ERROR, "a machine that is too slow"
 
 
-@pytest.mark.parametrize("pair", [CANDIDATE, EAGER], indirect=True, ids=lambda c: c.name)
-def test_crash_at_start_is_blamed_on_candidate_only(pair):
+@pytest.mark.parametrize("pair", [CANDIDATE, EAGER, LIBRARY], indirect=True, ids=lambda c: c.name)
+def test_crash_before_import_is_infra_error(pair):
     found = opened_by(lambda peer: peer.socket.close(), pair)
-    assert found.status is (Status.CRASHED if pair[0].role is Role.CANDIDATE else Status.INFRA_ERROR)
+    assert found.status is Status.INFRA_ERROR
+    assert found.evidence.message == f"the worker of {pair[0].name}: crashed: the process ended without answering"
 
 
 @pytest.mark.parametrize("unread", [False, True], ids=["closed", "reset"])

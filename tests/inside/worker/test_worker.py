@@ -9,8 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernel_matrix.inside.artifact import PLACES, pack
 from kernel_matrix.inside.wire import Channel, FrameKind
 from kernel_matrix.inside.worker.worker import SOCKET_NAME, main
+from kernel_matrix.model.enums import Stage, Status
+from tests.inside.sessions import CANDIDATE
+from tests.inside.workers import TIMEOUTS, served
 
 pytestmark = pytest.mark.torch
 
@@ -67,14 +71,47 @@ def test_a_judge_that_is_not_there_is_not_waited_for_for_ever(tmp_path):
         main(["--channel", str(tmp_path), "--code", str(tmp_path), "--connect-timeout", "0.05"])
 
 
-def test_artifact_brings_the_compilers_settings(judge, tmp_path, monkeypatch):
+LOAD = {"file": "candidate.py", "entry": "ModelNew", "values": {}, "module": "candidate", "compile_mode": ""}
+
+
+def test_artifact_brings_the_compilers_settings(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTORCH_NVCC", "")  # removed again afterwards
     unpacked = []
-    monkeypatch.setattr("kernel_matrix.inside.worker.worker.unpack", unpacked.append)
-    platform = SimpleNamespace(compiler_settings=lambda: {"PYTORCH_NVCC": "the wrapper"})
-    monkeypatch.setattr("kernel_matrix.inside.worker.worker.load_platform", lambda _name: platform)
-    monkeypatch.setattr("kernel_matrix.inside.worker.service.serve", lambda channel, *_: channel.close())
-    arguments = ["--channel", str(tmp_path), "--code", str(tmp_path)]
-    main([*arguments, "--artifact", str(tmp_path / "artifact.tar")])
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.unpack", unpacked.append)
+    platform = SimpleNamespace(compiler_settings=lambda: {"PYTORCH_NVCC": "the wrapper"}, open_device=lambda: None)
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.load_platform", lambda _name: platform)
+    source = "import os\nassert os.environ['PYTORCH_NVCC'] == 'the wrapper'\nModelNew = object\n"
+    (tmp_path / "candidate.py").write_text(source)
+    platform.IS_ACCELERATOR = False
+    with served(tmp_path, tmp_path / "artifact.tar") as channel:
+        channel.send_json(FrameKind.OPEN, {})
+        assert (channel.receive()[0], unpacked) == (FrameKind.READY, [])
+        for _ in range(2):
+            channel.send_json(FrameKind.LOAD, LOAD)
+            assert channel.receive()[0] is FrameKind.READY
     assert unpacked == [tmp_path / "artifact.tar"]
-    assert os.environ["PYTORCH_NVCC"] == "the wrapper"
+
+
+@pytest.mark.parametrize("content", [b"no archive", b"", "cut"], ids=["garbage", "empty", "cut"])
+def test_damaged_artifact_is_a_failed_load(content, tmp_path, monkeypatch):
+    for name, setting in PLACES.items():
+        monkeypatch.setenv(setting, str(tmp_path / "made" / name))
+    (tmp_path / "made" / "triton").mkdir(parents=True)
+    (tmp_path / "made" / "triton" / "kernel.cubin").write_bytes(bytes(5000))
+    artifact = tmp_path / "artifact.tar"
+    with artifact.open("wb") as file:
+        pack(file)
+    artifact.write_bytes(artifact.read_bytes()[:2000] if content == "cut" else content)
+    for name, setting in PLACES.items():
+        monkeypatch.setenv(setting, str(tmp_path / "seen" / name))
+    (tmp_path / "candidate.py").write_text("ModelNew = object\n")
+    from kernel_matrix.inside.judge.session_ended import SessionEnded  # noqa: PLC0415  # torch may be absent
+    from kernel_matrix.inside.judge.worker_client import WorkerClient  # noqa: PLC0415
+
+    with served(tmp_path, artifact) as channel:
+        client = WorkerClient(CANDIDATE, channel, "cpu", TIMEOUTS)
+        client.open()
+        with pytest.raises(SessionEnded) as raised:
+            client.load({})
+    assert (raised.value.status, raised.value.stage) == (Status.LOAD_ERROR, Stage.LOAD)
+    assert "ArtifactError: the candidate's compiled code cannot be unpacked: " in raised.value.evidence.message

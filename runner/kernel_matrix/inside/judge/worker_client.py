@@ -463,9 +463,8 @@ class WorkerClient:
         return self._blame(Status.CRASHED, stage, "the process ended without answering")
 
     def _blame(self, status: Status, stage: Stage, message: str, log: str = "") -> SessionEnded:
-        # Before the source is imported the process runs only trusted code, except for the candidate's artifact, which
-        # can crash it.
-        if stage is Stage.START and (self.role, status) != (Role.CANDIDATE, Status.CRASHED):
+        # Until it is told to load, the process runs only trusted code, on data that is not the contestant's.
+        if stage is Stage.START:
             return finding(Status.INFRA_ERROR, stage, f"the worker of {self.name}: {status.value}: {message}", log)
         if self.role is Role.BASELINE:
             message = f"the reference as baseline: {status.value}: {message}"

@@ -6,6 +6,7 @@ It is the same for the candidate, the baseline and rivals, and for all kinds of 
 from __future__ import annotations
 
 import json
+import os
 import traceback
 from contextlib import closing, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 import torch
 
 from kernel_matrix.inside.arguments import decode_arguments
+from kernel_matrix.inside.artifact import unpack
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import place_model, place_reference, seed_torch, set_float32_precision
 from kernel_matrix.inside.memory import TensorSpec, dtype_name
@@ -47,10 +49,10 @@ Kernels = List[Tuple[str, int, int]]
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # exact types: subclasses can run code when they are read
 
 
-def serve(channel: Channel, code: Path, device: str) -> None:
+def serve(channel: Channel, code: Path, device: str, artifact: Optional[Path] = None) -> None:
     """Answer one judge until it says goodbye or is gone."""
     with suppress(PeerGoneError):
-        Worker(channel, code, device).serve()
+        Worker(channel, code, device, artifact).serve()
 
 
 class CallBuffers:
@@ -85,9 +87,10 @@ class CallBuffers:
 class Worker:
     """Answers one judge until it says goodbye."""
 
-    def __init__(self, channel: Channel, code: Path, device: str) -> None:
+    def __init__(self, channel: Channel, code: Path, device: str, artifact: Optional[Path] = None) -> None:
         self._channel = channel
         self._code = code
+        self._artifact = artifact
         self._platform = load_platform(device)
         self._settings: Any = None
         self._entry: Any = None
@@ -133,6 +136,7 @@ class Worker:
         return b""
 
     def _load(self, settings: Any, _descriptors: Sequence[int]) -> bytes:
+        self._unpack_artifact()
         values = settings["values"] if settings["entry"] == "Model" else {}
         module = import_file(self._code / settings["file"], settings["module"], values)
         if not hasattr(module, settings["entry"]):
@@ -140,6 +144,16 @@ class Worker:
         self._settings = settings
         self._entry = getattr(module, settings["entry"])
         return b""
+
+    def _unpack_artifact(self) -> None:
+        """Unpack what was compiled ahead of time, at the first load.
+
+        Not earlier, because a failure before the first load is this machine's, and this one is the candidate's.
+        """
+        artifact, self._artifact = self._artifact, None
+        if artifact is not None:
+            unpack(artifact)
+            os.environ.update(self._platform.compiler_settings())
 
     def _construct(self, message: Any, descriptors: Sequence[int]) -> bytes:
         self._give_back()

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import socket
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Optional, Sequence
 
-from kernel_matrix.inside.artifact import unpack
 from kernel_matrix.inside.hard_exit import leave
-from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel, short_name
 
 SOCKET_NAME = "judge.sock"  # name of the judge's socket in a contestant's folder
@@ -38,10 +35,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     from kernel_matrix.inside.worker.service import serve  # noqa: PLC0415  # imports torch, so connect to the judge first
 
     _import_ahead(arguments.preload)
-    if arguments.artifact is not None:
-        unpack(arguments.artifact)
-        os.environ.update(load_platform(arguments.device).compiler_settings())
-    serve(channel, arguments.code, arguments.device)
+    serve(channel, arguments.code, arguments.device, arguments.artifact)
     return 0
 
 
