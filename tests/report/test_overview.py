@@ -43,6 +43,15 @@ def test_what_is_declared_to_fail_is_told_apart():
     assert (seen.expected, seen.unexpected_passes) == (1, 1)
 
 
+def test_overview_counts_labels_that_say_something():
+    seen = of(
+        *over_sessions([(200.0, 100.0)] * 2, candidate="a", labels=["unsteady", "budget_reached", "not_a_label"]),
+        *(timed for n in range(3) for timed in over_sessions([(200.0, 100.0)], candidate=f"b{n}", labels=["unsteady"])),
+        failed(candidate="c", labels=["no_clock_probe"]),
+    )
+    assert seen.labels == {"no_clock_probe": 1, "unsteady": 4}
+
+
 def test_trust_is_counted_over_what_was_timed_best_first():
     seen = of(
         *over_sessions([(200.0, 100.0)] * 5, candidate="a"),

@@ -13,6 +13,7 @@ import pytest
 
 from kernel_matrix.errors import UsageError
 from kernel_matrix.report.page import chart_library, own_script
+from kernel_matrix.results.labels import describe_label
 from tests.analysis.made import cell, over_sessions, tables
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -81,6 +82,17 @@ def test_what_records_hold_is_text(write_page):
     words = {column["name"]: column.get("words") for column in json.loads(data)["cells"]["columns"]}
     assert words["candidate"] == [HOSTILE]
     assert LOG in words["message"]
+
+
+def test_page_shows_labels_that_say_something(write_page):
+    labels = ["unsteady", "budget_reached", "of_another_version"]
+    page = read(write_page(tables(over_sessions([(200.0, 100.0)] * 2, labels=labels))))
+    (data,) = [json.loads(text) for attrs, text in page.scripts if attrs.get("id") == "data"]
+    words = {column["name"]: column.get("words") for column in data["cells"]["columns"]}
+    assert words["labels"] == ["of_another_version, unsteady"]
+    assert data["labels"]["unsteady"] == describe_label("unsteady")
+    assert f"unsteady, 1 outcome: {describe_label('unsteady')}" in page.text
+    assert "budget_reached" not in page.text
 
 
 def test_our_script_writes_no_markup():

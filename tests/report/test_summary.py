@@ -5,6 +5,7 @@ import pytest
 from kernel_matrix.analysis.compare import compare
 from kernel_matrix.errors import UsageError
 from kernel_matrix.report.formats import FORMATS, render
+from kernel_matrix.results.labels import describe_label
 from tests.analysis.made import cell, over_sessions, tables
 
 ROWS = [
@@ -36,6 +37,14 @@ def test_the_numbers_are_all_there(said, name):
     assert "▼ 0.80×" in text
     assert "incorrect values" in text
     assert "pass" in text
+
+
+@pytest.mark.parametrize("name", ["md", "text"])
+def test_summary_shows_labels_with_class_and_advice(said, name):
+    rows = [{**row, "labels": ["unsteady", "budget_reached"]} for row in ROWS]
+    text = said(name, rows)
+    assert f"unsteady, 4 outcomes: {describe_label('unsteady')}\n" in text
+    assert "budget_reached" not in text.replace("&#95;", "_")
 
 
 def test_markdown_is_a_table_and_nothing_of_a_name_is_markup(said):

@@ -125,10 +125,10 @@ def _labels(outcomes: pl.DataFrame, tables: Tables) -> dict[str, int]:
     }
 
 
-def label_lines(overview: Overview) -> Iterator[str]:
-    """Yield a line for each label: how many outcomes carry it, its class, its meaning, and what to do about it."""
+def label_notes(overview: Overview) -> Iterator[tuple[str, str]]:
+    """Yield each label with how many outcomes carry it, its class, its meaning, and what to do about it."""
     for label, outcomes in overview.labels.items():
-        yield f"{label}, {number(outcomes, 'outcome')}: {describe_label(label)}"
+        yield label, f"{number(outcomes, 'outcome')}: {describe_label(label)}"
 
 
 def score_rows(overview: Overview) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

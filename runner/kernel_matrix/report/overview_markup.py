@@ -14,7 +14,7 @@ from kernel_matrix.report.failure_groups import REASON_HEAD, reason_cells, unexp
 from kernel_matrix.report.heat_map import overall
 from kernel_matrix.report.markup import Html, element, joined
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, bucket, number, rate, share, times
-from kernel_matrix.report.overview import Overview, label_lines, score_rows
+from kernel_matrix.report.overview import Overview, label_notes, score_rows
 
 _MOST_PROBLEMS: Final = 40
 _MOST_GPUS: Final = 16
@@ -105,7 +105,7 @@ def _trust_notes(overview: Overview, findings: Sequence[AuditFinding] | None) ->
         yield f"{number(overview.unexpected_passes, 'outcome')} passed although declared to fail: look at these first."
     if overview.odd_times:
         yield f"{number(overview.odd_times, 'speed-up')} of zero or infinity: in no mean."
-    yield from label_lines(overview)
+    yield from (f"{label}, {text}" for label, text in label_notes(overview))
     if findings is not None:
         if not findings:
             yield "The audit found nothing."

@@ -14,7 +14,7 @@ from kernel_matrix.report.failure_groups import REASON_HEAD, reason_cells, unexp
 from kernel_matrix.report.heat_map import overall
 from kernel_matrix.report.markdown import code, comparison_markdown
 from kernel_matrix.report.number_format import DASH, GLYPHS, MEANINGS, number, one_line, rate, share, times
-from kernel_matrix.report.overview import label_lines, score_rows
+from kernel_matrix.report.overview import label_notes, score_rows
 
 _MOST_REASONS: Final = 10
 _MOST_PROBLEMS: Final = 30
@@ -34,7 +34,8 @@ def markdown(contents: ReportContents, _tables: Tables, _found: pl.DataFrame) ->
             parts += ["", comparison_markdown(contents.comparison)]
         parts += ["", "### What broke", "", *_broke(contents, _md_table)]
         if contents.overview.labels:
-            parts += ["", "### Labels", "", *(f"- {_md(line)}" for line in label_lines(contents.overview))]
+            notes = label_notes(contents.overview)
+            parts += ["", "### Labels", "", *(f"- {_md(label)}, {text}" for label, text in notes)]
         parts += ["", "<details><summary>GPU × problem</summary>", "", *_md_table(*_map(contents), texts=1), ""]
         parts += [_legend(contents), "", "</details>"]
     return "\n".join(parts) + "\n"
@@ -48,7 +49,7 @@ def text(contents: ReportContents, _tables: Tables, _found: pl.DataFrame) -> str
         parts += ["", *_text_table(*score_rows(contents.overview), texts=1)]
         parts += ["", *_text_table(*_map(contents), texts=1), _legend(contents)]
         parts += ["", *_broke(contents, _text_table)]
-        parts += ["", *map(one_line, label_lines(contents.overview))]
+        parts += ["", *(f"{one_line(label)}, {text}" for label, text in label_notes(contents.overview))]
         parts += ["", *map(one_line, _compared(contents))]
     return "\n".join(parts) + "\n"
 
