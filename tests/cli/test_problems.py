@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_matrix.api.wording import describe_label
 from tests.pipes import read_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -176,6 +177,16 @@ def test_unusable_problems_are_listed_with_place_and_counted(folder):
     words = "needy: unsupported: problems/needy/reference.py:1: the reference needs the package 'no_such_package'"
     assert words in done.stdout
     assert "2 problems and 1 file cannot be used\n  problems/half/problem.toml:4: " in done.stderr
+
+
+@pytest.mark.torch
+def test_label_of_a_tried_problem_is_explained(folder):
+    reference = folder / "problems" / "softmax" / "reference.py"
+    reference.write_text(reference.read_text() + "\ntorch.backends.cuda.matmul.allow_tf32 = True\n")
+    done = kernel_matrix("problems", "try", cwd=folder)
+    assert done.returncode == 0
+    shown = " ".join(done.stdout.split())
+    assert f"labelled changes_torch_state: softmax {describe_label('changes_torch_state')}" in shown
 
 
 @pytest.mark.torch

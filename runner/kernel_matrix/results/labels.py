@@ -136,7 +136,7 @@ LABELS: Final[Mapping[str, Label]] = {
         _CAUTION,
         _SESSION,
         "no tracer recorded the candidate's kernels: it is not known which kernels ran",
-        "Check with `kernel-matrix doctor` why the tracer does not work.",
+        "Profile a call by hand if it matters which kernels ran.",
     ),
     "not_capturable": Label(
         _INFORMATION,
