@@ -138,6 +138,15 @@ def test_unreadable_files_are_carried_along(select):
     assert len(selection.problems) == 3
 
 
+def test_faults_come_with_what_could_not_be_read(select):
+    bad = UnreadableItem(path=Path("problems/bad/problem.toml"), reason="category: missing", line=3)
+    with pytest.raises(MatrixError) as caught:
+        select('select = "bad"', shelf=replace(SHELF, unreadable=(bad,)))
+    fault, unread = caught.value.problems
+    assert "'bad' matches no problem (1 files cannot be read)" in fault
+    assert unread == "not read: problems/bad/problem.toml:3: category: missing"
+
+
 def test_the_same_content_twice_is_a_warning(select):
     twins = (candidate("softmax/a", digest="same"), candidate("softmax/b", digest="same"))
     selection = select(shelf=replace(SHELF, candidates=(*SHELF.candidates, *twins)))

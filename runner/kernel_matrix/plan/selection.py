@@ -93,7 +93,7 @@ def load_selection(
         _check_rules(matrix, loaded_sources, findings)
     problems = _select_problems(matrix, loaded_sources, findings)
     candidates = _select_candidates(matrix, loaded_sources, [problem for problem, _ in problems], findings)
-    findings.raise_faults()
+    findings.raise_faults(loaded_sources.unreadable)
     _warn_of_twins(candidates, findings)
     selected = _join(problems, candidates)
     _warn_of_bare_problems(selected, findings)

@@ -59,8 +59,10 @@ class SelectionReport:
             if word not in names:
                 self.unknown(f"{key}[{j}]", word, what, names)
 
-    def raise_faults(self) -> None:
-        """Raise one error with a line per fault, in file order.
+    def raise_faults(self, unreadable: Sequence[object]) -> None:
+        """Raise one error with a line per fault, in file order, then one per item that could not be read.
+
+        An item that a fault misses may be one of the latter.
 
         Raises:
             kernel_matrix.errors.MatrixError: There are faults.
@@ -69,8 +71,9 @@ class SelectionReport:
             return
         path = self.matrix.path
         placed = sorted((position_of(path, key), key, text) for key, text in self.faults)
+        faults = [f"{path}:{line}:{column} {key}: {text}" for (line, column), key, text in placed]
         raise MatrixError(
-            [f"{path}:{line}:{column} {key}: {text}" for (line, column), key, text in placed],
+            [*faults, *(f"not read: {item}" for item in unreadable[:_MOST_LISTED])],
             next_step="docs/matrix.md describes every key.",
         )
 
