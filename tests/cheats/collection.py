@@ -4,13 +4,14 @@ A cheat is one file ``<group>/<class>_<name>.py`` whose docstring says what it t
 how it is meant to end:
 
 ==============  ======================================================================================================
-``class``       of the catalogue, ``A1`` … ``D15``, or ``control`` for an honest one
+``class``       of the catalogue, ``A1`` … ``D17``, or ``control`` for an honest one
 ``problem``     id of a shipped problem, or of one in ``problems`` beside this file
 ``expect``      statuses, any of which will do; ``timed`` (the default): accepted, its time is what it truly costs
 ``stopped-by``  one of :data:`STOPPED_BY`
 ``language``    ``torch`` unless it is named
 ``device``      ``cpu`` or ``cuda``, where it can be tried on one of them only
 ``costs-ms``    least device time that an accepted one may have
+``earns``       largest speed-up over eager with which an accepted one may be called ``faster``
 ``finding``     rule of :mod:`kernel_matrix.scan` that must speak of its source
 ``boundary``    ``yes``: isolation alone stops it, so that every sandbox has to show that it does
 ==============  ======================================================================================================
@@ -32,7 +33,7 @@ GROUPS = {"A": "timer", "B": "skipping", "C": "answers", "D": "harness"}
 """Letter of the catalogue → folder."""
 
 CLASSES = tuple(
-    f"{letter}{number}" for letter, most in zip("ABCD", (12, 16, 11, 15), strict=True) for number in range(1, most + 1)
+    f"{letter}{number}" for letter, most in zip("ABCD", (16, 17, 11, 17), strict=True) for number in range(1, most + 1)
 )
 
 NOT_EXPRESSED = {
@@ -46,7 +47,7 @@ CONTROL = "control"
 TIMED = "timed"
 STOPPED_BY = (
     *("aliasing", "controls", "fresh inputs", "input check", "isolation", "limits", "own kernel", "red zones"),
-    *("structure", "two clocks", "values", "wire", "nothing"),
+    *("hand-over", "structure", "two clocks", "values", "wire", "nothing"),
 )
 """What stops a cheat; ``nothing``: it gains nothing, and is timed as what it costs."""
 
@@ -55,6 +56,7 @@ _DEFAULTS = {
     "language": Language.TORCH.value,
     "device": "any",
     "costs-ms": "0",
+    "earns": "inf",
     "finding": "",
     "boundary": "no",
     "stopped-by": "nothing",
@@ -75,6 +77,8 @@ class Cheat:
     language: Language
     device: str
     costs_ms: float
+    earns: float
+    """Largest speed-up over eager that an accepted one may show as ``faster``; infinite where it does not matter."""
     finding: str
     boundary: bool
     tries: str
@@ -126,6 +130,7 @@ def read(path: Path) -> Cheat:
         language=Language(values["language"]),
         device=values["device"],
         costs_ms=float(values["costs-ms"]),
+        earns=float(values["earns"]),
         finding=values["finding"],
         boundary=values["boundary"] == "yes",
         tries=tries,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -16,13 +17,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.model.enums import Fault, Regime, Role, Status
+from kernel_matrix.model.enums import Fault, Regime, Role, Status, Verdict
 from kernel_matrix.platforms.registry import get_platform
-from tests.cheats.collection import PROBLEMS, Cheat
+from kernel_matrix.results.judged import judge, times_of
+from tests.cheats.collection import HERE, PROBLEMS, Cheat
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "cheats"
 MIN_SAMPLES = 8
+_INTERNALS = re.compile(r"^from tests\.cheats\.worker_internals import (?:\([^)]*\)|.*)$", re.MULTILINE)
 
 _MATRIX = """\
 name = "{name}"
@@ -30,14 +33,8 @@ dtypes = ["fp32"]
 gpus = [{{ name = "{device}", {gpu} }}]
 toolchains = [{{ name = "{toolchain}", {versions} }}]
 candidates = [{{ select = ["*"], path = "candidates" }}]
-
-[[problems]]
-source = "folder"
-path = "{root}/problems"
-select = {shipped}
-workloads = ["{workload}"]
 """
-_OWN = """
+_PROBLEMS = """
 [[problems]]
 source = "folder"
 path = "{folder}"
@@ -149,6 +146,13 @@ class Ended:
         mine = [b for b in blocks if b["role"] == Role.CANDIDATE.value and b.get("regime") in (None, Regime.COLD.value)]
         return [time_ns / 1e6 for block in mine for time_ns in block["device_ns"]]
 
+    @property
+    def faster_by(self) -> float:
+        """Largest speed-up over eager that is called ``faster``; 0 where none is."""
+        comparisons = [found.comparison for found in judge(self.record, times_of(self.record)).values()]
+        shown = (one.estimate for one in comparisons if one is not None and one.verdict is Verdict.FASTER)
+        return max(shown, default=0.0)
+
     def wrong(self) -> str:
         """In what this is not how it was meant to end; empty where it is."""
         cheat = self.cheat
@@ -167,6 +171,8 @@ class Ended:
         median_ms = statistics.median(self.times_ms)
         if median_ms < self.cheat.costs_ms:
             return f"accepted at {median_ms:.3f} ms, and it costs {self.cheat.costs_ms:g} ms at least"
+        if self.faster_by > self.cheat.earns:
+            return f"accepted as {self.faster_by:.2f}× faster, and it earns {self.cheat.earns:g}× at most"
         return ""
 
     def unread(self) -> str:
@@ -226,26 +232,24 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _place(cheat: Cheat, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(cheat.path, folder / cheat.path.name)
+    source = with_internals(cheat.path.read_text(encoding="utf-8"))
+    (folder / cheat.path.name).write_text(source, encoding="utf-8")
     (folder / cheat.path.with_suffix(".toml").name).write_text(f'language = "{cheat.language.value}"\n')
 
 
+def with_internals(source: str) -> str:
+    """Return ``source`` as one file: an import of :mod:`tests.cheats.worker_internals` becomes that module's text."""
+    return _INTERNALS.sub(lambda _import: (HERE / "worker_internals.py").read_text(encoding="utf-8"), source)
+
+
 def _matrix(problems: set[str], stand: Stand) -> str:
-    own = sorted(problems & {folder.name for folder in PROBLEMS.iterdir()})
-    shipped = sorted(problems - set(own))
+    own = problems & {folder.name for folder in PROBLEMS.iterdir()}
     versions = ", ".join(f'{name} = "{number}"' for name, number in stand.versions.items())
-    text = _MATRIX.format(
-        name=NAME,
-        device=stand.device,
-        gpu=stand.gpu,
-        toolchain=stand.toolchain,
-        versions=versions,
-        root=ROOT,
-        shipped=json.dumps(shipped),
-        workload=stand.workload,
-    )
-    if own:
-        text += _OWN.format(folder=PROBLEMS, select=json.dumps(own), workload=stand.workload)
+    text = _MATRIX.format(name=NAME, device=stand.device, gpu=stand.gpu, toolchain=stand.toolchain, versions=versions)
+    for folder, chosen in ((ROOT / "problems", problems - own), (PROBLEMS, own)):
+        if chosen:
+            select = json.dumps(sorted(chosen))
+            text += _PROBLEMS.format(folder=folder, select=select, workload=stand.workload)
     return text + stand.settings
 
 

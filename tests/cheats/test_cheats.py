@@ -11,7 +11,7 @@ from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Fault, Status
 from kernel_matrix.sandboxes.process import ProcessSandbox
 from tests.cheats.collection import CLASSES, CONTROL, GROUPS, NOT_EXPRESSED, cheats, read
-from tests.cheats.night import ROOT, Ended, Stand, on_gpu, spend
+from tests.cheats.night import ROOT, Ended, Stand, on_gpu, spend, staged, with_internals
 
 LAUNCH = ROOT / "tests" / "sim" / "launch_preloaded.py"
 ALL = cheats()
@@ -51,6 +51,20 @@ def test_a_docstring_that_says_something_else_is_refused(line, tmp_path):
         read(path)
 
 
+def test_each_cheat_is_placed_as_one_file_of_its_own(tmp_path):
+    with staged(ALL, Stand(sandbox="process")) as folder:
+        placed = {f"{file.parent.name}/{file.stem}": file.read_text() for file in folder.glob("candidates/*/*.py")}
+    assert placed.keys() == {cheat.candidate for cheat in ALL}
+    assert not [name for name, source in placed.items() if "tests.cheats" in source.replace("tests.cheats.night", "")]
+    assert sum("def lent_outputs" in source for source in placed.values()) > 20
+    compile(with_internals("from tests.cheats.worker_internals import (\n    LEARNT_CALLS,\n)\n"), "cheat", "exec")
+
+
+NIGHT_S = 1500  # the first test that needs the night waits for all of it
+
+needs_night = pytest.mark.timeout(NIGHT_S)
+
+
 @pytest.fixture(scope="module")
 def night():
     """All that run on a CPU, by the process sandbox."""
@@ -59,6 +73,7 @@ def night():
     return spend(ON_CPU, Stand(sandbox="process", program=(str(LAUNCH),)))
 
 
+@needs_night
 @pytest.mark.torch
 @pytest.mark.alone  # the night of all cheats runs here, and a busy machine hides lies about time
 def test_the_run_is_no_worse_for_it(night):
@@ -67,18 +82,21 @@ def test_the_run_is_no_worse_for_it(night):
     assert night.leftovers == []
 
 
+@needs_night
 @pytest.mark.torch
 @pytest.mark.parametrize("cheat", ON_CPU, **ids)
 def test_it_does_not_pay(cheat, night):
     assert night.ended[cheat.candidate].wrong() == ""
 
 
+@needs_night
 @pytest.mark.torch
 @pytest.mark.parametrize("cheat", [cheat for cheat in ON_CPU if cheat.finding], **ids)
 def test_its_source_gives_it_away(cheat, night):
     assert night.ended[cheat.candidate].unread() == ""
 
 
+@needs_night
 @pytest.mark.torch
 def test_one_that_paid_would_be_told(night):
     honest = night.ended["relu/control_prints"]
@@ -86,6 +104,9 @@ def test_one_that_paid_would_be_told(night):
     expects = frozenset({Status.INCORRECT_VALUES})
     assert "passed where incorrect_values" in Ended(replace(honest.cheat, expect=expects), honest.record).wrong()
     assert "it costs 60000 ms" in Ended(replace(honest.cheat, costs_ms=60_000), honest.record).wrong()
+    slow = night.ended["relu/a12_works_on_the_host"]
+    assert slow.faster_by == 0.0
+    assert "0.00× faster, and it earns -1× at most" in Ended(replace(slow.cheat, earns=-1.0), slow.record).wrong()
     assert "on 0 samples" in Ended(honest.cheat, {**honest.record, "sessions": ()}).wrong()
     excused = {**caught.record["outcome"], "fault": Fault.INFRA.value}
     assert "fault of infra" in Ended(caught.cheat, {**caught.record, "outcome": excused}).wrong()

@@ -1,0 +1,23 @@
+"""Returns zeros where one of the last two frames was an empty call: these come in the timed phase alone.
+
+class: B17
+expect: incorrect_values | nonfinite | timing_mismatch | timed
+earns: 1.5
+problem: long_matmul
+stopped-by: values
+finding: timing
+"""
+
+import torch
+from torch import nn
+
+from tests.cheats.worker_internals import log_orders
+
+orders = log_orders()
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        if "PROBE" in [order.kind for order in orders[-3:]]:
+            return torch.zeros(a.shape[0], b.shape[1], device=a.device, dtype=a.dtype)
+        return a @ b
