@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kernel_matrix.inside.wire import Channel
 
 ANSWERS = ("DONE", "OUTPUTS", "TRACED")
+EMPTY = ("OPEN", "LOAD", "MODEL", "BUFFERS", "PROBE", "BYE")  # frames that do not call the model
 LEARNT_CALLS = 7  # a verification has more calls than these, and most of them are compared in full
 
 
@@ -118,5 +119,5 @@ def seems_unchecked(orders):
     So gaps are of two kinds, and this one belongs to the shorter kind. Verification has few of the shorter kind, and
     the first gap is spent on getting ready.
     """
-    gaps = [order.gap_s for order in orders if order.kind == "CALL"][1:]
+    gaps = [order.gap_s for order in orders if order.kind not in EMPTY][1:]
     return len(gaps) > LEARNT_CALLS and gaps[-1] < 0.3 * sorted(gaps[:LEARNT_CALLS])[LEARNT_CALLS // 2]
