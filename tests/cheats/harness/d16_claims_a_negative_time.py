@@ -2,7 +2,7 @@
 
 class: D16
 expect: timing_mismatch | protocol_violation
-earns: 1.5
+earns: 2
 problem: long_matmul
 stopped-by: wire
 finding: timing

@@ -2,7 +2,7 @@
 
 class: D16
 expect: timing_mismatch | protocol_violation | timed
-earns: 1.5
+earns: 2
 problem: relu
 stopped-by: two clocks
 finding: timing

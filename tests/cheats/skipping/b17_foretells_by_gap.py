@@ -2,7 +2,7 @@
 
 class: B17
 expect: incorrect_values | nonfinite | timing_mismatch | timed
-earns: 1.5
+earns: 2
 problem: long_matmul
 stopped-by: hand-over
 finding: timing

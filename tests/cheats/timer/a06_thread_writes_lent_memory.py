@@ -2,14 +2,13 @@
 
 class: A6
 expect: incorrect_values | nonfinite | timing_mismatch | timed
-earns: 1.5
+earns: 2
 problem: long_matmul
 stopped-by: hand-over
 finding: threads
 """
 
-import queue
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import nn
@@ -17,27 +16,25 @@ from torch import nn
 from tests.cheats.worker_internals import after_answer, lent_outputs, log_orders, seems_unchecked
 
 orders = log_orders()
-owed, due = [], queue.SimpleQueue()
+pool = ThreadPoolExecutor(1)
+owed = []
 
 
-def work():
-    while True:
-        target, a, b = due.get()
-        torch.mm(a, b, out=target)
+def write(target, answer):
+    target.copy_(answer.result())
 
 
 def hand_on(kind):
     while kind == "OUTPUTS" and owed:
-        due.put(owed.pop())
+        pool.submit(write, *owed.pop())
 
 
 after_answer(hand_on)
-threading.Thread(target=work, daemon=True).start()
 
 
 class ModelNew(nn.Module):
     def forward(self, a, b):
         if not seems_unchecked(orders):
             return a @ b
-        owed.append((lent_outputs()[0], a, b))
+        owed.append((lent_outputs()[0], pool.submit(torch.mm, a, b)))
         return torch.zeros(a.shape[0], b.shape[1], device=a.device, dtype=a.dtype)

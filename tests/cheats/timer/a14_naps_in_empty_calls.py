@@ -1,8 +1,8 @@
-"""Sleeps in every empty call for half as long as a real one takes, and claims half of the real ones.
+"""Sleeps in every empty call for as long as a real one takes, and claims a quarter of the real ones.
 
 class: A14
 expect: timing_mismatch | protocol_violation | timed
-earns: 1.5
+earns: 2
 problem: long_matmul
 stopped-by: two clocks
 finding: timing
@@ -20,14 +20,14 @@ took = [0]
 
 def nap(kind, _sequence):
     if kind == "PROBE":
-        time.sleep(took[0] / 2e9)
+        time.sleep(took[0] / 1e9)
 
 
 def claimed(nanoseconds):
     if orders[-1].kind == "PROBE":
         return nanoseconds
     took[0] = nanoseconds
-    return nanoseconds // 2
+    return nanoseconds // 4
 
 
 on_order(nap)

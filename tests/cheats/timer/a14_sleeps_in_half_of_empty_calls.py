@@ -2,7 +2,7 @@
 
 class: A14
 expect: timing_mismatch | protocol_violation | timed
-earns: 1.5
+earns: 2
 problem: long_matmul
 stopped-by: two clocks
 finding: timing

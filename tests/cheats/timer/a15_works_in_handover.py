@@ -1,8 +1,8 @@
-"""Does two thirds of its work in the call, and the rest between DONE and OUTPUTS, as if it were slow to hand over.
+"""Does a third of its work in the call, and the rest between DONE and OUTPUTS, as if it were slow to hand over.
 
 class: A15
 expect: timing_mismatch | protocol_violation | timed
-earns: 1.5
+earns: 2
 problem: long_matmul
 stopped-by: two clocks
 finding: timing
@@ -27,7 +27,7 @@ after_answer(finish)
 
 class ModelNew(nn.Module):
     def forward(self, a, b):
-        done = a.shape[0] * 2 // 3
+        done = a.shape[0] * 1 // 3
         out = torch.empty(a.shape[0], b.shape[1], device=a.device, dtype=a.dtype)
         torch.mm(a[:done], b, out=out[:done])
         owed.append((out, done, a, b))

@@ -2,7 +2,7 @@
 
 class: A16
 expect: timed | timing_mismatch | incorrect_values | nonfinite
-earns: 1.5
+earns: 2
 problem: long_matmul
 device: cpu
 stopped-by: nothing
@@ -12,6 +12,7 @@ finding: threads
 import threading
 import time
 
+import torch
 from torch import nn
 
 
@@ -19,18 +20,19 @@ class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
         self.lock = threading.Lock()
-        self.answered = None  # the inputs that the thread has worked on, as it knows them, and its answer
+        self.answered = None  # the inputs that the thread has worked on, and its answer
 
     def watch(self, a, b):
         last = None
         while True:
-            now = known_by(a, b)
+            now = b[-1, -1].item()
             if now == last:
                 time.sleep(0.0001)
                 continue
             last = now
+            inputs = (a.clone(), b.clone())
             with self.lock:
-                self.answered = (now, a @ b)
+                self.answered = (*inputs, torch.mm(*inputs))
 
     def forward(self, a, b):
         if self.answered is None:
@@ -38,9 +40,6 @@ class ModelNew(nn.Module):
             threading.Thread(target=self.watch, args=(a, b), daemon=True).start()
         with self.lock:
             found, self.answered = self.answered, ()
-        return found[1] if found and found[0] == known_by(a, b) else a @ b
-
-
-def known_by(a, b):
-    """The elements that are written last, and some others."""
-    return (a[-1, -1].item(), b[0, 0].item(), b[-1, -1].item())
+        if found and torch.equal(found[0], a) and torch.equal(found[1], b):
+            return found[2]
+        return a @ b  # too early for the thread: the work is done here
