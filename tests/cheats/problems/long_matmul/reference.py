@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-N = 384
+N = 640
 
 
 class Model(nn.Module):
