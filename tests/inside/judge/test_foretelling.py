@@ -22,6 +22,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge import timing
+from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
@@ -179,7 +180,7 @@ def calls(tmp_path, monkeypatch):
             clients[spec.name] = undo.enter_context(closing_last(WorkerClient(spec, channel, "cpu", TIMEOUTS)))
         for client in clients.values():
             client.open()
-        runner = undo.enter_context(WorkloadRunner(job, tmp_path, clients, Phases()).open())
+        runner = undo.enter_context(WorkloadRunner(job, tmp_path, clients, Phases(), CandidatePause(None)).open())
         runner.run(job.workloads[0])
     seen = json.loads((tmp_path / "candidate.json").read_text())
     return [(call["seen"], call["inputs"] in compared) for call in seen if call["inputs"] in timed]
