@@ -39,8 +39,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 CALLS = 2000
 SHARE = 0.2  # compared in full, as the protocol has it unless it is set
-BUDGET_S = 20.0  # a busy machine makes fewer calls in it
-FEWEST = 500  # so few calls would still show a gap that tells
+BUDGET_S = 25.0  # a busy machine makes fewer calls in it
+FEWEST = 500  # fewer are too few for the limits below, which chance must not reach
 
 ACCURACY = 0.02  # beyond the share of the larger class
 # Calls of both classes are put in the right order by chance in half of the pairs. With 500 calls, a fifth of them
@@ -51,7 +51,7 @@ NEIGHBOURS = 25
 
 # The reference takes much longer than what else the judge does between two calls, as it does on real problems.
 SLOW_SOFTMAX = SOFTMAX.replace(
-    "return torch.softmax(x, dim=-1)", "return [torch.softmax(x, dim=-1) for _ in range(150)][0]"
+    "return torch.softmax(x, dim=-1)", "return [torch.softmax(x, dim=-1) for _ in range(100)][0]"
 )
 
 SPY = """
@@ -170,7 +170,13 @@ def calls(tmp_path, monkeypatch):
     (tmp_path / "problem.py").write_text(SLOW_SOFTMAX)
     (tmp_path / "candidate.py").write_text(with_internals(SPY))
     protocol = ProtocolSpec(
-        trials=2, warmup_calls=2, min_samples=CALLS, max_samples=CALLS, check_share=SHARE, budget_s=BUDGET_S
+        trials=2,
+        warmup_calls=2,
+        min_samples=CALLS,
+        max_samples=CALLS,
+        block_calls=40,  # there are four empty calls in a block, which nothing is learnt from
+        check_share=SHARE,
+        budget_s=BUDGET_S,
     )
     job = make_job(timeouts=TIMEOUTS, protocol=replace(protocol, steady_cap_s=0.0))
     with ExitStack() as undo:
@@ -253,8 +259,10 @@ def test_foretold_calls_with_a_telling_gap_are_found():
 
 # A busy machine delays calls of both kinds alike. It adds noise to what the candidate sees, and nothing about a draw
 # that was not made yet. So it can only lower what is foretold, and no time is compared with any limit here.
+@pytest.mark.alone
 def test_timed_calls_do_not_show_which_are_compared(calls):
-    assert len(calls) >= FEWEST
+    if len(calls) < FEWEST:
+        pytest.skip(f"only {len(calls)} calls in {BUDGET_S:g} s: this machine is too busy to learn from them")
     assert 0.5 * SHARE < sum(compared for _, compared in calls) / len(calls) < 2 * SHARE
     for name, (gain, ranks) in foretold(calls).items():
         assert gain <= ACCURACY, f"{name}: {gain:.1%} of the calls beyond the larger class"
