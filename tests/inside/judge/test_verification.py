@@ -504,6 +504,21 @@ def test_a_glance_looks_everywhere_whatever_the_strides(bench):
         list(looks)
 
 
+@pytest.mark.parametrize("look", ["glance", "spot"])
+def test_unchecked_call_may_not_write_elsewhere(look, bench):
+    table = bench()
+    table.verifier.controls(table.reference)
+    side = table.sides["candidate"]
+    looks = {
+        "glance": table.glance,
+        "spot": lambda result: table.verifier.spot(side, result, table.reference, inputs),
+    }
+    inputs, result = table.call()
+    looks[look](result)
+    assert ended(looks[look], replace(result, damage="a byte"))[0] is Status.OUT_OF_BOUNDS
+    assert ended(looks[look], replace(result, inputs=(inputs[0] + 1,)))[0] is Status.INPUT_MODIFIED
+
+
 def spot(table):
     """Make one timed call of the candidate; return its first output, and a function that makes a spot check of it."""
     table.verifier.controls(table.reference)

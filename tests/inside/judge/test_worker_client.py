@@ -594,11 +594,13 @@ def test_call_result_is_out_of_the_workers_reach(pair):
         assert [tensor.tolist() for tensor in inputs] == [[0] * 4, [1] * 4], "the judge's own inputs are out of reach"
 
 
-def test_claim_beyond_the_wall_is_bounded_on_receipt(pair):
+@pytest.mark.parametrize("device_ns", [10**9, 2**63 - 1])
+def test_claim_far_beyond_the_wall_is_a_protocol_violation(device_ns, pair):
     side, peer = pair
-    peer.answer(1, device_ns=2**63 - 1)
-    times = call(side).times
-    assert times.device_ns == 2 * times.wall_ns
+    peer.answer(1, device_ns=device_ns)
+    with pytest.raises(SessionEnded, match=f"claims {device_ns} ns for a call that took") as ended:
+        call(side)
+    assert ended.value.status is Status.PROTOCOL_VIOLATION
 
 
 def test_no_expected_value_is_ever_lent(pair):

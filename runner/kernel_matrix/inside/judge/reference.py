@@ -116,6 +116,11 @@ class ReferenceModel:
         self._oracle, self.precision = self._higher_precision(probe)
         self.platform.release_memory(1 / _IDLE_SHARE)
 
+    @property
+    def written(self) -> Tuple[int, ...]:
+        """Return the indices of the input tensors that the reference writes to."""
+        return self._written
+
     def draw(self, mode: InputMode, *purpose: object, whole: IntegerRange = IntegerRange.ONES) -> List[Any]:
         """Draw new inputs under a seed derived for ``purpose``; see :func:`draw_inputs`."""
         seed = derive_seed(self._secret, mode.value, *purpose)

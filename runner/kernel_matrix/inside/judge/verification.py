@@ -13,7 +13,8 @@ import torch
 from kernel_matrix.inside.input_generation import WHOLE_DTYPES, IntegerRange, map_tensors, tensors_in
 from kernel_matrix.inside.judge import controls
 from kernel_matrix.inside.judge.bits import all_bits_set, same_bits
-from kernel_matrix.inside.judge.checks import CallJudgement, CheckedCall, judge_call
+from kernel_matrix.inside.judge.checks import CallJudgement, CheckedCall, judge_call, redzones
+from kernel_matrix.inside.judge.checks import inputs as inputs_check
 from kernel_matrix.inside.judge.checks.distribution import RandomOutputs
 from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.inside.judge.checks.values import finite
@@ -175,19 +176,27 @@ class Verifier:
         return judgement
 
     def glance(self, client: WorkerClient, result: CallResult) -> None:
-        """Check some random numbers of each output: none may still hold the buffer's fill pattern.
+        """Check the call's memory and some random numbers of each output: none may still hold the fill pattern.
 
         Integers and booleans may have all bits set, so an output of these fails only if several are read and all do.
 
         Raises:
-            SessionEnded: If an output was not written.
+            SessionEnded: If an output was not written, or anything else was.
         """
+        self._check_memory(client, result)
         looks = [self._look_at(output) for output in result.outputs]
         # Read once, since a GPU waits for the host each time.
         for index, unwritten in enumerate(torch.stack(looks).tolist() if looks else ()):
             if unwritten:
                 message = f"output {index} still holds the pattern its buffer was filled with: it was not written"
                 raise _blamed(client, CheckFailure(Status.NONFINITE, Evidence(message=message, output=index)))
+
+    def _check_memory(self, client: WorkerClient, result: CallResult) -> None:
+        """Check that the call wrote to no input, and to nothing outside of its buffers."""
+        written = self._reference.written if self._reference is not None and self._job.mutates_inputs else ()
+        failed = redzones.failure_of(result.damage) or inputs_check.failure_of(result.sent, result.inputs, written)
+        if failed is not None:
+            raise _blamed(client, failed)
 
     def _look_at(self, output: torch.Tensor) -> torch.Tensor:
         """Return True if the sample of ``output`` shows that it was not written."""
@@ -209,6 +218,7 @@ class Verifier:
         if self._job.contract is not None or self._job.random:
             self.glance(client, result)
             return
+        self._check_memory(client, result)
         answers = _guarded(lambda: reference.answer(inputs))
         for index, (output, answer) in enumerate(zip(result.outputs, answers)):
             places = self._places(output)

@@ -40,8 +40,7 @@ from kernel_matrix.model.messages import ContestantSpec, JudgeTimeouts
 
 T = TypeVar("T")
 
-# A claim beyond the judge's own clock is false, but as a number it must fit into the report.
-MOST_CLAIMED = 2
+MOST_CLAIMED = 2  # no honest worker claims a device time of more than this multiple of the judge's wall time
 
 POISON = 0xFF  # fills output buffers before a call: NaN in every floating dtype
 
@@ -69,7 +68,7 @@ class CallTimes:
     """Times of one call, or of several replayed in a row, in nanoseconds."""
 
     device_ns: int
-    """Claimed device time of all calls together, at most :data:`MOST_CLAIMED` times the wall time."""
+    """Claimed device time of all calls together."""
     wall_ns: int
     """Time by the judge's clock from the request to ``DONE``."""
     handover_ns: int
@@ -319,7 +318,10 @@ class WorkerClient:
         claimed = self._receive(FrameKind.DONE, stage)
         done = time.perf_counter_ns()
         outputs = self._receive(FrameKind.OUTPUTS, stage)
-        device_ns = min(self._parsed(stage, unpack_done, claimed), MOST_CLAIMED * (done - started))
+        device_ns = self._parsed(stage, unpack_done, claimed)
+        if device_ns > MOST_CLAIMED * (done - started):
+            message = f"claims {device_ns} ns for a call that took {done - started} ns"
+            raise self._blame(Status.PROTOCOL_VIOLATION, stage, message)
         result = self._taken(self._parsed(stage, unpack_outputs, outputs), device_ns, started, done)
         self._has_answered |= kind is not FrameKind.PROBE
         return result

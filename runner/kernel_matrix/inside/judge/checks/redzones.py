@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 def check(call: CheckedCall) -> Optional[CheckFailure]:
     """Return a failure if memory before or after an input or output was written to."""
-    if not call.damage:
+    return failure_of(call.damage)
+
+
+def failure_of(damage: str) -> Optional[CheckFailure]:
+    """Return the failure for this description of damage; None if it is empty."""
+    if not damage:
         return None
-    return CheckFailure(Status.OUT_OF_BOUNDS, Evidence(message=f"the call wrote outside of its buffers: {call.damage}"))
+    return CheckFailure(Status.OUT_OF_BOUNDS, Evidence(message=f"the call wrote outside of its buffers: {damage}"))
