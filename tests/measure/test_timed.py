@@ -25,6 +25,15 @@ def test_report_and_document_say_the_same(read):
     assert (times.speedup(), times.speedup("library"), times.speedup("nobody")) == (2.0, 1.55, None)
 
 
+@pytest.mark.parametrize("read", [WorkloadTimes.of_report, lambda one: WorkloadTimes.of_document(to_json(one))])
+@pytest.mark.parametrize(("bound_ns", "speedup"), [(160, 1.25), (None, None)])
+def test_bounded_speedup_is_eager_over_the_bound(bound_ns, speedup, read):
+    made = workload(blocks=every_block())
+    made = replace(made, two_clocks=replace(made.two_clocks, bound_ns=bound_ns))
+    assert read(made).bounded_speedup() == speedup
+    assert read(replace(made, two_clocks=None)).bounded_speedup() is None
+
+
 def test_speedups_are_of_cold_calls_only():
     warm = replace(block(Role.CANDIDATE, 0, (10,)), regime=Regime.WARM)
     assert WorkloadTimes.of_report(workload(blocks=(warm, block(Role.BASELINE, 1, (100,))))).speedup() is None

@@ -103,3 +103,33 @@ def test_what_was_not_timed_cannot_be_compared():
     alone = WorkloadTimes.of_report(workload(blocks=(block(Role.CANDIDATE, 0, (100,)),)))
     assert compare_sessions([alone, alone]) is None
     assert compare_sessions([]) is None
+
+
+def bounded(*bounds_ns: int) -> list[WorkloadTimes]:
+    """Make sessions of a candidate that claims a tenth of eager's 1,000 ns, and whose calls took this much at most."""
+    blocks = tuple(
+        block(role, index, (time_ns, time_ns + 1, time_ns - 1))
+        for index, (role, time_ns) in enumerate([(Role.CANDIDATE, 100), (Role.BASELINE, 1000)] * 4)
+    )
+    made = workload(blocks=blocks)
+    return [
+        WorkloadTimes.of_report(replace(made, two_clocks=replace(made.two_clocks, bound_ns=bound_ns)))
+        for bound_ns in bounds_ns
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bounds_ns", "verdict"),
+    [
+        ((800, 800, 810), Verdict.FASTER),
+        ((990, 1010, 1000), Verdict.INCONCLUSIVE),
+        ((200, 800, 5000), Verdict.INCONCLUSIVE),
+        ((800,), Verdict.FASTER),
+        ((980,), Verdict.INCONCLUSIVE),
+        ((None, None, None), Verdict.FASTER),
+    ],
+)
+def test_faster_needs_the_bound_to_beat_the_baseline(bounds_ns, verdict):
+    found = compare_sessions(bounded(*bounds_ns))
+    assert found.verdict is verdict
+    assert found.estimate == pytest.approx(10, rel=0.05)

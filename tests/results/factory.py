@@ -59,6 +59,7 @@ ADDED_LATER = {
         *("sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"),
         *("contestant", "regime", "calls_per_sample"),
     },
+    "TwoClocks": {"bound_ns"},
     "WorkloadReport": {"two_clocks", "traits", "labels"},
     "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
     "HostRecord": {

@@ -34,7 +34,9 @@ class TimedBlock:
 class WorkloadTimes:
     """All blocks of one workload in one session; every time is in nanoseconds."""
 
-    def __init__(self, blocks: Iterable[TimedBlock]) -> None:
+    def __init__(self, blocks: Iterable[TimedBlock], bound_ns: int | None = None) -> None:
+        """Group ``blocks``; ``bound_ns`` is the longest that the candidate's cold calls can have taken, if known."""
+        self._bound_ns = bound_ns
         self._blocks: dict[tuple[str, str], list[TimedBlock]] = {}
         for block in blocks:
             self._blocks.setdefault((block.contestant, block.regime), []).append(block)
@@ -44,12 +46,14 @@ class WorkloadTimes:
     @classmethod
     def of_report(cls, workload: WorkloadReport) -> WorkloadTimes:
         """Read the blocks of a judge's report."""
-        return cls(map(_from_block, workload.blocks))
+        clocks = workload.two_clocks
+        return cls(map(_from_block, workload.blocks), clocks.bound_ns if clocks is not None else None)
 
     @classmethod
     def of_document(cls, workload: Mapping[str, Any]) -> WorkloadTimes:
         """Read the blocks of a workload in a checked record's document."""
-        return cls(map(_from_mapping, workload["blocks"]))
+        clocks = workload.get("two_clocks") or {}
+        return cls(map(_from_mapping, workload["blocks"]), clocks.get("bound_ns"))
 
     def device_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
         """Return the device time of each call, as the contestant's worker claims it."""
@@ -76,6 +80,11 @@ class WorkloadTimes:
         """Compute the cold median of ``against`` ÷ the candidate's; None where either has none."""
         ours, theirs = self.median_ns(CANDIDATE), self.median_ns(against)
         return theirs / ours if ours and theirs else None
+
+    def bounded_speedup(self) -> float | None:
+        """Compute the cold median of eager ÷ the candidate's bound; None where there is no bound."""
+        theirs = self.median_ns(EAGER)
+        return theirs / self._bound_ns if theirs and self._bound_ns else None
 
     def paired_speedups(self) -> list[float]:
         """Compute the speed-up over eager of each pair of interleaved cold blocks."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 
@@ -90,8 +90,22 @@ def compare_sessions(sessions: Sequence[WorkloadTimes], *, margin: float = MARGI
     grain = _relative_grain([times for times, _speedup in timed])
     if len(timed) == 1:
         ((times, speedup),) = timed
-        return compare_within(speedup, times.paired_speedups() or [speedup], grain=grain)
-    return compare([speedup for _times, speedup in timed], margin=margin, grain=grain)
+        found = compare_within(speedup, times.paired_speedups() or [speedup], grain=grain)
+    else:
+        found = compare([speedup for _times, speedup in timed], margin=margin, grain=grain)
+    if found.verdict is Verdict.FASTER and not _is_faster_in_any_case([times for times, _speedup in timed]):
+        return replace(found, verdict=Verdict.INCONCLUSIVE)
+    return found
+
+
+def _is_faster_in_any_case(sessions: Sequence[WorkloadTimes]) -> bool:
+    """Return False if the candidate is not faster when its calls took as long as they can have taken at most."""
+    bounded = [speedup for times in sessions if (speedup := times.bounded_speedup()) is not None]
+    if not bounded:
+        return True  # recorded without bounds
+    if len(bounded) == 1:
+        return bounded[0] > 1 + ONE_SESSION_FLOOR
+    return log_interval(bounded, DIFFERENCE_LEVEL).low > 1
 
 
 def _differ(shown: Interval, strict: Interval, floor: float) -> bool:

@@ -326,6 +326,23 @@ def test_on_a_cpu_slow_empty_calls_widen_nothing():
     assert slow_core(made, 30_000).held().resolution_ns == made.held().resolution_ns
 
 
+FORGERIES = {
+    "claims": (lambda needs: (needs / 20, needs), lambda _dice: 0.0),
+    "hands over late": (lambda needs: (needs / 20, needs / 20), lambda _dice: 0.95 * 3_000),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_on_a_cpu_the_bound_holds_no_claim(name):
+    candidate, late = FORGERIES[name]
+    made = series(random.Random(1), QUIET, device="cpu", claim=3_000.0, candidate=candidate, late=late)
+    assert made.held().bound_ns == pytest.approx(3_000 * US, rel=0.02)
+
+
+def test_on_a_gpu_there_is_no_bound_yet():
+    assert series(random.Random(1), QUIET).held().bound_ns is None
+
+
 def test_on_a_cpu_a_gross_lie_is_found():
     assert share_accused(QUIET, device="cpu", candidate=lambda needs: (needs, needs + 3_000)) == 1
 

@@ -50,6 +50,7 @@ REACH = 5.0  # half-width of an order statistic's interval, in standard deviatio
 BLOCK_REACH = 12.0  # the same for a mean over blocks; the deviation of a handful of blocks may be far too small
 LEAST_OF_BLOCK = 4  # a block with fewer calls has no level of its own
 FEWEST = 7  # with fewer calls per side only large differences count, and fewer empty calls are ignored
+LEAST_OVERHEAD = 0.1  # quantile; a single quickest call may be an error of the clock
 EMPTY_CALLS = 4  # per cold block of either side; with at least two blocks that is more than FEWEST
 COARSE_NS = 1_000_000  # least resolution on a CPU, whose host runs other work on the same cores
 COARSE_SHARE = 0.5  # and its share of the wall time
@@ -126,6 +127,7 @@ def hold_claims(
     unexplained, resolution = _excess(blocks, Regime.COLD, device, probes)
     unexplained = unexplained if unexplained >= 0 else -_missing(blocks, probes)
     handover, limit = _handover(blocks, handovers, device, resolution)
+    accelerator = load_platform(device).IS_ACCELERATOR
     floor, reason = least_time(spec, peak, l2, output_bytes)
     return TwoClocks(
         resolution_ns=resolution,
@@ -134,7 +136,28 @@ def hold_claims(
         floor_ns=floor,
         floor_reason=reason,
         low_resolution=claim < SHORT * max(resolution, limit),
+        bound_ns=None if accelerator else wall_bound(blocks, handovers),
     )
+
+
+def wall_bound(blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]]) -> int:
+    """Return the longest that the candidate's cold calls can have taken by the judge's clock, median, nanoseconds.
+
+    It is the time from the request until the outputs were taken, less the overhead of the baseline's quickest calls
+    (:data:`LEAST_OVERHEAD`). No claim of the candidate's is in it.
+    """
+    whole, overhead = _until_taken(blocks, handovers, Role.CANDIDATE), _until_taken(blocks, handovers, Role.BASELINE)
+    least = _level(sorted(taken - claim for taken, claim in overhead), LEAST_OVERHEAD)
+    return max(1, round(statistics.median(taken for taken, _claim in whole)) - least)
+
+
+def _until_taken(blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]], role: Role) -> List[Tuple[int, int]]:
+    """Return, per cold call of one side, the judge's time until its outputs were taken, and the claim."""
+    chosen = [block for block in blocks if block.role is role and block.regime is Regime.COLD]
+    walls = [wall for block in chosen for wall in block.wall_ns]
+    claims = [claim for block in chosen for claim in block.device_ns]
+    late = handovers.get(chosen[0].contestant, ()) or [0] * len(walls)
+    return [(wall + after, claim) for wall, after, claim in zip(walls, late, claims)]
 
 
 def contradiction(
