@@ -206,8 +206,8 @@ def test_long_sums_are_allowed_what_their_rounding_grows_to(dtype):
     short, long, longest = (Tolerance.of(dtype, {}, n).rtol for n in (1, 10_001, 1e12))
     eps = torch.finfo(torch.float64 if dtype is Dtype.FP64 else torch.float32).eps
     assert short == RTOL[dtype]
-    assert long - short == pytest.approx(25 * eps)
-    assert longest - short < 257 * eps
+    assert long - short == pytest.approx(100 * eps)
+    assert longest - short < 1025 * eps
     assert Tolerance.of(dtype, {"rtol": 0.5}, 10_001).rtol == 0.5
 
 

@@ -6,21 +6,30 @@ This module also decides, for the judge and all workers, how a dtype applies to 
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 import random
 import sys
 from contextlib import contextmanager
 from enum import Enum
 from types import ModuleType
-from typing import Any, Callable, Iterable, Iterator, List, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
+from kernel_matrix.inside.input_properties import (
+    NO_PROPERTIES,
+    InputProperties,
+    find_properties,
+    power_above,
+    power_below,
+)
 from kernel_matrix.model.enums import Dtype, InputMode
 
 OUTLIER_PROBABILITY = 0.001  # share of floating elements that ``outlier`` mode scales (KernelBench-X)
 OUTLIER_SCALE = 50.0
 
-WHOLE_RANGE = (-8, 8)  # range of integer inputs: products and short sums fit into 8 bits
+LARGEST_WHOLE = 8  # largest magnitude of integer inputs: products and short sums fit into 8 bits
 
 # Dtype that floating inputs are cast to.
 TORCH_DTYPES = {
@@ -103,11 +112,11 @@ class IntegerRange(Enum):
     """Integers that inputs consist of in mode ``exact``."""
 
     ONES = "ones"
-    """Zeros and ones."""
+    """Zeros and ones; negative elements become zeros, for problems whose answer to them is not an integer."""
     SIGNED = "signed"
-    """Zeros and ones of either sign, for problems whose own inputs are all positive."""
+    """Zeros and ones with the sign of the element."""
     WIDE = "wide"
-    """Zeros and ones, and in one input some integers that need one bit more than the next lower precision has."""
+    """The same, and in one input some integers that need one bit more than the next lower precision has."""
 
 
 def derive_seed(secret: str, *parts: object) -> int:
@@ -124,24 +133,51 @@ def draw_inputs(
     seed: int,
     *,
     whole: IntegerRange = IntegerRange.ONES,
+    properties: Sequence[Optional[InputProperties]] = (),
 ) -> List[Any]:
     """Call the problem's ``get_inputs()`` under ``seed``, with tensors created on ``device``.
 
     Floating tensors are changed according to ``mode`` and cast to ``dtype``; integers and booleans are kept. ``whole``
-    is the range of the integers in mode ``exact``.
+    is the range of the integers in mode ``exact``. ``properties`` of each tensor are kept.
     """
-    _seed_everything(seed)
-    with torch.device(device), _drawing_as_wide_as(dtype):
+    with _drawing(device, dtype, seed):
         drawn = module.get_inputs()
+        known = [one or NO_PROPERTIES for one in properties]
+        known += [NO_PROPERTIES] * (len(tensors_in(drawn)) - len(known))
         # In one input only: implementations that split numbers into halves may leave out the product of the lower two.
-        floating = [tensor for tensor in tensors_in(drawn) if tensor.is_floating_point()]
-        chosen = random.choice(floating) if floating else None  # noqa: S311  # under the judge's secret
+        able = [place for place, tensor in enumerate(tensors_in(drawn)) if _can_be_wide(tensor, known[place], dtype)]
+        wide = random.choice(able) if able else -1  # noqa: S311  # under the judge's secret
+        key = random.getrandbits(31)
+        places = itertools.count()
 
         def as_input(tensor: torch.Tensor) -> torch.Tensor:
-            numbers = IntegerRange.ONES if whole is IntegerRange.WIDE and tensor is not chosen else whole
-            return _as_input(tensor.to(device), dtype, mode, numbers)
+            place = next(places)
+            change = _Change(dtype, mode, whole, known[place], key, may_be_wide=place == wide)
+            return _as_input(tensor.to(device), change)
 
         return [map_tensors(value, as_input) for value in drawn]
+
+
+def inspect_inputs(
+    module: ModuleType, device: str, dtype: Dtype, seeds: Iterable[int]
+) -> Tuple[Optional[InputProperties], ...]:
+    """Return the properties that each tensor of the problem's inputs has in the draws under all ``seeds``."""
+
+    def draw(seed: int) -> List[torch.Tensor]:
+        with _drawing(device, dtype, seed):
+            return tensors_in(module.get_inputs())
+
+    return find_properties(map(draw, seeds))
+
+
+def can_change(properties: Sequence[Optional[InputProperties]], mode: InputMode) -> bool:
+    """Return False if ``mode`` leaves floating inputs as they are drawn, since it would break what each of them has."""
+    floating = [one for one in properties if one is not None]
+    if mode is InputMode.STANDARD or not floating:
+        return True
+    if mode is InputMode.OUTLIER:
+        return any(one.takes_outliers for one in floating)
+    return any(one.takes_integers for one in floating) or all(one.whole for one in floating)
 
 
 def cast(value: Any, device: str, dtype: Dtype) -> Any:
@@ -198,20 +234,40 @@ def seed_torch(seed: int) -> None:
 
 
 @contextmanager
-def _drawing_as_wide_as(dtype: Dtype) -> Iterator[None]:
-    """Make float64 the default dtype in float64 cells, so that numbers are drawn with all their bits."""
+def _drawing(device: str, dtype: Dtype, seed: int) -> Iterator[None]:
+    """Seed everything, create tensors on ``device``, and in float64 cells draw numbers with all their bits."""
     before = torch.get_default_dtype()
+    _seed_everything(seed)
     torch.set_default_dtype(torch.float64 if dtype is Dtype.FP64 else before)
     try:
-        yield
+        with torch.device(device):
+            yield
     finally:
         torch.set_default_dtype(before)
 
 
-def _as_input(tensor: torch.Tensor, dtype: Dtype, mode: InputMode, whole: IntegerRange) -> torch.Tensor:
+class _Change(NamedTuple):
+    """A mode's map of the elements of one tensor."""
+
+    dtype: Dtype
+    mode: InputMode
+    whole: IntegerRange
+    properties: InputProperties
+    key: int
+    """Secret of :func:`_chances`, the same for all tensors of a draw, as they may have elements in common."""
+    may_be_wide: bool
+    """It is the tensor that has wide integers, if any has."""
+
+
+def _can_be_wide(tensor: torch.Tensor, properties: InputProperties, dtype: Dtype) -> bool:
+    """Return True if integers that need many bits are within the range of ``tensor``."""
+    return tensor.is_floating_point() and properties.takes_integers and not properties.least and dtype in LOWER_BITS
+
+
+def _as_input(tensor: torch.Tensor, change: _Change) -> torch.Tensor:
     if not tensor.is_floating_point():
         return tensor
-    return _strided_like(tensor, _numbers_for(tensor, dtype, mode, whole))
+    return _strided_like(tensor, _numbers_for(tensor, change))
 
 
 def _strided_like(drawn: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
@@ -222,44 +278,79 @@ def _strided_like(drawn: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return place.copy_(numbers)
 
 
-def _numbers_for(tensor: torch.Tensor, dtype: Dtype, mode: InputMode, whole: IntegerRange) -> torch.Tensor:
-    if dtype in WHOLE_DTYPES:
-        return _whole_numbers(tensor, dtype)
-    if mode is InputMode.EXACT:
-        tensor = _exact_numbers(tensor, dtype, whole)
-    elif mode is InputMode.OUTLIER:
-        tensor = _scale_outliers(tensor)
-    wanted = TORCH_DTYPES[dtype]
-    if dtype in FP8_DTYPES:  # beyond its range e4m3 has no infinity, only NaN
+def _numbers_for(tensor: torch.Tensor, change: _Change) -> torch.Tensor:
+    wanted = TORCH_DTYPES[change.dtype]
+    if change.dtype in WHOLE_DTYPES:
+        return _whole_numbers(tensor, change).to(wanted)
+    if change.mode is InputMode.EXACT and change.properties.takes_integers:
+        tensor = _exact_numbers(tensor, change)
+    elif change.mode is InputMode.OUTLIER and change.properties.takes_outliers:
+        tensor = _scale_outliers(tensor, change)
+    if change.dtype in FP8_DTYPES:  # beyond its range e4m3 has no infinity, only NaN
         largest = torch.finfo(wanted).max
         tensor = tensor.clamp(-largest, largest)
     return tensor.to(wanted)
 
 
-def _scale_outliers(tensor: torch.Tensor) -> torch.Tensor:
-    chosen = torch.rand(tensor.shape, device=tensor.device) < OUTLIER_PROBABILITY
+def _scale_outliers(tensor: torch.Tensor, change: _Change) -> torch.Tensor:
+    """Make few elements larger; where the range has an end, make all others smaller instead."""
+    chosen = _chances(tensor, change.key) < OUTLIER_PROBABILITY
+    if math.isfinite(change.properties.largest):
+        return torch.where(chosen, tensor, tensor / OUTLIER_SCALE)
     return torch.where(chosen, tensor * OUTLIER_SCALE, tensor)
 
 
-def _exact_numbers(tensor: torch.Tensor, dtype: Dtype, whole: IntegerRange) -> torch.Tensor:
-    """Draw few enough ones and wide integers that sums along the longest dimension are exact in the dtype.
+def _exact_numbers(tensor: torch.Tensor, change: _Change) -> torch.Tensor:
+    """Return few enough ones and wide integers that sums along the longest dimension are exact in the dtype.
 
-    The bound holds for absolute values, so partial sums in any order are exact too.
+    The bound holds for absolute values, so partial sums in any order are exact too. Where the range has an end, all are
+    multiples of a power of two instead. Where no element is near zero, none becomes zero.
     """
+    dtype, properties = change.dtype, change.properties
     room = 2.0 ** (EXACT_BITS[dtype] - 1) / max(*tensor.shape, 1, 1)
-    ones = torch.empty_like(tensor).bernoulli_(min(0.5, room))
-    if whole is IntegerRange.SIGNED:
-        return torch.where(torch.rand(tensor.shape, device=tensor.device) < 0.5, ones, -ones)
-    if whole is IntegerRange.ONES or dtype not in LOWER_BITS:
-        return ones
-    number = 2.0 ** (LOWER_BITS[dtype] + 1) + 1
-    chosen = torch.rand(tensor.shape, device=tensor.device) < min(WIDE_SHARE, room / number / 2)
-    return torch.where(chosen, number, ones)
+    chances = _chances(tensor, change.key)
+    if properties.least:
+        low = power_above(properties.least)
+        high = 2 * low if 2 * low <= properties.largest else low
+        if room < high / low:
+            return tensor
+        return _signed(torch.where(chances < 0.5, high, low), tensor)
+    number = 2.0 ** (LOWER_BITS[dtype] + 1) + 1 if change.whole is IntegerRange.WIDE and dtype in LOWER_BITS else 1.0
+    unit = power_below(min(properties.largest / number, 1.0))  # the same for tensors without wide integers: they add up
+    numbers = torch.where(chances < min(0.5, room), unit, 0.0)
+    if number > 1 and change.may_be_wide:
+        numbers = torch.where(chances > 1 - min(WIDE_SHARE, room / number / 2), number * unit, numbers)
+    numbers = _signed(numbers, tensor)
+    positive = change.whole is IntegerRange.ONES and properties.two_signs and not properties.antisymmetric
+    return numbers.clamp_(min=0) if positive else numbers
 
 
-def _whole_numbers(tensor: torch.Tensor, dtype: Dtype) -> torch.Tensor:
-    low, high = (0, 1) if dtype is Dtype.BOOL else WHOLE_RANGE
-    return torch.randint(low, high + 1, tensor.shape, dtype=TORCH_DTYPES[dtype], device=tensor.device)
+def _whole_numbers(tensor: torch.Tensor, change: _Change) -> torch.Tensor:
+    """Return truth values, or integers up to :data:`LARGEST_WHOLE` with the signs of the elements."""
+    if change.properties.fixed:
+        limits = torch.iinfo(torch.int8 if change.dtype is Dtype.INT8 else torch.int32)
+        return tensor.nan_to_num().round().clamp(limits.min, limits.max)
+    chances = _chances(tensor, change.key)
+    if change.dtype is Dtype.BOOL:
+        return (chances < 0.5) & (tensor != 0)
+    least = 1 if change.properties.least else 0
+    return _signed((chances * (LARGEST_WHOLE + 1 - least)).floor_().clamp_(max=LARGEST_WHOLE - least) + least, tensor)
+
+
+def _signed(magnitudes: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``magnitudes`` with the signs of ``tensor``; zeros, infinities and NaN of ``tensor`` stay."""
+    return torch.where(torch.isfinite(tensor), magnitudes.to(tensor.dtype) * tensor.sign(), tensor)
+
+
+def _chances(tensor: torch.Tensor, key: int) -> torch.Tensor:
+    """Return a number between 0 and 1 for each element that looks random, but follows from its magnitude and ``key``.
+
+    The bits of the element are mixed as by the hash function ``lowbias32`` (C. Wellons, Hash Prospector, 2018).
+    """
+    bits = tensor.to(torch.float32, copy=True).abs_().view(torch.int32).bitwise_xor_(key)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B - (1 << 32)), (16, 1)):
+        bits.bitwise_xor_(bits >> shift).mul_(factor)
+    return bits.bitwise_and_(0x7FFFFFFF).to(torch.float32).div_(1 << 31)
 
 
 def _widen_arguments(_module: Any, arguments: Tuple[Any, ...]) -> Any:

@@ -13,7 +13,14 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.inside.judge.session_ended import SessionEnded
-from kernel_matrix.inside.judge.verification import HARD_OUTLIERS, INSENSITIVE, PRECISION_BLIND, Verifier
+from kernel_matrix.inside.judge.verification import (
+    HARD_OUTLIERS,
+    INPUT_ACCEPTED,
+    INSENSITIVE,
+    LEFT_OUT,
+    PRECISION_BLIND,
+    Verifier,
+)
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.model.enums import Dtype, InputMode, Role, Stage, Status
 from kernel_matrix.model.messages import ContractSpec
@@ -152,6 +159,12 @@ def test_every_mode_and_phase_is_tried_and_told(bench):
 def test_modes_that_make_no_sense_are_left_out(changes, modes, bench):
     verifier = bench(**changes).verify()
     assert {t.mode for t in verifier.trials} == modes
+
+
+def test_verify_sorted_inputs_leave_modes_out_with_labels(bench):
+    verifier = bench(inputs=INPUTS.replace("8, 40)", "8, 40).sort().values")).verify()
+    assert {t.mode for t in verifier.trials} == {InputMode.STANDARD}
+    assert verifier.labels == [f"{LEFT_OUT}:exact", f"{LEFT_OUT}:outlier"]
 
 
 def test_verify_non_integer_answer_gets_one_exact_trial(bench):
@@ -548,12 +561,17 @@ def test_a_spot_check_leaves_single_odd_roundings_alone(bench):
     look()
 
 
-def test_verify_identity_fails_relu_with_positive_inputs(bench):
-    table = bench(
-        "return x.clone()", "return torch.relu(x)", inputs="def get_inputs():\n    return [torch.rand(16, 20)]\n"
-    )
-    status, evidence = ended(table.verify)
-    assert (status, evidence.mode) == (Status.INCORRECT_VALUES, "exact")
+def test_verify_identity_passes_relu_of_positive_inputs_labelled(bench):
+    positive = "def get_inputs():\n    return [torch.rand(16, 20)]\n"
+    relu = "return torch.relu(x)"
+    assert bench("return x.clone()", relu, inputs=positive).verify().labels == [INPUT_ACCEPTED]
+    assert ended(bench("return x.clone()", relu).verify)[0] is Status.INCORRECT_VALUES
+
+
+def test_verify_clamp_beyond_drawn_range_has_no_label(bench):
+    clamp = "return x.clamp(-20, 20)"
+    assert bench(clamp, clamp, inputs=PLENTY).verify().labels == []
+    assert ended(bench("return x.clone()", clamp, inputs=PLENTY).verify)[1].mode == "outlier"
 
 
 def test_the_candidate_is_the_one_with_that_role(bench):

@@ -20,7 +20,7 @@ from kernel_matrix.inside.judge.checks.distribution import RandomOutputs, depart
 from kernel_matrix.inside.judge.checks.values import compare, passes
 from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel
 from kernel_matrix.inside.judge.session_ended import finding
-from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, chunks, difference, spread_of
+from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, chunks, difference, largest, spread_of
 from kernel_matrix.inside.wire import CallFailure
 from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
 
@@ -116,10 +116,18 @@ def check_distribution(expected: ExpectedOutput, randomness: Callable[[], Random
 
 
 def reduction_length(reference: ReferenceModel, inputs: List[Any]) -> float:
-    """Estimate from shapes how many numbers a sum has: the longest dimension, or inputs per output if more."""
+    """Return from shapes how many numbers a sum can have.
+
+    It leaves at least one dimension of a tensor, or as many elements as the smallest output has.
+    """
     floating = [t for t in (*tensors_in(inputs), *reference.state.values()) if t.is_floating_point() and t.numel()]
     smallest = min((like.numel() for like in reference.like if like.numel()), default=1)
-    return max((max(*t.shape, t.numel() / smallest) for t in floating if t.dim()), default=1.0)
+    return max((max(_longest_sum(t.shape), t.numel() / smallest) for t in floating), default=1.0)
+
+
+def _longest_sum(shape: torch.Size) -> int:
+    sizes = [size for size in shape if size > 1]
+    return math.prod(sizes) // min(sizes) if len(sizes) > 1 else max(sizes, default=1)
 
 
 def variations(reference: ReferenceModel, expected: ExpectedOutput) -> Tuple[float, ...]:
@@ -136,6 +144,16 @@ def variations(reference: ReferenceModel, expected: ExpectedOutput) -> Tuple[flo
         if _is_number(tensor)
         else math.inf
         for place, tensor in enumerate(expected.trusted)
+    )
+
+
+def is_lost_in_rounding(expected: ExpectedOutput, tolerance: Tolerance) -> bool:
+    """Return True if a plain sum can be off by half as much as a single number varies between inputs."""
+    numbers = zip(expected.outputs, tolerance.variations)
+    return any(
+        tolerance.rounding * float(wanted.abs()) > variation
+        for wanted, variation in numbers
+        if 0 < variation < math.inf
     )
 
 
@@ -187,18 +205,33 @@ def is_precision_told_exactly(reference: ReferenceModel) -> Optional[bool]:
     """Return True if the computation one precision lower misses an integer answer that the trusted one gets exactly."""
     inputs = reference.draw(InputMode.EXACT, "precision", whole=IntegerRange.WIDE)
     expected = reference.expect(inputs)
-    lower = reference.answer_one_precision_lower(inputs) if is_whole(expected, reference.dtype) else None
+    lower = reference.answer_one_precision_lower(inputs) if is_whole(expected, reference.dtype, inputs) else None
     if lower is None:
         return False
     rows = zip(lower, expected.outputs, expected.trusted)
     return any(compare(got, want, same, AllowedError(0.0, 0.0), exact=True).mismatched for got, want, same in rows)
 
 
-def is_whole(expected: ExpectedOutput, dtype: Dtype) -> bool:
-    """Return True if the answer is integers that the trusted implementation gets exactly, so that all others must."""
-    floating = [pair for pair in zip(expected.outputs, expected.trusted) if pair[1].is_floating_point()]
-    largest = 2.0 ** EXACT_BITS.get(dtype, 0)
-    return bool(floating) and all(_all_whole(wanted, same, largest) for wanted, same in floating)
+@_unless_memory_ends
+def is_input_accepted(reference: ReferenceModel, tolerance: Tolerance, modes: Iterable[InputMode]) -> Optional[bool]:
+    """Return True if an input that is returned as it is passes in all ``modes``: a ReLU of positive inputs."""
+    for mode in modes:
+        inputs = reference.draw(mode, "identity")
+        same = [tensor for tensor in tensors_in(inputs) if _is_like(tensor, reference.like)]
+        expected = reference.expect(inputs) if same else None
+        if expected is None or not any(accepts([tensor], expected, tolerance) for tensor in same):
+            return False
+    return True
+
+
+def is_whole(expected: ExpectedOutput, dtype: Dtype, inputs: Sequence[Any] = ()) -> bool:
+    """Return True if the answer is integers that the trusted implementation gets exactly, so that all others must.
+
+    Where ``inputs`` are multiples of a smaller unit than one, the answer is of its first, second or third power.
+    """
+    unit = _unit_of(inputs)
+    pairs = [pair for pair in zip(expected.outputs, expected.trusted) if pair[1].is_floating_point()]
+    return bool(pairs) and all(_all_whole(wanted, same, unit, EXACT_BITS.get(dtype, 0)) for wanted, same in pairs)
 
 
 def is_finite(expected: ExpectedOutput) -> bool:
@@ -207,9 +240,35 @@ def is_finite(expected: ExpectedOutput) -> bool:
     return _holds(torch.isfinite(piece).all() for tensor in tensors for _, (piece,) in chunks(tensor))
 
 
-def _all_whole(wanted: torch.Tensor, same: torch.Tensor, largest: float) -> bool:
-    pieces = (pair for _, pair in chunks(wanted, same))
-    return _holds(((want == same) & (want == want.round()) & (want.abs() <= largest)).all() for want, same in pieces)
+def _is_like(tensor: torch.Tensor, outputs: Sequence[torch.Tensor]) -> bool:
+    return [(tensor.shape, tensor.dtype)] == [(output.shape, output.dtype) for output in outputs]
+
+
+def _unit_of(inputs: Sequence[Any]) -> float:
+    """Return the least magnitude among floating inputs that are not zero, if it is a power of two below one; else 1."""
+    tensors = (tensor for tensor in tensors_in(inputs) if tensor.is_floating_point() and tensor.numel())
+    sizes = (piece.double().abs() for tensor in tensors for _, (piece,) in chunks(tensor))
+    least = min((float(torch.where(size > 0, size, 1.0).min()) for size in sizes), default=1.0)
+    return least if math.frexp(least)[0] == 0.5 else 1.0  # of all powers of two
+
+
+def _all_whole(wanted: torch.Tensor, same: torch.Tensor, unit: float, bits: int) -> bool:
+    pieces = [pair for _, pair in chunks(wanted, same)]
+    if not _holds(((want == same) & torch.isfinite(want)).all() for want, same in pieces):
+        return False
+    step = min((_step_of(want.double()) for want, _ in pieces), default=math.inf)
+    most = max((float(largest(want)) for want, _ in pieces), default=0.0)
+    # Not any fraction of the unit: a mean may be one, and running means round where plain ones do not.
+    steps = [factor * unit**power for power in (1, 2, 3) for factor in (1, 2)]
+    return step in steps and most <= step * 2.0**bits if unit < 1 else step >= 1 and most <= 2.0**bits
+
+
+def _step_of(numbers: torch.Tensor) -> float:
+    """Return the largest power of two that all numbers are multiples of; infinity for zeros."""
+    mantissa, exponent = torch.frexp(numbers)
+    digits = (mantissa * 2.0**53).long()
+    steps = torch.ldexp((digits & -digits).double(), exponent - 53)
+    return float(torch.where(numbers != 0, steps, math.inf).min())
 
 
 def _holds(found: Iterable[torch.Tensor]) -> bool:

@@ -23,9 +23,11 @@ from kernel_matrix.inside.input_generation import (
     TORCH_DTYPES,
     WHOLE_DTYPES,
     IntegerRange,
+    can_change,
     cast,
     derive_seed,
     draw_inputs,
+    inspect_inputs,
     map_tensors,
     nbytes_of,
     place_reference,
@@ -33,6 +35,7 @@ from kernel_matrix.inside.input_generation import (
     set_float32_precision,
     tensors_in,
 )
+from kernel_matrix.inside.input_properties import DRAWS
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.session_ended import finding
 from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, allowance
@@ -110,6 +113,8 @@ class ReferenceModel:
         self._written: Tuple[int, ...] = ()
         self._views: Tuple[bool, ...] = ()
         self.like: Tuple[torch.Tensor, ...] = ()  # shape, dtype and strides of each output, without its memory
+        seeds = (derive_seed(secret, "properties", index) for index in range(DRAWS))
+        self.properties = inspect_inputs(self._module, device, dtype, seeds)  # of each tensor among the inputs
         probe = self.draw(InputMode.STANDARD, "probe")
         self._look_at_one_call(probe)
         self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])  # inputs and outputs of one call
@@ -124,7 +129,11 @@ class ReferenceModel:
     def draw(self, mode: InputMode, *purpose: object, whole: IntegerRange = IntegerRange.ONES) -> List[Any]:
         """Draw new inputs under a seed derived for ``purpose``; see :func:`draw_inputs`."""
         seed = derive_seed(self._secret, mode.value, *purpose)
-        return draw_inputs(self._module, self.device, self.dtype, mode, seed, whole=whole)
+        return draw_inputs(self._module, self.device, self.dtype, mode, seed, whole=whole, properties=self.properties)
+
+    def can_change(self, mode: InputMode) -> bool:
+        """Return False if inputs of ``mode`` would be as the problem draws them; see :func:`can_change`."""
+        return can_change(self.properties, mode)
 
     def expect(self, inputs: List[Any]) -> ExpectedOutput:
         """Return the outputs that a call with ``inputs`` must have; ``inputs`` are not changed.

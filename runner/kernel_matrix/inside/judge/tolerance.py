@@ -62,17 +62,24 @@ class Tolerance:
     """Absolute tolerance instead of the one scaled to the spread; negative if not given."""
     variations: Tuple[float, ...] = ()
     """Per output, how much a single number varies between inputs; infinite, or left out, for all others."""
+    rounding: float = 0.0
+    """Largest relative error of a plain sum; part of ``rtol``, and the least for a single number."""
 
     @staticmethod
     def of(dtype: Dtype, overrides: Mapping[str, float], length: float = 1) -> Tolerance:
         """Return the dtype's default for sums of ``length`` numbers, with a problem's overrides.
 
-        Rounding errors of a plain sum grow like a random walk, in the precision that sums are kept in:
-        ``eps * sqrt(length - 1) / 4`` relative to a sum of numbers of one sign (Higham 2002, section 4.2).
+        The k-th of n additions rounds the partial sum S_k by an independent error of at most u |S_k|, where u is half
+        of ``eps`` of the precision that sums are kept in (Higham 2002, section 4.2; Higham and Mary 2019 for the
+        independence). Together they have the standard deviation u / sqrt(3) times the root of the sum of all S_k²: for
+        numbers of one sign u sqrt(n) / 3 of the whole sum, and for independent numbers around zero u sqrt(n / 6) of its
+        spread. ``eps * sqrt(n)`` is six of the former and five of the latter: more than the worst of a million sums.
         """
+        if "rtol" in overrides:
+            return Tolerance(rtol=overrides["rtol"], atol=overrides.get("atol", -1.0))
         kept = torch.finfo(torch.float64 if dtype is Dtype.FP64 else torch.float32)
-        walk = kept.eps * math.sqrt(min(length, LONGEST) - 1) / 4
-        return Tolerance(rtol=overrides.get("rtol", RTOL[dtype] + walk), atol=overrides.get("atol", -1.0))
+        rounding = kept.eps * math.sqrt(min(length, LONGEST) - 1)
+        return Tolerance(RTOL[dtype] + rounding, overrides.get("atol", -1.0), rounding=rounding)
 
     def to_json(self) -> Mapping[str, float]:
         """Return the tolerance as a record holds it."""
@@ -181,7 +188,7 @@ def allowance(
         return AllowedError(0.0, 0.0)
     moments = _moments_of(expected, trusted)
     if trusted.numel() == 1 and not trusted.is_complex() and tolerance.atol < 0:
-        allowed = _of_one_number(moments, tolerance.rtol, torch.finfo(trusted.dtype).eps, variation)
+        allowed = _of_one_number(moments, tolerance, torch.finfo(trusted.dtype).eps, variation)
         return AllowedError(0.0, allowed, spread=moments.spread)
     absolute = tolerance.atol if tolerance.atol >= 0 else tolerance.rtol * moments.spread
     cap = min(CAP * tolerance.rtol, CAP_SHARE) * moments.spread
@@ -194,10 +201,11 @@ def allowance(
     return AllowedError(tolerance.rtol, usual, strays, max(astray, usual), moments.spread)
 
 
-def _of_one_number(moments: _Moments, rtol: float, eps: float, variation: float) -> float:
+def _of_one_number(moments: _Moments, tolerance: Tolerance, eps: float, variation: float) -> float:
     size = abs(moments.mean)
-    finest = max(FINEST * rtol, eps) * size
-    return min(2 * rtol * size, max(variation / 4, finest)) + min(WORST * moments.worst_error, size)
+    # Three standard deviations of rounding are enough for one number.
+    finest = max(FINEST * tolerance.rtol, eps, tolerance.rounding / 2) * size
+    return min(2 * tolerance.rtol * size, max(variation / 4, finest)) + min(WORST * moments.worst_error, size)
 
 
 def _moments_of(expected: torch.Tensor, trusted: torch.Tensor) -> _Moments:

@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
@@ -30,6 +30,8 @@ Found = TypeVar("Found")
 
 INSENSITIVE = "insensitive"  # label: the answer hardly depends on an input, so skipping it might pass
 PRECISION_BLIND = "precision_blind"  # label: the same computation one precision lower would pass too
+INPUT_ACCEPTED = "input_accepted"  # label: an input that is returned as it is would pass too
+LEFT_OUT = "left_out"  # label, with a mode: its inputs would break what the problem's own inputs have in every draw
 # Label: on some inputs with outliers the reference exceeds the tolerance, so WORST times its error was allowed.
 HARD_OUTLIERS = "hard_outliers"
 
@@ -103,6 +105,7 @@ class Verifier:
         self._qualities: List[Quality] = []
         self._usual: Tuple[AllowedError, ...] = ()  # allowed errors on the first inputs
         self._randomness: Optional[_Randomness] = None  # set by controls if outputs are random
+        self._left_out: FrozenSet[InputMode] = frozenset()
         self._traits = Traits()
         self.tolerance = Tolerance.of(job.dtype, job.tolerance)  # completed by controls
         self.trials: List[Trial] = []
@@ -126,6 +129,8 @@ class Verifier:
         case = self._first = self._case(reference, InputMode.STANDARD, "before", 0)
         inputs, expected = case.inputs, case.expected
         self._reference = reference
+        self._left_out = frozenset(mode for mode in self._modes() if not reference.can_change(mode))
+        self.labels += [f"{LEFT_OUT}:{mode.value}" for mode in sorted(self._left_out)]
         length = controls.reduction_length(reference, inputs)
         self.tolerance = Tolerance.of(reference.dtype, self._job.tolerance, length)
         if self._job.random:
@@ -244,19 +249,23 @@ class Verifier:
         if told is False and InputMode.EXACT in self._modes() and self._job.protocol.trials > WIDE_FROM:
             told = _guarded(lambda: controls.is_precision_told_exactly(reference)) or False
         self._traits = replace(self._traits, sensitivity=changes, rejects_lower_precision=told)
-        if any(change < controls.INSENSITIVE_BELOW for change in changes):
+        lost = controls.is_lost_in_rounding(expected, self.tolerance)
+        if lost or any(change < controls.INSENSITIVE_BELOW for change in changes):
             self.labels.append(INSENSITIVE)
         if told is False:
             self.labels.append(PRECISION_BLIND)
+        if _guarded(lambda: controls.is_input_accepted(reference, self.tolerance, self._modes())):
+            self.labels.append(INPUT_ACCEPTED)
 
     def _modes(self) -> Tuple[InputMode, ...]:
         """Return the modes that suit the problem: inputs that must keep their range, or are integers, stay as drawn.
 
-        Random outputs never equal others, so exact inputs do not help there.
+        Random outputs never equal others, so exact inputs do not help there. Modes are left out that would break
+        properties of all the problem's own inputs.
         """
         fixed = not self._job.outliers or self._job.dtype in WHOLE_DTYPES
         unsuited = {InputMode.OUTLIER, InputMode.EXACT} if fixed else {InputMode.EXACT} if self._job.random else set()
-        return tuple(mode for mode in self._job.protocol.modes if mode not in unsuited)
+        return tuple(mode for mode in self._job.protocol.modes if mode not in unsuited | self._left_out)
 
     def _trial(self, reference: ReferenceModel, mode: InputMode, phase: str, index: int) -> bool:
         """Run one trial of the candidate; return True if another one in this mode would help.
@@ -295,9 +304,8 @@ class Verifier:
     ) -> _Case:
         inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(mode, phase, index, whole=whole))
         expected = _guarded(lambda: reference.expect(inputs))
-        return _Case(
-            inputs, expected, mode, exact=mode is InputMode.EXACT and controls.is_whole(expected, self._job.dtype)
-        )
+        exact = mode is InputMode.EXACT and controls.is_whole(expected, self._job.dtype, inputs)
+        return _Case(inputs, expected, mode, exact)
 
     def _try(self, case: _Case, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
         """Run one trial of the candidate and return its outputs."""
