@@ -260,8 +260,9 @@ class _Change(NamedTuple):
 
 
 def _can_be_wide(tensor: torch.Tensor, properties: InputProperties, dtype: Dtype) -> bool:
-    """Return True if integers that need many bits are within the range of ``tensor``."""
-    return tensor.is_floating_point() and properties.takes_integers and not properties.least and dtype in LOWER_BITS
+    """Return True if integers that need many bits break nothing that is known of ``tensor``."""
+    able = properties.takes_integers and not properties.least and not properties.repeated
+    return able and tensor.is_floating_point() and dtype in LOWER_BITS
 
 
 def _as_input(tensor: torch.Tensor, change: _Change) -> torch.Tensor:

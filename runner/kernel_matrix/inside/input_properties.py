@@ -9,7 +9,7 @@ is unlikely by chance. Where a tensor is too small to tell, it counts too: too f
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -42,6 +42,8 @@ class InputProperties:
     """Elements are sorted, have equal sums or norms along a dimension, or form definite matrices."""
     constant: bool = False
     """All draws are equal, while other inputs vary."""
+    repeated: bool = False
+    """Another input has the same elements."""
     antisymmetric: bool = False
     two_signs: bool = False
     least: float = 0.0
@@ -125,16 +127,19 @@ def find_properties(draws: Iterable[Sequence[torch.Tensor]]) -> Tuple[Optional[I
     if len({len(tensors) for tensors in looks}) != 1:  # their number is drawn too: nothing can be compared
         return (InputProperties(related=True),) * max(map(len, looks), default=0)
     found = [list(same) for same in zip(*looks)]
-    constant = [len({look.digest for look in same}) == 1 for same in found]
+    digests = [tuple(look.digest for look in same) for same in found]
+    constant = [len(set(same)) == 1 for same in digests]
     # A problem that seeds its own generator draws the same everywhere; other modes are all that varies then.
     seeded = all(constant)
     return tuple(
-        _conclude(same, constant=equal and not seeded) if same[0].floating else None
-        for same, equal in zip(found, constant)
+        replace(_conclude(same), constant=constant[place] and not seeded, repeated=digests.count(digests[place]) > 1)
+        if same[0].floating
+        else None
+        for place, same in enumerate(found)
     )
 
 
-def _conclude(looks: List[_Look], *, constant: bool) -> InputProperties:
+def _conclude(looks: List[_Look]) -> InputProperties:
     positive, negative = (_end_of([look.sides[sign] for look in looks]) for sign in (0, 1))
     count = sum(side.numbers for look in looks for side in look.sides)
     top = max(side.largest for look in looks for side in look.sides)
@@ -147,7 +152,6 @@ def _conclude(looks: List[_Look], *, constant: bool) -> InputProperties:
     return InputProperties(
         whole=all(look.whole for look in looks),
         related=_is_ordered(looks) or _has_equal_sums(looks) or all(look.definite for look in looks),
-        constant=constant,
         antisymmetric=all(look.antisymmetric for look in looks),
         two_signs=all(any(look.sides[sign].numbers for look in looks) for sign in (0, 1)),
         least=least if math.isfinite(least) else 0.0,

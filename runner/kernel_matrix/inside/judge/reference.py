@@ -143,7 +143,7 @@ class ReferenceModel:
         """
         precise = None
         if self._oracle is not None:
-            precise = self._run_precisely(self._oracle, inputs, self.precision, _unchanged)
+            precise = self._run_precisely(self._oracle, inputs, self.precision)
         trusted = self._run(self._model, self._spared(inputs))
         self.platform.release_memory(1 / _IDLE_SHARE)
         wanted = trusted if precise is None else precise
@@ -168,8 +168,16 @@ class ReferenceModel:
             for number in model.state_dict().values():
                 if number.is_floating_point():
                     number.copy_(round_mantissa(number, bits))
-        rounded = self._run_precisely(model, inputs, self.precision, lambda tensor: round_mantissa(tensor, bits))
-        return tuple(tensor.to(like.dtype) for tensor, like in zip(rounded.outputs, self.like))
+        known = iter(self.properties)
+
+        def rounded(tensor: torch.Tensor) -> torch.Tensor:
+            properties = next(known)
+            if properties is None or properties.whole:  # an index that is rounded may be out of bounds
+                return tensor
+            return round_mantissa(tensor, bits)
+
+        answer = self._run_precisely(model, map_tensors(inputs, rounded), self.precision)
+        return tuple(tensor.to(like.dtype) for tensor, like in zip(answer.outputs, self.like))
 
     def _run(self, model: Any, inputs: List[Any]) -> _Answer:
         with torch.no_grad(), torch.device(self.device):
@@ -177,12 +185,9 @@ class ReferenceModel:
         tensors = list(tensors_in(inputs)) if self._written else []
         return _Answer(structure, outputs, tuple(tensors[index] for index in self._written))
 
-    def _run_precisely(
-        self, model: Any, inputs: List[Any], precise: str, change: Callable[[torch.Tensor], torch.Tensor]
-    ) -> _Answer:
+    def _run_precisely(self, model: Any, inputs: List[Any], precise: str) -> _Answer:
         def raised(tensor: torch.Tensor) -> torch.Tensor:
-            wide = getattr(torch, precise)
-            return change(tensor.to(wide, copy=True)) if tensor.is_floating_point() else tensor.clone()
+            return tensor.to(getattr(torch, precise), copy=True) if tensor.is_floating_point() else tensor.clone()
 
         return self._run(model, map_tensors(inputs, raised))
 
@@ -211,7 +216,7 @@ class ReferenceModel:
                 break
             oracle = widen(copy.deepcopy(self._model))
             try:
-                self._run_precisely(oracle, probe, precise, _unchanged)
+                self._run_precisely(oracle, probe, precise)
             except Exception:  # noqa: BLE001, S112  # a reference may raise anything for a dtype it was not written for
                 # The operator has no such variant, there is too little memory, or tensors have a fixed dtype.
                 continue
@@ -226,10 +231,6 @@ def round_mantissa(tensor: torch.Tensor, bits: int) -> torch.Tensor:
     # In place, on the bits: a carry out of the mantissa correctly raises the exponent.
     wide.view(torch.int64).add_(1 << (dropped - 1)).bitwise_and_(-(1 << dropped))
     return wide.to(tensor.dtype)
-
-
-def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
 
 
 def _shared(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Tuple[bool, ...]:
