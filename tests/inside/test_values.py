@@ -211,6 +211,27 @@ def test_long_sums_are_allowed_what_their_rounding_grows_to(dtype):
     assert Tolerance.of(dtype, {"rtol": 0.5}, 10_001).rtol == 0.5
 
 
+@pytest.mark.parametrize("draw", [torch.rand, torch.randn], ids=["of one sign", "around zero"])
+def test_tolerance_covers_sum_in_turn(draw):
+    torch.manual_seed(0)
+    length = 1 << 15
+    total, exact = torch.zeros(4000), torch.zeros(4000, dtype=torch.float64)
+    for _ in range(length):
+        terms = draw(4000)
+        total += terms
+        exact += terms
+    rounding = Tolerance.of(Dtype.FP32, {}, length).rounding
+    used = ((total - exact).abs() / (rounding * (exact.abs() + exact.std()))).max()
+    assert 0.2 < used < 0.8
+
+
+def test_single_number_is_allowed_what_its_sum_is_off_by():
+    wanted = torch.tensor(1000.0, dtype=torch.float64)
+    tolerance = Tolerance.of(Dtype.FP32, {}, 1 << 20)
+    allowed = allowance(wanted, wanted.float(), tolerance, variation=0.0)
+    assert allowed.everywhere == pytest.approx(500 * tolerance.rounding)
+
+
 def test_a_problem_can_set_its_own_tolerance():
     wanted = randn(100)
     off = wanted.float() + 0.01

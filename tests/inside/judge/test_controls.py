@@ -129,6 +129,55 @@ def test_how_long_sums_are_is_read_off_the_shapes(forward, length, tried):
     assert controls.reduction_length(problem.reference, problem.inputs) == length
 
 
+@pytest.mark.parametrize(
+    ("inputs", "length"),
+    [("torch.randn(5, 4, 6), torch.randn(3)", 30), ("torch.randn(7, 1, 9), torch.randn(1)", 9)],
+)
+def test_reduction_length_leaves_one_dimension(inputs, length, tried):
+    problem = tried("return x", inputs=inputs)
+    assert controls.reduction_length(problem.reference, problem.inputs) == length
+
+
+def test_number_lost_in_rounding_is_known(tried):
+    problem = tried("return (x * x + y * y).mean()").vary()
+    for length, lost in ((1, False), (1 << 20, False)):
+        tolerance = replace(Tolerance.of(Dtype.FP32, {}, length), variations=problem.tolerance.variations)
+        assert controls.is_lost_in_rounding(problem.expected, tolerance) is lost
+    flat = replace(Tolerance.of(Dtype.FP32, {}, 1 << 20), variations=(1e-5,))
+    assert controls.is_lost_in_rounding(problem.expected, flat)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "accepted"),
+    [
+        ("return torch.relu(x)", "torch.rand(16, 32), torch.randn(3)", True),
+        ("return torch.relu(x)", "torch.randn(16, 32), torch.randn(3)", False),
+        ("return x.sum(1)", "torch.rand(16, 32), torch.randn(3)", False),
+    ],
+)
+def test_input_that_would_pass_is_known(forward, inputs, accepted, tried):
+    problem = tried(forward, inputs=inputs)
+    assert controls.is_input_accepted(problem.reference, problem.tolerance, list(InputMode)) is accepted
+
+
+HALVES = "torch.rand(16, 32), torch.rand(16, 32)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "whole"),
+    [
+        ("return x + y", True),
+        ("return x @ y.T", True),
+        ("return x.mean(1) + y.mean(1)", False),
+        ("return x / 3", False),
+    ],
+)
+def test_is_whole_counts_in_the_units_of_the_inputs(forward, whole, tried):
+    problem = tried(forward, mode=InputMode.EXACT, inputs=HALVES)
+    assert problem.inputs[0].unique().tolist() == [0.0, 0.5]
+    assert controls.is_whole(problem.expected, Dtype.FP32, problem.inputs) is whole
+
+
 def test_only_single_numbers_have_a_variation(tried):
     first, second = tried("return x, (x * y).mean()").vary().tolerance.variations
     assert first == math.inf
