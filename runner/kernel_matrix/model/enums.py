@@ -205,10 +205,10 @@ class InputMode(str, Enum):
     STANDARD = "standard"
     """Drawn by the problem's own code."""
     OUTLIER = "outlier"
-    """Each floating element is scaled by 50 with probability 0.001 (KernelBench-X)."""
+    """Each floating element is scaled by 50 with probability 0.001 (KernelBench-X), where that keeps its range."""
 
     EXACT = "exact"
-    """Zeros, ones and a few larger whole numbers, so few that every sum is exact in the dtype.
+    """Zeros, ones and a few larger whole numbers with the elements' signs, so few that every sum is exact in the dtype.
 
     Where the result is whole, it must be equal.
     """
