@@ -254,6 +254,15 @@ def test_draw_signed_is_sparse_and_shows_negative_inputs(dtype):
     assert float(signed.double().abs().sum(1).max()) <= 2 ** EXACT_BITS[dtype]
 
 
+@pytest.mark.parametrize("dtype", [Dtype.FP32, Dtype.BF16, Dtype.INT8])
+@pytest.mark.parametrize("mode", InputMode)
+def test_draw_in_pieces_equals_draw_at_once(mode, dtype, monkeypatch):
+    module = problem(lambda: [torch.randn(30, 50)])
+    (whole,) = draw_inputs(module, "cpu", dtype, mode, 5)
+    monkeypatch.setattr("kernel_matrix.inside.input_generation.PIECE", 64)
+    assert torch.equal(draw_inputs(module, "cpu", dtype, mode, 5)[0], whole)
+
+
 def test_which_input_is_wide_is_drawn():
     module = problem(lambda: [torch.rand(8, 64), torch.rand(8, 64), torch.arange(9)])
     draws = [

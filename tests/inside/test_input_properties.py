@@ -36,6 +36,11 @@ def centred():
     return x - x.mean(1, keepdim=True)
 
 
+def twice():
+    x = randn()
+    return x, x.clone(), randn()
+
+
 def cosines():
     return (6.28 * torch.rand(N, N)).cos()
 
@@ -43,7 +48,7 @@ def cosines():
 def found(draw, seed=0):
     """Return the properties of what ``draw`` draws beside another input."""
     torch.manual_seed(seed)
-    return find_properties([draw(), randn()] for _ in range(3))[0]
+    return find_properties([lambda: [draw(), randn()]] * 3)[0]
 
 
 PLAIN = {
@@ -121,19 +126,18 @@ def test_signs_and_repetitions_are_found():
     assert found(lambda: symmetric(-1)).antisymmetric
     assert not found(randn).antisymmetric
     assert not found(lambda: randn().exp()).two_signs
-    draws = [(x, x.clone(), randn()) for x in (randn(), randn(), randn())]
-    assert [one.repeated for one in find_properties(draws)] == [True, True, False]
+    assert [one.repeated for one in find_properties([twice] * 3)] == [True, True, False]
 
 
 def test_seeded_problem_has_no_constant_inputs():
     fixed = randn()
-    assert [one.fixed for one in find_properties([fixed] for _ in range(3))] == [False]
-    kinds = find_properties([fixed, torch.randint(0, 1000, (N,))] for _ in range(3))
+    assert [one.fixed for one in find_properties([lambda: [fixed]] * 3)] == [False]
+    kinds = find_properties([lambda: [fixed, torch.randint(0, 1000, (N,))]] * 3)
     assert (kinds[0].constant, kinds[1]) == (True, None)
 
 
 def test_number_of_tensors_that_varies_fixes_all():
-    assert all(one.related for one in find_properties([randn()] * count for count in (1, 2, 1)))
+    assert all(one.related for one in find_properties([lambda count=count: [randn()] * count for count in (1, 2, 1)]))
 
 
 def test_powers_are_nearest():

@@ -5,6 +5,7 @@ This module also decides, for the judge and all workers, how a dtype applies to 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
@@ -76,6 +77,8 @@ LOWER_BITS = {
     Dtype.FP16: 3,
     Dtype.BF16: 3,
 }
+
+PIECE = 1 << 24  # elements that a mode changes at once, since it takes several times their memory
 
 WIDE_SHARE = 1 / 8  # at most this share of an input's elements is wide, see IntegerRange.WIDE
 
@@ -152,7 +155,8 @@ def draw_inputs(
 
         def as_input(tensor: torch.Tensor) -> torch.Tensor:
             place = next(places)
-            change = _Change(dtype, mode, whole, known[place], key, may_be_wide=place == wide)
+            longest = max(*tensor.shape, 1, 1)
+            change = _Change(dtype, mode, whole, known[place], key, longest, may_be_wide=place == wide)
             return _as_input(tensor.to(device), change)
 
         return [map_tensors(value, as_input) for value in drawn]
@@ -167,7 +171,7 @@ def inspect_inputs(
         with _drawing(device, dtype, seed):
             return tensors_in(module.get_inputs())
 
-    return find_properties(map(draw, seeds))
+    return find_properties(functools.partial(draw, seed) for seed in seeds)
 
 
 def can_change(properties: Sequence[Optional[InputProperties]], mode: InputMode) -> bool:
@@ -255,6 +259,8 @@ class _Change(NamedTuple):
     properties: InputProperties
     key: int
     """Secret of :func:`_chances`, the same for all tensors of a draw, as they may have elements in common."""
+    longest: int
+    """Size of the tensor's longest dimension."""
     may_be_wide: bool
     """It is the tensor that has wide integers, if any has."""
 
@@ -268,7 +274,12 @@ def _can_be_wide(tensor: torch.Tensor, properties: InputProperties, dtype: Dtype
 def _as_input(tensor: torch.Tensor, change: _Change) -> torch.Tensor:
     if not tensor.is_floating_point():
         return tensor
-    return _strided_like(tensor, _numbers_for(tensor, change))
+    if not tensor.is_contiguous() or tensor.numel() <= PIECE:
+        return _strided_like(tensor, _numbers_for(tensor, change))
+    numbers = torch.empty(tensor.shape, dtype=TORCH_DTYPES[change.dtype], device=tensor.device)
+    for old, new in zip(tensor.view(-1).split(PIECE), numbers.view(-1).split(PIECE)):
+        new.copy_(_numbers_for(old, change))
+    return numbers
 
 
 def _strided_like(drawn: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
@@ -308,7 +319,7 @@ def _exact_numbers(tensor: torch.Tensor, change: _Change) -> torch.Tensor:
     multiples of a power of two instead. Where no element is near zero, none becomes zero.
     """
     dtype, properties = change.dtype, change.properties
-    room = 2.0 ** (EXACT_BITS[dtype] - 1) / max(*tensor.shape, 1, 1)
+    room = 2.0 ** (EXACT_BITS[dtype] - 1) / change.longest
     chances = _chances(tensor, change.key)
     if properties.least:
         low = power_above(properties.least)

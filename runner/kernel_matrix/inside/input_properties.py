@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -118,12 +118,12 @@ class _Look(NamedTuple):
     sides: Tuple[_Side, _Side] = (_NO_SIDE, _NO_SIDE)
 
 
-def find_properties(draws: Iterable[Sequence[torch.Tensor]]) -> Tuple[Optional[InputProperties], ...]:
-    """Return the properties of each tensor; None if it is not floating.
+def find_properties(draws: Iterable[Callable[[], Sequence[torch.Tensor]]]) -> Tuple[Optional[InputProperties], ...]:
+    """Return the properties that each tensor has in all draws; None if it is not floating.
 
-    ``draws`` are the tensors of several draws, of which one is held at a time.
+    Only the tensors of one draw are held at a time.
     """
-    looks = [[_look_at(tensor) for tensor in tensors] for tensors in draws]
+    looks = [list(map(_look_at, draw())) for draw in draws]
     if len({len(tensors) for tensors in looks}) != 1:  # their number is drawn too: nothing can be compared
         return (InputProperties(related=True),) * max(map(len, looks), default=0)
     found = [list(same) for same in zip(*looks)]
