@@ -21,6 +21,13 @@ _PRODUCT = "return a @ b"
 _DENSE = "torch.randn(40, 30)"
 _SOLVE = "return torch.linalg.solve(a, b)"
 
+_IN_TURN = """
+total = torch.zeros(40, dtype=torch.promote_types(a.dtype, torch.float32))
+for column in a.unbind(1):
+    total = total + column
+return total.to(a.dtype) + b
+"""
+
 STRUCTURES = {
     "diagonal": Structured(
         f"return [torch.diag(torch.randn(40)), {_DENSE}]",
@@ -108,6 +115,18 @@ STRUCTURES = {
         "return a.topk(5).values @ b[:5]",
         "return a[:, -5:].flip(1) @ b[:5]",
         "return a[:, -5:] @ b[:5]",
+    ),
+    "sorted rows, summed": Structured(
+        "return [torch.randn(40, 4096).sort().values, torch.randn(40)]",
+        "return a.sum(1) + b",
+        _IN_TURN,
+        "return a[:, 1:-1].sum(1) + b",
+    ),
+    "trend, summed": Structured(
+        "return [torch.randn(40, 4096) + torch.linspace(-3, 3, 4096), torch.randn(40)]",
+        "return a.sum(1) + b",
+        _IN_TURN,
+        "return a[:, :-1].sum(1) + b",
     ),
     "falling columns": Structured(
         f"return [torch.randn(40, 40).sort(0, descending=True).values, {_DENSE}]",

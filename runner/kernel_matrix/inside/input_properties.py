@@ -194,7 +194,7 @@ def _look_at(tensor: torch.Tensor) -> _Look:
     if not tensor.is_floating_point():
         return _Look(digest)
     nonzero = finite[finite != 0]
-    lines = [_lines(tensor, dim) for dim in range(tensor.dim()) if tensor.shape[dim] > 1 and tensor.numel()]
+    lines = [lines_of(tensor, dim) for dim in range(tensor.dim()) if tensor.shape[dim] > 1 and tensor.numel()]
     matrices = _symmetric_part(tensor)
     return _Look(
         digest=digest,
@@ -226,7 +226,7 @@ def _side(magnitudes: torch.Tensor) -> _Side:
     return _Side(magnitudes.numel(), float(largest), float((magnitudes >= NEAR_LARGEST * largest).sum()) - 1)
 
 
-def _lines(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+def lines_of(tensor: torch.Tensor, dim: int) -> torch.Tensor:
     """Return some lines along ``dim``, one per row, in double precision."""
     lines = tensor.movedim(dim, -1)[..., :LONGEST]
     across, length = lines.shape[:-1], lines.shape[-1]

@@ -138,6 +138,14 @@ def test_reduction_length_leaves_one_dimension(inputs, length, tried):
     assert controls.reduction_length(problem.reference, problem.inputs) == length
 
 
+def test_partial_sums_grow_where_sorted_lines_cancel(tried):
+    plain = tried("return x", inputs="torch.randn(64, 1024), torch.tensor(3.0)").inputs
+    sorted_ = [plain[0].sort().values]
+    assert 10 < controls.largest_partial_sums(plain) < 64
+    assert 100 < controls.largest_partial_sums(sorted_) < 400
+    assert controls.largest_partial_sums([torch.zeros(4, 4), torch.arange(3), torch.full((3,), -math.inf)]) == 0
+
+
 def test_number_lost_in_rounding_is_known(tried):
     problem = tried("return (x * x + y * y).mean()").vary()
     for length, lost in ((1, False), (1 << 20, False)):

@@ -15,12 +15,21 @@ import torch
 
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import EXACT_BITS, IntegerRange, map_tensors, tensors_in
+from kernel_matrix.inside.input_properties import lines_of
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.checks.distribution import RandomOutputs, departures
 from kernel_matrix.inside.judge.checks.values import compare, passes
 from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel
 from kernel_matrix.inside.judge.session_ended import finding
-from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, chunks, difference, largest, spread_of
+from kernel_matrix.inside.judge.tolerance import (
+    LONGEST,
+    AllowedError,
+    Tolerance,
+    chunks,
+    difference,
+    largest,
+    spread_of,
+)
 from kernel_matrix.inside.wire import CallFailure
 from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
 
@@ -123,6 +132,27 @@ def reduction_length(reference: ReferenceModel, inputs: List[Any]) -> float:
     floating = [t for t in (*tensors_in(inputs), *reference.state.values()) if t.is_floating_point() and t.numel()]
     smallest = min((like.numel() for like in reference.like if like.numel()), default=1)
     return max((max(_longest_sum(t.shape), t.numel() / smallest) for t in floating), default=1.0)
+
+
+def largest_partial_sums(inputs: List[Any]) -> float:
+    """Return how large the sums so far become when the elements of a line of an input are added one after another.
+
+    It is the root of the sum of their squares, as a share of the whole sum and the spread of such sums; of the line
+    where it is largest. Of n independent elements it is about the root of n; where rows are sorted, or have a trend,
+    and their sums cancel, it is about n.
+    """
+    floating = [tensor for tensor in tensors_in(inputs) if tensor.is_floating_point() and tensor.numel()]
+    return max((_partial_sums(tensor, dim) for tensor in floating for dim in range(tensor.dim())), default=0.0)
+
+
+def _partial_sums(tensor: torch.Tensor, dim: int) -> float:
+    lines = lines_of(tensor, dim)[:, :LONGEST]
+    if lines.shape[1] < 2:  # nothing is added
+        return 0.0
+    sums = lines.cumsum(dim=1)
+    spread = lines.std(dim=1).mean() * math.sqrt(lines.shape[1])
+    shares = torch.linalg.vector_norm(sums, dim=1) / (sums[:, -1].abs() + spread)
+    return float(shares.nan_to_num(nan=0.0, posinf=0.0).max())
 
 
 def _longest_sum(shape: torch.Size) -> int:

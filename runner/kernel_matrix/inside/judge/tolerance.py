@@ -66,7 +66,7 @@ class Tolerance:
     """Largest relative error of a plain sum; part of ``rtol``, and the least for a single number."""
 
     @staticmethod
-    def of(dtype: Dtype, overrides: Mapping[str, float], length: float = 1) -> Tolerance:
+    def of(dtype: Dtype, overrides: Mapping[str, float], length: float = 1, partial_sums: float = 0.0) -> Tolerance:
         """Return the dtype's default for sums of ``length`` numbers, with a problem's overrides.
 
         The k-th of n additions rounds the partial sum S_k by an independent error of at most u |S_k|, where u is half
@@ -74,11 +74,13 @@ class Tolerance:
         independence). Together they have the standard deviation u / sqrt(3) times the root of the sum of all S_k²: for
         numbers of one sign u sqrt(n) / 3 of the whole sum, and for independent numbers around zero u sqrt(n / 6) of its
         spread. ``eps * sqrt(n)`` is six of the former and five of the latter: more than the worst of a million sums.
+        ``partial_sums`` is the root for the inputs themselves, as a share of the sum and its spread; five of its
+        deviations are allowed if that is more.
         """
         if "rtol" in overrides:
             return Tolerance(rtol=overrides["rtol"], atol=overrides.get("atol", -1.0))
         kept = torch.finfo(torch.float64 if dtype is Dtype.FP64 else torch.float32)
-        rounding = kept.eps * math.sqrt(min(length, LONGEST) - 1)
+        rounding = kept.eps * max(math.sqrt(min(length, LONGEST) - 1), 5 / math.sqrt(12) * partial_sums)
         return Tolerance(RTOL[dtype] + rounding, overrides.get("atol", -1.0), rounding=rounding)
 
     def to_json(self) -> Mapping[str, float]:

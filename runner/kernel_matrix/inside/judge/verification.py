@@ -132,7 +132,8 @@ class Verifier:
         self._left_out = frozenset(mode for mode in self._modes() if not reference.can_change(mode))
         self.labels += [f"{LEFT_OUT}:{mode.value}" for mode in sorted(self._left_out)]
         length = controls.reduction_length(reference, inputs)
-        self.tolerance = Tolerance.of(reference.dtype, self._job.tolerance, length)
+        partial_sums = _guarded(lambda: controls.largest_partial_sums(inputs))
+        self.tolerance = Tolerance.of(reference.dtype, self._job.tolerance, length, partial_sums)
         if self._job.random:
             self._randomness = _Randomness(reference, case, self._dice)
             self._control_distribution(self._randomness, case)
