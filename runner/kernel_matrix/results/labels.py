@@ -84,6 +84,12 @@ LABELS: Final[Mapping[str, Label]] = {
         "imported: timed by the host's clock, launches included",
         "Compare it only with times that were taken in the same way.",
     ),
+    "input_accepted": Label(
+        _CAUTION,
+        _VERIFICATION,
+        "an input returned as it is passes too: the problem's inputs do not show the computation",
+        "Let the problem draw inputs that the computation changes, for example negative ones for a ReLU.",
+    ),
     "insensitive": Label(
         _CAUTION,
         _VERIFICATION,
@@ -95,6 +101,12 @@ LABELS: Final[Mapping[str, Label]] = {
         _SESSION,
         "Triton kernels ran through the interpreter: correctness is known, speed is not",
         "Run the cell on a GPU for its speed.",
+    ),
+    "left_out": Label(
+        _INFORMATION,
+        _VERIFICATION,
+        "that mode of inputs was left out: it would break what the problem's own inputs have in every draw",
+        "Nothing, unless other inputs matter: then add a problem that draws them.",
     ),
     "low_resolution": Label(
         _CAUTION,

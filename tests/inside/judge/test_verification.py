@@ -164,7 +164,7 @@ def test_modes_that_make_no_sense_are_left_out(changes, modes, bench):
 def test_verify_sorted_inputs_leave_modes_out_with_labels(bench):
     verifier = bench(inputs=INPUTS.replace("8, 40)", "8, 40).sort().values")).verify()
     assert {t.mode for t in verifier.trials} == {InputMode.STANDARD}
-    assert verifier.labels == [f"{LEFT_OUT}:exact", f"{LEFT_OUT}:outlier"]
+    assert verifier.labels == [f"{LEFT_OUT}:outlier", f"{LEFT_OUT}:exact"]
 
 
 def test_verify_non_integer_answer_gets_one_exact_trial(bench):

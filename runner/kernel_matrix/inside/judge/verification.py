@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from dataclasses import replace
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
@@ -105,7 +105,7 @@ class Verifier:
         self._qualities: List[Quality] = []
         self._usual: Tuple[AllowedError, ...] = ()  # allowed errors on the first inputs
         self._randomness: Optional[_Randomness] = None  # set by controls if outputs are random
-        self._left_out: FrozenSet[InputMode] = frozenset()
+        self._left_out: Tuple[InputMode, ...] = ()
         self._traits = Traits()
         self.tolerance = Tolerance.of(job.dtype, job.tolerance)  # completed by controls
         self.trials: List[Trial] = []
@@ -129,8 +129,9 @@ class Verifier:
         case = self._first = self._case(reference, InputMode.STANDARD, "before", 0)
         inputs, expected = case.inputs, case.expected
         self._reference = reference
-        self._left_out = frozenset(mode for mode in self._modes() if not reference.can_change(mode))
-        self.labels += [f"{LEFT_OUT}:{mode.value}" for mode in sorted(self._left_out)]
+        self._left_out = tuple(mode for mode in self._modes() if not reference.can_change(mode))
+        for mode in self._left_out:
+            self.labels.append(f"{LEFT_OUT}:{mode.value}")
         length = controls.reduction_length(reference, inputs)
         partial_sums = _guarded(lambda: controls.largest_partial_sums(inputs))
         self.tolerance = Tolerance.of(reference.dtype, self._job.tolerance, length, partial_sums)
@@ -266,7 +267,7 @@ class Verifier:
         """
         fixed = not self._job.outliers or self._job.dtype in WHOLE_DTYPES
         unsuited = {InputMode.OUTLIER, InputMode.EXACT} if fixed else {InputMode.EXACT} if self._job.random else set()
-        return tuple(mode for mode in self._job.protocol.modes if mode not in unsuited | self._left_out)
+        return tuple(mode for mode in self._job.protocol.modes if mode not in {*unsuited, *self._left_out})
 
     def _trial(self, reference: ReferenceModel, mode: InputMode, phase: str, index: int) -> bool:
         """Run one trial of the candidate; return True if another one in this mode would help.
