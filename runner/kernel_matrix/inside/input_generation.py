@@ -78,7 +78,7 @@ LOWER_BITS = {
     Dtype.BF16: 3,
 }
 
-PIECE = 1 << 24  # elements that a mode changes at once, since it takes several times their memory
+PIECE = 1 << 22  # elements that a mode changes at once, since it takes several times their memory
 
 WIDE_SHARE = 1 / 8  # at most this share of an input's elements is wide, see IntegerRange.WIDE
 
