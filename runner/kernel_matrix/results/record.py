@@ -308,7 +308,7 @@ class IsolationInfo:
     capabilities: Annotated[str, Column()]
     """`none` or `some`."""
     seccomp: Annotated[str, Column()]
-    """`default` or `none`."""
+    """Filter of system calls: `default`, the container runtime's; `own`, kernel-matrix's; or `none`."""
     limits: Annotated[tuple[Name, ...], Items(64)]
     notes: Annotated[tuple[Text, ...], Items(64)]
     """Weaknesses compared with the design, with reasons."""

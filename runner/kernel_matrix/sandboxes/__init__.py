@@ -126,7 +126,7 @@ class Isolation:
     capabilities: str
     """``none`` or ``some``."""
     seccomp: str
-    """``default`` or ``none``."""
+    """Filter of system calls: ``default``, the container runtime's; ``own``, this package's; or ``none``."""
     limits: tuple[str, ...] = ()
     """Names of the fields of :class:`ResourceLimits` that are enforced."""
     notes: tuple[str, ...] = ()

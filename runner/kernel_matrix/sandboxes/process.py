@@ -9,7 +9,8 @@ another uid    root that is not allowed to make namespaces can still switch to a
 limits only    a session of its own, and resource limits
 =============  ====================================================================================================
 
-Every role gets the same confinement, the judge too: it runs the code of problems, which others may have written.
+Every role gets the same confinement, the judge too: it runs the code of problems, which others may have written. At
+each level, system calls are filtered where the kernel can do so.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from kernel_matrix.sandboxes.role_environment import (
     package_parts,
 )
 from kernel_matrix.sandboxes.supervised_process import START_TIMEOUT_S, SupervisedProcess, launcher
+from kernel_matrix.sandboxes.system_call_filter import REFUSED, make_filter
 
 _STAGE_PREFIX = "kernel-matrix-process-"
 
@@ -67,7 +69,11 @@ class Confinement:
     """The role runs under a uid that is not the runner's."""
     refused: tuple[str, ...] = ()
     """Stronger levels that do not work here, each with the reason."""
+    unfiltered: str = ""
+    """Reason why system calls are not filtered; empty if they are."""
 
+
+_LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
 
 _EMPTY = "empty"
 """Name of the folder that is shown in place of what must not be seen."""
@@ -99,7 +105,12 @@ class ProcessSandbox:
             reason = f"torch is not installed for {sys.executable}; `pip install kernel-matrix[local]` brings it"
             return SandboxStatus(name=self.name, available=False, reason=reason, version=version)
         level = self.confinement
-        details = {"namespaces": level.namespaces, "other_user": level.other_user, "refused": list(level.refused)}
+        details = {
+            "namespaces": level.namespaces,
+            "other_user": level.other_user,
+            "refused": list(level.refused),
+            "unfiltered": level.unfiltered,
+        }
         return SandboxStatus(name=self.name, available=True, version=version, details=details)
 
     @cached_property
@@ -107,11 +118,11 @@ class ProcessSandbox:
         """Strongest confinement that works here."""
         refused: list[str] = []
         for level in _candidate_levels():
-            error = self._try(level)
-            if error is None:
-                return Confinement(level.namespaces, level.other_user, tuple(refused))
-            refused.append(f"{_describe(level)}: {error}")
-        return Confinement(confine.NONE, other_user=False, refused=tuple(refused))
+            found = self._strongest(level)
+            if isinstance(found, Confinement):
+                return replace(found, refused=tuple(refused))
+            refused.append(f"{_describe(level)}: {found}")
+        return replace(_LIMITS_ONLY, refused=tuple(refused), unfiltered=refused[-1])
 
     def isolation(self, spec: RoleSpec) -> Isolation:  # noqa: ARG002  # part of the protocol
         """Return the confinement that ``spec`` gets on this host."""
@@ -124,7 +135,7 @@ class ProcessSandbox:
             filesystem="read-only" if private else "shared",
             processes="private" if private else "shared",
             capabilities="none" if level.other_user or os.geteuid() != 0 else "some",
-            seccomp="none",
+            seccomp="none" if level.unfiltered else "own",
             limits=_enforced_limits(level),
             notes=tuple(_notes(level)),
         )
@@ -134,6 +145,7 @@ class ProcessSandbox:
         level = self.confinement
         request = _make_request(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>", report_fd=-1)
         described = {**request._asdict(), "binds": [bind._asdict() for bind in request.binds]}
+        described["system_call_filter"] = "" if level.unfiltered else f"refuses {', '.join(REFUSED)}"
         described["empty_files"] = list(request.empty_files)
         return {"sandbox": self.name, "argv": list(launcher()), "orders": described}
 
@@ -167,6 +179,14 @@ class ProcessSandbox:
             running.start(lambda report_fd: _make_request(spec, level, stage, report_fd))
             yield running
 
+    def _strongest(self, level: Confinement) -> Confinement | str:
+        """Return ``level`` with all parts that work here, or why it does not work without them either."""
+        error = self._try(level)
+        if error is None:
+            return level
+        without = replace(level, unfiltered=error)
+        return without if self._try(without) is None else error
+
     def _try(self, level: Confinement) -> str | None:
         """Run a module that does nothing under ``level``; return why that failed, or ``None`` if it worked."""
         labels = ProcessLabels(run_id="probe", cell_id="probe", session=0, gpu_uuid="cpu", owner=owner_token())
@@ -183,14 +203,16 @@ class ProcessSandbox:
 
 def _candidate_levels() -> Sequence[Confinement]:
     """Return the levels that may work for this user, strongest first."""
-    if os.geteuid() == 0:
-        return (Confinement(confine.ROOT, other_user=True), Confinement(confine.NONE, other_user=True))
-    return (Confinement(confine.USER, other_user=False),)
+    unfiltered = "" if make_filter() else f"the system calls of {os.uname().machine} are not listed"
+    root = (Confinement(confine.ROOT, other_user=True), Confinement(confine.NONE, other_user=True))
+    levels = root if os.geteuid() == 0 else (Confinement(confine.USER, other_user=False),)
+    return [replace(level, unfiltered=unfiltered) for level in (*levels, _LIMITS_ONLY)]
 
 
 def _describe(level: Confinement) -> str:
-    words = {confine.ROOT: "namespaces", confine.USER: "a user namespace", confine.NONE: "another uid"}
-    return f"{words[level.namespaces]} could not be had"
+    words = {confine.ROOT: "namespaces", confine.USER: "a user namespace"}
+    what = words.get(level.namespaces, "another uid" if level.other_user else "limits")
+    return f"{what} could not be had"
 
 
 def _enforced_limits(level: Confinement) -> tuple[str, ...]:
@@ -203,10 +225,11 @@ def _enforced_limits(level: Confinement) -> tuple[str, ...]:
 def _notes(level: Confinement) -> Iterator[str]:
     """Yield one sentence for each thing that is weaker than designed."""
     yield from level.refused
+    if level.unfiltered:
+        yield f"system calls are not filtered: {level.unfiltered}"
     yield "the memory limit holds for each process alone, not for all of them together"
     if level.namespaces != confine.USER or not confine.counts_tasks_per_namespace():
         yield "processes are counted per user: others of the same user count too"
-    yield "no system call filter"
     if level.namespaces == confine.NONE:
         yield "the network, the host's files (with the user's rights) and other processes are within reach"
         yield "the scratch folder is a folder of the host, without a limit on its size"
@@ -237,6 +260,7 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path, report_fd: in
         tmpfs_bytes=limits.tmpfs_bytes,
         shm_bytes=limits.shm_bytes,
         first_out_of_memory=spec.role is not Role.JUDGE,
+        system_call_filter="" if level.unfiltered else make_filter().hex(),
     )
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from kernel_matrix.hosts.doctor.local import check
+from kernel_matrix.inside import confine
 from kernel_matrix.platforms.check_result import CheckResult, CheckVerdict
+from kernel_matrix.sandboxes.process import Confinement
 from tests.hosts.doctor.daemon import INFO
 from tests.hosts.doctor.nouns import host
 
@@ -23,6 +25,24 @@ def test_torch_of_the_runner_is_listed_with_its_confinement() -> None:
     assert finding.verdict in (CheckVerdict.OK, CheckVerdict.WARN)
     assert finding.found.startswith("torch ")
     assert "confined by" in finding.found
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("unfiltered", "verdict", "told"),
+    [
+        ("", CheckVerdict.OK, "system calls are filtered"),
+        ("no seccomp", CheckVerdict.WARN, "system calls are not filtered: no seccomp"),
+    ],
+)
+def test_line_says_whether_system_calls_are_filtered(
+    monkeypatch: pytest.MonkeyPatch, unfiltered: str, verdict: CheckVerdict, told: str
+) -> None:
+    level = Confinement(confine.ROOT, other_user=True, unfiltered=unfiltered)
+    monkeypatch.setattr("kernel_matrix.sandboxes.process.ProcessSandbox.confinement", level)
+    finding = line()
+    assert finding.verdict is verdict
+    assert told in finding.found
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,16 @@ import ctypes
 import errno
 import json
 import os
+import platform
 import socket
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+
+ADD_KEY, KEYCTL = (248, 250) if platform.machine() == "x86_64" else (217, 219)
+USER_KEYRING = -4
 
 
 def exit_with(code):
@@ -169,6 +175,62 @@ def look_inward(*_token):
             }
         )
     )
+
+
+def make_calls(calls):
+    """Make system calls, a JSON object of name → number and arguments; print how each ended."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    ends = {}
+    for name, numbers in json.loads(calls).items():
+        ctypes.set_errno(0)
+        result = libc.syscall(*map(ctypes.c_long, numbers))
+        ends[name] = errno.errorcode[ctypes.get_errno()] if result == -1 else "done"
+    print(json.dumps(ends))
+
+
+def use_processes_and_threads():
+    """Start a thread, a forked process and a program; print what each did."""
+    done = []
+    thread = threading.Thread(target=done.append, args=("thread",))
+    thread.start()
+    thread.join()
+    child = os.fork()
+    if child == 0:
+        os._exit(7)
+    done.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    done.append(subprocess.run((sys.executable, "-c", "print(8)"), check=True, capture_output=True).stdout.decode())
+    print(json.dumps(done))
+
+
+def mount_memory():
+    """Mount a file system of memory, in namespaces of its own, and fill it beyond the size of /tmp."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    place = Path(os.environ["TMPDIR"], "mounted")
+    place.mkdir()
+    uid, written = os.getuid(), 0
+    if libc.unshare(0x10000000 | 0x00020000) == 0:
+        Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+        if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", 0, None) == 0:
+            for number in range(64):
+                written += Path(place, str(number)).write_bytes(bytes(1 << 20))
+    print(json.dumps({"written": written, "error": errno.errorcode.get(ctypes.get_errno())}))
+
+
+def keep_secret(secret):
+    """Add a key to the user's keyring, which outlives the process."""
+    payload = secret.encode()
+    print(json.dumps(_keyring_call(ADD_KEY, b"user", b"kernel-matrix-test", payload, len(payload), USER_KEYRING)))
+
+
+def recall_secret():
+    """Search the user's keyring for that key."""
+    print(json.dumps(_keyring_call(KEYCTL, 10, USER_KEYRING, b"user", b"kernel-matrix-test", 0)))
+
+
+def _keyring_call(number, *arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = libc.syscall(number, *arguments)
+    return {"found": found > 0, "error": errno.errorcode[ctypes.get_errno()] if found == -1 else None}
 
 
 def _readable(name):

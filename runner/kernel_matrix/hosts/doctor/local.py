@@ -29,10 +29,13 @@ def check(host: Host) -> Iterator[CheckResult]:
 
 
 def _check_confinement(status: SandboxStatus) -> CheckResult:
-    namespaces = status.details["namespaces"]
+    details = status.details
+    by = "namespaces" if details["namespaces"] != confine.NONE else "limits only"
     torch = installed("torch") or "of unknown version"
-    found = f"torch {torch}, confined by {'namespaces' if namespaces != confine.NONE else 'limits only'}"
-    if namespaces != confine.NONE:
-        return ok(_SUBJECT, found)
-    refused = "; ".join(status.details["refused"])
-    return warn(_SUBJECT, f"{found} ({refused})", "run candidates you do not trust in containers only")
+    weaknesses = [*details["refused"]] if details["namespaces"] == confine.NONE else []
+    if details["unfiltered"]:
+        weaknesses.append(f"system calls are not filtered: {details['unfiltered']}")
+    if not weaknesses:
+        return ok(_SUBJECT, f"torch {torch}, confined by {by}, system calls are filtered")
+    found = f"torch {torch}, confined by {by} ({'; '.join(weaknesses)})"
+    return warn(_SUBJECT, found, "run candidates you do not trust in containers only")

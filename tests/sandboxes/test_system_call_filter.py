@@ -1,0 +1,195 @@
+"""What a role of the process sandbox cannot ask of the kernel, at each level of confinement."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kernel_matrix.inside import confine
+from kernel_matrix.model.enums import Role
+from kernel_matrix.sandboxes import Mount, RoleSpec
+from kernel_matrix.sandboxes.process import Confinement, ProcessSandbox
+from kernel_matrix.sandboxes.system_call_filter import CHECKED, MEMORY_FILES, REFUSED, make_filter
+from tests.sandboxes.observe import answer
+
+MakeSpec = Callable[..., RoleSpec]
+MACHINE = os.uname().machine
+LEVELS = {
+    "namespaces": Confinement(confine.ROOT, other_user=True),
+    "user namespace": Confinement(confine.USER, other_user=False),
+    "another uid": Confinement(confine.NONE, other_user=True),
+    "limits only": Confinement(confine.NONE, other_user=False),
+}
+ALLOW, MISSING, NOT_PERMITTED = 0x7FFF0000, 0x50000 | errno.ENOSYS, 0x50000 | errno.EPERM
+
+
+class AtLevel(ProcessSandbox):
+    """A process sandbox that does not look for a stronger level."""
+
+    confinement: Confinement
+
+    def __init__(self, level: Confinement) -> None:
+        self.confinement = level
+
+
+@pytest.fixture(params=LEVELS)
+def sandbox(request: pytest.FixtureRequest) -> ProcessSandbox:
+    """The sandbox at each level that works here."""
+    found = AtLevel(LEVELS[request.param])
+    if os.geteuid() != 0 and "root" in (found.confinement.namespaces, "root" if found.confinement.other_user else ""):
+        pytest.skip("only root can do this")
+    refusal = found._try(found.confinement)
+    if refusal is not None:
+        pytest.skip(f"not to be had here: {refusal}")
+    return found
+
+
+@pytest.fixture
+def probes() -> Iterator[Path]:
+    """Probes that every user may read, since another user runs them without mounts too."""
+    with tempfile.TemporaryDirectory(prefix="km-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(shutil.copytree(Path(__file__).parent / "probes", Path(folder) / "probes"))
+
+
+@pytest.fixture
+def ask(sandbox: ProcessSandbox, spec: MakeSpec, probes: Path) -> Callable[..., object]:
+    """``ask("make_calls", "{}")``: what the probe printed."""
+
+    def run(*args: str, **changes: object) -> object:
+        with sandbox.launch(spec(sandbox, *args, mounts=(Mount(source=probes, target="/probes"),), **changes)) as role:
+            end = role.wait(30)
+        assert end is not None
+        return answer(end)
+
+    return run
+
+
+def number(name: str) -> int:
+    return int(getattr({**REFUSED, **MEMORY_FILES, **CHECKED}[name], MACHINE))
+
+
+def test_refused_calls_fail_at_every_level(ask: Callable[..., object]) -> None:
+    # None of the arguments means anything: a call that is let through ends with another error, or not at all.
+    calls = {name: [number(name), -1, 0, 0, 0, 0] for name in REFUSED}
+    assert ask("make_calls", json.dumps(calls)) == dict.fromkeys(REFUSED, "EPERM")
+
+
+def test_refused_calls_fail_for_judge(ask: Callable[..., object]) -> None:
+    assert ask("make_calls", json.dumps({"bpf": [number("bpf"), -1, 0, 0]}), role=Role.JUDGE) == {"bpf": "EPERM"}
+
+
+def test_namespaces_cannot_be_made_by_clone(ask: Callable[..., object]) -> None:
+    calls = {"clone": [number("clone"), 0x10000000 | 17, 0, 0, 0, 0], "clone3": [number("clone3"), 0, 0]}
+    assert ask("make_calls", json.dumps(calls)) == {"clone": "EPERM", "clone3": "ENOSYS"}
+
+
+def test_hypervisor_cannot_be_reached(ask: Callable[..., object]) -> None:
+    assert ask("make_calls", json.dumps({"socket": [number("socket"), 40, 1, 0]})) == {"socket": "EPERM"}
+
+
+def test_own_judge_cannot_be_traced(ask: Callable[..., object], spec: MakeSpec) -> None:
+    judge_sandbox = ProcessSandbox()
+    with judge_sandbox.launch(spec(judge_sandbox, "hang", role=Role.JUDGE)) as judge:
+        attach = {"ptrace": [number("ptrace"), 16, judge.root_pid(), 0, 0]}
+        assert ask("make_calls", json.dumps(attach)) == {"ptrace": "EPERM"}
+
+
+def test_processes_and_threads_still_start(ask: Callable[..., object]) -> None:
+    assert ask("use_processes_and_threads") == ["thread", 7, "8\n"]
+
+
+def test_memory_cannot_be_mounted(ask: Callable[..., object]) -> None:
+    assert ask("mount_memory") == {"written": 0, "error": "EPERM"}
+
+
+def test_keyring_carries_nothing_to_next_role(ask: Callable[..., object]) -> None:
+    assert ask("keep_secret", "answers of the last cell") == {"found": False, "error": "EPERM"}
+    assert ask("recall_secret") == {"found": False, "error": "EPERM"}
+
+
+def test_isolation_names_own_filter(sandbox: ProcessSandbox, spec: MakeSpec) -> None:
+    for role in (Role.CANDIDATE, Role.JUDGE):
+        assert sandbox.isolation(spec(sandbox, "hang", role=role)).seccomp == "own"
+
+
+def test_isolation_without_filter_says_why(spec: MakeSpec) -> None:
+    bare = AtLevel(Confinement(confine.NONE, other_user=False, unfiltered="the kernel has no seccomp"))
+    found = bare.isolation(spec(bare, "hang"))
+    assert found.seccomp == "none"
+    assert "system calls are not filtered: the kernel has no seccomp" in found.notes
+    assert bare.describe(spec(bare, "hang"))["orders"]["system_call_filter"] == ""
+
+
+def test_kernel_without_filter_weakens_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    invalid = struct.pack("=HBBI", 0xFFFF, 0, 0, 0)
+    monkeypatch.setattr("kernel_matrix.sandboxes.process.make_filter", lambda **_: invalid)
+    found = ProcessSandbox()
+    assert "Invalid argument" in found.confinement.unfiltered
+    assert found.confinement.refused == ProcessSandbox().confinement.refused
+
+
+def test_unknown_processor_gets_no_filter() -> None:
+    assert make_filter(machine="riscv64") == b""
+
+
+@pytest.mark.parametrize(
+    ("machine", "header"),
+    [("x86_64", "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), ("aarch64", "/usr/include/asm-generic/unistd.h")],
+)
+def test_numbers_are_those_of_kernel_headers(machine: str, header: str) -> None:
+    if not Path(header).exists():
+        pytest.skip("the kernel's headers are not installed")
+    found = dict(re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", Path(header).read_text(), re.MULTILINE))
+    known = {name: getattr(both, machine) for name, both in {**REFUSED, **MEMORY_FILES, **CHECKED}.items()}
+    # Headers may be older than a call.
+    assert {name: int(found[name]) for name in known if name in found} == {n: known[n] for n in known if n in found}
+    assert len(set(known) & set(found)) > len(known) * 0.8
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("memory_files", [True, False])
+def test_filter_decides_as_documented(machine: str, *, memory_files: bool) -> None:
+    program = make_filter(machine=machine, memory_files=memory_files)
+
+    def decide(name: str, argument: int = 0) -> int:
+        both = {**REFUSED, **MEMORY_FILES, **CHECKED}[name]
+        return run_filter(program, getattr(both, machine), ARCHES[machine], argument)
+
+    assert {decide(name) for name in REFUSED} == {NOT_PERMITTED}
+    assert decide("memfd_create") == (ALLOW if memory_files else NOT_PERMITTED)
+    assert decide("clone3") == MISSING
+    assert decide("clone", 0x00010F00) == decide("socket", 1) == ALLOW
+    assert decide("clone", 0x10000011) == decide("socket", 40) == NOT_PERMITTED
+    assert run_filter(program, 0, ARCHES[machine], 0) == ALLOW
+    assert run_filter(program, 0, 0x40000003, 0) == MISSING, "a call of a 32-bit program"
+    assert run_filter(program, 0x40000000 | 165, ARCHES[machine], 0) == MISSING, "a call by its x32 number"
+
+
+ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+
+def run_filter(program: bytes, call: int, arch: int, argument: int) -> int:
+    """The decision of a filter, by the rules of the kernel's interpreter."""
+    data = {0: call, 4: arch, 16: argument}
+    instructions = list(struct.iter_unpack("=HBBI", program))
+    position = loaded = 0
+    while True:
+        code, hit, miss, value = instructions[position]
+        position += 1
+        if code == 0x20:
+            loaded = data[value]
+        elif code == 0x06:
+            return int(value)
+        else:
+            holds = {0x15: loaded == value, 0x35: loaded >= value, 0x45: bool(loaded & value)}[code]
+            position += hit if holds else miss
