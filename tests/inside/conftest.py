@@ -34,11 +34,11 @@ class Preloaded:
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self._process = Fork(Role.JUDGE)
         self._process.start(
-            lambda report_fd: ConfineRequest(
+            ConfineRequest(
                 argv=list(argv),
                 env=dict(environment),
                 cwd=str(folder),
-                report_fd=report_fd,
+                report_fd=-1,  # made at the start
                 parent=os.getpid(),
                 namespaces=confine.NONE,
                 limits={},

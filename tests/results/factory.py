@@ -62,6 +62,7 @@ ADDED_LATER = {
     "TwoClocks": {"bound_ns"},
     "WorkloadReport": {"two_clocks", "traits", "labels"},
     "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
+    "IsolationInfo": {"memory_limit"},
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),
         *("build", "findings"),
@@ -81,6 +82,7 @@ ISOLATION = {
     "seccomp": "default",
     "limits": ["memory_bytes", "pids"],
     "notes": ["no seccomp profile on this kernel"],
+    "memory_limit": "group",
 }
 
 CELL_KEY = CellKey(

@@ -6,67 +6,37 @@ import errno
 import json
 import os
 import re
-import shutil
 import struct
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kernel_matrix.inside import confine
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import Mount, RoleSpec
+from kernel_matrix.sandboxes import RoleSpec
 from kernel_matrix.sandboxes.process import Confinement, ProcessSandbox
 from kernel_matrix.sandboxes.system_call_filter import CHECKED, MEMORY_FILES, REFUSED, make_filter
+from tests.sandboxes.levels import LEVELS, AtLevel, at_level, public_probes
 from tests.sandboxes.observe import answer
 
 MakeSpec = Callable[..., RoleSpec]
 MACHINE = os.uname().machine
-LEVELS = {
-    "namespaces": Confinement(confine.ROOT, other_user=True),
-    "user namespace": Confinement(confine.USER, other_user=False),
-    "another uid": Confinement(confine.NONE, other_user=True),
-    "limits only": Confinement(confine.NONE, other_user=False),
-}
 ALLOW, MISSING, NOT_PERMITTED = 0x7FFF0000, 0x50000 | errno.ENOSYS, 0x50000 | errno.EPERM
-
-
-class AtLevel(ProcessSandbox):
-    """A process sandbox that does not look for a stronger level."""
-
-    confinement: Confinement
-
-    def __init__(self, level: Confinement) -> None:
-        self.confinement = level
 
 
 @pytest.fixture(params=LEVELS)
 def sandbox(request: pytest.FixtureRequest) -> ProcessSandbox:
     """The sandbox at each level that works here."""
-    found = AtLevel(LEVELS[request.param])
-    if os.geteuid() != 0 and "root" in (found.confinement.namespaces, "root" if found.confinement.other_user else ""):
-        pytest.skip("only root can do this")
-    refusal = found._try(found.confinement)
-    if refusal is not None:
-        pytest.skip(f"not to be had here: {refusal}")
-    return found
+    return at_level(LEVELS[request.param])
 
 
 @pytest.fixture
-def probes() -> Iterator[Path]:
-    """Probes that every user may read, since another user runs them without mounts too."""
-    with tempfile.TemporaryDirectory(prefix="km-test-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(shutil.copytree(Path(__file__).parent / "probes", Path(folder) / "probes"))
-
-
-@pytest.fixture
-def ask(sandbox: ProcessSandbox, spec: MakeSpec, probes: Path) -> Callable[..., object]:
+def ask(sandbox: ProcessSandbox, spec: MakeSpec) -> Callable[..., object]:
     """``ask("make_calls", "{}")``: what the probe printed."""
 
     def run(*args: str, **changes: object) -> object:
-        with sandbox.launch(spec(sandbox, *args, mounts=(Mount(source=probes, target="/probes"),), **changes)) as role:
+        with public_probes() as mount, sandbox.launch(spec(sandbox, *args, mounts=(mount,), **changes)) as role:
             end = role.wait(30)
         assert end is not None
         return answer(end)

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -49,8 +49,8 @@ def open_sandbox() -> process.ProcessSandbox:
 class Fork(SupervisedProcess):
     """One role's process, forked instead of started."""
 
-    def _popen(self, report_fd: int) -> Forked:
-        return _source().fork(report_fd)
+    def _popen(self, open_files: Collection[int]) -> Forked:
+        return _source().fork(open_files)
 
 
 class Forked:
@@ -84,11 +84,11 @@ class Source:
             environment = {**settings, **_SETTINGS, "PYTHONPATH": f"{ROOT / 'runner'}:{ROOT}"}
             self._process = subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(),), cwd=ROOT)
 
-    def fork(self, report_fd: int) -> Forked:
-        """A process whose standard streams are pipes and that reports on ``report_fd``."""
+    def fork(self, open_files: Collection[int]) -> Forked:
+        """A process whose standard streams are pipes, with the files of its report and its memory group, if any."""
         (orders, stdin), (stdout, output) = os.pipe(), os.pipe()
         with self._one_at_a_time:
-            socket.send_fds(self._ours, [b"f"], [orders, output, report_fd])
+            socket.send_fds(self._ours, [b"f"], [orders, output, *open_files])
             (pid,) = _PID.unpack(self._ours.recv(_PID.size))
         for descriptor in (orders, output):
             os.close(descriptor)
@@ -117,7 +117,7 @@ def serve(requests: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks here: the kernel buries them
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
-        asked, descriptors, _, _ = socket.recv_fds(requests, 1, 3)
+        asked, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
         if not asked:
             return
         child = os.fork()
@@ -129,7 +129,7 @@ def serve(requests: socket.socket) -> None:
             os.close(descriptor)
 
 
-def _launch(orders_fd: int, output_fd: int, report_fd: int) -> NoReturn:
+def _launch(orders_fd: int, output_fd: int, report_fd: int, memory_group_fd: int = -1) -> NoReturn:
     """Be the launcher: carry out the orders, and become no new Python on the way."""
     try:
         os.setsid()
@@ -141,8 +141,10 @@ def _launch(orders_fd: int, output_fd: int, report_fd: int) -> NoReturn:
             orders = confine.ConfineRequest.from_json(told.read())
         os.umask(0o022)
         os.execve = _become
-        # Both name what only this process knows: who forked it, and the number that the descriptor has here.
-        confine.supervise(orders._replace(parent=os.getppid(), report_fd=report_fd))
+        if memory_group_fd >= 0:
+            os.set_inheritable(memory_group_fd, False)
+        # All name what only this process knows: who forked it, and the numbers that the descriptors have here.
+        confine.supervise(orders._replace(parent=os.getppid(), report_fd=report_fd, memory_group_fd=memory_group_fd))
     except BaseException:  # noqa: BLE001  # what goes wrong belongs into the output, and never back into the source
         traceback.print_exc()
     finally:

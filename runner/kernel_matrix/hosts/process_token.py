@@ -49,20 +49,25 @@ def own_folder(prefix: str) -> Iterator[Path]:
     The owner is part of the folder's name. A file inside could fail to be written, or be deleted first if the removal
     of the folder is interrupted.
     """
-    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{_owner_in_name(os.getpid())}"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{owner_in_name(os.getpid())}"))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def orphaned_folders(prefix: str) -> list[Path]:
-    """Return the folders that :func:`own_folder` made under this user and whose owners have ended."""
-    folders = sorted(Path(tempfile.gettempdir()).glob(f"{prefix}*"))
+def orphaned_folders(prefix: str, parent: Path | None = None) -> list[Path]:
+    """Return folders of this user's whose names begin with ``prefix`` and :func:`owner_in_name` of an ended process.
+
+    Args:
+        prefix: as in :func:`own_folder`.
+        parent: the folder to look into; ``None`` for that of temporary files.
+    """
+    folders = sorted((parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"))
     return [folder for folder in folders if _is_orphan(folder, folder.name[len(prefix) :])]
 
 
-def _owner_in_name(pid: int) -> str | None:
+def owner_in_name(pid: int) -> str | None:
     """Return process id, start time and the first digits of the boot id; ``None`` if the process has ended."""
     start = _start_time(pid)
     return None if start is None else f"{pid}.{start}.{_boot_id()[:8]}."
@@ -92,7 +97,7 @@ def _is_orphan(folder: Path, name: str) -> bool:
         name: its name without the prefix.
     """
     owner = _OWNER_IN_NAME.match(name)
-    if owner is None or owner[0] == _owner_in_name(int(owner["pid"])):
+    if owner is None or owner[0] == owner_in_name(int(owner["pid"])):
         return False
     try:
         info = folder.lstat()

@@ -8,9 +8,9 @@ three processes run::
     └── init       only with namespaces: process 1 of a PID namespace, sees a small read-only tree as its root
         └── module limits set, user dropped, no new privileges, calls filtered; becomes ``python -m <module>``
 
-Events are written to ``request.report_fd``, one JSON object per line: ``{"started": true}`` or ``{"error": text}``,
-then ``{"status": wait status}``. If the stream ends without a status, the process was lost. The module cannot write to
-it.
+Events are written to ``request.report_fd``, one JSON object per line: ``{"started": process id}`` of the supervisor's
+child, or ``{"error": text}``, then ``{"status": wait status}``. If the stream ends without a status, the process was
+lost. The module cannot write to it.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH114, PTH115, PTH116, PTH120, PTH123, PTH208, PTH211  # every start pays for this file's imports; pathlib would be a third of them
@@ -71,6 +71,8 @@ class ConfineRequest(NamedTuple):
     """If the host runs out of memory, let the kernel kill this process first."""
     system_call_filter: str = ""
     """Seccomp program as hexadecimal digits; empty installs none."""
+    memory_group_fd: int = -1
+    """File of a control group that takes the id of a process that shall join it, open; -1 if there is no group."""
 
     @classmethod
     def from_json(cls, text: str) -> "ConfineRequest":
@@ -121,6 +123,8 @@ def main() -> None:
     request = ConfineRequest.from_json(sys.stdin.read())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.set_inheritable(request.report_fd, False)
+    if request.memory_group_fd >= 0:
+        os.set_inheritable(request.memory_group_fd, False)
     os.umask(0o022)
     try:
         supervise(request)
@@ -175,7 +179,7 @@ def _start(request: ConfineRequest, begin: Callable[[ConfineRequest, int], None]
     if error:
         os.waitpid(child, 0)
         raise OSError(error.decode(errors="replace"))
-    _report(request, started=True)
+    _report(request, started=child)
     return child
 
 
@@ -205,6 +209,8 @@ def _become_init(status_writer: int, request: ConfineRequest, error_writer: int)
 
 def _become_module(request: ConfineRequest, _error_writer: int) -> None:
     """Drop all rights that are not needed and run the module; never returns."""
+    if request.memory_group_fd >= 0:
+        os.write(request.memory_group_fd, b"0")  # this process
     if request.first_out_of_memory:
         _write("/proc/self/oom_score_adj", "1000")
     for name, value in request.limits.items():

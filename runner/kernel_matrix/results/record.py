@@ -312,6 +312,9 @@ class IsolationInfo:
     limits: Annotated[tuple[Name, ...], Items(64)]
     notes: Annotated[tuple[Text, ...], Items(64)]
     """Weaknesses compared with the design, with reasons."""
+    memory_limit: Annotated[str, LATER, Column()] = ""
+    """What limits the memory of all processes together: `group`, a control group; `watch`, the runner, which sums it at
+    intervals; empty if nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,6 +131,11 @@ class Isolation:
     """Names of the fields of :class:`ResourceLimits` that are enforced."""
     notes: tuple[str, ...] = ()
     """Sentences, one for each thing that is weaker than designed, with the reason."""
+    memory_limit: str = ""
+    """What limits the memory of all processes together.
+
+    ``group``: a control group of the kernel; ``watch``: the runner, which sums it at intervals; empty: nothing.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,6 +186,7 @@ def isolation_of(spec: RoleSpec, daemon: DaemonInfo) -> Isolation:
         processes="private",
         capabilities="none",
         seccomp=daemon.seccomp,
+        memory_limit="group" if "memory_bytes" in enforced else "",
         limits=(*enforced, "tmpfs_bytes", "shm_bytes", "file_bytes", "open_files"),
         notes=tuple(_notes(spec, daemon)),
     )

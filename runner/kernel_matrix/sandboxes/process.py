@@ -10,7 +10,8 @@ limits only    a session of its own, and resource limits
 =============  ====================================================================================================
 
 Every role gets the same confinement, the judge too: it runs the code of problems, which others may have written. At
-each level, system calls are filtered where the kernel can do so.
+each level, system calls are filtered where the kernel can do so, and the memory of all processes of a role together is
+limited: by a control group where this runner can make one, else by looking at the processes at intervals.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,8 @@ from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms import DeviceAccess
 from kernel_matrix.platforms.registry import get_platform, platforms
 from kernel_matrix.sandboxes import PACKAGE_TARGET, Isolation, ProcessLabels, RoleSpec, RunningProcess, SandboxStatus
+from kernel_matrix.sandboxes.memory_groups import MemoryGroup, MemoryGroups, find_memory_groups
+from kernel_matrix.sandboxes.memory_watch import MemoryWatch
 from kernel_matrix.sandboxes.role_environment import (
     PACKAGE,
     SCRATCH,
@@ -71,6 +74,10 @@ class Confinement:
     """Stronger levels that do not work here, each with the reason."""
     unfiltered: str = ""
     """Reason why system calls are not filtered; empty if they are."""
+    groups: MemoryGroups | None = None
+    """Place for control groups that limit memory; ``None`` if there is none."""
+    ungrouped: str = ""
+    """Reason why there is none."""
 
 
 _LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
@@ -110,6 +117,7 @@ class ProcessSandbox:
             "other_user": level.other_user,
             "refused": list(level.refused),
             "unfiltered": level.unfiltered,
+            "ungrouped": level.ungrouped,
         }
         return SandboxStatus(name=self.name, available=True, version=version, details=details)
 
@@ -122,7 +130,7 @@ class ProcessSandbox:
             if isinstance(found, Confinement):
                 return replace(found, refused=tuple(refused))
             refused.append(f"{_describe(level)}: {found}")
-        return replace(_LIMITS_ONLY, refused=tuple(refused), unfiltered=refused[-1])
+        return replace(_LIMITS_ONLY, refused=tuple(refused), unfiltered=refused[-1], ungrouped=refused[-1])
 
     def isolation(self, spec: RoleSpec) -> Isolation:  # noqa: ARG002  # part of the protocol
         """Return the confinement that ``spec`` gets on this host."""
@@ -136,6 +144,7 @@ class ProcessSandbox:
             processes="private" if private else "shared",
             capabilities="none" if level.other_user or os.geteuid() != 0 else "some",
             seccomp="none" if level.unfiltered else "own",
+            memory_limit="group" if level.groups else "watch",
             limits=_enforced_limits(level),
             notes=tuple(_notes(level)),
         )
@@ -143,9 +152,10 @@ class ProcessSandbox:
     def describe(self, spec: RoleSpec) -> dict[str, Any]:
         """Return the launcher's command line and its request; ``<drawn>`` stands for a name drawn at the start."""
         level = self.confinement
-        request = _make_request(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>", report_fd=-1)
+        request = _make_request(spec, level, Path(tempfile.gettempdir()) / f"{_STAGE_PREFIX}<drawn>")
         described = {**request._asdict(), "binds": [bind._asdict() for bind in request.binds]}
         described["system_call_filter"] = "" if level.unfiltered else f"refuses {', '.join(REFUSED)}"
+        described["memory_group"] = str(level.groups.parent) if level.groups else ""
         described["empty_files"] = list(request.empty_files)
         return {"sandbox": self.name, "argv": list(launcher()), "orders": described}
 
@@ -161,22 +171,26 @@ class ProcessSandbox:
 
     def leftovers(self) -> Sequence[str]:
         """Return one line for each private folder of a dead runner; their processes ended with the runner."""
-        return [_describe_orphan(folder) for folder in orphaned_folders(_STAGE_PREFIX)]
+        return [_describe_orphan(folder) for folder in (*orphaned_folders(_STAGE_PREFIX), *_orphaned_groups())]
 
     def sweep(self) -> Sequence[str]:
-        """Remove the private folders of dead runners, and return one line for each."""
-        orphans = orphaned_folders(_STAGE_PREFIX)
+        """Remove the private folders and control groups of dead runners, and return one line for each."""
+        orphans, groups = orphaned_folders(_STAGE_PREFIX), _orphaned_groups()
         for folder in orphans:
             shutil.rmtree(folder, ignore_errors=True)
-        return [_describe_orphan(folder) for folder in orphans]
+        for group in groups:
+            with suppress(OSError):  # its last process is about to end
+                group.rmdir()
+        return [_describe_orphan(folder) for folder in (*orphans, *groups)]
 
     @contextmanager
     def _launch(self, spec: RoleSpec, level: Confinement) -> Iterator[SupervisedProcess]:
         with ExitStack() as stack:
             stage = stack.enter_context(_stage(spec, level))
-            running = SupervisedProcess(spec.role)
+            group = stack.enter_context(_memory_group(spec, level))
+            running = SupervisedProcess(spec.role, group or _memory_watch(spec, level))
             stack.callback(running.close)
-            running.start(lambda report_fd: _make_request(spec, level, stage, report_fd))
+            running.start(_make_request(spec, level, stage))
             yield running
 
     def _strongest(self, level: Confinement) -> Confinement | str:
@@ -184,8 +198,10 @@ class ProcessSandbox:
         error = self._try(level)
         if error is None:
             return level
-        without = replace(level, unfiltered=error)
-        return without if self._try(without) is None else error
+        for weaker in _weaker_forms(level, error):
+            if self._try(weaker) is None:
+                return weaker
+        return error
 
     def _try(self, level: Confinement) -> str | None:
         """Run a module that does nothing under ``level``; return why that failed, or ``None`` if it worked."""
@@ -206,7 +222,19 @@ def _candidate_levels() -> Sequence[Confinement]:
     unfiltered = "" if make_filter() else f"the system calls of {os.uname().machine} are not listed"
     root = (Confinement(confine.ROOT, other_user=True), Confinement(confine.NONE, other_user=True))
     levels = root if os.geteuid() == 0 else (Confinement(confine.USER, other_user=False),)
-    return [replace(level, unfiltered=unfiltered) for level in (*levels, _LIMITS_ONLY)]
+    groups = find_memory_groups()
+    memory: dict[str, Any] = {"ungrouped": groups} if isinstance(groups, str) else {"groups": groups}
+    return [replace(level, unfiltered=unfiltered, **memory) for level in (*levels, _LIMITS_ONLY)]
+
+
+def _weaker_forms(level: Confinement, error: str) -> Iterator[Confinement]:
+    """Yield ``level`` without the parts that a kernel may refuse, the strongest first."""
+    if level.groups:
+        yield replace(level, groups=None, ungrouped=error)
+    if not level.unfiltered:
+        yield replace(level, unfiltered=error)
+    if level.groups and not level.unfiltered:
+        yield replace(level, groups=None, ungrouped=error, unfiltered=error)
 
 
 def _describe(level: Confinement) -> str:
@@ -227,7 +255,8 @@ def _notes(level: Confinement) -> Iterator[str]:
     yield from level.refused
     if level.unfiltered:
         yield f"system calls are not filtered: {level.unfiltered}"
-    yield "the memory limit holds for each process alone, not for all of them together"
+    if not level.groups:
+        yield f"the memory of all processes together is summed at intervals, without a control group: {level.ungrouped}"
     if level.namespaces != confine.USER or not confine.counts_tasks_per_namespace():
         yield "processes are counted per user: others of the same user count too"
     if level.namespaces == confine.NONE:
@@ -237,8 +266,8 @@ def _notes(level: Confinement) -> Iterator[str]:
         yield "runs under the runner's own uid"
 
 
-def _make_request(spec: RoleSpec, level: Confinement, stage: Path, report_fd: int) -> confine.ConfineRequest:
-    """Make the launcher's request."""
+def _make_request(spec: RoleSpec, level: Confinement, stage: Path) -> confine.ConfineRequest:
+    """Make the launcher's request, without the files that are open when it is sent."""
     private = level.namespaces != confine.NONE
     argv = (sys.executable, *command(spec))
     env = {"PATH": _path(), **_gpu_environment(spec), **environment(spec)}
@@ -248,7 +277,7 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path, report_fd: in
         argv=[argv[0], *(_to_host_path(text, host_paths) for text in argv[1:])],
         env={name: ":".join(_to_host_path(part, host_paths) for part in text.split(":")) for name, text in env.items()},
         cwd=_to_host_path(PACKAGE_TARGET, host_paths),
-        report_fd=report_fd,
+        report_fd=-1,
         parent=os.getpid(),
         namespaces=level.namespaces,
         limits={"CORE": 0, "NOFILE": limits.open_files, "FSIZE": limits.file_bytes, "DATA": limits.memory_bytes},
@@ -260,8 +289,52 @@ def _make_request(spec: RoleSpec, level: Confinement, stage: Path, report_fd: in
         tmpfs_bytes=limits.tmpfs_bytes,
         shm_bytes=limits.shm_bytes,
         first_out_of_memory=spec.role is not Role.JUDGE,
-        system_call_filter="" if level.unfiltered else make_filter().hex(),
+        system_call_filter=_filter_for(spec, level).hex(),
     )
+
+
+def _filter_for(spec: RoleSpec, level: Confinement) -> bytes:
+    return b"" if level.unfiltered else make_filter(memory_files=_may_make_memory_files(spec, level))
+
+
+def _may_make_memory_files(spec: RoleSpec, level: Confinement) -> bool:
+    """Return whether a role may make files that exist in memory only.
+
+    Where memory is summed at intervals, a process can hide such a file. The judge lends some; drivers may need some.
+    """
+    return level.groups is not None or bool(level.unfiltered) or spec.role is Role.JUDGE or spec.gpu is not None
+
+
+@contextmanager
+def _memory_group(spec: RoleSpec, level: Confinement) -> Iterator[MemoryGroup | None]:
+    """Make the control group that limits a role, ``None`` if there are none; remove it at the end.
+
+    Raises:
+        SandboxError: If it cannot be made.
+    """
+    with ExitStack() as stack:
+        try:
+            group = stack.enter_context(level.groups.new_group(spec.limits.memory_bytes)) if level.groups else None
+        except OSError as error:
+            raise SandboxError(f"cannot make a control group for the {spec.role.value}: {error}") from error
+        yield group
+
+
+def _memory_watch(spec: RoleSpec, level: Confinement) -> MemoryWatch | None:
+    """Return what sums the memory of a role's processes; ``None`` if a control group limits it."""
+    if level.groups:
+        return None
+    uid = spec.uid if level.other_user else os.getuid()
+    return MemoryWatch(
+        limit_bytes=spec.limits.memory_bytes,
+        file_systems=(SCRATCH, "/dev/shm") if level.namespaces != confine.NONE else (),  # noqa: S108  # as seen inside
+        memory_files_of=uid if _may_make_memory_files(spec, level) else None,
+    )
+
+
+def _orphaned_groups() -> Sequence[Path]:
+    groups = find_memory_groups()
+    return () if isinstance(groups, str) else groups.orphans()
 
 
 def _path() -> str:

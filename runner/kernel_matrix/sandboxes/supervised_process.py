@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
@@ -23,6 +23,8 @@ from kernel_matrix.inside.confine import ConfineRequest
 from kernel_matrix.inside.exception_kinds import tells_of_host_memory
 from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import ProcessExit
+from kernel_matrix.sandboxes.memory_groups import MemoryGroup
+from kernel_matrix.sandboxes.memory_watch import MemoryWatch
 from kernel_matrix.sandboxes.process_tree import continue_below, stop_below
 from kernel_matrix.sandboxes.role_environment import PACKAGE_FOLDER, LogTail
 
@@ -43,8 +45,14 @@ def launcher() -> tuple[str, ...]:
 class SupervisedProcess:
     """Process of one role. A thread reads the role's output and the launcher's report until both end."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, memory: MemoryGroup | MemoryWatch | None = None) -> None:
+        """Args are the role, and what limits the memory of all its processes together."""
         self._role = role
+        self._group = memory if isinstance(memory, MemoryGroup) else None
+        self._watch = memory if isinstance(memory, MemoryWatch) else None
+        self._first: int | None = None
+        self._next_look = 0.0
+        self._beyond_memory = False
         self._process: subprocess.Popen[bytes] | None = None
         self._started: Future[None] = Future()
         self._ended: Future[ProcessExit] = Future()
@@ -53,11 +61,8 @@ class SupervisedProcess:
         self._report = bytearray()
         self._oom_kills = 0
 
-    def start(self, make_request: Callable[[int], ConfineRequest]) -> None:
+    def start(self, request: ConfineRequest) -> None:
         """Start the launcher, send it the request and wait until the role's module runs.
-
-        Args:
-            make_request: makes the request, given the file descriptor that the launcher is to report on.
 
         Raises:
             SandboxError: if the launcher cannot be started, or cannot confine as requested.
@@ -65,16 +70,16 @@ class SupervisedProcess:
         self._oom_kills = _count_oom_kills()
         read_end, write_end = os.pipe()
         report = os.fdopen(read_end, "rb", buffering=0)
+        joining_fd = -1 if self._group is None else self._group.joining_fd
         try:
-            request = make_request(write_end).to_json()
-            self._process = self._popen(write_end)
+            self._process = self._popen([fd for fd in (write_end, joining_fd) if fd >= 0])
         except OSError as error:
             report.close()
             raise SandboxError(f"cannot start {sys.executable}: {error}") from error
         finally:
             os.close(write_end)
         threading.Thread(target=self._follow, args=(self._process, report), daemon=True).start()
-        _send(self._process, request)
+        _send(self._process, request._replace(report_fd=write_end, memory_group_fd=joining_fd).to_json())
         self._await_start()
 
     def root_pid(self) -> int | None:
@@ -115,7 +120,7 @@ class SupervisedProcess:
             _log.warning("process %d of the %s does not end", self._process.pid, self._role.value)
 
     @staticmethod
-    def _popen(report_fd: int) -> subprocess.Popen[bytes]:
+    def _popen(open_files: Collection[int]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             launcher(),
             stdin=subprocess.PIPE,
@@ -123,7 +128,7 @@ class SupervisedProcess:
             stderr=subprocess.STDOUT,
             env={},
             cwd="/",
-            pass_fds=(report_fd,),
+            pass_fds=tuple(open_files),
             start_new_session=True,
         )
 
@@ -145,7 +150,7 @@ class SupervisedProcess:
             selector.register(output, EVENT_READ, self._tail.add)
             selector.register(report, EVENT_READ, self._add_report)
             while report in [key.fileobj for key in selector.get_map().values()]:
-                _read_ready(selector, None)
+                _read_ready(selector, self._look_at_memory(process))
             process.wait()
             deadline = time.monotonic() + _LAST_OUTPUT_S
             while selector.get_map() and (remaining_s := deadline - time.monotonic()) > 0:
@@ -157,8 +162,26 @@ class SupervisedProcess:
     def _add_report(self, chunk: bytes) -> None:
         """Append a piece of the launcher's report."""
         self._report += chunk
-        if not self._started.done() and any("started" in message for message in self._messages()):
-            self._started.set_result(None)
+        if not self._started.done():
+            for message in self._messages():
+                if "started" in message:
+                    self._first = message["started"]
+                    self._started.set_result(None)
+
+    def _look_at_memory(self, process: subprocess.Popen[bytes]) -> float | None:
+        """Kill the role if it uses too much memory; return the time until the next look, ``None`` without a watch."""
+        if self._watch is None or self._beyond_memory:
+            return None
+        if self._first is None:
+            return START_TIMEOUT_S
+        if time.monotonic() >= self._next_look:
+            used_bytes = self._watch.used_bytes(process.pid, self._first)
+            if used_bytes > self._watch.limit_bytes:
+                self._beyond_memory = True
+                process.terminate()
+                return None
+            self._next_look = time.monotonic() + self._watch.next_look_s(used_bytes)
+        return max(self._next_look - time.monotonic(), 0.0)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         """Return the messages in the report so far, one for each complete line."""
@@ -200,9 +223,15 @@ class SupervisedProcess:
         )
 
     def _ran_out_of_memory(self, end_signal: int | None, log_tail: str) -> bool:
-        """Return whether the memory limit explains a failure: the kernel killed a process, or the last line says so."""
+        """Return whether a memory limit explains a failure.
+
+        Either this runner or the kernel killed a process of the role, or the role's last line says that it got no more.
+        """
+        if self._beyond_memory or (self._group is not None and self._group.oom_kills() > 0):
+            return True
         if end_signal == signal.SIGKILL:
-            return _count_oom_kills() > self._oom_kills
+            # Without a group, the role may be taken for another victim of this machine's lack of memory.
+            return self._group is None and _count_oom_kills() > self._oom_kills
         return tells_of_host_memory(log_tail.rstrip().rpartition("\n")[2])
 
 

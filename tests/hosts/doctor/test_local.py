@@ -45,6 +45,17 @@ def test_line_says_whether_system_calls_are_filtered(
     assert told in finding.found
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("ungrouped", "told"),
+    [("", "memory is limited by control groups"), ("read-only", "memory is summed at intervals (read-only)")],
+)
+def test_line_says_what_limits_memory(monkeypatch: pytest.MonkeyPatch, ungrouped: str, told: str) -> None:
+    level = Confinement(confine.ROOT, other_user=True, ungrouped=ungrouped)
+    monkeypatch.setattr("kernel_matrix.sandboxes.process.ProcessSandbox.confinement", level)
+    assert told in line().found
+
+
 @pytest.mark.parametrize(
     ("settings", "verdict"),
     [

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import json
+import mmap
 import os
 import platform
 import socket
@@ -17,6 +18,8 @@ from pathlib import Path
 
 ADD_KEY, KEYCTL = (248, 250) if platform.machine() == "x86_64" else (217, 219)
 USER_KEYRING = -4
+HOLD_S = 1.5
+"""Longer than the time between two looks at the memory of a role with a small limit."""
 
 
 def exit_with(code):
@@ -214,6 +217,86 @@ def mount_memory():
             for number in range(64):
                 written += Path(place, str(number)).write_bytes(bytes(1 << 20))
     print(json.dumps({"written": written, "error": errno.errorcode.get(ctypes.get_errno())}))
+
+
+def take_private(mebibytes):
+    """Take memory in four forked processes, a quarter each, and hold it."""
+    for _ in range(4):
+        if os.fork() == 0:
+            held = _touched(int(mebibytes) << 18)
+            time.sleep(HOLD_S)
+            os._exit(held is None)
+    for _ in range(4):
+        if os.wait()[1] != 0:
+            sys.exit("a child was killed")
+    print(json.dumps("held"))
+
+
+def take_forked(mebibytes):
+    """Take memory and show it to four forked processes, which share it."""
+    held = _touched(int(mebibytes) << 20)
+    for _ in range(4):
+        if os.fork() == 0:
+            time.sleep(HOLD_S)
+            os._exit(held is None)
+    for _ in range(4):
+        os.wait()
+    print(json.dumps("held"))
+
+
+def take_shared(mebibytes):
+    """Take shared memory without a name, and hide it from the counts of this process."""
+    held = mmap.mmap(-1, int(mebibytes) << 20)
+    for start in range(0, len(held), 4096):
+        held[start] = 1
+    held.madvise(mmap.MADV_DONTNEED)
+    time.sleep(HOLD_S)
+    print(json.dumps("held"))
+
+
+def take_memory_files(mebibytes):
+    """Fill files that exist in memory only, and map none of them."""
+    files = []
+    try:
+        for _ in range(int(mebibytes)):
+            files.append(os.memfd_create("held"))
+            os.write(files[-1], bytes(1 << 20))
+    except PermissionError as error:
+        print(json.dumps(errno.errorcode[error.errno]))
+        return
+    time.sleep(HOLD_S)
+    print(json.dumps("held"))
+
+
+def take_files(mebibytes):
+    """Fill both file systems of memory with files that are deleted at once, and hold them."""
+    files = []
+    for number in range(int(mebibytes)):
+        path = Path("/tmp" if number % 2 else "/dev/shm", str(number))
+        files.append(path.open("wb", buffering=0))
+        path.unlink()
+        files[-1].write(bytes(1 << 20))
+    time.sleep(HOLD_S)
+    print(json.dumps("held"))
+
+
+def borrow(folder):
+    """Receive a file that exists in memory only, and touch all of it."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(Path(folder, "lender.sock")))
+        _, (descriptor,), _, _ = socket.recv_fds(connection, 1, 1)
+    held = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+    for start in range(0, len(held), 4096):
+        held[start] = 1
+    time.sleep(HOLD_S)
+    print(json.dumps("held"))
+
+
+def _touched(size):
+    held = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
+    for start in range(0, size, 4096):
+        held[start] = 1
+    return held
 
 
 def keep_secret(secret):

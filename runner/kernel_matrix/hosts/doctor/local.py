@@ -35,7 +35,9 @@ def _check_confinement(status: SandboxStatus) -> CheckResult:
     weaknesses = [*details["refused"]] if details["namespaces"] == confine.NONE else []
     if details["unfiltered"]:
         weaknesses.append(f"system calls are not filtered: {details['unfiltered']}")
+    memory = f"summed at intervals ({details['ungrouped']})" if details["ungrouped"] else "limited by control groups"
+    found = f"torch {torch}, confined by {by}, memory is {memory}"
     if not weaknesses:
-        return ok(_SUBJECT, f"torch {torch}, confined by {by}, system calls are filtered")
-    found = f"torch {torch}, confined by {by} ({'; '.join(weaknesses)})"
+        return ok(_SUBJECT, f"{found}, system calls are filtered")
+    found += f" ({'; '.join(weaknesses)})"
     return warn(_SUBJECT, found, "run candidates you do not trust in containers only")
