@@ -28,7 +28,7 @@ CACHE_VARIABLE = "KERNEL_MATRIX_CACHE_DIR"  # environment variable: folder of th
 
 DEFAULT_MAX_BYTES = 4 << 30  # beyond this, the least recently used entries are removed
 
-_VERSION = 1
+_VERSION = 2  # 1: artifacts with links
 _ARTIFACT, _NOTE = "artifact.tar", "note.json"
 _ASIDE = ".new-"
 _ABANDONED_S = 3600.0  # a half-written entry of this age has no living writer

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.wire import MAX_DIMENSIONS, OutputAlias, OutputClaim, Structure
-from kernel_matrix.inside.worker.service import copy_one, copy_state, flatten
+from kernel_matrix.inside.worker.service import Worker, copy_one, copy_state, flatten
 from kernel_matrix.model.enums import Dtype, Stage, Status
 from tests.inside.sessions import CANDIDATE, EAGER
 from tests.inside.workers import side_of
@@ -73,6 +73,21 @@ def test_a_source_that_cannot_be_loaded_says_why(name, tmp_path):
         start(side)
     assert (found.value.status, found.value.stage) == (status, Stage.LOAD)
     assert "Traceback" in found.value.evidence.log
+
+
+def test_artifact_brings_compilers_settings_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTORCH_NVCC", "")  # removed again afterwards
+    unpacked = []
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.unpack", unpacked.append)
+    platform = SimpleNamespace(compiler_settings=lambda: {"PYTORCH_NVCC": "the wrapper"})
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.load_platform", lambda _name: platform)
+    (tmp_path / "candidate.py").write_text("import os\nclass ModelNew: compiler = os.environ['PYTORCH_NVCC']\n")
+    worker = Worker(None, tmp_path, "cuda", tmp_path / "artifact.tar")
+    settings = {"file": "candidate.py", "entry": "ModelNew", "values": {}, "module": "candidate"}
+    for _ in range(2):
+        worker._load(settings, ())
+    assert unpacked == [tmp_path / "artifact.tar"]
+    assert worker._entry.compiler == "the wrapper"
 
 
 def test_a_worker_goes_on_after_a_call_that_raised(tmp_path):

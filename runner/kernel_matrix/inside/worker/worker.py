@@ -2,7 +2,7 @@
 
 Run as ``python -m kernel_matrix.inside.worker.worker --channel DIR --code DIR --device cuda [--artifact FILE]
 [--preload MODULE …]``. It may start long before its session: it imports slow modules, and waits for the judge's order
-before it opens the device.
+before it opens the device and unpacks the artifact.
 """
 
 from __future__ import annotations
