@@ -28,7 +28,7 @@ def test_findings_stand_under_their_check_the_worst_first(lab):
     assert [head.split(":")[0] for head in heads] == [
         *("error wrong_board", "error two_boards", "warning not_alone", "warning drift", "note no_bound")
     ]
-    assert "h200: 3 rows were measured on NVIDIA L4 [2J; the name means NVIDIA H200" in done.stdout
+    assert r"h200: 3 rows were measured on NVIDIA L4\x1b[2J; the name means NVIDIA H200" in done.stdout
     assert "… and 3 more: --all --only drift" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("11 rows, 35 checks: 2 errors,")
 

@@ -81,5 +81,5 @@ def test_nothing_a_terminal_obeys_is_printed(lab: Path) -> None:
     (records / os.fsdecode(name)).write_bytes(b"{")
     done = merge(lab)
     assert (done.returncode, "\x1b" in done.stdout) == (0, False)
-    assert "[2J [red].json" in done.stdout
-    assert printable("a\nb\x07[bold]\u202e") == "a b [bold]"
+    assert r"\x1b[2J\udcff[red].json" in done.stdout
+    assert printable("a\nb\x07[bold]\u202e") == r"a b\x07[bold]\u202e"

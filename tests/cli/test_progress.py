@@ -124,7 +124,7 @@ def test_event_line_names_retry_and_reason_of_postponement():
 
 def test_a_pipe_and_a_terminal_tell_the_same_of_a_cell(monkeypatch):
     said, screen = [], io.StringIO()
-    monkeypatch.setattr("kernel_matrix.cli.progress.Console", lambda **_: Console(file=screen, width=200))
+    monkeypatch.setattr("kernel_matrix.cli.progress.SafeConsole", lambda **_: Console(file=screen, width=200))
     watchers = (PlainLines(said.append, said.append), LiveView())
     for event in (put_off(LONG), ended(SHORT)):
         for watcher in watchers:

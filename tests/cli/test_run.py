@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.baddays.field import PRELOADED, events, new_field
+from tests.cli.terminal import on_terminal
 
 NOT_ON_SUNDAYS = """
 [[exclude]]
@@ -226,3 +228,39 @@ def test_a_deadline_that_is_too_near_puts_cells_off(field):
     assert [event["event"] for event in events(ran.stdout)] == ["run_started", "cell_skipped", "run_ended"]
     assert events(ran.stdout)[-1]["left"] == 1
     assert field.runs()[0]["interrupted"]
+
+
+HOSTILE = """
+class ModelNew:
+    def __init__(self):
+        raise ValueError("\\x1b[2J\\x1b]0;owned\\x07 \\u202edessap \\x9b31m passed")
+"""
+SHOWN = r"ValueError: \x1b[2J\x1b]0;owned\x07 \u202edessap \x9b31m passed"
+
+
+@pytest.mark.torch
+def test_text_of_hostile_exception_is_shown_not_obeyed(tmp_path):
+    with new_field(tmp_path, program=PRELOADED) as field:
+        (field.candidates / "hostile.py").write_text(HOSTILE)
+        field.write_matrix("tiny/hostile")
+        ran = field.call("run", "--sandbox", "process")
+        assert SHOWN in ran.stdout
+        kept = next(field.store.glob("records/*.json")).read_text()
+        shown = [ran.stdout, ran.stderr, *(field.call(*verb).stdout for verb in AFTERWARDS)]
+        on_screen = on_terminal(field.root, "run", "--sandbox", "process", "--rerun", "all")
+    assert "owned" in kept
+    for text in shown:
+        assert not set("\x1b\x07\x9b\r\u202e") & set(text)
+    without_styles = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", on_screen)
+    on_one_line = "".join(SHOWN.replace(r"\x07", "").split())  # rich drops this character, and may wrap lines
+    assert on_one_line in "".join(without_styles.split())
+    assert not set("\x07\x9b\u202e") & set(on_screen)
+    assert "\x1b[2J" not in on_screen
+    assert "\x1b]" not in on_screen
+
+
+AFTERWARDS = (
+    ("results", "results/baddays"),
+    ("report", "results/baddays", "--format", "text"),
+    ("report", "results/baddays", "--format", "md"),
+)

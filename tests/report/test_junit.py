@@ -44,7 +44,7 @@ def test_what_no_xml_may_hold_does_not_spoil_the_document():
     one = {"candidate": 'softmax/<a href="x">', "gpu": "h\x00200"}
     suite = suite_of(timed(STEADY, **one), [failed(message=message, **one)])
     (case,) = suite.findall("testcase")
-    assert case.get("classname") == "h 200.cu130"
+    assert case.get("classname") == r"h\x00200.cu130"
     assert '<a href="x">' in case.get("name")
     assert "]]> <b>&amp;" in case.find("failure").text
     assert "größe" in case.find("failure").text

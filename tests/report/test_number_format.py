@@ -38,4 +38,4 @@ def test_steps_of_colour_are_even_on_the_scale_of_logarithms(speedup, step):
 
 def test_counts_and_terminals():
     assert (number(1, "cell"), number(20_000, "cell")) == ("1 cell", "20,000 cells")
-    assert one_line("a\x1b[2J\u202eb\nc") == "a [2J b c"
+    assert one_line("a\x1b[2J\u202eb\nc") == r"a\x1b[2J\u202eb c"

@@ -7,6 +7,7 @@ from kernel_matrix.results.descriptions import (
     describe_verdict,
     discards,
     printable,
+    visible,
 )
 from kernel_matrix.results.labels import describe_label, labels_worth_printing, warns
 
@@ -19,5 +20,6 @@ __all__ = [
     "discards",
     "labels_worth_printing",
     "printable",
+    "visible",
     "warns",
 ]

@@ -35,6 +35,7 @@ from kernel_matrix.cli import (
     sweep,
     version,
 )
+from kernel_matrix.cli.output import write_line
 from kernel_matrix.cli.stop_signals import StopSignals, Terminated, silence_gone_terminal
 from kernel_matrix.errors import KernelMatrixError, UsageError
 
@@ -118,4 +119,4 @@ def _code_of(error: OSError) -> int | None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    write_line(text, stderr=True)

@@ -28,10 +28,12 @@ def warn_of_unreadable(loaded: LoadedSource) -> None:
 
 
 def plain(text: str) -> Text:
-    """Return ``text`` without markup and control characters: it comes from files of others."""
+    """Return ``text`` without markup: it comes from files of others."""
     from rich.text import Text
 
-    return Text("".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text))
+    from kernel_matrix.api.wording import visible
+
+    return Text(visible(text))
 
 
 def problem_document(problem: Problem) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernel_matrix.api.gpus import Gpu, TelemetrySample, describe_processes, watch_gpus
-from kernel_matrix.cli.output import console, print_json_line
+from kernel_matrix.cli.output import console, print_json_line, write_line
 from kernel_matrix.model.instants import utc_now
 
 _GIB = 1 << 30
@@ -50,8 +50,7 @@ def _print_lines(samples: Samples) -> None:
     at = utc_now()
     for gpu, sample in samples.items():
         words = "  ".join(f"{heading} {text}" for heading, text in _fields(sample).items() if text)
-        sys.stdout.write(f"{at}  GPU {gpu.index}  {words}\n")
-    sys.stdout.flush()
+        write_line(f"{at}  GPU {gpu.index}  {words}")
 
 
 def _table(samples: Samples) -> Table:

@@ -1,4 +1,4 @@
-"""Output of verbs: a rich console that obeys ``NO_COLOR`` and pipes, and strict JSON for scripts."""
+"""Output of verbs: a rich console that obeys ``NO_COLOR`` and pipes, plain lines, and strict JSON for scripts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,23 @@ if TYPE_CHECKING:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for people: colour only on a terminal and never under ``NO_COLOR``; full width when piped."""
-    from rich.console import Console
+    """Return a console for people: colour only on a terminal and never under ``NO_COLOR``; full width when piped.
+
+    Control characters in what is printed are shown, not obeyed.
+    """
+    from kernel_matrix.cli.safe_console import SafeConsole
 
     piped = not (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr, highlight=False, width=200 if piped else None, soft_wrap=piped)
+    return SafeConsole(stderr=stderr, highlight=False, width=200 if piped else None, soft_wrap=piped)
+
+
+def write_line(text: str, *, stderr: bool = False) -> None:
+    """Write a line as it is and flush; control characters in it are shown, not obeyed."""
+    from kernel_matrix.api.wording import visible
+
+    stream = sys.stderr if stderr else sys.stdout
+    stream.write(f"{visible(text)}\n")
+    stream.flush()
 
 
 @contextmanager

@@ -215,13 +215,15 @@ def _print_all(made: RunPlan, cells: Iterable[Cell]) -> None:
 
 def _listed(cells: Iterable[Cell]) -> Iterator[Cell]:
     """Yield ``cells``, each written as a plain line on the way: a table would need all of them first."""
+    from kernel_matrix.api.wording import visible
+
     for cell in cells:
         reason = cell.reason
         verb = "compiled here" if cell.compile_only else "runs here"
         here = f"{verb}, {duration(cell.expected_s)}"
         outcome = here if reason is None else f"{reason.kind.value}: {reason.text}"
         place = f"{cell.gpu.name} {cell.toolchain.name} {cell.dtype.value} {cell.candidate.id}"
-        sys.stdout.write(f"{cell.id}  {place}  {outcome}\n")
+        sys.stdout.write(visible(f"{cell.id}  {place}  {outcome}\n"))
         yield cell
     sys.stdout.flush()
 

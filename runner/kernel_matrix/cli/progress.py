@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -25,12 +24,14 @@ from kernel_matrix.api.run_cells import (
     WorkloadJudgement,
     judge_record,
 )
-from kernel_matrix.cli.output import duration, print_json_line
+from kernel_matrix.cli.output import duration, print_json_line, write_line
 from kernel_matrix.cli.run_conditions import RunConditions, complaints, conditions_document, conditions_line
+from kernel_matrix.cli.safe_console import SafeConsole
 from kernel_matrix.model.enums import ClockPolicy, Fault, Status, Verdict
 from kernel_matrix.model.messages import INTERPRETED
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from typing_extensions import Self
 
 
@@ -149,7 +150,7 @@ class PlainLines(RunView):
 
     def end(self, result: RunResult) -> None:
         """Write a table, and the next step."""
-        print_summary(Console(highlight=False, width=100), result, self.conditions)
+        print_summary(SafeConsole(highlight=False, width=100), result, self.conditions)
 
 
 class LiveView(RunView):
@@ -157,9 +158,9 @@ class LiveView(RunView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._console = Console(highlight=False)
+        self._console = SafeConsole(highlight=False)
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -255,17 +256,11 @@ def run_view(*, as_json: bool) -> RunView:
     """Return the view that suits the options and standard output."""
     if as_json:
         return EventLines(print_json_line)
-    return LiveView() if sys.stdout.isatty() else PlainLines(_write_line, _write_error)
-
-
-def _write_line(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    return LiveView() if sys.stdout.isatty() else PlainLines(write_line, _write_error)
 
 
 def _write_error(text: str) -> None:
-    sys.stderr.write(f"error: {text}\n")
-    sys.stderr.flush()
+    write_line(f"error: {text}", stderr=True)
 
 
 def _style(event: RunEvent) -> str:

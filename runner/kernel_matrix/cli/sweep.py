@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from kernel_matrix.cli.output import write_line
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb to ``app``."""
@@ -15,9 +17,9 @@ def register(app: typer.Typer) -> None:
 
         swept = sweep_host()
         for line in swept.cleared:
-            typer.echo(line)
+            write_line(line)
         for line in swept.failed:
-            typer.echo(f"error: {line}", err=True)
+            write_line(f"error: {line}", stderr=True)
         if swept.failed:
             typer.echo(f"{len(swept.cleared)} leftovers cleared up, {len(swept.failed)} NOT")
             raise typer.Exit(4)

@@ -9,6 +9,8 @@ from typing import Any, Final
 import orjson
 import polars as pl
 
+from kernel_matrix.results.descriptions import visible
+
 _DIGITS: Final = 6
 """Significant digits of a number on the page."""
 _INERT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -41,7 +43,7 @@ def _column(column: pl.Series) -> dict[str, Any]:
     text = pl.select(_as_text(pl.lit(column), column.dtype)).to_series()
     words = text.drop_nulls().unique(maintain_order=True)
     codes = text.replace_strict(words, pl.Series(range(len(words)), dtype=pl.Int64), default=None)
-    return {"words": words.to_list(), "codes": codes.cast(pl.Int64).to_list()}
+    return {"words": list(map(visible, words.to_list())), "codes": codes.cast(pl.Int64).to_list()}
 
 
 def _json_number(value: float | None) -> float | int | str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree import ElementTree as ET
@@ -11,10 +10,9 @@ from kernel_matrix.analysis.comparison import FLAGGED, Change, Comparison
 from kernel_matrix.model.enums import Fault
 from kernel_matrix.report.evidence import evidence, named
 from kernel_matrix.report.number_format import one_line
+from kernel_matrix.results.descriptions import visible
 
 _SKIPPED: Final = (Change.MISSING, Change.INCONCLUSIVE)
-_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 forbids, even escaped."""
 
 
 def comparison_junit(comparison: Comparison) -> str:
@@ -72,4 +70,5 @@ def _kind(change: Change, row: Mapping[str, Any]) -> str | None:
 
 
 def _text(text: str) -> str:
-    return _NOT_XML.sub(" ", text)
+    """Return visible text; this leaves out all characters that XML 1.0 forbids even if they are escaped."""
+    return visible(text)

@@ -1,8 +1,10 @@
-"""HTML construction: text is escaped unless it was made here."""
+"""HTML construction: text is escaped unless it was made here, and its control characters are shown."""
 
 from __future__ import annotations
 
 from html import escape
+
+from kernel_matrix.results.descriptions import visible
 
 
 class Html(str):
@@ -24,7 +26,7 @@ def element(name: str, /, *inside: str, **attributes: str | None) -> Html:
         attributes: A trailing ``_`` is dropped (``class_``), other ``_`` become ``-``; None leaves the attribute out.
     """
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(visible(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -35,7 +37,7 @@ def element(name: str, /, *inside: str, **attributes: str | None) -> Html:
 
 def joined(*parts: str) -> Html:
     """Join ``parts``, each escaped unless it is :class:`Html`."""
-    return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
+    return Html("".join(part if isinstance(part, Html) else escape(visible(part)) for part in parts))
 
 
 def raw(name: str, text: str, /, **attributes: str) -> Html:

@@ -15,9 +15,26 @@ DISCARDED: Final = ("discarded_samples", *(f"discarded_{cause}" for cause in CAU
 _AS_WANTED = frozenset({ClockState.LOCKED.value, ClockState.NOT_APPLICABLE.value})
 
 
+def visible(text: str) -> str:
+    """Return ``text`` with each character that a terminal or a page would obey, and not show, as an escape.
+
+    Files, candidates and problems may have chosen it: control characters begin sequences that clear or rename a
+    terminal, and characters for the direction of writing make a line read as another one. Line breaks stay; other
+    blanks become a space.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else " " if c.isspace() else _escape(ord(c)) for c in text)
+
+
+def _escape(code: int) -> str:
+    """Return the escape that Python would write."""
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
+
+
 def printable(text: str) -> str:
-    """Return ``text`` on one line without control characters, because files and candidates may have chosen it."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()
+    """Return :func:`visible` text on one line."""
+    return visible(text).replace("\n", " ").strip()
 
 
 def describe_clocks(state: str | None, policy: str | None) -> str:
