@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -98,6 +99,23 @@ def test_outage_during_builds_has_them_built_again(stage, store, away, run_until
     cells = [stage.cell(name, builder=[hands_over(b"code")], source=f"{name} = 1\n") for name in names]
     assert run_until_back(cells) == [EventKind.SANDBOX_LOST, EventKind.SANDBOX_BACK]
     assert [attempts(store, cell) for cell in cells] == [[(1, Status.PASSED)]] * 3
+
+
+def test_outage_covers_a_step_begun_before_it_is_over(stage, away):
+    """The step began after the last check that failed, and failed before the sandbox was back."""
+    began = []
+
+    def tell(event):
+        if event.happening is EventKind.SANDBOX_LOST:
+            began.append(time.monotonic())
+            away.clear()
+
+    outage = sandbox_outage.SandboxOutage(sandbox=stage, limit_s=10, tell=tell, cancelled=lambda: False)
+    cell, started = stage.cell("a"), time.monotonic()
+    away.set()
+    assert outage.wait_until_back(cell, started)
+    assert outage.wait_until_back(cell, began[0])
+    assert not outage.wait_until_back(cell, time.monotonic())
 
 
 def test_outage_of_cells_only_compiled_leaves_no_record(stage, store, away, run_until_back):

@@ -26,8 +26,8 @@ class SandboxOutage:
     """Seconds after which the run fails."""
     tell: Callable[[RunEvent], None]
     cancelled: Callable[[], bool]
-    _last_failed: float = -math.inf
-    """Monotonic time of the last failed check of the sandbox."""
+    _last_seen_away: float = -math.inf
+    """Monotonic time until which the sandbox may not have answered."""
     _is_given_up: bool = False
     _asking: threading.Lock = field(default_factory=threading.Lock)
 
@@ -40,7 +40,7 @@ class SandboxOutage:
             lane: Name of the calling lane, for events.
 
         Returns:
-            ``True`` if the sandbox was seen not to answer after ``since``.
+            ``True`` if the sandbox did not answer at some time after ``since``.
 
         Raises:
             CellCancelledError: The run was cancelled.
@@ -51,8 +51,9 @@ class SandboxOutage:
             if reason:
                 self._tell(EventKind.SANDBOX_LOST, cell, lane, f"{reason}; waiting for up to {self.limit_s:.0f} s")
                 self._wait()
+                self._last_seen_away = time.monotonic()  # what began since the last failed check may have failed too
                 self._tell(EventKind.SANDBOX_BACK, cell, lane, f"sandbox {self.sandbox.name} answers again")
-            return self._last_failed >= since
+            return self._last_seen_away >= since
 
     def _wait(self) -> None:
         deadline = time.monotonic() + self.limit_s
@@ -70,7 +71,7 @@ class SandboxOutage:
         status = self.sandbox.status()
         if status.available:
             return ""
-        self._last_failed = time.monotonic()
+        self._last_seen_away = time.monotonic()
         return (status.reason or "it does not answer").partition("\n")[0]
 
     def _tell(self, happening: EventKind, cell: Cell, lane: str, text: str) -> None:
