@@ -210,8 +210,10 @@ class FakePause:
 
     works = True
 
-    def __init__(self):
+    def __init__(self, clock):
         self.paused = False
+        self.takes_s = 0.0
+        self._clock = clock
 
     @contextmanager
     def ending_resumed(self):
@@ -221,10 +223,15 @@ class FakePause:
             self.resume()
 
     def pause(self):
-        self.paused = True
+        self._change(paused=True)
 
     def resume(self):
-        self.paused = False
+        self._change(paused=False)
+
+    def _change(self, *, paused):
+        if self.paused != paused:
+            self._clock.sleep(self.takes_s)
+            self.paused = paused
 
 
 class Checker:
@@ -268,7 +275,7 @@ class Bench:
         self.checker = Checker(judge)
         monkeypatch.setattr(timing_module, "time", self.clock)
         call_ns = {"eager": constant(1000), "candidate": constant(1000), **call_ns}
-        self.pause = FakePause()
+        self.pause = FakePause(self.clock)
         self.sides = {name: FakeSide(name, self.log, self.clock, self.pause, ns) for name, ns in call_ns.items()}
         self.timer = Timer(
             self.reference,
@@ -571,6 +578,13 @@ def test_timer_wrong_call_leaves_candidate_running(bench):
     with pytest.raises(SessionEnded, match="wrong"):
         stopped.run()
     assert not stopped.pause.paused
+
+
+def test_timer_budget_does_not_pay_for_changes_of_turn(bench):
+    quick, slow = bench(candidate=noisy), bench(candidate=noisy)
+    slow.pause.takes_s = PROTOCOL.budget_s
+    assert len(slow.run().samples("candidate")) == len(quick.run().samples("candidate"))
+    assert slow.timing.labels == quick.timing.labels
 
 
 def test_timer_labels_a_candidate_that_cannot_be_paused(bench):

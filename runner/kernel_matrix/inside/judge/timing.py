@@ -128,6 +128,7 @@ class Timer:
         # Drawn at random, so that a candidate cannot tell the last call by counting.
         self._fewest = protocol.min_samples + dice.randrange(max(1, protocol.min_samples // 10))
         self._blocks_begun = 0
+        self._switching_s = 0.0  # time spent on changes of turn, which the budget does not pay for
         self.timing = TimedPhase()
 
     def run(self) -> TimedPhase:
@@ -164,7 +165,7 @@ class Timer:
 
     def _time_regimes(self) -> None:
         with self._pause.ending_resumed():
-            self._time_cold(time.monotonic() + self._protocol.budget_s)
+            self._time_cold(self._now() + self._protocol.budget_s)
             for regime in self._protocol.regimes:
                 if regime is not Regime.COLD:
                     self._time_replays(regime)
@@ -217,10 +218,10 @@ class Timer:
                 self._block(name, deadline, self._calls_due(name, enough=enough))
             if not enough and self._samples() >= self._fewest:
                 enough = True
-                deadline = min(deadline, time.monotonic() + self._protocol.precision_s)
+                deadline = min(deadline, self._now() + self._protocol.precision_s)
             if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
                 return
-            if time.monotonic() > deadline:
+            if self._now() > deadline:
                 self.timing.labels.append("budget_reached" if enough else "too_few_samples")
                 return
 
@@ -242,13 +243,13 @@ class Timer:
         empty = 0 if client.role is Role.RIVAL else EMPTY_CALLS
         inputs: List[Any] = []
         with self._recording(client, Regime.COLD, 1) as times:
-            while not times or (len(times) < calls and time.monotonic() <= deadline):
+            while not times or (len(times) < calls and self._now() <= deadline):
                 inputs = self._supply.next()
                 times.append(self._call(client, inputs))
                 if len(times) <= empty:
                     self._probe(client, inputs)
             for _missing in range(len(times), empty):
-                if time.monotonic() <= deadline:
+                if self._now() <= deadline:
                     self._probe(client, inputs)
             self.timing.handovers.setdefault(name, []).extend(call.handover_ns for call in times)
 
@@ -356,10 +357,16 @@ class Timer:
 
     def _give_turn(self, client: WorkerClient) -> None:
         """Let the candidate run in its own blocks only."""
+        started = time.monotonic()
         if client.role is Role.CANDIDATE:
             self._pause.resume()
         else:
             self._pause.pause()
+        self._switching_s += time.monotonic() - started
+
+    def _now(self) -> float:
+        """Return the monotonic time, seconds, without what changes of turn have taken."""
+        return time.monotonic() - self._switching_s
 
     @contextmanager
     def _tolerating_rival(self, client: WorkerClient) -> Iterator[None]:
