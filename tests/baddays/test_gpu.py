@@ -23,6 +23,7 @@ FORBID = {"KERNEL_MATRIX_GPU_SETTINGS": "forbid"}
 LONG = {
     "min_samples": 60,
     "max_samples": 80,
+    "budget_s": 30,
     "call_timeout_s": 120,
     "first_call_timeout_s": 120,
     "load_timeout_s": 120,
@@ -211,7 +212,7 @@ def test_foreign_process_in_any_phase_spoils_only_that_attempt(gpu_field, phase)
 
 
 def test_samples_beside_a_stranger_are_marked_one_by_one(gpu_field):
-    gpu_field.write_gpu_matrix("tiny/honest", **LONG, infra_retries=0, budget_s=30)
+    gpu_field.write_gpu_matrix("tiny/honest", **LONG, infra_retries=0)
     gpu_field.write_pausing("time", call_s=0.05)  # so that it is timed for long after the stranger has left
     with gpu_field.start("run", "--json", *DOCKER) as runner:
         folder = gpu_field.await_pause()
