@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.inside import confine
-from kernel_matrix.model.enums import Role
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.sandboxes import Mount, ProcessExit, ResourceLimits, RoleSpec
 from kernel_matrix.sandboxes.memory_groups import MemoryGroups, find_memory_groups
@@ -130,8 +129,8 @@ def test_isolation_names_what_limits_memory(sandbox: ProcessSandbox, spec: MakeS
 
 
 def test_judge_makes_memory_files_which_count(run: Run) -> None:
-    assert answer(run("take_memory_files", WITHIN, role=Role.JUDGE)) == "held"
-    assert run("take_memory_files", BEYOND, role=Role.JUDGE).oom_killed
+    assert answer(run("take_memory_files", WITHIN, lends_memory=True)) == "held"
+    assert run("take_memory_files", BEYOND, lends_memory=True).oom_killed
 
 
 def test_no_group_stays_behind(sandbox: ProcessSandbox, run: Run) -> None:

@@ -183,6 +183,7 @@ class _CheckRunner:
                 memory_bytes=_OWN_BYTES + limits.jobs * limits.memory_bytes,
                 pids=_OWN_PIDS + limits.jobs * _PIDS_EACH,
             ),
+            lends_memory=True,
             uid=BASELINE_UID,
             contestant=_NAME,
         )

@@ -69,6 +69,7 @@ def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
         env=_settings(place),
         gpu=place.visible_gpu,
         limits=_limits(place.cell.policy, memory_factor=2),
+        lends_memory=True,
         uid=judge_uid(),
     )
 

@@ -71,6 +71,8 @@ class RoleSpec:
     gpu: Gpu | None = None
     """The only device that the process sees; ``None`` for no device (CPU, builder)."""
     limits: ResourceLimits = ResourceLimits()
+    lends_memory: bool = False
+    """The process makes files that exist in memory only, and lends them to others."""
     uid: int = 65534
     """User id inside. Judge and candidate have different ones where the sandbox can set it."""
     contestant: str = ""

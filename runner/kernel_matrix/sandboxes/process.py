@@ -300,9 +300,9 @@ def _filter_for(spec: RoleSpec, level: Confinement) -> bytes:
 def _may_make_memory_files(spec: RoleSpec, level: Confinement) -> bool:
     """Return whether a role may make files that exist in memory only.
 
-    Where memory is summed at intervals, a process can hide such a file. The judge lends some; drivers may need some.
+    Where memory is summed at intervals, a process can hide such a file. Drivers may need some.
     """
-    return level.groups is not None or bool(level.unfiltered) or spec.role is Role.JUDGE or spec.gpu is not None
+    return level.groups is not None or bool(level.unfiltered) or spec.lends_memory or spec.gpu is not None
 
 
 @contextmanager
