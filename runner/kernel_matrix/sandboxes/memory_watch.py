@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernel_matrix.sandboxes.process_tree import processes_below
+
 _PROC = Path("/proc")
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0  # between two looks; one takes 3 ms for a process that has loaded torch
-_GROWTH_BYTES_PER_S = (
-    8 << 30
-)  # a fast process touches so much new memory; the nearer the limit, the sooner the next look
+# A fast process touches this much new memory; the nearer the limit, the sooner the next look.
+_GROWTH_BYTES_PER_S = 8 << 30
 
 _KB = re.compile(rb"^(RssAnon|VmRSS|VmSwap|Pss_Anon|SwapPss):\s+(\d+) kB$", re.MULTILINE)
 _SHARED = re.compile(
@@ -49,7 +50,8 @@ class MemoryWatch:
             launcher: process that started the role.
             first: its child; with namespaces, process 1 of the role's own.
         """
-        places = list(_private_processes(first) if self.file_systems else _descendants(launcher))
+        below = (_PROC / str(pid) for pid, _state in processes_below(launcher))
+        places = list(_private_processes(first) if self.file_systems else below)
         shared = self._shared_bytes(places) + self._in_file_systems(first)
         used = sum(map(_own_bytes, places)) + shared
         # Pages that forked processes share are counted once for each. Counting them exactly takes longer.
@@ -99,22 +101,6 @@ def _private_processes(first: int) -> Iterator[Path]:
         for place in (_PROC / str(first) / "root/proc").iterdir():
             if place.name.isdecimal():
                 yield place
-
-
-def _descendants(launcher: int) -> Iterator[Path]:
-    """Yield the folder in ``/proc`` of each process below ``launcher``; orphans stay below it."""
-    children: dict[int, list[int]] = {}
-    for place in _PROC.iterdir():
-        if place.name.isdecimal():
-            # The name in parentheses may contain spaces and parentheses.
-            fields = _read(place / "stat").rpartition(b")")[2].split()
-            if fields:
-                children.setdefault(int(fields[1]), []).append(int(place.name))
-    left = children.get(launcher, [])
-    while left:
-        pid = left.pop()
-        yield _PROC / str(pid)
-        left += children.get(pid, [])
 
 
 def _own_bytes(place: Path) -> int:

@@ -1,4 +1,4 @@
-"""Stopping and continuing all processes below one, some of which may be hostile."""
+"""Finding, stopping and continuing all processes below one, some of which may be hostile."""
 
 from __future__ import annotations
 
@@ -11,9 +11,30 @@ from pathlib import Path
 
 from kernel_matrix.errors import SandboxError
 
-_STOPPED = frozenset("TtZX")  # states of stopped, traced and ended processes in /proc/<pid>/stat
+_PROC = Path("/proc")
+_STOPPED = frozenset("TtZX")  # states of stopped, traced and ended processes
 _PATIENCE_S = 1.0  # a process in a system call stops when the call ends
 _POLL_S = 0.0005
+
+
+def processes_below(root: int) -> Iterator[tuple[int, str]]:
+    """Yield process id and state, a letter of ``/proc/<pid>/stat``, of every descendant of the process ``root``.
+
+    All processes of the machine are looked at: the kernel's own list of a process's children is optional, and leaves
+    some out while others end.
+    """
+    children: dict[int, list[tuple[int, str]]] = {}
+    for place in _PROC.iterdir():
+        if place.name.isdecimal():
+            with suppress(OSError):  # it has ended since
+                # The name in parentheses may contain spaces and parentheses.
+                state, parent, *_ = (place / "stat").read_bytes().rpartition(b")")[2].decode("ascii").split()
+                children.setdefault(int(parent), []).append((int(place.name), state))
+    found = children.get(root, [])
+    while found:
+        pid, state = found.pop()
+        yield pid, state
+        found += children.get(pid, [])
 
 
 def stop_below(root: int) -> None:
@@ -25,10 +46,7 @@ def stop_below(root: int) -> None:
         SandboxError: A process may not be stopped, or does not stop.
     """
     deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        running = [pid for pid in _descendants(root) if _state(pid) not in _STOPPED]
-        if not running:
-            return
+    while running := [pid for pid, state in processes_below(root) if state not in _STOPPED]:
         if time.monotonic() > deadline:
             raise SandboxError(f"processes {running} did not stop within {_PATIENCE_S:g} s")
         _signal(running, signal.SIGSTOP)
@@ -41,7 +59,7 @@ def continue_below(root: int) -> None:
     Raises:
         SandboxError: This user may not signal one of them.
     """
-    _signal(list(_descendants(root)), signal.SIGCONT)
+    _signal([pid for pid, _state in processes_below(root)], signal.SIGCONT)
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:
@@ -52,27 +70,3 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             continue
         except PermissionError:
             raise SandboxError(f"this user may not send {number.name} to process {pid}") from None
-
-
-def _descendants(root: int) -> Iterator[int]:
-    """Yield the process ids of all descendants of ``root``, parents first."""
-    for child in _children(root):
-        yield child
-        yield from _descendants(child)
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_text(encoding="ascii").split())
-    return found
-
-
-def _state(pid: int) -> str:
-    """Return the state's letter; ``X`` if the process has ended."""
-    try:
-        # The name in parentheses may contain spaces and parentheses.
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode("ascii")
-    except OSError:
-        return "X"

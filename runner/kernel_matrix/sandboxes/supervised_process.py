@@ -46,7 +46,7 @@ class SupervisedProcess:
     """Process of one role. A thread reads the role's output and the launcher's report until both end."""
 
     def __init__(self, role: Role, memory: MemoryGroup | MemoryWatch | None = None) -> None:
-        """Args are the role, and what limits the memory of all its processes together."""
+        """Create the process of ``role``; ``memory`` limits the memory of everything that it starts together."""
         self._role = role
         self._group = memory if isinstance(memory, MemoryGroup) else None
         self._watch = memory if isinstance(memory, MemoryWatch) else None
