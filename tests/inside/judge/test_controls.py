@@ -165,7 +165,8 @@ def test_number_lost_in_rounding_is_known(tried):
 )
 def test_input_that_would_pass_is_known(forward, inputs, accepted, tried):
     problem = tried(forward, inputs=inputs)
-    assert controls.is_input_accepted(problem.reference, problem.tolerance, list(InputMode)) is accepted
+    standard = problem.inputs, problem.expected
+    assert controls.is_input_accepted(problem.reference, *standard, problem.tolerance, list(InputMode)) is accepted
 
 
 HALVES = "torch.rand(16, 32), torch.rand(16, 32)"

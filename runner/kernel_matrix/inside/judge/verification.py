@@ -256,7 +256,8 @@ class Verifier:
             self.labels.append(INSENSITIVE)
         if told is False:
             self.labels.append(PRECISION_BLIND)
-        if _guarded(lambda: controls.is_input_accepted(reference, self.tolerance, self._modes())):
+        modes = self._modes()
+        if _guarded(lambda: controls.is_input_accepted(reference, inputs, expected, self.tolerance, modes)):
             self.labels.append(INPUT_ACCEPTED)
 
     def _modes(self) -> Tuple[InputMode, ...]:
