@@ -94,7 +94,7 @@ class Cheat:
         return f"{self.problem}/{self.path.stem}"
 
     def runs_on(self, device: str) -> bool:
-        """Whether it can be tried on ``cpu`` or ``cuda``."""
+        """Return True if it can be tried on ``device``, ``cpu`` or ``cuda``."""
         return self.device in ("any", device)
 
 

@@ -73,7 +73,7 @@ memory_mib = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Stand:
-    """What the cheats run on."""
+    """Sandbox, device, toolchain and settings that the cheats run on."""
 
     sandbox: str
     device: str = "cpu"
@@ -176,7 +176,7 @@ class Ended:
         return ""
 
     def unread(self) -> str:
-        """What the reading of its source should have found, and has not; empty where it has."""
+        """Describe the finding that the scan of its source lacks; empty if it has it."""
         missing = self.cheat.finding and self.cheat.finding not in self.findings
         return f"no finding {self.cheat.finding}, only {sorted(self.findings)}" if missing else ""
 

@@ -467,7 +467,7 @@ def sample(number: int, **changes: Any) -> TelemetrySample:
 
 
 def make_trace(samples: int = 3) -> TelemetryTrace:
-    """A trace of ``samples`` samples, the last of which nobody could take."""
+    """Make a trace of ``samples`` samples; the driver did not answer for the last one."""
     whole = [(sample(number), (9, 10), (), "") for number in range(samples - 1)]
     return trace_of([*whole, (TelemetrySample(at_ns=samples * 50_000_000), (), (4242,), "the driver did not answer")])
 

@@ -145,7 +145,7 @@ def serving_process(code, record):
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
-    """What the candidate saw at each of its timed calls, and whether the judge compared all of its outputs."""
+    """Observations of the candidate at each timed call, each with whether the judge compared all outputs."""
     timed, compared = set(), set()
     draw, expect = ReferenceModel.draw, ReferenceModel.expect
 
