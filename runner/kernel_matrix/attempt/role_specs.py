@@ -68,7 +68,7 @@ def judge_spec(place: CellPlacement, folders: SessionFolders) -> RoleSpec:
         ),
         env=_settings(place),
         gpu=place.visible_gpu,
-        limits=_limits(place.cell.policy, memory_factor=2),
+        limits=lender_limits(place.cell.policy),
         lends_memory=True,
         uid=judge_uid(),
     )
@@ -225,6 +225,12 @@ def _settings(place: CellPlacement) -> dict[str, str]:
 def _interpreter(place: CellPlacement) -> dict[str, str]:
     """Return settings of a candidate that is not compiled; Triton is the only language with an interpreter."""
     return {"TRITON_INTERPRET": "1"} if place.platform.interprets(place.cell.candidate.language) else {}
+
+
+def lender_limits(policy: Policy) -> ResourceLimits:
+    """Return the limits of a role that lends memory, which is a file where processes share the host's memory."""
+    limits = _limits(policy, memory_factor=2)
+    return replace(limits, file_bytes=max(limits.file_bytes, limits.memory_bytes))
 
 
 def _limits(policy: Policy, memory_factor: int = 1) -> ResourceLimits:

@@ -232,7 +232,9 @@ def lines_of(tensor: torch.Tensor, dim: int) -> torch.Tensor:
     across, length = lines.shape[:-1], lines.shape[-1]
     count = math.prod(across)
     chosen = torch.arange(0, count, -(-count // min(LINES, LONGEST // length)), device=tensor.device)
-    return lines[torch.unravel_index(chosen, across)].double() if across else lines.double().reshape(1, -1)
+    # Not torch.unravel_index: at its first call torch imports sympy, which takes two seconds in every session.
+    places = [chosen // math.prod(across[later:]) % size for later, size in enumerate(across, 1)]
+    return lines[tuple(places)].double() if across else lines.double().reshape(1, -1)
 
 
 def _count_steps(lines: torch.Tensor) -> Tuple[int, int]:

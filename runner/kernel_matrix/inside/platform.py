@@ -30,7 +30,7 @@ from kernel_matrix.model.messages import AnchorTimes, ClockProbeReading
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
-    from kernel_matrix.inside.memory import Arena
+    from kernel_matrix.inside.memory import Arena, Window
     from kernel_matrix.inside.wire import KernelCode
     from kernel_matrix.model.enums import Dtype
 
@@ -92,6 +92,10 @@ class InsidePlatform(Protocol):
 
     def open_arena(self, descriptor: int, nbytes: int) -> Arena:
         """Return the memory behind a descriptor that the judge sent."""
+        ...
+
+    def open_window(self, nbytes: int) -> Window:
+        """Return addresses at which a worker sees other memory of the judge for each batch of calls."""
         ...
 
     def free_bytes(self) -> Optional[int]:

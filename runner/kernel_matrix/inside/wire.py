@@ -60,6 +60,14 @@ class FrameKind(IntEnum):
     """Judge → host: stop the candidate's processes."""
     RESUME = 11
     """Judge → host: let the candidate's processes run on."""
+    BATCH_BUFFERS = 12
+    """Judge → worker: where the sets of the following batches lie (JSON, two descriptors: inputs, outputs of a first
+    batch); ``READY`` says whether the calls could be captured."""
+    BATCH = 13
+    """Judge → worker: the memory of the next batch, with its inputs written (two descriptors)."""
+    CALLS = 14
+    """Judge → worker: call on one set of the batch after the other, hand all outputs over; the claim is the time of
+    all calls together."""
     READY = 16
     """Worker → judge, host → judge: the order is carried out."""
     DONE = 17
@@ -326,6 +334,16 @@ def unpack_replay(payload: bytes) -> int:
     """Return the number of calls to replay (worker's side: the judge is trusted)."""
     (count,) = _REPLAY.unpack(payload)
     return int(count)
+
+
+def pack_calls(chunks: Sequence[int]) -> bytes:
+    """Return the payload of ``CALLS``: numbers of the chunks of sets to call on, in this order."""
+    return struct.pack(f"<{len(chunks)}H", *chunks)
+
+
+def unpack_calls(payload: bytes) -> Tuple[int, ...]:
+    """Return the chunks of sets to call on (worker's side: the judge is trusted)."""
+    return struct.unpack(f"<{len(payload) // 2}H", payload)
 
 
 def pack_done(device_ns: int) -> bytes:

@@ -9,6 +9,7 @@ from operator import sub
 from statistics import median
 from typing import Any
 
+from kernel_matrix.inside.slopes import Slope, pair_slopes, slope_of
 from kernel_matrix.model.enums import Implementation, Regime, Role
 from kernel_matrix.model.messages import Block, WorkloadReport
 
@@ -31,12 +32,32 @@ class TimedBlock:
     wall_ns: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class TimedBatches:
+    """Batches of one contestant in a row, as times per call by the judge's clock, nanoseconds."""
+
+    contestant: str
+    slopes_ns: Sequence[float]
+    """One per pair of batches."""
+
+
 class WorkloadTimes:
     """All blocks of one workload in one session; every time is in nanoseconds."""
 
-    def __init__(self, blocks: Iterable[TimedBlock], bound_ns: int | None = None) -> None:
-        """Group ``blocks``; ``bound_ns`` is the longest that the candidate's cold calls can have taken, if known."""
+    def __init__(
+        self, blocks: Iterable[TimedBlock], bound_ns: int | None = None, batches: Iterable[TimedBatches] = ()
+    ) -> None:
+        """Group blocks by contestant and regime.
+
+        Args:
+            blocks: Single and replayed calls.
+            bound_ns: The longest that the candidate's calls can have taken, if known.
+            batches: Batches of calls, which limit what claims can say.
+        """
         self._bound_ns = bound_ns
+        self._slopes: dict[str, list[Sequence[float]]] = {}
+        for batch in batches:
+            self._slopes.setdefault(batch.contestant, []).append(batch.slopes_ns)
         self._blocks: dict[tuple[str, str], list[TimedBlock]] = {}
         for block in blocks:
             self._blocks.setdefault((block.contestant, block.regime), []).append(block)
@@ -47,13 +68,19 @@ class WorkloadTimes:
     def of_report(cls, workload: WorkloadReport) -> WorkloadTimes:
         """Read the blocks of a judge's report."""
         clocks = workload.two_clocks
-        return cls(map(_from_block, workload.blocks), clocks.bound_ns if clocks is not None else None)
+        bound_ns = clocks.bound_ns if clocks is not None else None
+        batches = (TimedBatches(one.contestant, pair_slopes(one.calls, one.wall_ns)) for one in workload.batches)
+        return cls(map(_from_block, workload.blocks), bound_ns, batches)
 
     @classmethod
     def of_document(cls, workload: Mapping[str, Any]) -> WorkloadTimes:
         """Read the blocks of a workload in a checked record's document."""
         clocks = workload.get("two_clocks") or {}
-        return cls(map(_from_mapping, workload["blocks"]), clocks.get("bound_ns"))
+        batches = (
+            TimedBatches(one["contestant"], pair_slopes(one["calls"], one["wall_ns"]))
+            for one in workload.get("batches", ())
+        )
+        return cls(map(_from_mapping, workload["blocks"]), clocks.get("bound_ns"), batches)
 
     def device_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
         """Return the device time of each call, as the contestant's worker claims it."""
@@ -76,25 +103,47 @@ class WorkloadTimes:
             self._medians[key] = median(samples) if samples else None
         return self._medians[key]
 
+    def batches(self, contestant: str) -> Slope | None:
+        """Return the time of one call in batches by the judge's clock alone; None where there are none."""
+        slopes = list(chain.from_iterable(self._slopes.get(contestant, ())))
+        return slope_of(slopes) if slopes else None
+
     def speedup(self, against: str = EAGER) -> float | None:
-        """Compute the cold median of ``against`` ÷ the candidate's; None where either has none."""
-        ours, theirs = self.median_ns(CANDIDATE), self.median_ns(against)
-        return theirs / ours if ours and theirs else None
+        """Compute the cold median of ``against`` ÷ the candidate's, at most what the judge's own clock allows.
+
+        Returns:
+            The speed-up by claimed device times. Where both sides have batches, it is at most that of the upper end of
+            the other's time per call and the lower end of the candidate's. None where either has no time.
+        """
+        claimed = self._claimed_speedup(against)
+        ours, theirs = self.batches(CANDIDATE), self.batches(against)
+        if claimed is None or ours is None or theirs is None or ours.low <= 0:
+            return claimed
+        return min(claimed, theirs.high / ours.low)
 
     def bounded_speedup(self) -> float | None:
-        """Compute the cold median of eager ÷ the candidate's bound; None where there is no bound."""
-        theirs = self.median_ns(EAGER)
+        """Compute the time of eager, by the bound's clock, ÷ the candidate's bound; None where there is no bound."""
+        batches = self.batches(EAGER)
+        theirs = batches.estimate if batches else self.median_ns(EAGER)
         return theirs / self._bound_ns if theirs and self._bound_ns else None
 
     def paired_speedups(self) -> list[float]:
-        """Compute the speed-up over eager of each pair of interleaved cold blocks."""
+        """Compute the speed-up over eager of each pair of interleaved cold blocks, limited like that of the session."""
+        claimed, limited = self._claimed_speedup(EAGER), self.speedup()
+        if not claimed or not limited:
+            return []
         ours, theirs = self._blocks.get((CANDIDATE, COLD), ()), self._blocks.get((EAGER, COLD), ())
         pairs = [
             (median(a.device_ns), median(b.device_ns))
             for a, b in zip(ours, theirs, strict=False)
             if a.device_ns and b.device_ns
         ]
-        return [b / a for a, b in pairs if a and b]
+        limit = limited / claimed
+        return [b / a * limit for a, b in pairs if a and b]
+
+    def _claimed_speedup(self, against: str) -> float | None:
+        ours, theirs = self.median_ns(CANDIDATE), self.median_ns(against)
+        return theirs / ours if ours and theirs else None
 
 
 def contestant_of(block: Mapping[str, Any]) -> str:

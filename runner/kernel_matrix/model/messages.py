@@ -347,6 +347,40 @@ class Block:
 
 
 @dataclass(frozen=True)
+class BatchBlock:
+    """Pairs of batches of one contestant, in order: a short and a long one each.
+
+    A batch is a number of calls back to back, each on inputs that its process sees for the first time. The difference
+    of the two times of a pair, divided by the difference of their calls, is the time of one call by the judge's clock
+    alone: what a batch takes besides its calls cancels.
+    """
+
+    contestant: Annotated[str, Words(CONTESTANTS)]
+    """`candidate` or an implementation's name."""
+    started_ns: Count
+    """Judge's monotonic clock, nanoseconds."""
+    ended_ns: Count
+    """Judge's monotonic clock, nanoseconds."""
+    captured: bool
+    """The calls were replayed from graphs."""
+    calls: Annotated[Tuple[Count, ...], Items(1000)]
+    """Number of calls of each batch."""
+    shown_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    """The judge's clock around lending the memory of each batch."""
+    wall_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    """The judge's clock from the request until all calls have ended, per batch."""
+    handover_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    """The judge's clock from then until it has taken all outputs, per batch."""
+    device_ns: Annotated[Tuple[Count, ...], Items(1000)]
+    """Device time of each batch as the contestant's worker claims it."""
+
+    def __post_init__(self) -> None:
+        times = (self.shown_ns, self.wall_ns, self.handover_ns, self.device_ns)
+        if any(len(kind) != len(self.calls) for kind in times):
+            raise ValueError("a block of batches needs as many times of each kind as batches")
+
+
+@dataclass(frozen=True)
 class TwoClocks:
     """Comparison of claimed device times with the judge's clock and with the device's limits, in nanoseconds."""
 
@@ -420,6 +454,8 @@ class WorkloadReport:
     two_clocks: Annotated[Optional[TwoClocks], LATER, Columns()] = None
     """`None` if nothing was timed."""
     traits: Annotated[Traits, LATER, Columns()] = Traits()
+    batches: Annotated[Tuple[BatchBlock, ...], Items(1000), LATER] = ()
+    """Batches of calls, from which speed-ups are computed where there are any."""
     labels: Annotated[Tuple[Name, ...], Items(1000), LATER] = ()
     """Remarks on this workload that do not decide the status, e.g. ``low_resolution``, ``precision_blind``."""
 

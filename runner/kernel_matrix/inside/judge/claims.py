@@ -32,8 +32,11 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from kernel_matrix.inside.platform import load_platform
-from kernel_matrix.model.enums import Regime, Role
-from kernel_matrix.model.messages import Block, PeakSpec, TwoClocks, WorkloadSpec
+from kernel_matrix.inside.slopes import longest_ns, pair_slopes, prefetched_ns, slope_of
+from kernel_matrix.model.enums import Implementation, Regime, Role
+from kernel_matrix.model.messages import BatchBlock, Block, PeakSpec, TwoClocks, WorkloadSpec
+
+CANDIDATE = Role.CANDIDATE.value  # the name of its blocks
 
 LOW_RESOLUTION = "low_resolution"  # label: the candidate's time is too short for the two clocks to say much about it
 
@@ -110,6 +113,7 @@ def hold_claims(
     handovers: Mapping[str, Sequence[int]],
     output_bytes: int,
     device: str,
+    batches: Sequence[BatchBlock] = (),
 ) -> TwoClocks:
     """Compare the candidate's claims in ``cold`` blocks with the judge's clock and with the peak rates.
 
@@ -122,6 +126,7 @@ def hold_claims(
         handovers: Contestant → times of handing over the outputs, nanoseconds.
         output_bytes: Bytes of one call's outputs.
         device: Name of the platform.
+        batches: Batches of all contestants, of the same series.
     """
     claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
     unexplained, resolution = _excess(blocks, Regime.COLD, device, probes)
@@ -129,15 +134,36 @@ def hold_claims(
     handover, limit = _handover(blocks, handovers, device, resolution)
     accelerator = load_platform(device).IS_ACCELERATOR
     floor, reason = least_time(spec, peak, l2, output_bytes)
+    low_resolution = claim < SHORT * max(resolution, limit)
+    bound = None if accelerator else wall_bound(blocks, handovers)
+    if any(block.contestant == CANDIDATE for block in batches):
+        call, longest = batch_bound(batches)
+        low_resolution = longest - call > call / SHORT
+        bound = None if math.isinf(longest) else round(longest)
     return TwoClocks(
         resolution_ns=resolution,
         unexplained_ns=unexplained,
         handover_ns=handover,
         floor_ns=floor,
         floor_reason=reason,
-        low_resolution=claim < SHORT * max(resolution, limit),
-        bound_ns=None if accelerator else wall_bound(blocks, handovers),
+        low_resolution=low_resolution,
+        bound_ns=bound,
     )
+
+
+def batch_bound(batches: Sequence[BatchBlock]) -> Tuple[float, float]:
+    """Return the time of the candidate's calls in batches, and the longest that they can have taken, nanoseconds."""
+    ours, theirs = (
+        [block for block in batches if block.contestant == name] for name in (CANDIDATE, Implementation.EAGER.value)
+    )
+    calls = [count for block in ours for count in block.calls]
+    call = slope_of([one for block in ours for one in pair_slopes(block.calls, block.wall_ns)])
+    handover, usual = (
+        slope_of([one for block in side for one in pair_slopes(block.calls, block.handover_ns)])
+        for side in (ours, theirs)
+    )
+    shown, seen = (slope_of([time_ns for block in side for time_ns in block.shown_ns]) for side in (ours, theirs))
+    return call.estimate, longest_ns(call, handover, usual, prefetched_ns(calls, call, shown, seen))
 
 
 def wall_bound(blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]]) -> int:

@@ -12,19 +12,22 @@ import statistics
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
 from kernel_matrix.inside.input_generation import nbytes_of
+from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, batches_of
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
 from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
 from kernel_matrix.inside.judge.pause import NOT_PAUSED
 from kernel_matrix.inside.judge.replay_modes import NOT_CAPTURABLE, BlockPlan, plan_of
 from kernel_matrix.inside.judge.session_ended import excused
 from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
+from kernel_matrix.inside.slopes import FEWEST_PAIRS, pair_slopes, slope_of
 from kernel_matrix.model.enums import Regime, Role, Stage
-from kernel_matrix.model.messages import Block, ProtocolSpec
+from kernel_matrix.model.messages import BatchBlock, Block, ProtocolSpec
 
 if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.batches import Batches, BatchResult
     from kernel_matrix.inside.judge.pause import CandidatePause
     from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.inside.judge.verification import Verifier
@@ -39,6 +42,12 @@ FEWEST_CHECKS = 2  # average full comparisons per side, however long they take; 
 # decides which parts of a GPU's cache they share, and made identical code differ by up to 5 %.
 MOVED_BYTES = 1 << 30
 
+PAIRS = 2  # pairs of batches of one contestant in a row
+SLOPE_HALF_WIDTH = 0.005  # pairs are made until the time per call is known this well
+COMPARED = 3  # calls of a batch that are compared with the reference
+NO_BATCHES = "no_batches"  # label: there is too little memory for batches
+HOST_BOUND = "host_bound"  # label: short calls could not be captured, so the time of a call includes launching it
+
 FEWEST_ROUNDS = 3  # fewer rounds do not show how much rounds differ
 # Degrees of freedom → Student's t at 97.5 %. From ten on, 1.96 + 2.5 ÷ degrees is within 1 %.
 _T_QUANTILES = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
@@ -49,6 +58,7 @@ class TimedPhase:
     """Results of a workload's timed phase."""
 
     blocks: List[Block] = field(default_factory=list)
+    batches: List[BatchBlock] = field(default_factory=list)
     handovers: Dict[str, List[int]] = field(default_factory=dict)
     """Contestant → times of handing over the outputs of ``cold`` timed calls, nanoseconds."""
     probes: Dict[Role, List[int]] = field(default_factory=dict)
@@ -66,6 +76,7 @@ class TimedPhase:
     def add(self, later: TimedPhase) -> None:
         """Append the results of a later series."""
         self.blocks += later.blocks
+        self.batches += later.batches
         for name, handovers in later.handovers.items():
             self.handovers.setdefault(name, []).extend(handovers)
         for role, gaps in later.probes.items():
@@ -106,13 +117,14 @@ class Timer:
         verifier: Verifier,
         *,
         pause: CandidatePause,
+        in_batches: bool = False,
         watch: Optional[SensorWatch] = None,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare the timed phase; a rival that fails is removed from ``clients``.
 
-        ``pause`` stops the candidate while others are timed. ``watch`` tells when the device is steady; without it, the
-        device counts as warm after the warm-up calls.
+        ``pause`` stops the candidate while others are timed. ``in_batches`` asks for batches, too. ``watch`` tells when
+        the device is steady; without it, the device counts as warm after the warm-up calls.
         """
         self._protocol = protocol
         self._clients = clients
@@ -120,6 +132,7 @@ class Timer:
         self._dice = dice
         self._verifier = verifier
         self._pause = pause
+        self._in_batches = in_batches
         self._watch = watch
         self._warmed_up = warmed_up
         self._reference = reference
@@ -128,6 +141,7 @@ class Timer:
         # Drawn at random, so that a candidate cannot tell the last call by counting.
         self._fewest = protocol.min_samples + dice.randrange(max(1, protocol.min_samples // 10))
         self._blocks_begun = 0
+        self._uncaptured: Set[str] = set()  # rivals that take no part in captured batches
         self._switching_s = 0.0  # time spent on changes of turn, which the budget does not pay for
         self.timing = TimedPhase()
 
@@ -143,6 +157,9 @@ class Timer:
         self._warm_up()
         self._warmed_up()
         self._time_regimes()
+        if self._in_batches:
+            with self._turns():
+                self._time_batches()
         return self.timing
 
     def run_again(self) -> TimedPhase:
@@ -164,12 +181,18 @@ class Timer:
         return again
 
     def _time_regimes(self) -> None:
-        with self._pause.ending_resumed():
+        with self._turns():
             self._time_cold(self._now() + self._protocol.budget_s)
             for regime in self._protocol.regimes:
                 if regime is not Regime.COLD:
                     self._time_replays(regime)
-        if not self._pause.works:
+
+    @contextmanager
+    def _turns(self) -> Iterator[None]:
+        """Let contestants run in turns inside; label what could not be paused."""
+        with self._pause.ending_resumed():
+            yield
+        if not self._pause.works and NOT_PAUSED not in self.timing.labels:
             self.timing.labels.append(NOT_PAUSED)
 
     # ---- warming up
@@ -309,6 +332,91 @@ class Timer:
             self.timing.labels.append(label)
         return result.times
 
+    # ---- batches
+
+    def _time_batches(self) -> None:
+        """Time rounds of pairs of batches until the slopes are precise enough, or the time for precision is spent."""
+        call_ns = min(statistics.median(samples_of(self.timing.blocks, name)) for name in self._main)
+        for client in self._clients.values():
+            client.take_back()  # both kinds of buffers need not fit into memory together
+        batches = batches_of(self._reference, self._supply, self._dice, call_ns)
+        if batches is None:
+            self.timing.labels.append(NO_BATCHES)
+            return
+        captured = self._lend_batches(batches, capture=call_ns < CAPTURED_BELOW_NS)
+        deadline = self._now() + self._protocol.precision_s
+        while not self._slopes_are_known(deadline):
+            for name in self._round():
+                self._time_pairs(self._clients[name], batches, captured=captured)
+
+    def _lend_batches(self, batches: Batches, *, capture: bool) -> bool:
+        """Lend a first batch to all; return True if their calls are captured, which holds for all sides or for none."""
+        failed = []
+        for name in list(self._clients):
+            client = self._clients[name]
+            self._give_turn(client)
+            with self._tolerating_rival(client):
+                if not batches.lend(client, capture=capture) and capture:
+                    failed.append(name)
+        if any(name in self._main for name in failed):
+            self.timing.labels.append(HOST_BOUND)
+            return self._lend_batches(batches, capture=False)
+        self._uncaptured = set(failed)
+        for client in [self._clients[name] for name in self._main]:
+            self._give_turn(client)
+            self._batch(client, batches, 1)  # untimed: the first one on new buffers
+        return capture
+
+    def _time_pairs(self, client: WorkerClient, batches: Batches, *, captured: bool) -> None:
+        if client.name in self._uncaptured:
+            return  # no time that could be compared
+        self._give_turn(client)
+        started = time.monotonic_ns()
+        with self._tolerating_rival(client):
+            made = []
+            for _ in range(PAIRS):
+                few, many = batches.draw_pair()
+                made += [self._batch(client, batches, few), self._batch(client, batches, many)]
+            block = BatchBlock(
+                contestant=client.name,
+                started_ns=started,
+                ended_ns=time.monotonic_ns(),
+                captured=captured,
+                calls=tuple(batch.calls for batch in made),
+                shown_ns=tuple(batch.shown_ns for batch in made),
+                wall_ns=tuple(batch.times.wall_ns for batch in made),
+                handover_ns=tuple(batch.times.handover_ns for batch in made),
+                device_ns=tuple(batch.times.device_ns for batch in made),
+            )
+            self.timing.batches.append(block)
+
+    def _batch(self, client: WorkerClient, batches: Batches, chunks: int) -> BatchResult:
+        """Make one batch and check its outputs: all of them at some places, those of a few calls further."""
+        batch = batches.call(client, chunks)
+        if batch.inputs is not None:
+            for number in batch.numbers:
+                self._verifier.glance(client, batches.result_of(batch, number)[0])
+        self._verifier.glance(client, batches.result_of_all(batch))
+        if client.role is Role.BASELINE:
+            return batch
+        for number in self._dice.sample(batch.numbers, min(COMPARED, batch.calls)):
+            result, inputs = batches.result_of(batch, number)
+            if self._checks.due():
+                started = time.monotonic()
+                self._verifier.judge_timed(client, result, self._reference.expect(inputs))
+                self._checks.took(time.monotonic() - started)
+                self.timing.checked_calls += client.role is Role.CANDIDATE
+            else:
+                self._verifier.spot(client, result, self._reference, inputs)
+        return batch
+
+    def _slopes_are_known(self, deadline: float) -> bool:
+        """Return True if both sides' slopes are precise enough, or have an interval and the time is over."""
+        found = [slopes_of(self.timing.batches, name) for name in self._main]
+        if min(map(len, found)) < FEWEST_PAIRS:
+            return False
+        return self._now() > deadline or max(slope_of(one).half_width for one in found) <= SLOPE_HALF_WIDTH
+
     # ---- both
 
     def _ask(self, client: WorkerClient, inputs: List[Any], ask: Callable[[], CallResult]) -> CallResult:
@@ -378,6 +486,7 @@ class Timer:
 
     def _forget_removed(self) -> None:
         self.timing.blocks[:] = [block for block in self.timing.blocks if block.contestant in self._clients]
+        self.timing.batches[:] = [block for block in self.timing.batches if block.contestant in self._clients]
 
     def _samples(self) -> int:
         return min(len(samples_of(self.timing.blocks, name)) for name in self._main)
@@ -387,6 +496,12 @@ class Timer:
         by_call = (relative_half_width(samples_of(blocks, name)) for name in self._main)
         by_round = (round_half_width(blocks, name) for name in self._main)
         return max(*by_call, *by_round) <= self._protocol.target_half_width
+
+
+def slopes_of(blocks: Sequence[BatchBlock], contestant: str) -> List[float]:
+    """Return a contestant's times per call of all pairs of batches, nanoseconds."""
+    chosen = [block for block in blocks if block.contestant == contestant]
+    return [slope for block in chosen for slope in pair_slopes(block.calls, block.wall_ns)]
 
 
 def samples_of(blocks: Sequence[Block], contestant: str) -> List[int]:

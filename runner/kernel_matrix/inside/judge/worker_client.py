@@ -9,7 +9,7 @@ import socket
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
@@ -29,6 +29,7 @@ from kernel_matrix.inside.wire import (
     OutputsClaim,
     PeerGoneError,
     WireError,
+    pack_calls,
     pack_replay,
     unpack_done,
     unpack_failed,
@@ -193,10 +194,10 @@ class WorkerClient:
 
     def start_construct(self, reference: ReferenceModel, flush_bytes: int) -> None:
         """Lend the parameters and tell the worker to construct its model."""
-        self._take_back()
+        self.take_back()
         self._flush = torch.empty(flush_bytes, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
         tensors: List[torch.Tensor] = []
-        init = _encoded("get_init_inputs()", reference.init_arguments, tensors)
+        init = encoded("get_init_inputs()", reference.init_arguments, tensors)
         state = {}
         for name, value in reference.state.items():
             state[name] = len(tensors)
@@ -249,7 +250,7 @@ class WorkerClient:
             like: Tensors with the shape, dtype and strides of the expected outputs; ``meta`` tensors suffice.
         """
         tensors: List[torch.Tensor] = []
-        arguments = _encoded("get_inputs()", inputs, tensors)
+        arguments = encoded("get_inputs()", inputs, tensors)
         lent = self._lend(arguments, tensors, like)
         _fill(lent.inputs, lent.input_specs, tensors)
         lent.outputs.tensor.fill_(POISON)
@@ -280,6 +281,32 @@ class WorkerClient:
         patience_s = self._call_patience() + (count + 4) * 2 * (self.fastest_s or 0.0)
         return self._run(FrameKind.REPLAY, stage, patience_s, pack_replay(count))
 
+    def lend_batches(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> bool:
+        """Lend a first batch with the layout of all; return True if the worker has captured its calls."""
+        self.take_back()
+        self._order(FrameKind.BATCH_BUFFERS, message, descriptors, Stage.TIME)
+        return self._ready(Stage.TIME) == b"\x01"
+
+    def show_batch(self, descriptors: Sequence[int]) -> int:
+        """Lend the memory of the next batch, inputs and outputs; return how long the worker took to see it, ns."""
+        started = time.perf_counter_ns()
+        self._order(FrameKind.BATCH, {}, descriptors, Stage.TIME)
+        self._ready(Stage.TIME)
+        return time.perf_counter_ns() - started
+
+    def call_batch(self, chunks: Sequence[int], calls: int, take: Callable[[], None]) -> Tuple[OutputsClaim, CallTimes]:
+        """Make ``calls`` calls on the sets of ``chunks`` of the shown batch.
+
+        Args:
+            chunks: Numbers of chunks of sets.
+            calls: Number of sets in them.
+            take: Function that takes the outputs, before the clock of the hand-over stops.
+        """
+        patience_s = self._call_patience() + 2 * calls * (self.fastest_s or 0.0)
+        claim, device_ns, started, done = self._asked(FrameKind.CALLS, Stage.TIME, patience_s, pack_calls(chunks))
+        take()
+        return claim, CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
+
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
         result = self._run(FrameKind.TRACE, stage, self._call_patience() + TRACER_S)
@@ -293,7 +320,7 @@ class WorkerClient:
             self._channel.settimeout(_GOODBYE_S)
             self._channel.send(FrameKind.BYE)
         self._parameters.close()
-        self._take_back()
+        self.take_back()
 
     def gone(self, patience_s: float) -> bool:
         """Return True if the process, after the goodbye, ends within ``patience_s``; its frames are ignored."""
@@ -309,6 +336,15 @@ class WorkerClient:
         return False
 
     def _run(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> CallResult:
+        claim, device_ns, started, done = self._asked(kind, stage, patience_s, order)
+        result = self._taken(claim, device_ns, started, done)
+        self._has_answered |= kind is not FrameKind.PROBE
+        return result
+
+    def _asked(
+        self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes
+    ) -> Tuple[OutputsClaim, int, int, int]:
+        """Request calls; return the claims about outputs and device time, and the times of request and end."""
         # Random, not a count: an answer written before the question must not match it.
         self._sequence = secrets.randbits(64)
         self._wait_at_most(patience_s)
@@ -322,9 +358,7 @@ class WorkerClient:
         if device_ns > MOST_CLAIMED * (done - started):
             message = f"claims {device_ns} ns for a call that took {done - started} ns"
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, message)
-        result = self._taken(self._parsed(stage, unpack_outputs, outputs), device_ns, started, done)
-        self._has_answered |= kind is not FrameKind.PROBE
-        return result
+        return self._parsed(stage, unpack_outputs, outputs), device_ns, started, done
 
     def _taken(self, claim: OutputsClaim, device_ns: int, started: int, done: int) -> CallResult:
         """Take outputs and inputs out of the worker's reach; return them with the call's times."""
@@ -359,10 +393,10 @@ class WorkerClient:
         if self._lent is not None and self._lent.layout == layout and not self._moves:
             return self._lent
         if not self._moves:
-            self._take_back()
+            self.take_back()
         left, self._moves = self._lent, False
         input_specs, input_bytes = lay_out(tensors)
-        output_specs, output_bytes = lay_out([_as_empty(tensor) for tensor in like])
+        output_specs, output_bytes = lay_out([as_empty(tensor) for tensor in like])
         inputs, outputs = self._platform.create_arena(input_bytes), self._platform.create_arena(output_bytes)
         zones = RedZones(inputs.tensor, input_specs, "input"), RedZones(outputs.tensor, output_specs, "output")
         self._lent = LentBuffers(layout, inputs, outputs, input_specs, output_specs, zones)
@@ -381,7 +415,8 @@ class WorkerClient:
                 left.take_back()  # not earlier, or the new buffers would get the same memory
         return self._lent
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
+        """Take back the lent buffers; the worker releases them at its next order for buffers."""
         if self._lent is not None:
             self._lent.take_back()
             self._lent = None
@@ -474,7 +509,7 @@ class WorkerClient:
         return finding(status, stage, message, log)
 
 
-def _as_empty(like: torch.Tensor) -> torch.Tensor:
+def as_empty(like: torch.Tensor) -> torch.Tensor:
     """Return a tensor like ``torch.empty_like`` does, without memory."""
     # Making a meta tensor like another one takes two seconds the first time, since torch imports its decompositions.
     return like if like.device.type == "meta" else torch.empty_like(like, device="meta")
@@ -494,7 +529,7 @@ def _unchanged_or_copy(sent: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
     return sent if same_bits(sent, now) else now.clone()
 
 
-def _encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor]) -> List[Any]:
+def encoded(source: str, arguments: Sequence[Any], tensors: List[torch.Tensor]) -> List[Any]:
     """Encode arguments as JSON; an argument that cannot be sent is the problem's fault."""
     try:
         return encode_arguments(arguments, tensors)

@@ -190,6 +190,7 @@ class WorkloadRunner:
             self._dice,
             state.verifier,
             pause=self._pause,
+            in_batches=reference.platform.IS_ACCELERATOR and not self._job.mutates_inputs,
             watch=self._watch,
             warmed_up=self._warmed_up,
         )
@@ -221,7 +222,7 @@ class WorkloadRunner:
             SessionEnded: ``timing_mismatch``, if a second series of timed calls confirms the first.
         """
         state.two_clocks, words = self._held(state, state.timing)
-        if words:
+        if words:  # without other batches, which accuse of nothing
             state.two_clocks, words = self._held(state, timer.run_again())
         if state.two_clocks.low_resolution:
             state.timing.labels.append(LOW_RESOLUTION)
@@ -239,6 +240,7 @@ class WorkloadRunner:
             handovers=handovers,
             output_bytes=timing.output_bytes,
             device=device,
+            batches=state.timing.batches,
         )
         return two_clocks, contradiction(two_clocks, timing.blocks, probes, handovers=handovers, device=device)
 
@@ -286,6 +288,7 @@ class WorkloadState:
             reference_dtype=self.reference.precision if self.reference is not None else "",
             trials=tuple(verifier.trials),
             blocks=tuple(timing.blocks),
+            batches=tuple(timing.batches),
             warmup_calls=timing.warmup_calls,
             flush_bytes=flush_bytes,
             inputs=timing.inputs,

@@ -18,35 +18,32 @@ from kernel_matrix.inside.arguments import decode_arguments
 from kernel_matrix.inside.artifact import unpack
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import place_model, place_reference, seed_torch, set_float32_precision
-from kernel_matrix.inside.memory import TensorSpec, dtype_name
+from kernel_matrix.inside.memory import TensorSpec
 from kernel_matrix.inside.platform import InsidePlatform, load_platform
 from kernel_matrix.inside.source_module import MODULE_SEED, import_file
 from kernel_matrix.inside.wire import (
     AWAKE_S,
-    MAX_DIMENSIONS,
     MAX_OUTPUTS,
     CallFailure,
     Channel,
     FrameKind,
-    OutputAlias,
-    OutputClaim,
     OutputsClaim,
     PeerGoneError,
-    Structure,
     pack_done,
     pack_failed,
     pack_outputs,
     pack_traced,
+    unpack_calls,
     unpack_replay,
 )
+from kernel_matrix.inside.worker.batches import CallBatches
+from kernel_matrix.inside.worker.handing_over import copy_one, flatten
 from kernel_matrix.inside.worker.meter import Meter, captured_or_called
 from kernel_matrix.inside.worker.output_aliases import AliasMemory
 from kernel_matrix.inside.worker.tracing import trace
 from kernel_matrix.model.enums import Dtype
 
 Kernels = List[Tuple[str, int, int]]
-
-_TENSORS = (torch.Tensor, torch.nn.Parameter)  # exact types: subclasses can run code when they are read
 
 
 def serve(channel: Channel, code: Path, device: str, artifact: Optional[Path] = None) -> None:
@@ -99,6 +96,7 @@ class Worker:
         self._aliases = AliasMemory()
         self._buffers: Optional[CallBuffers] = None
         self._arguments: List[Any] = []
+        self._batches: Optional[CallBatches] = None
         self._replayed: Optional[Tuple[Callable[[], Any], bool]] = None
 
     def serve(self) -> None:
@@ -108,6 +106,8 @@ class Worker:
             FrameKind.LOAD: self._load,
             FrameKind.MODEL: self._construct,
             FrameKind.BUFFERS: self._take_buffers,
+            FrameKind.BATCH_BUFFERS: self._take_batches,
+            FrameKind.BATCH: self._show_batch,
         }
         while True:
             kind, sequence, payload, descriptors = self._channel.receive_with_descriptors()
@@ -116,7 +116,9 @@ class Worker:
             # Any exception of candidate code is reported as its own failure.
             try:
                 if kind in steps:
-                    self._channel.send(FrameKind.READY, 0, steps[kind](json.loads(payload), descriptors))
+                    self._channel.send(FrameKind.READY, 0, steps[kind](json.loads(payload or b"{}"), descriptors))
+                elif kind is FrameKind.CALLS:
+                    self._call_batch(sequence, unpack_calls(payload))
                 else:
                     self._call(kind, sequence, payload)
             except PeerGoneError:
@@ -184,6 +186,19 @@ class Worker:
         self._arguments = self._buffers.arguments
         return b""
 
+    def _take_batches(self, message: Any, descriptors: Sequence[int]) -> bytes:
+        self._give_back()
+        self._platform.release_memory()
+        with torch.no_grad():
+            self._batches = CallBatches(self._platform, self._model, message, descriptors)
+        return bytes([self._batches.captured])
+
+    def _show_batch(self, _nothing: Any, descriptors: Sequence[int]) -> bytes:
+        if self._batches is None:
+            raise ValueError("BATCH before there are buffers for batches")
+        self._batches.show(descriptors)
+        return b""
+
     def _give_back(self) -> None:
         """Release everything that refers to lent memory."""
         self._replayed = None
@@ -192,6 +207,9 @@ class Worker:
         if self._buffers is not None:
             self._buffers.close()
             self._buffers = None
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
 
     # ---- calls
 
@@ -207,6 +225,18 @@ class Worker:
         self._channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
         if kind is FrameKind.TRACE:
             self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
+
+    def _call_batch(self, sequence: int, chunks: Sequence[int]) -> None:
+        if self._meter is None or self._batches is None:
+            raise ValueError("CALLS before there are a model and a batch")
+        batches = self._batches
+        with torch.no_grad():
+            returned, device_ns = self._meter.time_batch(lambda: batches.call(chunks))
+            self._channel.send(FrameKind.DONE, sequence, pack_done(device_ns))
+            claim = batches.hand_over(returned)
+        self._channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
+        del returned
+        batches.hide()
 
     def _measured(self, kind: FrameKind, payload: bytes, meter: Meter, kernels: Kernels) -> Tuple[Any, int, bool]:
         """Run the call; return its result, its device time in nanoseconds, and whether it was a graph's replay."""
@@ -253,23 +283,3 @@ def copy_state(model: Any, state: Any) -> None:
     for name, value in state.items():
         if name in own and own[name].shape == value.shape:
             own[name].copy_(value)
-
-
-def flatten(returned: Any) -> Tuple[Structure, List[torch.Tensor]]:
-    """Return the type of a model's result, and its tensors; none unless it is a tensor or a flat tuple or list."""
-    if type(returned) in _TENSORS:
-        return Structure.TENSOR, [returned]
-    if isinstance(returned, (tuple, list)) and all(type(r) in _TENSORS for r in returned):
-        return (Structure.TUPLE if isinstance(returned, tuple) else Structure.LIST), list(returned)
-    return Structure.OTHER, []
-
-
-def copy_one(output: torch.Tensor, view: Optional[torch.Tensor], alias: OutputAlias) -> OutputClaim:
-    """Copy an output into its place if it has one and fits; return its description."""
-    fits = view is not None and output.shape == view.shape and output.dtype == view.dtype
-    same_device = view is None or output.device.type == view.device.type
-    copied = fits and same_device
-    if copied and view is not None:
-        view.copy_(output)
-    shape = tuple(output.shape)[:MAX_DIMENSIONS]
-    return OutputClaim(dtype_name(output.dtype), shape, same_device, copied, output.is_contiguous(), alias)

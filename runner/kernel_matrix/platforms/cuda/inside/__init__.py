@@ -10,7 +10,7 @@ from kernel_matrix.inside.platform import Activity, DeviceHealth, Sensors
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
-    from kernel_matrix.inside.memory import Arena
+    from kernel_matrix.inside.memory import Arena, Window
     from kernel_matrix.inside.wire import KernelCode
     from kernel_matrix.model.enums import Dtype
     from kernel_matrix.model.messages import AnchorTimes, ClockProbeReading
@@ -42,6 +42,13 @@ def open_arena(descriptor: int, nbytes: int) -> Arena:
     from kernel_matrix.platforms.cuda.inside import arenas
 
     return arenas.open_arena(descriptor, nbytes)
+
+
+def open_window(nbytes: int) -> Window:
+    """Reserve addresses; staged memory is copied."""
+    from kernel_matrix.platforms.cuda.inside import arenas
+
+    return arenas.open_window(nbytes)
 
 
 def free_bytes() -> Optional[int]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import Optional
 
 import torch
 
-from kernel_matrix.inside.memory import Arena, StagedArena, create_shared_file, map_file
+from kernel_matrix.inside.memory import Arena, CopiedWindow, StagedArena, Window, create_shared_file, map_file
 from kernel_matrix.inside.platform import STAGED_VARIABLE, DeviceError
 from kernel_matrix.platforms.cuda.inside.libcuda import OUT_OF_MEMORY, call, library
 
@@ -71,19 +72,16 @@ def _rounded(nbytes: int) -> int:
     return -(-nbytes // granularity.value) * granularity.value
 
 
-class _Mapping:
-    """A mapped allocation, which is unmapped when its last reference is gone."""
+class _Addresses:
+    """Reserved addresses, to which allocations are mapped; they are released when its last reference is gone."""
 
-    def __init__(self, handle: ctypes.c_ulonglong, nbytes: int, shown: int) -> None:
+    def __init__(self, nbytes: int, shown: int) -> None:
         self._driver = library()
-        self._handle = handle
+        self._handle: Optional[ctypes.c_ulonglong] = None
         self._nbytes = nbytes
         self._address = ctypes.c_ulonglong()
         size, zero, nothing = ctypes.c_size_t(nbytes), ctypes.c_ulonglong(0), ctypes.c_size_t(0)
         call("cuMemAddressReserve", ctypes.byref(self._address), size, nothing, zero, zero)
-        call("cuMemMap", self._address, size, nothing, handle, zero)
-        access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
-        call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
         self.__cuda_array_interface__ = {
             "shape": (shown,),
             "typestr": "|u1",
@@ -91,12 +89,78 @@ class _Mapping:
             "version": 3,
         }
 
+    def map(self, handle: ctypes.c_ulonglong) -> None:
+        """Map an allocation, which is released with the mapping."""
+        size, nothing = ctypes.c_size_t(self._nbytes), ctypes.c_size_t(0)
+        self._handle = handle
+        call("cuMemMap", self._address, size, nothing, handle, ctypes.c_ulonglong(0))
+        access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
+        call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
+
+    def unmap(self) -> None:
+        """Unmap the allocation, if there is one."""
+        if self._handle is not None:
+            self._driver.cuMemUnmap(self._address, ctypes.c_size_t(self._nbytes))
+            self._driver.cuMemRelease(self._handle)
+            self._handle = None
+
     def __del__(self) -> None:
         # A finaliser, because only torch knows when the last view of the memory is gone.
-        size = ctypes.c_size_t(self._nbytes)
-        self._driver.cuMemUnmap(self._address, size)
-        self._driver.cuMemAddressFree(self._address, size)
-        self._driver.cuMemRelease(self._handle)
+        self.unmap()
+        self._driver.cuMemAddressFree(self._address, ctypes.c_size_t(self._nbytes))
+
+
+def _mapped(handle: ctypes.c_ulonglong, size: int, nbytes: int) -> torch.Tensor:
+    addresses = _Addresses(size, nbytes)
+    addresses.map(handle)
+    return torch.as_tensor(addresses, device="cuda")
+
+
+def _imported(descriptor: int) -> ctypes.c_ulonglong:
+    handle, kind = ctypes.c_ulonglong(), ctypes.c_int(_POSIX_DESCRIPTOR)
+    call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), kind)
+    return handle
+
+
+class MappedWindow:
+    """Window that maps the judge's memory, so that a captured graph finds other memory at the same addresses."""
+
+    def __init__(self, nbytes: int) -> None:
+        _open_torch()
+        self._addresses = _Addresses(_rounded(nbytes), nbytes)
+        self._tensor: Optional[torch.Tensor] = None
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """All of the memory; torch accepts addresses only when something is mapped there."""
+        if self._tensor is None:
+            self._tensor = torch.as_tensor(self._addresses, device="cuda")
+        return self._tensor
+
+    def show(self, descriptor: int) -> None:
+        """Map the memory behind ``descriptor``."""
+        self._addresses.unmap()
+        self._addresses.map(_imported(descriptor))
+        os.close(descriptor)
+
+    def publish(self) -> None:
+        """Do nothing: the judge has the same memory."""
+
+    def hide(self) -> None:
+        """Unmap the memory."""
+        self._addresses.unmap()
+
+    def close(self) -> None:
+        """Unmap the memory; the addresses go with the last view."""
+        self._addresses.unmap()
+        self._tensor = None
+
+
+def open_window(nbytes: int) -> Window:
+    """Reserve addresses for the memory of batches; staged memory is copied."""
+    if is_staged():
+        return CopiedWindow(nbytes, open_arena, "cuda", torch.cuda.synchronize)
+    return MappedWindow(nbytes)
 
 
 def _allocate(size: int) -> ctypes.c_ulonglong:
@@ -180,12 +244,9 @@ def _create_shared(nbytes: int) -> Arena:
     descriptor = ctypes.c_int(-1)
     kind, flags = ctypes.c_int(_POSIX_DESCRIPTOR), ctypes.c_ulonglong(0)
     call("cuMemExportToShareableHandle", ctypes.byref(descriptor), handle, kind, flags)
-    return Arena(descriptor.value, torch.as_tensor(_Mapping(handle, size, nbytes), device="cuda"))
+    return Arena(descriptor.value, _mapped(handle, size, nbytes))
 
 
 def _open_shared(descriptor: int, nbytes: int) -> Arena:
     _open_torch()
-    handle = ctypes.c_ulonglong()
-    kind = ctypes.c_int(_POSIX_DESCRIPTOR)
-    call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), kind)
-    return Arena(descriptor, torch.as_tensor(_Mapping(handle, _rounded(nbytes), nbytes), device="cuda"))
+    return Arena(descriptor, _mapped(_imported(descriptor), _rounded(nbytes), nbytes))

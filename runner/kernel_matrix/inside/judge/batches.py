@@ -1,0 +1,223 @@
+"""Batches: many calls back to back, each on inputs that its process sees for the first time.
+
+The memory of a batch is new, and a worker gets it with the request. So nothing can be worked out before the clock runs,
+and no result of an earlier batch fits. The outputs of all calls are handed over afterwards, and compared like those of
+single calls.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
+
+import torch
+
+from kernel_matrix.inside.arguments import decode_arguments
+from kernel_matrix.inside.input_generation import tensors_in
+from kernel_matrix.inside.judge.bits import same_bits
+from kernel_matrix.inside.judge.worker_client import POISON, CallResult, as_empty, encoded
+from kernel_matrix.inside.memory import TensorSpec, guards, lay_out
+
+if TYPE_CHECKING:
+    from kernel_matrix.inside.judge.input_supply import InputSupply
+    from kernel_matrix.inside.judge.reference import ReferenceModel
+    from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
+    from kernel_matrix.inside.wire import OutputsClaim
+
+CHUNKS = 8
+"""Pieces of a long batch that are captured on their own, so that a batch may consist of any number of them."""
+MOST_SETS = 256
+LONG_NS = 10_000_000
+"""A long batch takes about this long, unless it then had more sets than :data:`MOST_SETS`."""
+CAPTURED_BELOW_NS = 150_000
+"""Calls shorter than this are captured, since launching them from Python may take longer than they do."""
+MOST_BYTES = 2 << 30
+"""The sets of one batch take at most this many bytes, or two sets whatever they take."""
+COPIES = 4
+"""Times as much as one batch's sets must be free on the device: copies of both processes, and temporaries."""
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """One batch: its number of calls, its times, and everything that is checked, out of the worker's reach."""
+
+    calls: int
+    claim: OutputsClaim
+    times: CallTimes
+    shown_ns: int
+    """Time by the judge's clock in which the worker saw the memory."""
+    numbers: Sequence[int]
+    """Sets that were called on, in order."""
+    outputs: torch.Tensor
+    """All sets' outputs, one row of bytes per set."""
+    inputs: Optional[torch.Tensor]
+    """All sets' inputs as they are now; None if their bits are still those that were sent."""
+    intact: bool
+    """False if memory around the outputs was changed."""
+
+
+class BatchLayout:
+    """Places of the sets' inputs and outputs, the same for all contestants."""
+
+    def __init__(self, reference: ReferenceModel, inputs: List[Any], sets: int) -> None:
+        tensors: List[torch.Tensor] = []
+        self.arguments = encoded("get_inputs()", inputs, tensors)
+        self.inputs, self.input_bytes = lay_out(tensors)
+        self.outputs, self.output_bytes = lay_out([as_empty(tensor) for tensor in reference.like])
+        self.sets = sets
+
+    def views(self, specs: Sequence[TensorSpec], memory: torch.Tensor, number: int) -> Tuple[torch.Tensor, ...]:
+        """Return the tensors of one set in ``memory``, which has a row per set."""
+        return tuple(spec.view(memory[number]) for spec in specs)
+
+    def all_sets(self, memory: torch.Tensor, numbers: Sequence[int]) -> Tuple[torch.Tensor, ...]:
+        """Return each output of the sets ``numbers`` together, with a first dimension of the sets."""
+        rows = memory[torch.tensor(numbers, device=memory.device)].reshape(-1)
+        found = []
+        for spec in self.outputs:
+            flat = rows.view(getattr(torch, spec.dtype))
+            size = flat.element_size()
+            steps = (self.output_bytes // size, *spec.stride)
+            found.append(flat.as_strided((len(numbers), *spec.shape), steps, spec.offset // size))
+        return tuple(found)
+
+    def to_json(self, chunk: int, *, capture: bool) -> Any:
+        """Return its form on the wire."""
+        return {
+            "arguments": self.arguments,
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "outputs": [spec.to_json() for spec in self.outputs],
+            "input_bytes": self.input_bytes * self.sets,
+            "output_bytes": self.output_bytes * self.sets,
+            "sets": self.sets,
+            "chunk": chunk,
+            "capture": capture,
+        }
+
+
+class Batches:
+    """Maker of the batches of one workload."""
+
+    def __init__(
+        self, reference: ReferenceModel, supply: InputSupply, dice: random.Random, layout: BatchLayout
+    ) -> None:
+        self._reference = reference
+        self._platform = reference.platform
+        self._supply = supply
+        self._dice = dice
+        self._layout = layout
+        self._chunk = 1
+        # Also flushes the cache before each batch.
+        device = self._platform.TORCH_DEVICE
+        self._flush = torch.empty(2 * self._platform.cache_bytes(), dtype=torch.uint8, device=device)
+        self._sent = torch.zeros((layout.sets, layout.input_bytes), dtype=torch.uint8, device=device)
+        self._write(range(layout.sets))
+
+    def lend(self, client: WorkerClient, *, capture: bool) -> bool:
+        """Lend a first batch; return True if ``client`` has captured its calls, otherwise False."""
+        self._chunk = max(1, self._layout.sets // CHUNKS) if capture else 1
+        message = self._layout.to_json(self._chunk, capture=capture)
+        with closing(self._new(self._sent)) as inputs, closing(self._poisoned()) as outputs:
+            self._platform.synchronize()
+            inputs.publish()
+            outputs.publish()
+            return client.lend_batches(message, (inputs.descriptor, outputs.descriptor))
+
+    def draw_pair(self) -> Tuple[int, int]:
+        """Draw the numbers of chunks of a short and a long batch."""
+        chunks = self._layout.sets // self._chunk
+        few = self._dice.randint(1, max(1, chunks // 4))
+        return few, self._dice.randint(max(few + 1, -(-3 * chunks // 4)), chunks)
+
+    def call(self, client: WorkerClient, chunks: int) -> BatchResult:
+        """Let ``client`` make a batch of that many chunks of calls, on new inputs in new memory."""
+        chosen = self._dice.sample(range(self._layout.sets // self._chunk), chunks)
+        numbers = [number for one in chosen for number in range(one * self._chunk, (one + 1) * self._chunk)]
+        self._write(numbers)
+        with closing(self._new(self._sent)) as inputs, closing(self._poisoned()) as outputs:
+            self._flush.zero_()
+            self._platform.synchronize()
+            inputs.publish()
+            outputs.publish()
+            taken = torch.empty_like(outputs.tensor)
+
+            def take() -> None:
+                outputs.fetch()
+                taken.copy_(outputs.tensor)
+                self._platform.synchronize()
+
+            shown_ns = client.show_batch((inputs.descriptor, outputs.descriptor))
+            claim, times = client.call_batch(chosen, len(numbers), take)
+            inputs.fetch()
+            now = inputs.tensor.view_as(self._sent)
+            rows = taken.view(self._layout.sets, self._layout.output_bytes)
+            gaps = [rows[:, start:stop] != POISON for start, stop in guards(self._layout.outputs, rows.shape[1])]
+            return BatchResult(
+                calls=len(numbers),
+                claim=claim,
+                times=times,
+                shown_ns=shown_ns,
+                numbers=numbers,
+                outputs=rows,
+                inputs=None if same_bits(now, self._sent) else now.clone(),
+                intact=not bool(torch.stack([gap.any() for gap in gaps]).any()),
+            )
+
+    def result_of(self, batch: BatchResult, number: int) -> Tuple[CallResult, List[Any]]:
+        """Return the result of the call on one set as that of a single call, and its arguments."""
+        layout = self._layout
+        sent = layout.views(layout.inputs, self._sent, number)
+        now = sent if batch.inputs is None else layout.views(layout.inputs, batch.inputs, number)
+        result = CallResult(
+            claim=batch.claim,
+            times=batch.times,
+            outputs=layout.views(layout.outputs, batch.outputs, number),
+            sent=sent,
+            inputs=now,
+            damage=self._damage(batch),
+        )
+        return result, decode_arguments(layout.arguments, list(sent))
+
+    def result_of_all(self, batch: BatchResult) -> CallResult:
+        """Return the outputs of all calls together, as if of one call without inputs."""
+        outputs = self._layout.all_sets(batch.outputs, batch.numbers)
+        return CallResult(batch.claim, batch.times, outputs, sent=(), inputs=(), damage=self._damage(batch))
+
+    @staticmethod
+    def _damage(batch: BatchResult) -> str:
+        return "" if batch.intact else "memory around an output was written to"
+
+    def _write(self, numbers: Sequence[int]) -> None:
+        """Write new inputs into the judge's own copy of these sets."""
+        for number in numbers:
+            tensors = tensors_in(self._supply.next())
+            for spec, tensor in zip(self._layout.inputs, tensors):
+                spec.view(self._sent[number]).copy_(tensor)
+
+    def _new(self, content: torch.Tensor) -> Any:
+        arena = self._platform.create_arena(content.numel())
+        arena.tensor.copy_(content.view(-1))
+        return arena
+
+    def _poisoned(self) -> Any:
+        arena = self._platform.create_arena(self._layout.output_bytes * self._layout.sets)
+        arena.tensor.fill_(POISON)
+        return arena
+
+
+def batches_of(
+    reference: ReferenceModel, supply: InputSupply, dice: random.Random, call_ns: float
+) -> Optional[Batches]:
+    """Prepare batches of calls that take about ``call_ns``; None if there is too little memory for two sets."""
+    layout = BatchLayout(reference, supply.next(), 1)
+    per_set = layout.input_bytes + layout.output_bytes
+    free = reference.platform.free_bytes()
+    room = MOST_BYTES if free is None else free // COPIES
+    sets = min(MOST_SETS, int(LONG_NS / max(call_ns, 1.0)), max(2, MOST_BYTES // per_set), room // per_set)
+    sets = sets // CHUNKS * CHUNKS if sets >= CHUNKS else max(sets, 2)
+    if room // per_set < 2:
+        return None
+    layout.sets = sets
+    return Batches(reference, supply, dice, layout)
