@@ -39,6 +39,32 @@ cli._VERBS = (Verb,)
 cli.main()
 """
 
+WAITING = """
+import queue, signal, subprocess, sys, threading, time
+from kernel_matrix import cli
+
+class Verb:
+    @staticmethod
+    def register(app):
+        @app.command()
+        def work():
+            with subprocess.Popen(("cat",), stdin=subprocess.PIPE) as child:
+                ended = threading.Thread(target=child.wait, daemon=True)
+                ended.start()
+                threading.Thread(target=signal_this_thread, daemon=True).start()
+                try:
+                    {wait}
+                finally:
+                    child.kill()
+
+def signal_this_thread():
+    time.sleep(0.5)  # until then the main thread waits
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+cli._VERBS = (Verb,)
+cli.main()
+"""
+
 
 @contextmanager
 def program(mark, *before, **pipes):
@@ -68,6 +94,14 @@ def test_stop_signals_later_ones_leave_the_clean_up_alone(first, tmp_path):
             assert process.stderr.readline().startswith("still stopping: ")
         assert ended(process, "\n") == (128 + first, f"stopped by {first.name}\n")
     assert (tmp_path / "mark").read_text() == "clean"
+
+
+@pytest.mark.parametrize("wait", ["queue.SimpleQueue().get()", "ended.join()", "child.wait()", "time.sleep(600)"])
+def test_signal_not_seen_by_a_waiting_main_thread_stops_it(wait):
+    # It interrupts another thread: as if the main thread had been about to wait when it came, but every time.
+    program = WAITING.format(wait=wait)
+    ran = subprocess.run((sys.executable, "-c", program), check=False, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert (ran.returncode, ran.stderr) == (128 + signal.SIGTERM, "stopped by SIGTERM\n")
 
 
 def test_stop_signals_ignored_at_start_stay_ignored(tmp_path):

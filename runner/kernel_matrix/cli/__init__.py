@@ -84,9 +84,9 @@ def build_app() -> typer.Typer:
 def main() -> NoReturn:
     """Entry point of ``kernel-matrix``: run a verb and turn what it raises into a message and an exit code."""
     stops = StopSignals()
-    stops.install()
     code = 0
     try:
+        stops.install()
         build_app()()
     except Terminated:
         pass
