@@ -15,6 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from tests.pipes import Program
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
@@ -100,15 +102,12 @@ class Field:
         text = MATRIX.format(torch=_installed("torch"), triton=_installed("triton"), select=json.dumps(select))
         (self.root / "matrix.toml").write_text(text + more)
 
-    def start(self, *args: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *args: str, **environment: str) -> Program:
         """Start a verb; its output comes through pipes."""
-        return subprocess.Popen(
+        return Program(
             (sys.executable, *self.program, *args),
             cwd=self.root,
             env=self._environment(environment),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
         )
 
     def call(self, *args: str, limit_s: float = RUN_LIMIT_S, **environment: str) -> subprocess.CompletedProcess[str]:

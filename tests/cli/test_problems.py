@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_matrix.api.wording import describe_label
-from tests.pipes import read_line
+from tests.pipes import Program, read_line
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,8 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def started(*arguments, cwd=ROOT, **environment):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **environment}
     command = (sys.executable, "-m", "kernel_matrix", *map(str, arguments))
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=cwd, env=environment, **pipes)
+    return Program(command, cwd=cwd, env=environment)
 
 
 def kernel_matrix(*arguments, cwd=ROOT, **environment):

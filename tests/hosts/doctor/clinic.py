@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.pipes import Program
+
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = "unix:///nonexistent/docker.sock"
 
@@ -91,27 +93,21 @@ class Clinic:
             **environment,
         }
 
-    def start(self, *args: str, prefix: Sequence[str] = (), **environment: str) -> subprocess.Popen[str]:
+    def start(self, *args: str, prefix: Sequence[str] = (), **environment: str) -> Program:
         """Start a verb of ``kernel-matrix``; its output comes through pipes.
 
         :param prefix: a command that runs it.
         """
-        return subprocess.Popen(
+        return Program(
             (*prefix, sys.executable, "-m", "kernel_matrix", *args),
             cwd=self.root,
             env={**os.environ, **self.own(**environment)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
         )
 
     def call(self, *args: str, prefix: Sequence[str] = (), **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a verb to its end."""
         with self.start(*args, prefix=prefix, **environment) as process:
-            try:
-                out, err = process.communicate(timeout=100)
-            finally:
-                process.kill()  # one that takes too long
+            out, err = process.communicate(timeout=100)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def examine(self, *args: str, prefix: Sequence[str] = (), **environment: str) -> Report:
