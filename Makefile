@@ -11,6 +11,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
+# Set in many images: each of the thousand processes that the tests start would then compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-oldest clean
 
 run: $(VENV)/local.stamp
