@@ -399,8 +399,8 @@ class TwoClocks:
     low_resolution: Annotated[bool, Column()]
     """`True`: the candidate's time is too short compared with the resolution."""
     bound_ns: Annotated[Optional[Count], LATER, Column("wall_bound_ns")] = None
-    """The longest that the candidate's calls can have taken (median) by the judge's clock alone; `None` on a GPU without
-    batches. `faster` needs this to beat the baseline too.
+    """The longest that the candidate's calls can have taken by the judge's clock alone; `None` on a GPU where calls
+    write to their inputs. `faster` needs this to beat the baseline too.
     """
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 import torch
 
 from kernel_matrix.inside.arguments import decode_arguments
-from kernel_matrix.inside.input_generation import tensors_in
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.worker_client import POISON, CallResult, as_empty, encoded
 from kernel_matrix.inside.memory import TensorSpec, guards, lay_out
@@ -37,6 +36,10 @@ MOST_BYTES = 2 << 30
 """The sets of one batch take at most this many bytes, or two sets whatever they take."""
 COPIES = 4
 """Times as much as one batch's sets must be free on the device: copies of both processes, and temporaries."""
+
+
+class NoBatchesError(Exception):
+    """Batches cannot be made of this problem, or not on this device."""
 
 
 @dataclass(frozen=True)
@@ -190,9 +193,16 @@ class Batches:
         return "" if batch.intact else "memory around an output was written to"
 
     def _write(self, numbers: Sequence[int]) -> None:
-        """Write new inputs into the judge's own copy of these sets."""
+        """Write new inputs into the judge's own copy of these sets.
+
+        Raises:
+            NoBatchesError: They differ from others in more than the numbers in their tensors.
+        """
         for number in numbers:
-            tensors = tensors_in(self._supply.next())
+            tensors: List[torch.Tensor] = []
+            arguments = encoded("get_inputs()", self._supply.next(), tensors)
+            if arguments != self._layout.arguments or lay_out(tensors)[0] != self._layout.inputs:
+                raise NoBatchesError
             for spec, tensor in zip(self._layout.inputs, tensors):
                 spec.view(self._sent[number]).copy_(tensor)
 
@@ -207,10 +217,12 @@ class Batches:
         return arena
 
 
-def batches_of(
-    reference: ReferenceModel, supply: InputSupply, dice: random.Random, call_ns: float
-) -> Optional[Batches]:
-    """Prepare batches of calls that take about ``call_ns``; None if there is too little memory for two sets."""
+def batches_of(reference: ReferenceModel, supply: InputSupply, dice: random.Random, call_ns: float) -> Batches:
+    """Prepare batches of calls that take about ``call_ns`` nanoseconds.
+
+    Raises:
+        NoBatchesError: There is too little memory for two sets, or the inputs of two calls have different forms.
+    """
     layout = BatchLayout(reference, supply.next(), 1)
     per_set = layout.input_bytes + layout.output_bytes
     free = reference.platform.free_bytes()
@@ -218,6 +230,6 @@ def batches_of(
     sets = min(MOST_SETS, int(LONG_NS / max(call_ns, 1.0)), max(2, MOST_BYTES // per_set), room // per_set)
     sets = sets // CHUNKS * CHUNKS if sets >= CHUNKS else max(sets, 2)
     if room // per_set < 2:
-        return None
+        raise NoBatchesError
     layout.sets = sets
     return Batches(reference, supply, dice, layout)

@@ -113,7 +113,7 @@ def hold_claims(
     handovers: Mapping[str, Sequence[int]],
     output_bytes: int,
     device: str,
-    batches: Sequence[BatchBlock] = (),
+    batches: Optional[Sequence[BatchBlock]] = None,
 ) -> TwoClocks:
     """Compare the candidate's claims in ``cold`` blocks with the judge's clock and with the peak rates.
 
@@ -126,7 +126,7 @@ def hold_claims(
         handovers: Contestant → times of handing over the outputs, nanoseconds.
         output_bytes: Bytes of one call's outputs.
         device: Name of the platform.
-        batches: Batches of all contestants, of the same series.
+        batches: Batches of all contestants; None if none were asked for.
     """
     claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
     unexplained, resolution = _excess(blocks, Regime.COLD, device, probes)
@@ -135,8 +135,8 @@ def hold_claims(
     accelerator = load_platform(device).IS_ACCELERATOR
     floor, reason = least_time(spec, peak, l2, output_bytes)
     low_resolution = claim < SHORT * max(resolution, limit)
-    bound = None if accelerator else wall_bound(blocks, handovers)
-    if any(block.contestant == CANDIDATE for block in batches):
+    bound = None if accelerator and batches is None else wall_bound(blocks, handovers)
+    if batches:
         call, longest = batch_bound(batches)
         low_resolution = longest - call > call / SHORT
         bound = None if math.isinf(longest) else round(longest)

@@ -14,16 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
+from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import nbytes_of
-from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, batches_of
+from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError, batches_of
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
 from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
 from kernel_matrix.inside.judge.pause import NOT_PAUSED
 from kernel_matrix.inside.judge.replay_modes import NOT_CAPTURABLE, BlockPlan, plan_of
-from kernel_matrix.inside.judge.session_ended import excused
+from kernel_matrix.inside.judge.session_ended import SessionEnded, excused
 from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
 from kernel_matrix.inside.slopes import FEWEST_PAIRS, pair_slopes, slope_of
-from kernel_matrix.model.enums import Regime, Role, Stage
+from kernel_matrix.inside.wire import CallFailure
+from kernel_matrix.model.enums import Regime, Role, Stage, Status
 from kernel_matrix.model.messages import BatchBlock, Block, ProtocolSpec
 
 if TYPE_CHECKING:
@@ -45,7 +47,10 @@ MOVED_BYTES = 1 << 30
 PAIRS = 2  # pairs of batches of one contestant in a row
 SLOPE_HALF_WIDTH = 0.005  # pairs are made until the time per call is known this well
 COMPARED = 3  # calls of a batch that are compared with the reference
-NO_BATCHES = "no_batches"  # label: there is too little memory for batches
+LACKS_MEMORY = frozenset({Status.OUT_OF_MEMORY})
+NO_BATCHES = (
+    "no_batches"  # label: there is too little memory for batches, or the forms of inputs differ from call to call
+)
 HOST_BOUND = "host_bound"  # label: short calls could not be captured, so the time of a call includes launching it
 
 FEWEST_ROUNDS = 3  # fewer rounds do not show how much rounds differ
@@ -159,7 +164,7 @@ class Timer:
         self._time_regimes()
         if self._in_batches:
             with self._turns():
-                self._time_batches()
+                self._try_batches()
         return self.timing
 
     def run_again(self) -> TimedPhase:
@@ -334,15 +339,29 @@ class Timer:
 
     # ---- batches
 
+    def _try_batches(self) -> None:
+        """Time batches, unless there is too little memory for them, for which no contestant is blamed."""
+        try:
+            self._time_batches()
+        except NoBatchesError:
+            pass
+        except SessionEnded as ended:
+            if ended.status not in LACKS_MEMORY:
+                raise
+        except Exception as error:  # the judge's own tensors
+            if classify(error) is not CallFailure.MEMORY:
+                raise
+        else:
+            return
+        self.timing.batches.clear()
+        self.timing.labels.append(NO_BATCHES)
+
     def _time_batches(self) -> None:
         """Time rounds of pairs of batches until the slopes are precise enough, or the time for precision is spent."""
         call_ns = min(statistics.median(samples_of(self.timing.blocks, name)) for name in self._main)
         for client in self._clients.values():
             client.take_back()  # both kinds of buffers need not fit into memory together
         batches = batches_of(self._reference, self._supply, self._dice, call_ns)
-        if batches is None:
-            self.timing.labels.append(NO_BATCHES)
-            return
         captured = self._lend_batches(batches, capture=call_ns < CAPTURED_BELOW_NS)
         deadline = self._now() + self._protocol.precision_s
         while not self._slopes_are_known(deadline):

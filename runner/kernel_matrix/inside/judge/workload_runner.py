@@ -64,6 +64,7 @@ class WorkloadRunner:
         self._flush_bytes = 2 * self._l2_bytes
         self._time = job.protocol.time and not job.sanitize
         self._limits_waits = not (INTERPRETED in job.labels or job.sanitize)  # False if a tool slows the candidate down
+        self._in_batches = load_platform(job.device).IS_ACCELERATOR and not job.mutates_inputs
         self._timed = False
         self._watch: Optional[SensorWatch] = None
         self._loaded: List[str] = []
@@ -190,7 +191,7 @@ class WorkloadRunner:
             self._dice,
             state.verifier,
             pause=self._pause,
-            in_batches=reference.platform.IS_ACCELERATOR and not self._job.mutates_inputs,
+            in_batches=self._in_batches,
             watch=self._watch,
             warmed_up=self._warmed_up,
         )
@@ -240,7 +241,7 @@ class WorkloadRunner:
             handovers=handovers,
             output_bytes=timing.output_bytes,
             device=device,
-            batches=state.timing.batches,
+            batches=state.timing.batches if self._in_batches else None,
         )
         return two_clocks, contradiction(two_clocks, timing.blocks, probes, handovers=handovers, device=device)
 
