@@ -36,7 +36,7 @@ from kernel_matrix.inside.wire import (
     unpack_calls,
     unpack_replay,
 )
-from kernel_matrix.inside.worker.batches import CallBatches
+from kernel_matrix.inside.worker.call_batches import CallBatches
 from kernel_matrix.inside.worker.handing_over import copy_one, flatten
 from kernel_matrix.inside.worker.meter import Meter, captured_or_called
 from kernel_matrix.inside.worker.output_aliases import AliasMemory
