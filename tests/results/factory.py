@@ -60,7 +60,7 @@ ADDED_LATER = {
         *("contestant", "regime", "calls_per_sample"),
     },
     "TwoClocks": {"bound_ns"},
-    "WorkloadReport": {"two_clocks", "traits", "labels"},
+    "WorkloadReport": {"two_clocks", "traits", "batches", "labels"},
     "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
     "IsolationInfo": {"memory_limit"},
     "HostRecord": {

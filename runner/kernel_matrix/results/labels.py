@@ -78,6 +78,12 @@ LABELS: Final[Mapping[str, Label]] = {
         "on outlier inputs the reference itself exceeds the tolerance; up to twice its error was accepted",
         "Do not rely on the candidate for inputs with outliers without a check of its errors there.",
     ),
+    "host_bound": Label(
+        _CAUTION,
+        _TIMING,
+        "short calls could not be captured in a CUDA graph, so the judge's time of a call includes launching it",
+        "Make the candidate capturable if it is to be judged by its time on the device alone.",
+    ),
     "host_clock": Label(
         _CAUTION,
         _IMPORT,
@@ -125,6 +131,12 @@ LABELS: Final[Mapping[str, Label]] = {
         _SESSION,
         "the judge's own kernels could not be timed: the machine's drift is not known",
         "Do not attribute small changes since earlier runs to the code.",
+    ),
+    "no_batches": Label(
+        _INFORMATION,
+        _TIMING,
+        "calls were not timed in batches: memory was too short for two sets, or the forms of inputs change",
+        "Allow for a coarser bound on the candidate's time.",
     ),
     "no_clock_probe": Label(
         _INFORMATION,
