@@ -1,0 +1,172 @@
+"""The time of a call in batches, by the judge's clock alone, beside what single calls claim: identical code twice.
+
+    python benchmarks/batches.py [--device cuda] [--pairs 16] [relu:1048576 mm:1048576 …]
+
+Two workers with the same code are timed in turns, without a sandbox. A call is the name of an operator and the number
+of elements of its input. Prints, per call and for captured and launched calls: the two medians of cold calls, the two
+times in batches with the half-widths of their 95 % intervals, the bound as a multiple of the time, hand-over, mapping.
+Wanted: the bound within 1 % of the time from 30 µs, and within 3 % from 2 µs where calls can be captured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, Batches, NoBatchesError, batches_of
+from kernel_matrix.inside.judge.claims import batch_bound
+from kernel_matrix.inside.judge.input_supply import InputSupply
+from kernel_matrix.inside.judge.judge import _accepted, _listen_at
+from kernel_matrix.inside.judge.reference import ReferenceModel
+from kernel_matrix.inside.judge.worker_client import WorkerClient
+from kernel_matrix.inside.platform import load_platform
+from kernel_matrix.inside.slopes import pair_slopes, slope_of
+from kernel_matrix.inside.wire import AWAKE_S, MAX_FROM_WORKER, Channel
+from kernel_matrix.inside.worker.worker import SOCKET_NAME
+from kernel_matrix.model.enums import Dtype, Role, Stage
+from kernel_matrix.model.messages import BatchBlock, ContestantSpec, JudgeTimeouts, ProtocolSpec
+
+OPERATORS = {
+    "relu": ("torch.relu(x)", "torch.randn({n})"),
+    "softmax": ("torch.softmax(x, -1)", "torch.randn({n} // 1024, 1024)"),
+    "sum": ("x.sum(-1)", "torch.randn({n} // 1024, 1024)"),
+    "mm": ("x @ x", "torch.randn(int({n} ** 0.5), int({n} ** 0.5))"),
+}
+CALLS = ("relu:16384", "relu:1048576", "relu:16777216", "relu:268435456", "mm:1048576", "mm:16777216")
+COLD_CALLS = 25
+NAMES = ("candidate", "eager")
+SOURCE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {call}
+class ModelNew(Model):
+    pass
+def get_inputs():
+    return [{inputs}]
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--pairs", type=int, default=16)
+    parser.add_argument("calls", nargs="*", default=CALLS)
+    arguments = parser.parse_args()
+    load_platform(arguments.device).open_device()
+    for call in arguments.calls:
+        operator, _, elements = call.partition(":")
+        with tempfile.TemporaryDirectory() as folder:
+            code, inputs = OPERATORS[operator]
+            source = SOURCE.format(call=code, inputs=inputs.format(n=elements))
+            (Path(folder) / "problem.py").write_text(source)
+            measure(call, Path(folder), arguments.device, arguments.pairs)
+
+
+def measure(call: str, folder: Path, device: str, pairs: int) -> None:
+    """Time one call both ways, and print a line each for captured and for launched calls."""
+    reference = ReferenceModel(folder / "problem.py", {}, device, Dtype.FP32, "benchmark")
+    dice = random.Random(1)
+    supply = InputSupply(reference, ProtocolSpec(), dice)
+    with ExitStack() as undo:
+        clients = [undo.enter_context(worker(name, folder, device, reference)) for name in NAMES]
+        cold = [statistics.median(cold_calls(client, supply, reference)) for client in clients]
+        for capture in (True, False) if min(cold) < CAPTURED_BELOW_NS else (False,):
+            try:
+                batches = batches_of(reference, supply, dice, min(cold))
+            except NoBatchesError:
+                print(f"{call}: too little memory for two sets")
+                continue
+            lent = [batches.lend(client, capture=capture) for client in clients]
+            if capture and not all(lent):
+                print(f"{call}: cannot be captured")
+                continue
+            started = time.monotonic()
+            blocks = timed(clients, batches, pairs, captured=capture)
+            print(line(call, cold, blocks), f"in {time.monotonic() - started:.1f} s", flush=True)
+    load_platform(device).release_memory()
+
+
+def cold_calls(client: WorkerClient, supply: InputSupply, reference: ReferenceModel) -> Iterator[int]:
+    """Yield the claimed times of single calls, nanoseconds."""
+    for _ in range(COLD_CALLS):
+        client.deliver(supply.next(), reference.like)
+        yield client.call(stage=Stage.TIME).times.device_ns
+
+
+def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, captured: bool) -> list[BatchBlock]:
+    """Make pairs of batches in turns."""
+    for client in clients:
+        batches.call(client, 1)
+    blocks = []
+    for turn in range(pairs):
+        for client in clients if turn % 2 else clients[::-1]:
+            made = [batches.call(client, chunks) for chunks in batches.draw_pair()]
+            blocks.append(
+                BatchBlock(
+                    contestant=client.name,
+                    started_ns=0,
+                    ended_ns=0,
+                    captured=captured,
+                    calls=tuple(one.calls for one in made),
+                    shown_ns=tuple(one.shown_ns for one in made),
+                    wall_ns=tuple(one.times.wall_ns for one in made),
+                    handover_ns=tuple(one.times.handover_ns for one in made),
+                    device_ns=tuple(one.times.device_ns for one in made),
+                )
+            )
+    return blocks
+
+
+def line(call: str, cold: Sequence[float], blocks: Sequence[BatchBlock]) -> str:
+    """Return the line of one call."""
+    sides = [[block for block in blocks if block.contestant == name] for name in NAMES]
+    times = [slope_of([one for b in side for one in pair_slopes(b.calls, b.wall_ns)]) for side in sides]
+    handover = slope_of([one for b in sides[1] for one in pair_slopes(b.calls, b.handover_ns)])
+    shown = statistics.median(ns for block in blocks for ns in block.shown_ns)
+    call_ns, longest = batch_bound(blocks)
+    texts = [f"{one.estimate / 1e3:.3f} µs ± {one.half_width:.2%}" for one in times]
+    how = "captured" if blocks[0].captured else "launched"
+    return (
+        f"{call} {how}: cold {cold[0] / 1e3:.2f}, {cold[1] / 1e3:.2f} µs; "
+        f"batches {', '.join(texts)}; bound {longest / call_ns:.3f}; hand-over {handover.estimate / 1e3:.2f} µs per call; "
+        f"mapping {shown / 1e3:.0f} µs"
+    )
+
+
+@contextmanager
+def worker(name: str, folder: Path, device: str, reference: ReferenceModel) -> Iterator[WorkerClient]:
+    """Start a worker with the model of ``folder``, ready to be called."""
+    (folder / name).mkdir()
+    listener = _listen_at(folder / name / SOCKET_NAME)
+    module = "kernel_matrix.inside.worker.worker"
+    places = ("--channel", str(folder / name), "--code", str(folder), "--device", device)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen((sys.executable, "-m", module, *places), env=environment) as process:
+        try:
+            contestant = ContestantSpec(name, Role.CANDIDATE, "problem.py", "ModelNew")
+            channel = Channel(_accepted(listener, contestant, 120)[0], MAX_FROM_WORKER)
+            if load_platform(device).IS_ACCELERATOR:
+                channel.stay_awake(AWAKE_S)
+            client = WorkerClient(contestant, channel, device, JudgeTimeouts())
+            client.open()
+            client.load({})
+            client.construct(reference, 2 * load_platform(device).cache_bytes())
+            yield client
+            client.close()
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    main()
