@@ -139,7 +139,8 @@ def line(call: str, cold: Sequence[float], blocks: Sequence[BatchBlock]) -> str:
     how = "captured" if blocks[0].captured else "launched"
     return (
         f"{call} {how}: cold {cold[0] / 1e3:.2f}, {cold[1] / 1e3:.2f} µs; "
-        f"batches {', '.join(texts)}; bound {longest / call_ns:.3f}; hand-over {handover.estimate / 1e3:.2f} µs per call; "
+        f"batches {', '.join(texts)}; bound {longest / call_ns:.3f}; "
+        f"hand-over {handover.estimate / 1e3:.2f} µs per call; "
         f"mapping {shown / 1e3:.0f} µs"
     )
 

@@ -381,9 +381,10 @@ class Timer:
             self.timing.labels.append(HOST_BOUND)
             return self._lend_batches(batches, capture=False)
         self._uncaptured = set(failed)
-        for client in [self._clients[name] for name in self._main]:
+        for client in [self._clients[name] for name in list(self._clients) if name not in failed]:
             self._give_turn(client)
-            self._batch(client, batches, 1)  # untimed: the first one on new buffers
+            with self._tolerating_rival(client):
+                self._batch(client, batches, 1)  # untimed: the first one on new buffers
         return capture
 
     def _time_pairs(self, client: WorkerClient, batches: Batches, *, captured: bool) -> None:
