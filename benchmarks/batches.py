@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,15 +20,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 
+from kernel_matrix.inside.batch_times import call_times, longest_ns, median_interval, start_ns
 from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, Batches, NoBatchesError, batches_of
-from kernel_matrix.inside.judge.claims import batch_bound
 from kernel_matrix.inside.judge.input_supply import InputSupply
 from kernel_matrix.inside.judge.judge import _accepted, _listen_at
 from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.platform import load_platform
-from kernel_matrix.inside.slopes import pair_slopes, slope_of
 from kernel_matrix.inside.wire import AWAKE_S, MAX_FROM_WORKER, Channel
 from kernel_matrix.inside.worker.worker import SOCKET_NAME
 from kernel_matrix.model.enums import Dtype, Role, Stage
@@ -80,7 +79,7 @@ def measure(call: str, folder: Path, device: str, pairs: int) -> None:
     supply = InputSupply(reference, ProtocolSpec(), dice)
     with ExitStack() as undo:
         clients = [undo.enter_context(worker(name, folder, device, reference)) for name in NAMES]
-        cold = [statistics.median(cold_calls(client, supply, reference)) for client in clients]
+        cold = [median(cold_calls(client, supply, reference)) for client in clients]
         for capture in (True, False) if min(cold) < CAPTURED_BELOW_NS else (False,):
             try:
                 batches = batches_of(reference, supply, dice, min(cold))
@@ -105,43 +104,43 @@ def cold_calls(client: WorkerClient, supply: InputSupply, reference: ReferenceMo
 
 
 def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, captured: bool) -> list[BatchBlock]:
-    """Make pairs of batches in turns."""
+    """Make a short and a long batch of each in turns."""
     for client in clients:
         batches.call(client, 1)
     blocks = []
     for turn in range(pairs):
         for client in clients if turn % 2 else clients[::-1]:
-            made = [batches.call(client, chunks) for chunks in batches.draw_pair()]
-            blocks.append(
-                BatchBlock(
+            for chunks in (1, batches.draw_length()):
+                made = batches.call(client, chunks)
+                block = BatchBlock(
                     contestant=client.name,
                     started_ns=0,
                     ended_ns=0,
                     captured=captured,
-                    calls=tuple(one.calls for one in made),
-                    shown_ns=tuple(one.shown_ns for one in made),
-                    wall_ns=tuple(one.times.wall_ns for one in made),
-                    handover_ns=tuple(one.times.handover_ns for one in made),
-                    device_ns=tuple(one.times.device_ns for one in made),
+                    short=chunks == 1,
+                    calls=(made.calls,),
+                    shown_ns=(made.shown_ns,),
+                    wall_ns=(made.times.wall_ns,),
+                    handover_ns=(made.times.handover_ns,),
+                    device_ns=(made.times.device_ns,),
                 )
-            )
+                blocks.append(block)
     return blocks
 
 
 def line(call: str, cold: Sequence[float], blocks: Sequence[BatchBlock]) -> str:
     """Return the line of one call."""
-    sides = [[block for block in blocks if block.contestant == name] for name in NAMES]
-    times = [slope_of([one for b in side for one in pair_slopes(b.calls, b.wall_ns)]) for side in sides]
-    handover = slope_of([one for b in sides[1] for one in pair_slopes(b.calls, b.handover_ns)])
-    shown = statistics.median(ns for block in blocks for ns in block.shown_ns)
-    call_ns, longest = batch_bound(blocks)
+    times = [median_interval(call_times(blocks, name, NAMES[1])) for name in NAMES]
+    handover = median([ns / n for b in blocks for n, ns in zip(b.calls, b.handover_ns, strict=True)])
+    shown = median(ns for block in blocks for ns in block.shown_ns)
+    longest = longest_ns(blocks, *NAMES)
     texts = [f"{one.estimate / 1e3:.3f} µs ± {one.half_width:.2%}" for one in times]
     how = "captured" if blocks[0].captured else "launched"
     return (
         f"{call} {how}: cold {cold[0] / 1e3:.2f}, {cold[1] / 1e3:.2f} µs; "
-        f"batches {', '.join(texts)}; bound {longest / call_ns:.3f}; "
-        f"hand-over {handover.estimate / 1e3:.2f} µs per call; "
-        f"mapping {shown / 1e3:.0f} µs"
+        f"batches {', '.join(texts)}; bound {longest / times[0].estimate:.3f}; "
+        f"hand-over {handover / 1e3:.2f} µs per call; "
+        f"start {start_ns(blocks, NAMES[1]) / 1e3:.0f} µs; mapping {shown / 1e3:.0f} µs"
     )
 
 

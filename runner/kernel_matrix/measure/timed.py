@@ -9,9 +9,9 @@ from operator import sub
 from statistics import median
 from typing import Any
 
-from kernel_matrix.inside.slopes import Slope, pair_slopes, slope_of
+from kernel_matrix.inside.batch_times import MedianInterval, call_times, median_interval
 from kernel_matrix.model.enums import Implementation, Regime, Role
-from kernel_matrix.model.messages import Block, WorkloadReport
+from kernel_matrix.model.messages import BatchBlock, Block, WorkloadReport, from_json
 
 CANDIDATE = Role.CANDIDATE.value
 EAGER = Implementation.EAGER.value
@@ -32,20 +32,11 @@ class TimedBlock:
     wall_ns: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class TimedBatches:
-    """Batches of one contestant in a row, as times per call by the judge's clock, nanoseconds."""
-
-    contestant: str
-    slopes_ns: Sequence[float]
-    """One per pair of batches."""
-
-
 class WorkloadTimes:
     """All blocks of one workload in one session; every time is in nanoseconds."""
 
     def __init__(
-        self, blocks: Iterable[TimedBlock], bound_ns: int | None = None, batches: Iterable[TimedBatches] = ()
+        self, blocks: Iterable[TimedBlock], bound_ns: int | None = None, batches: Sequence[BatchBlock] = ()
     ) -> None:
         """Group blocks by contestant and regime.
 
@@ -55,9 +46,7 @@ class WorkloadTimes:
             batches: Batches of calls, which limit what claims can say.
         """
         self._bound_ns = bound_ns
-        self._slopes: dict[str, list[Sequence[float]]] = {}
-        for batch in batches:
-            self._slopes.setdefault(batch.contestant, []).append(batch.slopes_ns)
+        self._batches = batches
         self._blocks: dict[tuple[str, str], list[TimedBlock]] = {}
         for block in blocks:
             self._blocks.setdefault((block.contestant, block.regime), []).append(block)
@@ -69,17 +58,13 @@ class WorkloadTimes:
         """Read the blocks of a judge's report."""
         clocks = workload.two_clocks
         bound_ns = clocks.bound_ns if clocks is not None else None
-        batches = (TimedBatches(one.contestant, pair_slopes(one.calls, one.wall_ns)) for one in workload.batches)
-        return cls(map(_from_block, workload.blocks), bound_ns, batches)
+        return cls(map(_from_block, workload.blocks), bound_ns, workload.batches)
 
     @classmethod
     def of_document(cls, workload: Mapping[str, Any]) -> WorkloadTimes:
         """Read the blocks of a workload in a checked record's document."""
         clocks = workload.get("two_clocks") or {}
-        batches = (
-            TimedBatches(one["contestant"], pair_slopes(one["calls"], one["wall_ns"]))
-            for one in workload.get("batches", ())
-        )
+        batches = [from_json(BatchBlock, block) for block in workload.get("batches", ())]
         return cls(map(_from_mapping, workload["blocks"]), clocks.get("bound_ns"), batches)
 
     def device_ns(self, contestant: str, regime: str = COLD) -> Sequence[int]:
@@ -103,10 +88,10 @@ class WorkloadTimes:
             self._medians[key] = median(samples) if samples else None
         return self._medians[key]
 
-    def batches(self, contestant: str) -> Slope | None:
+    def batches(self, contestant: str) -> MedianInterval | None:
         """Return the time of one call in batches by the judge's clock alone; None where there are none."""
-        slopes = list(chain.from_iterable(self._slopes.get(contestant, ())))
-        return slope_of(slopes) if slopes else None
+        times = call_times(self._batches, contestant, EAGER)
+        return median_interval(times) if times else None
 
     def speedup(self, against: str = EAGER) -> float | None:
         """Compute the cold median of ``against`` ÷ the candidate's, at most what the judge's own clock allows.

@@ -348,11 +348,9 @@ class Block:
 
 @dataclass(frozen=True)
 class BatchBlock:
-    """Pairs of batches of one contestant, in order: a short and a long one each.
+    """Batches of one contestant in a row.
 
-    A batch is a number of calls back to back, each on inputs that its process sees for the first time. The difference
-    of the two times of a pair, divided by the difference of their calls, is the time of one call by the judge's clock
-    alone: what a batch takes besides its calls cancels.
+    A batch is a number of calls back to back, each on inputs that its process sees for the first time.
     """
 
     contestant: Annotated[str, Words(CONTESTANTS)]
@@ -363,6 +361,8 @@ class BatchBlock:
     """Judge's monotonic clock, nanoseconds."""
     captured: bool
     """The calls were replayed from graphs."""
+    short: bool
+    """Of few calls, by the baseline: they show what a batch takes besides its calls."""
     calls: Annotated[Tuple[Count, ...], Items(1000)]
     """Number of calls of each batch."""
     shown_ns: Annotated[Tuple[Count, ...], Items(1000)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHUNKS = 8
 """Pieces of a long batch that are captured on their own, so that a batch may consist of any number of them."""
 MOST_SETS = 256
-LONG_NS = 10_000_000
+LONG_NS = 20_000_000
 """A long batch takes about this long, unless it then had more sets than :data:`MOST_SETS`."""
 CAPTURED_BELOW_NS = 150_000
 """Calls shorter than this are captured, since launching them from Python may take longer than they do."""
@@ -128,11 +128,10 @@ class Batches:
             outputs.publish()
             return client.lend_batches(message, (inputs.descriptor, outputs.descriptor))
 
-    def draw_pair(self) -> Tuple[int, int]:
-        """Draw the numbers of chunks of a short and a long batch."""
+    def draw_length(self) -> int:
+        """Draw the number of chunks of a long batch; a short one has one chunk."""
         chunks = self._layout.sets // self._chunk
-        few = self._dice.randint(1, max(1, chunks // 4))
-        return few, self._dice.randint(max(few + 1, -(-3 * chunks // 4)), chunks)
+        return self._dice.randint(max(2, -(-3 * chunks // 4)), chunks)
 
     def call(self, client: WorkerClient, chunks: int) -> BatchResult:
         """Let ``client`` make a batch of that many chunks of calls, on new inputs in new memory."""

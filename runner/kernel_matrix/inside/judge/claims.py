@@ -31,12 +31,12 @@ import statistics
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from kernel_matrix.inside.batch_times import call_times, longest_ns
 from kernel_matrix.inside.platform import load_platform
-from kernel_matrix.inside.slopes import longest_ns, pair_slopes, prefetched_ns, slope_of
 from kernel_matrix.model.enums import Implementation, Regime, Role
 from kernel_matrix.model.messages import BatchBlock, Block, PeakSpec, TwoClocks, WorkloadSpec
 
-CANDIDATE = Role.CANDIDATE.value  # the name of its blocks
+CANDIDATE, EAGER = Role.CANDIDATE.value, Implementation.EAGER.value  # names of contestants
 
 LOW_RESOLUTION = "low_resolution"  # label: the candidate's time is too short for the two clocks to say much about it
 
@@ -137,7 +137,8 @@ def hold_claims(
     low_resolution = claim < SHORT * max(resolution, limit)
     bound = None if accelerator and batches is None else wall_bound(blocks, handovers)
     if batches:
-        call, longest = batch_bound(batches)
+        longest = longest_ns(batches, CANDIDATE, EAGER)
+        call = statistics.median(call_times(batches, CANDIDATE, EAGER))
         low_resolution = longest - call > call / SHORT
         bound = None if math.isinf(longest) else round(longest)
     return TwoClocks(
@@ -149,21 +150,6 @@ def hold_claims(
         low_resolution=low_resolution,
         bound_ns=bound,
     )
-
-
-def batch_bound(batches: Sequence[BatchBlock]) -> Tuple[float, float]:
-    """Return the time of the candidate's calls in batches, and the longest that they can have taken, nanoseconds."""
-    ours, theirs = (
-        [block for block in batches if block.contestant == name] for name in (CANDIDATE, Implementation.EAGER.value)
-    )
-    calls = [count for block in ours for count in block.calls]
-    call = slope_of([one for block in ours for one in pair_slopes(block.calls, block.wall_ns)])
-    handover, usual = (
-        slope_of([one for block in side for one in pair_slopes(block.calls, block.handover_ns)])
-        for side in (ours, theirs)
-    )
-    shown, seen = (slope_of([time_ns for block in side for time_ns in block.shown_ns]) for side in (ours, theirs))
-    return call.estimate, longest_ns(call, handover, usual, prefetched_ns(calls, call, shown, seen))
 
 
 def wall_bound(blocks: Sequence[Block], handovers: Mapping[str, Sequence[int]]) -> int:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
+from kernel_matrix.inside.batch_times import FEWEST, call_times, median_interval
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError, batches_of
@@ -23,9 +24,8 @@ from kernel_matrix.inside.judge.pause import NOT_PAUSED
 from kernel_matrix.inside.judge.replay_modes import NOT_CAPTURABLE, BlockPlan, plan_of
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused
 from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
-from kernel_matrix.inside.slopes import FEWEST_PAIRS, pair_slopes, slope_of
 from kernel_matrix.inside.wire import CallFailure
-from kernel_matrix.model.enums import Regime, Role, Stage, Status
+from kernel_matrix.model.enums import Implementation, Regime, Role, Stage, Status
 from kernel_matrix.model.messages import BatchBlock, Block, ProtocolSpec
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ FEWEST_CHECKS = 2  # average full comparisons per side, however long they take; 
 # decides which parts of a GPU's cache they share, and made identical code differ by up to 5 %.
 MOVED_BYTES = 1 << 30
 
-PAIRS = 2  # pairs of batches of one contestant in a row
-SLOPE_HALF_WIDTH = 0.005  # pairs are made until the time per call is known this well
+LONG_BATCHES = 2  # of one contestant in a row
+BATCHES_HALF_WIDTH = 0.005  # batches are made until the time per call is known this well
 COMPARED = 3  # calls of a batch that are compared with the reference
 LACKS_MEMORY = frozenset({Status.OUT_OF_MEMORY})
 NO_BATCHES = (
@@ -357,16 +357,16 @@ class Timer:
         self.timing.labels.append(NO_BATCHES)
 
     def _time_batches(self) -> None:
-        """Time rounds of pairs of batches until the slopes are precise enough, or the time for precision is spent."""
+        """Time rounds of batches until the times per call are precise enough, or the time for precision is spent."""
         call_ns = min(statistics.median(samples_of(self.timing.blocks, name)) for name in self._main)
         for client in self._clients.values():
             client.take_back()  # both kinds of buffers need not fit into memory together
         batches = batches_of(self._reference, self._supply, self._dice, call_ns)
         captured = self._lend_batches(batches, capture=call_ns < CAPTURED_BELOW_NS)
         deadline = self._now() + self._protocol.precision_s
-        while not self._slopes_are_known(deadline):
+        while not self._batches_suffice(deadline):
             for name in self._round():
-                self._time_pairs(self._clients[name], batches, captured=captured)
+                self._time_batches_of(self._clients[name], batches, captured=captured)
 
     def _lend_batches(self, batches: Batches, *, capture: bool) -> bool:
         """Lend a first batch to all; return True if their calls are captured, which holds for all sides or for none."""
@@ -387,28 +387,34 @@ class Timer:
                 self._batch(client, batches, 1)  # untimed: the first one on new buffers
         return capture
 
-    def _time_pairs(self, client: WorkerClient, batches: Batches, *, captured: bool) -> None:
+    def _time_batches_of(self, client: WorkerClient, batches: Batches, *, captured: bool) -> None:
+        """Make a block of long batches, and for the baseline one of a short batch, too."""
         if client.name in self._uncaptured:
             return  # no time that could be compared
         self._give_turn(client)
-        started = time.monotonic_ns()
         with self._tolerating_rival(client):
-            made = []
-            for _ in range(PAIRS):
-                few, many = batches.draw_pair()
-                made += [self._batch(client, batches, few), self._batch(client, batches, many)]
-            block = BatchBlock(
-                contestant=client.name,
-                started_ns=started,
-                ended_ns=time.monotonic_ns(),
-                captured=captured,
-                calls=tuple(batch.calls for batch in made),
-                shown_ns=tuple(batch.shown_ns for batch in made),
-                wall_ns=tuple(batch.times.wall_ns for batch in made),
-                handover_ns=tuple(batch.times.handover_ns for batch in made),
-                device_ns=tuple(batch.times.device_ns for batch in made),
-            )
-            self.timing.batches.append(block)
+            lengths = [batches.draw_length() for _ in range(LONG_BATCHES)]
+            self.timing.batches.append(self._batch_block(client, batches, lengths, captured=captured))
+            if client.role is Role.BASELINE:
+                self.timing.batches.append(self._batch_block(client, batches, [1], captured=captured, short=True))
+
+    def _batch_block(
+        self, client: WorkerClient, batches: Batches, lengths: Sequence[int], *, captured: bool, short: bool = False
+    ) -> BatchBlock:
+        started = time.monotonic_ns()
+        made = [self._batch(client, batches, length) for length in lengths]
+        return BatchBlock(
+            contestant=client.name,
+            started_ns=started,
+            ended_ns=time.monotonic_ns(),
+            captured=captured,
+            short=short,
+            calls=tuple(batch.calls for batch in made),
+            shown_ns=tuple(batch.shown_ns for batch in made),
+            wall_ns=tuple(batch.times.wall_ns for batch in made),
+            handover_ns=tuple(batch.times.handover_ns for batch in made),
+            device_ns=tuple(batch.times.device_ns for batch in made),
+        )
 
     def _batch(self, client: WorkerClient, batches: Batches, chunks: int) -> BatchResult:
         """Make one batch and check its outputs: all of them at some places, those of a few calls further."""
@@ -430,12 +436,13 @@ class Timer:
                 self._verifier.spot(client, result, self._reference, inputs)
         return batch
 
-    def _slopes_are_known(self, deadline: float) -> bool:
-        """Return True if both sides' slopes are precise enough, or have an interval and the time is over."""
-        found = [slopes_of(self.timing.batches, name) for name in self._main]
-        if min(map(len, found)) < FEWEST_PAIRS:
+    def _batches_suffice(self, deadline: float) -> bool:
+        """Return True if both sides' times are precise enough, or have an interval and the time is over."""
+        found = [call_times(self.timing.batches, name, Implementation.EAGER.value) for name in self._main]
+        if min(map(len, found)) < FEWEST:
             return False
-        return self._now() > deadline or max(slope_of(one).half_width for one in found) <= SLOPE_HALF_WIDTH
+        widths = (median_interval(times).half_width for times in found)
+        return self._now() > deadline or max(widths) <= BATCHES_HALF_WIDTH
 
     # ---- both
 
@@ -516,12 +523,6 @@ class Timer:
         by_call = (relative_half_width(samples_of(blocks, name)) for name in self._main)
         by_round = (round_half_width(blocks, name) for name in self._main)
         return max(*by_call, *by_round) <= self._protocol.target_half_width
-
-
-def slopes_of(blocks: Sequence[BatchBlock], contestant: str) -> List[float]:
-    """Return a contestant's times per call of all pairs of batches, nanoseconds."""
-    chosen = [block for block in blocks if block.contestant == contestant]
-    return [slope for block in chosen for slope in pair_slopes(block.calls, block.wall_ns)]
 
 
 def samples_of(blocks: Sequence[Block], contestant: str) -> List[int]:

@@ -1,0 +1,107 @@
+"""The time of one call from batches, and the longest that it can have taken. No claim is in either.
+
+A batch of ``n`` calls takes ``a + n t`` by the judge's clock: ``a`` is what starting and ending a batch costs, ``t`` is
+the time of a call. Short batches of the baseline, which is not hostile, show ``a``; those of others would not, since a
+contestant that is slow in short batches would look fast.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import List, Sequence, Tuple
+
+from kernel_matrix.model.messages import BatchBlock
+
+FEWEST = 8
+"""The median of fewer numbers has no interval."""
+
+
+@dataclass(frozen=True)
+class MedianInterval:
+    """A median and its distribution-free 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval's width as a share of the median."""
+        return (self.high - self.low) / 2 / self.estimate if self.estimate > 0 else math.inf
+
+
+def median_interval(numbers: Sequence[float]) -> MedianInterval:
+    """Return the median of ``numbers``, and the order statistics around ``n/2 ± 0.98 √n``.
+
+    With fewer than :data:`FEWEST` numbers the interval has no end.
+    """
+    ordered, middle = sorted(numbers), median(numbers)
+    if len(ordered) < FEWEST:
+        return MedianInterval(middle, -math.inf, math.inf)
+    low = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))) - 1)
+    return MedianInterval(middle, ordered[low], ordered[len(ordered) - 1 - low])
+
+
+def start_ns(blocks: Sequence[BatchBlock], baseline: str) -> float:
+    """Return what a batch takes besides its calls, nanoseconds: the median over pairs of the baseline's batches.
+
+    A pair is a short batch and a long one. Without pairs it is 0, which makes calls look slower.
+    """
+    short, long = (_walls(blocks, baseline, short=short) for short in (True, False))
+    starts = [
+        began - few * (ended - began) / (many - few) for (few, began), (many, ended) in zip(short, long) if many != few
+    ]
+    return max(0.0, median(starts)) if starts else 0.0
+
+
+def call_times(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> List[float]:
+    """Return a contestant's time per call in each of its long batches, nanoseconds."""
+    start = start_ns(blocks, baseline)
+    return [(wall_ns - start) / calls for calls, wall_ns in _walls(blocks, contestant, short=False)]
+
+
+def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> float:
+    """Return the longest that a contestant's calls can have taken, nanoseconds; infinite if they are too few.
+
+    Counted as time of its calls are: all of the batch, also what starting it costs; and what it took longer than the
+    baseline to see the memory, since it may have begun to work there.
+    """
+    ours, theirs = ([b for b in blocks if b.contestant == name and not b.short] for name in (contestant, baseline))
+    if not ours or not theirs:
+        return math.inf
+    calls = median(count for block in ours for count in block.calls)
+    whole = median_interval([wall / n for block in ours for n, wall in zip(block.calls, block.wall_ns)])
+    shown, seen = (median_interval([ns for block in side for ns in block.shown_ns]) for side in (ours, theirs))
+    handover, usual = (
+        median_interval([ns / n for block in side for n, ns in zip(block.calls, block.handover_ns)])
+        for side in (ours, theirs)
+    )
+    begun = max(0.0, shown.high - seen.low) / calls
+    return with_hidden_ns(whole.high + begun, usual.high, max(0.0, handover.high - usual.low))
+
+
+def with_hidden_ns(shown: float, copied: float, excess: float) -> float:
+    """Return the longest time of a call, nanoseconds, of which a part may hide in the hand-over.
+
+    A contestant can leave a share ``f`` of the calls' work for the hand-over, and save there the copies of these calls'
+    outputs. Of calls of ``t`` ns it shows ``s = (1 - f) t`` until the end of the batch, and in the hand-over
+    ``c + f (t - c)``, which exceeds the usual ``c`` by ``e``. Hence ``h = f t``, what it hides, solves
+    ``h² + h (s - c - e) - e s = 0``.
+
+    Args:
+        shown: Time per call until the batch has ended, ``s``.
+        copied: The baseline's time per call of handing outputs over, ``c``.
+        excess: By how much the contestant's may exceed it, ``e``.
+    """
+    if math.isinf(shown) or math.isinf(excess) or math.isinf(copied):
+        return math.inf
+    linear = shown - copied - excess
+    return shown + (math.sqrt(linear * linear + 4 * excess * shown) - linear) / 2
+
+
+def _walls(blocks: Sequence[BatchBlock], contestant: str, *, short: bool) -> List[Tuple[int, int]]:
+    """Return (calls, wall time) of each short or long batch of a contestant."""
+    chosen = [block for block in blocks if block.contestant == contestant and block.short is short]
+    return [pair for block in chosen for pair in zip(block.calls, block.wall_ns)]
