@@ -19,13 +19,13 @@ TIMEOUTS = JudgeTimeouts(load_s=20, first_call_s=20, call_s=20)
 
 
 @contextmanager
-def served(code: Path, artifact: Path | None = None) -> Iterator[Channel]:
+def served(code: Path, artifact: Path | None = None, device: str = "cpu") -> Iterator[Channel]:
     """The judge's end of a connection whose other end a worker serves."""
     from kernel_matrix.inside.worker.service import serve
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     channel = Channel(theirs, MAX_FROM_JUDGE)
-    thread = threading.Thread(target=serve, args=(channel, code, "cpu", artifact))
+    thread = threading.Thread(target=serve, args=(channel, code, device, artifact))
     thread.start()
     try:
         yield Channel(ours, MAX_FROM_WORKER)

@@ -26,7 +26,9 @@ from kernel_matrix.sandboxes import ProcessExit
 _LOG_TAIL = 8 << 10
 
 # Outcomes that another process on the GPU can cause or spoil.
-_DISTURBED = frozenset({Status.PASSED, Status.OUT_OF_MEMORY, Status.TIMEOUT, Status.TIMING_MISMATCH})
+_DISTURBED = frozenset(
+    {Status.PASSED, Status.OUT_OF_MEMORY, Status.DOES_NOT_FIT, Status.TIMEOUT, Status.TIMING_MISMATCH}
+)
 
 
 def outcome_of(status: Status, stage: Stage, evidence: Evidence) -> Outcome:

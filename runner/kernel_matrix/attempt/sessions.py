@@ -22,7 +22,7 @@ from kernel_matrix.sandboxes import RunningProcess
 _GRACE_S = 30.0  # a judge ends by itself at its limit, with a reason; the host waits this much longer
 
 # Statuses that a correct candidate may get because a sanitizer needs time and memory.
-_TOO_SLOW = frozenset({Status.TIMEOUT, Status.OUT_OF_MEMORY})
+_TOO_SLOW = frozenset({Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.DOES_NOT_FIT})
 
 
 class SessionLoop:

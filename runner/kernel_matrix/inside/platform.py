@@ -106,6 +106,22 @@ class InsidePlatform(Protocol):
         """Give memory that torch keeps without using it back to the device, if it is more than ``share`` of all."""
         ...
 
+    def device_memory(self) -> Optional[Tuple[int, int]]:
+        """Return the device's free memory and all of it, in bytes, by the driver; None where it has none of its own."""
+        ...
+
+    def own_memory(self) -> int:
+        """Return how much of the device's memory this process has taken, without its context; 0 if it has none."""
+        ...
+
+    def take_peak(self) -> Optional[int]:
+        """Return the most that torch had in use since it was last asked, less what is in use now; None if unknown."""
+        ...
+
+    def limit_memory(self, nbytes: int) -> None:
+        """Limit what torch takes in this process to ``nbytes``; code that calls the driver itself is not limited."""
+        ...
+
     def cache_bytes(self) -> int:
         """Return the size of the cache that is flushed before a cold call; 0 where nothing is flushed."""
         ...

@@ -23,15 +23,19 @@ __all__ = [
     "compile_ahead",
     "compiler_settings",
     "describe",
+    "device_memory",
     "free_bytes",
     "kernels_in",
+    "limit_memory",
     "measure_anchor",
     "measure_clock",
     "open_device",
+    "own_memory",
     "record_activity",
     "release_memory",
     "sensors",
     "synchronize",
+    "take_peak",
 ]
 
 NEEDS_DEVICE: Tuple[str, ...] = ()
@@ -43,6 +47,23 @@ def free_bytes() -> None:
 
 def release_memory(share: float = 0.0) -> None:
     """Do nothing: torch keeps no memory."""
+
+
+def device_memory() -> None:
+    """Return None: the device has no memory of its own."""
+
+
+def own_memory() -> int:
+    """Return 0: the device has no memory of its own."""
+    return 0
+
+
+def take_peak() -> None:
+    """Return None: torch does not count what it has on the host."""
+
+
+def limit_memory(nbytes: int) -> None:
+    """Do nothing: the sandbox limits the host's memory."""
 
 
 def cache_bytes() -> int:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 MAGIC = b"KMX1"
 HEADER = struct.Struct("<4sBxHIQ")  # magic, kind, number of descriptors, payload bytes, sequence number
@@ -33,6 +33,7 @@ MAX_KERNELS = 256  # kernels that a worker or builder may name in one frame
 MAX_NAME = 200  # bytes of a kernel's name in UTF-8; longer names are cut
 MAX_DIMENSIONS = 16
 MAX_DEVICE_NS = (1 << 63) - 1  # largest device time: the limit of a signed 64-bit column
+MAX_CLAIMED_BYTES = 1 << 50  # largest peak of device memory: more than any device has
 
 
 class FrameKind(IntEnum):
@@ -68,6 +69,8 @@ class FrameKind(IntEnum):
     CALLS = 14
     """Judge → worker: call on one set of the batch after the other, hand all outputs over; the claim is the time of
     all calls together."""
+    RELEASE = 15
+    """Judge → worker: give back device memory that is kept without use; ``READY`` then brings the peak since before."""
     READY = 16
     """Worker → judge, host → judge: the order is carried out."""
     DONE = 17
@@ -320,6 +323,7 @@ def _check_count(kind: FrameKind, announced: int, descriptors: Sequence[int]) ->
 
 
 _REPLAY = struct.Struct("<I")
+_PEAK = struct.Struct("<Q")
 _DONE = struct.Struct("<Q")
 _OUTPUTS = struct.Struct("<BBH")
 _OUTPUT = struct.Struct("<BBBBBB")
@@ -344,6 +348,28 @@ def pack_calls(chunks: Sequence[int]) -> bytes:
 def unpack_calls(payload: bytes) -> Tuple[int, ...]:
     """Return the chunks of sets to call on (worker's side: the judge is trusted)."""
     return struct.unpack(f"<{len(payload) // 2}H", payload)
+
+
+def pack_peak(peak_bytes: Optional[int]) -> bytes:
+    """Return the payload of ``READY`` after ``RELEASE``; None, where a platform counts nothing, is empty."""
+    return b"" if peak_bytes is None else _PEAK.pack(peak_bytes)
+
+
+def unpack_peak(payload: bytes) -> Optional[int]:
+    """Return the claimed peak of device memory in bytes; None if the worker cannot say.
+
+    Raises:
+        WireError: If the payload is not one number, or too large for a record.
+    """
+    if not payload:
+        return None
+    try:
+        (peak_bytes,) = _PEAK.unpack(payload)
+    except struct.error:
+        raise WireError("a READY frame is not one number") from None
+    if peak_bytes > MAX_CLAIMED_BYTES:
+        raise WireError(f"a READY frame claims {peak_bytes} bytes; {MAX_CLAIMED_BYTES} are allowed")
+    return int(peak_bytes)
 
 
 def pack_done(device_ns: int) -> bytes:

@@ -21,7 +21,7 @@ class Fault(str, Enum):
     INFRA = "infra"
     """The machine, the daemon, the image or the runner failed."""
     UNSUPPORTED = "unsupported"
-    """This cell cannot run here, for a reason known beforehand."""
+    """This cell cannot run here, because of what this host or its device lacks."""
 
 
 class Stage(str, Enum):
@@ -63,7 +63,7 @@ class Status(str, Enum):
     TIMEOUT = "timeout"
     """The candidate did not answer within its limit."""
     OUT_OF_MEMORY = "out_of_memory"
-    """The candidate exceeded its memory limit, on the host or on the device."""
+    """The candidate exceeded its memory limit on the host, or took more of the device than its share."""
     INCORRECT_STRUCTURE = "incorrect_structure"
     """The candidate returned outputs of another structure or number than the reference."""
     INCORRECT_SHAPE = "incorrect_shape"
@@ -100,6 +100,8 @@ class Status(str, Enum):
     """The problem's source cannot be loaded or run here."""
     UNSUPPORTED = "unsupported"
     """The cell cannot run here, for a reason known beforehand."""
+    DOES_NOT_FIT = "does_not_fit"
+    """The device has too little memory for the cell, and the candidate is not the reason."""
     IMAGE_ERROR = "image_error"
     """The pinned image is missing or is not what the lock says."""
     GPU_BUSY = "gpu_busy"
@@ -124,6 +126,7 @@ _FAULTS = {
     Status.INVALID_PROBLEM: Fault.PROBLEM,
     Status.PROBLEM_ERROR: Fault.PROBLEM,
     Status.UNSUPPORTED: Fault.UNSUPPORTED,
+    Status.DOES_NOT_FIT: Fault.UNSUPPORTED,
     Status.IMAGE_ERROR: Fault.INFRA,
     Status.GPU_BUSY: Fault.INFRA,
     Status.CONTENDED: Fault.INFRA,

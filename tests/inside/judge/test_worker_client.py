@@ -448,12 +448,16 @@ def test_a_package_that_the_source_does_not_import_is_not_lacked(pair, monkeypat
 
 @pytest.mark.parametrize("pair", [EAGER], indirect=True)
 def test_a_failure_of_the_baseline_is_the_problems(pair):
-    side, peer = pair
-    peer.channel.send(FrameKind.FAILED, 0, pack_failed(CallFailure.MEMORY, "MemoryError"))
-    with pytest.raises(SessionEnded) as raised:
-        load(side)
-    assert raised.value.status is Status.PROBLEM_ERROR
-    assert raised.value.evidence.message == "the reference as baseline: out_of_memory: MemoryError"
+    found = failed_by(pair[1], CallFailure.RUNTIME, "ValueError: no", lambda: load(pair[0]))
+    assert found.status is Status.PROBLEM_ERROR
+    assert found.evidence.message == "the reference as baseline: runtime_error: ValueError: no"
+
+
+@pytest.mark.parametrize("pair", [EAGER], indirect=True)
+def test_baseline_out_of_memory_does_not_fit(pair):
+    found = failed_by(pair[1], CallFailure.MEMORY, "MemoryError", lambda: load(pair[0]))
+    assert found.status is Status.DOES_NOT_FIT
+    assert found.evidence.message == "the reference as baseline: out_of_memory: MemoryError"
 
 
 def opened_by(answer, pair):

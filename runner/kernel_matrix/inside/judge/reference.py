@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import torch
 
-from kernel_matrix.inside.exception_kinds import missing_package
+from kernel_matrix.inside.exception_kinds import classify, missing_package
 from kernel_matrix.inside.input_generation import (
     LOWER_BITS,
     PARAMETER_DTYPES,
@@ -42,7 +42,7 @@ from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, allowa
 from kernel_matrix.inside.memory import dtype_name
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.source_module import MODULE_SEED, import_file
-from kernel_matrix.inside.wire import Structure
+from kernel_matrix.inside.wire import CallFailure, Structure
 from kernel_matrix.model.enums import Dtype, InputMode, Stage, Status
 
 _IDLE_SHARE = 4  # the judge keeps at most one part in four of the device's memory for later
@@ -253,11 +253,11 @@ def _flatten(returned: Any) -> Tuple[Structure, Tuple[torch.Tensor, ...]]:
 
 
 def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:
-    """Run code of the problem, and blame the problem for any exception except a missing package.
+    """Run code of the problem, and blame the problem for any exception, unless a package or memory is lacking.
 
     Raises:
-        SessionEnded: ``unsupported`` if it needs a package that is not installed, else ``problem_error``; with the
-            traceback.
+        SessionEnded: ``unsupported`` if it needs a package that is not installed, ``does_not_fit`` if there is too
+            little memory, else ``problem_error``; with the traceback.
     """
     import traceback  # noqa: PLC0415  # only on the way out
 
@@ -273,4 +273,6 @@ def guarded(what: str, stage: Stage, function: Callable[[], Any]) -> Any:
             message = f"{what} needs the package {package!r}, which is not installed here"
             raise finding(Status.UNSUPPORTED, stage, message, traceback.format_exc()) from None
         message = f"{what} raised {type(error).__name__}: {error}"
-        raise finding(Status.PROBLEM_ERROR, stage, message[:500], traceback.format_exc()) from None
+        lacks_memory = classify(error) is CallFailure.MEMORY
+        status = Status.DOES_NOT_FIT if lacks_memory else Status.PROBLEM_ERROR
+        raise finding(status, stage, message[:500], traceback.format_exc()) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Dict, Iterator, List
@@ -37,6 +38,12 @@ class SessionEnded(Exception):
 def finding(status: Status, stage: Stage, message: str, log: str = "") -> SessionEnded:
     """Make an exception with a message and a log as evidence."""
     return SessionEnded(status, stage, Evidence(message=message, log=log[-MAX_LOG:]))
+
+
+def lacking_memory(error: BaseException, stage: Stage) -> SessionEnded:
+    """Make the exception for an error of the judge that says that there is too little memory."""
+    message = f"the judge lacked memory: {type(error).__name__}: {error}"[:500]
+    return finding(Status.DOES_NOT_FIT, stage, message, "".join(traceback.format_tb(error.__traceback__)))
 
 
 def rival_failed(name: str) -> str:

@@ -118,6 +118,10 @@ class Verifier:
         """Properties found so far, besides correctness."""
         return replace(self._traits, quality=worst_of(self._qualities))
 
+    def forget_reference(self) -> None:
+        """Free the reference and its outputs; nothing can be verified any more."""
+        self._first, self._reference, self._randomness = None, None, None
+
     def controls(self, reference: ReferenceModel) -> None:
         """Run the problem's own controls, on the first inputs that the candidate will get too.
 

@@ -7,9 +7,9 @@ import re
 import secrets
 import socket
 import time
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
@@ -34,6 +34,7 @@ from kernel_matrix.inside.wire import (
     unpack_done,
     unpack_failed,
     unpack_outputs,
+    unpack_peak,
     unpack_traced,
 )
 from kernel_matrix.model.enums import Role, Stage, Status
@@ -141,6 +142,10 @@ class WorkerClient:
         self._sent: Tuple[torch.Tensor, ...] = ()
         self._moves = False
         self._parameters = ExitStack()
+        self.given_bytes = 0
+        """Memory that the present model's parameters and the buffer that flushes the cache take."""
+        self.watching: Callable[[], ContextManager[None]] = nullcontext
+        """Makes a context for each call, in which memory is watched."""
 
     @property
     def name(self) -> str:
@@ -203,6 +208,7 @@ class WorkerClient:
             state[name] = len(tensors)
             tensors.append(value)
         specs, nbytes = lay_out(tensors)
+        self.given_bytes = nbytes + flush_bytes
         message = {
             "init": init,
             "state": state,
@@ -226,6 +232,21 @@ class WorkerClient:
         self._compiles = self.contestant.may_compile
         self.fastest_s = None
         self._call_limit_s = self._timeouts.call_s
+
+    def give_back_memory(self) -> Optional[int]:
+        """Let the worker give back memory that it keeps without use.
+
+        Returns:
+            The peak of its allocator since the last time, which is a claim; None if it cannot say.
+        """
+        self._order(FrameKind.RELEASE, {}, (), Stage.VERIFY)
+        return self._parsed(Stage.VERIFY, unpack_peak, self._ready(Stage.VERIFY))
+
+    @property
+    def lent_bytes(self) -> Tuple[int, int]:
+        """Sizes of the buffers that are lent for inputs and outputs; zeros if there are none."""
+        lent = self._lent
+        return (0, 0) if lent is None else (lent.inputs.tensor.numel(), lent.outputs.tensor.numel())
 
     def limit_loading(self, seconds: float) -> None:
         """Limit each step of getting ready to ``seconds``, in addition to the job's limit, unless it may compile."""
@@ -348,12 +369,13 @@ class WorkerClient:
         # Random, not a count: an answer written before the question must not match it.
         self._sequence = secrets.randbits(64)
         self._wait_at_most(patience_s)
-        started = time.perf_counter_ns()
-        with self._sending(stage):
-            self._channel.send(kind, self._sequence, order)
-        claimed = self._receive(FrameKind.DONE, stage)
-        done = time.perf_counter_ns()
-        outputs = self._receive(FrameKind.OUTPUTS, stage)
+        with self.watching():
+            started = time.perf_counter_ns()
+            with self._sending(stage):
+                self._channel.send(kind, self._sequence, order)
+            claimed = self._receive(FrameKind.DONE, stage)
+            done = time.perf_counter_ns()
+            outputs = self._receive(FrameKind.OUTPUTS, stage)
         device_ns = self._parsed(stage, unpack_done, claimed)
         if device_ns > MOST_CLAIMED * (done - started):
             message = f"claims {device_ns} ns for a call that took {done - started} ns"
@@ -505,7 +527,8 @@ class WorkerClient:
             return finding(Status.INFRA_ERROR, stage, f"the worker of {self.name}: {status.value}: {message}", log)
         if self.role is Role.BASELINE:
             message = f"the reference as baseline: {status.value}: {message}"
-            return finding(Status.PROBLEM_ERROR, stage, message, log)
+            lacks_memory = status is Status.OUT_OF_MEMORY
+            return finding(Status.DOES_NOT_FIT if lacks_memory else Status.PROBLEM_ERROR, stage, message, log)
         return finding(status, stage, message, log)
 
 

@@ -10,17 +10,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, hold_claims
+from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
+from kernel_matrix.inside.judge.memory_blame import MemoryBlame, watching
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
-from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
+from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding, lacking_memory
 from kernel_matrix.inside.judge.timing import TimedPhase, Timer
 from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.warm_up import SensorWatch, watch_of
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.platform import load_platform
+from kernel_matrix.inside.wire import CallFailure
 from kernel_matrix.inside.worker.tracing import own
 from kernel_matrix.model.enums import InputMode, Regime, Role, Stage, Status
 from kernel_matrix.model.messages import (
@@ -69,6 +73,8 @@ class WorkloadRunner:
         self._watch: Optional[SensorWatch] = None
         self._loaded: List[str] = []
         self._last: Optional[WorkloadState] = None
+        self.memory = DeviceMemory(load_platform(job.device))
+        self._blame = MemoryBlame(self.memory, clients, pause)
         self.readings = DeviceReadings(job.device)
         self.labels: List[str] = []
         """Labels of the session; some occur more than once."""
@@ -78,6 +84,7 @@ class WorkloadRunner:
     @contextmanager
     def open(self) -> Iterator[WorkloadRunner]:
         """Read the device's sensors while in this context."""
+        self.memory.open()
         with watch_of(self._job) as self._watch:
             yield self
 
@@ -85,23 +92,36 @@ class WorkloadRunner:
         """Verify, time and verify again; return the report, and the exception that ended it early, if any."""
         self._last = None  # there may be too little memory for two references
         state = WorkloadState(spec, Verifier(self._job, self._clients, self._dice))
-        ended = None
+        ended, shortage = None, None
         try:
-            self._phases.enter("load")
-            state.reference = self._prepare(spec)
-            self._last = state
-            self._verify_first(state.reference, state.verifier)
-            if self._time:
-                self._time_all(state.reference, state)
-                self._phases.enter("after")
-                state.verifier.verify(state.reference, "after", 1)
+            with self._pause.ending_resumed():
+                self._run_phases(spec, state)
         except SessionEnded as found:
-            ended = found if found.evidence.workload else found.at(workload=spec.name)
+            ended, shortage = found.at(workload=found.evidence.workload or spec.name), self._blame.shortage(found)
+        except Exception as error:  # tensors of the judge's own checks may not fit either
+            if classify(error) is not CallFailure.MEMORY:
+                raise
+            ended = lacking_memory(error, Stage.TIME if state.timing.blocks else Stage.VERIFY).at(workload=spec.name)
+            shortage = self._blame.shortage(ended)
+        if ended is not None and shortage is not None:
+            self._last = None
+            ended = self._blame.decide(ended, shortage, state.forget_reference)
         self.labels += state.timing.session_labels
         self._timed = self._timed or bool(state.timing.blocks)
         if ended is not None and self._timed:
             ended = ended.once_timed()
         return state.report(Status.PASSED if ended is None else ended.status, self._flush_bytes), ended
+
+    def _run_phases(self, spec: WorkloadSpec, state: WorkloadState) -> None:
+        self._phases.enter("load")
+        state.reference = self._prepare(spec)
+        state.precision = state.reference.precision
+        self._last = state
+        self._verify_first(state.reference, state.verifier)
+        if self._time:
+            self._time_all(state.reference, state)
+            self._phases.enter("after")
+            state.verifier.verify(state.reference, "after", 1)
 
     def trace(self) -> None:
         """Trace one more call of the candidate, if it must or does define kernels of its own.
@@ -146,9 +166,27 @@ class WorkloadRunner:
         self._limit_loading(time.monotonic() - started)
         self._each(lambda client: client.finish_load(), loading)
         self._loaded += loading
-        self._each(lambda client: client.start_construct(reference, self._flush_bytes), list(self._clients))
-        self._each(lambda client: client.finish_construct(), list(self._clients))
+        self._construct_all(reference)
         return reference
+
+    def _construct_all(self, reference: ReferenceModel) -> None:
+        """Construct all models at the same time, or, where memory is counted, the candidate's first and alone.
+
+        The candidate is paused from then on, until the controls are over.
+        """
+        if not self.memory.known:
+            self._each(lambda client: client.start_construct(reference, self._flush_bytes), list(self._clients))
+            self._each(lambda client: client.finish_construct(), list(self._clients))
+            return
+        self.memory.forget_peaks()
+        first = self._candidate.name
+        for name in (first, *(name for name in list(self._clients) if name != first)):
+            self._each(lambda client: self._construct(client, reference), [name])
+            self._pause.pause()
+
+    def _construct(self, client: WorkerClient, reference: ReferenceModel) -> None:
+        with self.memory.turn(client.name, client.role, sampled=False):
+            client.construct(reference, self._flush_bytes)
 
     def _each(self, step: Callable[[WorkerClient], None], names: Sequence[str]) -> None:
         """Call ``step`` with those of the named contestants that are still in the session."""
@@ -168,10 +206,27 @@ class WorkloadRunner:
 
     def _verify_first(self, reference: ReferenceModel, verifier: Verifier) -> None:
         self._phases.enter("controls")
-        verifier.controls(reference)
+        with self.memory.judge_alone(), watching(self.memory, self._clients, Role.BASELINE, Role.RIVAL):
+            verifier.controls(reference)
+            self._call_rivals(reference)
         self._limit_calls()
+        self._pause.resume()
         self._phases.enter("verify")
-        verifier.verify(reference, "before", self._job.protocol.trials)
+        with watching(self.memory, self._clients, Role.CANDIDATE):
+            verifier.verify(reference, "before", self._job.protocol.trials)
+
+    def _call_rivals(self, reference: ReferenceModel) -> None:
+        """Call each rival once, which is when it takes its memory; the candidate is paused."""
+        rivals = [name for name, client in self._clients.items() if client.role is Role.RIVAL and self.memory.known]
+        if not rivals:
+            return
+        inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(InputMode.STANDARD, "rivals"))
+
+        def call(client: WorkerClient) -> None:
+            client.deliver(inputs, reference.like)
+            client.call(stage=Stage.VERIFY)
+
+        self._each(call, rivals)
 
     def _limit_calls(self) -> None:
         """Limit the candidate's calls by the baseline's time."""
@@ -272,8 +327,15 @@ class WorkloadState:
     spec: WorkloadSpec
     verifier: Verifier
     reference: Optional[ReferenceModel] = None
+    precision: str = ""
+    """The reference's precision for comparisons."""
     timing: TimedPhase = field(default_factory=TimedPhase)
     two_clocks: Optional[TwoClocks] = None
+
+    def forget_reference(self) -> None:
+        """Free the reference and everything that was computed with it."""
+        self.reference = None
+        self.verifier.forget_reference()
 
     def report(self, status: Status, flush_bytes: int) -> WorkloadReport:
         """Make the report for the record."""
@@ -286,7 +348,7 @@ class WorkloadState:
             bytes=spec.bytes,
             status=status,
             tolerance=verifier.tolerance.to_json(),
-            reference_dtype=self.reference.precision if self.reference is not None else "",
+            reference_dtype=self.precision,
             trials=tuple(verifier.trials),
             blocks=tuple(timing.blocks),
             batches=tuple(timing.batches),

@@ -74,7 +74,9 @@ def _try_controls(job: JudgeJob, folder: Path, limits: ProblemCheckLimits) -> Pr
     except SessionEnded as found:
         message, log = found.evidence.message, found.evidence.log
         reason = describe_refused_memory(f"{message} {log}", limits.memory_bytes) or one_line(message)
-        result = ProblemCheckResult(job.cell_id, found.status, reason)
+        # A check has a memory limit of its own; nothing else is on the device.
+        status = Status.PROBLEM_ERROR if found.status is Status.DOES_NOT_FIT else found.status
+        result = ProblemCheckResult(job.cell_id, status, reason)
         for place in find_source_lines(log, folder)[-1:]:
             result = replace(result, file=place.file, line=place.line)
         return result

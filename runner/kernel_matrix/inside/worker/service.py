@@ -32,6 +32,7 @@ from kernel_matrix.inside.wire import (
     pack_done,
     pack_failed,
     pack_outputs,
+    pack_peak,
     pack_traced,
     unpack_calls,
     unpack_replay,
@@ -108,6 +109,7 @@ class Worker:
             FrameKind.BUFFERS: self._take_buffers,
             FrameKind.BATCH_BUFFERS: self._take_batches,
             FrameKind.BATCH: self._show_batch,
+            FrameKind.RELEASE: self._release,
         }
         while True:
             kind, sequence, payload, descriptors = self._channel.receive_with_descriptors()
@@ -177,6 +179,8 @@ class Worker:
         self._model = torch.compile(model, mode=mode) if mode else model
         self._meter = Meter(self._platform, message["flush_bytes"])
         self._platform.synchronize()
+        del tensors, state, arguments  # copies that the model does not use
+        self._release(None, ())  # what constructing the model left behind is not part of the calls' peak
         return b""
 
     def _take_buffers(self, message: Any, descriptors: Sequence[int]) -> bytes:
@@ -198,6 +202,11 @@ class Worker:
             raise ValueError("BATCH before there are buffers for batches")
         self._batches.show(descriptors)
         return b""
+
+    def _release(self, _nothing: Any, _descriptors: Sequence[int]) -> bytes:
+        peak = self._platform.take_peak()
+        self._platform.release_memory()
+        return pack_peak(peak)
 
     def _give_back(self) -> None:
         """Release everything that refers to lent memory."""

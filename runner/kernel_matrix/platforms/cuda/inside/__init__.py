@@ -67,6 +67,40 @@ def release_memory(share: float = 0.0) -> None:
         torch.cuda.empty_cache()
 
 
+def device_memory() -> Optional[Tuple[int, int]]:
+    """Return free and total memory, as the driver counts them over all processes."""
+    import torch
+
+    free, total = torch.cuda.mem_get_info()
+    return int(free), int(total)
+
+
+def own_memory() -> int:
+    """Return what torch has reserved, and the arenas."""
+    import torch
+
+    from kernel_matrix.platforms.cuda.inside import arenas
+
+    return int(torch.cuda.memory_reserved()) + arenas.mapped_bytes()
+
+
+def take_peak() -> Optional[int]:
+    """Return the peak of torch's allocator beyond what it has allocated now, and start a new one."""
+    import torch
+
+    peak = int(torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated())
+    torch.cuda.reset_peak_memory_stats()
+    return peak
+
+
+def limit_memory(nbytes: int) -> None:
+    """Limit torch's allocator."""
+    import torch
+
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, nbytes / total))
+
+
 def _idle_bytes() -> int:
     import torch
 

@@ -75,6 +75,9 @@ def _rounded(nbytes: int) -> int:
 class _Addresses:
     """Reserved addresses, to which allocations are mapped; they are released when its last reference is gone."""
 
+    mapped = 0
+    """Bytes of all allocations that this process has mapped."""
+
     def __init__(self, nbytes: int, shown: int) -> None:
         self._driver = library()
         self._handle: Optional[ctypes.c_ulonglong] = None
@@ -93,6 +96,7 @@ class _Addresses:
         """Map an allocation, which is released with the mapping."""
         size, nothing = ctypes.c_size_t(self._nbytes), ctypes.c_size_t(0)
         self._handle = handle
+        _Addresses.mapped += self._nbytes
         call("cuMemMap", self._address, size, nothing, handle, ctypes.c_ulonglong(0))
         access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
         call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
@@ -102,6 +106,7 @@ class _Addresses:
         if self._handle is not None:
             self._driver.cuMemUnmap(self._address, ctypes.c_size_t(self._nbytes))
             self._driver.cuMemRelease(self._handle)
+            _Addresses.mapped -= self._nbytes
             self._handle = None
 
     def __del__(self) -> None:
@@ -196,6 +201,11 @@ def transport() -> str:
 def is_staged() -> bool:
     """Return whether data is copied through the host, because two processes cannot share memory of the device."""
     return os.environ.get(STAGED_VARIABLE) == "staged"
+
+
+def mapped_bytes() -> int:
+    """Return the device memory of all arenas that this process has mapped, which torch does not count."""
+    return _Addresses.mapped
 
 
 def create_arena(nbytes: int) -> Arena:

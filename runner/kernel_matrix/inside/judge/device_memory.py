@@ -1,0 +1,172 @@
+"""Memory of the device during a session: who holds it, and each contestant's peak.
+
+All numbers are the driver's, read in the judge's process. Only one contestant works at a time, so what changes during
+its turn is its own; the candidate is paused in the turns of others. What nobody else accounts for is the candidate's.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager, nullcontext
+from typing import Collection, Dict, Iterator, Optional, Tuple
+
+from kernel_matrix.inside.platform import InsidePlatform
+from kernel_matrix.model.enums import Role
+
+SAMPLE_S = 0.001  # interval of readings during a call; torch keeps what it has taken, so it is seen at any interval
+
+# Memory in use that no turn explains, up to this, is not put down to the candidate: libraries load code as they go.
+UNEXPLAINED_BYTES = 512 << 20
+
+
+class DeviceMemory:
+    """The driver's count of one device's memory, divided between the judge and the contestants. All in bytes."""
+
+    def __init__(self, platform: InsidePlatform, cap: Optional[int] = None) -> None:
+        """Create the count of a device of which a cell may use ``cap`` bytes; None for all of it."""
+        self._platform = platform
+        self._cap = cap
+        self._overhead = 0
+        self._held: Dict[str, int] = {}
+        self._trusted: Dict[str, bool] = {}
+        self._peaks: Dict[str, int] = {}
+        self.known = False
+        """False before :meth:`open`, and always on a device without memory of its own."""
+
+    def open(self) -> None:
+        """Count what is in use now as contexts; all processes have opened the device, and no source is loaded."""
+        self.known = self._platform.device_memory() is not None
+        self._overhead = self._beyond_the_judge()
+
+    @property
+    def capacity(self) -> int:
+        """Memory that the cell may use: the device's, or the cap."""
+        total = self._reading()[1]
+        return total if self._cap is None else min(total, self._cap)
+
+    @property
+    def platform(self) -> InsidePlatform:
+        """The device's platform."""
+        return self._platform
+
+    @property
+    def judge(self) -> int:
+        """Memory that the judge's process has taken."""
+        return self._platform.own_memory()
+
+    @property
+    def contexts(self) -> int:
+        """Memory that was in use before any source was loaded, and what the judge's own work has added to it."""
+        return self._overhead
+
+    @property
+    def in_use(self) -> int:
+        """Memory in use on the device, by all processes."""
+        free, total = self._reading()
+        return total - free
+
+    @property
+    def trusted(self) -> int:
+        """Memory that baseline and rivals hold."""
+        return sum(held for name, held in self._held.items() if self._trusted[name])
+
+    @property
+    def candidate(self) -> int:
+        """Memory in use that is neither the judge's nor of another contestant."""
+        return max(0, self._beyond_the_judge() - self._overhead - self.trusted)
+
+    @property
+    def room(self) -> int:
+        """Memory that the candidate can have, including what it holds."""
+        return self.capacity - self._overhead - self.judge - self.trusted
+
+    def peak(self, name: str) -> int:
+        """Return the most that contestant ``name`` has held since :meth:`forget_peaks`; 0 if it had no turn."""
+        return self._peaks.get(name, 0)
+
+    def forget_peaks(self) -> None:
+        """Begin new peaks, for the next workload."""
+        self._peaks.clear()
+
+    @contextmanager
+    def turn(self, name: str, role: Role, *, sampled: bool = True) -> Iterator[None]:
+        """Count what changes in this context as memory of contestant ``name``.
+
+        Args:
+            name: The contestant.
+            role: Its role.
+            sampled: Read the peak within the turn. The judge must not take or release memory meanwhile.
+        """
+        if not self.known:
+            yield
+            return
+        self._trusted[name] = role is not Role.CANDIDATE
+        before, held = self._beyond_the_judge(), self._held.get(name, 0)
+        if role is Role.CANDIDATE:
+            held = max(held, self.candidate - UNEXPLAINED_BYTES)
+        lowest = _LowestFree(self._platform)
+        try:
+            with lowest if sampled else nullcontext():
+                yield
+        finally:
+            after = self._beyond_the_judge()
+            highest = max(after, self._reading()[1] - lowest.free - self.judge) if sampled else after
+            self._held[name] = max(0, held + after - before)
+            self._peaks[name] = max(self._peaks.get(name, 0), held + highest - before)
+
+    @contextmanager
+    def ending(self, names: Collection[str]) -> Iterator[None]:
+        """Count nothing for these contestants, whose processes end in this context, nor for their contexts.
+
+        The candidate must be paused.
+        """
+        before = self._beyond_the_judge() if self.known else 0
+        yield
+        if self.known:
+            held = sum(self._held.pop(name, 0) for name in names)
+            given_back = before - self._beyond_the_judge()
+            self._overhead = max(0, self._overhead - max(0, given_back - held))
+
+    @contextmanager
+    def judge_alone(self) -> Iterator[None]:
+        """Count what changes in this context, except in turns, as the judge's: code that its own work has loaded.
+
+        The candidate must be paused.
+        """
+        before = self._beyond_the_judge() - self.trusted if self.known else 0
+        yield
+        if self.known:
+            self._overhead += max(0, self._beyond_the_judge() - self.trusted - before)
+
+    def _beyond_the_judge(self) -> int:
+        return self.in_use - self.judge if self._platform.device_memory() is not None else 0
+
+    def _reading(self) -> Tuple[int, int]:
+        free, total = self._platform.device_memory() or (0, 0)
+        return free, total
+
+
+class _LowestFree:
+    """Reader of the device's free memory in a thread, which keeps the lowest value."""
+
+    def __init__(self, platform: InsidePlatform) -> None:
+        self._platform = platform
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self.free = self._now()
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self.free = min(self.free, self._now())
+
+    def _read(self) -> None:
+        while not self._over.wait(SAMPLE_S):
+            self.free = min(self.free, self._now())
+
+    def _now(self) -> int:
+        reading = self._platform.device_memory()
+        return reading[0] if reading else 0

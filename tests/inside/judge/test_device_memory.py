@@ -1,0 +1,207 @@
+"""Memory of a simulated device: whose fault it is if there is too little, and each contestant's peak."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import sys
+import threading
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernel_matrix.inside.judge.device_memory import DeviceMemory
+from kernel_matrix.inside.judge.memory_blame import MARGIN_BYTES, Shortage
+from kernel_matrix.inside.judge.pause import CandidatePause
+from kernel_matrix.inside.judge.verification import Verifier
+from kernel_matrix.inside.judge.worker_client import WorkerClient
+from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
+from kernel_matrix.inside.phases import Phases
+from kernel_matrix.inside.platform import load_platform
+from kernel_matrix.model.enums import Fault, Role, Status, fault_of
+from tests.inside.device import DEVICE, GIB, NAME, install
+from tests.inside.sessions import QUICK, make_job
+from tests.inside.workers import TIMEOUTS, served
+
+pytestmark = pytest.mark.torch
+
+USES = """
+import torch
+from tests.inside.device import DEVICE
+class {entry}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        DEVICE.take({keeps})
+    def forward(self, x):
+        {first}
+        with DEVICE.use({uses}):
+            return torch.softmax(x, -1)
+"""
+INPUTS = """
+def get_inputs():
+    return [torch.randn(8, 64)]
+def get_init_inputs():
+    return []
+"""
+
+
+def source(uses, keeps=0.0, first="pass", entry="ModelNew"):
+    return USES.format(entry=entry, keeps=keeps, uses=uses, first=first)
+
+
+class WorkingPause(CandidatePause):
+    """A pause whose host always obeys."""
+
+    works = True
+
+    def _ask(self, _kind):
+        pass
+
+
+@pytest.fixture
+def judged(tmp_path, monkeypatch):
+    """Return the runner, the report and the end of a workload whose contestants use memory of the device."""
+    for name in ("candidate", "eager", "kernel_matrix_problem"):
+        monkeypatch.setitem(sys.modules, name, None)  # removed afterwards
+    install(monkeypatch)
+
+    def run(candidate, *, reference=1.0, total=16, judge=0.0, pause=None):
+        DEVICE.reset(int(total * GIB))
+        (tmp_path / "problem.py").write_text(source(reference, entry="Model") + INPUTS)
+        (tmp_path / "candidate.py").write_text(candidate)
+        job = make_job(device=NAME, protocol=replace(QUICK, trials=1))
+        with ExitStack() as undo:
+            channels = {spec: undo.enter_context(served(tmp_path, device=NAME)) for spec in job.contestants}
+            clients = {spec.name: WorkerClient(spec, channel, NAME, TIMEOUTS) for spec, channel in channels.items()}
+            for client in clients.values():
+                undo.callback(client.close)
+                client.open()
+            runner = WorkloadRunner(job, tmp_path, clients, Phases(), pause or WorkingPause(None))
+            undo.enter_context(runner.open())
+            DEVICE.take(judge)
+            report, ended = runner.run(job.workloads[0])
+        return runner, report, ended
+
+    yield run
+    load_platform.cache_clear()
+
+
+def test_candidate_like_reference_passes_with_its_peak(judged):
+    runner, report, ended = judged(source(1.0))
+    assert ended is None
+    assert report.status is Status.PASSED
+    assert runner.memory.peak("candidate") == pytest.approx(GIB, rel=0.1)
+    assert runner.memory.peak("eager") == pytest.approx(GIB, rel=0.1)
+
+
+def test_candidate_larger_than_device_is_its_own_fault(judged):
+    _, _, ended = judged(source(15.5))
+    assert ended.status is Status.OUT_OF_MEMORY
+    assert "Tried to allocate 15.50 GiB" in ended.evidence.message
+    assert "the device has 16.00 GiB" in ended.evidence.message
+
+
+def test_candidate_without_the_references_room_fits_not(judged):
+    """The judge has so much that a second process with the reference's use does not fit."""
+    _, _, ended = judged(source(2.0, first="DEVICE.take(2.5)"), reference=2.0, judge=9.0)
+    assert ended.status is Status.DOES_NOT_FIT, ended.evidence
+    assert fault_of(ended.status) is Fault.UNSUPPORTED
+    assert "held by the judge 11.00 GiB" in ended.evidence.message
+
+
+def test_candidate_that_only_claims_a_shortage_is_blamed(judged):
+    _, _, ended = judged(source(1.0, first="raise torch.OutOfMemoryError('CUDA out of memory')"))
+    assert ended.status is Status.OUT_OF_MEMORY
+
+
+def test_claimed_shortage_that_was_none_is_blamed(judged):
+    """There is less than on an empty device, so it is asked again, and then it answers without taking much."""
+    lies = "globals().setdefault('asked', []).append(1)\n        if len(asked) == 1: raise MemoryError"
+    _, _, ended = judged(source(1.0, first=lies), judge=6.0)
+    assert ended.status is Status.OUT_OF_MEMORY, ended.evidence
+
+
+def test_candidate_that_an_empty_device_fits_is_excused(judged, monkeypatch):
+    """It needs more than the judge has left it, and less than an empty device has."""
+    monkeypatch.setattr(Verifier, "forget_reference", lambda _self: DEVICE.give(3.0))
+    runner, _, ended = judged(source(10.5), judge=3.0)
+    assert ended.status is Status.DOES_NOT_FIT, ended.evidence
+    assert "needs 10.50 GiB" in ended.evidence.message
+    assert runner.memory.peak("candidate") == pytest.approx(10.5 * GIB, rel=0.01)
+
+
+def test_shortage_without_a_pause_stays_the_candidates(judged):
+    """Without a pause it could have taken memory in the baseline's turn, which then counts as the baseline's."""
+    _, _, ended = judged(source(2.0, first="DEVICE.take(2.5)"), reference=2.0, judge=9.0, pause=CandidatePause(None))
+    assert ended.status is Status.OUT_OF_MEMORY
+
+
+def test_candidate_that_keeps_memory_is_blamed_for_others(judged):
+    _, _, ended = judged(source(1.0, keeps=12.0), reference=4.0)
+    assert ended.status is Status.OUT_OF_MEMORY, ended.evidence
+    assert "keeps memory between its calls" in ended.evidence.message
+
+
+def test_memory_that_others_lack_fits_not(judged):
+    _, _, ended = judged(source(1.0), reference=9.0)
+    assert ended.status is Status.DOES_NOT_FIT, ended.evidence
+    assert "too little memory for this cell" in ended.evidence.message
+
+
+# ---- the count by itself
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """A count of the simulated device, begun with nothing but contexts in use."""
+    install(monkeypatch)
+    counted = DeviceMemory(load_platform(NAME))
+    counted.open()
+    yield counted
+    load_platform.cache_clear()
+
+
+def in_thread(function, *arguments):
+    thread = threading.Thread(target=function, args=arguments)
+    thread.start()
+    thread.join()
+
+
+def test_turn_counts_changes_for_the_one_whose_it_is(memory):
+    with memory.turn("eager", Role.BASELINE):
+        in_thread(DEVICE.take, 2.0)
+    in_thread(DEVICE.take, 3.0)
+    assert (memory.trusted, memory.candidate) == (2 * GIB, 3 * GIB)
+    assert memory.room == DEVICE.total - DEVICE.contexts - 2 * GIB
+
+
+def test_turn_sees_a_peak_that_is_given_back(memory):
+    def use():
+        with DEVICE.use(4.0):
+            pass
+        DEVICE.release_memory()
+
+    with memory.turn("candidate", Role.CANDIDATE):
+        in_thread(use)
+    assert memory.peak("candidate") == 4 * GIB
+    assert memory.candidate == 0
+
+
+def test_shortage_needs_margin_beyond_reference():
+    shortage = Shortage(
+        capacity=16 * GIB,
+        judge=0,
+        others=0,
+        contexts=0,
+        candidate=0,
+        room=8 * GIB,
+        reference=4 * GIB,
+        given=0,
+        empty=12 * GIB,
+    )
+    assert shortage.needed == 5 * GIB
+    assert replace(shortage, reference=GIB).needed == GIB + MARGIN_BYTES
+    assert shortage.undecided
+    assert shortage.is_own_fault(7 * GIB)
+    assert not shortage.is_own_fault(9 * GIB)
+    assert shortage.is_own_fault(13 * GIB)
