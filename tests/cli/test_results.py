@@ -53,6 +53,9 @@ def test_a_result_folder_is_shown_as_it_is_now(lab: Path) -> None:
         "C",
         "5",
         "locked",
+        "3,072",
+        "/",
+        "1",
         "1",
         "contended",
     ]

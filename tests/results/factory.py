@@ -60,7 +60,7 @@ ADDED_LATER = {
         *("contestant", "regime", "calls_per_sample"),
     },
     "TwoClocks": {"bound_ns"},
-    "WorkloadReport": {"two_clocks", "traits", "batches", "labels"},
+    "WorkloadReport": {"two_clocks", "traits", "batches", "labels", "memory_bytes", "claimed_memory_bytes"},
     "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
     "IsolationInfo": {"memory_limit"},
     "HostRecord": {
@@ -370,6 +370,8 @@ def workload(
         wall_overhead_ns=7,
         two_clocks=TWO_CLOCKS,
         traits=TRAITS,
+        memory_bytes={"candidate": 3 << 30, "eager": 1 << 20},
+        claimed_memory_bytes={"candidate": 2 << 30, "eager": 1 << 20},
     )
 
 

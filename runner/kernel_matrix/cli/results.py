@@ -116,13 +116,26 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("verdict", no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
     table.add_column("clocks", no_wrap=True)
-    some_discarded = any(row["discarded_samples"] for row in rows)
-    if some_discarded:
-        table.add_column("discarded", no_wrap=True)
-    for row in rows:
-        texts = (*_texts(row), describe_discards(discards(row))) if some_discarded else _texts(row)
+    further = {
+        name: texts
+        for name, texts in (
+            ("memory MiB", [_memory(row) for row in rows]),
+            ("discarded", [describe_discards(discards(row)) for row in rows]),
+        )
+        if any(texts)
+    }
+    for name in further:
+        table.add_column(name, no_wrap=True)
+    for index, row in enumerate(rows):
+        texts = (*_texts(row), *(column[index] for column in further.values()))
         table.add_row(*(Text(printable(text)) for text in texts))
     return table
+
+
+def _memory(row: Mapping[str, Any]) -> str:
+    """Write the peaks of device memory of candidate and baseline, in MiB."""
+    peaks = (row["candidate_memory_bytes"], row["baseline_memory_bytes"])
+    return "" if None in peaks else " / ".join(f"{peak / (1 << 20):,.0f}" for peak in peaks)
 
 
 def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -456,6 +456,18 @@ class WorkloadReport:
     traits: Annotated[Traits, LATER, Columns()] = Traits()
     batches: Annotated[Tuple[BatchBlock, ...], Items(1000), LATER] = ()
     """Batches of calls, from which speed-ups are computed where there are any."""
+    memory_bytes: Annotated[
+        Mapping[Annotated[str, Words(CONTESTANTS)], Count],
+        LATER,
+        KeyColumns({"candidate": "candidate_memory_bytes", "eager": "baseline_memory_bytes"}),
+    ] = field(default_factory=dict)
+    """Most device memory that this contestant took before timing, beyond its parameters, inputs and outputs, by the
+    driver's count; absent on a device without memory of its own.
+    """
+    claimed_memory_bytes: Annotated[Mapping[Annotated[str, Words(CONTESTANTS)], Count], LATER] = field(
+        default_factory=dict
+    )
+    """Most device memory that the contestant's allocator had in use beyond what it keeps, with outputs: a claim."""
     labels: Annotated[Tuple[Name, ...], Items(1000), LATER] = ()
     """Remarks on this workload that do not decide the status, e.g. ``low_resolution``, ``precision_blind``."""
 

@@ -34,6 +34,7 @@ _FIRST: Final = (
     "registers_max", "spill_bytes_max", "exclusive_reason", "clock_reason", "sm_clock_mhz", "power_w",
     "temperature_max_c", "peak_flops_per_s", "peak_bytes_per_s",
 )  # fmt: skip
+_MOST: Final = ("candidate_memory_bytes", "baseline_memory_bytes")
 _MEDIANS: Final = ("flops_per_s", "bytes_per_s", "intensity", "worst_error_ratio")
 _UNION: Final = ("labels", "findings", "warnings")
 
@@ -133,6 +134,7 @@ def _more(cells: pl.LazyFrame, records: pl.Series) -> pl.DataFrame:
         .group_by("record", "workload")
         .agg(
             *(pl.col(name).first() for name in _FIRST),
+            *(pl.col(name).max() for name in _MOST),
             *(pl.col(name).median() for name in _MEDIANS),
             *(pl.col(name).explode().drop_nulls().unique().sort() for name in _UNION),
         )

@@ -40,12 +40,14 @@ _MEDIANS = (
     *(f"speedup_over_{rival}" for rival in RIVALS),
     *("flops_per_s", "bytes_per_s", "flops_share_of_peak", "bytes_share_of_peak", "share_of_peak"),
 )
+_MOST = ("candidate_memory_bytes", "baseline_memory_bytes")
 _ORDER = ("problem", "workload", "candidate", "dtype", "gpu", "toolchain", "hostname")
 
 
 def overview(cells: pl.DataFrame) -> pl.DataFrame:
     """Return one row per cell, host and workload of the latest attempt, with medians over its sessions.
 
+    Of peaks of memory it is the highest.
     Labels are collected from all sessions. The added columns are ``sessions``, ``samples`` (the candidate's timed calls
     that count) and ``attempts`` (at the cell on that host). Discarded calls are those of all contestants.
     """
@@ -56,6 +58,7 @@ def overview(cells: pl.DataFrame) -> pl.DataFrame:
         .agg(
             *(pl.col(name).first() for name in _SHOWN),
             *(pl.col(name).median() for name in _MEDIANS),
+            *(pl.col(name).max() for name in _MOST),
             *(pl.col(name).sum() for name in DISCARDED),
             pl.col("labels").explode().drop_nulls().unique().sort(),
             pl.col("session").n_unique().alias("sessions"),

@@ -86,12 +86,25 @@ def judged(tmp_path, monkeypatch):
     load_platform.cache_clear()
 
 
-def test_candidate_like_reference_passes_with_its_peak(judged):
-    runner, report, ended = judged(source(1.0))
+def test_report_has_peaks_of_both_sides_and_their_claims(judged):
+    _, report, ended = judged(source(0.5, keeps=2.0))
     assert ended is None
     assert report.status is Status.PASSED
-    assert runner.memory.peak("candidate") == pytest.approx(GIB, rel=0.1)
-    assert runner.memory.peak("eager") == pytest.approx(GIB, rel=0.1)
+    peaks = {name: peak / GIB for name, peak in report.memory_bytes.items()}
+    assert peaks == {"candidate": pytest.approx(2.5, rel=0.01), "eager": pytest.approx(1.0, rel=0.01)}
+    assert report.claimed_memory_bytes == {"candidate": 0.5 * GIB, "eager": GIB}
+
+
+def test_peak_includes_memory_taken_between_turns(judged):
+    _, report, _ = judged("from tests.inside.device import DEVICE\nDEVICE.take(2.0)\n" + source(0.5))
+    assert report.memory_bytes["candidate"] == pytest.approx(2 * GIB, rel=0.01)  # UNEXPLAINED_BYTES less
+
+
+def test_claim_that_no_device_has_is_a_violation(judged):
+    lie = "load_platform(NAME).take_peak = lambda: 1 << 60\n"
+    imports = "from kernel_matrix.inside.platform import load_platform\nfrom tests.inside.device import NAME\n"
+    _, _, ended = judged(imports + lie + source(0.5))
+    assert ended.status is Status.PROTOCOL_VIOLATION
 
 
 def test_candidate_larger_than_device_is_its_own_fault(judged):

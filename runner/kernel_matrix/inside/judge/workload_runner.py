@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from kernel_matrix.inside.exception_kinds import classify
+from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, hold_claims
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
@@ -117,11 +118,12 @@ class WorkloadRunner:
         state.reference = self._prepare(spec)
         state.precision = state.reference.precision
         self._last = state
-        self._verify_first(state.reference, state.verifier)
+        self._verify_first(state, state.reference, state.verifier)
         if self._time:
             self._time_all(state.reference, state)
             self._phases.enter("after")
             state.verifier.verify(state.reference, "after", 1)
+        self._ask_for_peaks(state.claimed_memory_bytes)
 
     def trace(self) -> None:
         """Trace one more call of the candidate, if it must or does define kernels of its own.
@@ -204,7 +206,7 @@ class WorkloadRunner:
 
     # ---- one workload
 
-    def _verify_first(self, reference: ReferenceModel, verifier: Verifier) -> None:
+    def _verify_first(self, state: WorkloadState, reference: ReferenceModel, verifier: Verifier) -> None:
         self._phases.enter("controls")
         with self.memory.judge_alone(), watching(self.memory, self._clients, Role.BASELINE, Role.RIVAL):
             verifier.controls(reference)
@@ -214,6 +216,25 @@ class WorkloadRunner:
         self._phases.enter("verify")
         with watching(self.memory, self._clients, Role.CANDIDATE):
             verifier.verify(reference, "before", self._job.protocol.trials)
+        state.memory_bytes = self._peaks(reference)
+
+    def _peaks(self, reference: ReferenceModel) -> Dict[str, int]:
+        """Return the most memory that each contestant took beyond what it was given and its outputs."""
+        outputs = nbytes_of(reference.like)
+        names = list(self._clients) if self.memory.known else []
+        return {name: max(0, self.memory.peak(name) - self._clients[name].given_bytes - outputs) for name in names}
+
+    def _ask_for_peaks(self, claims: Dict[str, int]) -> None:
+        """Add each contestant's own claim of its peak, and let it give back what it does not use."""
+        if not self.memory.known:
+            return
+
+        def ask(client: WorkerClient) -> None:
+            claimed = client.give_back_memory()
+            if claimed is not None:
+                claims[client.name] = claimed
+
+        self._each(ask, list(self._clients))
 
     def _call_rivals(self, reference: ReferenceModel) -> None:
         """Call each rival once, which is when it takes its memory; the candidate is paused."""
@@ -329,6 +350,8 @@ class WorkloadState:
     reference: Optional[ReferenceModel] = None
     precision: str = ""
     """The reference's precision for comparisons."""
+    memory_bytes: Dict[str, int] = field(default_factory=dict)
+    claimed_memory_bytes: Dict[str, int] = field(default_factory=dict)
     timing: TimedPhase = field(default_factory=TimedPhase)
     two_clocks: Optional[TwoClocks] = None
 
@@ -359,6 +382,8 @@ class WorkloadState:
             wall_overhead_ns=int(statistics.median(empty)) if empty else None,
             two_clocks=self.two_clocks,
             traits=verifier.traits,
+            memory_bytes=self.memory_bytes,
+            claimed_memory_bytes=self.claimed_memory_bytes,
             labels=tuple(dict.fromkeys((*timing.labels, *verifier.labels))),
         )
 

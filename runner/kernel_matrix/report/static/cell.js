@@ -20,6 +20,7 @@ function cellPage(row) {
   const ok = get('fault') === 'none';
   const interval = get('speedup_low') === null ? 'no interval: one session' : `95 % interval ${times(get('speedup_low'))} to ${times(get('speedup_high'))}`;
   const known = (value, said) => (value === null ? null : said(value));
+  const mebibytes = (value) => `${plain(value / 2 ** 20)} MiB`;
   return [
     h('p', {}, h('a', { href: '#cells' }, '← all cells')),
     h('h2', { class: 'name' }, get('candidate')),
@@ -38,6 +39,7 @@ function cellPage(row) {
         ['Physical floor', known(get('floor_us'), (v) => `${micros(v)} µs`)], ['Achieved', known(get('tflops_per_s'), (v) => `${plain(v)} TFLOP/s`)],
         ['Bandwidth', known(get('gbytes_per_s'), (v) => `${plain(v)} GB/s`)], ['Share of the roof', known(get('share_of_peak'), (v) => `${percent(v)}${get('bound') ? `, ${get('bound')} bound` : ''}`)],
         ['Error, of tolerance', known(get('worst_error_ratio'), plain)], ['Compile time', known(get('compile_s'), (v) => `${plain(v)} s`)], ['Whole time', known(get('total_s'), (v) => `${plain(v)} s`)],
+        ['Memory, candidate', known(get('candidate_memory_bytes'), mebibytes)], ['Memory, baseline', known(get('baseline_memory_bytes'), mebibytes)],
         ['Registers', known(get('registers_max'), plain)], ['Spills', known(get('spill_bytes_max'), (v) => `${plain(v)} bytes`)],
       ])),
       h('div', { class: 'block' }, h('h3', {}, 'Where'), facts([
