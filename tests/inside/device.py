@@ -33,6 +33,7 @@ class SimulatedDevice:
         self._used: Counter[int] = Counter()
         self._kept: Counter[int] = Counter()
         self._peak: Counter[int] = Counter()
+        self._limits: dict[int, int] = {}
 
     @property
     def free(self) -> int:
@@ -49,7 +50,7 @@ class SimulatedDevice:
 
         thread, nbytes = threading.get_ident(), int(gib * GIB)
         missing = max(0, nbytes - self._kept[thread])
-        if missing > self.free:
+        if missing > min(self.free, self._limits.get(thread, self.total) - self.own_memory()):
             raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {gib:.2f} GiB.")
         self._kept[thread] -= nbytes - missing
         self._used[thread] += nbytes
@@ -93,6 +94,9 @@ class SimulatedDevice:
         peak, self._peak[thread] = self._peak[thread] - self._used[thread], self._used[thread]
         return peak
 
+    def limit_memory(self, nbytes: int) -> None:
+        self._limits[threading.get_ident()] = nbytes
+
 
 DEVICE = SimulatedDevice()
 
@@ -106,7 +110,7 @@ def install(patch: pytest.MonkeyPatch) -> None:
 
     platform = ModuleType(f"kernel_matrix.platforms.{NAME}.inside")
     vars(platform).update({name: value for name, value in vars(inside).items() if not name.startswith("__")})
-    for name in ("device_memory", "own_memory", "release_memory", "take_peak"):
+    for name in ("device_memory", "own_memory", "release_memory", "take_peak", "limit_memory"):
         setattr(platform, name, getattr(DEVICE, name))
     package = ModuleType(f"kernel_matrix.platforms.{NAME}")
     patch.setattr(package, "__path__", [], raising=False)

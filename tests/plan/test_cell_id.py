@@ -78,6 +78,7 @@ def test_each_number_of_the_protocol_changes_the_id(id_of, name):
         {"protocol": Protocol(sessions=2)},
         {"protocol": Protocol(seed=0)},
         {"policy": Policy(clocks=ClockPolicy.LOCK)},
+        {"policy": Policy(device_memory_gib=24.0)},
         {"policy": Policy(require_own_kernel=False)},
         {"policy": Policy(reject_findings=("threads",))},
         {"policy": Policy(sanitize=("memcheck",))},

@@ -21,6 +21,8 @@ from kernel_matrix.scan import SourceScan
 
 HAS_KERNELS = frozenset({Language.TRITON, Language.CUDA})  # languages whose candidates must define kernels
 
+GIB = 1 << 30
+
 # Folders as seen inside.
 JUDGE, CHANNEL, OUT, CODE, ARTIFACT = "/judge", "/channel", "/out", "/candidate", "/artifact"
 
@@ -181,6 +183,7 @@ def judge_job(place: CellPlacement, seed: str, contestants: Sequence[ContestantS
         require_own_kernel=policy.require_own_kernel and cell.candidate.language in HAS_KERNELS,
         check_health=policy.health_probe and place.visible_gpu is not None,
         sanitize=tuple(filter(None, (place.sanitizer,))),
+        device_memory_bytes=int(policy.device_memory_gib * GIB) or None,
     )
 
 

@@ -159,6 +159,8 @@ class Policy:
     """Check the GPU with a computation of known result after each cell."""
     gpu_wait_s: float = 300.0
     memory_mib: int = 16384
+    device_memory_gib: float = 0.0
+    """Device memory that a cell may use, GiB, as if the card had no more; 0 means all of it."""
     pids: int = 512
     tmpfs_mib: int = 2048
     file_mib: int = 1024

@@ -247,6 +247,8 @@ class JudgeJob:
     """``True``: check the device's health after all contestants have ended."""
     sanitize: Tuple[str, ...] = ()
     """Tools of compute-sanitizer for the candidate's process; if any, nothing is timed."""
+    device_memory_bytes: Optional[int] = None
+    """Device memory that the cell may use; ``None``: all of it."""
 
     def __post_init__(self) -> None:
         if not self.device.isidentifier():

@@ -34,13 +34,15 @@ def place_digest(gpu: GpuAxis, toolchain: Toolchain, dtype: Dtype) -> bytes:
 def settings_digest(protocol: Protocol, policy: Policy) -> bytes:
     """Return the digest of how a cell is measured, at which clocks, and of further demands on the candidate.
 
-    A seed counts only if the matrix sets it, because random seeds change no result. Targets count only where they are
-    used.
+    A seed counts only if the matrix sets it, because random seeds change no result. Targets, and a cap of the device's
+    memory, count only where they are used.
     """
     document = to_json(protocol)
     if protocol.seed is None:
         del document["seed"]
-    demands = (policy.require_own_kernel, policy.reject_findings, policy.sanitize)
+    demands: tuple[object, ...] = (policy.require_own_kernel, policy.reject_findings, policy.sanitize)
+    if policy.device_memory_gib:
+        demands = (*demands, policy.device_memory_gib)
     if policy.clocks is ClockPolicy.OBSERVE:
         return digest((document, demands, policy.clocks))
     return digest((document, demands, policy.clocks, policy.clock_target, policy.memory_clock))

@@ -65,14 +65,17 @@ def judged(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)  # removed afterwards
     install(monkeypatch)
 
-    def run(candidate, *, reference=1.0, total=16, judge=0.0, pause=None):
+    def run(candidate, *, reference=1.0, total=16, judge=0.0, pause=None, cap=None):
         DEVICE.reset(int(total * GIB))
         (tmp_path / "problem.py").write_text(source(reference, entry="Model") + INPUTS)
         (tmp_path / "candidate.py").write_text(candidate)
-        job = make_job(device=NAME, protocol=replace(QUICK, trials=1))
+        cap_bytes = None if cap is None else int(cap * GIB)
+        job = make_job(device=NAME, protocol=replace(QUICK, trials=1), device_memory_bytes=cap_bytes)
         with ExitStack() as undo:
             channels = {spec: undo.enter_context(served(tmp_path, device=NAME)) for spec in job.contestants}
-            clients = {spec.name: WorkerClient(spec, channel, NAME, TIMEOUTS) for spec, channel in channels.items()}
+            clients = {
+                spec.name: WorkerClient(spec, channel, NAME, TIMEOUTS, cap_bytes) for spec, channel in channels.items()
+            }
             for client in clients.values():
                 undo.callback(client.close)
                 client.open()
@@ -159,6 +162,34 @@ def test_memory_that_others_lack_fits_not(judged):
     _, _, ended = judged(source(1.0), reference=9.0)
     assert ended.status is Status.DOES_NOT_FIT, ended.evidence
     assert "too little memory for this cell" in ended.evidence.message
+
+
+# ---- a cap
+
+UNLIMITED = "from tests.inside.device import DEVICE\nDEVICE.limit_memory(1 << 60)\n"
+
+
+def test_cap_is_where_an_honest_allocator_ends(judged):
+    _, _, ended = judged(source(9.0), total=80, cap=8)
+    assert ended.status is Status.OUT_OF_MEMORY
+    assert "Tried to allocate 9.00 GiB" in ended.evidence.message
+    assert "the device has 8.00 GiB" in ended.evidence.message
+
+
+def test_cap_that_is_undone_is_measured(judged):
+    _, _, ended = judged(UNLIMITED + source(8.0), total=80, cap=8)
+    assert ended.status is Status.OUT_OF_MEMORY
+    assert "GiB of the device were in use in the candidate's turn" in ended.evidence.message
+
+
+def test_cap_that_suffices_changes_nothing(judged):
+    assert judged(source(1.0), total=80, cap=8)[2] is None
+
+
+def test_reference_beyond_cap_fits_not(judged):
+    """The judge's own reference and the baseline's together are more than the cap."""
+    _, _, ended = judged(source(1.0), reference=4.0, total=80, cap=8)
+    assert ended.status is Status.DOES_NOT_FIT
 
 
 # ---- the count by itself

@@ -10,13 +10,16 @@ import threading
 from contextlib import contextmanager, nullcontext
 from typing import Collection, Dict, Iterator, Optional, Tuple
 
+from kernel_matrix.inside.judge.session_ended import finding
 from kernel_matrix.inside.platform import InsidePlatform
-from kernel_matrix.model.enums import Role
+from kernel_matrix.model.enums import Role, Stage, Status
 
 SAMPLE_S = 0.001  # interval of readings during a call; torch keeps what it has taken, so it is seen at any interval
 
 # Memory in use that no turn explains, up to this, is not put down to the candidate: libraries load code as they go.
 UNEXPLAINED_BYTES = 512 << 20
+
+CAP_SLACK_BYTES = 256 << 20  # a cap may be exceeded by this much: allocators take blocks, and arenas whole pages
 
 
 class DeviceMemory:
@@ -88,6 +91,11 @@ class DeviceMemory:
         """Begin new peaks, for the next workload."""
         self._peaks.clear()
 
+    def limit_judge(self) -> None:
+        """Limit the judge's own allocator to what the others leave it of a cap."""
+        if self.known and self._cap is not None:
+            self._platform.limit_memory(max(1, self.capacity - self._beyond_the_judge()))
+
     @contextmanager
     def turn(self, name: str, role: Role, *, sampled: bool = True) -> Iterator[None]:
         """Count what changes in this context as memory of contestant ``name``.
@@ -101,6 +109,7 @@ class DeviceMemory:
             yield
             return
         self._trusted[name] = role is not Role.CANDIDATE
+        self._hold_cap(self.in_use, None)
         before, held = self._beyond_the_judge(), self._held.get(name, 0)
         if role is Role.CANDIDATE:
             held = max(held, self.candidate - UNEXPLAINED_BYTES)
@@ -113,6 +122,17 @@ class DeviceMemory:
             highest = max(after, self._reading()[1] - lowest.free - self.judge) if sampled else after
             self._held[name] = max(0, held + after - before)
             self._peaks[name] = max(self._peaks.get(name, 0), held + highest - before)
+            self.limit_judge()
+        self._hold_cap(highest + self.judge, role)
+
+    def _hold_cap(self, in_use: int, role: Optional[Role]) -> None:
+        """End the session if a cap is exceeded, in a contestant's turn or, without a role, by the judge."""
+        if self._cap is None or in_use <= self.capacity + CAP_SLACK_BYTES:
+            return
+        status = Status.OUT_OF_MEMORY if role is Role.CANDIDATE else Status.DOES_NOT_FIT
+        who = "the judge's" if role is None else f"the {role.value}'s"
+        message = f"{in_use / (1 << 30):.2f} GiB of the device were in use in {who} turn"
+        raise finding(status, Stage.VERIFY, message)
 
     @contextmanager
     def ending(self, names: Collection[str]) -> Iterator[None]:

@@ -146,7 +146,8 @@ class JudgeSession:
         if load_platform(self._job.device).IS_ACCELERATOR:
             channel.stay_awake(AWAKE_S)
         undo.callback(channel.close)
-        client = WorkerClient(contestant, channel, self._job.device, self._job.timeouts)
+        job = self._job
+        client = WorkerClient(contestant, channel, job.device, job.timeouts, job.device_memory_bytes)
         self._admitted.append(client)
         self._clients[contestant.name] = client
 

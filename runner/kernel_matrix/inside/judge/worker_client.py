@@ -122,7 +122,15 @@ class WorkerClient:
     source imports that package, according to the host.
     """
 
-    def __init__(self, contestant: ContestantSpec, channel: Channel, device: str, timeouts: JudgeTimeouts) -> None:
+    def __init__(
+        self,
+        contestant: ContestantSpec,
+        channel: Channel,
+        device: str,
+        timeouts: JudgeTimeouts,
+        device_memory_bytes: Optional[int] = None,
+    ) -> None:
+        """Create the client; ``device_memory_bytes`` limits the worker's own allocator, as a convenience."""
         self.contestant = contestant
         self.awaited = False
         """True while the judge waits for an answer."""
@@ -131,6 +139,7 @@ class WorkerClient:
         self._channel = channel
         self._platform = load_platform(device)
         self._timeouts = timeouts
+        self._device_memory_bytes = device_memory_bytes
         self._has_answered = False  # True once a call of any model has ended
         self._load_limit_s = math.inf
         self._call_limit_s = timeouts.call_s
@@ -166,7 +175,7 @@ class WorkerClient:
 
     def start_open(self) -> None:
         """Tell the worker to open the device."""
-        self._order(FrameKind.OPEN, {}, (), Stage.START)
+        self._order(FrameKind.OPEN, {"device_memory_bytes": self._device_memory_bytes}, (), Stage.START)
 
     def finish_open(self) -> None:
         """Wait until the device is open."""

@@ -74,7 +74,7 @@ class WorkloadRunner:
         self._watch: Optional[SensorWatch] = None
         self._loaded: List[str] = []
         self._last: Optional[WorkloadState] = None
-        self.memory = DeviceMemory(load_platform(job.device))
+        self.memory = DeviceMemory(load_platform(job.device), job.device_memory_bytes)
         self._blame = MemoryBlame(self.memory, clients, pause)
         self.readings = DeviceReadings(job.device)
         self.labels: List[str] = []

@@ -23,6 +23,12 @@ NEEDS_DEVICE = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA
 # ruff: noqa: PLC0415
 
 
+class _Limit:
+    """Limit of torch's allocator in this process; versions of torch before 2.7 cannot be asked for it."""
+
+    nbytes: Optional[int] = None
+
+
 def transport() -> str:
     """Return the name of the way in which memory is shared."""
     from kernel_matrix.platforms.cuda.inside import arenas
@@ -52,11 +58,12 @@ def open_window(nbytes: int) -> Window:
 
 
 def free_bytes() -> Optional[int]:
-    """Return the driver's free memory plus the unused memory in torch's cache."""
+    """Return what torch may still reserve plus the unused memory in its cache."""
     import torch
 
-    free, _total = torch.cuda.mem_get_info()
-    return int(free) + _idle_bytes()
+    free, total = torch.cuda.mem_get_info()
+    most = total if _Limit.nbytes is None else _Limit.nbytes
+    return max(0, min(int(free), most - int(torch.cuda.memory_reserved()))) + _idle_bytes()
 
 
 def release_memory(share: float = 0.0) -> None:
@@ -94,11 +101,14 @@ def take_peak() -> Optional[int]:
 
 
 def limit_memory(nbytes: int) -> None:
-    """Limit torch's allocator."""
+    """Limit torch's allocator to what arenas leave of ``nbytes``."""
     import torch
 
+    from kernel_matrix.platforms.cuda.inside import arenas
+
+    _Limit.nbytes = max(0, nbytes - arenas.mapped_bytes())
     total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, nbytes / total))
+    torch.cuda.set_per_process_memory_fraction(min(1.0, _Limit.nbytes / total))
 
 
 def _idle_bytes() -> int:
