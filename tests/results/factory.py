@@ -60,7 +60,10 @@ ADDED_LATER = {
         *("contestant", "regime", "calls_per_sample"),
     },
     "TwoClocks": {"bound_ns"},
-    "WorkloadReport": {"two_clocks", "traits", "batches", "labels", "memory_bytes", "claimed_memory_bytes"},
+    "WorkloadReport": {
+        *("two_clocks", "traits", "batches", "labels"),
+        *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes"),
+    },
     "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
     "IsolationInfo": {"memory_limit"},
     "HostRecord": {
@@ -372,6 +375,7 @@ def workload(
         traits=TRAITS,
         memory_bytes={"candidate": 3 << 30, "eager": 1 << 20},
         claimed_memory_bytes={"candidate": 2 << 30, "eager": 1 << 20},
+        needed_memory_bytes=5 << 30,
     )
 
 

@@ -23,6 +23,7 @@ from kernel_matrix.results.store import AttemptSummary, RecordStore
 from kernel_matrix.results.trace import TelemetryTrace
 from tests.results.factory import (
     CELL,
+    CELL_KEY,
     HOST,
     cell_id,
     failed_record,
@@ -34,6 +35,7 @@ from tests.results.factory import (
     read_trace,
     session,
     traced,
+    workload,
 )
 
 
@@ -328,3 +330,14 @@ def test_a_failure_while_publishing_removes_the_file_aside(store: RecordStore, m
     with pytest.raises(KeyboardInterrupt):
         store.save(make_record())
     assert list(store.records.iterdir()) == []
+
+
+def test_footprints_are_lowest_by_problem_workload_and_dtype(tmp_path: Path) -> None:
+    store = RecordStore(tmp_path)
+    for number, needed in enumerate((7 << 30, 5 << 30, None)):
+        of = session(workloads=(replace(workload(), needed_memory_bytes=needed),), cell_id=cell_id(number))
+        store.save(make_record(cell_id(number), sessions=(of,)))
+    key = (CELL_KEY.problem_sha256, "default", CELL_KEY.dtype)
+    assert store.footprints(0) == {key: 5 << 30}
+    assert store.footprints(6 << 30) == {key: 5 << 30}
+    assert store.footprints(7 << 30) == {}

@@ -363,3 +363,12 @@ def test_cuda_files_can_be_kept_apart(root, tmp_path):
     (found,), (refused,) = load_candidates(tmp_path / "apart", problems)
     assert found.id == "half/plain"
     assert "has candidates for 'haf', which is not a known problem; did you mean 'half'?" in str(refused)
+
+
+def test_folder_memory_is_by_dtype_and_changes_no_digest(root):
+    (before,) = load(root).problems
+    write(root / "half/problem.toml", PROBLEM.replace("flops =", 'memory = "4 * itemsize + 1"\nflops ='))
+    (declared,) = load(root).problems
+    assert before.workloads[0].memory == {}
+    assert [declared.workloads[0].memory[dtype] for dtype in (Dtype.FP32, Dtype.FP16)] == [17, 9]
+    assert declared.digest == before.digest

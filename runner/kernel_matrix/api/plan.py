@@ -15,6 +15,7 @@ from kernel_matrix.errors import NothingSelectedError
 from kernel_matrix.hosts.survey import AUTO, HostSurvey, survey
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.matrix.load import load_matrix as _load_matrix
+from kernel_matrix.matrix.tiers import with_policy
 from kernel_matrix.plan import (
     Cell,
     CellCounts,
@@ -30,8 +31,10 @@ from kernel_matrix.plan import (
     tally,
 )
 from kernel_matrix.plan import make_plan as _make_plan
+from kernel_matrix.plan.footprint import Footprints, usable_bytes
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
+from kernel_matrix.results.store import RecordStore
 
 if TYPE_CHECKING:
     import polars as pl
@@ -171,6 +174,7 @@ def make_plan(
     shard: str | None = None,
     compile_only: bool = False,
     allow_unpinned: bool = False,
+    results: str | Path | None = None,
 ) -> RunPlan:
     """Plan a matrix on this host; nothing is run.
 
@@ -182,6 +186,7 @@ def make_plan(
         shard: ``I/N`` keeps the I-th of N parts of the cells.
         compile_only: Plan to build for every GPU of the matrix, here or not, and to run nothing.
         allow_unpinned: Also use images that the lock does not pin.
+        results: Folder of records, which tell how much device memory workloads need.
 
     Raises:
         UsageError: The matrix, a filter, the shard or the sandbox's name is not usable.
@@ -196,8 +201,17 @@ def make_plan(
     wanted, part = parse_filter(filters), parse_shard(shard) if shard is not None else None
     loaded = matrix if isinstance(matrix, Matrix) else load_matrix(matrix)
     host = survey(loaded, sandbox=sandbox, lock_path=Path(lock) if lock else None, allow_unpinned=allow_unpinned)
-    plan = _make_plan(loaded, load_selection(loaded), host.inventory, compile_only=compile_only)
+    footprints = {} if results is None else _measured_footprints(loaded, host, Path(results))
+    selection = load_selection(loaded)
+    plan = _make_plan(loaded, selection, host.inventory, compile_only=compile_only, footprints=footprints)
     return RunPlan(plan=plan, host=host, wanted=wanted, part=part)
+
+
+def _measured_footprints(matrix: Matrix, host: HostSurvey, results: Path) -> Footprints:
+    """Return the footprints in the matrix's records that are larger than the least memory a cell may have."""
+    policies = [matrix.policy, *(with_policy(matrix.policy, rule.policy) for rule in matrix.overrides)]
+    sizes = [usable_bytes(gpu, policy) for gpu in host.inventory.gpus for policy in policies]
+    return RecordStore(results / matrix.name).footprints(min(filter(None, sizes), default=0))
 
 
 def every_cell(matrix: Matrix, host: HostSurvey) -> Iterator[Cell]:

@@ -45,9 +45,12 @@ def register(app: typer.Typer) -> None:
             "auto", "--sandbox", "--engine", help="Plan for this sandbox: auto, docker or process."
         ),
         lock: Lock = None,
+        results: Path = typer.Option(
+            Path("results"), "--results", metavar="DIR", help="Records that tell how much memory workloads need."
+        ),
     ) -> None:
         """Show which cells run here, which do not and why, and how long it takes."""
-        made, cells = _planned_cells(matrix, filter_, sandbox, lock, compile_only=compile_only)
+        made, cells = _planned_cells(matrix, filter_, sandbox, lock, compile_only=compile_only, results=results)
         if as_json:
             _write_json(made, cells)
         elif all_:
@@ -57,7 +60,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _planned_cells(
-    path: Path, terms: list[str], sandbox: str, lock: Path | None, *, compile_only: bool
+    path: Path, terms: list[str], sandbox: str, lock: Path | None, *, compile_only: bool, results: Path
 ) -> tuple[RunPlan, Iterator[Cell]]:
     """Return the plan, and its cells that pass the filter.
 
@@ -67,7 +70,7 @@ def _planned_cells(
     from kernel_matrix.api.plan import make_plan
     from kernel_matrix.errors import NothingSelectedError
 
-    made = make_plan(path, filters=terms, sandbox=sandbox, lock=lock, compile_only=compile_only)
+    made = make_plan(path, filters=terms, sandbox=sandbox, lock=lock, compile_only=compile_only, results=results)
     cells = made.cells()
     first = next(cells, None)
     if first is None:

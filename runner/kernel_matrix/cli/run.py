@@ -75,6 +75,7 @@ def run(
         shard=shard,
         compile_only=compile_only,
         allow_unpinned=allow_unpinned,
+        results=results,
     )
     plan.check_runnable()
     if dry_run:

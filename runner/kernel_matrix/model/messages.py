@@ -466,6 +466,10 @@ class WorkloadReport:
     """Most device memory that this contestant took before timing, beyond its parameters, inputs and outputs, by the
     driver's count; absent on a device without memory of its own.
     """
+    needed_memory_bytes: Annotated[Optional[Count], LATER, Column()] = None
+    """Device memory with which the reference can be its own candidate: parameters, inputs, outputs twice, what it takes
+    in its calls, and 2 GiB; `None` on a device without memory of its own, and where the baseline did not get so far.
+    """
     claimed_memory_bytes: Annotated[Mapping[Annotated[str, Words(CONTESTANTS)], Count], LATER] = field(
         default_factory=dict
     )

@@ -36,6 +36,8 @@ class SkipReason(str, Enum):
     """The pinned image is not on this daemon."""
     CLOCKS = "clocks"
     """The policy requires locked clocks and this host cannot lock them."""
+    DOES_NOT_FIT = "does_not_fit"
+    """A workload needs more memory than the device has, or than the policy lets a cell use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

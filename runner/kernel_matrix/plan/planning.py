@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kernel_matrix.matrix import Matrix, Policy, Protocol
-from kernel_matrix.model.enums import ClockPolicy, Dtype, Language
+from kernel_matrix.model.enums import Dtype, Language
 from kernel_matrix.plan.cell import Cell, Skip, SkipReason
 from kernel_matrix.plan.cell_id import (
     candidate_digest,
@@ -25,6 +25,7 @@ from kernel_matrix.plan.cell_id import (
 )
 from kernel_matrix.plan.cell_settings import CellSettings, resolve_settings
 from kernel_matrix.plan.cost import expected_compile_seconds, expected_seconds
+from kernel_matrix.plan.footprint import Footprints, memory_obstacle, usable_bytes
 from kernel_matrix.plan.host_inventory import HostInventory, devices_matching
 from kernel_matrix.plan.rule_masks import RuleMasks
 from kernel_matrix.plan.selection import SelectedProblem, Selection
@@ -106,6 +107,7 @@ class Plan:
     _rows: tuple[_Row, ...]
     _skip_rules: SkipRules
     _rules: RuleMasks
+    _footprints: Footprints = field(default_factory=dict)
     _tasks: dict[tuple[str, int], _Task] = field(default_factory=dict)
 
     def cells(self) -> Iterator[Cell]:
@@ -148,7 +150,7 @@ class Plan:
             return None
         task = self._task(row, mask & self._rules.overrides)
         paired = pairs(spot.target.gpu, spot.target.toolchain)
-        reason = self._reason(spot, row, kind, mask, task.settings.policy.clocks) if paired else None
+        reason = self._reason(spot, row, kind, mask, task) if paired else None
         if self._is_only_compiled(spot, kind, task, reason):
             return self._evaluate_compile_only(spot, row, kind, mask, task)
         if self.compile_only or not paired:
@@ -197,9 +199,14 @@ class Plan:
             self._tasks[key] = _Task(settings, workloads, joined(row.digest, how, workloads_digest(workloads)))
         return self._tasks[key]
 
-    def _reason(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, clocks: ClockPolicy) -> Skip | None:
-        unwanted = self._excluded(spot, row, kind, mask)
-        return unwanted or self._skip_rules.of_cell(spot.target, spot.dtype, kind.language, clocks)
+    def _reason(self, spot: _Spot, row: _Row, kind: _Kind, mask: int, task: _Task) -> Skip | None:
+        policy, target = task.settings.policy, spot.target
+        reason = self._excluded(spot, row, kind, mask)
+        reason = reason or self._skip_rules.of_cell(target, spot.dtype, kind.language, policy.clocks)
+        if reason is not None or target.device is None or not target.platform.IS_ACCELERATOR:
+            return reason
+        usable = usable_bytes(target.device, policy)
+        return memory_obstacle(row.selected.problem, task.workloads, spot.dtype, usable, self._footprints)
 
     def _excluded(self, spot: _Spot, row: _Row, kind: _Kind, mask: int) -> Skip | None:
         """Return the reason to skip such cells on every host; ``None`` if there is none."""
@@ -220,6 +227,7 @@ def make_plan(
     host: HostInventory,
     *,
     compile_only: bool = False,
+    footprints: Footprints | None = None,
 ) -> Plan:
     """Return the plan of ``matrix`` on a host with the inventory ``host``.
 
@@ -228,6 +236,7 @@ def make_plan(
         selection: Its problems and candidates.
         host: Inventory of the host.
         compile_only: Only compile every cell on a GPU axis with a compute capability, and leave out all others.
+        footprints: Device memory that workloads need, as earlier records measured it.
     """
     rules, skip_rules = RuleMasks.of(matrix), SkipRules(host)
     unpaired = compile_only or _compiles_absent(matrix)
@@ -243,6 +252,7 @@ def make_plan(
         _rows=tuple(_row(selected, rules) for selected in selection.problems),
         _skip_rules=skip_rules,
         _rules=rules,
+        _footprints=footprints or {},
     )
 
 

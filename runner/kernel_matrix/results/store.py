@@ -10,6 +10,7 @@ Layout under the folder of one matrix, ``<results>/<matrix name>``::
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from kernel_matrix.errors import StoreError
 from kernel_matrix.inside.atomic_write import publish_file, replace_file, sync_folder
-from kernel_matrix.model.enums import Fault, Status
+from kernel_matrix.model.enums import Dtype, Fault, Status
 from kernel_matrix.results.reading import (
     Document,
     RecordRefusedError,
@@ -35,6 +36,8 @@ from kernel_matrix.results.reading import (
 from kernel_matrix.results.record import Record, record_from_json, record_to_json
 from kernel_matrix.results.run_info import RunInfo, run_to_json
 from kernel_matrix.results.trace import TelemetryTrace, check_trace, pack, trace_name, trace_to_json
+
+_NEEDED = re.compile(rb'"needed_memory_bytes": ?([0-9]{1,19})')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +145,28 @@ class RecordStore:
             summaries.sort(key=lambda s: s.attempt)
         return dict(found)
 
+    def footprints(self, least: float) -> dict[tuple[str, str, Dtype], int]:
+        """Return the device memory that workloads need by the records; nothing if no need is above ``least`` bytes.
+
+        Returns:
+            (Digest of the problem, workload, dtype) → bytes; the lowest of what was measured.
+        """
+        needs = {path: _needs(path) for path in sorted(self.records.glob("*.json"))}
+        if not any(need > least for found_there in needs.values() for need in found_there):
+            return {}  # parsing all records takes far longer than reading them
+        found: dict[tuple[str, str, Dtype], int] = {}
+        for path in (path for path, found_there in needs.items() if found_there):
+            read = try_record(path)
+            if isinstance(read, Rejection):
+                continue
+            cell = read["cell"]
+            for workload in (one for session in read["sessions"] for one in session["workloads"]):
+                needed = workload.get("needed_memory_bytes")
+                if needed is not None:
+                    key = cell["problem_sha256"], workload["name"], Dtype(cell["dtype"])
+                    found[key] = min(needed, found.get(key, needed))
+        return found
+
     def next_attempt(self, cell_id: str) -> int:
         """Return the number of the next attempt at ``cell_id``; the first is 1.
 
@@ -159,6 +184,13 @@ class RecordStore:
             if attempt.isdecimal():
                 last[cell_id] = max(last[cell_id], int(attempt))
         return last
+
+
+def _needs(path: Path) -> list[int]:
+    """Return the needs of memory in a record's text, which is not checked; empty if it cannot be read."""
+    with suppress(OSError):
+        return [int(number) for number in _NEEDED.findall(path.read_bytes())]
+    return []
 
 
 def _record_bytes(record: Record, *, traced: bool) -> bytes:

@@ -57,6 +57,9 @@ class Workload:
     """Floating point operations of one call; ``None`` if unknown."""
     bytes: Mapping[Dtype, float] = field(default_factory=dict)
     """Dtype → minimum of bytes that one call must move; empty if unknown."""
+    memory: Mapping[Dtype, float] = field(default_factory=dict)
+    """Dtype → device memory, bytes, that a cell needs; empty if unknown. It does not change the answer, so it is not in
+    the digest."""
 
     @property
     def digest_facts(self) -> dict[str, Any]:

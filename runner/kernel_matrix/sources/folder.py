@@ -135,13 +135,22 @@ def _read_workload(document: TomlDocument, reference: ReferenceModule, name: str
     for constant in values:
         _check_constant(document, reference, name, constant)
     numbers = reference.numbers(values)
-    sizes = ITEMSIZES if "bytes" in document.values else {}
     return Workload(
         name=name,
         values=values,
         flops=_evaluate(document, "flops", name, numbers) if "flops" in document.values else None,
-        bytes={d: _evaluate(document, "bytes", name, numbers | {"itemsize": size}) for d, size in sizes.items()},
+        bytes=_evaluate_by_dtype(document, "bytes", name, numbers),
+        memory=_evaluate_by_dtype(document, "memory", name, numbers),
     )
+
+
+def _evaluate_by_dtype(
+    document: TomlDocument, key: str, workload: str, numbers: Mapping[str, int | float]
+) -> dict[Dtype, float]:
+    """Return the values of the formula ``key`` by dtype; empty if there is none."""
+    if key not in document.values:
+        return {}
+    return {d: _evaluate(document, key, workload, {**numbers, "itemsize": size}) for d, size in ITEMSIZES.items()}
 
 
 def _check_constant(document: TomlDocument, reference: ReferenceModule, workload: str, name: str) -> None:

@@ -95,6 +95,7 @@ def test_report_has_peaks_of_both_sides_and_their_claims(judged):
     assert report.status is Status.PASSED
     peaks = {name: peak / GIB for name, peak in report.memory_bytes.items()}
     assert peaks == {"candidate": pytest.approx(2.5, rel=0.01), "eager": pytest.approx(1.0, rel=0.01)}
+    assert report.needed_memory_bytes == pytest.approx(3 * GIB, rel=0.01)
     assert report.claimed_memory_bytes == {"candidate": 0.5 * GIB, "eager": GIB}
 
 

@@ -113,6 +113,14 @@ class MemoryBlame:
         self._clients = clients
         self._pause = pause
 
+    def needed_bytes(self) -> Optional[int]:
+        """Return the memory of a device on which the reference can be its own candidate; None if it is not known."""
+        if not (self._memory.known and self._pause.works):
+            return None
+        inputs, outputs = self._baseline.lent_bytes
+        took = max(self._memory.peak(self._baseline.name), self._baseline.given_bytes)
+        return took + inputs + HELD_OUTPUTS * outputs + RESERVE_BYTES
+
     def shortage(self, ended: SessionEnded) -> Optional[Shortage]:
         """Return the state of the device's memory, if that is what ended a workload, and if it can be known."""
         if ended.status not in SHORTAGES or not self._memory.known:

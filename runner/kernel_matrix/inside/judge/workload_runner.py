@@ -211,6 +211,7 @@ class WorkloadRunner:
         with self.memory.judge_alone(), watching(self.memory, self._clients, Role.BASELINE, Role.RIVAL):
             verifier.controls(reference)
             self._call_rivals(reference)
+        state.needed_memory_bytes = self._blame.needed_bytes()
         self._limit_calls()
         self._pause.resume()
         self._phases.enter("verify")
@@ -351,6 +352,7 @@ class WorkloadState:
     precision: str = ""
     """The reference's precision for comparisons."""
     memory_bytes: Dict[str, int] = field(default_factory=dict)
+    needed_memory_bytes: Optional[int] = None
     claimed_memory_bytes: Dict[str, int] = field(default_factory=dict)
     timing: TimedPhase = field(default_factory=TimedPhase)
     two_clocks: Optional[TwoClocks] = None
@@ -383,6 +385,7 @@ class WorkloadState:
             two_clocks=self.two_clocks,
             traits=verifier.traits,
             memory_bytes=self.memory_bytes,
+            needed_memory_bytes=self.needed_memory_bytes,
             claimed_memory_bytes=self.claimed_memory_bytes,
             labels=tuple(dict.fromkeys((*timing.labels, *verifier.labels))),
         )
