@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import List, Mapping, Optional, Sequence
+from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
 from kernel_matrix.model.messages import ContractSpec
 
 SNR_CEILING = 300.0  # SNR of an answer without any error, decibels; more than float64 rounding allows
+
+PIECE = 1 << 21  # elements compared at once, if a row has no more: with all temporaries about 128 MiB
 
 FEWEST = 16  # shorter rows and columns are not scaled, since their size would be that of single elements
 
@@ -35,16 +37,12 @@ class Quality:
 
 def measure_quality(got: torch.Tensor, expected: torch.Tensor) -> Quality:
     """Return the quality of ``got``, the worst possible if it has numbers that are not finite."""
-    have, wanted = (_as_rows(t) for t in (got, expected))
-    for dim in (1, 0):
-        if wanted.shape[dim] >= FEWEST:
-            size = _size(wanted, dim)
-            have, wanted = have / size, wanted / size
-    error = have - wanted
-    norms = [torch.linalg.vector_norm(t) for t in (have, wanted, error)]
-    sums = [error.abs().sum(), wanted.abs().sum(), (have * wanted).sum()]
-    numbers: List[float] = torch.stack([*norms, *sums]).tolist()
-    have_norm, wanted_norm, error_norm, l1, wanted_l1, dot = numbers
+    have, wanted = _as_rows(got), _as_rows(expected)
+    columns = _column_sizes(wanted)
+    sums = [_sums(_by_rows(h, w) / columns, _by_rows(w, w) / columns) for h, w in _pieces(have, wanted)]
+    numbers: List[float] = torch.stack(sums).sum(dim=0).tolist()
+    have_norm, wanted_norm, error_norm = (math.sqrt(number) if number >= 0 else math.nan for number in numbers[:3])
+    l1, wanted_l1, dot = numbers[3:]
     if not math.isfinite(error_norm) or not wanted_norm:
         return Quality(cosine=-1.0, relative_l1=math.inf, rmse=math.inf, snr_db=-math.inf)
     rmse = error_norm / wanted_norm
@@ -91,11 +89,38 @@ def worst_of(qualities: Sequence[Quality]) -> Mapping[str, float]:
 
 
 def _as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    wide = tensor.double()
-    return wide.reshape(-1, wide.shape[-1]) if wide.dim() else wide.reshape(1, 1)
+    return tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.reshape(1, 1)
 
 
-def _size(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """Return the root mean square along ``dim``, or one if that is zero."""
-    size = tensor.square().mean(dim=dim, keepdim=True).sqrt()
+def _pieces(*tensors: torch.Tensor) -> Iterator[Tuple[torch.Tensor, ...]]:
+    """Yield the same few rows of each tensor."""
+    rows = max(1, PIECE // max(1, tensors[0].shape[1]))
+    return zip(*(tensor.split(rows) for tensor in tensors))
+
+
+def _by_rows(tensor: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return ``tensor`` in float64, divided by the sizes of the rows of ``wanted`` if these are long enough."""
+    if wanted.shape[1] < FEWEST:
+        return tensor.double()
+    return tensor.double() / _size(wanted.double().square().mean(dim=1, keepdim=True))
+
+
+def _column_sizes(wanted: torch.Tensor) -> torch.Tensor:
+    """Return the sizes of the columns after :func:`_by_rows`; one if they are too short."""
+    if wanted.shape[0] < FEWEST:
+        return torch.ones((), dtype=torch.float64, device=wanted.device)
+    squares = [_by_rows(piece, piece).square().sum(dim=0) for (piece,) in _pieces(wanted)]
+    return _size(torch.stack(squares).sum(dim=0) / wanted.shape[0])
+
+
+def _sums(have: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return the sums over a piece that the figures are made of: three of squares, two of sizes, and the product."""
+    error = have - wanted
+    squares = [torch.linalg.vector_norm(t).square() for t in (have, wanted, error)]
+    return torch.stack([*squares, error.abs().sum(), wanted.abs().sum(), (have * wanted).sum()])
+
+
+def _size(mean_square: torch.Tensor) -> torch.Tensor:
+    """Return the root, or one if that is zero."""
+    size = mean_square.sqrt()
     return torch.where(size > 0, size, 1.0)

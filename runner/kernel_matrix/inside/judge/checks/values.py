@@ -17,6 +17,8 @@ from kernel_matrix.model.messages import Evidence
 if TYPE_CHECKING:
     from kernel_matrix.inside.judge.checks import CheckedCall
 
+FINE = 8  # a close look at an element takes about this many times the memory of a quick one
+
 EXTREME = 0.99
 """Share of a dtype's largest number from which a value counts as a clamped overflow."""
 
@@ -70,7 +72,7 @@ def passes(got: torch.Tensor, expected: torch.Tensor, trusted: torch.Tensor, all
     if not (got.is_floating_point() or got.is_complex()):
         return not _compare_exactly(got, expected, trusted).mismatched
     strays = 0
-    for _, (have, wanted, same) in chunks(got, expected, trusted):
+    for _, (have, wanted, same) in chunks(got, expected, trusted, parts=FINE):
         if float(_look(have, wanted, allowance)[1]) <= 1:
             continue
         strays += _count_beyond(have, wanted, same, allowance.rtol, allowance.everywhere)
@@ -102,12 +104,12 @@ def _compare_closely(
     """Return the comparison of an output that may have non-finite elements or elements beyond tolerance."""
     rtol, floor = allowance.rtol, allowance.everywhere
     if allowance.strays:
-        pieces = chunks(got, expected, trusted)
+        pieces = chunks(got, expected, trusted, parts=FINE)
         strays = sum(_count_beyond(have, wanted, same, rtol, floor) for _, (have, wanted, same) in pieces)
         floor = allowance.astray if strays <= allowance.strays else floor
     nonfinite = mismatched = 0
     worst = (-1.0, 0, 0.0, floor)
-    for start, (have, wanted, same) in chunks(got, expected, trusted):
+    for start, (have, wanted, same) in chunks(got, expected, trusted, parts=FINE):
         broken, ratio, error, allowed = _judge_chunk(have, wanted, same, rtol, floor)
         nonfinite += int(broken.sum())
         mismatched += int((ratio > 1).sum())
