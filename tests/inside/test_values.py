@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from kernel_matrix.inside.input_generation import PARAMETER_DTYPES
 from kernel_matrix.inside.judge import tolerance as tolerance_module
 from kernel_matrix.inside.judge.checks import CheckedCall, judge_call
@@ -513,3 +515,31 @@ def test_allowance_of_a_bad_reference_is_half_the_spread():
     rtol = 0.01  # so that the share is less than the multiple of it
     allowed = allowance(wanted, wanted + 100, Tolerance(rtol))
     assert allowed.everywhere / allowed.spread == pytest.approx(rtol + 0.5)
+
+
+class _LargestStorage(TorchDispatchMode):
+    """Watch the largest storage that an operator makes, in bytes."""
+
+    def __init__(self, *known):
+        super().__init__()
+        self._known = {tensor.untyped_storage().data_ptr() for tensor in known}
+        self.nbytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in self._known:
+                self.nbytes = max(self.nbytes, tensor.untyped_storage().nbytes())
+        return made
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1e-2], ids=["right", "wrong"])
+def test_compare_takes_memory_of_a_chunk_only(wrong, monkeypatch):
+    monkeypatch.setattr(tolerance_module, "CHUNK", 1024)
+    want = torch.randn(64, 1024, dtype=torch.float64)
+    same = want.float()
+    got = same + wrong
+    with _LargestStorage(want, same, got) as seen:
+        allowed = allowance(want, same, Tolerance.of(Dtype.FP32, {}))
+        assert bool(compare(got, want, same, allowed).mismatched) is bool(wrong)
+    assert seen.nbytes <= 1024 * want.element_size()

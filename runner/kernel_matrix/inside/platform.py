@@ -103,7 +103,7 @@ class InsidePlatform(Protocol):
         ...
 
     def release_memory(self, share: float = 0.0) -> None:
-        """Give memory that torch keeps without using it back to the device, if it is more than ``share`` of all."""
+        """Give back what torch keeps without use, if it is more than ``share`` of all, or if less than that is free."""
         ...
 
     def device_memory(self) -> Optional[Tuple[int, int]]:

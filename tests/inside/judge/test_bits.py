@@ -36,6 +36,16 @@ def test_a_copy_is_the_same_and_one_flipped_bit_is_not(name, chunk, monkeypatch)
     assert not same_bits(tensor, copy)
 
 
+def test_same_bits_of_transposed_sees_each_element(monkeypatch):
+    monkeypatch.setattr(bits, "CHUNK", 3)
+    tensor = torch.randn(4, 6).T
+    for place in range(tensor.numel()):
+        copy = torch.empty_strided(tensor.shape, tensor.stride()).copy_(tensor)
+        assert same_bits(tensor, copy)
+        copy[place // 4, place % 4] += 1
+        assert not same_bits(tensor, copy)
+
+
 def test_nothing_is_the_same_as_nothing():
     assert same_bits(torch.empty(0, 3), torch.empty(0, 3))
 

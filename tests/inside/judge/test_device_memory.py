@@ -105,9 +105,14 @@ def test_peak_includes_memory_taken_between_turns(judged):
 
 
 def test_claim_that_no_device_has_is_a_violation(judged):
-    lie = "load_platform(NAME).take_peak = lambda: 1 << 60\n"
-    imports = "from kernel_matrix.inside.platform import load_platform\nfrom tests.inside.device import NAME\n"
-    _, _, ended = judged(imports + lie + source(0.5))
+    lies = """
+import threading
+from kernel_matrix.inside.platform import load_platform
+from tests.inside.device import NAME
+here = threading.get_ident()
+load_platform(NAME).take_peak = lambda: 1 << 60 if threading.get_ident() == here else 0
+"""
+    _, _, ended = judged(lies + source(0.5))
     assert ended.status is Status.PROTOCOL_VIOLATION
 
 
@@ -141,10 +146,10 @@ def test_claimed_shortage_that_was_none_is_blamed(judged):
 def test_candidate_that_an_empty_device_fits_is_excused(judged, monkeypatch):
     """It needs more than the judge has left it, and less than an empty device has."""
     monkeypatch.setattr(Verifier, "forget_reference", lambda _self: DEVICE.give(3.0))
-    runner, _, ended = judged(source(10.5), judge=3.0)
+    runner, _, ended = judged(source(11.5), judge=3.0)
     assert ended.status is Status.DOES_NOT_FIT, ended.evidence
-    assert "needs 10.50 GiB" in ended.evidence.message
-    assert runner.memory.peak("candidate") == pytest.approx(10.5 * GIB, rel=0.01)
+    assert "needs 11.50 GiB" in ended.evidence.message
+    assert runner.memory.peak("candidate") == pytest.approx(11.5 * GIB, rel=0.01)
 
 
 def test_shortage_without_a_pause_stays_the_candidates(judged):
@@ -163,6 +168,16 @@ def test_memory_that_others_lack_fits_not(judged):
     _, _, ended = judged(source(1.0), reference=9.0)
     assert ended.status is Status.DOES_NOT_FIT, ended.evidence
     assert "too little memory for this cell" in ended.evidence.message
+
+
+def test_contestants_take_turns_if_both_do_not_fit(judged, monkeypatch):
+    """With both caches and the judge's own temporaries there would be 13 GiB in use."""
+    _, report, ended = judged(source(4.0), reference=4.0, total=10.5)
+    assert ended is None
+    assert {block.role for block in report.blocks} == {Role.CANDIDATE, Role.BASELINE}
+    monkeypatch.setattr(WorkloadRunner, "_takes_turns", lambda *_: False)
+    _, _, ended = judged(source(4.0), reference=4.0, total=10.5)
+    assert ended.status is Status.DOES_NOT_FIT
 
 
 # ---- a cap

@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernel_matrix.inside.judge import quality
 from kernel_matrix.inside.judge.quality import SNR_CEILING, Quality, breach, measure_quality, worst_of
 from kernel_matrix.model.messages import ContractSpec
 
@@ -101,6 +102,16 @@ def test_every_threshold_counts_and_is_named(words):
 def test_outputs_of_every_form_have_a_quality(shape):
     wanted = randn(*shape)
     assert measure_quality(wanted * 1.01, wanted).rmse == pytest.approx(0.01, rel=0.01)
+
+
+@pytest.mark.parametrize("shape", [(40, 33), (40, 3), (3, 40)])
+def test_quality_in_pieces_is_that_of_the_whole(shape, monkeypatch):
+    wanted = randn(*shape)
+    got = wanted + 0.01 * randn(*shape, seed=1)
+    whole = measure_quality(got, wanted)
+    monkeypatch.setattr(quality, "PIECE", 70)
+    for name, figure in vars(measure_quality(got, wanted)).items():
+        assert figure == pytest.approx(getattr(whole, name), rel=1e-12), name
 
 
 def test_the_worst_of_several_is_the_worst_of_each_figure():

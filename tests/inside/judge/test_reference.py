@@ -324,6 +324,25 @@ def test_single_precision_serves_where_double_cannot_be_had(reference):
     assert torch.equal(expected.outputs[0], inputs[0].float() / 3)
 
 
+def test_precision_that_memory_lacks_for_is_given_up(reference, monkeypatch):
+    model = reference("return x * 2", dtype=Dtype.BF16)
+    runs = []
+
+    def run(_model, inputs, precise):
+        runs.append(precise)
+        if precise == "float64":
+            raise MemoryError
+        return original(model, _model, inputs, precise)
+
+    original = type(model)._run_precisely
+    monkeypatch.setattr(model, "_run_precisely", run)
+    inputs = model.draw(InputMode.STANDARD, "test")
+    for _ in range(2):
+        assert model.expect(inputs).outputs[0].dtype == torch.float32
+    assert model.precision == "float32"
+    assert runs == ["float64", "float32", "float32", "float32"]  # double is tried once; single is tried out first
+
+
 # --- one precision lower ---------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Memory of the device during a session: who holds it, and each contestant's peak.
 
 All numbers are the driver's, read in the judge's process. Only one contestant works at a time, so what changes during
-its turn is its own; the candidate is paused in the turns of others. What nobody else accounts for is the candidate's.
+its turn is its own; the candidate is paused in the turns of others. Use that is not accounted for is the candidate's.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class MemoryBlame:
         """Return ``ended`` with the right status, and with numbers.
 
         Args:
-            ended: The end of a workload, as whoever lacked memory has said.
+            ended: The end of a workload, as the side that lacked memory has reported it.
             shortage: The state of the device's memory then.
             forget_reference: Frees what the judge has on the device.
         """
@@ -152,7 +152,7 @@ class MemoryBlame:
         # The numbers of others can be trusted only if the candidate was paused in their turns.
         if self._pause.works and shortage.room < shortage.needed:
             status, because = Status.DOES_NOT_FIT, "the candidate had no room for what the reference needs"
-        elif self._pause.works and shortage.undecided and self._candidate.lent_bytes[0]:
+        elif self._pause.works and shortage.undecided and self._candidate.is_lent:
             forget_reference()
             used = self._use_alone()
             if used is not None and not shortage.is_own_fault(used):

@@ -141,9 +141,7 @@ class ReferenceModel:
         Raises:
             SessionEnded: ``problem_error`` if the reference returns anything but tensors.
         """
-        precise = None
-        if self._oracle is not None:
-            precise = self._run_precisely(self._oracle, inputs, self.precision)
+        precise = self._answer_precisely(inputs)
         trusted = self._run(self._model, self._spared(inputs))
         self.platform.release_memory(1 / _IDLE_SHARE)
         wanted = trusted if precise is None else precise
@@ -185,6 +183,19 @@ class ReferenceModel:
         tensors = list(tensors_in(inputs)) if self._written else []
         return _Answer(structure, outputs, tuple(tensors[index] for index in self._written))
 
+    def _answer_precisely(self, inputs: List[Any]) -> Optional[_Answer]:
+        """Return the outputs in the higher precision; a precision for which memory is lacking is given up for good."""
+        while self._oracle is not None:
+            try:
+                return self._run_precisely(self._oracle, inputs, self.precision)
+            except Exception as error:
+                if classify(error) is not CallFailure.MEMORY:
+                    raise
+            self._oracle = None  # frees its parameters
+            self.platform.release_memory()
+            self._oracle, self.precision = self._higher_precision(inputs, below=self.precision)
+        return None
+
     def _run_precisely(self, model: Any, inputs: List[Any], precise: str) -> _Answer:
         def raised(tensor: torch.Tensor) -> torch.Tensor:
             return tensor.to(getattr(torch, precise), copy=True) if tensor.is_floating_point() else tensor.clone()
@@ -206,15 +217,22 @@ class ReferenceModel:
         self._views = _shared(returned, [*tensors_in(given), *self.state.values()])
         self.like = tuple(torch.empty_like(tensor, device="meta") for tensor in returned)
 
-    def _higher_precision(self, probe: List[Any]) -> Tuple[Any, str]:
-        """Return the reference in the widest dtype it supports, and that dtype; None if this is the cell's own."""
+    def _higher_precision(self, probe: List[Any], below: str = "") -> Tuple[Any, str]:
+        """Return the reference in the widest dtype it supports, and that dtype; None if this is the cell's own.
+
+        Args:
+            probe: Inputs to try it on.
+            below: A precision that is not tried again, nor any wider one; empty for none.
+        """
         if self.dtype in WHOLE_DTYPES:
             return None, dtype_name(TORCH_DTYPES[self.dtype])
         own = dtype_name(PARAMETER_DTYPES[self.dtype])
-        for precise, widen in (("float64", torch.nn.Module.double), ("float32", torch.nn.Module.float)):
+        wider = {"float64": torch.nn.Module.double, "float32": torch.nn.Module.float}
+        names = list(wider)
+        for precise in names[names.index(below) + 1 if below else 0 :]:
             if precise == own:
                 break
-            oracle = widen(copy.deepcopy(self._model))
+            oracle = wider[precise](copy.deepcopy(self._model))
             try:
                 self._run_precisely(oracle, probe, precise)
             except Exception:  # noqa: BLE001, S112  # a reference may raise anything for a dtype it was not written for

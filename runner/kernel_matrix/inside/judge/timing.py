@@ -123,13 +123,16 @@ class Timer:
         *,
         pause: CandidatePause,
         in_batches: bool = False,
+        takes_turns: bool = False,
         watch: Optional[SensorWatch] = None,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare the timed phase; a rival that fails is removed from ``clients``.
 
-        ``pause`` stops the candidate while others are timed. ``in_batches`` asks for batches, too. ``watch`` tells when
-        the device is steady; without it, the device counts as warm after the warm-up calls.
+        ``pause`` stops the candidate while others are timed. ``in_batches`` asks for batches, too. With ``takes_turns``
+        only one contestant at a time has buffers and temporaries, because the device cannot hold those of all; there
+        are no batches then. ``watch`` tells when the device is steady; without it, the device counts as warm after the
+        warm-up calls.
         """
         self._protocol = protocol
         self._clients = clients
@@ -138,6 +141,8 @@ class Timer:
         self._verifier = verifier
         self._pause = pause
         self._in_batches = in_batches
+        self._takes_turns = takes_turns
+        self._present: Optional[WorkerClient] = None  # the one that has memory, if they take turns
         self._watch = watch
         self._warmed_up = warmed_up
         self._reference = reference
@@ -227,6 +232,7 @@ class Timer:
     def _warm_up_once(self) -> None:
         for client in list(self._clients.values()):
             with self._tolerating_rival(client):
+                self._make_room(client)
                 self._call(client, self._supply.next())
             if self._watch is not None:
                 self._watch.steady()
@@ -358,6 +364,9 @@ class Timer:
 
     def _time_batches(self) -> None:
         """Time rounds of batches until the times per call are precise enough, or the time for precision is spent."""
+        if self._takes_turns:
+            self.timing.labels.append(NO_BATCHES)
+            return
         call_ns = min(statistics.median(samples_of(self.timing.blocks, name)) for name in self._main)
         for client in self._clients.values():
             client.take_back()  # both kinds of buffers need not fit into memory together
@@ -495,9 +504,24 @@ class Timer:
         started = time.monotonic()
         if client.role is Role.CANDIDATE:
             self._pause.resume()
-        else:
+        is_new = self._make_room(client)
+        if client.role is not Role.CANDIDATE:
             self._pause.pause()
+        if is_new:
+            with self._tolerating_rival(client):
+                self._call(client, self._supply.next())  # untimed: takes the memory again
         self._switching_s += time.monotonic() - started
+
+    def _make_room(self, client: WorkerClient) -> bool:
+        """Let the contestant that has memory give it back for ``client``; return False if nothing had to change."""
+        before = self._present
+        if not self._takes_turns or before is client:
+            return False
+        if before is not None and before.name in self._clients:
+            with self._tolerating_rival(before):
+                before.park()
+        self._present = client
+        return True
 
     def _now(self) -> float:
         """Return the monotonic time, seconds, without what changes of turn have taken."""

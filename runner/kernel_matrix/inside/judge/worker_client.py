@@ -153,6 +153,10 @@ class WorkerClient:
         self._parameters = ExitStack()
         self.given_bytes = 0
         """Memory that the present model's parameters and the buffer that flushes the cache take."""
+        self.lent_bytes = (0, 0)
+        """Sizes of the buffers for inputs and outputs that were lent last."""
+        self.claimed_peak: Optional[int] = None
+        """Peak of the worker's allocator with the present model: a claim. None if it has said nothing yet."""
         self.watching: Callable[[], ContextManager[None]] = nullcontext
         """Makes a context for each call, in which memory is watched."""
 
@@ -218,6 +222,7 @@ class WorkerClient:
             tensors.append(value)
         specs, nbytes = lay_out(tensors)
         self.given_bytes = nbytes + flush_bytes
+        self.claimed_peak = None
         message = {
             "init": init,
             "state": state,
@@ -242,20 +247,26 @@ class WorkerClient:
         self.fastest_s = None
         self._call_limit_s = self._timeouts.call_s
 
-    def give_back_memory(self) -> Optional[int]:
-        """Let the worker give back memory that it keeps without use.
+    def give_back_memory(self) -> None:
+        """Let the worker give back memory that it keeps without use."""
+        self._release(buffers=False)
 
-        Returns:
-            The peak of its allocator since the last time, which is a claim; None if it cannot say.
-        """
-        self._order(FrameKind.RELEASE, {}, (), Stage.VERIFY)
-        return self._parsed(Stage.VERIFY, unpack_peak, self._ready(Stage.VERIFY))
+    def park(self) -> None:
+        """Let the worker give back all but the model, and take back the buffers; the next delivery lends new ones."""
+        self._release(buffers=True)
+        self._take_back()
+
+    def _release(self, *, buffers: bool) -> None:
+        with self.watching():
+            self._order(FrameKind.RELEASE, {"buffers": buffers}, (), Stage.VERIFY)
+            claimed = self._parsed(Stage.VERIFY, unpack_peak, self._ready(Stage.VERIFY))
+        if claimed is not None:
+            self.claimed_peak = max(claimed, self.claimed_peak or 0)
 
     @property
-    def lent_bytes(self) -> Tuple[int, int]:
-        """Sizes of the buffers that are lent for inputs and outputs; zeros if there are none."""
-        lent = self._lent
-        return (0, 0) if lent is None else (lent.inputs.tensor.numel(), lent.outputs.tensor.numel())
+    def is_lent(self) -> bool:
+        """True if the worker has buffers."""
+        return self._lent is not None
 
     def limit_loading(self, seconds: float) -> None:
         """Limit each step of getting ready to ``seconds``, in addition to the job's limit, unless it may compile."""
@@ -430,6 +441,7 @@ class WorkerClient:
         output_specs, output_bytes = lay_out([as_empty(tensor) for tensor in like])
         inputs, outputs = self._platform.create_arena(input_bytes), self._platform.create_arena(output_bytes)
         zones = RedZones(inputs.tensor, input_specs, "input"), RedZones(outputs.tensor, output_specs, "output")
+        self.lent_bytes = (input_bytes, output_bytes)
         self._lent = LentBuffers(layout, inputs, outputs, input_specs, output_specs, zones)
         message = {
             "arguments": arguments,

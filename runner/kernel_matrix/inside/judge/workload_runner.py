@@ -49,6 +49,9 @@ LOAD_FACTOR = 5  # or this multiple of the judge's time for the reference: model
 SLOWEST_FACTOR = 200  # a call is given up after this multiple of the baseline's time
 LEAST_PATIENCE_S = 4.0  # but not before this many seconds
 
+DOUBLE = 2  # the judge's own reference computes in double precision, which takes about twice the baseline's temporaries
+SUPPLIED_SETS = 4  # inputs and outputs that the judge has while it times: two sets of inputs, and one call's to compare
+
 
 class WorkloadRunner:
     """Runner of the workloads of a session with all its contestants."""
@@ -116,11 +119,11 @@ class WorkloadRunner:
     def _run_phases(self, spec: WorkloadSpec, state: WorkloadState) -> None:
         self._phases.enter("load")
         state.reference = self._prepare(spec)
-        state.precision = state.reference.precision
         self._last = state
         self._verify_first(state, state.reference, state.verifier)
         if self._time:
             self._time_all(state.reference, state)
+            self._park(*self._clients)
             self._phases.enter("after")
             state.verifier.verify(state.reference, "after", 1)
         self._ask_for_peaks(state.claimed_memory_bytes)
@@ -213,11 +216,17 @@ class WorkloadRunner:
             self._call_rivals(reference)
         state.needed_memory_bytes = self._blame.needed_bytes()
         self._limit_calls()
+        self._park(*(name for name in list(self._clients) if name != self._candidate.name))
         self._pause.resume()
         self._phases.enter("verify")
         with watching(self.memory, self._clients, Role.CANDIDATE):
             verifier.verify(reference, "before", self._job.protocol.trials)
         state.memory_bytes = self._peaks(reference)
+
+    def _park(self, *names: str) -> None:
+        """Let contestants give back all memory that they do not need until their next call, if it is counted."""
+        if self.memory.known:
+            self._each(lambda client: client.park(), names)
 
     def _peaks(self, reference: ReferenceModel) -> Dict[str, int]:
         """Return the most memory that each contestant took beyond what it was given and its outputs."""
@@ -230,12 +239,21 @@ class WorkloadRunner:
         if not self.memory.known:
             return
 
-        def ask(client: WorkerClient) -> None:
-            claimed = client.give_back_memory()
-            if claimed is not None:
-                claims[client.name] = claimed
+        self._each(lambda client: client.give_back_memory(), list(self._clients))
+        for name, client in self._clients.items():
+            if client.claimed_peak is not None:
+                claims[name] = client.claimed_peak
 
-        self._each(ask, list(self._clients))
+    def _takes_turns(self, reference: ReferenceModel) -> bool:
+        """Return True if the device cannot hold buffers and temporaries of all contestants and the judge at once."""
+        if not self.memory.known:
+            return False
+        load_platform(self._job.device).release_memory()
+        temporaries = self.memory.peak(self._baseline.name) - self._baseline.given_bytes
+        lent = sum(sum(client.lent_bytes) for client in self._clients.values())
+        taken = sum(self.memory.peak(name) for name in self._clients)
+        own = self.memory.contexts + self.memory.judge + SUPPLIED_SETS * reference.call_bytes
+        return own + lent + taken + DOUBLE * temporaries > self.memory.capacity
 
     def _call_rivals(self, reference: ReferenceModel) -> None:
         """Call each rival once, which is when it takes its memory; the candidate is paused."""
@@ -269,6 +287,7 @@ class WorkloadRunner:
             state.verifier,
             pause=self._pause,
             in_batches=self._in_batches,
+            takes_turns=self._takes_turns(reference),
             watch=self._watch,
             warmed_up=self._warmed_up,
         )
@@ -350,7 +369,7 @@ class WorkloadState:
     verifier: Verifier
     reference: Optional[ReferenceModel] = None
     precision: str = ""
-    """The reference's precision for comparisons."""
+    """The reference's precision for comparisons, once the reference is forgotten."""
     memory_bytes: Dict[str, int] = field(default_factory=dict)
     needed_memory_bytes: Optional[int] = None
     claimed_memory_bytes: Dict[str, int] = field(default_factory=dict)
@@ -359,6 +378,7 @@ class WorkloadState:
 
     def forget_reference(self) -> None:
         """Free the reference and everything that was computed with it."""
+        self.precision = "" if self.reference is None else self.reference.precision
         self.reference = None
         self.verifier.forget_reference()
 
@@ -373,7 +393,7 @@ class WorkloadState:
             bytes=spec.bytes,
             status=status,
             tolerance=verifier.tolerance.to_json(),
-            reference_dtype=self.precision,
+            reference_dtype=self.precision if self.reference is None else self.reference.precision,
             trials=tuple(verifier.trials),
             blocks=tuple(timing.blocks),
             batches=tuple(timing.batches),

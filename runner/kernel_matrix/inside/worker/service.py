@@ -183,7 +183,7 @@ class Worker:
         self._meter = Meter(self._platform, message["flush_bytes"])
         self._platform.synchronize()
         del tensors, state, arguments  # copies that the model does not use
-        self._release(None, ())  # what constructing the model left behind is not part of the calls' peak
+        self._release({"buffers": False}, ())  # what constructing the model left behind is not part of the calls' peak
         return b""
 
     def _take_buffers(self, message: Any, descriptors: Sequence[int]) -> bytes:
@@ -206,7 +206,9 @@ class Worker:
         self._batches.show(descriptors)
         return b""
 
-    def _release(self, _nothing: Any, _descriptors: Sequence[int]) -> bytes:
+    def _release(self, message: Any, _descriptors: Sequence[int]) -> bytes:
+        if message["buffers"]:
+            self._give_back()
         peak = self._platform.take_peak()
         self._platform.release_memory()
         return pack_peak(peak)

@@ -67,10 +67,11 @@ def free_bytes() -> Optional[int]:
 
 
 def release_memory(share: float = 0.0) -> None:
-    """Empty torch's cache of allocations, if it holds more than ``share`` of the device's memory."""
+    """Empty torch's cache if it holds more than ``share`` of the device's memory, or if less than that is free."""
     import torch
 
-    if not share or _idle_bytes() > torch.cuda.get_device_properties(0).total_memory * share:
+    free, total = torch.cuda.mem_get_info()
+    if not share or _idle_bytes() > total * share or free < total * share:
         torch.cuda.empty_cache()
 
 
