@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional
 
 from kernel_matrix.inside.judge.device_memory import UNEXPLAINED_BYTES, DeviceMemory
 from kernel_matrix.inside.judge.session_ended import SessionEnded
-from kernel_matrix.model.enums import Role, Stage, Status
+from kernel_matrix.model.enums import Role, Status
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.judge.pause import CandidatePause
@@ -26,7 +26,9 @@ MARGIN_BYTES = 512 << 20  # or this much, if that is more: libraries' workspaces
 RESERVE_BYTES = 2 << 30  # what three contexts, buffers that flush caches, and the judge's chunks take of any device
 HELD_OUTPUTS = 2  # outputs lie twice on an otherwise empty device: in the lent buffer, and as the judge's copy
 
+# Once the baseline has ended, the host gives the judge 20 s to end as well.
 _GONE_S = 2.0  # contestants that are dismissed to make room for the candidate get this long to end
+_ALONE_S = 10.0  # limit of the call that the candidate then repeats
 
 SHORTAGES = frozenset({Status.OUT_OF_MEMORY, Status.DOES_NOT_FIT})
 """Statuses that :class:`Shortage` decides between."""
@@ -173,7 +175,7 @@ class MemoryBlame:
         self._memory.forget_peaks()
         try:
             with watching(self._memory, self._clients, Role.CANDIDATE):
-                self._candidate.call(stage=Stage.VERIFY)
+                self._candidate.repeat(_ALONE_S)
         except SessionEnded:
             return None
         return self._memory.peak(self._candidate.name)

@@ -312,6 +312,10 @@ class WorkerClient:
             self.fastest_s = wall_s if self.fastest_s is None else min(wall_s, self.fastest_s)
         return result
 
+    def repeat(self, patience_s: float) -> CallResult:
+        """Make one more call on the buffers as the last one left them, within ``patience_s`` seconds."""
+        return self._run(FrameKind.CALL, Stage.VERIFY, patience_s)
+
     def replay(self, count: int, stage: Stage) -> CallResult:
         """Make ``count`` calls back to back on the delivered inputs; the outputs are those of the last one.
 
