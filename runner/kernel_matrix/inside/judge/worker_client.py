@@ -254,7 +254,7 @@ class WorkerClient:
     def park(self) -> None:
         """Let the worker give back all but the model, and take back the buffers; the next delivery lends new ones."""
         self._release(buffers=True)
-        self._take_back()
+        self.take_back()
 
     def _release(self, *, buffers: bool) -> None:
         with self.watching():

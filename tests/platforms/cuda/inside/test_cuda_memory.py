@@ -45,7 +45,7 @@ class Allocator:
 @pytest.fixture
 def allocator(monkeypatch):
     monkeypatch.setattr(inside._Limit, "nbytes", None)
-    monkeypatch.setattr(arenas._Mapping, "mapped", 2 * GIB)
+    monkeypatch.setattr(arenas._Addresses, "mapped", 2 * GIB)
     made = Allocator()
     made.install(monkeypatch)
     return made
