@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernel_matrix.inside.judge import verification
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.memory_blame import MARGIN_BYTES, Shortage
 from kernel_matrix.inside.judge.pause import CandidatePause
@@ -168,6 +169,22 @@ def test_memory_that_others_lack_fits_not(judged):
     _, _, ended = judged(source(1.0), reference=9.0)
     assert ended.status is Status.DOES_NOT_FIT, ended.evidence
     assert "too little memory for this cell" in ended.evidence.message
+
+
+def test_large_calls_leave_candidate_nothing_between_them(judged, monkeypatch):
+    kept = []
+    park = WorkerClient.park
+
+    def watched(client):
+        park(client)
+        kept.append((client.name, client.is_lent))
+
+    monkeypatch.setattr(verification, "LARGE", 0)
+    monkeypatch.setattr(WorkerClient, "park", watched)
+    _, report, ended = judged(source(1.0))
+    assert ended is None
+    verified = sum(trial.phase != "timed" for trial in report.trials) + 1  # the first call is made twice
+    assert kept.count(("candidate", False)) >= verified
 
 
 def test_contestants_take_turns_if_both_do_not_fit(judged, monkeypatch):

@@ -363,8 +363,8 @@ class Verifier:
     def _call(self, client: WorkerClient, case: _Case) -> Tuple[CallJudgement, CallResult]:
         client.deliver(case.inputs, case.expected.trusted)
         result = client.call(stage=Stage.VERIFY)
-        if self._reference is not None and self._reference.call_bytes > LARGE:
-            client.give_back_memory()  # the judge's own temporaries need not fit beside it
+        if self._reference is not None and self._reference.call_bytes > LARGE and client.role is Role.CANDIDATE:
+            client.park()  # the judge's own temporaries need not fit beside its buffers and caches
         return self._judge(client, case, result), result
 
     def _judge(self, client: WorkerClient, case: _Case, result: CallResult) -> CallJudgement:

@@ -96,7 +96,7 @@ def take_peak() -> Optional[int]:
     """Return the peak of torch's allocator beyond what it has allocated now, and start a new one."""
     import torch
 
-    peak = int(torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated())
+    peak = max(0, int(torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()))
     torch.cuda.reset_peak_memory_stats()
     return peak
 
