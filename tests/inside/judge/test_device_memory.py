@@ -171,6 +171,32 @@ def test_memory_that_others_lack_fits_not(judged):
     assert "too little memory for this cell" in ended.evidence.message
 
 
+@pytest.mark.parametrize("phase", ["before", "after"])
+def test_judge_that_lacks_memory_itself_fits_not(phase, judged, monkeypatch):
+    verify = Verifier.verify
+
+    def lacking(verifier, reference, now, trials):
+        if now == phase:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        verify(verifier, reference, now, trials)
+
+    monkeypatch.setattr(Verifier, "verify", lacking)
+    _, report, ended = judged(source(1.0))
+    assert ended.status is Status.DOES_NOT_FIT
+    assert "the judge lacked memory: OutOfMemoryError: CUDA out of memory" in ended.evidence.message
+    assert bool(report.blocks) is (phase == "after")
+    assert report.status is Status.DOES_NOT_FIT
+
+
+def test_other_errors_of_the_judge_are_not_memory(judged, monkeypatch):
+    def wrong(*_):
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(Verifier, "verify", wrong)
+    with pytest.raises(ValueError, match="a defect"):
+        judged(source(1.0))
+
+
 def test_large_calls_leave_candidate_nothing_between_them(judged, monkeypatch):
     kept = []
     park = WorkerClient.park
