@@ -20,12 +20,13 @@ from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError, batches_of
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
 from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
+from kernel_matrix.inside.judge.memory_blame import SHORTAGES
 from kernel_matrix.inside.judge.pause import NOT_PAUSED
 from kernel_matrix.inside.judge.replay_modes import NOT_CAPTURABLE, BlockPlan, plan_of
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused
 from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
 from kernel_matrix.inside.wire import CallFailure
-from kernel_matrix.model.enums import Implementation, Regime, Role, Stage, Status
+from kernel_matrix.model.enums import Implementation, Regime, Role, Stage
 from kernel_matrix.model.messages import BatchBlock, Block, ProtocolSpec
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ MOVED_BYTES = 1 << 30
 LONG_BATCHES = 2  # of one contestant in a row
 BATCHES_HALF_WIDTH = 0.005  # batches are made until the time per call is known this well
 COMPARED = 3  # calls of a batch that are compared with the reference
-LACKS_MEMORY = frozenset({Status.OUT_OF_MEMORY})
 NO_BATCHES = (
     "no_batches"  # label: there is too little memory for batches, or the forms of inputs differ from call to call
 )
@@ -352,7 +352,7 @@ class Timer:
         except NoBatchesError:
             pass
         except SessionEnded as ended:
-            if ended.status not in LACKS_MEMORY:
+            if ended.status not in SHORTAGES:
                 raise
         except Exception as error:  # the judge's own tensors
             if classify(error) is not CallFailure.MEMORY:
@@ -365,8 +365,7 @@ class Timer:
     def _time_batches(self) -> None:
         """Time rounds of batches until the times per call are precise enough, or the time for precision is spent."""
         if self._takes_turns:
-            self.timing.labels.append(NO_BATCHES)
-            return
+            raise NoBatchesError
         call_ns = min(statistics.median(samples_of(self.timing.blocks, name)) for name in self._main)
         for client in self._clients.values():
             client.take_back()  # both kinds of buffers need not fit into memory together
