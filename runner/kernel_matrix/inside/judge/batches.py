@@ -30,6 +30,8 @@ CHUNKS = 8
 MOST_SETS = 256
 LONG_NS = 20_000_000
 """A long batch takes about this long, unless it then had more sets than :data:`MOST_SETS`."""
+LONGEST_NS = 300_000_000
+"""The slowest contestant's long batch takes about this long at most; it may be hundreds of times slower than others."""
 CAPTURED_BELOW_NS = 150_000
 """Calls shorter than this are captured, since launching them from Python may take longer than they do."""
 MOST_BYTES = 2 << 30
@@ -57,8 +59,8 @@ class BatchResult:
     """All sets' outputs, one row of bytes per set."""
     inputs: Optional[torch.Tensor]
     """All sets' inputs as they are now; None if their bits are still those that were sent."""
-    intact: bool
-    """False if memory around the outputs was changed."""
+    damage: str
+    """Description of memory around the tensors that the batch changed; empty if none was."""
 
 
 class BatchLayout:
@@ -155,7 +157,7 @@ class Batches:
             inputs.fetch()
             now = inputs.tensor.view_as(self._sent)
             rows = taken.view(self._layout.sets, self._layout.output_bytes)
-            gaps = [rows[:, start:stop] != POISON for start, stop in guards(self._layout.outputs, rows.shape[1])]
+            unchanged = same_bits(now, self._sent)
             return BatchResult(
                 calls=len(numbers),
                 claim=claim,
@@ -163,8 +165,8 @@ class Batches:
                 shown_ns=shown_ns,
                 numbers=numbers,
                 outputs=rows,
-                inputs=None if same_bits(now, self._sent) else now.clone(),
-                intact=not bool(torch.stack([gap.any() for gap in gaps]).any()),
+                inputs=None if unchanged else now.clone(),
+                damage=self._around_outputs(rows) or ("" if unchanged else self._around_inputs(now, numbers)),
             )
 
     def result_of(self, batch: BatchResult, number: int) -> Tuple[CallResult, List[Any]]:
@@ -178,18 +180,27 @@ class Batches:
             outputs=layout.views(layout.outputs, batch.outputs, number),
             sent=sent,
             inputs=now,
-            damage=self._damage(batch),
+            damage=batch.damage,
         )
         return result, decode_arguments(layout.arguments, list(sent))
 
     def result_of_all(self, batch: BatchResult) -> CallResult:
         """Return the outputs of all calls together, as if of one call without inputs."""
         outputs = self._layout.all_sets(batch.outputs, batch.numbers)
-        return CallResult(batch.claim, batch.times, outputs, sent=(), inputs=(), damage=self._damage(batch))
+        return CallResult(batch.claim, batch.times, outputs, sent=(), inputs=(), damage=batch.damage)
 
-    @staticmethod
-    def _damage(batch: BatchResult) -> str:
-        return "" if batch.intact else "memory around an output was written to"
+    def _around_outputs(self, rows: torch.Tensor) -> str:
+        """Check the guards of all outputs."""
+        gaps = [rows[:, start:stop] != POISON for start, stop in guards(self._layout.outputs, rows.shape[1])]
+        written = bool(torch.stack([gap.any() for gap in gaps]).any())
+        return "memory around an output was written to" if written else ""
+
+    def _around_inputs(self, now: torch.Tensor, numbers: Sequence[int]) -> str:
+        """Check everything except the inputs of the calls that were made: guards, and sets that were not called on."""
+        changed = now != self._sent
+        for spec in self._layout.inputs:
+            changed[numbers, spec.offset : spec.offset + spec.span_bytes] = False
+        return "memory around an input was written to" if bool(changed.any()) else ""
 
     def _write(self, numbers: Sequence[int]) -> None:
         """Write new inputs into the judge's own copy of these sets.
@@ -216,8 +227,17 @@ class Batches:
         return arena
 
 
-def batches_of(reference: ReferenceModel, supply: InputSupply, dice: random.Random, call_ns: float) -> Batches:
-    """Prepare batches of calls that take about ``call_ns`` nanoseconds.
+def batches_of(
+    reference: ReferenceModel, supply: InputSupply, dice: random.Random, call_ns: float, slowest_ns: float
+) -> Batches:
+    """Prepare batches of calls.
+
+    Args:
+        reference: The workload's reference.
+        supply: Supply of inputs.
+        dice: Source of everything that is drawn.
+        call_ns: Time of a call of the quicker one of candidate and baseline.
+        slowest_ns: Time of a call of the slowest contestant by the judge's clock.
 
     Raises:
         NoBatchesError: There is too little memory for two sets, or the inputs of two calls have different forms.
@@ -226,7 +246,8 @@ def batches_of(reference: ReferenceModel, supply: InputSupply, dice: random.Rand
     per_set = layout.input_bytes + layout.output_bytes
     free = reference.platform.free_bytes()
     room = MOST_BYTES if free is None else free // COPIES
-    sets = min(MOST_SETS, int(LONG_NS / max(call_ns, 1.0)), max(2, MOST_BYTES // per_set), room // per_set)
+    timely = min(int(LONG_NS / max(call_ns, 1.0)), int(LONGEST_NS / max(slowest_ns, 1.0)))
+    sets = min(MOST_SETS, timely, max(2, MOST_BYTES // per_set), room // per_set)
     sets = sets // CHUNKS * CHUNKS if sets >= CHUNKS else max(sets, 2)
     if room // per_set < 2:
         raise NoBatchesError

@@ -369,7 +369,8 @@ class Timer:
         call_ns = min(statistics.median(samples_of(self.timing.blocks, name)) for name in self._main)
         for client in self._clients.values():
             client.take_back()  # both kinds of buffers need not fit into memory together
-        batches = batches_of(self._reference, self._supply, self._dice, call_ns)
+        slowest_ns = max(statistics.median(cold_walls(self.timing.blocks, name)) for name in self._clients)
+        batches = batches_of(self._reference, self._supply, self._dice, call_ns, slowest_ns)
         captured = self._lend_batches(batches, capture=call_ns < CAPTURED_BELOW_NS)
         deadline = self._now() + self._protocol.precision_s
         while not self._batches_suffice(deadline):
@@ -552,6 +553,12 @@ def samples_of(blocks: Sequence[Block], contestant: str) -> List[int]:
     """Return all device times of a contestant's ``cold`` calls, nanoseconds, in order."""
     chosen = [block for block in blocks if block.contestant == contestant and block.regime is Regime.COLD]
     return [sample for block in chosen for sample in block.device_ns]
+
+
+def cold_walls(blocks: Sequence[Block], contestant: str) -> List[int]:
+    """Return the times of a contestant's ``cold`` calls by the judge's clock, nanoseconds, in order."""
+    chosen = [block for block in blocks if block.contestant == contestant and block.regime is Regime.COLD]
+    return [wall for block in chosen for wall in block.wall_ns]
 
 
 def round_half_width(blocks: Sequence[Block], contestant: str) -> float:
