@@ -15,10 +15,13 @@
  *
  * Each call's name is written to the file KERNEL_MATRIX_SIM_CUDA_LOG, so that a test sees what was undone.
  */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 typedef int CUresult;
 typedef uint64_t CUdeviceptr;
@@ -111,6 +114,65 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     CALLED();
     free((void *)(uintptr_t)address);
     return 0;
+}
+
+/* Virtual memory management, outside of any pushed context as torch calls it. A handle is a file's descriptor plus one. */
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const void *properties, int option) {
+    (void)properties, (void)option;
+    CALLED();
+    *granularity = 65536;
+    return 0;
+}
+
+CUresult cuMemCreate(uint64_t *handle, size_t size, const void *properties, unsigned long long flags) {
+    (void)properties, (void)flags;
+    CALLED();
+    int file = memfd_create("simulated-device-memory", MFD_CLOEXEC);
+    *handle = file + 1;
+    return ftruncate(file, size) ? 2 : 0;
+}
+
+CUresult cuMemExportToShareableHandle(int *descriptor, uint64_t handle, int kind, unsigned long long flags) {
+    CALLED();
+    *descriptor = dup(handle - 1);
+    return kind == 1 && !flags ? 0 : 1;
+}
+
+CUresult cuMemImportFromShareableHandle(uint64_t *handle, void *descriptor, int kind) {
+    CALLED();
+    *handle = dup((int)(intptr_t)descriptor) + 1;
+    return kind == 1 && *handle ? 0 : 1;
+}
+
+CUresult cuMemRelease(uint64_t handle) { CALLED(); return close(handle - 1) ? 1 : 0; }
+
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wish, uint64_t flags) {
+    CALLED();
+    *address = (CUdeviceptr)(uintptr_t)mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return size % 65536 || alignment || wish || flags ? 1 : 0;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t size) {
+    CALLED();
+    return munmap((void *)(uintptr_t)address, size) ? 1 : 0;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, uint64_t handle, unsigned long long flags) {
+    CALLED();
+    void *mapped = mmap((void *)(uintptr_t)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED, handle - 1, offset);
+    return mapped == MAP_FAILED || flags ? 1 : 0;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const void *access, size_t count) {
+    (void)access;
+    CALLED();
+    return count != 1 || mprotect((void *)(uintptr_t)address, size, PROT_READ | PROT_WRITE) ? 1 : 0;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
+    CALLED();
+    void *left = mmap((void *)(uintptr_t)address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    return left == MAP_FAILED ? 1 : 0;
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t size, void *stream) {

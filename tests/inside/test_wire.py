@@ -34,12 +34,14 @@ from kernel_matrix.inside.wire import (
     PeerGoneError,
     Structure,
     WireError,
+    pack_calls,
     pack_code,
     pack_done,
     pack_failed,
     pack_outputs,
     pack_replay,
     pack_traced,
+    unpack_calls,
     unpack_code,
     unpack_done,
     unpack_failed,
@@ -370,6 +372,11 @@ def test_no_other_payload_raises_anything_but_a_wire_error(payload):
 @pytest.mark.parametrize("count", [1, 20, 2**32 - 1])
 def test_how_often_to_replay_crosses(count):
     assert unpack_replay(pack_replay(count)) == count
+
+
+@given(chunks=st.lists(st.integers(0, 2**16 - 1), max_size=256))
+def test_chunks_to_call_on_cross_in_their_order(chunks):
+    assert unpack_calls(pack_calls(chunks)) == tuple(chunks)
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

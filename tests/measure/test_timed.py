@@ -6,7 +6,7 @@ import pytest
 
 from kernel_matrix.measure.timed import CANDIDATE, EAGER, WorkloadTimes, contestant_of, grain_ns
 from kernel_matrix.model.enums import Regime, Role
-from kernel_matrix.model.messages import to_json
+from kernel_matrix.model.messages import BatchBlock, to_json
 from tests.results.factory import block, every_block, workload
 
 GONE = ((0, "throttled: hw_thermal"),)
@@ -53,6 +53,88 @@ def test_neighbours_stay_pairs_where_one_block_does_not_count():
         block(Role.BASELINE, 3, (150,)),
     )
     assert WorkloadTimes.of_report(workload(blocks=blocks)).paired_speedups() == [3.0]
+
+
+def batches(call_ns, count=8, spread=0.0):
+    """Make long batches of each contestant, and short ones of eager; times per call differ by up to ``spread``."""
+    made, none = [], (0,) * count
+    for name, time_ns in call_ns.items():
+        steps = [round(time_ns * (1 + spread * (2 * one / (count - 1) - 1))) for one in range(count)]
+        for short in (False, True) if name == EAGER else (False,):
+            calls = 10 if short else 100
+            walls = tuple(900 + calls * (time_ns if short else step) for step in steps)
+            made.append(BatchBlock(name, 0, 1, False, short, (calls,) * count, none, walls, none, none))
+    return tuple(made)
+
+
+READ = [WorkloadTimes.of_report, lambda one: WorkloadTimes.of_document(to_json(one))]
+SIDES = (block(Role.CANDIDATE, 0, (50,) * 4), block(Role.BASELINE, 1, (1000,) * 4))
+
+
+@pytest.mark.parametrize("read", READ, ids=["report", "json"])
+def test_batches_limit_a_claim_of_a_twentieth(read):
+    made = workload(blocks=SIDES)
+    assert read(made).speedup() == 20
+    limited = read(replace(made, batches=batches({"candidate": 800, "eager": 1000})))
+    assert limited.speedup() == 1.25
+    assert limited.paired_speedups() == [1.25]
+    assert limited.batches(CANDIDATE).estimate == 800
+    assert limited.batches("compile") is None
+
+
+@pytest.mark.parametrize(("claimed", "speedup"), [(2000, 0.5), (1000, 1.0), (900, 10 / 9), (100, 1.25)])
+def test_batches_do_not_lift_a_longer_claim(claimed, speedup):
+    blocks = (block(Role.CANDIDATE, 0, (claimed,)), block(Role.BASELINE, 1, (1000,)))
+    times = WorkloadTimes.of_report(workload(blocks=blocks, batches=batches({"candidate": 800, "eager": 1000})))
+    assert times.speedup() == pytest.approx(speedup)
+    assert times.paired_speedups() == [pytest.approx(speedup)]
+
+
+def test_batches_limit_is_that_of_the_intervals_ends():
+    noisy = batches({"candidate": 800, "eager": 1000}, spread=0.1)
+    times = WorkloadTimes.of_report(workload(blocks=SIDES, batches=noisy))
+    assert times.speedup() == pytest.approx(1100 / 720, rel=0.01)
+
+
+def test_batches_of_rivals_limit_speedups_over_them():
+    rival = replace(block(Role.RIVAL, 2, (2000,)), contestant="compile")
+    made = workload(blocks=(*SIDES, rival), batches=batches({"candidate": 800, "eager": 1000, "compile": 2400}))
+    times = WorkloadTimes.of_report(made)
+    assert (times.speedup("compile"), times.speedup()) == (3.0, 1.25)
+
+
+ONE_SIDED = {
+    "none": {},
+    "the candidate only": {"candidate": 800},
+    "eager only": {"eager": 1000},
+    "no time at all": {"candidate": 0, "eager": 1000},
+}
+
+
+@pytest.mark.parametrize("name", ONE_SIDED)
+def test_batches_of_one_side_limit_nothing(name):
+    times = WorkloadTimes.of_report(workload(blocks=SIDES, batches=batches(ONE_SIDED[name])))
+    assert (times.speedup(), times.paired_speedups()) == (20, [20])
+
+
+def test_batches_too_few_for_an_interval_limit_nothing():
+    few = batches({"candidate": 800, "eager": 1000}, count=7)
+    assert WorkloadTimes.of_report(workload(blocks=SIDES, batches=few)).speedup() == 20
+
+
+def test_bounded_speedup_with_batches_is_of_their_clock():
+    made = workload(blocks=SIDES, batches=batches({"candidate": 800, "eager": 1500}))
+    made = replace(made, two_clocks=replace(made.two_clocks, bound_ns=1000))
+    assert WorkloadTimes.of_report(made).bounded_speedup() == 1.5
+    assert WorkloadTimes.of_report(replace(made, batches=())).bounded_speedup() == 1.0
+
+
+def test_records_without_batches_are_read_as_before():
+    document = to_json(workload(blocks=SIDES))
+    del document["batches"]
+    times = WorkloadTimes.of_document(document)
+    assert times.speedup() == 20
+    assert times.batches(CANDIDATE) is None
 
 
 @pytest.mark.parametrize(("role", "name"), [("candidate", "candidate"), ("baseline", "eager")])

@@ -9,6 +9,7 @@ import pytest
 from kernel_matrix.measure.timed import WorkloadTimes
 from kernel_matrix.measure.verdict import compare, compare_sessions, compare_within
 from kernel_matrix.model.enums import Role, Verdict
+from kernel_matrix.model.messages import BatchBlock
 from tests.results.factory import block, workload
 
 
@@ -105,13 +106,15 @@ def test_what_was_not_timed_cannot_be_compared():
     assert compare_sessions([]) is None
 
 
+BOUNDED = tuple(
+    block(role, index, (time_ns, time_ns + 1, time_ns - 1))
+    for index, (role, time_ns) in enumerate([(Role.CANDIDATE, 100), (Role.BASELINE, 1000)] * 4)
+)
+
+
 def bounded(*bounds_ns: int) -> list[WorkloadTimes]:
     """Make sessions of a candidate that claims a tenth of eager's 1,000 ns, and whose calls took this much at most."""
-    blocks = tuple(
-        block(role, index, (time_ns, time_ns + 1, time_ns - 1))
-        for index, (role, time_ns) in enumerate([(Role.CANDIDATE, 100), (Role.BASELINE, 1000)] * 4)
-    )
-    made = workload(blocks=blocks)
+    made = workload(blocks=BOUNDED)
     return [
         WorkloadTimes.of_report(replace(made, two_clocks=replace(made.two_clocks, bound_ns=bound_ns)))
         for bound_ns in bounds_ns
@@ -133,3 +136,36 @@ def test_faster_needs_the_bound_to_beat_the_baseline(bounds_ns, verdict):
     found = compare_sessions(bounded(*bounds_ns))
     assert found.verdict is verdict
     assert found.estimate == pytest.approx(10, rel=0.05)
+
+
+def in_batches(*candidates_ns: int, bound_ns: int | None) -> list[WorkloadTimes]:
+    """Make sessions that claim a tenth of eager's 1,000 ns, and whose batches take this long per call."""
+    nothing = (0,) * 8
+    sessions = []
+    for candidate_ns in candidates_ns:
+        batches = tuple(
+            BatchBlock(name, 0, 1, False, False, (100,) * 8, nothing, (100 * time_ns,) * 8, nothing, nothing)
+            for name, time_ns in (("candidate", candidate_ns), ("eager", 1000))
+        )
+        made = workload(blocks=BOUNDED, batches=batches)
+        clocks = replace(made.two_clocks, bound_ns=bound_ns)  # type: ignore[type-var]  # it has clocks
+        sessions.append(WorkloadTimes.of_report(replace(made, two_clocks=clocks)))
+    return sessions
+
+
+@pytest.mark.parametrize(
+    ("candidates_ns", "bound_ns", "estimate", "verdict"),
+    [
+        ((500, 502, 498), 600, 2.0, Verdict.FASTER),
+        ((500, 502, 498), 1010, 2.0, Verdict.INCONCLUSIVE),
+        ((1000, 1001, 999), 1100, 1.0, Verdict.EQUIVALENT),
+        ((1200, 1202, 1198), 1300, 1 / 1.2, Verdict.SLOWER),
+        ((500,), 600, 2.0, Verdict.FASTER),
+        ((1000,), 600, 1.0, Verdict.INCONCLUSIVE),
+        ((50, 51, 49), 60, 10.0, Verdict.FASTER),
+    ],
+)
+def test_verdict_of_a_false_claim_is_that_of_batches(candidates_ns, bound_ns, estimate, verdict):
+    found = compare_sessions(in_batches(*candidates_ns, bound_ns=bound_ns))
+    assert found.verdict is verdict
+    assert found.estimate == pytest.approx(estimate, rel=0.01)

@@ -14,6 +14,7 @@ from kernel_matrix.model.messages import (
     ONCE_TIMED,
     UNTIMED,
     AnchorTimes,
+    BatchBlock,
     Block,
     ClockProbeReading,
     ContestantSpec,
@@ -52,6 +53,7 @@ BLOCK = Block(
     regime=Regime.WARM,
     calls_per_sample=20,
 )
+BATCHES = BatchBlock("candidate", 10**15, 10**15 + 9, True, False, (2, 9), (1, 2), (3, 4), (5, 6), (7, 8))
 PROBE = ClockProbeReading("before", 10**15, 10**15 + 3, sm_mhz=1979.99, low_mhz=1979.5, high_mhz=1980.25, sms=132)
 TWO_CLOCKS = TwoClocks(2000, -50, 700, floor_ns=None, floor_reason="no peak rate is known", low_resolution=True)
 TRAITS = Traits(deterministic=True, sensitivity=(0.5, 1.25), exact=False, quality={"cosine": 0.999})
@@ -75,6 +77,7 @@ WORKLOAD = WorkloadReport(
     wall_overhead_ns=None,
     two_clocks=TWO_CLOCKS,
     traits=TRAITS,
+    batches=(BATCHES,),
 )
 ENVIRONMENT = InsideEnvironment(
     python="3.11.9",
@@ -399,3 +402,13 @@ def test_discarded_sample_stays_and_does_not_count():
     times, discarded = (10, 20, 30), ((1, "throttled: sw_power_cap"),)
     block = Block(Role.CANDIDATE, 0, 1, 2, device_ns=times, wall_ns=times, discarded=discarded)
     assert (block.device_ns, block.kept_ns) == (times, (10, 30))
+
+
+@pytest.mark.parametrize("name", ["shown_ns", "wall_ns", "handover_ns", "device_ns"])
+def test_batch_block_unequal_lengths_are_refused(name):
+    with pytest.raises(ValueError, match="as many times of each kind as batches"):
+        replace(BATCHES, **{name: (1, 2, 3)})
+    document = to_json(BATCHES)
+    document[name] = [1]
+    with pytest.raises(ValueError, match="as many times of each kind as batches"):
+        from_json(BatchBlock, document)

@@ -22,6 +22,7 @@ from kernel_matrix.model.enums import (
 from kernel_matrix.model.messages import (
     SESSION_PHASES,
     AnchorTimes,
+    BatchBlock,
     Block,
     ClockProbeReading,
     Evidence,
@@ -351,7 +352,10 @@ def every_block() -> tuple[Block, ...]:
 
 
 def workload(
-    name: str = "default", status: Status = Status.PASSED, blocks: tuple[Block, ...] = BLOCKS
+    name: str = "default",
+    status: Status = Status.PASSED,
+    blocks: tuple[Block, ...] = BLOCKS,
+    batches: tuple[BatchBlock, ...] = (),
 ) -> WorkloadReport:
     return WorkloadReport(
         name=name,
@@ -376,6 +380,7 @@ def workload(
         memory_bytes={"candidate": 3 << 30, "eager": 1 << 20},
         claimed_memory_bytes={"candidate": 2 << 30, "eager": 1 << 20},
         needed_memory_bytes=5 << 30,
+        batches=batches,
     )
 
 

@@ -17,9 +17,10 @@ from kernel_matrix.inside.judge.claims import (
     contradiction,
     hold_claims,
     least_time,
+    wall_bound,
 )
 from kernel_matrix.model.enums import Regime, Role
-from kernel_matrix.model.messages import Block, PeakSpec, WorkloadSpec
+from kernel_matrix.model.messages import BatchBlock, Block, PeakSpec, WorkloadSpec
 
 US, MS = 1_000, 1_000_000
 NO_SPEC, NO_PEAK = WorkloadSpec("default"), PeakSpec()
@@ -93,6 +94,7 @@ class Series:
     peak: PeakSpec = NO_PEAK
     l2: int = 0
     output_bytes: int = 0
+    batches: object = None
 
     def held(self):
         return hold_claims(
@@ -104,6 +106,7 @@ class Series:
             handovers=self.handovers,
             output_bytes=self.output_bytes,
             device=self.device,
+            batches=self.batches,
         )
 
     def words(self):
@@ -339,8 +342,89 @@ def test_on_a_cpu_the_bound_holds_no_claim(name):
     assert made.held().bound_ns == pytest.approx(3_000 * US, rel=0.02)
 
 
-def test_on_a_gpu_there_is_no_bound_yet():
+def test_claims_on_a_gpu_without_batches_have_no_bound():
     assert series(random.Random(1), QUIET).held().bound_ns is None
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def batches(name, call, *, start=40.0, handover=5.0, noise=0.0, shown=30.0, count=16, short=False, claim=1):
+    """Make batches of one contestant, µs; every other one is slower by ``noise`` per call."""
+    made = []
+    for number in range(count):
+        calls = 10 if short else 100
+        wall = round((start + calls * (call + noise * (number % 2))) * US)
+        late, lent = round(calls * handover * US), round(shown * US)
+        made.append(BatchBlock(name, 0, 1, True, short, (calls,), (lent,), (wall,), (late,), (claim,)))
+    return made
+
+
+def in_batches(call, **candidate):
+    """Make a series of claims of 50 µs against 60 µs, whose batches take ``call`` µs per call against 60 µs."""
+    made = series(random.Random(1), QUIET)
+    eager = [*batches("eager", 60.0), *batches("eager", 60.0, short=True)]
+    made.batches = [*batches("candidate", call, **candidate), *eager, *batches("library", 1.0)]
+    return made
+
+
+def test_claims_bound_of_batches_includes_their_start():
+    held = in_batches(50.0).held()
+    assert held.bound_ns == pytest.approx(50.4 * US)
+    assert not held.low_resolution
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_claims_bound_holds_no_claim_of_a_batch(device):
+    made = in_batches(50.0, claim=10**12)
+    made.device = device
+    assert made.held().bound_ns == pytest.approx(50.4 * US)
+
+
+def test_claims_bound_is_the_upper_end_of_the_interval():
+    assert in_batches(50.0, noise=8.0).held().bound_ns == pytest.approx(58.4 * US)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
+def test_claims_bound_holds_what_waits_for_hand_over(share):
+    call, usual = 50.0, 5.0
+    late = usual + share * (call - usual)
+    held = in_batches((1 - share) * call, handover=late, start=0.0).held()
+    assert held.bound_ns == pytest.approx(call * US, rel=1e-3)
+    assert held.low_resolution
+
+
+def test_claims_bound_holds_what_was_done_while_shown():
+    assert in_batches(40.0, shown=1_030.0).held().bound_ns == pytest.approx((40.4 + 1000 / 100) * US)
+
+
+@pytest.mark.parametrize(("noise", "low"), [(21.0, False), (26.0, True)])
+def test_claims_low_resolution_is_that_of_batches(noise, low):
+    held = in_batches(50.0, noise=noise).held()
+    estimate = (50 + noise / 2) * US
+    assert held.low_resolution is low
+    assert (held.bound_ns - estimate > estimate / 5) is low
+
+
+@pytest.mark.parametrize("side", ["candidate", "eager"])
+def test_claims_too_few_batches_have_no_bound(side):
+    counts = {"candidate": 16, "eager": 16, side: 7}
+    made = in_batches(50.0)
+    made.batches = [block for name, count in counts.items() for block in batches(name, 50.0, count=count)]
+    held = made.held()
+    assert held.bound_ns is None
+    assert held.low_resolution
+
+
+def test_claims_batches_that_failed_leave_a_coarse_bound():
+    made = in_batches(50.0)
+    made.batches = []
+    assert made.held().bound_ns == wall_bound(made.blocks, made.handovers)
+
+
+def test_claims_batches_accuse_of_nothing():
+    made = in_batches(500.0, handover=900.0, shown=10_000.0)
+    assert made.words() == ""
 
 
 def test_on_a_cpu_a_gross_lie_is_found():

@@ -1,13 +1,17 @@
 """The reference: in higher precision if possible, without changing its inputs."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
+import os
+import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+import kernel_matrix
 from kernel_matrix.inside.input_generation import LOWER_BITS
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded, round_mantissa
 from kernel_matrix.inside.judge.session_ended import SessionEnded
@@ -376,3 +380,31 @@ def test_one_precision_lower_rounds_inputs_and_parameters(reference):
 def test_there_is_nothing_below_the_narrowest(dtype, reference):
     model = reference("return x", dtype=dtype)
     assert model.answer_one_precision_lower(model.draw(InputMode.STANDARD, 1)) is None
+
+
+LOADS = """
+import sys
+from pathlib import Path
+from kernel_matrix.inside.judge.reference import ReferenceModel
+from kernel_matrix.model.enums import Dtype, InputMode
+reference = ReferenceModel(Path(sys.argv[1]), {}, "cpu", Dtype.FP32, "0123456789abcdef")
+reference.expect(reference.draw(InputMode.STANDARD, "before", 0))
+print("sympy" in sys.modules)
+"""
+
+
+def test_reference_loads_no_sympy(tmp_path):
+    path = tmp_path / "problem.py"
+    path.write_text(
+        PROBLEM.format(init="self.linear = nn.Linear(4, 4)", forward="return self.linear(x).softmax(-1), index + 1")
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(kernel_matrix.__file__).parents[1])}
+    done = subprocess.run(
+        (sys.executable, "-c", LOADS, str(path)),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "False\n", "torch imports it at the first call of some functions, which takes two seconds"

@@ -13,11 +13,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernel_matrix.inside.batch_times import FEWEST, call_times
 from kernel_matrix.inside.judge import timing as timing_module
+from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError
 from kernel_matrix.inside.judge.claims import EMPTY_CALLS
 from kernel_matrix.inside.judge.session_ended import SessionEnded, finding
 from kernel_matrix.inside.judge.timing import (
     CHECK_S,
+    COMPARED,
     FEWEST_WARM,
     MOVED_BYTES,
     SPOT_SHARE,
@@ -164,7 +167,11 @@ class FakeSide:
         self.empty = []
         self.empty_ns = 0
         self.moved_before = []
+        self.taken_back = 0
         self.claim = CAPTURED
+
+    def take_back(self):
+        self.taken_back += 1
 
     def lend_elsewhere(self):
         self.moved_before.append(self._calls)
@@ -262,7 +269,7 @@ class Bench:
     """A timer over fake contestants, and a record of its actions."""
 
     def __init__(self, monkeypatch, *, protocol=PROTOCOL, seed=0, device="cpu", expect_ns=0, sensors=None,
-                 judge=lambda _side: None, **call_ns):  # fmt: skip
+                 judge=lambda _side: None, in_batches=False, **call_ns):  # fmt: skip
         self.clock = Clock()
         self.warm_calls = []
         watch = (
@@ -284,6 +291,7 @@ class Bench:
             random.Random(seed),
             self.checker,
             pause=self.pause,
+            in_batches=in_batches,
             watch=watch,
             warmed_up=lambda: self.warm_calls.append(len(self.log)),
         )
@@ -772,6 +780,280 @@ def test_a_rival_that_cannot_be_replayed_leaves(bench):
     done = bench(protocol=EVERY, compile=failing_at(singles + 20)).run()
     assert "rival_failed:compile" in done.timing.session_labels
     assert set(done.names(Regime.SUSTAINED)) == {"eager", "candidate"}
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+class FakeBatches:
+    """Batches that take 100 µs, 1 µs per empty call, and the contestants' time of each call."""
+
+    def __init__(self, bench, uncaptured=(), call_ns=None):
+        self.asked = []
+        """Times of the quickest and of the slowest call of each request to prepare batches."""
+        self.lent = []
+        self.made = []
+        """(contestant, whether the candidate was paused, calls) of each batch."""
+        self.results = []
+        self.inputs_changed = False
+        self._bench = bench
+        self._uncaptured = uncaptured
+        self._call_ns = call_ns or {}
+        self._dice = random.Random(5)
+
+    def prepare(self, reference, supply, dice, call_ns, slowest_ns):
+        assert reference is self._bench.reference
+        assert [side.taken_back for side in self._bench.sides.values()] == [1] * len(self._bench.sides)
+        self.asked.append((call_ns, slowest_ns))
+        return self
+
+    def lend(self, client, *, capture):
+        self.lent.append((client.name, capture))
+        return capture and client.name not in self._uncaptured
+
+    def draw_length(self):
+        return self._dice.randint(24, 32)
+
+    def call(self, client, chunks):
+        self.made.append((client.name, self._bench.pause.paused, chunks))
+        call_ns = self._call_ns.get(client.name, constant(10 * US))
+        took = 100 * US + chunks * call_ns(len(self.made))
+        self._bench.clock.ns += took
+        times = CallTimes(took - 50 * US, took, 3 * US + chunks)
+        self.results.append((client.name, chunks, times))
+        inputs = "changed" if self.inputs_changed else None
+        return SimpleNamespace(calls=chunks, times=times, shown_ns=5 * US, numbers=range(chunks), inputs=inputs)
+
+    def result_of(self, batch, number):
+        return result(CLAIM, 1, 1, sent=(number,)), [number]
+
+    def result_of_all(self, batch):
+        return result(CLAIM, 1, 1, sent=("all", batch.calls))
+
+
+IN_BATCHES = replace(PROTOCOL, precision_s=0.01)
+
+
+@pytest.fixture
+def in_batches(bench, monkeypatch):
+    """Makes a timer that also times batches, and these batches."""
+
+    def make(*, uncaptured=(), batch_ns=None, **settings):
+        made = bench(**{"in_batches": True, "protocol": IN_BATCHES, **settings})
+        batches = FakeBatches(made, uncaptured, batch_ns)
+        monkeypatch.setattr(timing_module, "batches_of", batches.prepare)
+        return made, batches
+
+    return make
+
+
+def test_batches_are_timed_only_where_asked_for(bench, monkeypatch):
+    monkeypatch.setattr(timing_module, "batches_of", lambda *_: pytest.fail("batches were prepared"))
+    assert bench().run().timing.batches == []
+
+
+def test_batches_come_in_rounds_of_abba_with_rivals_behind(in_batches):
+    made, _ = in_batches(**RIVALS)
+    names = [block.contestant for block in made.run().timing.batches if not block.short]
+    assert len(names) % 6 == 0
+    for start in range(0, len(names), 6):
+        first, second, third, fourth, *rivals = names[start : start + 6]
+        assert first == fourth != second == third
+        assert sorted(rivals) == ["compile", "library"]
+
+
+def test_batches_of_candidate_alone_run_unpaused(in_batches):
+    made, batches = in_batches(**RIVALS)
+    made.run()
+    assert {(name == "candidate", paused) for name, paused, _ in batches.made} == {(True, False), (False, True)}
+    assert not made.pause.paused
+
+
+def test_batches_block_keeps_all_times(in_batches):
+    made, batches = in_batches()
+    made.run()
+    assert batches.results[0][1] == batches.results[1][1] == 1, "first of all an untimed batch of either side"
+    assert {block.contestant for block in made.timing.batches if block.short} == {"eager"}
+    timed = iter(batches.results[2:])
+    for block in made.timing.batches:
+        results = [next(timed) for _ in block.calls]
+        assert {name for name, _, _ in results} == {block.contestant}
+        assert block.calls == tuple(calls for _, calls, _ in results)
+        assert (block.calls == (1,)) is block.short
+        assert block.wall_ns == tuple(times.wall_ns for _, _, times in results)
+        assert block.device_ns == tuple(times.device_ns for _, _, times in results)
+        assert block.handover_ns == tuple(times.handover_ns for _, _, times in results)
+        assert block.shown_ns == (5 * US,) * len(results)
+        assert block.ended_ns - block.started_ns == sum(block.wall_ns)
+    assert next(timed, None) is None
+
+
+def test_batches_exact_times_end_at_fewest(in_batches):
+    made, _ = in_batches(protocol=replace(IN_BATCHES, precision_s=1e9))
+    made.run()
+    for name in ("eager", "candidate"):
+        assert call_times(made.timing.batches, name, "eager") == [10 * US] * FEWEST
+
+
+def unsteady(number):
+    """Take 10, 12, 14, 16 or 18 µs per call in a batch."""
+    return (10 + 2 * (number % 5)) * US
+
+
+@pytest.mark.parametrize("loud", ["eager", "candidate"])
+def test_batches_that_differ_go_on_until_the_deadline(loud, in_batches):
+    made, _ = in_batches(batch_ns={loud: unsteady}, protocol=replace(IN_BATCHES, precision_s=1.0))
+    made.run()
+    blocks = made.timing.batches
+    assert SECOND <= blocks[-1].ended_ns - blocks[0].started_ns < 1.1 * SECOND
+    assert min(len(call_times(blocks, name, "eager")) for name in ("eager", "candidate")) > 10 * FEWEST
+
+
+def test_batches_past_the_deadline_still_have_fewest(in_batches):
+    made, _ = in_batches(
+        batch_ns={"candidate": lambda number: MS * number}, protocol=replace(IN_BATCHES, precision_s=0.0)
+    )
+    made.run()
+    for name in ("eager", "candidate"):
+        assert len(call_times(made.timing.batches, name, "eager")) == FEWEST
+
+
+def test_batches_changes_of_turn_do_not_use_up_the_time(in_batches):
+    quick, _ = in_batches(batch_ns={"eager": unsteady})
+    quick.run()
+    slow, _ = in_batches(batch_ns={"eager": unsteady})
+    slow.pause.takes_s = 1.0
+    slow.run()
+    assert len(slow.timing.batches) == len(quick.timing.batches)
+
+
+def test_batches_are_sized_by_quickest_and_slowest_calls(in_batches):
+    made, batches = in_batches(candidate=constant(3 * MS), eager=constant(MS), library=constant(1000))
+    made.run()
+    assert batches.asked == [(MS, 3 * MS + 10)], "by claims of either main side, and by the judge's clock"
+
+
+@pytest.mark.parametrize(("call_ns", "capture"), [(CAPTURED_BELOW_NS - 1, True), (CAPTURED_BELOW_NS, False)])
+def test_batches_of_short_calls_are_captured(call_ns, capture, in_batches):
+    made, batches = in_batches(candidate=constant(call_ns), eager=constant(call_ns))
+    made.run()
+    assert {captured for _, captured in batches.lent} == {capture}
+    assert {block.captured for block in made.timing.batches} == {capture}
+    assert made.timing.labels == []
+
+
+@pytest.mark.parametrize("name", ["eager", "candidate"])
+def test_batches_main_side_not_captured_means_none_is(name, in_batches):
+    made, batches = in_batches(uncaptured=(name, "compile"), **RIVALS)
+    made.run()
+    assert made.timing.labels == ["host_bound"]
+    assert [captured for _, captured in batches.lent] == [True] * 4 + [False] * 4
+    assert {block.captured for block in made.timing.batches} == {False}
+    assert {block.contestant for block in made.timing.batches} == {"eager", "candidate", "compile", "library"}
+
+
+def test_batches_leave_out_a_rival_not_captured(in_batches):
+    made, _ = in_batches(uncaptured=("compile",), **RIVALS)
+    made.run()
+    assert {block.contestant for block in made.timing.batches} == {"eager", "candidate", "library"}
+    assert {block.captured for block in made.timing.batches} == {True}
+    assert (made.timing.labels, made.timing.session_labels) == ([], [])
+    assert "compile" in made.names(), "its single calls count"
+
+
+@pytest.mark.parametrize("batch", [4, 18])  # in its first block, and in one of the second round
+def test_batches_leave_out_a_rival_that_fails(batch, in_batches):
+    failing = {"compile": lambda number: failing_at(number)(number) if number > batch else US}
+    made, _ = in_batches(batch_ns=failing, protocol=replace(IN_BATCHES, precision_s=0.1), **RIVALS)
+    made.run()
+    assert {block.contestant for block in made.timing.batches} == {"eager", "candidate", "library"}
+    assert made.timing.session_labels == ["rival_failed:compile"]
+    assert "compile" not in made.names()
+
+
+def test_batches_rival_that_fails_when_lent_leaves(in_batches):
+    made, batches = in_batches(**RIVALS)
+    lend = batches.lend
+
+    def refuse(client, *, capture):
+        if client.name == "library":
+            raise finding(Status.OUT_OF_MEMORY, Stage.TIME, "no")
+        return lend(client, capture=capture)
+
+    batches.lend = refuse
+    made.run()
+    assert made.timing.session_labels == ["rival_failed:library"]
+    assert {block.contestant for block in made.timing.batches} == {"eager", "candidate", "compile"}
+
+
+@pytest.mark.parametrize("name", ["eager", "candidate"])
+def test_batches_main_side_that_fails_ends_the_session(name, in_batches):
+    made, _ = in_batches(batch_ns={name: lambda number: failing_at(9)(9) if number > 8 else US})
+    with pytest.raises(SessionEnded, match="no such operator"):
+        made.run()
+    assert made.timing.blocks
+    assert not made.pause.paused
+
+
+def raising(error):
+    def raise_it(*_args):
+        raise error
+
+    return raise_it
+
+
+SHORT_OF_MEMORY = {
+    "cannot be made": NoBatchesError(),
+    "find no memory of the judge's": MemoryError(),
+    "find no memory of a contestant's": finding(Status.OUT_OF_MEMORY, Stage.TIME, "no"),
+}
+
+
+@pytest.mark.parametrize("name", SHORT_OF_MEMORY)
+def test_batches_that_end_with_a_label(name, bench, monkeypatch):
+    monkeypatch.setattr(timing_module, "batches_of", raising(SHORT_OF_MEMORY[name]))
+    done = bench(in_batches=True).run()
+    assert (done.timing.batches, done.timing.labels) == ([], ["no_batches"])
+
+
+def test_batches_are_not_made_again(in_batches):
+    made, batches = in_batches()
+    made.run()
+    blocks, count = list(made.timing.batches), len(batches.made)
+    again = made.timer.run_again()
+    assert again.batches == []
+    assert made.timing.batches == blocks
+    assert len(batches.made) == count
+
+
+def test_batches_outputs_of_every_batch_are_looked_at(in_batches):
+    made, batches = in_batches(protocol=replace(IN_BATCHES, check_share=0.5))
+    looked = []
+    made.checker.glance = lambda side, result: looked.append((side.name, result.sent))
+    made.run()
+    whole = [(name, sent[1]) for name, sent in looked if sent[:1] == ("all",)]
+    assert whole == [(name, calls) for name, _, calls in batches.made]
+
+
+def test_batches_some_calls_of_the_candidate_are_compared(in_batches):
+    made, batches = in_batches(protocol=replace(IN_BATCHES, check_share=0.5, warmup_calls=0))
+    compared = []
+    made.checker.judge_timed = lambda side, result, expected: compared.append((side.name, result, expected.inputs))
+    made.checker.spot = lambda side, result, _reference, inputs: compared.append((side.name, result, inputs))
+    made.timer._time_batches = lambda: (compared.clear(), type(made.timer)._time_batches(made.timer))
+    made.run()
+    assert len(compared) == sum(min(COMPARED, calls) for name, _, calls in batches.made if name == "candidate")
+    assert all(name == "candidate" and list(result.sent) == inputs for name, result, inputs in compared)
+
+
+def test_batches_changed_inputs_are_looked_at_call_by_call(in_batches):
+    made, batches = in_batches()
+    batches.inputs_changed = True
+    looked = []
+    made.checker.glance = lambda side, result: looked.append((side.name, result.sent))
+    made.run()
+    single = [name for name, sent in looked if len(sent) == 1]
+    assert single.count("eager") == sum(calls for name, _, calls in batches.made if name == "eager")
 
 
 # --- once more -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,398 @@
+"""Batches: their sizes, new inputs in each, and what the judge finds, with real workers in threads."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import os
+import random
+import sys
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from kernel_matrix.inside.batch_times import FEWEST, call_times
+from kernel_matrix.inside.judge import batches as batches_module
+from kernel_matrix.inside.judge import workload_runner
+from kernel_matrix.inside.judge.batches import (
+    CHUNKS,
+    COPIES,
+    LONG_NS,
+    LONGEST_NS,
+    MOST_SETS,
+    Batches,
+    BatchLayout,
+    NoBatchesError,
+    batches_of,
+)
+from kernel_matrix.inside.judge.pause import CandidatePause
+from kernel_matrix.inside.judge.timing import Timer
+from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
+from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
+from kernel_matrix.inside.phases import Phases
+from kernel_matrix.inside.wire import OutputsClaim, Structure
+from kernel_matrix.model.enums import Fault, Stage, Status, fault_of
+from kernel_matrix.platforms.cpu import inside as cpu
+from tests.inside.sessions import QUICK, SOFTMAX, make_job
+from tests.inside.workers import TIMEOUTS, served
+
+pytestmark = pytest.mark.torch
+
+MS, SECOND = 1_000_000, 1_000_000_000
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+PER_SET = 2 * (512 + 2048 + 512)  # 8 × 64 numbers with a guard on either side, as input and as output
+
+
+def prepared(call_ns, *, free=None, slowest_ns=0):
+    """Make batches of calls on 8 × 64 numbers."""
+    platform = SimpleNamespace(**{**vars(cpu), "free_bytes": lambda: free})
+    reference = SimpleNamespace(platform=platform, like=(torch.empty(8, 64, device="meta"),))
+    supply = SimpleNamespace(next=lambda: [torch.zeros(8, 64)])
+    return batches_of(reference, supply, random.Random(1), call_ns, slowest_ns)
+
+
+SIZES = [
+    (0.0, MOST_SETS),
+    (1_000, MOST_SETS),
+    (LONG_NS / 100, 96),
+    (LONG_NS / 5.5, 5),
+    (LONG_NS, 2),
+    (100 * LONG_NS, 2),
+]
+
+
+@pytest.mark.parametrize(("call_ns", "sets"), SIZES)
+def test_batches_of_long_calls_have_fewer_sets(call_ns, sets):
+    assert prepared(call_ns)._layout.sets == sets
+
+
+@pytest.mark.parametrize(
+    ("slowest_ns", "sets"), [(MS, MOST_SETS), (LONGEST_NS / 20, 16), (LONGEST_NS / 5, 5), (10 * LONGEST_NS, 2)]
+)
+def test_batches_of_one_slow_side_have_fewer_sets(slowest_ns, sets):
+    assert prepared(1_000, slowest_ns=slowest_ns)._layout.sets == sets
+
+
+@pytest.mark.parametrize(("room", "sets"), [(2, 2), (7, 7), (8, 8), (23, 16), (10**6, MOST_SETS)])
+def test_batches_of_little_free_memory_have_fewer_sets(room, sets):
+    assert prepared(1_000, free=room * PER_SET * COPIES)._layout.sets == sets
+
+
+def test_batches_of_no_room_for_two_sets_are_none():
+    with pytest.raises(NoBatchesError):
+        prepared(1_000, free=2 * PER_SET * COPIES - 1)
+
+
+@pytest.mark.parametrize("inputs", [[torch.zeros(8, 63)], [torch.zeros(8, 64), 1], [torch.zeros(8, 64).double()]])
+def test_batches_of_inputs_of_other_forms_are_none(inputs):
+    supply = iter([[torch.zeros(8, 64)]] * 5 + [inputs])
+    reference = SimpleNamespace(platform=cpu, like=(torch.empty(8, 64, device="meta"),))
+    with pytest.raises(NoBatchesError):
+        batches_of(reference, SimpleNamespace(next=lambda: next(supply)), random.Random(1), 1_000, 1_000)
+
+
+@pytest.mark.parametrize(("most", "sets"), [(20 * PER_SET, 16), (PER_SET, 2)])
+def test_batches_of_large_sets_are_two_at_least(most, sets, monkeypatch):
+    monkeypatch.setattr(batches_module, "MOST_BYTES", most)
+    assert prepared(1_000, free=10**12)._layout.sets == sets
+
+
+@given(sets=st.integers(2, MOST_SETS), capture=st.booleans(), seed=st.integers(0, 2**32))
+def test_draw_length_is_more_than_one_chunk(sets, capture, seed):
+    made = Batches.__new__(Batches)
+    made._layout, made._dice = SimpleNamespace(sets=sets), random.Random(seed)
+    made._chunk = max(1, sets // CHUNKS) if capture else 1
+    chunks = sets // made._chunk
+    assert max(2, 3 * chunks / 4) <= made.draw_length() <= chunks
+
+
+# --- one batch, by a contestant that has its memory only ------------------------------------------------------------
+
+
+class Contestant:
+    """Copies each input to the output of its set; ``late`` is called when the judge has taken the outputs."""
+
+    def __init__(self, layout, *, late=lambda _inputs, _outputs: None):
+        self._layout = layout
+        self._late = late
+        self._arenas = ()
+        self.shown = []
+        """Inputs of all sets, per batch."""
+        self.called = []
+
+    def lend_batches(self, message, descriptors):
+        assert message["sets"] == self._layout.sets
+        self.show_batch(descriptors)
+        return message["capture"]
+
+    def show_batch(self, descriptors):
+        for arena in self._arenas:
+            arena.close()
+        sizes = (self._layout.input_bytes, self._layout.output_bytes)
+        self._arenas = [
+            cpu.open_arena(os.dup(descriptor), nbytes * self._layout.sets)
+            for descriptor, nbytes in zip(descriptors, sizes, strict=True)
+        ]
+        rows = self._arenas[0].tensor.view(self._layout.sets, -1)
+        self.shown.append([self._views(self._layout.inputs, rows, k) for k in range(self._layout.sets)])
+        return 5
+
+    def call_batch(self, chunks, calls, take):
+        size = calls // len(chunks)
+        numbers = [number for chunk in chunks for number in range(chunk * size, (chunk + 1) * size)]
+        inputs, outputs = (arena.tensor.view(self._layout.sets, -1) for arena in self._arenas)
+        for number in numbers:
+            for x, y in zip(
+                self._layout.views(self._layout.inputs, inputs, number),
+                self._layout.views(self._layout.outputs, outputs, number),
+                strict=True,
+            ):
+                y.copy_(x)
+        self.called.append(numbers)
+        take()
+        self._late(inputs, outputs)
+        return OutputsClaim(Structure.TENSOR, ()), CallTimes(1, 2, 3)
+
+    def _views(self, specs, rows, number):
+        return tuple(view.clone() for view in self._layout.views(specs, rows, number))
+
+
+def one_batch(*, sets=16, capture=False, **how):
+    """Make batches over drawn inputs; return them with their contestant, to which they are lent."""
+    reference = SimpleNamespace(platform=cpu, like=(torch.empty(3, device="meta"),))
+    layout = BatchLayout(reference, [torch.zeros(3)], sets)
+    supply = SimpleNamespace(next=lambda: [torch.randn(3)])
+    made, contestant = Batches(reference, supply, random.Random(7), layout), Contestant(layout, **how)
+    assert made.lend(contestant, capture=capture) is capture
+    return made, contestant
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_batch_calls_are_on_inputs_never_shown_before(capture):
+    made, contestant = one_batch(capture=capture)
+    for chunks in (1, 7, 2, 8, 6):
+        made.call(contestant, chunks)
+    seen = {tuple(x.tolist()) for (x,) in contestant.shown[0]}
+    for shown, called in zip(contestant.shown[1:], contestant.called, strict=True):
+        now = [tuple(shown[number][0].tolist()) for number in called]
+        assert len(set(now)) == len(now)
+        assert not seen & set(now)
+        seen |= {tuple(x.tolist()) for (x,) in shown}
+
+
+def test_batch_calls_are_chunks_of_a_secret_order():
+    made, contestant = one_batch(capture=True)
+    results = [made.call(contestant, 3) for _ in range(6)]
+    assert [batch.calls for batch in results] == [6] * 6
+    assert [list(batch.numbers) for batch in results] == contestant.called
+    assert len({tuple(numbers) for numbers in contestant.called}) > 1
+    for numbers in contestant.called:
+        assert [second - first for first, second in zip(numbers[::2], numbers[1::2], strict=True)] == [1] * 3
+
+
+def test_batch_result_has_each_sets_outputs_and_inputs():
+    made, contestant = one_batch()
+    batch = made.call(contestant, 5)
+    for number in batch.numbers:
+        result, arguments = made.result_of(batch, number)
+        (shown,) = contestant.shown[-1][number]
+        assert torch.equal(result.outputs[0], shown)
+        assert torch.equal(arguments[0], shown)
+        assert result.sent[0] is result.inputs[0]
+        assert result.damage == ""
+    together = made.result_of_all(batch)
+    assert [list(row) for row in together.outputs[0]] == [
+        list(made.result_of(batch, number)[0].outputs[0]) for number in batch.numbers
+    ]
+
+
+def test_batch_all_outputs_keep_dtypes_and_strides():
+    like = (torch.empty(2, 3, device="meta").T, torch.empty(5, dtype=torch.bool, device="meta"))
+    layout = BatchLayout(SimpleNamespace(like=like), [torch.zeros(1)], 4)
+    memory = torch.zeros(4, layout.output_bytes, dtype=torch.uint8)
+    for number in range(4):
+        first, second = layout.views(layout.outputs, memory, number)
+        first.copy_(torch.arange(6.0).view(3, 2) + 10 * number)
+        second[number] = True
+    first, second = layout.all_sets(memory, [2, 0])
+    assert (first.shape, first.dtype, first[0].stride()) == ((2, 3, 2), torch.float32, like[0].stride())
+    assert first[0].tolist() == [[20, 21], [22, 23], [24, 25]]
+    assert second.tolist() == [[False, False, True, False, False], [True, False, False, False, False]]
+
+
+def test_batch_written_late_leaves_taken_outputs_alone():
+    made, contestant = one_batch(late=lambda _inputs, outputs: outputs.zero_())
+    batch = made.call(contestant, 5)
+    for number in batch.numbers:
+        (shown,) = contestant.shown[-1][number]
+        assert torch.equal(made.result_of(batch, number)[0].outputs[0], shown)
+
+
+def test_batch_changed_inputs_are_seen_beside_those_sent():
+    def write(inputs, _outputs):
+        inputs[:, 512:524] = 0
+
+    made, contestant = one_batch(late=write)
+    batch = made.call(contestant, 5)
+    result, arguments = made.result_of(batch, batch.numbers[0])
+    assert not result.inputs[0].any()
+    assert torch.equal(result.sent[0], arguments[0])
+    assert result.sent[0].any()
+
+
+@pytest.mark.parametrize("place", [0, 511, 512 + 3 * 4, -1])
+def test_batch_writes_around_an_output_are_damage(place):
+    made, contestant = one_batch()
+    contestant.call_batch = writes_first(contestant, place)
+    batch = made.call(contestant, 5)
+    assert "written to" in made.result_of(batch, 0)[0].damage
+    assert "written to" in made.result_of_all(batch).damage
+
+
+def writes_first(contestant, place):
+    usual = contestant.call_batch
+
+    def call_batch(chunks, calls, take):
+        contestant._arenas[1].tensor.view(contestant._layout.sets, -1)[3, place] = 0
+        return usual(chunks, calls, take)
+
+    return call_batch
+
+
+# --- whole sessions, timed in batches --------------------------------------------------------------------------------
+
+# A cheat runs in batches only: it finds the worker's object that calls it.
+CHEATS = """
+import sys, time
+import torch
+
+calls = 0
+kept = {{}}
+inputs = []
+
+def in_batch(name="_call_chunk"):
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != name:
+        frame = frame.f_back
+    return frame and frame.f_locals["self"]
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        global calls
+        worker, right = in_batch(), torch.softmax(x, -1)
+        inputs.append(float(x.double().pow(2).sum()))
+        if worker is not None:
+            calls += 1
+            {cheat}
+        return right
+"""
+
+
+@pytest.fixture
+def judged(tmp_path, monkeypatch):
+    """Run a workload whose calls are also timed in batches of up to 16; the report, and why it ended."""
+    for name in ("candidate", "eager", "library", "kernel_matrix_problem"):
+        monkeypatch.setitem(sys.modules, name, None)  # removed afterwards
+    monkeypatch.setattr(batches_module, "MOST_SETS", 16)
+    monkeypatch.setattr(workload_runner, "Timer", lambda *args, **rest: Timer(*args, **{**rest, "in_batches": True}))
+
+    def run(cheat, problem=SOFTMAX, source=CHEATS, **changes):
+        (tmp_path / "problem.py").write_text(problem)
+        (tmp_path / "candidate.py").write_text(source.format(cheat=cheat.replace("\n", "\n            ")))
+        job = make_job(**{"timeouts": TIMEOUTS, "protocol": replace(QUICK, precision_s=0.01), **changes})
+        with ExitStack() as undo:
+            channels = {spec: undo.enter_context(served(tmp_path)) for spec in job.contestants}
+            clients = {spec.name: WorkerClient(spec, channel, "cpu", TIMEOUTS) for spec, channel in channels.items()}
+            for client in clients.values():
+                undo.enter_context(closing(client))
+                client.open()
+            runner = undo.enter_context(WorkloadRunner(job, tmp_path, clients, Phases(), CandidatePause(None)).open())
+            return runner.run(job.workloads[0])
+
+    return run
+
+
+def test_batches_of_an_honest_candidate_pass_with_a_bound(judged):
+    report, ended = judged("pass")
+    assert ended is None
+    for name in ("candidate", "eager"):
+        blocks = [block for block in report.batches if block.contestant == name]
+        assert sum(len(block.calls) for block in blocks if not block.short) >= FEWEST
+        assert any(block.short for block in blocks) is (name == "eager")
+        assert all(12 <= count <= 16 for block in blocks if not block.short for count in block.calls)
+        assert not any(block.captured for block in blocks)
+    assert report.two_clocks.bound_ns > 0
+    assert "no_batches" not in report.labels
+
+
+def test_batches_inputs_of_a_session_are_all_new(judged):
+    report, ended = judged("pass", protocol=replace(QUICK, precision_s=0.01, trials=1, check_share=0.0))
+    assert ended is None
+    seen = sys.modules["candidate"].inputs
+    timed = sum(count for block in report.batches if block.contestant == "candidate" for count in block.calls)
+    assert len(set(seen[-timed:])) == timed
+    assert not set(seen[-timed:]) & set(seen[:-timed])
+
+
+FOUND = {
+    "writes outside of its outputs": ("worker._windows[1].tensor[3] = 0", Status.OUT_OF_BOUNDS),
+    "writes outside of its inputs": ("worker._windows[0].tensor[3] ^= 1", Status.OUT_OF_BOUNDS),
+    "writes to inputs of other calls": ("worker._windows[0].tensor[512::3072] ^= 1", Status.OUT_OF_BOUNDS),
+    "leaves outputs unwritten": (
+        "if calls % 8 == 0:\n    worker._places[0] = worker._places[5] = [torch.empty(8, 64)]",
+        Status.NONFINITE,
+    ),
+    "computes one of eight calls wrongly": ("if calls % 8 == 0:\n    right = right * 1.1", Status.INCORRECT_VALUES),
+    "leaves one of eight calls out": ("if calls % 8 == 0:\n    right = torch.zeros_like(x)", Status.INCORRECT_VALUES),
+    "returns outputs of an earlier batch": ("right = kept.setdefault(x.data_ptr(), right)", Status.INCORRECT_VALUES),
+    "returns another shape": ("if calls > 20:\n    return right[:-1]", Status.NONFINITE),
+    "raises": ("if calls > 20:\n    raise ValueError('enough')", Status.RUNTIME_ERROR),
+    "writes to its inputs": ("x.zero_()", Status.INPUT_MODIFIED),
+    "claims a huge time": (
+        "in_batch('_call_batch')._meter.time_batch = lambda function: (function(), 10**13)",
+        Status.PROTOCOL_VIOLATION,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_batches_find_a_candidate_that(name, judged):
+    cheat, status = FOUND[name]
+    _report, ended = judged(cheat)
+    assert ended is not None, "it passed"
+    assert (ended.status, ended.stage) == (status, Stage.TIME), ended.evidence
+    assert fault_of(ended.status) is Fault.CANDIDATE
+
+
+SLEEPS = """
+import time
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        time.sleep(0.002)
+        return torch.softmax(x, -1)
+def get_inputs(): return [torch.randn(8, 64)]
+"""
+LATER = """
+usual = type(worker).hand_over
+def hand_over(returned):
+    time.sleep(0.002 * len(returned))
+    return usual(worker, returned)
+worker.hand_over = hand_over
+return right
+"""
+
+
+def test_batches_bound_holds_what_waits_for_the_hand_over(judged):
+    source = CHEATS.replace("        return right\n", "        time.sleep(0.002)\n        return right\n")
+    report, ended = judged(LATER, SLEEPS, source)
+    assert ended is None
+    times = call_times(report.batches, "candidate", "eager")
+    assert sorted(times)[len(times) // 2] < 1.5 * MS, "the clock until the batch's end does not see it"
+    assert report.two_clocks.bound_ns > 1.9 * MS
+    assert report.two_clocks.low_resolution

@@ -1,0 +1,132 @@
+"""Times per call from batches, and the longest that a call can have taken, whatever a contestant hides."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel_matrix.inside.batch_times import (
+    FEWEST,
+    MedianInterval,
+    call_times,
+    longest_ns,
+    median_interval,
+    start_ns,
+    with_hidden_ns,
+)
+from kernel_matrix.model.messages import BatchBlock
+
+TIMES = st.floats(1.0, 1e9)
+
+
+def block(name, calls, *, call=1000, start=0, handover=100, shown=5000, short=False):
+    """Make a block of batches, nanoseconds."""
+    walls = tuple(start + count * call for count in calls)
+    late, lent = tuple(count * handover for count in calls), (shown,) * len(calls)
+    return BatchBlock(name, 0, 1, False, short, tuple(calls), lent, walls, late, (1,) * len(calls))
+
+
+@pytest.mark.parametrize("count", [1, FEWEST - 1])
+def test_median_interval_of_few_has_no_end(count):
+    assert median_interval([7.0] * count) == MedianInterval(7.0, -math.inf, math.inf)
+    assert median_interval([7.0] * count).half_width == math.inf
+
+
+def test_median_interval_of_known_sample():
+    numbers = [float(rank) for rank in range(1000, 1100)]
+    random.Random(1).shuffle(numbers)
+    # n = 100: ranks 40 and 61, the classic table's 95 % interval of a median.
+    assert median_interval(numbers) == MedianInterval(1049.5, 1039.0, 1060.0)
+    assert median_interval(numbers).half_width == (1060 - 1039) / 2 / 1049.5
+
+
+@pytest.mark.parametrize("count", [8, 9, 10, 20, 50, 51, 100, 400])
+def test_median_interval_covers_as_often_as_claimed(count):
+    found = median_interval([float(rank) for rank in range(count)])
+    low = round(found.low)
+    assert found.high == count - 1 - low, "the interval lies even about the median"
+    covered = sum(math.comb(count, below) for below in range(low + 1, count - low)) / 2**count
+    assert 0.95 <= covered < 0.999
+
+
+def test_half_width_without_a_positive_time_is_infinite():
+    assert MedianInterval(0.0, -1.0, 1.0).half_width == math.inf
+
+
+def test_start_ns_is_of_the_baselines_batches_alone():
+    eager = [block("eager", (100, 90), start=400), block("eager", (10, 10), start=400, short=True)]
+    slow_start = [block("candidate", (100,), start=400), block("candidate", (10,), start=90_000, short=True)]
+    assert start_ns([*eager, *slow_start], "eager") == 400
+    assert start_ns(eager[:1], "eager") == start_ns([], "eager") == 0
+    assert call_times([*eager, *slow_start], "candidate", "eager") == [1000]
+    assert call_times(eager, "eager", "eager") == [1000, 1000]
+    assert call_times(eager, "compile", "eager") == []
+
+
+# Time until the end of the batch, usual hand-over, excess → the longest that a call can have taken.
+BY_HAND = {
+    "nothing is hidden": (1000, 100, 0, 1000),
+    "half of 1000 is put off": (500, 100, 450, 1000),
+    "everything is put off": (0, 100, 900, 1000),
+    "outputs that cost more than the call": (30, 100, 0, 100),
+    "outputs that cost nothing": (600, 0, 400, 1000),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_with_hidden_ns_is_as_worked_out_by_hand(name):
+    *known, longest = map(float, BY_HAND[name])
+    assert with_hidden_ns(*known) == pytest.approx(longest)
+
+
+@given(call=TIMES, usual=TIMES, share=st.floats(0.0, 1.0))
+def test_with_hidden_ns_holds_for_any_share_put_off(call, usual, share):
+    shown, excess = (1 - share) * call, max(0.0, share * (call - usual))
+    assert with_hidden_ns(shown, usual, excess) >= call * (1 - 1e-6)
+
+
+@given(call=TIMES, usual=TIMES)
+def test_with_hidden_ns_honest_is_time_or_hand_over(call, usual):
+    assert with_hidden_ns(call, usual, 0.0) == pytest.approx(max(call, usual), rel=1e-6)
+
+
+@pytest.mark.parametrize("unknown", range(3))
+def test_with_hidden_ns_unknown_is_infinite(unknown):
+    known = [1000.0, 100.0, 0.0]
+    known[unknown] = math.inf
+    assert with_hidden_ns(*known) == math.inf
+
+
+LONG = (100,) * 8
+
+
+def test_longest_ns_counts_the_start_of_a_batch():
+    blocks = [
+        block("candidate", LONG, start=5_000),
+        block("eager", LONG),
+        block("eager", LONG, start=9_000, short=True),
+    ]
+    assert longest_ns(blocks, "candidate", "eager") == 1050
+
+
+@pytest.mark.parametrize("hidden_ns", [0, 500, 20_000, 10**6])
+def test_longest_ns_covers_what_was_worked_ahead(hidden_ns):
+    whole = max(0, 100 * 1000 - hidden_ns)
+    blocks = [block("candidate", LONG, call=whole // 100, shown=5000 + hidden_ns), block("eager", LONG)]
+    assert longest_ns(blocks, "candidate", "eager") >= 1000
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_longest_ns_covers_what_waits_for_hand_over(share):
+    late = round(100 + share * 900)
+    blocks = [block("candidate", LONG, call=round((1 - share) * 1000), handover=late), block("eager", LONG)]
+    assert longest_ns(blocks, "candidate", "eager") == pytest.approx(1000)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [((), LONG), (LONG, ()), (LONG[:7], LONG), (LONG, LONG[:7])])
+def test_longest_ns_of_too_few_batches_is_infinite(ours, theirs):
+    sides = {"candidate": ours, "eager": theirs}
+    blocks = [block(name, calls) for name, calls in sides.items() if calls]
+    assert longest_ns(blocks, "candidate", "eager") == math.inf

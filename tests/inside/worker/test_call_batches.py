@@ -1,0 +1,290 @@
+"""Batches in a real worker: where sets lie, what is handed over, and what the worker answers to wrong orders."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import sys
+import time
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernel_matrix.inside.judge.batches import BatchLayout
+from kernel_matrix.inside.judge.session_ended import SessionEnded
+from kernel_matrix.inside.judge.worker_client import POISON
+from kernel_matrix.inside.memory import guards
+from kernel_matrix.inside.wire import OutputClaim, Structure
+from kernel_matrix.model.enums import Dtype, Status
+from kernel_matrix.platforms.cpu import inside as cpu
+from tests.inside.workers import side_of
+
+pytestmark = pytest.mark.torch
+
+SETS = 6
+LIKE = (torch.empty(3, device="meta"),)
+
+
+@pytest.fixture(autouse=True)
+def _forget_the_module(monkeypatch):
+    monkeypatch.setitem(sys.modules, "candidate", None)
+
+
+def model(forward):
+    return (
+        "import torch\ncalls = 0\nseen = []\nclass ModelNew(torch.nn.Module):\n"
+        f"    def forward(self, x):\n        global calls\n        calls += 1\n        {forward}\n"
+    )
+
+
+class Lender:
+    """The judge's part of batches of one input of three numbers: set ``k`` of a batch has ``first + k`` everywhere."""
+
+    def __init__(self, side, like=LIKE, sets=SETS, chunk=1):
+        self.side = side
+        self.layout = BatchLayout(SimpleNamespace(like=like), [torch.zeros(3)], sets)
+        self.chunk = chunk
+
+    def lend(self, *, capture=False):
+        message = self.layout.to_json(self.chunk, capture=capture)
+        with self.memory(0) as (inputs, outputs):
+            return self.side.lend_batches(message, (inputs.descriptor, outputs.descriptor))
+
+    def batch(self, first, chunks):
+        """Make one batch; return the claim, and the memory of all outputs, a row per set."""
+        with self.memory(first) as (inputs, outputs):
+            self.side.show_batch((inputs.descriptor, outputs.descriptor))
+            taken = []
+            claim, _ = self.side.call_batch(
+                chunks, len(chunks) * self.chunk, lambda: taken.append(outputs.tensor.clone())
+            )
+            return claim, taken[0].view(self.layout.sets, -1)
+
+    @contextmanager
+    def memory(self, first):
+        layout = self.layout
+        arenas = (cpu.create_arena(nbytes * layout.sets) for nbytes in (layout.input_bytes, layout.output_bytes))
+        with ExitStack() as undo:
+            inputs, outputs = (undo.enter_context(closing(arena)) for arena in arenas)
+            for number in range(layout.sets):
+                (x,) = layout.views(layout.inputs, inputs.tensor.view(layout.sets, -1), number)
+                x.fill_(first + number)
+            outputs.tensor.fill_(POISON)
+            yield inputs, outputs
+
+    def outputs(self, rows, number):
+        return [view.tolist() for view in self.layout.views(self.layout.outputs, rows, number)]
+
+
+@pytest.fixture
+def lender(tmp_path):
+    """Makes a lender to a worker with this ``forward``; the worker ends with the test."""
+    undo = ExitStack()
+
+    def make(forward, **layout):
+        side = undo.enter_context(side_of(tmp_path, model(forward)))
+        side.open()
+        side.load({})
+        side.construct(SimpleNamespace(init_arguments=[], state={}, dtype=Dtype.FP32), 0)
+        return Lender(side, **layout)
+
+    with undo:
+        yield make
+
+
+def test_batch_outputs_are_those_of_their_sets(lender):
+    made = lender("return x * 10")
+    assert made.lend() is False
+    claim, rows = made.batch(100, (4, 1))
+    assert claim.structure is Structure.TENSOR
+    assert claim.outputs == (OutputClaim("float32", (3,), same_device=True, copied=True),)
+    assert made.outputs(rows, 4) == [[1040] * 3]
+    assert made.outputs(rows, 1) == [[1010] * 3]
+    assert all(bool((rows[number] == POISON).all()) for number in (0, 2, 3, 5)), "the others were not called on"
+
+
+def test_batch_hand_over_writes_outputs_and_nothing_around(lender):
+    made = lender("return x")
+    made.lend()
+    _, rows = made.batch(1, range(SETS))
+    for start, stop in guards(made.layout.outputs, rows.shape[1]):
+        assert bool((rows[:, start:stop] == POISON).all())
+
+
+def test_batch_sets_are_at_same_addresses_with_new_numbers(lender):
+    made = lender("seen.append((x.data_ptr(), float(x[0])))\n        return x")
+    made.lend()
+    for first in (10, 20, 30):
+        made.batch(first, (0, 5))
+    seen = sys.modules["candidate"].seen
+    places = [place for place, _ in seen]
+    assert places == places[:2] * 3
+    assert places[1] - places[0] == 5 * made.layout.input_bytes
+    assert [value for _, value in seen] == [10, 15, 20, 25, 30, 35]
+
+
+def test_batch_chunk_is_sets_in_a_row(lender):
+    made = lender("return x", chunk=2)
+    made.lend()
+    _, rows = made.batch(0, (2, 0))
+    written = [number for number in range(SETS) if made.outputs(rows, number) == [[number] * 3]]
+    assert written == [0, 1, 4, 5]
+
+
+def test_batch_several_outputs_each_have_their_place(lender):
+    like = (torch.empty(3, device="meta"), torch.empty(2, 3, dtype=torch.int64, device="meta"))
+    made = lender("return x + 1, x.long().expand(2, 3)", like=like)
+    made.lend()
+    claim, rows = made.batch(7, (3, 0))
+    assert claim.structure is Structure.TUPLE
+    assert all(output.copied for output in claim.outputs)
+    assert made.outputs(rows, 3) == [[11] * 3, [[10] * 3] * 2]
+    assert made.outputs(rows, 0) == [[8] * 3, [[7] * 3] * 2]
+
+
+OTHERS = {
+    "another shape": ("torch.cat([x, x])", Structure.TENSOR, [("float32", (6,), False)]),
+    "another dtype": ("x.double()", Structure.TENSOR, [("float64", (3,), False)]),
+    "a tuple": ("(x,)", Structure.TUPLE, [("float32", (3,), True)]),
+    "one more": ("[x, x]", Structure.LIST, [("float32", (3,), False)] * 2),
+    "no tensor": ("3", Structure.OTHER, []),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_batch_claim_describes_the_call_that_differs(name, lender):
+    value, structure, outputs = OTHERS[name]
+    made = lender(f"return {value} if calls == 3 else x")
+    made.lend()
+    claim, _ = made.batch(0, range(4))
+    assert claim.structure is structure
+    assert [(one.dtype, one.shape, one.copied) for one in claim.outputs] == outputs
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_batch_first_call_differs_and_outputs_are_missing(name, lender):
+    value, structure, _ = OTHERS[name]
+    made = lender(f"return {value} if calls == 1 else x")
+    made.lend()
+    claim, rows = made.batch(0, range(4))
+    assert claim.structure is structure or bool((rows[2:] == POISON).all())
+
+
+def test_batch_differs_always_has_claim_and_no_outputs(lender):
+    made = lender("return torch.cat([x, x])")
+    made.lend()
+    claim, rows = made.batch(0, range(4))
+    assert [(one.shape, one.copied) for one in claim.outputs] == [((6,), False)]
+    assert bool((rows == POISON).all())
+
+
+def test_batch_of_a_model_that_raises_fails_and_goes_on(lender):
+    made = lender("if calls == 2: raise ValueError('second')\n        return x")
+    made.lend()
+    with pytest.raises(SessionEnded, match="ValueError: second") as found:
+        made.batch(0, range(3))
+    assert found.value.status is Status.RUNTIME_ERROR
+    _, rows = made.batch(5, (2,))
+    assert made.outputs(rows, 2) == [[7] * 3]
+
+
+ORDERS = {
+    "BATCH before": lambda made: made.side.show_batch(()),
+    "CALLS before": lambda made: made.side.call_batch((0,), 1, lambda: None),
+}
+
+
+@pytest.mark.parametrize("words", ORDERS)
+def test_batch_order_before_its_buffers_is_refused(words, lender):
+    made = lender("return x")
+    with pytest.raises(SessionEnded, match=words):
+        ORDERS[words](made)
+    made.side.deliver([torch.ones(3)], LIKE)
+    with pytest.raises(SessionEnded, match=words):  # other buffers are none for batches
+        ORDERS[words](made)
+
+
+def test_batch_memory_is_given_back_after_its_calls(lender):
+    made = lender("return x")
+    made.lend()
+    before = open_arenas()
+    for first in range(3):
+        made.batch(first, (0, 1))
+    for _ in range(100):
+        if open_arenas() == before:  # the worker hides a batch after its answer
+            break
+        time.sleep(0.01)
+    assert open_arenas() == before
+
+
+def open_arenas():
+    """Return the number of this process's descriptors of arenas, those of mappings included."""
+    count = 0
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the listing itself
+            count += "kernel-matrix-arena" in str(path.readlink())
+    return count
+
+
+# --- captured calls --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def capturing(monkeypatch):
+    """The worker's platform captures calls; the replays of each capture, in order."""
+    captured = []
+
+    def capture(function):
+        first = function()
+        if any(returned is None for _, returned in first):
+            return None
+        replays = []
+        captured.append(replays)
+
+        def replay():
+            replays.append(True)
+            for (_, kept), (_, new) in zip(first, function(), strict=True):
+                kept.copy_(new)
+            return first
+
+        return replay
+
+    platform = SimpleNamespace(**{**vars(cpu), "capture": capture})
+    monkeypatch.setattr("kernel_matrix.inside.worker.service.load_platform", lambda _name: platform)
+    return captured
+
+
+def test_batch_cannot_be_captured_on_a_cpu(lender):
+    made = lender("return x + 1", chunk=2)
+    assert made.lend(capture=True) is False
+    claim, rows = made.batch(1, (1,))
+    assert not claim.captured
+    assert made.outputs(rows, 2) == [[4] * 3]
+
+
+def test_batch_captured_chunks_are_replayed_on_new_inputs(capturing, lender):
+    made = lender("return x + 1", chunk=2)
+    assert made.lend(capture=True) is True
+    assert capturing == [[], [], []], "a capture per chunk"
+    for first in (10, 20):
+        claim, rows = made.batch(first, (2, 0))
+        assert claim.captured
+        assert [made.outputs(rows, number)[0][0] for number in (4, 5, 0, 1)] == [
+            first + number + 1 for number in (4, 5, 0, 1)
+        ]
+    assert [len(replays) for replays in capturing] == [2, 0, 2]
+
+
+def test_batch_one_chunk_not_captured_means_none_is(capturing, lender):
+    made = lender("return None if calls == 6 else x + 1", chunk=2)
+    assert made.lend(capture=True) is False
+    claim, rows = made.batch(1, (2,))
+    assert not claim.captured
+    assert made.outputs(rows, 5) == [[7] * 3]
+    assert capturing == [[], []]
+
+
+def test_batch_is_not_captured_unless_asked_for(capturing, lender):
+    assert lender("return x").lend() is False
+    assert capturing == []

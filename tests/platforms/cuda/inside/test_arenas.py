@@ -1,0 +1,166 @@
+"""Arenas and windows on a GPU's memory, over the simulated driver, whose device memory is the host's."""
+# ruff: noqa: E402  # without torch this file is skipped before the core is imported
+
+import ctypes
+import os
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernel_matrix.inside.platform import STAGED_VARIABLE, DeviceError
+from kernel_matrix.platforms.cuda.inside import arenas, libcuda
+
+pytestmark = pytest.mark.torch
+
+
+class Driver:
+    """The simulated driver in this process."""
+
+    def __init__(self, log):
+        self._log = log
+
+    def calls(self):
+        return Counter(self._log.read_text().split())
+
+    def left_over(self):
+        """Return how many reserved addresses, mappings and handles were not given back."""
+        calls = self.calls()
+        handles = calls["cuMemCreate"] + calls["cuMemImportFromShareableHandle"] - calls["cuMemRelease"]
+        mappings = calls["cuMemMap"] - calls["cuMemUnmap"]
+        return calls["cuMemAddressReserve"] - calls["cuMemAddressFree"], mappings, handles
+
+
+def of_addresses(memory, device):
+    """Return the memory that torch would find behind ``memory`` on a device."""
+    assert device == "cuda"
+    (count,), (address, _) = memory.__cuda_array_interface__["shape"], memory.__cuda_array_interface__["data"]
+    view = (ctypes.c_ubyte * count).from_address(address)
+    view.owner = memory
+    return torch.frombuffer(view, dtype=torch.uint8)
+
+
+@pytest.fixture
+def driver(simulated_libcuda, tmp_path, monkeypatch):
+    """The simulated driver, with a torch that finds its memory."""
+    library = ctypes.CDLL(str(simulated_libcuda))
+    for module in (arenas, libcuda):
+        monkeypatch.setattr(module, "library", lambda: library)
+    monkeypatch.setattr(arenas, "_open_torch", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch, "as_tensor", of_addresses)
+    monkeypatch.delenv(STAGED_VARIABLE, raising=False)
+    monkeypatch.setenv("KERNEL_MATRIX_SIM_CUDA_LOG", str(tmp_path / "calls"))
+    (tmp_path / "calls").touch()
+    return Driver(tmp_path / "calls")
+
+
+def descriptors():
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def lent(arena):
+    """Return a descriptor as a worker gets it."""
+    return os.dup(arena.descriptor)
+
+
+def test_arena_is_the_same_memory_on_both_sides(driver):
+    with closing(arenas.create_arena(5000)) as ours, closing(arenas.open_arena(lent(ours), 5000)) as theirs:
+        ours.tensor.fill_(7)
+        assert theirs.tensor.tolist() == [7] * 5000
+        theirs.tensor[4999] = 8
+        assert int(ours.tensor[-1]) == 8
+
+
+def test_arena_gives_everything_back_after_its_last_view(driver):
+    before = descriptors()
+    ours = arenas.create_arena(5000)
+    theirs = arenas.open_arena(lent(ours), 5000)
+    view = theirs.tensor[:4]
+    ours.close()
+    theirs.close()
+    assert driver.left_over() == (1, 1, 1)
+    assert view.tolist() == [0] * 4
+    del view
+    assert driver.left_over() == (0, 0, 0)
+    assert descriptors() == before
+
+
+def test_mapped_window_shows_other_memory_at_same_place(driver):
+    with closing(arenas.open_window(5000)) as window:
+        places = []
+        for value in (1, 2, 3):
+            with closing(arenas.create_arena(5000)) as arena:
+                arena.tensor.fill_(value)
+                window.show(lent(arena))
+            assert window.tensor.tolist() == [value] * 5000
+            places.append(window.tensor.data_ptr())
+        assert len(set(places)) == 1
+
+
+def test_mapped_window_writes_reach_shown_memory_only(driver):
+    first, second, window = arenas.create_arena(16), arenas.create_arena(16), arenas.open_window(16)
+    window.show(lent(first))
+    kept = window.tensor[:4]
+    kept.fill_(7)
+    window.publish()
+    window.show(lent(second))
+    kept.fill_(8)
+    assert (first.tensor[:4].tolist(), second.tensor[:4].tolist()) == ([7] * 4, [8] * 4)
+    for memory in (first, second, window):
+        memory.close()
+
+
+def test_mapped_window_hidden_maps_nothing(driver):
+    with closing(arenas.open_window(16)) as window:
+        with closing(arenas.create_arena(16)) as arena:
+            window.show(lent(arena))
+        assert driver.left_over() == (1, 1, 1)
+        window.hide()
+        window.hide()
+        assert driver.left_over() == (1, 0, 0), "only the addresses are left"
+        assert driver.calls()["cuMemUnmap"] == 2, "once here, and once of the judge's own mapping"
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_mapped_window_gives_everything_back(hidden, driver):
+    before = descriptors()
+    window = arenas.open_window(5000)
+    for _ in range(3):
+        with closing(arenas.create_arena(5000)) as arena:
+            window.show(lent(arena))
+        assert window.tensor.numel() == 5000
+        if hidden:
+            window.hide()
+    view = window.tensor[:4]
+    window.close()
+    assert driver.left_over() == (1, 0, 0), "the addresses are kept as long as a view"
+    del view
+    del window
+    assert driver.left_over() == (0, 0, 0)
+    assert descriptors() == before
+
+
+def test_mapped_window_that_cannot_map_leaves_nothing(driver, monkeypatch):
+    with closing(arenas.create_arena(16)) as arena:
+        window = arenas.open_window(16)
+        monkeypatch.setenv("KERNEL_MATRIX_SIM_CUDA", "cuMemSetAccess=2")
+        descriptor = lent(arena)
+        with pytest.raises(DeviceError, match="cuMemSetAccess"):
+            window.show(descriptor)
+        os.close(descriptor)
+        window.close()
+        del window
+    del arena
+    assert driver.left_over() == (0, 0, 0)
+
+
+def test_window_of_staged_memory_is_copied(monkeypatch):
+    monkeypatch.setenv(STAGED_VARIABLE, "staged")
+    made = []
+    monkeypatch.setattr(arenas, "CopiedWindow", lambda *how: made.append(how))
+    arenas.open_window(16)
+    assert made == [(16, arenas.open_arena, "cuda", torch.cuda.synchronize)]
