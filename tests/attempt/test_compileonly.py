@@ -35,18 +35,16 @@ BIG = """
 import torch, torch.nn as nn, triton, triton.language as tl
 
 @triton.jit
-def product_kernel(a, b, out, SIZE: tl.constexpr):
-    i, j = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
-    at = i * SIZE + j
-    total = tl.zeros((SIZE, SIZE), tl.float32)
-    for start in range(4):
-        total += tl.dot(tl.load(a + at + start), tl.load(b + at + start))
-    tl.store(out + at, total)
+def product_kernel(a, b, out, SIZE: tl.constexpr, DEPTH: tl.constexpr):
+    row, column, deep = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :], tl.arange(0, DEPTH)
+    left = tl.load(a + row * DEPTH + deep[None, :])
+    right = tl.load(b + deep[:, None] * SIZE + column)
+    tl.store(out + row * SIZE + column, tl.dot(left, right))
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        out = torch.empty(128, 128, device=x.device)
-        product_kernel[(1,)](x, x, out, SIZE=128, num_stages=4)
+        out = torch.empty(16, 16, device=x.device)
+        product_kernel[(1,)](x, x, out, SIZE=16, DEPTH=1024)
         return x
 """
 

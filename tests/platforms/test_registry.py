@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -80,9 +81,14 @@ def test_every_device_of_this_host_can_be_asked_everything(gpu):
         assert look is None or isinstance(look(), TelemetrySample)
 
 
+@cache
+def nodes(path):
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def nvml_names(path):
     """Every name, attribute or text in a module that could reach a function of NVML."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute):
             yield node.attr
         elif isinstance(node, ast.Name):
@@ -109,7 +115,7 @@ def test_settings_are_changed_from_one_module_alone():
 
 def imported(path):
     """Every module that a file imports, and every name it takes from one."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
             yield node.module
         if isinstance(node, ast.Import | ast.ImportFrom):

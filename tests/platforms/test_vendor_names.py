@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import kernel_matrix
@@ -44,18 +45,19 @@ EXCEPTIONS = {
 
 
 def test_only_its_platform_and_the_exceptions_name_a_vendor():
-    found = {path: words for path in files() if (words := sorted(set(vendor_words(path))))}
-    assert {path: words for path, words in found.items() if exception_of(path) is None} == {}
+    assert {path: words for path, words in naming_a_vendor().items() if exception_of(path) is None} == {}
 
 
 def test_every_exception_is_needed():
-    naming = [path for path in files() if any(vendor_words(path))]
-    assert set(EXCEPTIONS) == {exception_of(path) for path in naming} - {None}
+    assert set(EXCEPTIONS) == {exception_of(path) for path in naming_a_vendor()} - {None}
 
 
-def files() -> list[str]:
+@cache
+def naming_a_vendor() -> dict[str, list[str]]:
+    """Module outside the vendor's platform → the words with which it names the vendor, where it does."""
     found = (path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py")))
-    return [path for path in found if not path.startswith("platforms/cuda/")]
+    outside = [path for path in found if not path.startswith("platforms/cuda/")]
+    return {path: words for path in outside if (words := sorted(set(vendor_words(path))))}
 
 
 def exception_of(path: str) -> str | None:
