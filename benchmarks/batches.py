@@ -82,7 +82,7 @@ def measure(call: str, folder: Path, device: str, pairs: int) -> None:
         cold = [median(cold_calls(client, supply, reference)) for client in clients]
         for capture in (True, False) if min(cold) < CAPTURED_BELOW_NS else (False,):
             try:
-                batches = batches_of(reference, supply, dice, min(cold))
+                batches = batches_of(reference, supply, dice, min(cold), max(cold))
             except NoBatchesError:
                 print(f"{call}: too little memory for two sets")
                 continue

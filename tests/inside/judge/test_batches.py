@@ -72,10 +72,15 @@ def test_batches_of_long_calls_have_fewer_sets(call_ns, sets):
 
 
 @pytest.mark.parametrize(
-    ("slowest_ns", "sets"), [(MS, MOST_SETS), (LONGEST_NS / 20, 16), (LONGEST_NS / 5, 5), (10 * LONGEST_NS, 2)]
+    ("slowest_ns", "sets"), [(MS, MOST_SETS), (LONGEST_NS / 20, 16), (LONGEST_NS / 5, 5), (LONGEST_NS / 2, 2)]
 )
 def test_batches_of_one_slow_side_have_fewer_sets(slowest_ns, sets):
     assert prepared(1_000, slowest_ns=slowest_ns)._layout.sets == sets
+
+
+def test_batches_of_calls_that_take_long_are_none():
+    with pytest.raises(NoBatchesError):
+        prepared(1_000, slowest_ns=LONGEST_NS)
 
 
 @pytest.mark.parametrize(("room", "sets"), [(2, 2), (7, 7), (8, 8), (23, 16), (10**6, MOST_SETS)])

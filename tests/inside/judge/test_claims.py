@@ -19,6 +19,7 @@ from kernel_matrix.inside.judge.claims import (
     least_time,
     wall_bound,
 )
+from kernel_matrix.inside.wire import MAX_DEVICE_NS
 from kernel_matrix.model.enums import Regime, Role
 from kernel_matrix.model.messages import BatchBlock, Block, PeakSpec, WorkloadSpec
 
@@ -96,7 +97,7 @@ class Series:
     output_bytes: int = 0
     batches: object = None
 
-    def held(self):
+    def held(self, **changes):
         return hold_claims(
             self.blocks,
             self.probes,
@@ -107,6 +108,7 @@ class Series:
             output_bytes=self.output_bytes,
             device=self.device,
             batches=self.batches,
+            **changes,
         )
 
     def words(self):
@@ -407,13 +409,18 @@ def test_claims_low_resolution_is_that_of_batches(noise, low):
 
 
 @pytest.mark.parametrize("side", ["candidate", "eager"])
-def test_claims_too_few_batches_have_no_bound(side):
+def test_claims_too_few_batches_have_a_bound_without_end(side):
     counts = {"candidate": 16, "eager": 16, side: 7}
     made = in_batches(50.0)
     made.batches = [block for name, count in counts.items() for block in batches(name, 50.0, count=count)]
     held = made.held()
-    assert held.bound_ns is None
+    assert held.bound_ns == MAX_DEVICE_NS
     assert held.low_resolution
+
+
+def test_claims_batches_without_memory_have_a_bound_without_end():
+    made = in_batches(50.0)
+    assert made.held(batches_broken=True).bound_ns == MAX_DEVICE_NS
 
 
 def test_claims_batches_that_failed_leave_a_coarse_bound():

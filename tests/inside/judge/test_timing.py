@@ -1014,6 +1014,7 @@ def test_batches_that_end_with_a_label(name, bench, monkeypatch):
     monkeypatch.setattr(timing_module, "batches_of", raising(SHORT_OF_MEMORY[name]))
     done = bench(in_batches=True).run()
     assert (done.timing.batches, done.timing.labels) == ([], ["no_batches"])
+    assert done.timing.batches_broken is (name != "cannot be made")
 
 
 def test_batches_are_not_made_again(in_batches):

@@ -240,8 +240,11 @@ def batches_of(
         slowest_ns: Time of a call of the slowest contestant by the judge's clock.
 
     Raises:
-        NoBatchesError: There is too little memory for two sets, or the inputs of two calls have different forms.
+        NoBatchesError: There is too little memory for two sets, or the inputs of two calls have different forms, or
+            calls are so long that their own wall times say enough.
     """
+    if 2 * slowest_ns > LONGEST_NS:
+        raise NoBatchesError
     layout = BatchLayout(reference, supply.next(), 1)
     per_set = layout.input_bytes + layout.output_bytes
     free = reference.platform.free_bytes()

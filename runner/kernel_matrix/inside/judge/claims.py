@@ -33,6 +33,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from kernel_matrix.inside.batch_times import call_times, longest_ns
 from kernel_matrix.inside.platform import load_platform
+from kernel_matrix.inside.wire import MAX_DEVICE_NS
 from kernel_matrix.model.enums import Implementation, Regime, Role
 from kernel_matrix.model.messages import BatchBlock, Block, PeakSpec, TwoClocks, WorkloadSpec
 
@@ -114,6 +115,7 @@ def hold_claims(
     output_bytes: int,
     device: str,
     batches: Optional[Sequence[BatchBlock]] = None,
+    batches_broken: bool = False,
 ) -> TwoClocks:
     """Compare the candidate's claims in ``cold`` blocks with the judge's clock and with the peak rates.
 
@@ -127,6 +129,7 @@ def hold_claims(
         output_bytes: Bytes of one call's outputs.
         device: Name of the platform.
         batches: Batches of all contestants; None if none were asked for.
+        batches_broken: Whether memory ran out in them; the bound is then without end.
     """
     claim = statistics.median(_candidates(blocks, Regime.COLD, "device_ns"))
     unexplained, resolution = _excess(blocks, Regime.COLD, device, probes)
@@ -140,7 +143,9 @@ def hold_claims(
         longest = longest_ns(batches, CANDIDATE, EAGER)
         call = statistics.median(call_times(batches, CANDIDATE, EAGER))
         low_resolution = longest - call > call / SHORT
-        bound = None if math.isinf(longest) else round(longest)
+        bound = MAX_DEVICE_NS if math.isinf(longest) else round(longest)
+    if batches_broken:
+        bound = MAX_DEVICE_NS
     return TwoClocks(
         resolution_ns=resolution,
         unexplained_ns=unexplained,

@@ -64,6 +64,8 @@ class TimedPhase:
 
     blocks: List[Block] = field(default_factory=list)
     batches: List[BatchBlock] = field(default_factory=list)
+    batches_broken: bool = False
+    """Memory ran out in them. A candidate can bring that about, so nothing can be concluded in its favour."""
     handovers: Dict[str, List[int]] = field(default_factory=dict)
     """Contestant → times of handing over the outputs of ``cold`` timed calls, nanoseconds."""
     probes: Dict[Role, List[int]] = field(default_factory=dict)
@@ -354,9 +356,11 @@ class Timer:
         except SessionEnded as ended:
             if ended.status not in SHORTAGES:
                 raise
+            self.timing.batches_broken = True
         except Exception as error:  # the judge's own tensors
             if classify(error) is not CallFailure.MEMORY:
                 raise
+            self.timing.batches_broken = True
         else:
             return
         self.timing.batches.clear()

@@ -338,6 +338,7 @@ class WorkloadRunner:
             output_bytes=timing.output_bytes,
             device=device,
             batches=state.timing.batches if self._in_batches else None,
+            batches_broken=state.timing.batches_broken,
         )
         return two_clocks, contradiction(two_clocks, timing.blocks, probes, handovers=handovers, device=device)
 

@@ -145,8 +145,10 @@ class MappedWindow:
     def show(self, descriptor: int) -> None:
         """Map the memory behind ``descriptor``."""
         self._addresses.unmap()
-        self._addresses.map(_imported(descriptor))
-        os.close(descriptor)
+        try:
+            self._addresses.map(_imported(descriptor))
+        finally:
+            os.close(descriptor)
 
     def publish(self) -> None:
         """Do nothing: the judge has the same memory."""
