@@ -444,9 +444,27 @@ def make_record(cell_id: str = CELL, attempt: int = 1, **changes: Any) -> Record
     return replace(record, **changes)
 
 
+def batches(contestant: str, call_ns: int, *, short: bool = False) -> BatchBlock:
+    """Eight batches of ten calls, or of one, which start in 100 ns."""
+    calls = (1,) * 8 if short else (10,) * 8
+    return BatchBlock(
+        contestant=contestant,
+        started_ns=1,
+        ended_ns=2,
+        captured=True,
+        short=short,
+        calls=calls,
+        shown_ns=(50,) * 8,
+        wall_ns=tuple(100 + count * call_ns for count in calls),
+        handover_ns=calls,
+        device_ns=tuple(count * call_ns for count in calls),
+    )
+
+
 def full_record() -> Record:
     """A record of two sessions with everything in it that a record can have."""
-    whole = (workload(blocks=every_block()),)
+    in_batches = (batches("eager", 300, short=True), batches("eager", 300), batches("candidate", 100))
+    whole = (workload(blocks=every_block(), batches=in_batches),)
     return make_record(sessions=(session(0, workloads=whole, probes=PROBES), session(1, workloads=whole)))
 
 

@@ -97,14 +97,17 @@ class WorkloadTimes:
         """Compute the cold median of ``against`` ÷ the candidate's, at most what the judge's own clock allows.
 
         Returns:
-            The speed-up by claimed device times. Where both sides have batches, it is at most that of the upper end of
-            the other's time per call and the lower end of the candidate's. None where either has no time.
+            The speed-up by claimed device times, at most :meth:`speedup_limit`. None where either has no time.
         """
-        claimed = self._claimed_speedup(against)
+        claimed, limit = self._claimed_speedup(against), self.speedup_limit(against)
+        return claimed if claimed is None or limit is None else min(claimed, limit)
+
+    def speedup_limit(self, against: str = EAGER) -> float | None:
+        """Compute the largest speed-up that the batches allow; None where either side has none."""
         ours, theirs = self.batches(CANDIDATE), self.batches(against)
-        if claimed is None or ours is None or theirs is None or ours.low <= 0:
-            return claimed
-        return min(claimed, theirs.high / ours.low)
+        if ours is None or theirs is None or min(ours.low, theirs.high) <= 0:
+            return None
+        return theirs.high / ours.low
 
     def bounded_speedup(self) -> float | None:
         """Compute the time of eager, by the bound's clock, ÷ the candidate's bound; None where there is no bound."""

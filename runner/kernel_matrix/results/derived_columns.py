@@ -100,10 +100,18 @@ class WorkloadColumns:
         ),
     ]
     """Median device time in this regime, of this side."""
+    candidate_batch_ns: float | None
+    """Time of a call of the candidate in batches, by the judge's own clock alone."""
+    baseline_batch_ns: float | None
+    """Time of a call of `eager` in batches, by the judge's own clock alone."""
+    speedup_limit: float | None
+    """The largest speed-up over `eager` that the batches allow."""
     spread_within: float | None
     """Spread of the candidate's times in this session, relative, from quartiles."""
     speedup: float | None
-    """Median of `eager` ÷ median of the candidate; `None` unless the workload passed, and for interpreted kernels."""
+    """Median of `eager` ÷ median of the candidate, at most `speedup_limit`; `None` unless the workload passed, and for
+    interpreted kernels.
+    """
     rival_speedups: Annotated[Mapping[str, float], _per_rival("speedup_over_{}")]
     """Median of this further baseline ÷ median of the candidate."""
     flops_per_s: float | None

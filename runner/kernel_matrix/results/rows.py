@@ -149,9 +149,12 @@ def _times(times: WorkloadTimes) -> Row:
         row[f"{side}_samples"] = len(device)
         row[f"{side}_median_ns"] = times.median_ns(contestant)
         row[f"{side}_wall_median_ns"] = median(wall) if wall else None
+        batches = times.batches(contestant)
+        row[f"{side}_batch_ns"] = batches.estimate if batches else None
         row |= {f"{regime}_{side}_median_ns": times.median_ns(contestant, regime) for regime in REGIMES}
     for column, rival in RIVALS.items():
         row[f"{column}_median_ns"] = times.median_ns(rival)
+    row["speedup_limit"] = times.speedup_limit()
     row["spread_within"] = spread_within(times.device_ns(CANDIDATE))
     return row
 

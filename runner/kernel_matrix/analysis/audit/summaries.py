@@ -86,10 +86,10 @@ def _calls(tables: Tables) -> pl.LazyFrame:
 
 
 def against_rows(tables: Tables) -> pl.LazyFrame:
-    """Find speed-ups that are not the ratio of their medians, and verdicts that contradict interval or sessions."""
+    """Find speed-ups that are not what medians and batches give, and verdicts that contradict interval or sessions."""
     cells = tables.cells
     ratio = pl.col("baseline_median_ns") / pl.col("candidate_median_ns")
-    off = (pl.col("speedup") / ratio - 1).abs()
+    off = (pl.col("speedup") / pl.min_horizontal(ratio, "speedup_limit") - 1).abs()
     wrong = cells.with_columns(off=off, ratio=ratio).filter((pl.col("off") > _ROUNDING) & pl.col("off").is_finite())
     of_ratio = sentence(
         "session {}: the speed-up is given as {}, but the medians' ratio is {}",
