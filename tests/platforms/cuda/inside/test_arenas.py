@@ -151,7 +151,8 @@ def test_mapped_window_that_cannot_map_leaves_nothing(driver, monkeypatch):
         descriptor = lent(arena)
         with pytest.raises(DeviceError, match="cuMemSetAccess"):
             window.show(descriptor)
-        os.close(descriptor)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
         window.close()
         del window
     del arena
