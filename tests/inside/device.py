@@ -37,7 +37,7 @@ class SimulatedDevice:
 
     @property
     def free(self) -> int:
-        """Memory that nobody has."""
+        """Memory that no process has taken, bytes."""
         return self.total - self.contexts - sum(self._used.values()) - sum(self._kept.values())
 
     def take(self, gib: float) -> None:

@@ -33,9 +33,10 @@ class MedianInterval:
 
 
 def median_interval(numbers: Sequence[float]) -> MedianInterval:
-    """Return the median of ``numbers``, and the order statistics around ``n/2 ± 0.98 √n``.
+    """Return the median of ``numbers``, and the order statistics around ``n/2 ± 0.98 √n``, rounded outwards.
 
-    With fewer than :data:`FEWEST` numbers the interval has no end.
+    The interval is distribution-free (binomial, normal approximation). With fewer than :data:`FEWEST` numbers it has no
+    end.
     """
     ordered, middle = sorted(numbers), median(numbers)
     if len(ordered) < FEWEST:

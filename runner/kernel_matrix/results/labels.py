@@ -135,7 +135,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "no_batches": Label(
         _INFORMATION,
         _TIMING,
-        "calls were not timed in batches: memory was too short for two sets, or the forms of inputs change",
+        "calls were not timed in batches: too little memory, calls of over 0.15 s, or inputs whose forms change",
         "Allow for a coarser bound on the candidate's time.",
     ),
     "no_clock_probe": Label(

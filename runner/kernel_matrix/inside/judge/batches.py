@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.input_supply import InputSupply
     from kernel_matrix.inside.judge.reference import ReferenceModel
     from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
+    from kernel_matrix.inside.memory import Arena
     from kernel_matrix.inside.wire import OutputsClaim
 
 CHUNKS = 8
@@ -108,14 +109,13 @@ class Batches:
     def __init__(
         self, reference: ReferenceModel, supply: InputSupply, dice: random.Random, layout: BatchLayout
     ) -> None:
-        self._reference = reference
         self._platform = reference.platform
         self._supply = supply
         self._dice = dice
         self._layout = layout
         self._chunk = 1
-        # Also flushes the cache before each batch.
         device = self._platform.TORCH_DEVICE
+        # Written before each batch, which empties the cache.
         self._flush = torch.empty(2 * self._platform.cache_bytes(), dtype=torch.uint8, device=device)
         self._sent = torch.zeros((layout.sets, layout.input_bytes), dtype=torch.uint8, device=device)
         self._write(range(layout.sets))
@@ -124,7 +124,7 @@ class Batches:
         """Lend a first batch; return True if ``client`` has captured its calls, otherwise False."""
         self._chunk = max(1, self._layout.sets // CHUNKS) if capture else 1
         message = self._layout.to_json(self._chunk, capture=capture)
-        with closing(self._new(self._sent)) as inputs, closing(self._poisoned()) as outputs:
+        with closing(self._new_inputs()) as inputs, closing(self._new_outputs()) as outputs:
             self._platform.synchronize()
             inputs.publish()
             outputs.publish()
@@ -140,7 +140,7 @@ class Batches:
         chosen = self._dice.sample(range(self._layout.sets // self._chunk), chunks)
         numbers = [number for one in chosen for number in range(one * self._chunk, (one + 1) * self._chunk)]
         self._write(numbers)
-        with closing(self._new(self._sent)) as inputs, closing(self._poisoned()) as outputs:
+        with closing(self._new_inputs()) as inputs, closing(self._new_outputs()) as outputs:
             self._flush.zero_()
             self._platform.synchronize()
             inputs.publish()
@@ -216,12 +216,12 @@ class Batches:
             for spec, tensor in zip(self._layout.inputs, tensors):
                 spec.view(self._sent[number]).copy_(tensor)
 
-    def _new(self, content: torch.Tensor) -> Any:
-        arena = self._platform.create_arena(content.numel())
-        arena.tensor.copy_(content.view(-1))
+    def _new_inputs(self) -> Arena:
+        arena = self._platform.create_arena(self._sent.numel())
+        arena.tensor.copy_(self._sent.view(-1))
         return arena
 
-    def _poisoned(self) -> Any:
+    def _new_outputs(self) -> Arena:
         arena = self._platform.create_arena(self._layout.output_bytes * self._layout.sets)
         arena.tensor.fill_(POISON)
         return arena

@@ -71,7 +71,7 @@ class Shortage:
 
     @property
     def margin(self) -> int:
-        """What the candidate may use beyond the reference."""
+        """Memory that the candidate may use beyond what the reference uses."""
         return max(MARGIN_BYTES, int(MARGIN_SHARE * max(0, self.reference - self.given)))
 
     @property

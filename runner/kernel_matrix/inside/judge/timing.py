@@ -48,9 +48,7 @@ MOVED_BYTES = 1 << 30
 LONG_BATCHES = 2  # of one contestant in a row
 BATCHES_HALF_WIDTH = 0.005  # batches are made until the time per call is known this well
 COMPARED = 3  # calls of a batch that are compared with the reference
-NO_BATCHES = (
-    "no_batches"  # label: there is too little memory for batches, or the forms of inputs differ from call to call
-)
+NO_BATCHES = "no_batches"  # label: batches were impossible, or there was too little memory for them
 HOST_BOUND = "host_bound"  # label: short calls could not be captured, so the time of a call includes launching it
 
 FEWEST_ROUNDS = 3  # fewer rounds do not show how much rounds differ
@@ -585,14 +583,9 @@ def round_half_width(blocks: Sequence[Block], contestant: str) -> float:
 def relative_half_width(samples: Sequence[int]) -> float:
     """Return half the width of the median's distribution-free 95 % interval, as a share of the median.
 
-    The interval lies between the order statistics around ``n/2 ± 0.98 √n`` (binomial, normal approximation), rounded
-    outwards. It covers the noise within this session only.
+    It covers the noise within this session only.
     """
-    if len(samples) < 8:
-        return float("inf")
-    ordered = sorted(samples)
-    reach = 0.98 * len(ordered) ** 0.5
-    low = max(0, math.floor(len(ordered) / 2 - reach) - 1)
-    high = len(ordered) - 1 - low
-    middle = statistics.median(ordered)
-    return (ordered[high] - ordered[low]) / 2 / middle if middle else 0.0
+    if len(samples) < FEWEST:
+        return math.inf
+    found = median_interval(samples)
+    return found.half_width if found.estimate else 0.0

@@ -46,7 +46,7 @@ class CallBatches:
 
     @property
     def captured(self) -> bool:
-        """Whether the calls of every chunk are replayed from a graph."""
+        """True if the calls of every chunk are replayed from a graph."""
         return self._captured is not None
 
     def show(self, descriptors: Sequence[int]) -> None:
@@ -81,7 +81,7 @@ class CallBatches:
                 break
             claim = described
         if fitting[0]:
-            torch._foreach_copy_(*fitting)  # one launch for many outputs  # it has no public name
+            torch._foreach_copy_(*fitting)  # one launch for many outputs; it has no public name
         self._platform.synchronize()
         for window in self._windows:
             window.publish()  # inputs too, so that the judge sees which were written to
