@@ -6,8 +6,17 @@ from pathlib import Path
 
 from sim.nvml import H200, SimulatedDriver
 
-from tests.hosts.doctor.clinic import Clinic
+from tests.hosts.doctor.clinic import Clinic, Report
 from tests.lease.settings import killed_while_holding
+
+
+def left_here(report: Report) -> list[dict[str, str]]:
+    """Return what the doctor found left in the clinic.
+
+    Control groups are the whole machine's, and another test may just have killed a runner.
+    """
+    lines = report.about("leftovers")
+    return [line for line in lines if line["verdict"] != "ok" and "/sys/fs/cgroup" not in line["found"]]
 
 
 def test_clocks_of_a_dead_runner_fail_until_swept(gpu_clinic: Clinic, driver: SimulatedDriver) -> None:
@@ -16,21 +25,20 @@ def test_clocks_of_a_dead_runner_fail_until_swept(gpu_clinic: Clinic, driver: Si
     calls = driver.log()
 
     report = gpu_clinic.examine("--sandbox", "process")
-    assert (report.code, report.verdict("leftovers")) == (4, "fail")
-    assert report["leftovers"]["found"] == (
-        f"SM clock, memory clock of {H200['uuid']}, set by run run-7, whose runner is gone"
-    )
-    assert "kernel-matrix sweep" in report["leftovers"]["advice"]
+    (line,) = left_here(report)
+    assert (report.code, line["verdict"]) == (4, "fail")
+    assert line["found"] == f"SM clock, memory clock of {H200['uuid']}, set by run run-7, whose runner is gone"
+    assert "kernel-matrix sweep" in line["advice"]
     assert driver.log() == calls
 
     assert gpu_clinic.call("sweep").returncode == 0
-    assert gpu_clinic.examine("--sandbox", "process").verdict("leftovers") == "ok"
+    assert left_here(gpu_clinic.examine("--sandbox", "process")) == []
 
 
 def test_a_folder_of_a_dead_run_is_a_warning_and_stays(clinic: Clinic) -> None:
     folder = clinic.root / "scratch" / "kernel-matrix-run-1.1.00000000.dead"
     folder.mkdir()
-    line = clinic.examine()["leftovers"]
+    (line,) = left_here(clinic.examine())
     assert line["verdict"] == "warn"
     assert str(folder) in line["found"]
     assert folder.exists()
@@ -38,6 +46,6 @@ def test_a_folder_of_a_dead_run_is_a_warning_and_stays(clinic: Clinic) -> None:
 
 def test_a_journal_that_cannot_be_read_is_a_fault(clinic: Clinic) -> None:
     Path(clinic.root / "locks" / "GPU-1.settings.json").write_text("{")
-    line = clinic.examine()["leftovers"]
+    (line,) = left_here(clinic.examine())
     assert line["verdict"] == "fail"
     assert "something was set on GPU-1" in line["found"]

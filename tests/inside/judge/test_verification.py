@@ -246,7 +246,7 @@ def test_a_second_call_on_equal_inputs_must_agree(bench):
 
 
 OUTSIDE = """
-torch.as_strided(x, (1,), (1,), x.storage_offset() {place}).add_(1)
+torch.as_strided(x, (1,), (1,), x.storage_offset() {place}).fill_(1)
 return x.cumsum(1)
 """
 
@@ -324,7 +324,7 @@ def test_timed_check_finds_candidate_with_cached_numbers(bench):
 
 
 def test_its_buffers_are_looked_at_as_those_of_any_other(bench):
-    outside = "torch.as_strided(x, (1,), (1,), x.storage_offset() - 1).add_(1)\nreturn x + torch.randn_like(x)"
+    outside = "torch.as_strided(x, (1,), (1,), x.storage_offset() - 1).fill_(1)\nreturn x + torch.randn_like(x)"
     assert ended(bench(outside, NOISE, inputs=MANY, random=True).verify)[0] is Status.OUT_OF_BOUNDS
     written = "x += torch.randn_like(x)\nreturn x + torch.randn_like(x)"
     assert ended(bench(written, NOISE, inputs=MANY, random=True).verify)[0] is Status.INPUT_MODIFIED
