@@ -5,12 +5,14 @@ puts this text in the place of the import. Nothing in here cheats: an honest can
 uses it too.
 """
 
+import functools
 import struct
 import sys
 import time
 from typing import NamedTuple
 
 from kernel_matrix.inside.wire import Channel
+from kernel_matrix.inside.worker.call_batches import CallBatches
 
 ANSWERS = ("DONE", "OUTPUTS", "TRACED")
 EMPTY = ("OPEN", "LOAD", "MODEL", "BUFFERS", "PROBE", "BYE")  # frames that do not call the model
@@ -104,6 +106,30 @@ def on_the_stack(name):
                 return value
         frame = frame.f_back
     raise LookupError(name)
+
+
+def change_batches(**methods):
+    """Let ``method(batches, usual, *arguments)`` take the place of methods of the worker's batches.
+
+    These are ``show`` (the memory of a batch), ``call`` (the model on the sets of some chunks) and ``hand_over`` (what
+    was returned for them).
+    """
+    for name, method in methods.items():
+        usual = getattr(CallBatches, name)
+
+        def changed(self, *arguments, method=method, usual=usual):
+            return method(self, functools.partial(usual, self), *arguments)
+
+        setattr(CallBatches, name, changed)
+
+
+def is_in_batch():
+    """Return True in a call of the model that is one of a batch."""
+    try:
+        on_the_stack("CallBatches")
+    except LookupError:
+        return False
+    return True
 
 
 def lent_outputs():
