@@ -106,7 +106,7 @@ def cold_calls(client: WorkerClient, supply: InputSupply, reference: ReferenceMo
 def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, captured: bool) -> list[BatchBlock]:
     """Make a short and a long batch of each in turns."""
     for client in clients:
-        batches.call(client, 1)
+        batches.call(client, batches.draw_length())  # untimed: libraries load code in a first one
     blocks = []
     for turn in range(pairs):
         for client in clients if turn % 2 else clients[::-1]:

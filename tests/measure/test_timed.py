@@ -30,7 +30,7 @@ def test_report_and_document_say_the_same(read):
 def test_bounded_speedup_is_eager_over_the_bound(bound_ns, speedup, read):
     made = workload(blocks=every_block())
     made = replace(made, two_clocks=replace(made.two_clocks, bound_ns=bound_ns))
-    assert read(made).bounded_speedup() == speedup
+    assert read(made).bounded_speedup() == read(made).speedup_limit() == speedup
     assert read(replace(made, two_clocks=None)).bounded_speedup() is None
 
 

@@ -78,7 +78,7 @@ LOWER_BITS = {
     Dtype.BF16: 3,
 }
 
-PIECE = 1 << 22  # elements that a mode changes at once, since it takes several times their memory
+PIECE = 1 << 24  # elements that a mode changes at once, since it takes several times their memory
 
 WIDE_SHARE = 1 / 8  # at most this share of an input's elements is wide, see IntegerRange.WIDE
 
@@ -133,12 +133,12 @@ def draw_inputs(
     device: str,
     dtype: Dtype,
     mode: InputMode,
-    seed: int,
+    seed: Optional[int],
     *,
     whole: IntegerRange = IntegerRange.ONES,
     properties: Sequence[Optional[InputProperties]] = (),
 ) -> List[Any]:
-    """Call the problem's ``get_inputs()`` under ``seed``, with tensors created on ``device``.
+    """Call the problem's ``get_inputs()`` under ``seed``, if there is one, with tensors created on ``device``.
 
     Floating tensors are changed according to ``mode`` and cast to ``dtype``; integers and booleans are kept. ``whole``
     is the range of the integers in mode ``exact``. ``properties`` of each tensor are kept.
@@ -238,10 +238,14 @@ def seed_torch(seed: int) -> None:
 
 
 @contextmanager
-def _drawing(device: str, dtype: Dtype, seed: int) -> Iterator[None]:
-    """Seed everything, create tensors on ``device``, and in float64 cells draw numbers with all their bits."""
+def _drawing(device: str, dtype: Dtype, seed: Optional[int]) -> Iterator[None]:
+    """Seed everything, create tensors on ``device``, and in float64 cells draw numbers with all their bits.
+
+    Without a seed the generators stay as they are.
+    """
     before = torch.get_default_dtype()
-    _seed_everything(seed)
+    if seed is not None:
+        _seed_everything(seed)
     torch.set_default_dtype(torch.float64 if dtype is Dtype.FP64 else before)
     try:
         with torch.device(device):

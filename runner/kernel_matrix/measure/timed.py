@@ -103,16 +103,22 @@ class WorkloadTimes:
         return claimed if claimed is None or limit is None else min(claimed, limit)
 
     def speedup_limit(self, against: str = EAGER) -> float | None:
-        """Compute the largest speed-up that the batches allow; None where either side has none."""
-        ours, theirs = self.batches(CANDIDATE), self.batches(against)
-        if ours is None or theirs is None or min(ours.low, theirs.high) <= 0:
-            return None
-        return theirs.high / ours.low
+        """Compute the largest speed-up that the judge's own clock allows; None where it does not say.
 
-    def bounded_speedup(self) -> float | None:
-        """Compute the time of eager, by the bound's clock, ÷ the candidate's bound; None where there is no bound."""
-        batches = self.batches(EAGER)
-        theirs = batches.estimate if batches else self.median_ns(EAGER)
+        It is the ratio of the times in batches, from the far ends of their intervals. Without batches it is the time of
+        ``against`` ÷ the candidate's bound, or 1 if that is less: the bound is a longest time, so it shows no candidate
+        to be slow.
+        """
+        ours, theirs = self.batches(CANDIDATE), self.batches(against)
+        if ours is None or theirs is None:
+            bounded = self.bounded_speedup(against)
+            return None if bounded is None else max(1.0, bounded)
+        return theirs.high / ours.low if min(ours.low, theirs.high) > 0 else None
+
+    def bounded_speedup(self, against: str = EAGER) -> float | None:
+        """Compute the time of ``against`` by the bound's clock ÷ the candidate's bound; None without a bound."""
+        batches = self.batches(against)
+        theirs = batches.estimate if batches else self.median_ns(against)
         return theirs / self._bound_ns if theirs and self._bound_ns else None
 
     def paired_speedups(self) -> list[float]:

@@ -119,7 +119,7 @@ class ProtocolSpec:
     warmup_calls: int = 10
     """Calls before the first timed one; a random number of further calls is added."""
     min_samples: int = 40
-    """Least number of timed calls per side, if the budget allows."""
+    """Least number of timed calls per side, if the budget allows; half as many of costly calls with precise medians."""
     max_samples: int = 400
     target_half_width: float = 0.005
     """Stop when the relative half-width of the median's 95 % interval is below this."""

@@ -105,7 +105,7 @@ class WorkloadColumns:
     baseline_batch_ns: float | None
     """Time of a call of `eager` in batches, by the judge's own clock alone."""
     speedup_limit: float | None
-    """The largest speed-up over `eager` that the batches allow."""
+    """The largest speed-up over `eager` that the judge's own clock allows: in batches, else by `wall_bound_ns`."""
     spread_within: float | None
     """Spread of the candidate's times in this session, relative, from quartiles."""
     speedup: float | None

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.batch_times import FEWEST, call_times
 from kernel_matrix.inside.judge import batches as batches_module
-from kernel_matrix.inside.judge import workload_runner
+from kernel_matrix.inside.judge import timing, workload_runner
 from kernel_matrix.inside.judge.batches import (
     CHUNKS,
     COPIES,
@@ -28,13 +28,14 @@ from kernel_matrix.inside.judge.batches import (
     NoBatchesError,
     batches_of,
 )
+from kernel_matrix.inside.judge.input_supply import FRESH
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.timing import Timer
 from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
 from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.wire import OutputsClaim, Structure
-from kernel_matrix.model.enums import Fault, Stage, Status, fault_of
+from kernel_matrix.model.enums import Fault, Role, Stage, Status, fault_of
 from kernel_matrix.platforms.cpu import inside as cpu
 from tests.inside.sessions import QUICK, SOFTMAX, make_job
 from tests.inside.workers import TIMEOUTS, served
@@ -52,7 +53,7 @@ def prepared(call_ns, *, free=None, slowest_ns=0):
     """Make batches of calls on 8 × 64 numbers."""
     platform = SimpleNamespace(**{**vars(cpu), "free_bytes": lambda: free})
     reference = SimpleNamespace(platform=platform, like=(torch.empty(8, 64, device="meta"),))
-    supply = SimpleNamespace(next=lambda: [torch.zeros(8, 64)])
+    supply = SimpleNamespace(next=lambda: [torch.zeros(8, 64)], kind=FRESH)
     return batches_of(reference, supply, random.Random(1), call_ns, slowest_ns)
 
 
@@ -98,7 +99,7 @@ def test_batches_of_inputs_of_other_forms_are_none(inputs):
     supply = iter([[torch.zeros(8, 64)]] * 5 + [inputs])
     reference = SimpleNamespace(platform=cpu, like=(torch.empty(8, 64, device="meta"),))
     with pytest.raises(NoBatchesError):
-        batches_of(reference, SimpleNamespace(next=lambda: next(supply)), random.Random(1), 1_000, 1_000)
+        batches_of(reference, SimpleNamespace(next=lambda: next(supply), kind=FRESH), random.Random(1), 1_000, 1_000)
 
 
 @pytest.mark.parametrize(("most", "sets"), [(20 * PER_SET, 16), (PER_SET, 2)])
@@ -122,7 +123,8 @@ def test_draw_length_is_more_than_one_chunk(sets, capture, seed):
 class Contestant:
     """Copies each input to the output of its set; ``late`` is called when the judge has taken the outputs."""
 
-    def __init__(self, layout, *, late=lambda _inputs, _outputs: None):
+    def __init__(self, layout, *, late=lambda _inputs, _outputs: None, role=Role.CANDIDATE):
+        self.role = role
         self._layout = layout
         self._late = late
         self._arenas = ()
@@ -188,6 +190,82 @@ def test_batch_calls_are_on_inputs_never_shown_before(capture):
         assert len(set(now)) == len(now)
         assert not seen & set(now)
         seen |= {tuple(x.tolist()) for (x,) in shown}
+
+
+class CapturedDraws:
+    """A problem on a platform whose ``capture`` is given; ``drawn_alone`` counts the sets that are drawn one by one."""
+
+    def __init__(self, capture):
+        platform = SimpleNamespace(**{**vars(cpu), "capture": capture})
+        self.reference = SimpleNamespace(
+            platform=platform, like=(torch.empty(3, device="meta"),), draw_unseeded=lambda: [torch.randn(3)]
+        )
+        self.supply = SimpleNamespace(next=self._next, kind=FRESH)
+        self.drawn_alone = 0
+
+    def _next(self):
+        self.drawn_alone += 1
+        return [torch.randn(3)]
+
+    def batches(self, sets=40):
+        layout = BatchLayout(self.reference, [torch.zeros(3)], sets)
+        made, contestant = Batches(self.reference, self.supply, random.Random(7), layout), Contestant(layout)
+        made.lend(contestant, capture=True)
+        return made, contestant
+
+
+def runs_again(function):
+    function()
+    return function
+
+
+def draws_the_same_again(function):
+    function()
+    return lambda: None
+
+
+def test_batch_draws_are_captured_and_new():
+    problem = CapturedDraws(runs_again)
+    made, contestant = problem.batches()
+    for chunks in (8, 1, 5):
+        made.call(contestant, chunks)
+    assert problem.drawn_alone == 2
+    shown = [[tuple(x.tolist()) for (x,) in sets] for sets in contestant.shown]
+    seen = set(shown[0])
+    assert len(seen) == 40
+    for sets, called in zip(shown[1:], contestant.called, strict=True):
+        now = {sets[number] for number in called}
+        assert len(now) == len(called)
+        assert not seen & now
+        seen |= now
+
+
+def test_batch_draws_are_secret():
+    drawn = []
+    for seed in (7, 8):
+        made, contestant = CapturedDraws(runs_again).batches()
+        made._dice = random.Random(seed)
+        made.call(contestant, 2)
+        drawn.append(contestant.shown[-1][contestant.called[0][0]][0].tolist())
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize("capture", [draws_the_same_again, lambda _function: None], ids=["stale", "impossible"])
+def test_batch_draws_that_cannot_be_captured_are_made_one_by_one(capture):
+    problem = CapturedDraws(capture)
+    made, contestant = problem.batches()
+    made.call(contestant, 8)
+    assert problem.drawn_alone == 2 + 40 + 40
+
+
+def test_batch_inputs_of_the_baseline_are_not_compared():
+    def write(inputs, _outputs):
+        inputs[:, 512:524] = 0
+
+    made, contestant = one_batch(late=write, role=Role.BASELINE)
+    batch = made.call(contestant, 5)
+    assert batch.inputs is None
+    assert batch.damage == ""
 
 
 def test_batch_calls_are_chunks_of_a_secret_order():
@@ -366,7 +444,8 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_batches_find_a_candidate_that(name, judged):
+def test_batches_find_a_candidate_that(name, judged, monkeypatch):
+    monkeypatch.setattr(timing, "COMPARED", 16)  # all calls of a batch: three at random miss one of eight at times
     cheat, status = FOUND[name]
     _report, ended = judged(cheat)
     assert ended is not None, "it passed"

@@ -344,6 +344,11 @@ def test_on_a_cpu_the_bound_holds_no_claim(name):
     assert made.held().bound_ns == pytest.approx(3_000 * US, rel=0.02)
 
 
+def test_claims_bound_is_no_less_than_the_claim():
+    made = series(random.Random(1), QUIET, device="cpu", claim=3_000.0, candidate=lambda needs: (needs, needs / 2))
+    assert made.held().bound_ns == pytest.approx(3_000 * US, rel=0.02)
+
+
 def test_claims_on_a_gpu_without_batches_have_no_bound():
     assert series(random.Random(1), QUIET).held().bound_ns is None
 

@@ -129,7 +129,7 @@ def test_an_answered_call_is_measured_by_both_clocks(pair):
 def test_a_probe_is_a_call_of_another_kind(pair):
     side, peer = pair
     peer.answer(1, claim=OutputsClaim(Structure.OTHER, ()))
-    assert side.call(probe=True, stage=Stage.TIME).times.device_ns == 5
+    assert side.probe().times.device_ns == 5
     assert peer.read()[0] is FrameKind.PROBE
 
 
@@ -421,7 +421,7 @@ def test_failed_missing_kernel_package_is_unsupported(asked, importing):
 def test_a_probe_is_no_answer_of_the_candidates_yet(importing):
     side, peer = importing
     peer.answer(1)
-    side.call(stage=Stage.VERIFY, probe=True)
+    side.probe()
     assert failed_by(peer, CallFailure.RUNTIME, LACKS, lambda: call(side)).status is Status.UNSUPPORTED
 
 
@@ -596,6 +596,45 @@ def test_call_result_is_out_of_the_workers_reach(pair):
         assert result.inputs[0].tolist() == [9, 0, 0, 0]
         assert [result.inputs[0] is result.sent[0], result.inputs[1] is result.sent[1]] == [False, True]
         assert [tensor.tolist() for tensor in inputs] == [[0] * 4, [1] * 4], "the judge's own inputs are out of reach"
+
+
+@pytest.mark.parametrize(
+    ("pair", "stage", "compared"),
+    [
+        (CANDIDATE, Stage.TIME, True),
+        (LIBRARY, Stage.TIME, True),
+        (EAGER, Stage.TIME, False),
+        (EAGER, Stage.VERIFY, True),
+    ],
+    indirect=["pair"],
+)
+def test_inputs_of_timed_baseline_calls_are_not_compared(pair, stage, compared):
+    side, peer = pair
+    peer.ready()
+    side.deliver([torch.zeros(4)], LIKE)
+    order, input_arena, output_arena = lent(peer)
+    with closing(input_arena), closing(output_arena):
+        seen(order["inputs"], input_arena)[0][0] = 9
+        input_arena.tensor[-1] += 1
+        peer.answer(1)
+        result = side.call(stage=stage)
+        assert (result.inputs[0] is not result.sent[0]) is compared
+        assert bool(result.damage) is compared
+
+
+def test_probe_poisons_outputs_and_leaves_inputs(pair):
+    side, peer = pair
+    peer.ready()
+    side.deliver([torch.arange(4.0)], LIKE)
+    order, input_arena, output_arena = lent(peer)
+    with closing(input_arena), closing(output_arena):
+        (given,), (output,) = seen(order["inputs"], input_arena), seen(order["outputs"], output_arena)
+        output.zero_()
+        given[0] = 9
+        peer.answer(1)
+        side.probe()
+        assert bool(output.isnan().all())
+        assert given.tolist() == [9, 1, 2, 3]
 
 
 @pytest.mark.parametrize("device_ns", [10**9, 2**63 - 1])

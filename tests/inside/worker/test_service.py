@@ -193,7 +193,7 @@ def test_a_probe_does_all_but_the_models_part(tmp_path):
     with side_of(tmp_path, model("raise RuntimeError('was called')")) as side:
         start(side)
         side.deliver([torch.zeros(3)], [torch.zeros(3)])
-        result = side.call(probe=True, stage=Stage.TIME)
+        result = side.probe()
         assert (result.claim.structure, result.claim.outputs) == (Structure.OTHER, ())
 
 

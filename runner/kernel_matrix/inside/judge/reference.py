@@ -131,6 +131,10 @@ class ReferenceModel:
         seed = derive_seed(self._secret, mode.value, *purpose)
         return draw_inputs(self._module, self.device, self.dtype, mode, seed, whole=whole, properties=self.properties)
 
+    def draw_unseeded(self) -> List[Any]:
+        """Draw inputs of mode ``standard`` from the generators as they are, which a capture does not allow to seed."""
+        return draw_inputs(self._module, self.device, self.dtype, InputMode.STANDARD, None, properties=self.properties)
+
     def can_change(self, mode: InputMode) -> bool:
         """Return False if inputs of ``mode`` would be as the problem draws them; see :func:`can_change`."""
         return can_change(self.properties, mode)

@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from kernel_matrix.inside.judge.verification import Verifier
     from kernel_matrix.inside.judge.worker_client import CallResult, CallTimes, WorkerClient
 
-WARM_S = 0.3  # warm-up calls that took this long suffice, however few: long kernels warm up a device in few calls
+WARM_S = 0.15  # warm-up calls that took this long suffice, however few: long kernels warm up a device in few calls
 FEWEST_WARM = 3  # least number of warm-up rounds
 CHECK_S = 0.02  # if comparing one call's outputs takes longer than this, fewer calls are compared
 SPOT_SHARE = 0.25  # share of the candidate's other timed calls that are compared at some places
+COSTLY_S = 0.8  # after this time for single calls half of `min_samples` suffice, if the medians are precise by then
 FEWEST_CHECKS = 2  # average full comparisons per side, however long they take; a wrong result must not go unseen
 # If a call's inputs and outputs are at most this large, they move to other memory in each round of blocks. Their place
 # decides which parts of a GPU's cache they share, and made identical code differ by up to 5 %.
@@ -246,11 +247,12 @@ class Timer:
         After the budget each block still gets one call, so that slow candidates are timed too, evenly interleaved.
         """
         enough = False
+        costly_at = self._now() + COSTLY_S
         while True:
             self._move()
             for name in self._round():
                 self._block(name, deadline, self._calls_due(name, enough=enough))
-            if not enough and self._samples() >= self._fewest:
+            if not enough and self._are_enough(costly=self._now() > costly_at):
                 enough = True
                 deadline = min(deadline, self._now() + self._protocol.precision_s)
             if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
@@ -275,27 +277,24 @@ class Timer:
     def _block(self, name: str, deadline: float, calls: int) -> None:
         client = self._clients[name]
         empty = 0 if client.role is Role.RIVAL else EMPTY_CALLS
-        inputs: List[Any] = []
         with self._recording(client, Regime.COLD, 1) as times:
             while not times or (len(times) < calls and self._now() <= deadline):
-                inputs = self._supply.next()
-                times.append(self._call(client, inputs))
+                times.append(self._call(client, self._supply.next()))
                 if len(times) <= empty:
-                    self._probe(client, inputs)
+                    self._probe(client)
             for _missing in range(len(times), empty):
                 if self._now() <= deadline:
-                    self._probe(client, inputs)
+                    self._probe(client)
             self.timing.handovers.setdefault(name, []).extend(call.handover_ns for call in times)
 
-    def _probe(self, client: WorkerClient, inputs: List[Any]) -> None:
+    def _probe(self, client: WorkerClient) -> None:
         """Make a call that runs nothing, directly after one that ran.
 
         It is made among timed calls, so that both see the same state of process and host. Empty calls do not follow
         each other, since a process that has just launched dozens of kernels answers more slowly than one that repeats
         the same call.
         """
-        client.deliver(inputs, self._reference.like)
-        result = client.call(probe=True, stage=Stage.TIME)
+        result = client.probe()
         self.timing.probes.setdefault(client.role, []).append(result.times.wall_ns)
 
     def _calls_due(self, name: str, *, enough: bool) -> int:
@@ -395,7 +394,7 @@ class Timer:
         for client in [self._clients[name] for name in list(self._clients) if name not in failed]:
             self._give_turn(client)
             with self._tolerating_rival(client):
-                self._batch(client, batches, 1)  # untimed: the first one on new buffers
+                self._batch(client, batches, batches.draw_length())  # untimed: libraries load code in a first one
         return capture
 
     def _time_batches_of(self, client: WorkerClient, batches: Batches, *, captured: bool) -> None:
@@ -543,6 +542,11 @@ class Timer:
 
     def _samples(self) -> int:
         return min(len(samples_of(self.timing.blocks, name)) for name in self._main)
+
+    def _are_enough(self, *, costly: bool) -> bool:
+        """Return True if both sides have enough samples; half as many are if calls are costly and medians precise."""
+        samples = self._samples()
+        return samples >= self._fewest or (costly and samples >= self._fewest // 2 and self._precise())
 
     def _precise(self) -> bool:
         blocks = self.timing.blocks
