@@ -63,7 +63,7 @@ ADDED_LATER = {
     "TwoClocks": {"bound_ns"},
     "WorkloadReport": {
         *("two_clocks", "traits", "batches", "labels"),
-        *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes"),
+        *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes", "reference_pieces"),
     },
     "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
     "IsolationInfo": {"memory_limit"},

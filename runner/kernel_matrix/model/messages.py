@@ -470,6 +470,8 @@ class WorkloadReport:
     """Device memory with which the reference can be its own candidate: parameters, inputs, outputs twice, what it takes
     in its calls, and 2 GiB; `None` on a device without memory of its own, and where the baseline did not get so far.
     """
+    reference_pieces: Annotated[Ordinal, LATER, Column()] = 1
+    """In how many pieces, along the first dimension, the reference computed what it compares with; 1: in one call."""
     claimed_memory_bytes: Annotated[Mapping[Annotated[str, Words(CONTESTANTS)], Count], LATER] = field(
         default_factory=dict
     )

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import kernel_matrix
 from kernel_matrix.inside.input_generation import LOWER_BITS
+from kernel_matrix.inside.judge.precise_model import PreciseModel
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded, round_mantissa
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.wire import Structure
@@ -332,19 +333,96 @@ def test_precision_that_memory_lacks_for_is_given_up(reference, monkeypatch):
     model = reference("return x * 2", dtype=Dtype.BF16)
     runs = []
 
-    def run(_model, inputs, precise):
-        runs.append(precise)
-        if precise == "float64":
+    def call(oracle, module, inputs):
+        runs.append(oracle.precision)
+        if oracle.precision == "float64":
             raise MemoryError
-        return original(model, _model, inputs, precise)
+        return original(oracle, module, inputs)
 
-    original = type(model)._run_precisely
-    monkeypatch.setattr(model, "_run_precisely", run)
+    original = PreciseModel.call
+    monkeypatch.setattr(PreciseModel, "call", call)
     inputs = model.draw(InputMode.STANDARD, "test")
     for _ in range(2):
         assert model.expect(inputs).outputs[0].dtype == torch.float32
     assert model.precision == "float32"
     assert runs == ["float64", "float32", "float32", "float32"]  # double is tried once; single is tried out first
+
+
+# --- pieces ----------------------------------------------------------------------------------------------------------
+
+SMALL = """
+if x.dtype == torch.float64 and x.shape[0] > {rows}:
+    raise MemoryError
+return {answer}
+"""
+LARGE = {"size": 100}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "x.softmax(1)",
+        "(x.sum(1), index * 2)",
+        "x.softmax(1) @ x.new_ones(4, 3)",
+    ],
+)
+@pytest.mark.parametrize(("rows", "pieces"), [(12, 16), (20, 8), (4, 0)])
+def test_rows_are_computed_in_pieces_where_memory_lacks(answer, rows, pieces, reference):
+    whole = reference(SMALL.format(rows=1000, answer=answer), values=LARGE)
+    inputs = whole.draw(InputMode.STANDARD, "test")
+    model = reference(SMALL.format(rows=rows, answer=answer), values=LARGE)
+    assert (model.precision, model.pieces) == (("float64", pieces) if pieces else ("float32", 1))
+    if pieces:
+        wanted, found = whole.expect(inputs), model.expect(inputs)
+        assert found.structure == wanted.structure
+        assert [output.dtype for output in found.outputs] == [output.dtype for output in wanted.outputs]
+        for output, want in zip(found.outputs, wanted.outputs, strict=True):
+            assert torch.allclose(output, want, rtol=1e-12)
+        lower = zip(*(made.answer_one_precision_lower(inputs) for made in (model, whole)), strict=True)
+        assert all(torch.allclose(one, other) for one, other in lower)
+
+
+def test_memory_that_lacks_later_cuts_a_call_into_pieces(reference):
+    code = SMALL.format(rows="(20 if short else 1000)", answer="x * 2")
+    model = reference(code, extra="short = []", values=LARGE)
+    inputs = model.draw(InputMode.STANDARD, "test")
+    assert model.pieces == 1
+    model._module.short.append(True)
+    assert torch.equal(model.expect(inputs).outputs[0], inputs[0].double() * 2)
+    assert (model.precision, model.pieces) == ("float64", 8)
+
+
+DEPENDENT = {
+    "on the mean of all rows": "x - x.mean(0)",
+    "a little on all rows": "x + 1e-6 * x.mean(0)",
+    "on the rows before": "x.cumsum(0)",
+    "on the next row": "x.roll(1, 0)",
+    "on the number of the row": "x * torch.arange(x.shape[0])[:, None]",
+    "on how many there are": "x / x.shape[0]",
+    "on dice": "x + torch.rand_like(x)",
+    "on all, in one number": "x.sum()",
+    "on other rows of a larger output": "torch.cat([x, x])",
+    "on an input that must stay whole": "x[index]",
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_rows_that_depend_on_others_are_not_cut(name, reference):
+    model = reference(SMALL.format(rows=20, answer=DEPENDENT[name]), values=LARGE)
+    assert (model.precision, model.pieces) == ("float32", 1)
+
+
+def test_only_the_first_factor_of_a_square_product_is_cut(reference):
+    extra = "def get_inputs():\n    return [torch.randn(64, 64), torch.randn(64, 64)]"
+    model = reference(SMALL.format(rows=10, answer="x @ index"), extra=extra)
+    assert (model.precision, model.pieces) == ("float64", 8)
+    inputs, expected = judged(model)
+    assert torch.allclose(expected.outputs[0], inputs[0].double() @ inputs[1].double(), rtol=1e-12)
+
+
+def test_a_problem_that_writes_to_its_inputs_is_called_whole(reference):
+    model = reference(SMALL.format(rows=20, answer="x.mul_(2) + 1"), values=LARGE)
+    assert (model.precision, model.pieces) == ("float32", 1)
 
 
 # --- one precision lower ---------------------------------------------------------------------------------------------
@@ -385,6 +463,7 @@ def test_there_is_nothing_below_the_narrowest(dtype, reference):
 LOADS = """
 import sys
 from pathlib import Path
+from kernel_matrix.inside.judge.precise_model import PreciseModel
 from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.model.enums import Dtype, InputMode
 reference = ReferenceModel(Path(sys.argv[1]), {}, "cpu", Dtype.FP32, "0123456789abcdef")

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -37,6 +37,7 @@ from kernel_matrix.inside.input_generation import (
 )
 from kernel_matrix.inside.input_properties import DRAWS
 from kernel_matrix.inside.judge.bits import same_bits
+from kernel_matrix.inside.judge.precise_model import ModelAnswer, PreciseModel
 from kernel_matrix.inside.judge.session_ended import finding
 from kernel_matrix.inside.judge.tolerance import AllowedError, Tolerance, allowance
 from kernel_matrix.inside.memory import dtype_name
@@ -82,15 +83,6 @@ class ExpectedOutput:
         return replace(self, left=left, _allowances={tolerance: tuple(mine.eased(theirs) for mine, theirs in pairs)})
 
 
-class _Answer(NamedTuple):
-    """Result of one call of the reference."""
-
-    structure: Structure
-    outputs: Tuple[torch.Tensor, ...]
-    left: Tuple[torch.Tensor, ...]
-    """Contents of the inputs that it writes to, after the call."""
-
-
 class ReferenceModel:
     """One workload's reference on one device."""
 
@@ -118,8 +110,20 @@ class ReferenceModel:
         probe = self.draw(InputMode.STANDARD, "probe")
         self._look_at_one_call(probe)
         self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])  # inputs and outputs of one call
-        self._oracle, self.precision = self._higher_precision(probe)
+        self._oracle = self._higher_precision(probe)
         self.platform.release_memory(1 / _IDLE_SHARE)
+
+    @property
+    def precision(self) -> str:
+        """Return the name of the dtype of expected outputs."""
+        if self._oracle is not None:
+            return self._oracle.precision
+        return dtype_name(TORCH_DTYPES[self.dtype] if self.dtype in WHOLE_DTYPES else PARAMETER_DTYPES[self.dtype])
+
+    @property
+    def pieces(self) -> int:
+        """Return in how many pieces expected outputs are computed."""
+        return 1 if self._oracle is None else self._oracle.pieces
 
     @property
     def written(self) -> Tuple[int, ...]:
@@ -165,7 +169,7 @@ class ReferenceModel:
         bits = LOWER_BITS.get(self.dtype)
         if bits is None or not any(t.is_floating_point() for t in [*tensors_in(inputs), *self.state.values()]):
             return None
-        model = copy.deepcopy(self._model if self._oracle is None else self._oracle)
+        model = copy.deepcopy(self._model if self._oracle is None else self._oracle.module)
         with torch.no_grad():
             for number in model.state_dict().values():
                 if number.is_floating_point():
@@ -178,33 +182,41 @@ class ReferenceModel:
                 return tensor
             return round_mantissa(tensor, bits)
 
-        answer = self._run_precisely(model, map_tensors(inputs, rounded), self.precision)
+        oracle = self._oracle or self._precise(self._model, self.precision)
+        answer = oracle.call(model, map_tensors(inputs, rounded))
         return tuple(tensor.to(like.dtype) for tensor, like in zip(answer.outputs, self.like))
 
-    def _run(self, model: Any, inputs: List[Any]) -> _Answer:
+    def _run(self, model: Any, inputs: List[Any]) -> ModelAnswer:
         with torch.no_grad(), torch.device(self.device):
             structure, outputs = _flatten(model(*inputs))
         tensors = list(tensors_in(inputs)) if self._written else []
-        return _Answer(structure, outputs, tuple(tensors[index] for index in self._written))
+        return ModelAnswer(structure, outputs, tuple(tensors[index] for index in self._written))
 
-    def _answer_precisely(self, inputs: List[Any]) -> Optional[_Answer]:
+    def _answer_precisely(self, inputs: List[Any]) -> Optional[ModelAnswer]:
         """Return the outputs in the higher precision; a precision for which memory is lacking is given up for good."""
         while self._oracle is not None:
+            answer = self._called(self._oracle, inputs)
+            if answer is not None:
+                return answer
+            below, self._oracle = self._oracle.precision, None  # frees its parameters
+            self.platform.release_memory()
+            self._oracle = self._higher_precision(inputs, below=below)
+        return None
+
+    def _called(self, oracle: PreciseModel, inputs: List[Any]) -> Optional[ModelAnswer]:
+        """Call ``oracle``, in pieces if memory is lacking; return None if they do not help."""
+        while True:
             try:
-                return self._run_precisely(self._oracle, inputs, self.precision)
+                return oracle.call(oracle.module, inputs)
             except Exception as error:
                 if classify(error) is not CallFailure.MEMORY:
                     raise
-            self._oracle = None  # frees its parameters
-            self.platform.release_memory()
-            self._oracle, self.precision = self._higher_precision(inputs, below=self.precision)
-        return None
+            self.platform.release_memory()  # not while the exception holds what the call had made
+            if self._written or not oracle.cut(inputs):
+                return None
 
-    def _run_precisely(self, model: Any, inputs: List[Any], precise: str) -> _Answer:
-        def raised(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.to(getattr(torch, precise), copy=True) if tensor.is_floating_point() else tensor.clone()
-
-        return self._run(model, map_tensors(inputs, raised))
+    def _precise(self, module: Any, precision: str) -> PreciseModel:
+        return PreciseModel(module, precision, self._run, self.like)
 
     def _spared(self, inputs: List[Any]) -> List[Any]:
         """Return ``inputs`` for the reference, as a copy if it writes to them."""
@@ -221,29 +233,29 @@ class ReferenceModel:
         self._views = _shared(returned, [*tensors_in(given), *self.state.values()])
         self.like = tuple(torch.empty_like(tensor, device="meta") for tensor in returned)
 
-    def _higher_precision(self, probe: List[Any], below: str = "") -> Tuple[Any, str]:
-        """Return the reference in the widest dtype it supports, and that dtype; None if this is the cell's own.
+    def _higher_precision(self, probe: List[Any], below: str = "") -> Optional[PreciseModel]:
+        """Return the reference in the widest dtype that it supports; None if this is the cell's own.
 
         Args:
             probe: Inputs to try it on.
             below: A precision that is not tried again, nor any wider one; empty for none.
         """
         if self.dtype in WHOLE_DTYPES:
-            return None, dtype_name(TORCH_DTYPES[self.dtype])
+            return None
         own = dtype_name(PARAMETER_DTYPES[self.dtype])
         wider = {"float64": torch.nn.Module.double, "float32": torch.nn.Module.float}
         names = list(wider)
         for precise in names[names.index(below) + 1 if below else 0 :]:
             if precise == own:
                 break
-            oracle = wider[precise](copy.deepcopy(self._model))
+            oracle = self._precise(wider[precise](copy.deepcopy(self._model)), precise)
             try:
-                self._run_precisely(oracle, probe, precise)
+                answer = self._called(oracle, probe)
             except Exception:  # noqa: BLE001, S112  # a reference may raise anything for a dtype it was not written for
-                # The operator has no such variant, there is too little memory, or tensors have a fixed dtype.
-                continue
-            return oracle, precise
-        return None, own
+                continue  # the operator has no such variant, or tensors have a fixed dtype
+            if answer is not None:
+                return oracle
+        return None
 
 
 def round_mantissa(tensor: torch.Tensor, bits: int) -> torch.Tensor:

@@ -371,6 +371,8 @@ class WorkloadState:
     reference: Optional[ReferenceModel] = None
     precision: str = ""
     """The reference's precision for comparisons, once the reference is forgotten."""
+    pieces: int = 1
+    """In how many pieces it computed expected outputs, likewise."""
     memory_bytes: Dict[str, int] = field(default_factory=dict)
     needed_memory_bytes: Optional[int] = None
     claimed_memory_bytes: Dict[str, int] = field(default_factory=dict)
@@ -379,7 +381,8 @@ class WorkloadState:
 
     def forget_reference(self) -> None:
         """Free the reference and everything that was computed with it."""
-        self.precision = "" if self.reference is None else self.reference.precision
+        if self.reference is not None:
+            self.precision, self.pieces = self.reference.precision, self.reference.pieces
         self.reference = None
         self.verifier.forget_reference()
 
@@ -407,6 +410,7 @@ class WorkloadState:
             traits=verifier.traits,
             memory_bytes=self.memory_bytes,
             needed_memory_bytes=self.needed_memory_bytes,
+            reference_pieces=self.pieces if self.reference is None else self.reference.pieces,
             claimed_memory_bytes=self.claimed_memory_bytes,
             labels=tuple(dict.fromkeys((*timing.labels, *verifier.labels))),
         )
