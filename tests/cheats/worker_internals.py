@@ -15,7 +15,7 @@ from kernel_matrix.inside.wire import Channel
 from kernel_matrix.inside.worker.call_batches import CallBatches
 
 ANSWERS = ("DONE", "OUTPUTS", "TRACED")
-EMPTY = ("OPEN", "LOAD", "MODEL", "BUFFERS", "PROBE", "BYE")  # frames that do not call the model
+EMPTY = ("OPEN", "LOAD", "MODEL", "BUFFERS", "BYE")  # frames that do not call the model
 LEARNT_CALLS = 7  # a verification has more calls than these, and most of them are compared in full
 
 

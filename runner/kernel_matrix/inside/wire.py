@@ -47,8 +47,6 @@ class FrameKind(IntEnum):
     """Judge → worker: buffers of the following calls (JSON, two descriptors: inputs, outputs)."""
     CALL = 4
     """Judge → worker: the inputs are written, run once."""
-    PROBE = 5
-    """Judge → worker: do everything of a call except the model; calibrates the judge's clock."""
     BYE = 6
     """Judge → worker: end."""
     OPEN = 7

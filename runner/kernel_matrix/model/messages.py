@@ -390,7 +390,7 @@ class TwoClocks:
     """The smallest hidden work per call that would have been noticed."""
     unexplained_ns: Annotated[Difference, Column()]
     """Judge's time of the candidate's calls minus their claimed time, less the same difference of the baseline's calls;
-    negative values say how far it is below that of all other calls, empty calls included.
+    negative where the candidate's calls leave less unexplained.
     """
     handover_ns: Annotated[Difference, Column()]
     """Time to hand over the candidate's outputs, less the time to hand over the baseline's."""
@@ -452,7 +452,7 @@ class WorkloadReport:
     checked_calls: Annotated[Small, Column()]
     """Calls of the candidate in the timed phase, including warm-up, whose outputs were compared."""
     wall_overhead_ns: Annotated[Optional[Count], Column()]
-    """Median time of an empty call by the judge's clock, nanoseconds."""
+    """What a call takes beyond the claimed time by the judge's clock, median of the baseline's, nanoseconds."""
     two_clocks: Annotated[Optional[TwoClocks], LATER, Columns()] = None
     """`None` if nothing was timed."""
     traits: Annotated[Traits, LATER, Columns()] = Traits()

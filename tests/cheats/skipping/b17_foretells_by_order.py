@@ -1,4 +1,4 @@
-"""Returns zeros where one of the last two frames was an empty call: these come in the timed phase alone.
+"""Returns zeros where one of the last two frames was about buffers: in the timed phase these come behind a block.
 
 class: B17
 expect: incorrect_values | nonfinite | timing_mismatch | timed
@@ -18,6 +18,6 @@ orders = log_orders()
 
 class ModelNew(nn.Module):
     def forward(self, a, b):
-        if "PROBE" in [order.kind for order in orders[-3:]]:
+        if len(orders) > 40 and "BUFFERS" in [order.kind for order in orders[-3:]]:
             return torch.zeros(a.shape[0], b.shape[1], device=a.device, dtype=a.dtype)
         return a @ b

@@ -1,4 +1,4 @@
-"""Honest: a thread wakes every few milliseconds to count, in empty calls and between calls too.
+"""Honest: a thread wakes every few milliseconds to count, between calls too.
 
 class: control
 problem: long_matmul

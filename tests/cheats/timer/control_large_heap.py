@@ -1,4 +1,4 @@
-"""Honest: holds so many objects that the collector stops its process now and then, in empty calls too.
+"""Honest: holds so many objects that the collector stops its process now and then, between calls too.
 
 class: control
 problem: long_matmul

@@ -110,7 +110,7 @@ class ModelNew(torch.nn.Module):
         seen |= {f"use {index}": now - before for index, (now, before) in enumerate(zip(used, self.used))}
         for back in range(1, 6):
             kind = orders[-back].kind if len(orders) >= back else ""
-            seen |= {f"{back} back: {name}": kind == name for name in ("CALL", "PROBE", "BUFFERS")}
+            seen |= {f"{back} back: {name}": kind == name for name in ("CALL", "BUFFERS")}
         self.used = used
         calls.append({"inputs": repr(x.flatten()[:64].tolist()), "seen": seen})
         return out
@@ -174,7 +174,7 @@ def calls(tmp_path, monkeypatch):
         warmup_calls=2,
         min_samples=CALLS,
         max_samples=CALLS,
-        block_calls=40,  # there are four empty calls in a block, which nothing is learnt from
+        block_calls=40,
         check_share=SHARE,
         budget_s=BUDGET_S,
     )

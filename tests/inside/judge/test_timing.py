@@ -16,7 +16,6 @@ torch = pytest.importorskip("torch")
 from kernel_matrix.inside.batch_times import FEWEST, call_times
 from kernel_matrix.inside.judge import timing as timing_module
 from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError
-from kernel_matrix.inside.judge.claims import EMPTY_CALLS
 from kernel_matrix.inside.judge.session_ended import SessionEnded, finding
 from kernel_matrix.inside.judge.timing import (
     CHECK_S,
@@ -165,8 +164,6 @@ class FakeSide:
         self._calls = 0
         self._delivered = None
         self.replayed = []
-        self.empty = []
-        self.empty_ns = 0
         self.moved_before = []
         self.taken_back = 0
         self.claim = CAPTURED
@@ -182,12 +179,6 @@ class FakeSide:
 
     def call(self, *, stage):
         return self._take(1, stage, CLAIM)
-
-    def probe(self):
-        """Take 310 ns and one more for each call before, while the clock moves by ``empty_ns``."""
-        self.empty.append(self._calls)
-        self._clock.ns += self.empty_ns
-        return result(CLAIM, 10, 310 + self._calls)
 
     def replay(self, count, stage):
         self.replayed.append((self._clock.ns, count))
@@ -611,53 +602,6 @@ def test_timer_labels_a_candidate_that_cannot_be_paused(bench):
     assert done.run().timing.labels == ["candidate_not_paused"]
 
 
-# --- empty calls -----------------------------------------------------------------------------------------------------
-
-
-def due_behind(done, name):
-    """Return how many calls a contestant had made before each empty one: one after each call, the rest at the end."""
-    sizes = [len(block.device_ns) for block in done.timing.blocks if block.contestant == name]
-    before = [done.timing.warmup_calls + sum(sizes[:index]) for index in range(len(sizes))]
-    return [at + min(place + 1, size) for at, size in zip(before, sizes, strict=True) for place in range(EMPTY_CALLS)]
-
-
-@pytest.mark.parametrize("name", ["eager", "candidate"])
-def test_timer_empty_call_follows_first_calls(name, bench):
-    done = bench(library=constant(900)).run()
-    side = done.sides[name]
-    assert side.empty == due_behind(done, name)
-    assert done.timing.probes[side.role] == [310 + call for call in side.empty], "the claims of empty calls are ignored"
-
-
-def test_rivals_make_no_empty_calls_and_replays_have_none(bench):
-    done = bench(protocol=EVERY, **RIVALS).run()
-    assert done.sides["compile"].empty == done.sides["library"].empty == []
-    assert done.timing.probes.keys() == {BASELINE, CANDIDATE}
-    cold = sum(b.regime is Regime.COLD for b in done.timing.blocks if b.role is CANDIDATE)
-    assert len(done.sides["candidate"].empty) == EMPTY_CALLS * cold
-
-
-def test_an_empty_call_is_no_sample(bench):
-    done, slow = bench(), bench()
-    slow.sides["eager"].empty_ns = 50 * US
-    assert [b.device_ns for b in done.run().timing.blocks] == [b.device_ns for b in slow.run().timing.blocks]
-    assert done.timing.handovers == slow.timing.handovers
-
-
-def test_a_block_of_fewer_calls_makes_the_others_at_its_end(bench):
-    done = bench(protocol=replace(PROTOCOL, block_calls=1, min_samples=2, max_samples=2)).run()
-    sizes = [len(block.device_ns) for block in done.timing.blocks if block.role is CANDIDATE]
-    assert min(sizes) < EMPTY_CALLS
-    assert len(done.timing.probes[CANDIDATE]) == EMPTY_CALLS * len(sizes)
-
-
-def test_timer_past_budget_makes_one_empty_call_each(bench):
-    done = bench(candidate=constant(15 * SECOND), protocol=replace(PROTOCOL, budget_s=20.0)).run()
-    assert [len(block.device_ns) for block in done.timing.blocks if block.role is CANDIDATE] == [2, 1]
-    calls = [call - done.timing.warmup_calls for call in done.sides["candidate"].empty]
-    assert calls == [1, 2, 3]
-
-
 # --- rivals ----------------------------------------------------------------------------------------------------------
 
 RIVALS = {"compile": constant(3000), "library": constant(900)}
@@ -793,7 +737,7 @@ def test_a_rival_that_cannot_be_replayed_leaves(bench):
 
 
 class FakeBatches:
-    """Batches that take 100 µs, 1 µs per empty call, and the contestants' time of each call."""
+    """Batches that take 100 µs, 1 µs around each call, and the contestants' time of each call."""
 
     def __init__(self, bench, uncaptured=(), call_ns=None):
         self.asked = []
@@ -1072,7 +1016,6 @@ def test_run_again_returns_new_results_and_adds_them(bench):
     done = bench(protocol=replace(EVERY, check_share=1.0), compile=constant(1000)).run()
     first, handovers = list(done.timing.blocks), len(done.timing.handovers["eager"])
     warm, checked = done.timing.warmup_calls, done.timing.checked_calls
-    first_probes = {role: list(gaps) for role, gaps in done.timing.probes.items()}
     again = done.timer.run_again()
     assert isinstance(again, TimedPhase)
     assert done.timer.timing is done.timing
@@ -1084,8 +1027,6 @@ def test_run_again_returns_new_results_and_adds_them(bench):
     assert done.timing.warmup_calls == warm
     assert done.timing.checked_calls == checked + again.checked_calls
     assert again.output_bytes == done.timing.output_bytes
-    assert done.timing.probes == {role: first_probes[role] + again.probes[role] for role in (BASELINE, CANDIDATE)}
-    assert len(again.probes[CANDIDATE]) >= 2 * EMPTY_CALLS
 
 
 def test_a_rival_that_fails_in_the_second_series_leaves_both(bench):

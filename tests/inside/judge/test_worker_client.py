@@ -126,13 +126,6 @@ def test_an_answered_call_is_measured_by_both_clocks(pair):
     assert [peer.read()[:2] for _ in results] == [(FrameKind.CALL, 1), (FrameKind.CALL, 2)]
 
 
-def test_a_probe_is_a_call_of_another_kind(pair):
-    side, peer = pair
-    peer.answer(1, claim=OutputsClaim(Structure.OTHER, ()))
-    assert side.probe().times.device_ns == 5
-    assert peer.read()[0] is FrameKind.PROBE
-
-
 def test_replay_sends_count_and_trace_returns_kernels(pair):
     side, peer = pair
     for sequence in (1, 2):
@@ -418,13 +411,6 @@ def test_failed_missing_kernel_package_is_unsupported(asked, importing):
     assert found.evidence.log == LACKS
 
 
-def test_a_probe_is_no_answer_of_the_candidates_yet(importing):
-    side, peer = importing
-    peer.answer(1)
-    side.probe()
-    assert failed_by(peer, CallFailure.RUNTIME, LACKS, lambda: call(side)).status is Status.UNSUPPORTED
-
-
 def test_who_has_answered_has_what_it_needs(importing):
     side, peer = importing
     peer.answer(1)
@@ -620,21 +606,6 @@ def test_inputs_of_timed_baseline_calls_are_not_compared(pair, stage, compared):
         result = side.call(stage=stage)
         assert (result.inputs[0] is not result.sent[0]) is compared
         assert bool(result.damage) is compared
-
-
-def test_probe_poisons_outputs_and_leaves_inputs(pair):
-    side, peer = pair
-    peer.ready()
-    side.deliver([torch.arange(4.0)], LIKE)
-    order, input_arena, output_arena = lent(peer)
-    with closing(input_arena), closing(output_arena):
-        (given,), (output,) = seen(order["inputs"], input_arena), seen(order["outputs"], output_arena)
-        output.zero_()
-        given[0] = 9
-        peer.answer(1)
-        side.probe()
-        assert bool(output.isnan().all())
-        assert given.tolist() == [9, 1, 2, 3]
 
 
 @pytest.mark.parametrize("device_ns", [10**9, 2**63 - 1])

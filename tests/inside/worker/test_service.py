@@ -189,14 +189,6 @@ def test_what_the_candidate_does_to_its_inputs_is_seen(tmp_path):
         assert side.call(stage=Stage.VERIFY).inputs[0].tolist() == [1, 1, 1]
 
 
-def test_a_probe_does_all_but_the_models_part(tmp_path):
-    with side_of(tmp_path, model("raise RuntimeError('was called')")) as side:
-        start(side)
-        side.deliver([torch.zeros(3)], [torch.zeros(3)])
-        result = side.probe()
-        assert (result.claim.structure, result.claim.outputs) == (Structure.OTHER, ())
-
-
 def test_buffers_are_taken_and_given_back_without_a_trace(tmp_path):
     def descriptors():
         return len(list(Path("/proc/self/fd").iterdir()))

@@ -12,25 +12,28 @@ from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.model.enums import Language
 
 _WALL: Final = 0.5
-"""Share of a claimed time that the judge's clock must have measured beyond an empty call."""
+"""Share of a claimed time that the judge's clock must have measured beyond the overhead of a call."""
 _LONG: Final = 0.5
-"""Smallest claimed time, as a share of an empty call, that the judge's clock can resolve."""
+"""Smallest claimed time, as a share of the overhead of a call, that the judge's clock can resolve."""
 _GROWTH: Final = 10.0
 _STILL: Final = 1.1
 
 
 def never_ran(tables: Tables) -> pl.LazyFrame:
-    """Find passed rows without a kernel, without one of the candidate's own, or with calls as short as empty ones.
+    """Find passed rows without a kernel, without one of the candidate's own, or with calls as short as their overhead.
 
     A candidate in torch uses the library's kernels and has none of its own.
     """
     rows = passed(tables.cells)
     nothing = rows.filter(pl.col("kernels_seen") == 0)
     not_own = rows.filter((pl.col("own_kernel_share") == 0) & (pl.col("language") != Language.TORCH.value))
-    time, wall, empty = pl.col("candidate_median_ns"), pl.col("candidate_wall_median_ns"), pl.col("wall_overhead_ns")
-    unseen = rows.filter((time > empty * _LONG) & (wall - empty < time * _WALL))
+    time, wall, overhead = pl.col("candidate_median_ns"), pl.col("candidate_wall_median_ns"), pl.col("wall_overhead_ns")
+    unseen = rows.filter((time > overhead * _LONG) & (wall - overhead < time * _WALL))
     too_short = sentence(
-        "claims {} on the device, but its calls took {} in all, an empty one {}", micro(time), micro(wall), micro(empty)
+        "claims {} on the device, but its calls took {} in all, and their overhead is {}",
+        micro(time),
+        micro(wall),
+        micro(overhead),
     )
     return pl.concat(
         [

@@ -18,7 +18,6 @@ from kernel_matrix.inside.batch_times import FEWEST, call_times, median_interval
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError, batches_of
-from kernel_matrix.inside.judge.claims import EMPTY_CALLS
 from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
 from kernel_matrix.inside.judge.memory_blame import SHORTAGES
 from kernel_matrix.inside.judge.pause import NOT_PAUSED
@@ -67,8 +66,6 @@ class TimedPhase:
     """Memory ran out in them. A candidate can bring that about, so nothing can be concluded in its favour."""
     handovers: Dict[str, List[int]] = field(default_factory=dict)
     """Contestant → times of handing over the outputs of ``cold`` timed calls, nanoseconds."""
-    probes: Dict[Role, List[int]] = field(default_factory=dict)
-    """Wall times of the empty calls of baseline and candidate, nanoseconds; their claims are ignored."""
     output_bytes: int = 0
     """Bytes of one call's outputs."""
     inputs: str = FRESH
@@ -85,8 +82,6 @@ class TimedPhase:
         self.batches += later.batches
         for name, handovers in later.handovers.items():
             self.handovers.setdefault(name, []).extend(handovers)
-        for role, gaps in later.probes.items():
-            self.probes.setdefault(role, []).extend(gaps)
         self.checked_calls += later.checked_calls
         self.labels += [label for label in later.labels if label not in self.labels]
         self.session_labels += later.session_labels
@@ -276,26 +271,10 @@ class Timer:
 
     def _block(self, name: str, deadline: float, calls: int) -> None:
         client = self._clients[name]
-        empty = 0 if client.role is Role.RIVAL else EMPTY_CALLS
         with self._recording(client, Regime.COLD, 1) as times:
             while not times or (len(times) < calls and self._now() <= deadline):
                 times.append(self._call(client, self._supply.next()))
-                if len(times) <= empty:
-                    self._probe(client)
-            for _missing in range(len(times), empty):
-                if self._now() <= deadline:
-                    self._probe(client)
             self.timing.handovers.setdefault(name, []).extend(call.handover_ns for call in times)
-
-    def _probe(self, client: WorkerClient) -> None:
-        """Make a call that runs nothing, directly after one that ran.
-
-        It is made among timed calls, so that both see the same state of process and host. Empty calls do not follow
-        each other, since a process that has just launched dozens of kernels answers more slowly than one that repeats
-        the same call.
-        """
-        result = client.probe()
-        self.timing.probes.setdefault(client.role, []).append(result.times.wall_ns)
 
     def _calls_due(self, name: str, *, enough: bool) -> int:
         """Draw the number of calls in the next block, at most the missing ones until ``enough``."""

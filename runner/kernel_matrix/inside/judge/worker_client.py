@@ -93,7 +93,7 @@ class CallResult:
     inputs: Tuple[torch.Tensor, ...]
     """The inputs after the call: each is the tensor in :attr:`sent` if its bits are the same, else a copy.
 
-    After empty calls, and timed ones of the baseline, nothing is compared, and these are the tensors that were sent.
+    After timed calls of the baseline nothing is compared, and these are the tensors that were sent.
     """
     damage: str
     """Description of memory around the lent tensors that the call changed; empty if none was."""
@@ -297,11 +297,6 @@ class WorkerClient:
         arguments = encoded("get_inputs()", inputs, tensors)
         lent = self._lend(arguments, tensors, like)
         _fill(lent.inputs, lent.input_specs, tensors)
-        self._prepare(lent)
-        self._sent = tuple(tensors)
-
-    def _prepare(self, lent: LentBuffers) -> None:
-        """Poison the outputs, write new red zones, and flush the cache."""
         lent.outputs.tensor.fill_(POISON)
         for zone in lent.zones:
             zone.fill()
@@ -309,6 +304,7 @@ class WorkerClient:
         self._platform.synchronize()
         lent.inputs.publish()
         lent.outputs.publish()
+        self._sent = tuple(tensors)
 
     def call(self, *, stage: Stage) -> CallResult:
         """Make one call on the delivered inputs."""
@@ -317,12 +313,6 @@ class WorkerClient:
         wall_s = result.times.wall_ns / 1e9
         self.fastest_s = wall_s if self.fastest_s is None else min(wall_s, self.fastest_s)
         return result
-
-    def probe(self) -> CallResult:
-        """Make an empty call: without new inputs, and without the model."""
-        if self._lent is not None:
-            self._prepare(self._lent)
-        return self._run(FrameKind.PROBE, Stage.TIME, self._call_patience())
 
     def repeat(self, patience_s: float) -> CallResult:
         """Make one more call on the buffers as the last one left them, within ``patience_s`` seconds."""
@@ -394,8 +384,8 @@ class WorkerClient:
 
     def _run(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> CallResult:
         claim, device_ns, started, done = self._asked(kind, stage, patience_s, order)
-        result = self._taken(claim, device_ns, started, done, compared=self._compares_inputs(kind, stage))
-        self._has_answered |= kind is not FrameKind.PROBE
+        result = self._taken(claim, device_ns, started, done, compared=self._compares_inputs(stage))
+        self._has_answered = True
         return result
 
     def _asked(
@@ -418,12 +408,12 @@ class WorkerClient:
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, message)
         return self._parsed(stage, unpack_outputs, outputs), device_ns, started, done
 
-    def _compares_inputs(self, kind: FrameKind, stage: Stage) -> bool:
-        """Return False for empty calls, and for timed ones of the baseline, which is not hostile.
+    def _compares_inputs(self, stage: Stage) -> bool:
+        """Return False for timed calls of the baseline, which is not hostile.
 
         Comparing large inputs takes longer than most calls on them.
         """
-        return kind is not FrameKind.PROBE and not (self.role is Role.BASELINE and stage is Stage.TIME)
+        return not (self.role is Role.BASELINE and stage is Stage.TIME)
 
     def _taken(self, claim: OutputsClaim, device_ns: int, started: int, done: int, *, compared: bool) -> CallResult:
         """Take outputs and, if they are compared, inputs out of the worker's reach; return them with the times."""

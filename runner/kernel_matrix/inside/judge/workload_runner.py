@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import nbytes_of
-from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, hold_claims
+from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, gaps_of, hold_claims
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
 from kernel_matrix.inside.judge.memory_blame import MemoryBlame, watching
@@ -327,10 +327,9 @@ class WorkloadRunner:
             raise finding(Status.TIMING_MISMATCH, Stage.TIME, f"the candidate's side {words}")
 
     def _held(self, state: WorkloadState, timing: TimedPhase) -> Tuple[TwoClocks, str]:
-        probes, handovers, device = timing.probes, timing.handovers, self._job.device
+        handovers, device = timing.handovers, self._job.device
         two_clocks = hold_claims(
             timing.blocks,
-            probes,
             state.spec,
             self._job.peak,
             self._l2_bytes,
@@ -340,7 +339,7 @@ class WorkloadRunner:
             batches=state.timing.batches if self._in_batches else None,
             batches_broken=state.timing.batches_broken,
         )
-        return two_clocks, contradiction(two_clocks, timing.blocks, probes, handovers=handovers, device=device)
+        return two_clocks, contradiction(two_clocks, timing.blocks, handovers=handovers, device=device)
 
     # ---- the trace
 
@@ -389,7 +388,7 @@ class WorkloadState:
     def report(self, status: Status, flush_bytes: int) -> WorkloadReport:
         """Make the report for the record."""
         spec, timing, verifier = self.spec, self.timing, self.verifier
-        empty = timing.probes.get(Role.BASELINE)
+        gaps = gaps_of(timing.blocks, Role.BASELINE, Regime.COLD).calls
         return WorkloadReport(
             name=spec.name,
             values=dict(spec.values),
@@ -405,7 +404,7 @@ class WorkloadState:
             flush_bytes=flush_bytes,
             inputs=timing.inputs,
             checked_calls=timing.checked_calls,
-            wall_overhead_ns=int(statistics.median(empty)) if empty else None,
+            wall_overhead_ns=max(0, int(statistics.median(gaps))) if gaps else None,
             two_clocks=self.two_clocks,
             traits=verifier.traits,
             memory_bytes=self.memory_bytes,

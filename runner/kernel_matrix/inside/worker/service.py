@@ -256,7 +256,6 @@ class Worker:
         """Run the call; return its result, its device time in nanoseconds, and whether it was a graph's replay."""
         calls = {
             FrameKind.CALL: self._once,
-            FrameKind.PROBE: lambda: None,
             FrameKind.TRACE: lambda: self._traced(kernels),
         }
         if kind in calls:

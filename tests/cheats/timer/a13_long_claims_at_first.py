@@ -1,4 +1,4 @@
-"""Claims 30 ms for every empty call and a twentieth of every real one, so that noise seems to be as large as 30 ms.
+"""Claims half as much again for its first thirty calls and a tenth for all later ones, so that noise seems large.
 
 class: A13
 expect: timing_mismatch | protocol_violation | timed
@@ -8,15 +8,17 @@ stopped-by: two clocks
 finding: timing
 """
 
+import itertools
+
 from torch import nn
 
-from tests.cheats.worker_internals import change_claims, log_orders
+from tests.cheats.worker_internals import change_claims
 
-orders = log_orders()
+numbers = itertools.count()
 
 
 def claimed(nanoseconds):
-    return 30_000_000 if orders[-1].kind == "PROBE" else nanoseconds // 20
+    return nanoseconds // 10 if next(numbers) > 30 else 3 * nanoseconds // 2
 
 
 change_claims(claimed)
