@@ -12,6 +12,18 @@ from kernel_matrix.cli.options import Build, Filter, Lock, MatrixFile, Sandbox, 
 from kernel_matrix.cli.output import print_json
 from kernel_matrix.errors import UsageError
 
+
+def _only_candidate(value: str | None) -> str | None:
+    """Return ``value``, the argument of ``--fail-on``.
+
+    Raises:
+        UsageError: It is not allowed.
+    """
+    if value not in (None, "candidate"):
+        raise UsageError(f"--fail-on {value}: allowed is 'candidate'")
+    return value
+
+
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records go: DIR/<matrix name>/.")]
 _Rerun = Annotated[str, typer.Option("--rerun", help="none, failed, stale or all: which recorded cells run again.")]
 _Shard = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts of the cells.")]
@@ -19,7 +31,10 @@ _Deadline = Annotated[
     str | None, typer.Option("--deadline", metavar="HH:MM", help="Begin nothing that would end after this time.")
 ]
 _FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first cell that does not pass.")]
-_FailOn = Annotated[str | None, typer.Option("--fail-on", metavar="candidate", help="Exit 1 when a candidate failed.")]
+_FailOn = Annotated[
+    str | None,
+    typer.Option("--fail-on", metavar="candidate", callback=_only_candidate, help="Exit 1 when a candidate failed."),
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the exact container settings and run nothing.")]
 _CompileOnly = Annotated[
     bool, typer.Option("--compile-only", help="Build for every GPU of the matrix, here or not, and run nothing.")
@@ -59,8 +74,6 @@ def run(
     from kernel_matrix.cli.progress import run_view
 
     which, until = parse_rerun(rerun), deadline and next_time("--deadline", deadline, datetime.now())  # noqa: DTZ005  # local
-    if fail_on not in (None, "candidate"):
-        raise UsageError(f"--fail-on {fail_on}: allowed is 'candidate'")
     loaded = load_matrix(matrix)
     view = run_view(as_json=json)
     if build:
