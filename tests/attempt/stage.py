@@ -7,15 +7,18 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.hosts.survey import HostSurvey
+from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.build.builder import SOCKET_NAME
+from kernel_matrix.inside.judge.judge import numbered
 from kernel_matrix.inside.wire import MAX_CHUNK, Channel, FrameKind
 from kernel_matrix.matrix import GpuAxis, Policy, Protocol, Toolchain
 from kernel_matrix.model.enums import Dtype, Language, Role, Status
@@ -53,6 +56,32 @@ def says(status: Status, health: HealthReport | None = None) -> Play:
         return ProcessExit(role=spec.role, code=0)
 
     return play
+
+
+def keeps(*statuses: Status) -> Play:
+    """Make a judge that reports these, one for each candidate, and then waits for another candidate."""
+
+    def play(spec: RoleSpec) -> ProcessExit:
+        out, jobs = out_folder(spec), [mount.source for mount in spec.mounts if mount.target == "/judge"]
+        for number, status in enumerate(statuses):
+            labels = spec.labels
+            for folder in jobs:
+                told = _next_job(folder, number)
+                labels = replace(labels, cell_id=told["cell_id"], session=told["session"])
+            (out / numbered("waiting", number)).touch()
+            replace_file(out / numbered("report.json", number), dumps(report(replace(spec, labels=labels), status)))
+        return hangs(spec)
+
+    return play
+
+
+def _next_job(folder: Path, number: int) -> Any:
+    """Wait for a job as long as the judge has its folder, and return it."""
+    while folder.exists():
+        with suppress(FileNotFoundError):
+            return json.loads((folder / numbered("job.json", number)).read_text())
+        time.sleep(0.005)
+    raise FileNotFoundError(folder)
 
 
 def vanishes(spec: RoleSpec) -> ProcessExit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -12,9 +12,10 @@ from kernel_matrix.attempt.prepared_session import SessionRequest
 from kernel_matrix.attempt.session_prefetch import DEPTH
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.hosts.process_token import owner_token
-from kernel_matrix.model.enums import Role, Status
+from kernel_matrix.matrix import Policy, Protocol
+from kernel_matrix.model.enums import Dtype, Role, Status
 from kernel_matrix.scan import SourceScan
-from tests.attempt.stage import FIRST, cannot_start, hangs, says, vanishes
+from tests.attempt.stage import FIRST, cannot_start, hangs, keeps, says, vanishes
 from tests.baddays.living import until
 
 PASSES = says(Status.PASSED)
@@ -70,7 +71,7 @@ def test_a_judge_has_no_job_before_its_turn(ahead, turn, stage):
     ahead.start(turn())
     until(lambda: stage.alive == 3)
     (folder,) = stage.scratch.glob("*/judge")
-    assert {path.name for path in folder.iterdir()} == {"problem.py", "pause.sock"}
+    assert {path.name for path in folder.iterdir()} == {"problem.py"}
     with ahead.session(turn()) as session:
         session.begin(NOTHING, lambda running: None)
         assert {path.name for path in folder.iterdir()} == {"problem.py", "pause.sock", "job.json"}
@@ -113,7 +114,7 @@ def test_prefetch_staging_error_is_raised_in_its_turn(ahead, turn, stage):
     gone = turn()
     gone.of.cell.candidate.path.unlink()
     ahead.start(gone)
-    assert (stage.launched, list(stage.scratch.iterdir())) == ([], [])
+    assert (stage.alive, list(stage.scratch.iterdir())) == (0, [])
     with pytest.raises(FileNotFoundError):
         run(ahead, gone)
 
@@ -156,6 +157,94 @@ def test_each_serves_its_turn_while_the_next_is_started(bench, turn, stage):
             assert run(ahead, present).report.cell_id == present.of.cell.id
             ahead.start(None)
         assert judges(stage) == 3
+
+
+# ---- judges that are kept
+
+
+@pytest.fixture
+def cells(turn):
+    """Makes the first sessions of cells that differ in their candidates alone, whose judge reports these statuses."""
+
+    def made(*names, statuses=(Status.PASSED,) * 9):
+        first, *others = [turn(name, keeps(*statuses)) for name in names]
+        problem = first.of.cell.problem
+        return [first, *(replace(t, of=replace(t.of, cell=replace(t.of.cell, problem=problem))) for t in others)]
+
+    return made
+
+
+def test_prefetch_kept_judge_serves_the_cells_of_a_problem(ahead, cells, stage):
+    turns = cells("a", "b", "c")
+    for turn in turns:
+        result = run(ahead, turn)
+        assert (result.report.status, result.report.cell_id) == (Status.PASSED, turn.of.cell.id)
+        assert stage.alive == 2
+    assert stage.launched.count(Role.CANDIDATE) == 3
+    assert (judges(stage), stage.launched.count(Role.BASELINE)) == (1, 1)
+
+
+def test_prefetch_kept_judge_gets_candidates_started_early(bench, cells, stage):
+    first, *coming = cells("a", "b", "c")
+    with closing(SessionPrefetch(bench, lambda count: [one.of for one in coming[:count]])) as ahead:
+        with ahead.session(first) as session:
+            session.begin(NOTHING, lambda running: None)
+            ahead.start(None)
+            until(lambda: stage.alive == 5)
+            session.processes.finish(20, lambda: False)
+        for turn in coming:
+            assert run(ahead, turn).report.cell_id == turn.of.cell.id
+        assert (judges(stage), stage.launched.count(Role.CANDIDATE)) == (1, 3)
+
+
+@pytest.mark.parametrize("change", ["problem", "dtype", "policy", "protocol", "attempt", "sessions"])
+def test_prefetch_kept_judge_ends_before_another_kind_of_cell(change, ahead, cells, stage):
+    first, second = cells("a", "b")
+    run(ahead, first)
+    cell = second.of.cell
+    changed = {
+        "problem": replace(cell, problem=replace(cell.problem, digest="b" * 64)),
+        "dtype": replace(cell, dtype=Dtype.FP16),
+        "policy": replace(cell, policy=Policy(gpu_wait_s=21, session_timeout_s=20)),
+        "protocol": replace(cell, protocol=Protocol(seed=3)),
+        "sessions": replace(cell, protocol=Protocol(max_sessions=2)),
+    }.get(change, cell)
+    another = replace(second.of, cell=changed, attempt=2 if change == "attempt" else 1)
+    ahead.end_unsuited(another)
+    assert stage.alive == 0
+    run(ahead, replace(second, of=another))
+    assert judges(stage) == 2
+
+
+def test_prefetch_kept_judge_that_is_gone_is_replaced(ahead, cells, stage):
+    first, second = cells("a", "b")
+    stage.plays["eager", first.of.cell.id] = [vanishes]
+    run(ahead, first)
+    assert run(ahead, second).report.status is Status.PASSED
+    assert judges(stage) == 2
+
+
+def test_prefetch_judge_ends_after_a_session_that_is_left(ahead, cells, stage):
+    first, second = cells("a", "b")
+    with suppress(KeyboardInterrupt), ahead.session(first) as session:
+        session.begin(NOTHING, lambda running: None)
+        raise KeyboardInterrupt
+    assert stage.alive == 0
+    assert run(ahead, second).report.status is Status.PASSED
+
+
+def test_prefetch_kept_judge_serves_so_many_cells_at_most(ahead, cells, stage, monkeypatch):
+    monkeypatch.setattr("kernel_matrix.attempt.session_prefetch.MOST_CELLS", 2)
+    for turn in cells("a", "b", "c"):
+        run(ahead, turn)
+    assert judges(stage) == 2
+
+
+def test_prefetch_starts_nothing_early_at_depth_zero(bench, cells, stage):
+    turns = cells("a", "b")
+    with closing(SessionPrefetch(bench, lambda _count: [turns[1].of], depth=0)) as ahead:
+        ahead.start(turns[1])
+        assert stage.launched == []
 
 
 def test_where_nothing_follows_what_was_started_is_taken_away(ahead, turn, stage):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
-from kernel_matrix.attempt.session_processes import SessionSpecs, started
+from kernel_matrix.attempt.session_processes import SessionProcesses, launched
 from kernel_matrix.errors import SandboxError
 from kernel_matrix.model.enums import Role, Status
 from kernel_matrix.sandboxes import Mount, ProcessExit, ProcessLabels, RoleSpec
-from tests.attempt.stage import cannot_start, hangs, says, vanishes
+from tests.attempt.stage import cannot_start, hangs, keeps, says, vanishes
 from tests.baddays.living import until
 
 PASSES = says(Status.PASSED)
@@ -38,20 +39,26 @@ def lineup(stage, tmp_path):
 
         for name, play in contestants.items():
             stage.plays[name, cell.id] = [play]
-        return SessionSpecs(
-            sandbox=stage,
-            judge=spec(Role.JUDGE),
-            contestants=tuple(spec(role, name) for name, role in CONTESTANTS.items()),
-            judge_folder=tmp_path,
-            report=out / "report.json",
-        )
+        specs = [spec(Role.JUDGE), *(spec(role, name) for name, role in CONTESTANTS.items())]
+
+        @contextmanager
+        def started():
+            with launched(stage, specs) as launches:
+                yield SessionProcesses(
+                    *(launches[0], launches[1], launches[2:]),
+                    labels=specs[0].labels,
+                    report=out / "report.json",
+                    is_kept=(out / "waiting").exists,
+                )
+
+        return started
 
     yield made
     assert stage.alive == 0
 
 
 def run(lineup, *, deadline_s=20.0, called_off=lambda: False, admit=lambda running: None):
-    with started(lineup) as processes:
+    with lineup() as processes:
         processes.admit(admit)
         return processes.finish(deadline_s, called_off)
 
@@ -64,9 +71,19 @@ def test_all_ends_are_told_the_judges_first(lineup):
 
 
 def test_nobody_is_left_before_the_context_is(lineup, stage):
-    with started(lineup()) as processes:
+    with lineup()() as processes:
         processes.finish(20, lambda: False)
         assert stage.alive == 0
+
+
+def test_processes_of_a_judge_that_is_kept_run_on(lineup, stage):
+    made = lineup(keeps(Status.PASSED), **dict.fromkeys(CONTESTANTS, hangs))
+    with made() as processes:
+        result = processes.finish(20, lambda: False)
+        assert processes.are_kept
+        assert [(e.role, e.killed) for e in result.exits] == [(Role.CANDIDATE, True)]
+        assert stage.alive == 4
+    assert result.report.status is Status.PASSED
 
 
 def test_who_stays_behind_the_judge_is_killed(lineup):
@@ -153,7 +170,7 @@ def test_when_one_cannot_start_the_others_go_too(title, lineup):
 
 
 def test_what_was_started_and_is_never_needed_goes(lineup, stage):
-    with started(lineup(hangs, **dict.fromkeys(CONTESTANTS, hangs))) as processes:
+    with lineup(hangs, **dict.fromkeys(CONTESTANTS, hangs))() as processes:
         assert processes.are_waiting()
         assert stage.alive == 5
     assert stage.alive == 0
@@ -162,7 +179,7 @@ def test_what_was_started_and_is_never_needed_goes(lineup, stage):
 @pytest.mark.parametrize(("title", "play"), [("candidate", vanishes), ("compile", cannot_start)])
 def test_who_ended_or_never_began_does_not_wait(title, play, lineup, stage):
     plays = {name: play if name == title else hangs for name in CONTESTANTS}
-    with started(lineup(hangs, **plays)) as processes:
+    with lineup(hangs, **plays)() as processes:
         until(lambda: not processes.are_waiting())
 
 

@@ -63,6 +63,7 @@ def test_list_shows_the_lock_and_what_is_here(lock: Path) -> None:
 @pytest.mark.usefixtures("no_daemon")
 def test_list_works_without_a_daemon(lock: Path) -> None:
     result = images("list", "--lock", str(lock), "--json")
+    assert result.exception is None, result.exc_info
     assert json.loads(result.stdout)[0]["here"] is None
     assert "daemon was not asked" in result.stderr
     assert isinstance(images("verify", "--lock", str(lock)).exception, ImageError)

@@ -17,6 +17,7 @@ import pytest
 from kernel_matrix.inside import confine
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.confine import ConfineRequest
+from kernel_matrix.inside.judge.judge import numbered
 from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import ContestantSpec, JudgeJob, SessionReport, dumps, from_json
 from tests.inside.cuda import SimulatedCuda, compile_library
@@ -79,12 +80,14 @@ class SessionProcesses:
     def begin(self, job: JudgeJob, problem: str) -> None:
         """Give the judge its job, as a host does: the problem first, the job whole."""
         (self.root / "judge" / "problem.py").write_text(textwrap.dedent(problem))
-        replace_file(self.root / "judge" / "job.json", dumps(job))
+        replace_file(self.root / "judge" / numbered("job.json", job.number), dumps(job))
 
-    def start_worker(self, contestant: ContestantSpec, source: str, device: str = "cpu") -> subprocess.Popen[bytes]:
-        """Start a contestant's worker; its folders must be there before the judge is."""
-        code = self.root / "code" / contestant.name
-        channel = self.root / "channel" / contestant.name
+    def start_worker(
+        self, contestant: ContestantSpec, source: str, device: str = "cpu", number: int = 0
+    ) -> subprocess.Popen[bytes]:
+        """Start a contestant's worker; its folders must be there before the judge is, or its job."""
+        code = self.root / "code" / numbered(contestant.name, number)
+        channel = self.root / "channel" / numbered(contestant.name, number)
         for folder in (code, channel):
             folder.mkdir(parents=True, exist_ok=True)
         (code / contestant.file).write_text(textwrap.dedent(source))
@@ -105,9 +108,10 @@ class SessionProcesses:
         places = [word for option, place in folders for word in (option, str(self.root / place))]
         return self._start(("kernel_matrix.inside.judge.judge", *places, *arguments), {}, None)
 
-    def report(self) -> SessionReport:
-        """The judge's report."""
-        return from_json(SessionReport, json.loads((self.root / "out" / "report.json").read_text()))
+    def report(self, number: int = 0) -> SessionReport:
+        """The judge's report on its candidate ``number``."""
+        file = self.root / "out" / numbered("report.json", number)
+        return from_json(SessionReport, json.loads(file.read_text()))
 
     def end(self) -> None:
         """End all processes that still run."""

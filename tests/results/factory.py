@@ -65,7 +65,7 @@ ADDED_LATER = {
         *("two_clocks", "traits", "batches", "labels"),
         *("memory_bytes", "claimed_memory_bytes", "needed_memory_bytes", "reference_pieces"),
     },
-    "SessionReport": {"clock_probes", "anchors", "kernels", "health"},
+    "SessionReport": {"clock_probes", "anchors", "kernels", "health", "earlier_cells"},
     "IsolationInfo": {"memory_limit"},
     "HostRecord": {
         *("device_details", "peak", "exclusive_reason", "clocks", "telemetry", "health"),

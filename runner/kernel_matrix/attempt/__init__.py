@@ -8,9 +8,10 @@ decides the outcome and returns the record. Candidates are built earlier, withou
 from kernel_matrix.attempt.assignment import Assignment, AttemptResult, CellCancelledError, RunContext
 from kernel_matrix.attempt.attempt import Attempt
 from kernel_matrix.attempt.compileonly import absent_gpu, compile_only
-from kernel_matrix.attempt.session_prefetch import SessionPrefetch
+from kernel_matrix.attempt.session_prefetch import DEPTH, SessionPrefetch
 
 __all__ = [
+    "DEPTH",
     "Assignment",
     "AttemptResult",
     "CellCancelledError",
@@ -25,7 +26,7 @@ __all__ = [
 def run_cell(assignment: Assignment, context: RunContext, ahead: SessionPrefetch | None = None) -> AttemptResult:
     """Run a cell and return its record and telemetry trace, neither of which is stored here.
 
-    On a GPU's lane, ``ahead`` starts the processes of later sessions early.
+    ``ahead`` starts the processes of later sessions early, and keeps a judge for several cells.
 
     Raises:
         CellCancelledError: If the run was cancelled meanwhile.

@@ -82,6 +82,8 @@ class Attempt:
 
     def _on_the_device(self) -> Outcome:
         gpu, policy = self._of.gpu, self._of.cell.policy
+        if self._ahead is not None:
+            self._ahead.end_unsuited(self._of)
         sweep, cancelled = self._context.sandbox.sweep, self._context.cancelled
         with hold(gpu, _terms(self._of, self._context), reap=sweep, cancelled=cancelled) as lease:
             self._lease = lease

@@ -8,11 +8,11 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernel_matrix.attempt.contestants import PROBLEM_FILE, Contestant
-from kernel_matrix.inside.judge.judge import REPORT_NAME
+from kernel_matrix.attempt.contestants import CANDIDATE, PROBLEM_FILE, Contestant
+from kernel_matrix.inside.judge.judge import REPORT_NAME, WAITING_NAME, numbered
 from kernel_matrix.inside.wire import short_name
 from kernel_matrix.model.messages import JudgeJob, dumps
 from kernel_matrix.plan import Cell
@@ -32,10 +32,12 @@ def judge_uid() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFolders:
-    """One session's folders on the host."""
+    """The folders on the host of a judge, of its contestants, and of one of its candidates."""
 
     root: Path
-    has_artifact: bool
+    has_artifact: bool = False
+    number: int = 0
+    """Number of the candidate among those of this judge."""
 
     @property
     def judge(self) -> Path:
@@ -49,7 +51,7 @@ class SessionFolders:
 
     def channel_to(self, contestant: str) -> Path:
         """Return the folder of the judge's socket for one contestant, which sees it read-only."""
-        return self.channel / contestant
+        return self.channel / self._folder_of(contestant)
 
     @property
     def out(self) -> Path:
@@ -58,31 +60,42 @@ class SessionFolders:
 
     def code(self, contestant: str) -> Path:
         """Return the folder with a copy of one contestant's source, which sees it read-only."""
-        return self.root / "code" / contestant
+        return self.root / "code" / self._folder_of(contestant)
 
     @property
     def artifact(self) -> Path:
         """The candidate's artifact; read-only to it."""
-        return self.root / "artifact"
+        return self.root / numbered("artifact", self.number)
 
     @property
     def report(self) -> Path:
         """The file that the judge writes its report to."""
-        return self.out / REPORT_NAME
+        return self.out / numbered(REPORT_NAME, self.number)
+
+    @property
+    def waiting(self) -> Path:
+        """The file that exists beside the report if the judge waits for another job."""
+        return self.out / numbered(WAITING_NAME, self.number)
 
     def write_job(self, job: JudgeJob) -> None:
         """Write the job, with its secret, readable by the judge alone, which may already be waiting for it."""
         aside = self.judge / f"{JOB_FILE}.new"
         aside.write_text(dumps(job), encoding="utf-8")
         hand_over(aside, 0o400)
-        aside.rename(self.judge / JOB_FILE)
+        aside.rename(self.judge / numbered(JOB_FILE, self.number))
+
+    def _folder_of(self, contestant: str) -> str:
+        return numbered(contestant, self.number) if contestant == CANDIDATE else contestant
 
 
 @contextmanager
-def session_folders(
-    scratch: Path, cell: Cell, contestants: Sequence[Contestant], artifact: Path | None
-) -> Iterator[SessionFolders]:
-    """Make new folders for one session of ``cell``, and remove them in any case.
+def judge_folders(scratch: Path, cell: Cell, contestants: Sequence[Contestant]) -> Iterator[SessionFolders]:
+    """Make new folders for a judge of ``cell`` and these contestants, and remove them in any case.
+
+    Args:
+        scratch: Folder to make them in.
+        cell: The cell; its problem is put beside the job.
+        contestants: The baseline and rivals.
 
     Raises:
         OSError: If a source cannot be read, or the disk is full.
@@ -90,22 +103,50 @@ def session_folders(
     # Short names: a socket's path has room for 107 bytes, and a sandbox without namespaces shows folders as they are.
     with _new_root(scratch, "session-") as root:
         _make_folder(root / "code", 0o711)
-        folders = SessionFolders(root=root, has_artifact=artifact is not None)
+        folders = SessionFolders(root=root)
         for folder, mode in ((folders.judge, 0o700), (folders.channel, 0o711), (folders.out, 0o700)):
             folder.mkdir()
             hand_over(folder, mode)
         for path in _stage(cell.problem.code, folders.judge, PROBLEM_FILE):
             hand_over(path, 0o400)
         for contestant in contestants:
-            channel, code = folders.channel_to(contestant.name), folders.code(contestant.name)
-            channel.mkdir()
-            hand_over(channel, 0o711)
-            code.mkdir(mode=0o755)
-            _stage(contestant.code, code, contestant.file)
+            _make_folders_of(contestant, folders)
+        yield folders
+
+
+@contextmanager
+def candidate_folders(
+    judge: SessionFolders, number: int, candidate: Contestant, artifact: Path | None
+) -> Iterator[SessionFolders]:
+    """Make the folders of a judge's candidate, and remove them in any case.
+
+    Args:
+        judge: The judge's folders.
+        number: Number of the candidate; another one had no folders there.
+        candidate: The candidate.
+        artifact: What was built of it ahead of time.
+
+    Raises:
+        OSError: If its source cannot be read, or the disk is full.
+    """
+    folders = replace(judge, has_artifact=artifact is not None, number=number)
+    try:
+        _make_folders_of(candidate, folders)
         folders.artifact.mkdir(mode=0o755)
         if artifact is not None:
             os.link(artifact, folders.artifact / ARTIFACT_NAME)
         yield folders
+    finally:
+        for folder in (folders.channel_to(CANDIDATE), folders.code(CANDIDATE), folders.artifact):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_folders_of(contestant: Contestant, folders: SessionFolders) -> None:
+    channel, code = folders.channel_to(contestant.name), folders.code(contestant.name)
+    channel.mkdir()
+    hand_over(channel, 0o711)
+    code.mkdir(mode=0o755)
+    _stage(contestant.code, code, contestant.file)
 
 
 def _stage(code: ModuleCode, folder: Path, file: str) -> Sequence[Path]:

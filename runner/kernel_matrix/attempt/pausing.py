@@ -29,26 +29,42 @@ def pausing_on_request(folder: Path, candidate: Callable[[], RunningProcess]) ->
         candidate: Function that returns the candidate's process once it has started.
     """
     with listening_for_all(folder / PAUSE_SOCKET) as listener:
-        thread = threading.Thread(target=_serve, args=(listener, candidate), name="pause", daemon=True)
+        server = _PauseServer(listener, candidate)
+        thread = threading.Thread(target=server.serve, name="pause", daemon=True)
         thread.start()
         try:
             yield
         finally:
-            listener.shutdown(socket.SHUT_RDWR)  # wakes up a thread that waits for the judge
+            server.stop()
             thread.join()
 
 
-def _serve(listener: socket.socket, candidate: Callable[[], RunningProcess]) -> None:
-    """Serve one judge until it disconnects, asks for anything else, or asks for something that fails.
+class _PauseServer:
+    def __init__(self, listener: socket.socket, candidate: Callable[[], RunningProcess]) -> None:
+        self._listener = listener
+        self._candidate = candidate
+        self._connection: socket.socket | None = None
+        self._over = False
 
-    Whatever ends this, the candidate runs on, if that is possible.
-    """
-    with suppress(OSError, PeerGoneError, WireError, InfrastructureError), ExitStack() as undo:
-        connection, _ = listener.accept()
-        undo.enter_context(connection)
-        channel, running = Channel(connection, _MAX_PAYLOAD), candidate()
-        undo.callback(running.resume)
-        requests = {FrameKind.PAUSE: running.pause, FrameKind.RESUME: running.resume}
-        while (kind := channel.receive()[0]) in requests:
-            requests[kind]()
-            channel.send(FrameKind.READY)
+    def stop(self) -> None:
+        """Wake the thread that waits for the judge, which may run on for another cell."""
+        self._over = True
+        for waiting in (self._listener, self._connection):
+            if waiting is not None:
+                with suppress(OSError):  # it is closed already
+                    waiting.shutdown(socket.SHUT_RDWR)
+
+    def serve(self) -> None:
+        """Serve one judge until it disconnects, asks for anything else, or asks for something that fails.
+
+        Whatever ends this, the candidate runs on, if that is possible.
+        """
+        with suppress(OSError, PeerGoneError, WireError, InfrastructureError), ExitStack() as undo:
+            connection, _ = self._listener.accept()
+            self._connection = undo.enter_context(connection)
+            channel, running = Channel(connection, _MAX_PAYLOAD), self._candidate()
+            undo.callback(running.resume)
+            requests = {FrameKind.PAUSE: running.pause, FrameKind.RESUME: running.resume}
+            while not self._over and (kind := channel.receive()[0]) in requests:
+                requests[kind]()
+                channel.send(FrameKind.READY)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kernel_matrix.attempt.assignment import Assignment, RunContext
 from kernel_matrix.attempt.contestants import Contestant, contestants_of
-from kernel_matrix.attempt.folders import SessionFolders, session_folders
+from kernel_matrix.attempt.folders import SessionFolders, candidate_folders, judge_folders
+from kernel_matrix.attempt.pausing import pausing_on_request
 from kernel_matrix.attempt.role_specs import CellPlacement, candidate_spec, contestant_spec, judge_job, judge_spec
-from kernel_matrix.attempt.session_processes import SessionProcesses, SessionSpecs, started
+from kernel_matrix.attempt.session_processes import LINGERING_S, Launch, SessionProcesses, are_waiting, launched
 from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import JudgeJob
 from kernel_matrix.plan import Cell
@@ -47,7 +48,7 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSession:
-    """One session, ready to begin. Made by :func:`prepared`."""
+    """One session, ready to begin. Made by :meth:`.JudgeProcesses.session`."""
 
     place: CellPlacement
     contestants: tuple[Contestant, ...]
@@ -55,6 +56,9 @@ class PreparedSession:
     """Role → how strongly its process is confined."""
     processes: SessionProcesses
     folders: SessionFolders
+    keep: bool
+    """The judge is asked to wait for another session after this one."""
+    undo: ExitStack
 
     def begin(self, scan: SourceScan, admit: Callable[[RunningProcess], None]) -> None:
         """Call ``admit`` with each process, then hand out the job; only then may a process open the device.
@@ -64,46 +68,96 @@ class PreparedSession:
             OSError: If the job cannot be written.
         """
         self.processes.admit(admit)
+        self.undo.enter_context(pausing_on_request(self.folders.judge, self.processes.candidate))
         self.folders.write_job(self._job(scan))
 
     def _job(self, scan: SourceScan) -> JudgeJob:
         seed = session_seed(self.place.cell, self.place.labels.session)
         own = {role for role, isolation in self.isolation.items() if isolation["user"] == "own"}
         specs = [contestant.spec(own_user=contestant.role.value in own) for contestant in self.contestants]
-        return judge_job(self.place, seed, specs, scan)
+        return replace(judge_job(self.place, seed, specs, scan), number=self.folders.number, keep=self.keep)
+
+
+class JudgeProcesses:
+    """A judge, the baseline and rivals, which wait for a candidate. Made by :func:`judge_processes`."""
+
+    def __init__(
+        self, context: RunContext, folders: SessionFolders, specs: Sequence[RoleSpec], launches: Sequence[Launch]
+    ) -> None:
+        self._context = context
+        self._folders = folders
+        self._specs = specs
+        self._launches = launches
+        self._candidates = 0
+
+    def are_waiting(self) -> bool:
+        """Wait until all have started; return True if none has ended yet."""
+        return are_waiting(self._launches)
+
+    @contextmanager
+    def session(self, request: SessionRequest, *, keep: bool = False) -> Iterator[PreparedSession]:
+        """Start the candidate of ``request`` without waiting for it; end it and remove its folders on exit.
+
+        Sessions may be prepared while another one runs, but they must run one after the other.
+
+        Args:
+            request: A session that these processes suit.
+            keep: Let them wait for another session after this one.
+
+        Raises:
+            SandboxError: If the sandbox does not answer.
+            OSError: If the source cannot be read, or the disk is full.
+        """
+        context, artifact = self._context, request.artifact
+        place = place_of(request.of, context, request.session, request.sanitizer)
+        contestants = contestants_of(request.of.cell, built=artifact is not None)
+        number, self._candidates = self._candidates, self._candidates + 1
+        with ExitStack() as undo:
+            folders = undo.enter_context(candidate_folders(self._folders, number, contestants[0], artifact))
+            candidate = candidate_spec(place, folders, contestants[0])
+            isolation = {spec.role.value: asdict(context.sandbox.isolation(spec)) for spec in (*self._specs, candidate)}
+            (launch,) = undo.enter_context(launched(context.sandbox, [candidate]))
+            processes = SessionProcesses(
+                *(self._launches[0], launch, self._launches[1:]),
+                labels=place.labels,
+                report=folders.report,
+                is_kept=folders.waiting.exists,
+                lingering_s=_SANITIZER_LINGERING_S if place.sanitizer else LINGERING_S,
+            )
+            yield PreparedSession(
+                place=place,
+                contestants=contestants,
+                isolation=isolation,
+                processes=processes,
+                folders=folders,
+                keep=keep,
+                undo=undo,
+            )
 
 
 @contextmanager
-def prepared(request: SessionRequest, context: RunContext) -> Iterator[PreparedSession]:
-    """Make the folders of a session and start its processes without waiting for them; remove everything on exit.
+def judge_processes(request: SessionRequest, context: RunContext) -> Iterator[JudgeProcesses]:
+    """Make the folders of a judge for ``request``, and start it, the baseline and rivals without waiting for them.
+
+    Everything is ended and removed on exit.
 
     Raises:
         SandboxError: If the sandbox does not answer.
         OSError: If a source cannot be read, or the disk is full.
     """
     cell, place = request.of.cell, place_of(request.of, context, request.session, request.sanitizer)
-    contestants = contestants_of(cell, built=request.artifact is not None)
-    with session_folders(context.scratch, cell, contestants, request.artifact) as folders:
-        session_specs = _session_specs(context, place, contestants, folders)
-        specs = (session_specs.judge, *session_specs.contestants)
-        isolation = {spec.role.value: asdict(context.sandbox.isolation(spec)) for spec in specs}
-        with started(session_specs) as processes:
-            yield PreparedSession(
-                place=place, contestants=contestants, isolation=isolation, processes=processes, folders=folders
-            )
+    others = contestants_of(cell)[1:]
+    with judge_folders(context.scratch, cell, others) as folders:
+        specs = [judge_spec(place, folders), *(contestant_spec(place, folders, one) for one in others)]
+        with launched(context.sandbox, specs) as launches:
+            yield JudgeProcesses(context, folders, specs, launches)
 
 
-def _session_specs(
-    context: RunContext, place: CellPlacement, contestants: tuple[Contestant, ...], folders: SessionFolders
-) -> SessionSpecs:
-    made = SessionSpecs(
-        sandbox=context.sandbox,
-        judge=judge_spec(place, folders),
-        contestants=tuple(spec_of(place, folders, contestant) for contestant in contestants),
-        judge_folder=folders.judge,
-        report=folders.report,
-    )
-    return replace(made, lingering_s=_SANITIZER_LINGERING_S) if place.sanitizer else made
+@contextmanager
+def prepared(request: SessionRequest, context: RunContext) -> Iterator[PreparedSession]:
+    """Prepare a session whose processes are all new; see :meth:`JudgeProcesses.session`."""
+    with judge_processes(request, context) as judge, judge.session(request) as session:
+        yield session
 
 
 def spec_of(place: CellPlacement, folders: SessionFolders, contestant: Contestant) -> RoleSpec:

@@ -1,7 +1,10 @@
-"""Starting the processes of later sessions while the current session uses the device, to keep leases short.
+"""The sessions of one lane: started early where that disturbs nobody, and with one judge for several cells.
 
 Processes that have no job yet import torch and wait; they neither open the device nor import a source. Processes for a
 session that does not come are removed. A start that fails is tried again when the session is due.
+
+A judge, its baseline and its rivals can serve the candidates of several cells that differ in nothing else, one after
+the other. Each candidate has a process of its own.
 """
 
 from __future__ import annotations
@@ -9,74 +12,181 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from kernel_matrix.attempt.assignment import Assignment, RunContext
-from kernel_matrix.attempt.prepared_session import PreparedSession, RequestKey, SessionRequest, prepared
+from kernel_matrix.attempt.prepared_session import (
+    JudgeProcesses,
+    PreparedSession,
+    RequestKey,
+    SessionRequest,
+    judge_processes,
+)
 from kernel_matrix.errors import InfrastructureError
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A session that was started early."""
-
-    session: PreparedSession
-    undo: ExitStack
-
+from kernel_matrix.platforms.registry import get_platform
 
 # Sessions that a lane starts early. One is not enough: on an H200 host, importing torch takes 3 to 4 s, and a session
 # of the tier ``screen`` is on the device for 2 to 5 s.
 DEPTH = 2
 
+MOST_CELLS = 20
+"""Cells that one judge serves: what is special about one process must not reach all results of a run."""
+
+
+def sharing_key(request: SessionRequest) -> tuple[Any, ...] | None:
+    """Return everything that judge, baseline and rivals of a session depend on; None if they serve one session only.
+
+    Where a cell has several sessions, each shows how much fresh processes differ, and an attempt that is repeated is to
+    have nothing in common with the one before.
+    """
+    of, cell = request.of, request.of.cell
+    alone = cell.protocol.max_sessions > 1 or cell.policy.sanitize or cell.policy.hard_exclusive
+    alone = alone or get_platform(of.gpu.platform).IS_ACCELERATOR
+    if alone or request.session > 0 or of.attempt > 1:
+        return None
+    return (of.gpu, of.image, cell.toolchain, cell.dtype, cell.problem, cell.workloads, cell.protocol, cell.policy)
+
+
+@dataclass(slots=True, eq=False)
+class _Judge:
+    """A judge with its baseline and rivals, and how to end them."""
+
+    processes: JudgeProcesses
+    key: tuple[Any, ...] | None
+    undo: ExitStack
+    sessions: int = 0
+    """Sessions that have been prepared for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A session that was started, and how to end its candidate."""
+
+    session: PreparedSession
+    judge: _Judge
+    undo: ExitStack
+
 
 class SessionPrefetch:
-    """The sessions that a lane has started early, at most :data:`DEPTH`. The lane's own thread must close it.
+    """The sessions of a lane. The lane's own thread must close it.
 
-    ``next_assignments`` returns up to the given number of the lane's next cells, as far as they are known.
+    ``next_assignments`` returns up to the given number of the lane's next cells, as far as they are known; ``depth`` is
+    how many sessions are started early.
     """
 
-    def __init__(self, context: RunContext, next_assignments: Callable[[int], Sequence[Assignment]]) -> None:
+    def __init__(
+        self, context: RunContext, next_assignments: Callable[[int], Sequence[Assignment]], depth: int = DEPTH
+    ) -> None:
         self._context = context
         self._next_assignments = next_assignments
+        self._depth = depth
         self._held: dict[RequestKey, _Held] = {}
+        self._judges: list[_Judge] = []
+        self._present: _Judge | None = None
+        """The judge of the present session; between sessions, the one that is kept."""
 
     def start(self, request: SessionRequest | None) -> None:
         """Start ``request``, if given, and the first sessions of the next cells, without waiting.
 
         Sessions that were started earlier and are no longer wanted are removed.
         """
+        if self._depth == 0:
+            return
         requests = [] if request is None else [request]
         requests += [
-            SessionRequest(of=next_one, session=0) for next_one in self._next_assignments(DEPTH - len(requests))
+            SessionRequest(of=next_one, session=0) for next_one in self._next_assignments(self._depth - len(requests))
         ]
         wanted = {request.key: request for request in requests}
         self._take_away(self._held.keys() - wanted.keys())
         for key, missing in wanted.items():
             if key not in self._held:
-                self._start(missing)
-
-    def _start(self, request: SessionRequest) -> None:
-        # The same error will occur, and be reported, when the session is due.
-        with suppress(InfrastructureError, OSError), ExitStack() as undo:
-            session = undo.enter_context(prepared(request, self._context))
-            self._held[request.key] = _Held(session, undo.pop_all())
+                # The same error will occur, and be reported, when the session is due.
+                with suppress(InfrastructureError, OSError):
+                    self._held[key] = self._started(missing)
 
     @contextmanager
     def session(self, request: SessionRequest) -> Iterator[PreparedSession]:
-        """Use the session that was started early for ``request`` if it still waits; else start a new one."""
+        """Use the session that was started early for ``request`` if it still waits; else start one.
+
+        Raises:
+            SandboxError: If the sandbox does not answer.
+            OSError: If a source cannot be read, or the disk is full.
+        """
         held = self._held.pop(request.key, None)
-        if held is not None:
+        if held is not None and not held.session.processes.are_waiting():
+            held.undo.close()
+            self._end(held.judge)
+            held = None
+        if held is None:
+            judge = self._judge_for(sharing_key(request))
+            if judge is not None and not judge.processes.are_waiting():
+                self._end(judge)
+            held = self._started(request)
+        self._keep(held.judge)
+        try:
             with held.undo:
-                if held.session.processes.are_waiting():
-                    yield held.session
-                    return
-        with prepared(request, self._context) as session:
-            yield session
+                yield held.session
+        finally:
+            if not held.session.processes.are_kept:
+                self._end(held.judge)
+
+    def end_unsuited(self, of: Assignment) -> None:
+        """End a judge that was kept if it cannot serve the next attempt, ``of``, before the device is held for that."""
+        if self._present is not None and not self._suits(self._present, sharing_key(SessionRequest(of=of, session=0))):
+            self._end(self._present)
 
     def close(self) -> None:
         """Remove all sessions that were started."""
+        self._present = None
         self._take_away(self._held.keys())
 
+    def _started(self, request: SessionRequest) -> _Held:
+        """Start a session: its candidate alone if there is a judge for it."""
+        key = sharing_key(request)
+        judge = self._judge_for(key) or self._start_judge(request, key)
+        judge.sessions += 1
+        with ExitStack() as failed:
+            failed.callback(self._take_away, ())  # a new judge that no candidate waits for
+            with ExitStack() as undo:
+                session = undo.enter_context(judge.processes.session(request, keep=key is not None))
+                held = _Held(session, judge, undo.pop_all())
+            failed.pop_all()
+        return held
+
+    def _judge_for(self, key: tuple[Any, ...] | None) -> _Judge | None:
+        return next((judge for judge in self._judges if self._suits(judge, key)), None)
+
+    @staticmethod
+    def _suits(judge: _Judge, key: tuple[Any, ...] | None) -> bool:
+        """Return True if one more session with this key may be prepared for ``judge``."""
+        return key is not None and key == judge.key and judge.sessions < MOST_CELLS
+
+    def _start_judge(self, request: SessionRequest, key: tuple[Any, ...] | None) -> _Judge:
+        with ExitStack() as undo:
+            processes = undo.enter_context(judge_processes(request, self._context))
+            self._judges.append(_Judge(processes, key, undo.pop_all()))
+        return self._judges[-1]
+
+    def _keep(self, judge: _Judge) -> None:
+        """Keep ``judge`` for the sessions to come; end the one that was kept before, if it is another."""
+        before, self._present = self._present, judge
+        if before is not None and before is not judge:
+            self._end(before)
+
+    def _end(self, judge: _Judge) -> None:
+        """End ``judge`` and the candidates that wait for it."""
+        if self._present is judge:
+            self._present = None
+        self._take_away([key for key, held in self._held.items() if held.judge is judge])
+
     def _take_away(self, keys: Iterable[RequestKey]) -> None:
+        """End these candidates, then the judges that no candidate waits for."""
         with ExitStack() as undo:
             for key in list(keys):
                 undo.push(self._held.pop(key).undo)
+        used = [self._present, *(held.judge for held in self._held.values())]
+        with ExitStack() as undo:
+            for judge in self._judges:
+                if judge not in used:
+                    undo.push(judge.undo)
+        self._judges = [judge for judge in self._judges if judge in used]

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_matrix.attempt.judge_report import read_report
-from kernel_matrix.attempt.pausing import pausing_on_request
 from kernel_matrix.errors import InfrastructureError
 from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import SessionReport
-from kernel_matrix.sandboxes import ProcessExit, RoleSpec, RunningProcess, Sandbox
+from kernel_matrix.sandboxes import ProcessExit, ProcessLabels, RoleSpec, RunningProcess, Sandbox
 
-_POLL_S = 0.05
+_POLL_S = 0.02
 _ORPHANED_JUDGE_S = 20.0  # after its candidate or baseline ended, a judge only has to notice and write its report
-_LINGERING_S = 0.5  # after the judge ended, honest workers exit at once
+LINGERING_S = 0.5  # after the judge ended, honest workers exit at once
 _LAST_MOMENTS_S = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSpecs:
-    """The processes to start for one session."""
-
-    sandbox: Sandbox
-    judge: RoleSpec
-    contestants: tuple[RoleSpec, ...]
-    judge_folder: Path
-    """Folder that only the judge sees."""
-    report: Path
-    """Path of the judge's report."""
-    lingering_s: float = _LINGERING_S
-    """Seconds that contestants may run on after their judge ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +27,7 @@ class SessionResult:
 
     report: SessionReport | None
     exits: tuple[ProcessExit, ...]
+    """Exits of the processes that have ended; those of a judge that is kept have not."""
     called_off: bool = False
     trouble: str = ""
     """Reason if there is no usable report."""
@@ -50,33 +35,69 @@ class SessionResult:
 
 
 @contextmanager
-def started(session_specs: SessionSpecs) -> Iterator[SessionProcesses]:
-    """Start all processes at once, without waiting; end them all on exit."""
-    specs = (session_specs.judge, *session_specs.contestants)
+def launched(sandbox: Sandbox, specs: Sequence[RoleSpec]) -> Iterator[list[Launch]]:
+    """Start processes at once, without waiting; end them all on exit."""
     # The threads live as long as the processes: a process whose parent thread ends is killed (PR_SET_PDEATHSIG).
     with ThreadPoolExecutor(len(specs), thread_name_prefix="start") as threads:
-        processes = SessionProcesses(session_specs, [_Launch(session_specs.sandbox, spec, threads) for spec in specs])
-        with pausing_on_request(session_specs.judge_folder, processes.candidate):
-            try:
-                yield processes
-            finally:
-                processes.leave()
+        launches = [Launch(sandbox, spec, threads) for spec in specs]
+        try:
+            yield launches
+        finally:
+            end_all(launches)
+
+
+def end_all(launches: Sequence[Launch]) -> None:
+    """End all these processes at the same time."""
+    for leaving in [launch.leave() for launch in launches]:
+        leaving.result()
+
+
+def are_waiting(launches: Sequence[Launch]) -> bool:
+    """Wait until all have started; return True if none has ended yet."""
+    try:
+        return all(launch.running().wait(0) is None for launch in launches)
+    except (InfrastructureError, OSError):
+        return False
 
 
 class SessionProcesses:
-    """The processes of one session. Made by :func:`started`."""
+    """The processes of one session."""
 
-    def __init__(self, session_specs: SessionSpecs, launches: list[_Launch]) -> None:
-        self._session_specs = session_specs
-        self._launches = launches
-        self._left = False
+    def __init__(
+        self,
+        judge: Launch,
+        candidate: Launch,
+        others: Sequence[Launch],
+        *,
+        labels: ProcessLabels,
+        report: Path,
+        is_kept: Callable[[], bool] = lambda: False,
+        lingering_s: float = LINGERING_S,
+    ) -> None:
+        """Describe the session whose processes were launched.
+
+        Args:
+            judge: The judge.
+            candidate: The candidate.
+            others: The baseline and rivals.
+            labels: Labels of the session, which the report must have.
+            report: Path of the judge's report.
+            is_kept: Returns True if judge, baseline and rivals wait for another session after this report.
+            lingering_s: Seconds that contestants may run on after the session is over.
+        """
+        self._judge = judge
+        self._candidate = candidate
+        self._launches = [judge, candidate, *others]
+        self._labels = labels
+        self._report = report
+        self._is_kept = is_kept
+        self._lingering_s = lingering_s
+        self.are_kept = False
+        """True if the session is over, and judge, baseline and rivals wait for another one."""
 
     def are_waiting(self) -> bool:
         """Wait until all have started; return True if none has ended yet."""
-        try:
-            return all(launch.running().wait(0) is None for launch in self._launches)
-        except (InfrastructureError, OSError):
-            return False
+        return are_waiting(self._launches)
 
     def admit(self, admit: Callable[[RunningProcess], None]) -> None:
         """Wait until all have started, then call ``admit`` with each process, the judge first.
@@ -93,73 +114,69 @@ class SessionProcesses:
         Raises:
             InfrastructureError: If it could not be started.
         """
-        return next(launch for launch in self._launches if launch.role is Role.CANDIDATE).running()
+        return self._candidate.running()
 
     def finish(self, deadline_s: float, called_off: Callable[[], bool]) -> SessionResult:
-        """Wait up to ``deadline_s`` seconds for the judge, end all processes, and read the report.
+        """Wait up to ``deadline_s`` seconds for the judge, end all processes that are not kept, and read the report.
 
         If ``called_off``, which is polled meanwhile, returns true, all processes are ended at once.
         """
-        judge_exit, is_called_off = self._until_judge_ends(deadline_s, called_off)
-        if judge_exit is not None:
-            self._let_contestants_leave()
+        is_called_off = self._until_judge_ends(deadline_s, called_off)
+        leaving = [self._candidate] if self.are_kept else self._launches
+        if self.are_kept or self._judge.running().wait(0) is not None:
+            self._let_contestants_leave([launch for launch in leaving if launch is not self._judge])
         ending = time.monotonic()
-        exits = self._end_all()
-        self.leave()
+        exits = _ends_of(leaving)
+        end_all(leaving)
         phases = {"teardown": time.monotonic() - ending}
         if is_called_off:
             return SessionResult(report=None, exits=exits, called_off=True, phases_s=phases)
-        report, trouble = read_report(self._session_specs.report, self._session_specs.judge.labels)
+        report, trouble = read_report(self._report, self._labels)
         return SessionResult(report=report, exits=exits, trouble=trouble, phases_s=phases)
 
-    def leave(self) -> None:
-        """End all processes at the same time."""
-        if not self._left:
-            self._left = True
-            leaving = [launch.leave() for launch in self._launches]
-            for left in leaving:
-                left.result()
-
-    def _until_judge_ends(self, deadline_s: float, called_off: Callable[[], bool]) -> tuple[ProcessExit | None, bool]:
-        """Wait for the judge's exit; return None if it is cancelled, is too late, or has no contestants left."""
-        judge = self._launches[0].running()
+    def _until_judge_ends(self, deadline_s: float, called_off: Callable[[], bool]) -> bool:
+        """Wait until the judge has ended or is kept, is too late, or has no contestants left; return if called off."""
+        judge = self._judge.running()
         deadline = time.monotonic() + deadline_s
         orphaned_since: float | None = None
         while True:
             now = time.monotonic()
-            ended = judge.wait(_POLL_S)
-            if ended is not None:
-                return ended, False
+            if judge.wait(_POLL_S) is not None:
+                return False
+            if self._is_kept() and self._report.exists():
+                self.are_kept = True
+                return False
             if called_off():
-                return None, True
+                return True
             gone = self._indispensable_gone()
             if any(exit_.lost for exit_ in gone):
-                return None, False  # the sandbox lost a process, so the judge's later findings would be wrong
+                return False  # the sandbox lost a process, so the judge's later findings would be wrong
             if orphaned_since is None and gone:
                 orphaned_since = now
             if now > deadline or (orphaned_since is not None and now - orphaned_since > _ORPHANED_JUDGE_S):
-                return None, False
+                return False
 
     def _indispensable_gone(self) -> list[ProcessExit]:
         """Return the exits of candidate and baseline; a session can go on without a rival."""
         needed = [launch for launch in self._launches if launch.role in (Role.CANDIDATE, Role.BASELINE)]
         return [ended for launch in needed if (ended := launch.running().wait(0)) is not None]
 
-    def _let_contestants_leave(self) -> None:
-        until = time.monotonic() + self._session_specs.lingering_s
-        for launch in self._launches[1:]:
+    def _let_contestants_leave(self, launches: Sequence[Launch]) -> None:
+        until = time.monotonic() + self._lingering_s
+        for launch in launches:
             launch.running().wait(max(0.0, until - time.monotonic()))
 
-    def _end_all(self) -> tuple[ProcessExit, ...]:
-        """Kill the processes that still run; return all exits that can be seen."""
-        for launch in self._launches:
-            if launch.running().wait(0) is None:
-                launch.running().kill()
-        ends = [launch.running().wait(_LAST_MOMENTS_S) for launch in self._launches]
-        return tuple(end for end in ends if end is not None)
+
+def _ends_of(launches: Sequence[Launch]) -> tuple[ProcessExit, ...]:
+    """Kill the processes that still run; return all exits that can be seen."""
+    for launch in launches:
+        if launch.running().wait(0) is None:
+            launch.running().kill()
+    ends = [launch.running().wait(_LAST_MOMENTS_S) for launch in launches]
+    return tuple(end for end in ends if end is not None)
 
 
-class _Launch:
+class Launch:
     """One process, started and ended by a thread."""
 
     def __init__(self, sandbox: Sandbox, spec: RoleSpec, threads: ThreadPoolExecutor) -> None:

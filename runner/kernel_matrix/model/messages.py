@@ -249,6 +249,10 @@ class JudgeJob:
     """Tools of compute-sanitizer for the candidate's process; if any, nothing is timed."""
     device_memory_bytes: Optional[int] = None
     """Device memory that the cell may use; ``None``: all of it."""
+    number: int = 0
+    """Number of the candidate among those of this judge, by which its folder and the report are named."""
+    keep: bool = False
+    """``True``: after the report, the judge, the baseline and rivals wait for the candidate of another cell."""
 
     def __post_init__(self) -> None:
         if not self.device.isidentifier():
@@ -627,6 +631,8 @@ class SessionReport:
     """Longest first; empty if nothing could be traced."""
     health: Annotated[Optional[HealthReport], LATER, Columns()] = None
     """`None`: not requested, or the session ended earlier."""
+    earlier_cells: Annotated[Small, LATER, Column()] = 0
+    """Number of cells that the same processes of judge, baseline and rivals served before."""
     schema_version: Annotated[int, Fragment(const=SCHEMA_VERSION)] = SCHEMA_VERSION
 
     def __post_init__(self) -> None:

@@ -218,6 +218,76 @@ def test_a_contestant_without_a_folder_is_this_machines_fault(processes):
     assert "no folder for the contestant 'candidate'" in report.evidence.message
 
 
+# --- a judge that is kept for another candidate ----------------------------------------------------------------------
+
+KEPT = {"protocol": replace(QUICK, time=False), "keep": True}
+
+
+@pytest.fixture
+def kept(processes):
+    """A judge and its baseline; judges one candidate after the other with them."""
+    baseline = processes.start_worker(EAGER, SOFTMAX)
+    judges = []
+
+    def judged(candidate, number, **changes):
+        worker = processes.start_worker(CANDIDATE, candidate, number=number)
+        processes.begin(make_job(number=number, cell_id=f"{number:032x}", **{**KEPT, **changes}), SOFTMAX)
+        if not judges:
+            judges.append(processes.start_judge())
+        report = processes.root / "out" / ("report.json" if number == 0 else f"report-{number}.json")
+        until(report.exists)
+        worker.kill()
+        worker.wait(60)
+        return processes.report(number)
+
+    return SimpleNamespace(judged=judged, baseline=baseline, judge=lambda: judges[0], out=processes.root / "out")
+
+
+def test_judge_kept_serves_candidates_one_after_the_other(kept):
+    first = kept.judged(GOOD, 0)
+    assert first.status is Status.PASSED, first.evidence
+    assert (kept.out / "waiting").exists()
+    wrong = kept.judged(GOOD.replace("e.sum(", "1.01 * e.sum("), 3)  # candidates with other numbers never came
+    assert (wrong.status, wrong.cell_id) == (Status.INCORRECT_VALUES, f"{3:032x}")
+    last = kept.judged(GOOD, 4, keep=False)
+    assert last.status is Status.PASSED, last.evidence
+    assert [report.earlier_cells for report in (first, wrong, last)] == [0, 1, 2]
+    assert kept.judge().wait(60) == kept.baseline.wait(60) == 0
+    assert not (kept.out / "waiting-4").exists()
+
+
+def test_judge_kept_times_each_candidate_against_the_same_baseline(kept):
+    timed = {"protocol": QUICK, "workloads": (WorkloadSpec("smoke"), WorkloadSpec("small", {"rows": 4}))}
+    for number in (0, 1):
+        report = kept.judged(GOOD, number, **timed)
+        assert report.status is Status.PASSED, report.evidence
+        for workload in report.workloads:
+            assert {block.contestant for block in workload.blocks} == {"candidate", "eager"}
+    assert kept.baseline.poll() is None
+
+
+def test_judge_kept_after_a_source_that_does_not_load(kept):
+    assert kept.judged("raise ImportError('no')\n", 0).status is Status.LOAD_ERROR
+    assert kept.judged(GOOD, 1, keep=False).status is Status.PASSED
+
+
+@pytest.mark.parametrize("source", ["os._exit(0)", "while True: time.sleep(1)"])
+def test_judge_not_kept_after_a_candidate_that_leaves_doubt(source, kept):
+    report = kept.judged(body(source), 0, timeouts=replace(make_job().timeouts, call_s=0.5, first_call_s=0.5))
+    assert report.status in {Status.CRASHED, Status.TIMEOUT}
+    assert kept.judge().wait(60) == 0
+    assert not (kept.out / "waiting").exists()
+
+
+def test_judge_not_kept_without_its_baseline(kept):
+    kept.judged(GOOD, 0)
+    kept.baseline.kill()
+    kept.baseline.wait(60)
+    report = kept.judged(GOOD, 1)
+    assert report.fault is Fault.INFRA or report.status is Status.PROBLEM_ERROR, report.evidence
+    assert kept.judge().wait(60) == 0
+
+
 def test_a_rival_that_never_comes_costs_nothing_but_itself(processes):
     processes.start_worker(CANDIDATE, GOOD)
     processes.start_worker(EAGER, SOFTMAX)

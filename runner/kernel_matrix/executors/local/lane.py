@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 
-from kernel_matrix.attempt import Assignment, AttemptResult, CellCancelledError, SessionPrefetch, run_cell
+from kernel_matrix.attempt import DEPTH, Assignment, AttemptResult, CellCancelledError, SessionPrefetch, run_cell
 from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
 from kernel_matrix.attempt.source_findings import is_rejected
 from kernel_matrix.executors.events import EventKind, RunEvent
@@ -36,11 +36,10 @@ class DeviceLane:
             CellCancelledError: The run was cancelled.
             StoreError: A record could not be written.
         """
+        # What starts early on a CPU would run on the cores that are being timed.
+        depth = DEPTH if get_platform(self._gpu.platform).IS_ACCELERATOR else 0
         try:
-            if not get_platform(self._gpu.platform).IS_ACCELERATOR:
-                self._take_cells()  # what started ahead there would run on the cores that are being timed
-                return
-            with closing(SessionPrefetch(self._shared.bench, self._next_assignments)) as self._ahead:
+            with closing(SessionPrefetch(self._shared.bench, self._next_assignments, depth)) as self._ahead:
                 self._take_cells()
         finally:
             self._shared.pending.close(self._gpu)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager, nullcontext
-from typing import Collection, Dict, Iterator, Optional, Tuple
+from typing import Collection, Dict, Iterator, Mapping, Optional, Tuple
 
 from kernel_matrix.inside.judge.session_ended import finding
 from kernel_matrix.inside.platform import InsidePlatform
@@ -87,9 +87,9 @@ class DeviceMemory:
         """Return the most that contestant ``name`` has held since :meth:`forget_peaks`; 0 if it had no turn."""
         return self._peaks.get(name, 0)
 
-    def forget_peaks(self) -> None:
-        """Begin new peaks, for the next workload."""
-        self._peaks.clear()
+    def forget_peaks(self, known: Mapping[str, int]) -> None:
+        """Begin new peaks, for the next workload, with those that are ``known`` from earlier cells."""
+        self._peaks = dict(known)
 
     def limit_judge(self) -> None:
         """Limit the judge's own allocator to what the others leave it of a cap."""

@@ -2,13 +2,15 @@
 
 Run as ``python -m kernel_matrix.inside.judge.judge --job FILE --channel DIR --out DIR [--patience SECONDS]``. It
 listens in every contestant's folder, imports what it needs, and waits for its job without opening the device. Then it
-verifies, times, verifies again, and writes ``report.json``. Of all code of candidates and problems, only the reference
-runs here; the rest runs in the contestants' processes.
+verifies, times, verifies again, and writes ``report.json``. If the job says so, it keeps the baseline and rivals, and
+waits for another job beside the first, which is about another candidate. Of all code of candidates and
+problems, only the reference runs here; the rest runs in the contestants' processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import signal
@@ -16,11 +18,13 @@ import socket
 import struct
 import time
 import traceback
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
+    Callable,
+    Collection,
     ContextManager,
     Dict,
     Iterator,
@@ -29,23 +33,24 @@ from typing import (
     NoReturn,
     Optional,
     Sequence,
+    Set,
     Tuple,
 )
 
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.hard_exit import leave
+from kernel_matrix.inside.judge.kept_contestants import KeptContestants
 from kernel_matrix.inside.judge.pause import open_pause
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
 from kernel_matrix.inside.phases import Phases
 from kernel_matrix.inside.platform import load_platform
 from kernel_matrix.inside.wire import AWAKE_S, MAX_FROM_WORKER, Channel, short_name
-from kernel_matrix.inside.worker.worker import SOCKET_NAME
+from kernel_matrix.inside.worker.worker import PATIENCE_S, SOCKET_NAME
 from kernel_matrix.model.enums import Role, Stage, Status
 from kernel_matrix.model.messages import (
     ContestantSpec,
     Evidence,
     HealthReport,
-    InsideEnvironment,
     JudgeJob,
     SessionReport,
     WorkloadReport,
@@ -59,7 +64,31 @@ if TYPE_CHECKING:
 
 REPORT_NAME = "report.json"  # name of the report in the output folder
 
-PATIENCE_S = 900.0  # default time that a judge started early waits for its job
+WAITING_NAME = "waiting"  # name of an empty file beside a report: the judge waits for another job
+
+SessionEnd = Tuple[Status, Stage, Evidence]
+
+# Outcomes of a session after which the judge may serve another candidate: this one's outputs are right, or it is at
+# fault in a way that leaves no work on the device. After a contradiction between clocks all processes must be new.
+KEPT_AFTER = frozenset(
+    {
+        Status.PASSED,
+        Status.COMPILE_ERROR,
+        Status.LOAD_ERROR,
+        Status.RUNTIME_ERROR,
+        Status.INCORRECT_STRUCTURE,
+        Status.INCORRECT_SHAPE,
+        Status.INCORRECT_DTYPE,
+        Status.INCORRECT_DEVICE,
+        Status.INCORRECT_VALUES,
+        Status.INPUT_MODIFIED,
+        Status.OUTPUT_ALIASED,
+        Status.NONFINITE,
+        Status.NONDETERMINISTIC,
+        Status.CONTRACT_BROKEN,
+        Status.NO_OWN_KERNEL,
+    }
+)
 
 _LOOK_S = 0.01  # interval of looking for the job
 _HEALTH_WINDOW_S = 0.03
@@ -73,42 +102,61 @@ class SessionExpired(BaseException):
 class JudgeSession:
     """One session of one cell, from the job to the report."""
 
-    def __init__(self, job: JudgeJob, folder: Path, listeners: Mapping[str, socket.socket], phases: Phases) -> None:
+    def __init__(
+        self,
+        job: JudgeJob,
+        folder: Path,
+        listeners: Mapping[str, socket.socket],
+        phases: Phases,
+        kept: Optional[KeptContestants] = None,
+    ) -> None:
+        """Prepare the session; the contestants in ``kept`` take part without connecting again."""
         self._job = job
+        self._kept = kept or KeptContestants()
         self._folder = folder
         self._listeners = listeners
         self._phases = phases
         self._reports: List[WorkloadReport] = []
         self._labels: List[str] = list(job.labels)
-        self._environment: Optional[InsideEnvironment] = None
         self._peer: Mapping[str, int] = {}
         self._admitted: List[WorkerClient] = []
         self._clients: Dict[str, WorkerClient] = {}  # without rivals that have failed
         self._runner: Optional[WorkloadRunner] = None
         self._health: Optional[HealthReport] = None
+        self._end: SessionEnd = (Status.PASSED, Stage.DONE, Evidence())
         self._stage = Stage.START
+        self.is_kept = False
+        """True if the session has ended, and another candidate can be judged with the same processes."""
 
     def run(self) -> SessionReport:
         """Run the session and return its report; errors of candidates and problems do not raise."""
         started = time.monotonic()
-        status, stage, evidence = Status.PASSED, Stage.DONE, Evidence()
-        try:
-            with ExitStack() as undo:
-                try:
-                    with _alarm(self._job.timeouts.session_s):
-                        self._run_workloads(undo)
-                finally:
-                    self._dismiss()  # outside of the alarm, so that it cannot replace the verdict
-        except SessionEnded as ended:
-            status, stage, evidence = ended.status, ended.stage, ended.evidence
-        except SessionExpired:
-            status, stage, evidence = self._expired()
-        except Exception as error:  # noqa: BLE001  # a fault of the judge is reported too
-            message = f"the judge failed: {type(error).__name__}: {error}"[:500]
-            status, stage = Status.INFRA_ERROR, self._stage
-            evidence = Evidence(message=message, log=traceback.format_exc()[-8192:])
+        failed = self._end_of(self._run_and_dismiss)
+        status, stage, evidence = self._end if failed[0] is Status.PASSED else failed
         durations = {**self._phases.ended(), "total": round(time.monotonic() - started, 6)}
         return self._report(status, stage, evidence, durations)
+
+    def _run_and_dismiss(self) -> None:
+        with ExitStack() as undo:
+            self._end = self._end_of(lambda: self._run_within_limit(undo))
+            self._dismiss()  # outside of the alarm, so that it cannot replace the verdict
+
+    def _end_of(self, step: Callable[[], None]) -> SessionEnd:
+        """Run ``step``; return how the session ended in it."""
+        try:
+            step()
+        except SessionEnded as ended:
+            return ended.status, ended.stage, ended.evidence
+        except SessionExpired:
+            return self._expired()
+        except Exception as error:  # noqa: BLE001  # a fault of the judge is reported too
+            message = f"the judge failed: {type(error).__name__}: {error}"[:500]
+            return Status.INFRA_ERROR, self._stage, Evidence(message=message, log=traceback.format_exc()[-8192:])
+        return Status.PASSED, Stage.DONE, Evidence()
+
+    def _run_within_limit(self, undo: ExitStack) -> None:
+        with _alarm(self._job.timeouts.session_s):
+            self._run_workloads(undo)
 
     def _run_workloads(self, undo: ExitStack) -> None:
         # Imports torch, so not before the sockets are open.
@@ -118,11 +166,13 @@ class JudgeSession:
         self._phases.enter("connect")
         for contestant in self._job.contestants:
             with self._excused(contestant):
-                self._admit(contestant, undo)
+                self._clients[contestant.name] = self._kept.clients.get(contestant.name) or self._admit(
+                    contestant, undo
+                )
         self._phases.enter("open")
-        self._open()
+        self._open([client for name, client in self._clients.items() if name not in self._kept.clients])
         runner = self._runner = undo.enter_context(
-            WorkloadRunner(self._job, self._folder, self._clients, self._phases, pause).open()
+            WorkloadRunner(self._job, self._folder, self._clients, self._phases, pause, kept=self._kept).open()
         )
         for spec in self._job.workloads:
             self._stage = Stage.VERIFY
@@ -132,53 +182,71 @@ class JudgeSession:
                 raise ended
         runner.trace()
 
-    def _admit(self, contestant: ContestantSpec, undo: ExitStack) -> None:
+    def _admit(self, contestant: ContestantSpec, undo: ExitStack) -> WorkerClient:
         """Accept the contestant's connection, from the expected uid only."""
         from kernel_matrix.inside.judge.worker_client import WorkerClient  # noqa: PLC0415  # imports torch
 
-        if contestant.name not in self._listeners:
-            message = f"there is no folder for the contestant {contestant.name!r} in the channel's"
+        job, is_candidate = self._job, contestant.role is Role.CANDIDATE
+        folder = numbered(contestant.name, job.number) if is_candidate else contestant.name
+        if folder not in self._listeners:
+            message = f"there is no folder for the contestant {folder!r} in the channel's"
             raise finding(Status.INFRA_ERROR, Stage.START, message)
-        connection, peer = _accepted(self._listeners[contestant.name], contestant, self._job.timeouts.connect_s)
-        if contestant.role is Role.CANDIDATE:
+        connection, peer = _accepted(self._listeners[folder], contestant, job.timeouts.connect_s)
+        if is_candidate:
             self._peer = peer
         channel = Channel(connection, MAX_FROM_WORKER)
-        if load_platform(self._job.device).IS_ACCELERATOR:
+        if load_platform(job.device).IS_ACCELERATOR:
             channel.stay_awake(AWAKE_S)
-        undo.callback(channel.close)
-        job = self._job
+        (undo if is_candidate else self._kept.undo).callback(channel.close)
         client = WorkerClient(contestant, channel, job.device, job.timeouts, job.device_memory_bytes)
         self._admitted.append(client)
-        self._clients[contestant.name] = client
+        return client
 
-    def _open(self) -> None:
-        """Let all processes open the device at the same time."""
+    def _open(self, clients: Sequence[WorkerClient]) -> None:
+        """Let the processes of ``clients`` open the device at the same time."""
         from kernel_matrix.inside.environment import read_environment  # noqa: PLC0415  # imports torch
 
-        for client in list(self._clients.values()):
+        for client in clients:
             with self._excused(client.contestant):
                 client.start_open()
         platform = load_platform(self._job.device)
         platform.open_device()
-        self._environment = read_environment(platform)
-        for client in list(self._clients.values()):
-            with self._excused(client.contestant):
-                client.finish_open()
+        self._kept.environment = self._kept.environment or read_environment(platform)
+        for client in clients:
+            if client.name in self._clients:
+                with self._excused(client.contestant):
+                    client.finish_open()
 
     def _excused(self, contestant: ContestantSpec) -> ContextManager[None]:
         return excused(contestant, self._clients, self._labels)
 
     def _dismiss(self) -> None:
-        """Dismiss all contestants; once they are gone, check the device's health."""
-        for client in self._admitted:
+        """Dismiss the candidate, and all others that are not kept; once they are gone, check the device's health."""
+        self.is_kept = self._keep_others()
+        leaving = [client for client in self._admitted if not self.is_kept or client.role is Role.CANDIDATE]
+        for client in leaving:
             client.close()
-        if not self._job.check_health or not self._admitted:
+        if not self._job.check_health or not leaving:
             return
         self._phases.enter("health")
         deadline = time.monotonic() + _FAREWELL_S
-        if all(client.gone(max(0.001, deadline - time.monotonic())) for client in self._admitted):
+        if all(client.gone(max(0.001, deadline - time.monotonic())) for client in leaving):
             found = load_platform(self._job.device).check_health(_HEALTH_WINDOW_S)
             self._health = HealthReport(found.passed, found.reason)
+
+    def _keep_others(self) -> bool:
+        """Keep all contestants but the candidate for another one, if the job says so and they wait for orders."""
+        others = [self._clients.get(one.name) for one in self._job.contestants if one.role is not Role.CANDIDATE]
+        kept = [client for client in others if client is not None and client.is_idle]
+        if not self._job.keep or self._end[0] not in KEPT_AFTER or len(kept) < len(others):
+            return False
+        try:
+            for client in kept:
+                client.rest()
+        except SessionEnded:
+            return False
+        self._kept.clients = {client.name: client for client in kept}
+        return True
 
     def _expired(self) -> Tuple[Status, Stage, Evidence]:
         """Decide the outcome: a candidate that has not answered in time is blamed, otherwise this machine."""
@@ -201,7 +269,7 @@ class JudgeSession:
             status=status,
             stage=stage,
             evidence=evidence,
-            environment=self._environment,
+            environment=self._kept.environment,
             seed_sha256=hashlib.sha256(self._job.seed.encode()).hexdigest(),
             transport=load_platform(self._job.device).transport(),
             candidate_peer=self._peer,
@@ -212,6 +280,7 @@ class JudgeSession:
             anchors=readings.anchors if readings else (),
             kernels=runner.kernels if runner else (),
             health=self._health,
+            earlier_cells=self._kept.earlier_cells,
         )
 
 
@@ -252,6 +321,12 @@ def _listen_at(path: Path) -> socket.socket:
     return listener
 
 
+def numbered(name: str, number: int) -> str:
+    """Return the name of a file or folder for a judge's candidate ``number``: ``job.json``, ``job-1.json``."""
+    stem, dot, suffix = name.partition(".")
+    return f"{stem}-{number}{dot}{suffix}" if number else name
+
+
 def _accepted(
     listener: socket.socket, contestant: ContestantSpec, patience_s: float
 ) -> Tuple[socket.socket, Mapping[str, int]]:
@@ -283,14 +358,25 @@ def _import_ahead() -> None:
     read_tools()
 
 
-def _arrived(path: Path, patience_s: float) -> bool:
-    """Wait until the job exists; it is renamed into place when complete."""
+def _next_job(first: Path, served: Collection[Path], patience_s: float) -> Optional[Path]:
+    """Wait for a job beside the ``first`` that was not served; jobs are renamed into place when complete.
+
+    None if there is none within ``patience_s``.
+    """
     deadline = time.monotonic() + patience_s
-    while not path.exists():
-        if time.monotonic() > deadline:
-            return False
+    while time.monotonic() <= deadline:
+        for path in first.parent.glob(f"{first.stem}*{first.suffix}"):
+            if path not in served:
+                return path
         time.sleep(_LOOK_S)
-    return True
+    return None
+
+
+def _listen_to_candidate(listeners: Dict[str, socket.socket], channel: Path, number: int) -> None:
+    """Listen in the candidate's folder, if it was made after the judge had looked for folders."""
+    folder = channel / numbered(Role.CANDIDATE.value, number)
+    if folder.name not in listeners and folder.is_dir():
+        listeners[folder.name] = _listen_at(folder / SOCKET_NAME)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -303,15 +389,30 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     phases = Phases()
     phases.enter("import")
-    with _listening(arguments.channel) as listeners:
+    kept = KeptContestants()
+    with _listening(arguments.channel) as listeners, closing(kept.undo):
         _import_ahead()
-        phases.enter("wait")
-        if not _arrived(arguments.job, arguments.patience):
-            return 1
-        job = from_json(JudgeJob, json.loads(arguments.job.read_text(encoding="utf-8")))
-        report = JudgeSession(job, arguments.job.parent, listeners, phases).run()
-    replace_file(arguments.out / REPORT_NAME, dumps(report))
-    return 0
+        served: Set[Path] = set()
+        while True:
+            phases.enter("wait")
+            file = _next_job(arguments.job, served, arguments.patience)
+            if file is None:
+                return 0 if served else 1
+            served.add(file)
+            job = from_json(JudgeJob, json.loads(file.read_text(encoding="utf-8")))
+            _listen_to_candidate(listeners, arguments.channel, job.number)
+            session = JudgeSession(job, file.parent, listeners, phases, kept)
+            report = session.run()
+            if session.is_kept:
+                kept.earlier_cells += 1
+                (arguments.out / numbered(WAITING_NAME, job.number)).touch()
+            replace_file(arguments.out / numbered(REPORT_NAME, job.number), dumps(report))
+            if not session.is_kept:
+                return 0
+            phases = Phases()
+            del session, report  # with the reference, and all that was computed with it
+            gc.collect()
+            load_platform(job.device).release_memory()
 
 
 if __name__ == "__main__":

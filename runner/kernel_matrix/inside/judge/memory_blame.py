@@ -172,7 +172,7 @@ class MemoryBlame:
                 client.gone(_GONE_S)
         self._pause.resume()
         self._memory.platform.release_memory()
-        self._memory.forget_peaks()
+        self._memory.forget_peaks({})
         try:
             with watching(self._memory, self._clients, Role.CANDIDATE):
                 self._candidate.repeat(_ALONE_S)

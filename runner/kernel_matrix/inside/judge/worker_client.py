@@ -150,6 +150,7 @@ class WorkerClient:
         self._flush = torch.empty(0)
         self._compiles = contestant.may_compile
         self._waits_s = 0.0
+        self._orders_open = 0
         self._lent: Optional[LentBuffers] = None
         self._sent: Tuple[torch.Tensor, ...] = ()
         self._moves = False
@@ -259,12 +260,23 @@ class WorkerClient:
         self._release(buffers=True)
         self.take_back()
 
-    def _release(self, *, buffers: bool) -> None:
+    def rest(self) -> None:
+        """Let the worker give back the model too, until it constructs one for another cell."""
+        self._release(buffers=True, model=True)
+        self.take_back()
+        self._flush, self._sent = torch.empty(0), ()
+
+    def _release(self, *, buffers: bool, model: bool = False) -> None:
         with self.watching():
-            self._order(FrameKind.RELEASE, {"buffers": buffers}, (), Stage.VERIFY)
+            self._order(FrameKind.RELEASE, {"buffers": buffers, "model": model}, (), Stage.VERIFY)
             claimed = self._parsed(Stage.VERIFY, unpack_peak, self._ready(Stage.VERIFY))
         if claimed is not None:
             self.claimed_peak = max(claimed, self.claimed_peak or 0)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the worker owes no answer to an order."""
+        return self._orders_open == 0
 
     @property
     def is_lent(self) -> bool:
@@ -484,12 +496,15 @@ class WorkerClient:
 
     def _order(self, kind: FrameKind, message: Any, descriptors: Sequence[int], stage: Stage) -> None:
         self._wait_at_most(self._ready_patience(stage))
+        self._orders_open += 1
         with self._sending(stage):
             self._channel.send_json(kind, message, descriptors)
 
     def _ready(self, stage: Stage) -> bytes:
         self._wait_at_most(self._ready_patience(stage))
-        return self._receive(FrameKind.READY, stage)
+        answer = self._receive(FrameKind.READY, stage)
+        self._orders_open -= 1
+        return answer
 
     def _ready_patience(self, stage: Stage) -> float:
         """Return the limit of a step of getting ready, in seconds."""

@@ -15,6 +15,7 @@ from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, gaps_of, hold_claims
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
+from kernel_matrix.inside.judge.kept_contestants import KeptContestants
 from kernel_matrix.inside.judge.memory_blame import MemoryBlame, watching
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
@@ -57,9 +58,19 @@ class WorkloadRunner:
     """Runner of the workloads of a session with all its contestants."""
 
     def __init__(
-        self, job: JudgeJob, folder: Path, clients: Dict[str, WorkerClient], phases: Phases, pause: CandidatePause
+        self,
+        job: JudgeJob,
+        folder: Path,
+        clients: Dict[str, WorkerClient],
+        phases: Phases,
+        pause: CandidatePause,
+        *,
+        kept: Optional[KeptContestants] = None,
     ) -> None:
-        """Prepare the runner; ``clients`` are opened contestants by name, and a rival that fails is removed."""
+        """Prepare the runner; ``clients`` are opened contestants by name, and a rival that fails is removed.
+
+        ``kept`` names those that were kept from another cell.
+        """
         self._job = job
         self._problem = folder / job.problem_file
         self._clients = clients
@@ -75,7 +86,8 @@ class WorkloadRunner:
         self._in_batches = load_platform(job.device).IS_ACCELERATOR and not job.mutates_inputs
         self._timed = False
         self._watch: Optional[SensorWatch] = None
-        self._loaded: List[str] = []
+        self._kept = kept or KeptContestants()
+        self._loaded = list(self._kept.clients)
         self._last: Optional[WorkloadState] = None
         self.memory = DeviceMemory(load_platform(job.device), job.device_memory_bytes)
         self._blame = MemoryBlame(self.memory, clients, pause)
@@ -118,6 +130,7 @@ class WorkloadRunner:
 
     def _run_phases(self, spec: WorkloadSpec, state: WorkloadState) -> None:
         self._phases.enter("load")
+        self.memory.forget_peaks({name: self._kept.peaks.get((spec.name, name), 0) for name in self._kept.clients})
         state.reference = self._prepare(spec)
         self._last = state
         self._verify_first(state, state.reference, state.verifier)
@@ -183,7 +196,6 @@ class WorkloadRunner:
             self._each(lambda client: client.start_construct(reference, self._flush_bytes), list(self._clients))
             self._each(lambda client: client.finish_construct(), list(self._clients))
             return
-        self.memory.forget_peaks()
         first = self._candidate.name
         for name in (first, *(name for name in list(self._clients) if name != first)):
             self._each(lambda client: self._construct(client, reference), [name])
@@ -194,12 +206,21 @@ class WorkloadRunner:
             client.construct(reference, self._flush_bytes)
 
     def _each(self, step: Callable[[WorkerClient], None], names: Sequence[str]) -> None:
-        """Call ``step`` with those of the named contestants that are still in the session."""
-        for name in names:
-            if name in self._clients:
-                client = self._clients[name]
+        """Call ``step`` with those of the named contestants that are still in the session.
+
+        Raises:
+            SessionEnded: The first that a contestant caused, after all have had their step: none is left with an answer
+                that the judge has not read.
+        """
+        first: Optional[SessionEnded] = None
+        for client in [self._clients[name] for name in names if name in self._clients]:
+            try:
                 with excused(client.contestant, self._clients, self.labels):
                     step(client)
+            except SessionEnded as ended:  # noqa: PERF203  # the others have their step, too
+                first = first or ended
+        if first is not None:
+            raise first
 
     def _limit_loading(self, reference_s: float) -> None:
         """Limit each step of getting ready by the time that the reference took, ``reference_s`` seconds."""
@@ -222,6 +243,7 @@ class WorkloadRunner:
         with watching(self.memory, self._clients, Role.CANDIDATE):
             verifier.verify(reference, "before", self._job.protocol.trials)
         state.memory_bytes = self._peaks(reference)
+        self._kept.peaks.update({(state.spec.name, name): self.memory.peak(name) for name in self._clients})
 
     def _park(self, *names: str) -> None:
         """Let contestants give back all memory that they do not need until their next call, if it is counted."""

@@ -209,6 +209,8 @@ class Worker:
     def _release(self, message: Any, _descriptors: Sequence[int]) -> bytes:
         if message["buffers"]:
             self._give_back()
+        if message.get("model"):
+            self._model = self._meter = None
         peak = self._platform.take_peak()
         self._platform.release_memory()
         return pack_peak(peak)

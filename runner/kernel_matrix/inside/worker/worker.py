@@ -11,6 +11,7 @@ import argparse
 import importlib
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Optional, Sequence
@@ -19,6 +20,8 @@ from kernel_matrix.inside.hard_exit import leave
 from kernel_matrix.inside.wire import MAX_FROM_JUDGE, Channel, short_name
 
 SOCKET_NAME = "judge.sock"  # name of the judge's socket in a contestant's folder
+
+PATIENCE_S = 900.0  # default time that a process started early waits for its session
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -29,12 +32,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--device", default="cpu", help="name of the platform")
     parser.add_argument("--artifact", type=Path)
     parser.add_argument("--preload", metavar="MODULE", action="append", default=[])
-    parser.add_argument("--connect-timeout", type=float, default=60.0)
+    parser.add_argument("--connect-timeout", type=float, default=PATIENCE_S)
     arguments = parser.parse_args(argv)
-    channel = Channel(_connect(arguments.channel / SOCKET_NAME, arguments.connect_timeout), MAX_FROM_JUDGE)
-    from kernel_matrix.inside.worker.service import serve  # noqa: PLC0415  # imports torch, so connect to the judge first
+    # Beside the import of torch: a judge that is kept has no socket for this worker before its session.
+    with ThreadPoolExecutor(1) as thread:
+        connected = thread.submit(_connect, arguments.channel / SOCKET_NAME, arguments.connect_timeout)
+        from kernel_matrix.inside.worker.service import serve  # noqa: PLC0415  # imports torch
 
-    _import_ahead(arguments.preload)
+        _import_ahead(arguments.preload)
+        channel = Channel(connected.result(), MAX_FROM_JUDGE)
     serve(channel, arguments.code, arguments.device, arguments.artifact)
     return 0
 
