@@ -12,14 +12,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.attempt import Assignment, AttemptResult, RunContext, run_cell
+from kernel_matrix.attempt import Assignment, AttemptResult, RunContext, SessionPrefetch, run_cell
+from kernel_matrix.errors import GpuBusyError
 from kernel_matrix.executors.local import Run, RunPolicy
 from kernel_matrix.hosts.process_token import owner_token
+from kernel_matrix.inside.atomic_write import replace_file
+from kernel_matrix.inside.judge.judge import numbered
 from kernel_matrix.inside.probe import PROBE_NAME
+from kernel_matrix.lease.locks import LeaseWait, lock_file, lock_folder, locked
 from kernel_matrix.matrix import GpuAxis, Policy, Protocol
 from kernel_matrix.model.enums import Role
 from kernel_matrix.model.messages import Block, HealthReport, SessionReport, dumps
@@ -28,7 +33,7 @@ from kernel_matrix.results.record import record_to_json
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.sandboxes import ProcessExit, RoleSpec
 from tests.attempt.looking import with_probes
-from tests.attempt.stage import Play, PlaySandbox, out_folder, report
+from tests.attempt.stage import WELL, Play, PlaySandbox, hangs, next_job, out_folder, report
 from tests.results import factory
 from tests.sim.nvml import H200, SimulatedDriver, World
 
@@ -135,6 +140,21 @@ def times(
     return play
 
 
+def times_two(spec: RoleSpec) -> ProcessExit:
+    """A judge that stays on the GPU while it times and passes two candidates, one after the other."""
+    world, uuid, out = World.here(), spec.labels.gpu_uuid, out_folder(spec)
+    folder = next(mount.source for mount in spec.mounts if mount.target == "/judge")
+    for number in range(2):
+        job = next_job(folder, number)
+        world.change(uuid, compute=os.getpid())
+        blocks = [_block(world, role, index, None) for index, role in enumerate((Role.BASELINE, Role.CANDIDATE) * 2)]
+        labels = replace(spec.labels, cell_id=job["cell_id"])
+        said = replace(_timed(replace(spec, labels=labels), blocks, (1500.0,)), health=WELL)
+        (out / numbered("waiting", number)).touch()
+        replace_file(out / numbered("report.json", number), dumps(said))
+    return hangs(spec)
+
+
 def _block(world: World, role: Role, index: int, step: tuple[Step, Step] | None) -> Block:
     started_ns = time.monotonic_ns()
     _LOOKS.await_more()
@@ -204,6 +224,35 @@ def attempt(stage: PlaySandbox, made: Any) -> AttemptResult:
         run_id="run-1", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch
     )
     return run_cell(Assignment(cell=made, gpu=gpus()[0]), bench)
+
+
+def tell_shared(stage: PlaySandbox) -> None:
+    """Run two cells of a problem with one judge, and print their records and whether the GPU was free after each."""
+    stage.root_pid = os.getpid()
+    first, second = (cell(stage, times_two, name=name) for name in ("first", "second"))
+    cells = [first, replace(second, problem=first.problem)]
+    stage.plays["eager", first.id] = [hangs]
+    bench = RunContext(
+        run_id="run-1", sandbox=stage, sandbox_status=stage.status(), owner=owner_token(), scratch=stage.scratch
+    )
+    locked, records = [], []
+    with closing(SessionPrefetch(bench, lambda _count: [])) as ahead:
+        for made in cells:
+            records.append(record_to_json(run_cell(Assignment(cell=made, gpu=gpus()[0]), bench, ahead).record))
+            locked.append(_is_locked())
+    locked.append(_is_locked())
+    launched = [role.value for role in stage.launched]
+    scratch = [path.name for path in stage.scratch.iterdir()]
+    told = {"records": records, "locked": locked, "launched": launched, "alive": stage.alive, "scratch": scratch}
+    sys.stdout.write(json.dumps(told))
+
+
+def _is_locked() -> bool:
+    try:
+        with locked(lock_file(lock_folder(), gpus()[0].uuid), LeaseWait("the GPU", limit_s=0.0)):
+            return False
+    except GpuBusyError:
+        return True
 
 
 def tell(ran: AttemptResult, stage: PlaySandbox) -> None:

@@ -66,7 +66,7 @@ def keeps(*statuses: Status) -> Play:
         for number, status in enumerate(statuses):
             labels = spec.labels
             for folder in jobs:
-                told = _next_job(folder, number)
+                told = next_job(folder, number)
                 labels = replace(labels, cell_id=told["cell_id"], session=told["session"])
             (out / numbered("waiting", number)).touch()
             replace_file(out / numbered("report.json", number), dumps(report(replace(spec, labels=labels), status)))
@@ -75,7 +75,7 @@ def keeps(*statuses: Status) -> Play:
     return play
 
 
-def _next_job(folder: Path, number: int) -> Any:
+def next_job(folder: Path, number: int) -> Any:
     """Wait for a job as long as the judge has its folder, and return it."""
     while folder.exists():
         with suppress(FileNotFoundError):
@@ -124,8 +124,9 @@ def out_folder(spec: RoleSpec) -> Path:
 class Played:
     """A role whose script runs in its own thread; killing it is only recorded."""
 
-    def __init__(self, spec: RoleSpec, play: Play) -> None:
+    def __init__(self, spec: RoleSpec, play: Play, root_pid: int | None) -> None:
         self._spec = spec
+        self._root_pid = root_pid
         self._exit: ProcessExit | None = None
         self.killed = threading.Event()
         self._thread = threading.Thread(target=self._act, args=(play,), daemon=True)
@@ -166,7 +167,7 @@ class Played:
         """Do nothing."""
 
     def root_pid(self) -> int | None:
-        return None
+        return self._root_pid
 
 
 class _Launch:
@@ -199,6 +200,8 @@ class PlaySandbox:
     def __init__(self, folder: Path, scratch: Path) -> None:
         self._folder = folder
         self.scratch = scratch
+        self.root_pid: int | None = None
+        """What its processes say is their PID."""
         self.plays: dict[tuple[str, str], list[Play]] = {}
         """(what tells a process from the others of its session, cell) → what it does at each launch"""
         self.launched: list[Role] = []
@@ -208,7 +211,7 @@ class PlaySandbox:
 
     def playing(self, spec: RoleSpec, play: Play) -> Played:
         """Start a script, and remember it."""
-        self._played.append(Played(spec, play))
+        self._played.append(Played(spec, play, self.root_pid))
         return self._played[-1]
 
     def ended_roles(self) -> set[Role]:

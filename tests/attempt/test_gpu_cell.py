@@ -319,3 +319,19 @@ print(json.dumps(str(path)))
     store = RecordStore(tmp_path / "results")
     (path,) = store.records.iterdir()
     assert store.load(path).host.telemetry.trace == next(store.traces.iterdir()).name
+
+
+# ---- A judge that serves several cells
+
+
+def test_gpu_cells_share_a_judge_and_both_are_proven(driver, tmp_path):
+    driver.set(H200)
+    told = on_driver(driver, tmp_path, "tell_shared(stage)")
+    first, second = told["records"]
+    assert [record["outcome"]["status"] for record in (first, second)] == ["passed", "passed"]
+    assert [record["host"]["exclusive"] for record in (first, second)] == ["proven", "proven"]
+    assert [record["host"]["health"]["processes_gone"] for record in (first, second)] == [True, True]
+    assert [record["host"]["health"]["memory_back"] for record in (first, second)] == [None, None]
+    assert told["launched"].count("judge") == told["launched"].count("baseline") == 1
+    assert told["locked"] == [True, True, False]
+    assert (told["alive"], told["scratch"]) == (0, [])

@@ -210,10 +210,34 @@ def test_prefetch_kept_judge_ends_before_another_kind_of_cell(change, ahead, cel
         "sessions": replace(cell, protocol=Protocol(max_sessions=2)),
     }.get(change, cell)
     another = replace(second.of, cell=changed, attempt=2 if change == "attempt" else 1)
-    ahead.end_unsuited(another)
+    ahead.end_unsuited(replace(second, of=another))
     assert stage.alive == 0
     run(ahead, replace(second, of=another))
     assert judges(stage) == 2
+
+
+@pytest.mark.parametrize(
+    ("weaker", "started"),
+    [
+        ({"user": "shared"}, 1),
+        ({"filesystem": "shared", "processes": "shared"}, 1),
+        ({"user": "shared", "filesystem": "shared"}, 2),
+        ({"user": "shared", "processes": "shared"}, 2),
+    ],
+)
+def test_prefetch_keeps_judges_only_of_confined_candidates(weaker, started, ahead, cells, stage, monkeypatch):
+    isolation = stage.isolation(None)
+    monkeypatch.setattr(stage, "isolation", lambda _spec: replace(isolation, **weaker))
+    turns = cells("a", "b")
+    if started == 2:
+        for turn in turns:
+            stage.plays["judge", turn.of.cell.id] = [PASSES]
+    for turn in turns:
+        with ahead.session(turn) as session:
+            assert session.keep is (started == 1)
+            session.begin(NOTHING, lambda running: None)
+            session.processes.finish(20, lambda: False)
+    assert judges(stage) == started
 
 
 def test_prefetch_kept_judge_that_is_gone_is_replaced(ahead, cells, stage):

@@ -10,7 +10,7 @@ from kernel_matrix.attempt.attempt_log import AttemptLog
 from kernel_matrix.attempt.health_probe import NOT_RUN, HealthProbeResult, health_from_judges, never_held, probe_health
 from kernel_matrix.attempt.host_record import AttemptOutcome, DeviceRecord, cell_key, host_half, of_cpu, of_gpu
 from kernel_matrix.attempt.outcome import lost, machine_failed, once_timed, outcome_of
-from kernel_matrix.attempt.prepared_session import place_of
+from kernel_matrix.attempt.prepared_session import SessionRequest, place_of
 from kernel_matrix.attempt.role_specs import probe_spec
 from kernel_matrix.attempt.session_prefetch import SessionPrefetch
 from kernel_matrix.attempt.sessions import SessionLoop, admit
@@ -81,11 +81,13 @@ class Attempt:
         return machine_failed(error, Stage.LEASE)
 
     def _on_the_device(self) -> Outcome:
-        gpu, policy = self._of.gpu, self._of.cell.policy
+        gpu, policy, staying = self._of.gpu, self._of.cell.policy, None
         if self._ahead is not None:
-            self._ahead.end_unsuited(self._of)
+            self._ahead.end_unsuited(SessionRequest(of=self._of, session=0))
+            staying = self._ahead.staying
         sweep, cancelled = self._context.sandbox.sweep, self._context.cancelled
-        with hold(gpu, _terms(self._of, self._context), reap=sweep, cancelled=cancelled) as lease:
+        terms = _terms(self._of, self._context)
+        with hold(gpu, terms, reap=sweep, cancelled=cancelled, staying=staying) as lease:
             self._lease = lease
             self._log.phases["lease_wait"] = lease.waited_s
             self._details = _details(gpu)

@@ -94,6 +94,10 @@ class JudgeProcesses:
         """Wait until all have started; return True if none has ended yet."""
         return are_waiting(self._launches)
 
+    def root_pids(self) -> list[int]:
+        """Return the PIDs of the first processes of those that have started and not ended."""
+        return [pid for launch in self._launches if (pid := launch.running().root_pid()) is not None]
+
     @contextmanager
     def session(self, request: SessionRequest, *, keep: bool = False) -> Iterator[PreparedSession]:
         """Start the candidate of ``request`` without waiting for it; end it and remove its folders on exit.
@@ -102,7 +106,7 @@ class JudgeProcesses:
 
         Args:
             request: A session that these processes suit.
-            keep: Let them wait for another session after this one.
+            keep: Let them wait for another session after this one, if the candidate cannot change their files.
 
         Raises:
             SandboxError: If the sandbox does not answer.
@@ -130,9 +134,14 @@ class JudgeProcesses:
                 isolation=isolation,
                 processes=processes,
                 folders=folders,
-                keep=keep,
+                keep=keep and _cannot_reach_others(isolation[candidate.role.value]),
                 undo=undo,
             )
+
+
+def _cannot_reach_others(isolation: Mapping[str, Any]) -> bool:
+    """Return True if a candidate that is confined so can change no file and no process of later sessions."""
+    return isolation["user"] == "own" or (isolation["filesystem"], isolation["processes"]) == ("read-only", "private")
 
 
 @contextmanager

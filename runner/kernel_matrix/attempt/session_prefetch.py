@@ -23,7 +23,7 @@ from kernel_matrix.attempt.prepared_session import (
     judge_processes,
 )
 from kernel_matrix.errors import InfrastructureError
-from kernel_matrix.platforms.registry import get_platform
+from kernel_matrix.lease import StayingProcesses
 
 # Sessions that a lane starts early. One is not enough: on an H200 host, importing torch takes 3 to 4 s, and a session
 # of the tier ``screen`` is on the device for 2 to 5 s.
@@ -41,7 +41,6 @@ def sharing_key(request: SessionRequest) -> tuple[Any, ...] | None:
     """
     of, cell = request.of, request.of.cell
     alone = cell.protocol.max_sessions > 1 or cell.policy.sanitize or cell.policy.hard_exclusive
-    alone = alone or get_platform(of.gpu.platform).IS_ACCELERATOR
     if alone or request.session > 0 or of.attempt > 1:
         return None
     return (of.gpu, of.image, cell.toolchain, cell.dtype, cell.problem, cell.workloads, cell.protocol, cell.policy)
@@ -84,6 +83,8 @@ class SessionPrefetch:
         self._judges: list[_Judge] = []
         self._present: _Judge | None = None
         """The judge of the present session; between sessions, the one that is kept."""
+        self.staying = StayingProcesses()
+        """The processes of the judge that is kept, for the next lease of the device."""
 
     def start(self, request: SessionRequest | None) -> None:
         """Start ``request``, if given, and the first sessions of the next cells, without waiting.
@@ -112,33 +113,39 @@ class SessionPrefetch:
             SandboxError: If the sandbox does not answer.
             OSError: If a source cannot be read, or the disk is full.
         """
-        held = self._held.pop(request.key, None)
-        if held is not None and not held.session.processes.are_waiting():
-            held.undo.close()
-            self._end(held.judge)
-            held = None
-        if held is None:
-            judge = self._judge_for(sharing_key(request))
-            if judge is not None and not judge.processes.are_waiting():
-                self._end(judge)
-            held = self._started(request)
-        self._keep(held.judge)
+        self._end_dead(request)
+        self.end_unsuited(request)
+        held = self._held.pop(request.key, None) or self._started(request)
+        self._present = held.judge
         try:
             with held.undo:
                 yield held.session
         finally:
-            if not held.session.processes.are_kept:
+            if held.session.processes.are_kept:
+                self.staying.set(held.judge.processes.root_pids())
+            else:
                 self._end(held.judge)
 
-    def end_unsuited(self, of: Assignment) -> None:
-        """End a judge that was kept if it cannot serve the next attempt, ``of``, before the device is held for that."""
-        if self._present is not None and not self._suits(self._present, sharing_key(SessionRequest(of=of, session=0))):
+    def end_unsuited(self, request: SessionRequest) -> None:
+        """End a judge that was kept if it is not to serve ``request``, which is the next.
+
+        Call it before the device is held for that, too.
+        """
+        held = self._held.get(request.key)
+        judge = held.judge if held is not None else self._judge_for(sharing_key(request))
+        if judge is not self._present:
+            self.end_kept()
+
+    def end_kept(self) -> None:
+        """End a judge that was kept, and free the device for others."""
+        if self._present is not None:
             self._end(self._present)
 
     def close(self) -> None:
         """Remove all sessions that were started."""
         self._present = None
         self._take_away(self._held.keys())
+        self.staying.set(())
 
     def _started(self, request: SessionRequest) -> _Held:
         """Start a session: its candidate alone if there is a judge for it."""
@@ -167,17 +174,23 @@ class SessionPrefetch:
             self._judges.append(_Judge(processes, key, undo.pop_all()))
         return self._judges[-1]
 
-    def _keep(self, judge: _Judge) -> None:
-        """Keep ``judge`` for the sessions to come; end the one that was kept before, if it is another."""
-        before, self._present = self._present, judge
-        if before is not None and before is not judge:
-            self._end(before)
+    def _end_dead(self, request: SessionRequest) -> None:
+        """End the judge that is to serve ``request`` if a process of this session has ended."""
+        held, judge = self._held.get(request.key), self._judge_for(sharing_key(request))
+        if held is not None and not held.session.processes.are_waiting():
+            self._end(held.judge)
+        elif held is None and judge is not None and not judge.processes.are_waiting():
+            self._end(judge)
 
     def _end(self, judge: _Judge) -> None:
         """End ``judge`` and the candidates that wait for it."""
-        if self._present is judge:
-            self._present = None
-        self._take_away([key for key, held in self._held.items() if held.judge is judge])
+        waiting = [key for key, held in self._held.items() if held.judge is judge]
+        if self._present is not judge:
+            self._take_away(waiting)
+            return
+        self._present = None
+        self._take_away(waiting)
+        self.staying.set(())
 
     def _take_away(self, keys: Iterable[RequestKey]) -> None:
         """End these candidates, then the judges that no candidate waits for."""

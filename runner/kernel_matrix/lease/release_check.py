@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernel_matrix.lease.exclusivity import unexplained_memory
 from kernel_matrix.lease.gpu_processes import named
+from kernel_matrix.lease.staying import StayingProcesses
 from kernel_matrix.lease.watch import PERIOD_S, DeviceSnapshot, DeviceWatch
 
 _LIMIT_S = 10.0
@@ -26,10 +28,11 @@ class ReleaseCheck:
     """Explanation of both values."""
 
 
-def await_aftermath(watch: DeviceWatch) -> ReleaseCheck:
+def await_aftermath(watch: DeviceWatch, staying: StayingProcesses) -> ReleaseCheck:
     """Watch until the device is as at the first snapshot, for at most ten seconds. The watch must be running.
 
-    The cell's processes have ended already, but the driver takes time to clean up after them.
+    The cell's processes have ended already, except for those that are ``staying``, but the driver takes time to clean
+    up after them.
     """
     if watch.blind:
         return ReleaseCheck(reason="a CPU has no list of processes, and no memory of its own")
@@ -40,25 +43,24 @@ def await_aftermath(watch: DeviceWatch) -> ReleaseCheck:
         now = watch.take_now()
         if watch.lost:
             return _unknown(watch.lost)
-        if _is_final(now, before) or time.monotonic() >= deadline:
+        left = sorted(set(now.own) - staying.among(now.own))
+        # What stays has memory of its own, more or less than before: the next lease begins with it.
+        comparable = not (staying.roots or before.own)
+        memory_back = _memory_back(now, before) if comparable else None
+        is_final = not now.trouble and not left and (bool(now.foreign) or memory_back is not False)
+        if is_final or time.monotonic() >= deadline:
             break
         time.sleep(PERIOD_S)
-    return _unknown(now.trouble) if now.trouble else _compare(now, before, can_attribute=watch.can_attribute)
-
-
-def _is_final(now: DeviceSnapshot, before: DeviceSnapshot) -> bool:
-    """Return whether further snapshots cannot change the result."""
-    return not now.trouble and not now.own and (bool(now.foreign) or _memory_back(now, before) is not False)
-
-
-def _compare(now: DeviceSnapshot, before: DeviceSnapshot, *, can_attribute: bool) -> ReleaseCheck:
-    back = _memory_back(now, before)
-    company = bool(now.foreign or before.foreign or unexplained_memory(before)) or not can_attribute
+    if now.trouble:
+        return _unknown(now.trouble)
+    company = bool(now.foreign or before.foreign or unexplained_memory(before)) or not watch.can_attribute
+    stays = f"; {len(now.own) - len(left)} processes stay for the next cell" if len(now.own) > len(left) else ""
     return ReleaseCheck(
-        processes_gone=not now.own if can_attribute else None,
+        processes_gone=not left if watch.can_attribute else None,
         # Memory that foreign processes may have taken is no evidence against this device.
-        memory_back=None if company and not back else back,
-        reason=f"{_describe_processes(now, can_attribute=can_attribute)}; {_describe_memory(now, before)}",
+        memory_back=None if company and not memory_back else memory_back,
+        reason=f"{_describe_processes(now, left, can_attribute=watch.can_attribute)}{stays}; "
+        + _describe_memory(now, before),
     )
 
 
@@ -69,11 +71,11 @@ def _memory_back(now: DeviceSnapshot, before: DeviceSnapshot) -> bool | None:
     return used <= was + _SLACK_BYTES
 
 
-def _describe_processes(now: DeviceSnapshot, *, can_attribute: bool) -> str:
+def _describe_processes(now: DeviceSnapshot, left: Sequence[int], *, can_attribute: bool) -> str:
     if not can_attribute:
         return "the listed processes cannot be attributed here"
     others = f"foreign: {named(now.foreign)}" if now.foreign else ""
-    ours = f"still listed: {named(now.own)}" if now.own else "none of our processes is listed"
+    ours = f"still listed: {named(left)}" if left else "none of our processes is listed"
     return f"{ours}; {others}" if others else ours
 
 

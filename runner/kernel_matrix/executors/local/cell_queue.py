@@ -49,6 +49,11 @@ class CellQueue:
                 self._changed.wait()
         return None
 
+    def has_ready(self, gpu: Gpu, is_ready: Callable[[Cell], bool]) -> bool:
+        """Return True if :meth:`take` would not have to wait."""
+        with self._changed:
+            return any(self._fits(cell, gpu) and is_ready(cell) for cell in self._cells)
+
     def reserve(self, gpu: Gpu, count: int, is_ready: Callable[[Cell], bool]) -> Sequence[Cell]:
         """Return the next ``count`` cells of ``gpu``, which other lanes leave to it while they have any other.
 

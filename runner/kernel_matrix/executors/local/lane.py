@@ -40,13 +40,15 @@ class DeviceLane:
         depth = DEPTH if get_platform(self._gpu.platform).IS_ACCELERATOR else 0
         try:
             with closing(SessionPrefetch(self._shared.bench, self._next_assignments, depth)) as self._ahead:
-                self._take_cells()
+                self._take_cells(self._ahead)
         finally:
             self._shared.pending.close(self._gpu)
 
-    def _take_cells(self) -> None:
+    def _take_cells(self, ahead: SessionPrefetch) -> None:
         shared = self._shared
         while not shared.bench.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
+            if not shared.pending.has_ready(self._gpu, shared.builds.is_ready):
+                ahead.end_kept()  # others may have the device while builds are awaited
             cell = shared.pending.take(self._gpu, shared.builds.is_ready)
             if cell is None:
                 return

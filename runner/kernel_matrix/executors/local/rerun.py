@@ -35,6 +35,8 @@ def cells_left(
 ) -> list[Cell]:
     """Return the cells that still have to run after ``attempts``, longest first.
 
+    Those that differ in their candidates alone stay together, since they can share a judge.
+
     Args:
         cells: Cells of a plan.
         attempts: Cell id → its attempts in order; :attr:`Rerun.ALL` ignores them.
@@ -42,7 +44,14 @@ def cells_left(
         rerun: Rule for cells that have a record.
     """
     wanted = [cell for cell in cells if not _is_done(cell, attempts.get(cell.id, ()), survey, rerun)]
-    return sorted(wanted, key=lambda cell: -cell.expected_s)
+    longest: dict[tuple[str, ...], float] = {}
+    for cell in wanted:
+        longest[_group(cell)] = max(cell.expected_s, longest.get(_group(cell), 0.0))
+    return sorted(wanted, key=lambda cell: (-longest[_group(cell)], _group(cell), -cell.expected_s))
+
+
+def _group(cell: Cell) -> tuple[str, ...]:
+    return cell.problem.id, cell.dtype.value, cell.toolchain.name, cell.gpu.name
 
 
 def is_first_mismatch(statuses: Sequence[Status]) -> bool:
