@@ -46,18 +46,18 @@ def working_folder(arguments: argparse.Namespace) -> Iterator[Path]:
         yield folder
 
 
-def command(matrix: Path, results: Path, lock: str | None) -> tuple[str | Path, ...]:
-    """Return the command line that runs ``matrix`` through Docker."""
-    place = ("--sandbox", "docker", "--results", results)
+def command(matrix: Path, results: Path, lock: str | None, sandbox: str = "docker") -> tuple[str | Path, ...]:
+    """Return the command line that runs ``matrix``."""
+    place = ("--sandbox", sandbox, "--results", results)
     return (sys.executable, "-m", "kernel_matrix", "run", matrix, *place, *(("--lock", lock) if lock else ()))
 
 
-def run(folder: Path, matrix: str, lock: str | None) -> float:
+def run(folder: Path, matrix: str, lock: str | None, sandbox: str = "docker") -> float:
     """Run ``matrix`` (its text), records into ``folder``; the seconds that the command took."""
     path = folder / "matrix.toml"
     path.write_text(matrix)
     started = time.monotonic()
-    subprocess.run(command(path, folder / RESULTS, lock), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command(path, folder / RESULTS, lock, sandbox), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - started
 
 

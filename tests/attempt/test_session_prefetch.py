@@ -225,9 +225,9 @@ def test_prefetch_kept_judge_ends_before_another_kind_of_cell(change, ahead, cel
         ({"user": "shared", "processes": "shared"}, 2),
     ],
 )
-def test_prefetch_keeps_judges_only_of_confined_candidates(weaker, started, ahead, cells, stage, monkeypatch):
-    isolation = stage.isolation(None)
-    monkeypatch.setattr(stage, "isolation", lambda _spec: replace(isolation, **weaker))
+def test_prefetch_keeps_judges_only_of_confined_candidates(weaker, started, ahead, cells, stage):
+    isolation = replace(stage.isolation(None), **weaker)
+    stage.isolation = lambda _spec: isolation
     turns = cells("a", "b")
     if started == 2:
         for turn in turns:
