@@ -396,6 +396,7 @@ class HostRecord:
     ]
     """Role → its confinement."""
     exits: Annotated[tuple[ExitInfo, ...], Items(100_000)]
+    """Ends of the attempt's processes, without those that stay for another cell."""
     phases_s: Annotated[Mapping[Name, Signed], KeyColumns.named("{}_s", PHASES)]
     """Seconds by phase; ``overhead`` includes ``probe`` and ``aftermath``."""
     started_at: Annotated[Instant, Column(form="instant")]

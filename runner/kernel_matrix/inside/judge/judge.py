@@ -3,8 +3,8 @@
 Run as ``python -m kernel_matrix.inside.judge.judge --job FILE --channel DIR --out DIR [--patience SECONDS]``. It
 listens in every contestant's folder, imports what it needs, and waits for its job without opening the device. Then it
 verifies, times, verifies again, and writes ``report.json``. If the job says so, it keeps the baseline and rivals, and
-waits for another job beside the first, which is about another candidate. Of all code of candidates and
-problems, only the reference runs here; the rest runs in the contestants' processes.
+waits for another job beside the first, which is about another candidate. Of all code of candidates and problems, only
+the reference runs here; the rest runs in the contestants' processes.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class JudgeSession:
         self._reports: List[WorkloadReport] = []
         self._labels: List[str] = list(job.labels)
         self._peer: Mapping[str, int] = {}
-        self._admitted: List[WorkerClient] = []
+        self._admitted: List[WorkerClient] = list(self._kept.clients.values())
         self._clients: Dict[str, WorkerClient] = {}  # without rivals that have failed
         self._runner: Optional[WorkloadRunner] = None
         self._health: Optional[HealthReport] = None
@@ -166,9 +166,8 @@ class JudgeSession:
         self._phases.enter("connect")
         for contestant in self._job.contestants:
             with self._excused(contestant):
-                self._clients[contestant.name] = self._kept.clients.get(contestant.name) or self._admit(
-                    contestant, undo
-                )
+                client = self._kept.clients.get(contestant.name) or self._admit(contestant, undo)
+                self._clients[contestant.name] = client
         self._phases.enter("open")
         self._open([client for name, client in self._clients.items() if name not in self._kept.clients])
         runner = self._runner = undo.enter_context(
