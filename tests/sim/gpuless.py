@@ -17,9 +17,10 @@ from typing import Any
 import pynvml
 
 from kernel_matrix.attempt.folders import JOB_FILE
-from kernel_matrix.inside.judge.judge import REPORT_NAME
+from kernel_matrix.attempt.judge_report import read_report
 from kernel_matrix.model.enums import Role
-from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess
+from kernel_matrix.model.messages import SessionReport
+from kernel_matrix.sandboxes import Isolation, ProcessExit, ProcessLabels, RoleSpec, RunningProcess
 from kernel_matrix.sandboxes.docker import DockerSandbox
 from tests.sim.family import family
 from tests.sim.nvml import World
@@ -83,10 +84,7 @@ class _OnGpu:
             self._next_look = time.monotonic() + _LOOK_S
             self._occupy()
         ended = self._running.wait(timeout_s)
-        if ended is not None and not self._ended:
-            self._ended = True
-            if self._spec.role is Role.JUDGE:
-                _add_clock_probes(_written_by(self._spec) / REPORT_NAME, _uuid(self._spec))
+        self._ended = ended is not None
         return ended
 
     def _occupy(self) -> None:
@@ -100,11 +98,20 @@ def _may_open(spec: RoleSpec) -> bool:
     """Whether the role is at work: one of a session is when the job lies in its judge's folder."""
     folders = (folder for mount in spec.mounts for folder in mount.source.parents)
     sessions = {folder for folder in folders if folder.name.startswith("session-")}
-    return all((session / "judge" / JOB_FILE).exists() for session in sessions)
+    job = JOB_FILE
+    if spec.role is Role.CANDIDATE:
+        channel = next(mount.source for mount in spec.mounts if mount.target == "/channel")
+        job = channel.name.replace(Role.CANDIDATE.value, "job") + ".json"  # each candidate of a judge has its own
+    return all((session / "judge" / job).exists() for session in sessions)
+
+
+def read_report_with_probes(path: Path, labels: ProcessLabels) -> tuple[SessionReport | None, str]:
+    """Read a judge's report as the host does, after it was made to say that a kernel saw the driver's clock."""
+    _add_clock_probes(path, labels.gpu_uuid)
+    return read_report(path, labels)
 
 
 def _add_clock_probes(report: Path, uuid: str) -> None:
-    """Have the judge's report say that a kernel saw the clock that the driver has."""
     clock = _sm_clock(uuid)
     if clock is None or not report.exists():
         return
@@ -129,11 +136,6 @@ def _sm_clock(uuid: str) -> int | None:
     except pynvml.NVMLError:
         return None
     return clock
-
-
-def _written_by(spec: RoleSpec) -> Path:
-    """The folder of the host that a role leaves its answer in."""
-    return next(mount.source for mount in spec.mounts if mount.writable and mount.target == "/out")
 
 
 def _uuid(spec: RoleSpec) -> str:

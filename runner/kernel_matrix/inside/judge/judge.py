@@ -39,7 +39,7 @@ from typing import (
 
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.inside.hard_exit import leave
-from kernel_matrix.inside.judge.kept_contestants import KeptContestants
+from kernel_matrix.inside.judge.earlier_cells import EarlierCells
 from kernel_matrix.inside.judge.pause import open_pause
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
 from kernel_matrix.inside.phases import Phases
@@ -108,18 +108,18 @@ class JudgeSession:
         folder: Path,
         listeners: Mapping[str, socket.socket],
         phases: Phases,
-        kept: Optional[KeptContestants] = None,
+        earlier: Optional[EarlierCells] = None,
     ) -> None:
-        """Prepare the session; the contestants in ``kept`` take part without connecting again."""
+        """Prepare the session; the contestants in ``earlier`` take part without connecting again."""
         self._job = job
-        self._kept = kept or KeptContestants()
+        self._earlier = earlier or EarlierCells()
         self._folder = folder
         self._listeners = listeners
         self._phases = phases
         self._reports: List[WorkloadReport] = []
         self._labels: List[str] = list(job.labels)
         self._peer: Mapping[str, int] = {}
-        self._admitted: List[WorkerClient] = list(self._kept.clients.values())
+        self._admitted: List[WorkerClient] = list(self._earlier.clients.values())
         self._clients: Dict[str, WorkerClient] = {}  # without rivals that have failed
         self._runner: Optional[WorkloadRunner] = None
         self._health: Optional[HealthReport] = None
@@ -166,12 +166,12 @@ class JudgeSession:
         self._phases.enter("connect")
         for contestant in self._job.contestants:
             with self._excused(contestant):
-                client = self._kept.clients.get(contestant.name) or self._admit(contestant, undo)
+                client = self._earlier.clients.get(contestant.name) or self._admit(contestant, undo)
                 self._clients[contestant.name] = client
         self._phases.enter("open")
-        self._open([client for name, client in self._clients.items() if name not in self._kept.clients])
+        self._open([client for name, client in self._clients.items() if name not in self._earlier.clients])
         runner = self._runner = undo.enter_context(
-            WorkloadRunner(self._job, self._folder, self._clients, self._phases, pause, kept=self._kept).open()
+            WorkloadRunner(self._job, self._folder, self._clients, self._phases, pause, earlier=self._earlier).open()
         )
         for spec in self._job.workloads:
             self._stage = Stage.VERIFY
@@ -196,7 +196,7 @@ class JudgeSession:
         channel = Channel(connection, MAX_FROM_WORKER)
         if load_platform(job.device).IS_ACCELERATOR:
             channel.stay_awake(AWAKE_S)
-        (undo if is_candidate else self._kept.undo).callback(channel.close)
+        (undo if is_candidate else self._earlier.undo).callback(channel.close)
         client = WorkerClient(contestant, channel, job.device, job.timeouts, job.device_memory_bytes)
         self._admitted.append(client)
         return client
@@ -210,7 +210,7 @@ class JudgeSession:
                 client.start_open()
         platform = load_platform(self._job.device)
         platform.open_device()
-        self._kept.environment = self._kept.environment or read_environment(platform)
+        self._earlier.environment = self._earlier.environment or read_environment(platform)
         for client in clients:
             if client.name in self._clients:
                 with self._excused(client.contestant):
@@ -244,7 +244,7 @@ class JudgeSession:
                 client.rest()
         except SessionEnded:
             return False
-        self._kept.clients = {client.name: client for client in kept}
+        self._earlier.clients = {client.name: client for client in kept}
         return True
 
     def _expired(self) -> Tuple[Status, Stage, Evidence]:
@@ -268,7 +268,7 @@ class JudgeSession:
             status=status,
             stage=stage,
             evidence=evidence,
-            environment=self._kept.environment,
+            environment=self._earlier.environment,
             seed_sha256=hashlib.sha256(self._job.seed.encode()).hexdigest(),
             transport=load_platform(self._job.device).transport(),
             candidate_peer=self._peer,
@@ -279,7 +279,7 @@ class JudgeSession:
             anchors=readings.anchors if readings else (),
             kernels=runner.kernels if runner else (),
             health=self._health,
-            earlier_cells=self._kept.earlier_cells,
+            earlier_cells=self._earlier.count,
         )
 
 
@@ -388,8 +388,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     phases = Phases()
     phases.enter("import")
-    kept = KeptContestants()
-    with _listening(arguments.channel) as listeners, closing(kept.undo):
+    earlier = EarlierCells()
+    with _listening(arguments.channel) as listeners, closing(earlier.undo):
         _import_ahead()
         served: Set[Path] = set()
         while True:
@@ -400,10 +400,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             served.add(file)
             job = from_json(JudgeJob, json.loads(file.read_text(encoding="utf-8")))
             _listen_to_candidate(listeners, arguments.channel, job.number)
-            session = JudgeSession(job, file.parent, listeners, phases, kept)
+            session = JudgeSession(job, file.parent, listeners, phases, earlier)
             report = session.run()
             if session.is_kept:
-                kept.earlier_cells += 1
+                earlier.count += 1
                 (arguments.out / numbered(WAITING_NAME, job.number)).touch()
             replace_file(arguments.out / numbered(REPORT_NAME, job.number), dumps(report))
             if not session.is_kept:

@@ -35,7 +35,7 @@ from kernel_matrix.inside.input_generation import (
     set_float32_precision,
     tensors_in,
 )
-from kernel_matrix.inside.input_properties import DRAWS
+from kernel_matrix.inside.input_properties import DRAWS, InputProperties
 from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.precise_model import ModelAnswer, PreciseModel
 from kernel_matrix.inside.judge.session_ended import finding
@@ -86,7 +86,17 @@ class ExpectedOutput:
 class ReferenceModel:
     """One workload's reference on one device."""
 
-    def __init__(self, path: Path, values: Mapping[str, Any], device: str, dtype: Dtype, secret: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        values: Mapping[str, Any],
+        device: str,
+        dtype: Dtype,
+        secret: str,
+        *,
+        properties: Optional[Tuple[Optional[InputProperties], ...]] = None,
+    ) -> None:
+        """Load the problem at ``path`` with these ``values``; ``properties`` of its inputs are found if not given."""
         set_float32_precision(dtype)
         self.platform = load_platform(device)
         self.device = device = self.platform.TORCH_DEVICE
@@ -106,7 +116,8 @@ class ReferenceModel:
         self._views: Tuple[bool, ...] = ()
         self.like: Tuple[torch.Tensor, ...] = ()  # shape, dtype and strides of each output, without its memory
         seeds = (derive_seed(secret, "properties", index) for index in range(DRAWS))
-        self.properties = inspect_inputs(self._module, device, dtype, seeds)  # of each tensor among the inputs
+        # Of each tensor among the inputs.
+        self.properties = inspect_inputs(self._module, device, dtype, seeds) if properties is None else properties
         probe = self.draw(InputMode.STANDARD, "probe")
         self._look_at_one_call(probe)
         self.call_bytes = nbytes_of([*tensors_in(probe), *self.like])  # inputs and outputs of one call

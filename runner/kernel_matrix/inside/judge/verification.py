@@ -18,6 +18,7 @@ from kernel_matrix.inside.judge.checks import inputs as inputs_check
 from kernel_matrix.inside.judge.checks.distribution import RandomOutputs
 from kernel_matrix.inside.judge.checks.failure import CheckFailure
 from kernel_matrix.inside.judge.checks.values import finite
+from kernel_matrix.inside.judge.earlier_cells import WorkloadFacts
 from kernel_matrix.inside.judge.quality import Quality, worst_of
 from kernel_matrix.inside.judge.reference import ExpectedOutput, ReferenceModel, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded
@@ -95,9 +96,19 @@ class Verifier:
     or as ``invalid_problem`` for the baseline. The caller turns those of a rival into a label.
     """
 
-    def __init__(self, job: JudgeJob, clients: Mapping[str, WorkerClient], dice: random.Random) -> None:
-        """Create a verifier for ``job`` and all contestants; candidate and baseline are found by their roles."""
+    def __init__(
+        self,
+        job: JudgeJob,
+        clients: Mapping[str, WorkerClient],
+        dice: random.Random,
+        facts: Optional[WorkloadFacts] = None,
+    ) -> None:
+        """Create a verifier for ``job`` and all contestants; candidate and baseline are found by their roles.
+
+        ``facts`` about the workload are used, and completed.
+        """
         self._job = job
+        self._facts = facts or WorkloadFacts()
         self._clients = clients
         self._dice = dice
         self._first: Optional[_Case] = None
@@ -249,20 +260,34 @@ class Verifier:
         return float(wrong.double().mean()) if want.numel() else 0.0
 
     def _measure_traits(self, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> None:
-        """Measure sensitivity and precision, which only affect labels."""
+        """Measure sensitivity and precision, which only affect labels, unless an earlier cell of this judge has."""
+        facts = self._facts
+        if facts.sensitivity is None:
+            self._find_facts(facts, reference, inputs, expected)
+        self.labels += facts.labels
+        self._traits = replace(
+            self._traits,
+            sensitivity=facts.sensitivity or (),
+            rejects_lower_precision=facts.rejects_lower_precision,
+        )
+        if controls.is_lost_in_rounding(expected, self.tolerance) and INSENSITIVE not in self.labels:
+            self.labels.append(INSENSITIVE)
+
+    def _find_facts(
+        self, facts: WorkloadFacts, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput
+    ) -> None:
         changes = _guarded(lambda: controls.sensitivity(reference, inputs, expected)) or ()
         told = _guarded(lambda: controls.is_precision_told(reference, inputs, expected, self.tolerance))
         if told is False and InputMode.EXACT in self._modes() and self._job.protocol.trials > WIDE_FROM:
             told = _guarded(lambda: controls.is_precision_told_exactly(reference)) or False
-        self._traits = replace(self._traits, sensitivity=changes, rejects_lower_precision=told)
-        lost = controls.is_lost_in_rounding(expected, self.tolerance)
-        if lost or any(change < controls.INSENSITIVE_BELOW for change in changes):
-            self.labels.append(INSENSITIVE)
+        if any(change < controls.INSENSITIVE_BELOW for change in changes):
+            facts.labels.append(INSENSITIVE)
         if told is False:
-            self.labels.append(PRECISION_BLIND)
+            facts.labels.append(PRECISION_BLIND)
         modes = self._modes()
         if _guarded(lambda: controls.is_input_accepted(reference, inputs, expected, self.tolerance, modes)):
-            self.labels.append(INPUT_ACCEPTED)
+            facts.labels.append(INPUT_ACCEPTED)
+        facts.sensitivity, facts.rejects_lower_precision = changes, told
 
     def _modes(self) -> Tuple[InputMode, ...]:
         """Return the modes that suit the problem: inputs that must keep their range, or are integers, stay as drawn.

@@ -15,7 +15,7 @@ from kernel_matrix.inside.input_generation import nbytes_of
 from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, gaps_of, hold_claims
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
-from kernel_matrix.inside.judge.kept_contestants import KeptContestants
+from kernel_matrix.inside.judge.earlier_cells import EarlierCells
 from kernel_matrix.inside.judge.memory_blame import MemoryBlame, watching
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
@@ -65,11 +65,11 @@ class WorkloadRunner:
         phases: Phases,
         pause: CandidatePause,
         *,
-        kept: Optional[KeptContestants] = None,
+        earlier: Optional[EarlierCells] = None,
     ) -> None:
         """Prepare the runner; ``clients`` are opened contestants by name, and a rival that fails is removed.
 
-        ``kept`` names those that were kept from another cell.
+        ``earlier`` has those that were kept from another cell, and what is known of the problem.
         """
         self._job = job
         self._problem = folder / job.problem_file
@@ -86,8 +86,8 @@ class WorkloadRunner:
         self._in_batches = load_platform(job.device).IS_ACCELERATOR and not job.mutates_inputs
         self._timed = False
         self._watch: Optional[SensorWatch] = None
-        self._kept = kept or KeptContestants()
-        self._loaded = list(self._kept.clients)
+        self._earlier = earlier or EarlierCells()
+        self._loaded = list(self._earlier.clients)
         self._last: Optional[WorkloadState] = None
         self.memory = DeviceMemory(load_platform(job.device), job.device_memory_bytes)
         self._blame = MemoryBlame(self.memory, clients, pause)
@@ -107,7 +107,7 @@ class WorkloadRunner:
     def run(self, spec: WorkloadSpec) -> Tuple[WorkloadReport, Optional[SessionEnded]]:
         """Verify, time and verify again; return the report, and the exception that ended it early, if any."""
         self._last = None  # there may be too little memory for two references
-        state = WorkloadState(spec, Verifier(self._job, self._clients, self._dice))
+        state = WorkloadState(spec, Verifier(self._job, self._clients, self._dice, self._earlier.facts(spec.name)))
         ended, shortage = None, None
         try:
             with self._pause.ending_resumed():
@@ -130,7 +130,7 @@ class WorkloadRunner:
 
     def _run_phases(self, spec: WorkloadSpec, state: WorkloadState) -> None:
         self._phases.enter("load")
-        self.memory.forget_peaks({name: self._kept.peaks.get((spec.name, name), 0) for name in self._kept.clients})
+        self.memory.forget_peaks(self._earlier.facts(spec.name).peaks)
         state.reference = self._prepare(spec)
         self._last = state
         self._verify_first(state, state.reference, state.verifier)
@@ -179,8 +179,12 @@ class WorkloadRunner:
         reference: ReferenceModel = guarded(
             "the reference",
             Stage.LOAD,
-            lambda: ReferenceModel(self._problem, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"),
+            lambda: ReferenceModel(
+                *(self._problem, spec.values, job.device, job.dtype, f"{job.seed}/{spec.name}"),
+                properties=self._earlier.facts(spec.name).properties,
+            ),
         )
+        self._earlier.facts(spec.name).properties = reference.properties
         self._limit_loading(time.monotonic() - started)
         self._each(lambda client: client.finish_load(), loading)
         self._loaded += loading
@@ -243,7 +247,9 @@ class WorkloadRunner:
         with watching(self.memory, self._clients, Role.CANDIDATE):
             verifier.verify(reference, "before", self._job.protocol.trials)
         state.memory_bytes = self._peaks(reference)
-        self._kept.peaks.update({(state.spec.name, name): self.memory.peak(name) for name in self._clients})
+        self._earlier.facts(state.spec.name).peaks.update(
+            {name: self.memory.peak(name) for name in self._clients if name != self._candidate.name}
+        )
 
     def _park(self, *names: str) -> None:
         """Let contestants give back all memory that they do not need until their next call, if it is counted."""
