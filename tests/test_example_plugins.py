@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from importlib import import_module
 from importlib.metadata import version
 
@@ -196,6 +197,33 @@ def test_broken_package_is_a_line_each_and_all_else_works(tmp_path):
     planned = json.loads(kernel_matrix(ROOT, "plan", "--json", "--sandbox", "process", packages=packages))
     assert planned["cells"]
     kernel_matrix(tmp_path, "sweep", packages=packages)
+
+
+def installed_with_inside(installed, folder, change):
+    """A copy of the installed packages in which ``change`` was applied to the text of the abacus' inside half."""
+    packages = folder / "packages"
+    shutil.copytree(installed, packages)
+    inside = packages / "kernel_matrix_abacus" / "inside" / "__init__.py"
+    inside.write_text(change(inside.read_text()))
+    return packages
+
+
+def test_platform_whose_inside_lacks_a_member_is_one_line(installed, tmp_path):
+    packages = installed_with_inside(installed, tmp_path, lambda text: text.replace("make_timer", "make_stopwatch"))
+    line = "platform 'abacus' (kernel_matrix_abacus) cannot be loaded: its inside half lacks make_timer"
+    assert extension_faults(tmp_path, packages) == [line]
+    planned = json.loads(kernel_matrix(ROOT, "plan", "--json", "--sandbox", "process", packages=packages))
+    assert planned["cells"]
+
+
+def test_platform_member_absent_in_the_sandbox_is_infra(installed, tmp_path):
+    packages = installed_with_inside(installed, tmp_path, lambda text: f"{text}\n\ndel make_timer\n")
+    write_matrix(tmp_path)
+    python("import kernel_matrix as km; km.run(km.make_plan('matrix.toml'))", packages=packages, folder=tmp_path)
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("results/beads/records/*.json")]
+    assert {record["outcome"]["fault"] for record in records} == {"infra"}
+    log = records[0]["outcome"]["evidence"]["log"]
+    assert "ImportError: the inside half of the platform 'abacus' lacks make_timer" in log
 
 
 def blocks():

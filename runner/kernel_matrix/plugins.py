@@ -148,12 +148,6 @@ class Registry(Generic[T]):
         return found
 
 
-def protocol_members(protocol: type) -> tuple[str, ...]:
-    """Return the names of all attributes and methods that ``protocol`` asks for."""
-    annotated = protocol.__annotations__
-    return (*annotated, *(name for name in vars(protocol) if not name.startswith("_") and name not in annotated))
-
-
 @cache
 def _entries(group: str) -> tuple[EntryPoint, ...]:
     return tuple(sorted(_all_entries().select(group=group), key=lambda entry: (entry.name, entry.value)))

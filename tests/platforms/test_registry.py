@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import kernel_matrix
+from kernel_matrix.inside import platform_defaults
+from kernel_matrix.inside.platform import InsidePlatform
+from kernel_matrix.model.protocols import protocol_members
 from kernel_matrix.platforms import (
     ClockChoices,
     DeviceModes,
@@ -18,7 +21,7 @@ from kernel_matrix.platforms import (
     PlatformInventory,
     TelemetrySample,
 )
-from kernel_matrix.platforms.registry import PLATFORMS, get_platform, host_inventory
+from kernel_matrix.platforms.registry import PLATFORMS, _missing_inside, get_platform, host_inventory
 
 PACKAGE = Path(kernel_matrix.__file__).parent
 NVML = PACKAGE / "platforms" / "cuda"
@@ -44,6 +47,30 @@ def test_each_platform_answers_what_the_protocol_asks(name):
     assert all(hasattr(module, member) for member in Platform.__annotations__)
     for member in members(Platform):
         assert parameters(getattr(module, member)) == parameters(getattr(Platform, member))[1:]
+
+
+STAR = "from kernel_matrix.inside.platform_defaults import *\n"
+OWN = [name for name in protocol_members(InsidePlatform) if name not in platform_defaults.__all__]
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        (STAR + "".join(f"def {name}(): pass\n" for name in OWN), []),
+        (
+            STAR + "if 1:\n  import torch as transport\nelse:\n  buffer_bytes = 1\n",
+            [name for name in OWN if name not in ("transport", "buffer_bytes")],
+        ),
+        (STAR + "def f():\n  transport = 1\n", OWN),
+        ("from .device import *\n", []),
+        ("", [*protocol_members(InsidePlatform)]),
+    ],
+    ids=["complete", "branches", "in_function", "unknown_star", "empty"],
+)
+def test_missing_inside_compares_text_with_protocol(tmp_path, text, missing):
+    (tmp_path / "__init__.py").write_text(text)
+    found = _missing_inside(tmp_path / "__init__.py")
+    assert found == missing
 
 
 @pytest.mark.parametrize("name", PLATFORMS.built_in)

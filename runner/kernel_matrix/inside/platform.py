@@ -27,6 +27,7 @@ from typing import (
 )
 
 from kernel_matrix.model.messages import AnchorTimes, ClockProbeReading
+from kernel_matrix.model.protocols import protocol_members
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
@@ -216,6 +217,14 @@ class InsidePlatform(Protocol):
 
 @lru_cache(maxsize=None)
 def load_platform(name: str) -> InsidePlatform:
-    """Import the inside half of the platform ``name``, which every sandbox shows at the same place."""
+    """Import the inside half of the platform ``name``, which every sandbox shows at the same place.
+
+    Raises:
+        ImportError: It cannot be imported, or lacks a member of :class:`InsidePlatform`. Judge, worker and builder load
+            it before any candidate code, so that a candidate is not blamed for it.
+    """
     platform: InsidePlatform = importlib.import_module(f"kernel_matrix.platforms.{name}.inside")
+    missing = [member for member in protocol_members(InsidePlatform) if not hasattr(platform, member)]
+    if missing:
+        raise ImportError(f"the inside half of the platform {name!r} lacks {', '.join(missing)}")
     return platform

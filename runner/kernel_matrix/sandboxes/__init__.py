@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kernel_matrix.model.enums import Role
+from kernel_matrix.model.protocols import protocol_members
 from kernel_matrix.platforms import Gpu
-from kernel_matrix.plugins import Registry, protocol_members
+from kernel_matrix.plugins import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from kernel_matrix.model.enums import Dtype, Language
-from kernel_matrix.plugins import Registry, protocol_members
+from kernel_matrix.model.protocols import protocol_members
+from kernel_matrix.plugins import Registry
 from kernel_matrix.scan import (
     capture,
     decoy,

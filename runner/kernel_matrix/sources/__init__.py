@@ -17,7 +17,8 @@ from kernel_matrix.errors import UsageError
 from kernel_matrix.model.enums import Dtype, Language, Status
 from kernel_matrix.model.fields import Length
 from kernel_matrix.model.messages import ContractSpec
-from kernel_matrix.plugins import Registry, protocol_members
+from kernel_matrix.model.protocols import protocol_members
+from kernel_matrix.plugins import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
