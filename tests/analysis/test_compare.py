@@ -146,6 +146,12 @@ def test_sessions_of_a_cell_that_failed_are_not_tested():
     assert (row["test"], row["p"]) == (None, None)
 
 
+def test_cell_that_failed_on_one_gpu_is_not_tested():
+    other = {"gpu_uuid": "GPU-2", "host_id": "host2"}
+    row = only([*timed(STEADY), *timed(STEADY, **other)], [*timed(SLOWER), failed(**other)])
+    assert (row["test"], row["p"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("axis", "column", "base", "new"),
     [
