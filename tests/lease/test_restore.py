@@ -53,6 +53,15 @@ def test_changed_memory_clock_must_leave_its_lock_too(driver, tmp_path):
     assert "was 1593 MHz before the lock, 3201 MHz before the reset, and 3201 MHz after it" in after["reset_reason"]
 
 
+def test_sm_clock_that_leaves_at_the_second_reading_is_confirmed(monkeypatch):
+    readings = iter([1500, 1980])
+    monkeypatch.setattr(restore, "_READ_EVERY_S", 0)
+    monkeypatch.setattr(restore, "read_clocks", lambda _gpu: {SM: next(readings)})
+    clock = restore._ClockWatch(SM, ClockNote(target_mhz=1500, before_mhz=1500), 1500)
+    watched = restore._watch_release(Gpu(platform="cuda", uuid=UUID, name="H200"), {SM: clock})
+    assert watched.state is restore.ResetState.CONFIRMED
+
+
 def test_sm_clock_that_stays_is_unconfirmed_though_memory_left(monkeypatch):
     monkeypatch.setattr(restore, "_READ_FOR_S", 0.05)
     monkeypatch.setattr(restore, "read_clocks", lambda _gpu: {SM: 1500, MEMORY: 1593})
