@@ -41,6 +41,11 @@ def cells_at_parity(rows):
     ]
 
 
+def test_name_that_ends_like_the_reference_is_no_pair():
+    rows = measured(np.random.default_rng(5), candidate="softmax/my@reference")
+    assert "No two cells have identical code" in answers(rows)["noise_floor"].notes[0]
+
+
 def test_few_pairs_have_no_quantile_and_none_is_said():
     rng = np.random.default_rng(4)
     twins = [row for name in ("a", "b") for row in measured(rng, candidate=f"softmax/{name}", candidate_sha256="same")]

@@ -66,7 +66,7 @@ def floor_of(log_ratios: pl.Series) -> float | None:
 
 def _pairs(passed: pl.DataFrame, labels: Sequence[str]) -> pl.DataFrame:
     timed = passed.filter((pl.col("candidate_ns") > 0) & pl.col("candidate_ns").is_finite())
-    references = timed.filter(pl.col("candidate").str.ends_with(REFERENCE)).select(
+    references = timed.filter(pl.col("candidate").str.ends_with(f"/{REFERENCE}")).select(
         *labels, kind=pl.lit("reference"), log_ratio=log_of(pl.col("speedup"))
     )
     # One name per source, so that no pair counts both by its source and by its machine code.
