@@ -34,7 +34,7 @@ HARMFUL = {
 }
 """Candidates for an isolated process only."""
 WHOLE_ANSWERS = {"argmax"}
-"""Problems whose answer is integers: no precision can be told from them."""
+"""Problems whose answer is integers: no precision can be rejected from them."""
 PRECISION_BLIND = {"cross_entropy"}
 """Problems whose few rows at the smallest size need not show the next lower precision."""
 RAISING = {"relu/raises_at_call", "relu/raises_at_import", "relu/syntax_error", "vector_add/triton_unknown_call"}
@@ -69,11 +69,11 @@ def test_reference_output_depends_on_each_input_and_on_precision(problem, dtype)
     expected = reference.expect(inputs)
     tolerance = judging.Tolerance.of(dtype, problem.tolerance)
     assert all(change > 0.01 for change in controls.sensitivity(reference, inputs, expected))
-    told = controls.is_precision_told(reference, inputs, expected, tolerance)
+    rejected = controls.rejects_lower_precision(reference, inputs, expected, tolerance)
     if dtype not in LOWER_BITS or problem.id in WHOLE_ANSWERS:
-        assert told is None
+        assert rejected is None
     else:
-        assert told or problem.id in PRECISION_BLIND
+        assert rejected or problem.id in PRECISION_BLIND
 
 
 @pytest.mark.parametrize(("problem", "dtype"), RANDOM, ids=[f"{p.id}-{d.value}" for p, d in RANDOM])

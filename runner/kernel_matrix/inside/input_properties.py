@@ -101,7 +101,7 @@ class _Sums(NamedTuple):
     deviation: float
 
 
-class _Look(NamedTuple):
+class _Summary(NamedTuple):
     """One tensor of one draw."""
 
     digest: Tuple[float, ...]
@@ -123,11 +123,11 @@ def find_properties(draws: Iterable[Callable[[], Sequence[torch.Tensor]]]) -> Tu
 
     Only the tensors of one draw are held at a time.
     """
-    looks = [list(map(_look_at, draw())) for draw in draws]
-    if len({len(tensors) for tensors in looks}) != 1:  # their number is drawn too: nothing can be compared
-        return (InputProperties(related=True),) * max(map(len, looks), default=0)
-    found = [list(same) for same in zip(*looks)]
-    digests = [tuple(look.digest for look in same) for same in found]
+    summaries = [list(map(_summarize, draw())) for draw in draws]
+    if len({len(tensors) for tensors in summaries}) != 1:  # their number is drawn too: nothing can be compared
+        return (InputProperties(related=True),) * max(map(len, summaries), default=0)
+    found = [list(same) for same in zip(*summaries)]
+    digests = [tuple(summary.digest for summary in same) for same in found]
     constant = [len(set(same)) == 1 for same in digests]
     # A problem that seeds its own generator draws the same everywhere; other modes are all that varies then.
     seeded = all(constant)
@@ -139,21 +139,21 @@ def find_properties(draws: Iterable[Callable[[], Sequence[torch.Tensor]]]) -> Tu
     )
 
 
-def _conclude(looks: List[_Look]) -> InputProperties:
-    positive, negative = (_end_of([look.sides[sign] for look in looks]) for sign in (0, 1))
-    count = sum(side.numbers for look in looks for side in look.sides)
-    top = max(side.largest for look in looks for side in look.sides)
-    least = min(look.least for look in looks)
+def _conclude(summaries: List[_Summary]) -> InputProperties:
+    positive, negative = (_end_of([summary.sides[sign] for summary in summaries]) for sign in (0, 1))
+    count = sum(side.numbers for summary in summaries for side in summary.sides)
+    top = max(side.largest for summary in summaries for side in summary.sides)
+    least = min(summary.least for summary in summaries)
     few = count < FEW
     if few:
         positive = negative = top
     if least * (OFF_ZERO if few else count) < (1 if few else OFF_ZERO) * top:
         least = 0.0
     return InputProperties(
-        whole=all(look.whole for look in looks),
-        related=_is_ordered(looks) or _has_equal_sums(looks) or all(look.definite for look in looks),
-        antisymmetric=all(look.antisymmetric for look in looks),
-        two_signs=all(any(look.sides[sign].numbers for look in looks) for sign in (0, 1)),
+        whole=all(summary.whole for summary in summaries),
+        related=_is_ordered(summaries) or _has_equal_sums(summaries) or all(summary.definite for summary in summaries),
+        antisymmetric=all(summary.antisymmetric for summary in summaries),
+        two_signs=all(any(summary.sides[sign].numbers for summary in summaries) for sign in (0, 1)),
         least=least if math.isfinite(least) else 0.0,
         largest=min(positive, negative),
     )
@@ -167,36 +167,36 @@ def _end_of(sides: List[_Side]) -> float:
     return max(largest) if count and (many or same) else math.inf
 
 
-def _is_ordered(looks: List[_Look]) -> bool:
-    if len({len(look.steps) for look in looks}) != 1:
+def _is_ordered(summaries: List[_Summary]) -> bool:
+    if len({len(summary.steps) for summary in summaries}) != 1:
         return False
-    for steps in zip(*(look.steps for look in looks)):
+    for steps in zip(*(summary.steps for summary in summaries)):
         rises, falls = (sum(step[way] for step in steps) for way in (0, 1))
         if not min(rises, falls) and max(rises, falls) >= FEWEST_STEPS:
             return True
     return False
 
 
-def _has_equal_sums(looks: List[_Look]) -> bool:
-    if len({len(look.sums) for look in looks}) != 1:
+def _has_equal_sums(summaries: List[_Summary]) -> bool:
+    if len({len(summary.sums) for summary in summaries}) != 1:
         return False
-    for sums in zip(*(look.sums for look in looks)):
+    for sums in zip(*(summary.sums for summary in summaries)):
         apart = max(one.most for one in sums) - min(one.least for one in sums)
         if apart <= EQUAL_SUMS * min(one.deviation for one in sums):
             return True
     return False
 
 
-def _look_at(tensor: torch.Tensor) -> _Look:
+def _summarize(tensor: torch.Tensor) -> _Summary:
     numbers = _sample(tensor).double()
     finite = numbers[torch.isfinite(numbers)]
     digest = (float(finite.sum()), float(finite.square().sum()), float(numbers.numel()))
     if not tensor.is_floating_point():
-        return _Look(digest)
+        return _Summary(digest)
     nonzero = finite[finite != 0]
     lines = [lines_of(tensor, dim) for dim in range(tensor.dim()) if tensor.shape[dim] > 1 and tensor.numel()]
     matrices = _symmetric_part(tensor)
-    return _Look(
+    return _Summary(
         digest=digest,
         floating=True,
         whole=bool((finite == finite.round()).all()),

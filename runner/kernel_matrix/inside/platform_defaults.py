@@ -113,8 +113,8 @@ def compiler_settings(remarks: Optional[Path] = None) -> Dict[str, str]:  # noqa
     return {}
 
 
-def kernels_in(folder: Path, log: str) -> List[KernelCode]:  # noqa: ARG001  # none is told apart
-    """Return nothing: kernels are not told apart."""
+def kernels_in(folder: Path, log: str) -> List[KernelCode]:  # noqa: ARG001  # none is found
+    """Return nothing: no compiler's output is read."""
     return []
 
 

@@ -44,8 +44,8 @@ class Tried:
         return controls.sensitivity(self.reference, self.inputs, self.expected)
 
     @property
-    def precision_told(self):
-        return controls.is_precision_told(self.reference, self.inputs, self.expected, self.tolerance)
+    def rejects_lower_precision(self):
+        return controls.rejects_lower_precision(self.reference, self.inputs, self.expected, self.tolerance)
 
     def vary(self):
         self.tolerance = replace(self.tolerance, variations=controls.variations(self.reference, self.expected))
@@ -214,11 +214,11 @@ def test_integers_that_change_are_counted(tried):
 
 @pytest.mark.parametrize("dtype", [Dtype.FP64, Dtype.FP32, Dtype.TF32, Dtype.BF16, Dtype.FP16])
 def test_one_precision_lower_is_told(dtype, tried):
-    assert tried("return x @ y.T", dtype).precision_told is True
+    assert tried("return x @ y.T", dtype).rejects_lower_precision is True
 
 
 def test_an_answer_that_hides_the_precision_is_named_as_such(tried):
-    assert tried("return x.sign() * 2 + y.sign()").precision_told is False
+    assert tried("return x.sign() * 2 + y.sign()").rejects_lower_precision is False
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_an_answer_that_hides_the_precision_is_named_as_such(tried):
     [("return x + y", Dtype.INT32), ("return x.argmax(1)", Dtype.FP32), ("return x", Dtype.FP8_E4M3)],
 )
 def test_where_there_is_no_lower_precision_nothing_is_said(forward, dtype, tried):
-    assert tried(forward, dtype).precision_told is None
+    assert tried(forward, dtype).rejects_lower_precision is None
 
 
 def test_a_control_that_needs_too_much_memory_says_nothing(tried, monkeypatch):
@@ -248,13 +248,13 @@ def test_what_averages_out_over_long_sums_shows_on_whole_numbers(forward, tried)
     problem = tried(forward, inputs="torch.rand(4, 1 << 16), torch.rand(4, 1 << 16)")
     length = controls.reduction_length(problem.reference, problem.inputs)
     problem.tolerance = Tolerance.of(Dtype.FP32, {}, length)
-    assert problem.precision_told is False
-    assert controls.is_precision_told_exactly(problem.reference) is True
+    assert problem.rejects_lower_precision is False
+    assert controls.rejects_lower_precision_exactly(problem.reference) is True
 
 
 @pytest.mark.parametrize("forward", ["return x.softmax(1) + y", "return x.log() + y", "return (x > y).float()"])
 def test_precision_exactly_non_integer_answer_tells_nothing(forward, tried):
-    assert controls.is_precision_told_exactly(tried(forward).reference) is False
+    assert controls.rejects_lower_precision_exactly(tried(forward).reference) is False
 
 
 WHOLE = {

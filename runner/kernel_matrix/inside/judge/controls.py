@@ -220,7 +220,7 @@ def sensitivity(reference: ReferenceModel, inputs: List[Any], expected: Expected
 
 
 @_unless_memory_ends
-def is_precision_told(
+def rejects_lower_precision(
     reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput, tolerance: Tolerance
 ) -> Optional[bool]:
     """Return True if the same computation one precision lower fails; None if there is none."""
@@ -231,7 +231,7 @@ def is_precision_told(
 
 
 @_unless_memory_ends
-def is_precision_told_exactly(reference: ReferenceModel) -> Optional[bool]:
+def rejects_lower_precision_exactly(reference: ReferenceModel) -> Optional[bool]:
     """Return True if the computation one precision lower misses an integer answer that the trusted one gets exactly."""
     inputs = reference.draw(InputMode.EXACT, "precision", whole=IntegerRange.WIDE)
     expected = reference.expect(inputs)

@@ -206,9 +206,9 @@ class Verifier:
             SessionEnded: If an output was not written, or anything else was.
         """
         self._check_memory(client, result)
-        looks = [self._look_at(output) for output in result.outputs]
+        unwritten_flags = [self._is_unwritten(output) for output in result.outputs]
         # Read once, since a GPU waits for the host each time.
-        for index, unwritten in enumerate(torch.stack(looks).tolist() if looks else ()):
+        for index, unwritten in enumerate(torch.stack(unwritten_flags).tolist() if unwritten_flags else ()):
             if unwritten:
                 message = f"output {index} still holds the pattern its buffer was filled with: it was not written"
                 raise _blamed(client, CheckFailure(Status.NONFINITE, Evidence(message=message, output=index)))
@@ -220,7 +220,7 @@ class Verifier:
         if failed is not None:
             raise _blamed(client, failed)
 
-    def _look_at(self, output: torch.Tensor) -> torch.Tensor:
+    def _is_unwritten(self, output: torch.Tensor) -> torch.Tensor:
         """Return True if the sample of ``output`` shows that it was not written."""
         unwritten = all_bits_set(output[self._places(output)])
         if output.is_floating_point() or output.is_complex():
@@ -277,17 +277,17 @@ class Verifier:
         self, facts: WorkloadFacts, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput
     ) -> None:
         changes = _guarded(lambda: controls.sensitivity(reference, inputs, expected)) or ()
-        told = _guarded(lambda: controls.is_precision_told(reference, inputs, expected, self.tolerance))
-        if told is False and InputMode.EXACT in self._modes() and self._job.protocol.trials > WIDE_FROM:
-            told = _guarded(lambda: controls.is_precision_told_exactly(reference)) or False
+        rejected = _guarded(lambda: controls.rejects_lower_precision(reference, inputs, expected, self.tolerance))
+        if rejected is False and InputMode.EXACT in self._modes() and self._job.protocol.trials > WIDE_FROM:
+            rejected = _guarded(lambda: controls.rejects_lower_precision_exactly(reference)) or False
         if any(change < controls.INSENSITIVE_BELOW for change in changes):
             facts.labels.append(INSENSITIVE)
-        if told is False:
+        if rejected is False:
             facts.labels.append(PRECISION_BLIND)
         modes = self._modes()
         if _guarded(lambda: controls.is_input_accepted(reference, inputs, expected, self.tolerance, modes)):
             facts.labels.append(INPUT_ACCEPTED)
-        facts.sensitivity, facts.rejects_lower_precision = changes, told
+        facts.sensitivity, facts.rejects_lower_precision = changes, rejected
 
     def _modes(self) -> Tuple[InputMode, ...]:
         """Return the modes that suit the problem: inputs that must keep their range, or are integers, stay as drawn.
@@ -318,12 +318,12 @@ class Verifier:
 
     def _case(self, reference: ReferenceModel, mode: InputMode, phase: str, index: int) -> _Case:
         if mode is InputMode.EXACT:
-            telling = self._draw(
+            case = self._draw(
                 reference, mode, phase, index, IntegerRange.WIDE if index >= WIDE_FROM else IntegerRange.SIGNED
             )
-            if telling.exact:
-                return telling
-            del telling  # there may be too little memory for two cases
+            if case.exact:
+                return case
+            del case  # there may be too little memory for two cases
         return self._draw(reference, mode, phase, index)
 
     def _draw(

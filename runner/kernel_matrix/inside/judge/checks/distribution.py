@@ -108,8 +108,8 @@ def check(call: CheckedCall) -> Optional[CheckFailure]:
         if departure is None:
             continue
         got = call.outputs[index]
-        if _broken(got) and not _broken(call.expected.trusted[index]):
-            return CheckFailure(Status.NONFINITE, Evidence(message=_told_broken(got, index), output=index))
+        if _has_nonfinite(got) and not _has_nonfinite(call.expected.trusted[index]):
+            return CheckFailure(Status.NONFINITE, Evidence(message=_describe_nonfinite(got, index), output=index))
         if departure.ratio > 1:
             evidence = Evidence(
                 message=f"output {index} is not random as the reference's is: {departure.words}",
@@ -263,8 +263,8 @@ class _Bunches(NamedTuple):
 def _reach(products: torch.Tensor) -> float:
     """Return the sum of ``products`` up to the last one beyond a normal deviate's tail of :data:`DOUBT`."""
     count = products.numel() + 1
-    telling = (products > math.sqrt(2 * count * math.log(2 * count / DOUBT))).nonzero()
-    return float(products[: int(telling[-1]) + 1].sum()) if telling.numel() else 0.0
+    significant = (products > math.sqrt(2 * count * math.log(2 * count / DOUBT))).nonzero()
+    return float(products[: int(significant[-1]) + 1].sum()) if significant.numel() else 0.0
 
 
 def _by_distance(ranks: torch.Tensor, bunch: _Bunches, slack: float) -> Departure:
@@ -294,9 +294,9 @@ def _by_moments(ranks: torch.Tensor, bunch: _Bunches, slack: float) -> Iterator[
             sums = values[: parts * size].view(parts, size).sum(1)
             place = int(sums.abs().argmax())
             where = "" if parts == 1 else f" in part {place + 1} of {parts}"
-            told = f"its numbers lie too {words[int(sums[place] > 0)]}{where}"
+            message = f"its numbers lie too {words[int(sums[place] > 0)]}{where}"
             allowed = _most(size, largest, tests=parts, bunch=bunch) / size + slack * steep
-            yield Departure(told, abs(float(sums[place])) / size, allowed, values.numel())
+            yield Departure(message, abs(float(sums[place])) / size, allowed, values.numel())
 
 
 def _squared(ranks: torch.Tensor) -> torch.Tensor:
@@ -345,8 +345,8 @@ def _by_tails(sample: _Sample, bunch: _Bunches) -> Departure:
     allowed = torch.tensor([_most(each * (1 + 1 / runs), 1.0, tests=tests, bunch=bunch) for each in rare.tolist()])
     place = int((excess.cpu() / allowed).argmax())
     many = "many" if float(fewest[place]) > float(due[place]) else "few"
-    told = f"too {many} of its numbers are larger than {float(limits[place]):.6g}"
-    return Departure(told, max(0.0, float(excess[place])) / count, float(allowed[place]) / count, count)
+    words = f"too {many} of its numbers are larger than {float(limits[place]):.6g}"
+    return Departure(words, max(0.0, float(excess[place])) / count, float(allowed[place]) / count, count)
 
 
 def _by_strangers(strange: torch.Tensor, usual: torch.Tensor, bunch: _Bunches, slack: float) -> Departure:
@@ -354,8 +354,8 @@ def _by_strangers(strange: torch.Tensor, usual: torch.Tensor, bunch: _Bunches, s
     count = strange.numel()
     mine, its = (float((one & ~other).sum()) for one, other in ((strange, usual), (usual, strange)))
     allowed = _most(max(mine + its, 1.0), 1.0, bunch=bunch) + 2 * DRAWS * slack * count
-    told = "too many of its numbers are none that the reference returns at their places"
-    return Departure(told, max(0.0, mine - its) / count, allowed / count, count)
+    words = "too many of its numbers are none that the reference returns at their places"
+    return Departure(words, max(0.0, mine - its) / count, allowed / count, count)
 
 
 def _by_neighbours(ranks: torch.Tensor, bunch: _Bunches) -> Departure:
@@ -364,8 +364,8 @@ def _by_neighbours(ranks: torch.Tensor, bunch: _Bunches) -> Departure:
     excess = _products(ranks, ranks)[1:count] - bunch.products
     allowed = math.sqrt(2) * _most(count, 3.0, tests=count, bunch=bunch)
     lag = int(excess.abs().argmax())
-    told = f"its numbers go with those {lag + 1} places on"
-    return Departure(told, abs(float(excess[lag])) / count, allowed / count, count)
+    words = f"its numbers go with those {lag + 1} places on"
+    return Departure(words, abs(float(excess[lag])) / count, allowed / count, count)
 
 
 def _by_repetition(ranks: torch.Tensor, before: torch.Tensor, bunch: _Bunches) -> Departure:
@@ -375,8 +375,8 @@ def _by_repetition(ranks: torch.Tensor, before: torch.Tensor, bunch: _Bunches) -
     largest = math.sqrt(3) * float(before.abs().max())
     squares = float(before.double().square().sum())
     allowed = _most(squares, largest, tests=2 * count, bunch=bunch)
-    told = "its numbers go with those of an earlier call, as if they had been kept"
-    return Departure(told, float(products.max()) / count, allowed / count, count)
+    words = "its numbers go with those of an earlier call, as if they had been kept"
+    return Departure(words, float(products.max()) / count, allowed / count, count)
 
 
 # ---- arithmetic
@@ -416,14 +416,14 @@ def _beyond(numbers: torch.Tensor, limits: torch.Tensor) -> torch.Tensor:
     return below.flip(0).cumsum(0).flip(0)[1:]
 
 
-def _broken(output: torch.Tensor) -> bool:
+def _has_nonfinite(output: torch.Tensor) -> bool:
     """Return whether any number is not finite."""
     if not (output.is_floating_point() or output.is_complex()):
         return False
     return any(not bool(torch.isfinite(piece).all()) for _, (piece,) in chunks(output))
 
 
-def _told_broken(output: torch.Tensor, index: int) -> str:
+def _describe_nonfinite(output: torch.Tensor, index: int) -> str:
     message = f"output {index}: there are numbers that are not finite"
     if bool(all_bits_set(output).any()):
         message += "; some still hold the pattern the buffer was filled with: they were never written"
