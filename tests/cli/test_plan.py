@@ -82,14 +82,14 @@ def test_json_has_every_cell_and_the_totals(plan):
     document = json.loads(plan("--json").stdout)
     assert len(document["cells"]) == document["totals"]["all"]["cells"] == 8
     cell = document["cells"][2]
-    assert cell["reason"] == {"hurdle": "excluded", "text": "excluded because half precision [on a CPU] is slow"}
+    assert cell["reason"] == {"reason": "excluded", "text": "excluded because half precision [on a CPU] is slow"}
     assert (cell["gpu"], cell["dtype"], cell["candidate"], cell["language"]) == (
         "cpu",
         "fp16",
         "relu/@reference",
         "torch",
     )
-    assert document["totals"]["axes"]["gpu"]["b200"]["hurdles"] == {"no_code_for_gpu": 4}
+    assert document["totals"]["axes"]["gpu"]["b200"]["reasons"] == {"no_code_for_gpu": 4}
     assert document["totals"]["reasons"][0]["cells"] == 4
     assert (document["matrix"], document["schema_version"]) == ("small", 1)
 
@@ -138,3 +138,10 @@ def test_a_faulty_selection_names_the_line(plan, tmp_path):
     assert ran.returncode == 2
     assert f"matrix.toml:{line}:" in ran.stderr
     assert "did you mean 'relu'?" in ran.stderr
+
+
+def test_plan_former_name_of_sandbox_works_and_is_in_no_help(plan):
+    former, present = (plan(option, "process", "--all") for option in ("--engine", "--sandbox"))
+    assert (former.returncode, former.stdout) == (0, present.stdout)
+    assert plan("--sandbox", "nonesuch").returncode == plan("--engine=nonesuch").returncode == 2
+    assert "engine" not in plan("--help").stdout

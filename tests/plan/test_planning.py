@@ -15,7 +15,7 @@ def places(cells):
     return [(cell.gpu.name, cell.toolchain.name, cell.dtype.value) for cell in cells]
 
 
-def hurdles(cells):
+def reasons(cells):
     return {cell.reason and cell.reason.kind for cell in cells}
 
 
@@ -85,7 +85,7 @@ def test_a_rule_matches_on_every_axis(plan, match):
 @pytest.mark.parametrize("key", ["problem", "candidate", "category", "language", "gpu", "toolchain", "dtype"])
 def test_a_rule_that_misses_on_one_axis_does_not_match(plan, key):
     rule = Exclude(match=replace(Match(gpu=("*",)), **{key: ("elsewhere",)}), reason="x")
-    assert SkipReason.EXCLUDED not in hurdles(plan(exclude=(rule,)).cells())
+    assert SkipReason.EXCLUDED not in reasons(plan(exclude=(rule,)).cells())
 
 
 def test_include_adds_dtypes_for_matching_cells_only(plan):
@@ -151,7 +151,7 @@ def test_an_axis_value_that_is_several_kinds_of_device_is_told(plan, facts):
     loose = replace(H200, compute_capability=None)
     found = plan(gpus=(CPU, loose), facts=replace(facts, gpus=(CPU_DEVICE, H200_DEVICE, older)))
     assert any("gpu h200 matches different devices here" in warning for warning in found.warnings)
-    assert SkipReason.LANGUAGE_NOT_SUPPORTED in hurdles(found.cells())  # judged by the older one
+    assert SkipReason.LANGUAGE_NOT_SUPPORTED in reasons(found.cells())  # judged by the older one
 
 
 def test_unknown_versions_are_a_warning_and_no_reason(plan):
@@ -161,4 +161,4 @@ def test_unknown_versions_are_a_warning_and_no_reason(plan):
         "toolchain cu128: CUDA 15.0",
         "toolchain cu128: torch 4.0.0 for CUDA 15.0",
     ]
-    assert hurdles(found.cells()) == {None}
+    assert reasons(found.cells()) == {None}

@@ -28,7 +28,7 @@ def reason_of(plan, facts):
     return found
 
 
-def test_a_host_that_has_everything_has_no_hurdle(reason_of):
+def test_a_host_that_has_everything_has_no_reason(reason_of):
     assert reason_of() is None
     assert reason_of(CPU) is None
 
@@ -58,7 +58,7 @@ def test_the_cpu_toolchain_runs_with_what_is_installed(reason_of):
 
 
 @pytest.mark.parametrize(
-    ("changes", "hurdle", "words"),
+    ("changes", "kind", "words"),
     [
         ({"local_torch": None}, SkipReason.NO_SANDBOX, "needs torch 2.13.0 beside the runner"),
         (
@@ -70,9 +70,9 @@ def test_the_cpu_toolchain_runs_with_what_is_installed(reason_of):
         ({"local_triton": "3.6.0"}, SkipReason.LANGUAGE_NOT_SUPPORTED, "beside the runner is triton 3.6.0"),
     ],
 )
-def test_the_installed_versions_must_be_the_toolchains(reason_of, changes, hurdle, words):
+def test_the_installed_versions_must_be_the_toolchains(reason_of, changes, kind, words):
     reason = reason_of(CPU, facts=replace(LOCAL, **changes))
-    assert reason.kind is hurdle
+    assert reason.kind is kind
     assert words in reason.text
 
 

@@ -63,6 +63,9 @@ _VERBS = (
 )
 
 
+_FORMER_NAMES = {"engine": "sandbox"}
+"""Former name of an option → its name. Former names are accepted and appear in no help."""
+
 _SIGNAL_BASE = 128
 """Exit codes of signals begin here, as those of shells do."""
 
@@ -75,6 +78,7 @@ def build_app() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=False,
+        context_settings={"token_normalize_func": lambda name: _FORMER_NAMES.get(name, name)},
     )
     for verb in _VERBS:
         verb.register(app)

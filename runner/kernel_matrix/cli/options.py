@@ -13,8 +13,7 @@ Folders = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[FOLDER]...", help="Merged tables or result folders; default: results."),
 ]
-Sandbox = Annotated[str, typer.Option("--sandbox", "--engine", help="auto, docker or process.")]
-"""``--engine`` is the option's former name."""
+Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker or process.")]
 Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
 Filter = Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=GLOB", help="Only matching cells.")]
 Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]

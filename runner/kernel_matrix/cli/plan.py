@@ -41,9 +41,7 @@ def register(app: typer.Typer) -> None:
         all_: bool = typer.Option(False, "--all", help="List every cell with its reason, not only what runs here."),
         compile_only: bool = typer.Option(False, "--compile-only", help="What `run --compile-only` would build."),
         as_json: bool = typer.Option(False, "--json", help="One JSON document with every cell."),
-        sandbox: str = typer.Option(
-            "auto", "--sandbox", "--engine", help="Plan for this sandbox: auto, docker or process."
-        ),
+        sandbox: str = typer.Option("auto", "--sandbox", help="Plan for this sandbox: auto, docker or process."),
         lock: Lock = None,
         results: Path = typer.Option(
             Path("results"), "--results", metavar="DIR", help="Records that tell how much memory workloads need."
@@ -132,8 +130,8 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _reason_document(hurdle: str, text: str) -> dict[str, str]:
-    return {"hurdle": hurdle, "text": text}
+def _reason_document(reason: str, text: str) -> dict[str, str]:
+    return {"reason": reason, "text": text}
 
 
 def _totals_document(totals: PlanTotals) -> dict[str, Any]:
@@ -155,7 +153,7 @@ def _tally_document(tally: CellCounts) -> dict[str, Any]:
         "cells": tally.cells,
         "runnable": tally.runnable,
         "expected_s": tally.expected_s,
-        "hurdles": {hurdle.value: count for hurdle, count in tally.skipped.items()},
+        "reasons": {reason.value: count for reason, count in tally.skipped.items()},
     }
 
 
@@ -253,8 +251,8 @@ def _print_totals(screen: Console, totals: PlanTotals) -> None:
     table = _table("axis", "value", "cells>", "run here>", "expected>", "not here, by reason", title="Totals")
     for axis, tallies in totals.axes.items():
         for value, tally in [*tallies.items()][:_MOST_VALUES]:
-            hurdles = ", ".join(f"{hurdle.value} {count:,}" for hurdle, count in tally.skipped.most_common())
-            _row(table, axis, value, f"{tally.cells:,}", f"{tally.runnable:,}", duration(tally.expected_s), hurdles)
+            reasons = ", ".join(f"{reason.value} {count:,}" for reason, count in tally.skipped.most_common())
+            _row(table, axis, value, f"{tally.cells:,}", f"{tally.runnable:,}", duration(tally.expected_s), reasons)
         if len(tallies) > _MOST_VALUES:
             _row(table, axis, f"… and {len(tallies) - _MOST_VALUES} more (--json)")
         table.add_section()

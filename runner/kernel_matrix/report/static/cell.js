@@ -45,7 +45,7 @@ function cellPage(row) {
       h('div', { class: 'block' }, h('h3', {}, 'Where'), facts([
         ['GPU', get('gpu_name')], ['Unit', get('gpu_uuid')], ['Host', get('hostname')], ['Driver', get('driver')], ['Alone', [get('exclusive'), get('exclusive_reason')].filter(Boolean).join(': ')],
         ['Clocks', [get('clock_state'), get('clock_reason')].filter(Boolean).join(': ')], ['SM clock', known(get('sm_clock_mhz'), (v) => `${plain(v)} MHz`)], ['Power', known(get('power_w'), (v) => `${plain(v)} W`)],
-        ['Hottest', known(get('temperature_max_c'), (v) => `${plain(v)} °C`)], ['Engine', get('engine')], ['Image', get('image_id')],
+        ['Hottest', known(get('temperature_max_c'), (v) => `${plain(v)} °C`)], ['Sandbox', get('engine')], ['Image', get('image_id')],
         ['Versions', ['torch', 'triton', 'cuda'].filter((name) => get(name)).map((name) => `${name} ${get(name)}`).join(', ')],
       ])),
       h('div', { class: 'block' }, h('h3', {}, 'What'), facts([
