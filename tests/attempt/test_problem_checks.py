@@ -126,8 +126,10 @@ def test_adapter_files_are_staged_and_reported_by_path(tried, problem, tmp_path)
     broken = tmp_path / "broken.py"
     broken.write_text("def scaled(x, by):\n    return x * by * nothing\n")
     made = {"adapter": textwrap.dedent(ADAPTER), "workloads": (Workload(name="default"),)}
-    good = replace(problem("good", "what its author wrote"), **made, beside={"scale.txt": b"3", "theirs.py": theirs})
-    bad = replace(problem("bad", "what its author wrote"), **made, beside={"scale.txt": b"3", "theirs.py": broken})
+    good = replace(
+        problem("good", "what its author wrote"), **made, extra_files={"scale.txt": b"3", "theirs.py": theirs}
+    )
+    bad = replace(problem("bad", "what its author wrote"), **made, extra_files={"scale.txt": b"3", "theirs.py": broken})
     found = tried(good, bad)
     assert found["good"].status is Status.PASSED
     assert (found["bad"].status, found["bad"].file, found["bad"].line) == (Status.PROBLEM_ERROR, str(broken), 2)
@@ -304,7 +306,7 @@ def test_staged_files_are_readable_by_all_and_writable_by_none(stage, problem):
         return says(answers)(spec)
 
     stage.plays["problem_check", "problem_check"] = [looked_at]
-    made = replace(problem("p"), adapter="x = 1", beside={"b": b"bytes", "c": Path(__file__)})
+    made = replace(problem("p"), adapter="x = 1", extra_files={"b": b"bytes", "c": Path(__file__)})
     list(check_in_sandbox([subject(made)], None, bench_of(stage, stage.scratch), allowed()))
     here = Path(__file__).read_bytes()
     assert seen == [("b", b"bytes", 0o444), ("c", here, 0o444), ("problem.py", b"x = 1", 0o444)]

@@ -32,7 +32,7 @@ def is_built(cell: Cell, gpu: Gpu) -> bool:
     """
     language = cell.candidate.language
     compiles_at_call = language is Language.TRITON and not get_platform(gpu.platform).interprets(language)
-    return language in NEEDS_BUILD or (compiles_at_call and not cell.problem.beside)
+    return language in NEEDS_BUILD or (compiles_at_call and not cell.problem.extra_files)
 
 
 def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> BuildResult:

@@ -152,7 +152,7 @@ def _make_folders_of(contestant: Contestant, folders: SessionFolders) -> None:
 def _stage(code: ModuleCode, folder: Path, file: str) -> Sequence[Path]:
     """Write a module, as ``file``, and the files it needs beside it; return their paths."""
     written = []
-    for name, content in {file: code.adapter.encode() or code.path, **code.beside}.items():
+    for name, content in {file: code.adapter.encode() or code.path, **code.extra_files}.items():
         target = folder / name
         _make_parents(target.parent, below=folder)
         if isinstance(content, bytes):

@@ -250,5 +250,5 @@ def _authors_file(problem: Problem, file: str) -> str:
     """Return the author's path of the file staged as ``file``, or the staged name if it was generated."""
     if file == PROBLEM_FILE and not problem.adapter:
         return str(problem.path)
-    beside = problem.beside.get(file)
-    return str(beside) if isinstance(beside, Path) else file
+    extra = problem.extra_files.get(file)
+    return str(extra) if isinstance(extra, Path) else file

@@ -31,8 +31,8 @@ class ModuleCode:
     path: Path
     """File of the author: the module itself, or the file that ``adapter`` makes a module of."""
     adapter: str = ""
-    """Source of the module if ``path`` is not in that form; it finds ``beside`` through ``__file__``."""
-    beside: Mapping[str, Path | bytes] = field(default_factory=dict)
+    """Source of the module if ``path`` is not in that form; it finds ``extra_files`` through ``__file__``."""
+    extra_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     """Name of each further file beside the module → its path or its content."""
 
     def module(self) -> bytes:
@@ -41,7 +41,7 @@ class ModuleCode:
 
     def contents(self) -> dict[str, bytes]:
         """Return the content of the files beside the module."""
-        return {name: it if isinstance(it, bytes) else it.read_bytes() for name, it in self.beside.items()}
+        return {name: it if isinstance(it, bytes) else it.read_bytes() for name, it in self.extra_files.items()}
 
     def written(self) -> dict[str, bytes]:
         """Return the content of the author's files, without the adapter."""
@@ -81,7 +81,7 @@ class Problem:
     """Module that defines the reference, or the file that ``adapter`` makes a module of."""
     adapter: str = ""
     """See :class:`ModuleCode`."""
-    beside: Mapping[str, Path | bytes] = field(default_factory=dict)
+    extra_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     """See :class:`ModuleCode`."""
     category: str
     level: int | None = None
@@ -104,7 +104,7 @@ class Problem:
     @property
     def code(self) -> ModuleCode:
         """Code of the reference for judge and baseline."""
-        return ModuleCode(path=self.path, adapter=self.adapter, beside=self.beside)
+        return ModuleCode(path=self.path, adapter=self.adapter, extra_files=self.extra_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Candidate:
     language: Language
     adapter: str = ""
     """See :class:`ModuleCode`."""
-    beside: Mapping[str, Path | bytes] = field(default_factory=dict)
+    extra_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     """See :class:`ModuleCode`."""
     entry: str = "ModelNew"
     """Name of the class; ``Model`` if the reference is its own candidate."""
@@ -164,7 +164,7 @@ class Candidate:
     @property
     def code(self) -> ModuleCode:
         """Code for the candidate's process."""
-        return ModuleCode(path=self.path, adapter=self.adapter, beside=self.beside)
+        return ModuleCode(path=self.path, adapter=self.adapter, extra_files=self.extra_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +223,7 @@ def reference_candidate(problem: Problem) -> Candidate:
         problem_id=problem.id,
         path=problem.path,
         adapter=problem.adapter,
-        beside=problem.beside,
+        extra_files=problem.extra_files,
         language=Language.TORCH,
         entry="Model",
         dtypes=problem.dtypes,

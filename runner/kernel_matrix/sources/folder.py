@@ -240,7 +240,7 @@ def _native_fields(path: Path, source: bytes, document: TomlDocument) -> dict[st
     return {
         "language": language,
         "adapter": native.adapter,
-        "beside": native.beside,
+        "extra_files": native.extra_files,
         "defines": function,
         "digest": digest_of(source, facts),
     }

@@ -386,7 +386,7 @@ def _make_candidate(row: _Row, problem: Problem, name: str) -> Candidate:
         path=row.path,
         language=language,
         adapter=_ADAPTER,
-        beside={_ROW_FILE: source},
+        extra_files={_ROW_FILE: source},
         defines="ModelNew",
         origin=Origin(
             method=row.text("method"),

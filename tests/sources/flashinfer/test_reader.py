@@ -25,7 +25,7 @@ def test_a_definition_of_a_set_is_a_problem(tmp_path):
     assert problem.description == "A product of 8-bit weights."
     assert [(w.name, w.values) for w in problem.workloads] == [("w0", {"M": 7, "N": 64, "workload": "6120f144"})]
     assert problem.path == tmp_path / "definitions/gemm/mixed.json"
-    assert problem.beside["reference_run.py"].decode() == DEFINITION["reference"]
+    assert problem.extra_files["reference_run.py"].decode() == DEFINITION["reference"]
     assert problem.outliers
     assert not problem.mutates_inputs
     compile(problem.adapter, "problem.py", "exec")
@@ -42,7 +42,7 @@ def test_a_folder_of_sol_execbench_is_a_problem(tmp_path):
     (folder / "definition.json").write_text(json.dumps(changed(DEFINITION, "constraints", None)))
     (problem,) = load_source("flashinfer", tmp_path).problems
     assert problem.level == 2
-    assert list(problem.beside) == ["reference_run.py"]
+    assert list(problem.extra_files) == ["reference_run.py"]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_solution_is_a_candidate(read):
     assert (found.origin.method, found.origin.model) == ("somebody", "somebody")
     assert (found.entry, found.defines, found.dtypes) == ("ModelNew", "run", (Dtype.BF16,))
     assert found.description == "As plain as can be."
-    assert list(found.beside) == list(found.code.written()) == ["main.py", "helper.py"]
+    assert list(found.extra_files) == list(found.code.written()) == ["main.py", "helper.py"]
     compile(found.adapter, "candidate.py", "exec")
 
 
@@ -113,7 +113,7 @@ def test_solution_without_destination_flag_is_read_by_parameters(read, said, par
 def test_a_lone_file_may_lie_in_a_folder(read):
     solution = changed(SOLUTION, "sources", [{"path": "src/main.py", "content": INTO_OUTPUTS}])
     (found,), _ = read(changed(solution, "spec.entry_point", "src/main.py::run"))
-    assert list(found.beside) == ["main.py"]
+    assert list(found.extra_files) == ["main.py"]
     assert facts_of(found)["entry"] == {"module": "main", "function": "run"}
 
 

@@ -69,8 +69,8 @@ def test_without_metadata_the_docstring_describes_a_task(root):
 
 def test_the_parts_of_a_file_lie_beside_one_adapter_for_all(root):
     problem = load_source("kernelbenchx", root).problems[0]
-    assert set(problem.beside) == {"task.py", "test_segment.py"}
-    before, test = (problem.beside[name].decode() for name in ("task.py", "test_segment.py"))
+    assert set(problem.extra_files) == {"task.py", "test_segment.py"}
+    before, test = (problem.extra_files[name].decode() for name in ("task.py", "test_segment.py"))
     assert before == SCALED_SUM.split(SEPARATOR)[0]
     assert test.lstrip() == SCALED_SUM.split(SEPARATOR)[1].lstrip()
     own_line = next(n for n, line in enumerate(SCALED_SUM.splitlines()) if line.startswith("test_results"))

@@ -63,7 +63,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_code_alone_is_taken(read, name):
     (candidate,), _ = read({"predict": TEXTS[name], "file": "scaled_sum.py"})
-    assert candidate.beside["kernel.py"].decode() == CODE
+    assert candidate.extra_files["kernel.py"].decode() == CODE
 
 
 def test_the_other_name_is_what_its_author_defined(read):
@@ -189,7 +189,7 @@ def test_the_digest_is_of_the_code_and_the_task_it_is_for(read):
 
 
 def test_problems_of_other_sources_are_no_tasks(tmp_path, problems):
-    strangers = {id_: replace(problem, adapter="", beside={}) for id_, problem in problems.items()}
+    strangers = {id_: replace(problem, adapter="", extra_files={}) for id_, problem in problems.items()}
     found, refused = load_candidates("kernelbenchx", write(tmp_path / "scaled_sum.py", CODE), strangers)
     assert not found
     assert len(refused) == 1

@@ -36,7 +36,7 @@ def test_the_function_is_called_with_the_inputs(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
     monkeypatch.setitem(sys.modules, "candidate", None)  # and out again afterwards
     native = read_native("a-b.cpp", SOURCE, "both")
-    for name, content in {"candidate.py": native.adapter.encode(), **native.beside}.items():
+    for name, content in {"candidate.py": native.adapter.encode(), **native.extra_files}.items():
         (tmp_path / name).write_bytes(content)
     model = import_file(tmp_path / "candidate.py", "candidate", {}).ModelNew(3, bias=True)
     first, second = model(torch.ones(2), 2.5)

@@ -201,7 +201,7 @@ def _make_problem(definition: OperatorDefinition, cases: list[_Case], source: st
         source=source,
         path=definition.path,
         adapter=adapter,
-        beside={_REFERENCE_FILE: reference, **blobs},
+        extra_files={_REFERENCE_FILE: reference, **blobs},
         category=_category(definition),
         level=_level(definition.path),
         tags=definition.tags,

@@ -172,7 +172,7 @@ def _make_candidate(solution: _Solution, problem: Problem, name: str) -> Candida
         problem_id=problem.id,
         path=solution.path,
         adapter=adapter,
-        beside={name: content.encode() for name, content in solution.files.items()},
+        extra_files={name: content.encode() for name, content in solution.files.items()},
         language=language,
         defines=function,
         dtypes=problem.dtypes,

@@ -60,7 +60,7 @@ def load_candidates(
 
     Candidates without a ``sample`` are numbered per task in the order of files and lines.
     """
-    tasks = _Tasks([problem for problem in problems.values() if {TASK_FILE, TEST_FILE} <= set(problem.beside)])
+    tasks = _Tasks([problem for problem in problems.values() if {TASK_FILE, TEST_FILE} <= set(problem.extra_files)])
     return read_each((answer for file in _files(path) for answer in _read_answers(file)), tasks.candidate)
 
 
@@ -100,7 +100,7 @@ class _Tasks:
             problem_id=problem.id,
             path=answer.path,
             adapter=adapter,
-            beside={CODE_FILE: code},
+            extra_files={CODE_FILE: code},
             language=language,
             defines=defines,
             origin=Origin(**{**answer.origin, "sample": sample}),

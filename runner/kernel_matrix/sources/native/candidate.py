@@ -34,7 +34,7 @@ class NativeCandidate:
 
     language: Language
     adapter: str
-    beside: dict[str, bytes]
+    extra_files: dict[str, bytes]
 
 
 def read_native(name: str, source: bytes, function: str) -> NativeCandidate:
@@ -64,5 +64,5 @@ def read_native(name: str, source: bytes, function: str) -> NativeCandidate:
     return NativeCandidate(
         language=detect_native_language(text) or Language.CUDA,
         adapter=TEMPLATE.read_text(encoding="utf-8").replace('"@FACTS@"', json.dumps(json.dumps(facts)), 1),
-        beside={name: source},
+        extra_files={name: source},
     )
