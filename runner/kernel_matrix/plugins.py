@@ -84,7 +84,7 @@ class Registry(Generic[T]):
         return found
 
     def usable(self) -> dict[str, T]:
-        """Return all that can be used, by name; :meth:`faults` tells about the others."""
+        """Return all that can be used, by name; :meth:`faults` has the others."""
         found = {}
         for name in self:
             try:

@@ -31,7 +31,7 @@ class JsonFault(str, Enum):
     """Why a file or text is refused."""
 
     UNREADABLE = "unreadable"
-    """The system does not let us read it, or it changed while it was read."""
+    """The system refuses to read it, or it changed while it was read."""
     NOT_A_FILE = "not_a_file"
     """A symbolic link, folder, pipe or device."""
     TOO_LARGE = "too_large"

@@ -1,4 +1,4 @@
-"""Systemd units and a crontab line that begin a night, filled in for this machine."""
+"""Systemd units and a crontab line that start a nightly run, filled in for this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_matrix.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When a night begins, and the command that begins it."""
+    """Time of day at which a nightly run starts, and its command."""
 
     hour: int
     minute: int

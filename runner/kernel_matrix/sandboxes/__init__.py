@@ -135,9 +135,9 @@ class Isolation:
     notes: tuple[str, ...] = ()
     """Sentences, one for each thing that is weaker than designed, with the reason."""
     memory_limit: str = ""
-    """What limits the memory of all processes together.
+    """Mechanism that limits the sum of the memory of all processes of a role.
 
-    ``group``: a control group of the kernel; ``watch``: the runner, which sums it at intervals; empty: nothing.
+    ``group``: a control group of the kernel; ``watch``: this program, which computes the sum at intervals; empty: none.
     """
 
 

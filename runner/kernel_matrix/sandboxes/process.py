@@ -83,7 +83,7 @@ class Confinement:
 _LIMITS_ONLY = Confinement(confine.NONE, other_user=False)
 
 _EMPTY = "empty"
-"""Name of the folder that is shown in place of what must not be seen."""
+"""Name of the empty folder that is mounted over folders which a role must not read."""
 
 _PACKAGES = ("", "lib*/python3*/*-packages/", "local/lib*/python3*/*-packages/")
 """Where packages are, below a folder of packages or a prefix of Python or of the system."""
