@@ -35,6 +35,7 @@ KINDS = {
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
         CallFailure.MEMORY,
     ),
+    "another vendor's memory": (RuntimeError("HIP error: out of memory"), CallFailure.MEMORY),
     "the host's memory, in the system's words": (OSError(12, "Cannot allocate memory"), CallFailure.MEMORY),
     "the host's memory, in words of C++": (RuntimeError("std::bad_alloc"), CallFailure.MEMORY),
     "syntax": (SyntaxError("invalid"), CallFailure.COMPILE),

@@ -20,8 +20,8 @@ KERNEL_PACKAGES = frozenset(
     }
 )
 
-# The driver's message, as it appears when code calls the driver directly or through Triton.
-_DEVICE_MEMORY = re.compile(r"CUDA(_ERROR| error|\]).{0,20}out.of.memory", re.IGNORECASE)
+# A driver's message, as it appears when code calls the driver directly or through Triton: of CUDA, HIP and others.
+_DEVICE_MEMORY = re.compile(r"(_ERROR| error|\]).{0,20}out.of.memory", re.IGNORECASE)
 # Messages of torch, the system, Python and C++. ``OutOfMemoryError`` is torch's name for the device's memory.
 _HOST_MEMORY = re.compile(
     r"can't allocate memory|cannot allocate memory|(?<!OutOf)MemoryError|bad_alloc|not enough memory", re.IGNORECASE
