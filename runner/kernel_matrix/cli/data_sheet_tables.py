@@ -25,16 +25,6 @@ UNKNOWN = "unknown"
 _LACKS = "–"
 """Mark of a dtype that the tensor cores do not support."""
 
-_WORDS = {
-    "structured_sparsity": "2:4 structured sparsity",
-    "cp_async": "cp.async",
-    "clusters": "thread block clusters",
-    "tma": "TMA",
-    "wgmma": "wgmma (sm_90a)",
-    "tcgen05": "tcgen05 (sm_100a)",
-}
-"""Texts of features whose short name is not clear; some need code for exactly one architecture (PTX ISA)."""
-
 _BALANCED = ("bf16", "fp16", "fp32")
 """Dtypes for the balance of rate and bandwidth; the first with a known rate is used."""
 
@@ -64,7 +54,8 @@ def prompt(sheet: DataSheet) -> str:
         *("SMs", "per SM", "resident per SM", "per block", "L2 cache", "memory", "dense peaks", "balance"),
         *("tensor cores", "has", "has not", "board power", "NVLink", "MIG", "numbers"),
     )
-    heading = f"{sheet.name}: NVIDIA {rows['architecture']}, compute capability {rows['compute capability']}"
+    vendor = sheet.architecture.vendor
+    heading = f"{sheet.name}: {vendor} {rows['architecture']}, compute capability {rows['compute capability']}"
     return "\n".join([heading, *(f"- {fact}: {rows[fact]}" for fact in facts)])
 
 
@@ -112,7 +103,7 @@ def _rows(sheet: DataSheet) -> dict[str, str]:
         "architecture": a.architecture,
         "compute capability": p.compute_capability,
         "SMs": _count(p.sms),
-        "per SM": f"{a.fp32_cores_per_sm} CUDA cores, {a.registers_per_sm} 32-bit registers, "
+        "per SM": f"{a.fp32_cores_per_sm} fp32 cores, {a.registers_per_sm} 32-bit registers, "
         f"{_bytes(a.shared_bytes_per_sm)} shared memory",
         "resident per SM": f"at most {a.threads_per_sm} threads ({warps} warps); blocks at most: "
         f"{_count(a.blocks_per_sm)}",
@@ -144,7 +135,7 @@ def _lacks(sheet: DataSheet, dtype: str) -> bool:
 
 
 def _features(names: Iterable[str]) -> str:
-    return ", ".join(_WORDS.get(name, name) for name in names) or "none of them"
+    return ", ".join(FEATURES[name] for name in names) or "none of them"
 
 
 def _balance(sheet: DataSheet) -> str:

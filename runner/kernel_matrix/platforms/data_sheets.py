@@ -7,6 +7,7 @@ else, per compute capability and per product. A value that neither table has is 
 from __future__ import annotations
 
 import difflib
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,14 +30,14 @@ Guide)."""
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 """Dtypes whose dense rate a sheet gives, if it is known."""
 
-FEATURES = (
-    *("tf32", "bf16", "fp8", "fp4", "structured_sparsity"),
-    *("cp_async", "clusters", "tma", "wgmma", "tcgen05"),
-)
-"""Features that an architecture may have; ``data_sheets.toml`` explains them."""
+_DOCUMENT = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
-_VENDOR = re.compile(r"^(nvidia|tesla|geforce|quadro)\s+", re.IGNORECASE)
-_TABLE = Path(__file__).with_suffix(".toml")
+BRANDS: tuple[str, ...] = tuple(_DOCUMENT["brands"])
+"""Words before a product's name that people leave out."""
+FEATURES: Mapping[str, str] = _DOCUMENT["features"]
+"""Name of each feature that an architecture may have → text."""
+
+_BRAND = re.compile(rf"^({'|'.join(BRANDS)})\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,7 @@ class Architecture:
     """Properties that all GPUs of one compute capability have in common."""
 
     compute_capability: str
+    vendor: str
     architecture: str
     """Name of the architecture, such as ``Hopper``."""
     threads_per_sm: int
@@ -57,7 +59,7 @@ class Architecture:
     tensor_cores: int
     """Generation of the tensor cores."""
     features: tuple[str, ...]
-    """Those of :data:`FEATURES` that the architecture has."""
+    """Names of :data:`FEATURES` that the architecture has."""
     source: str
     confidence: str
 
@@ -158,9 +160,8 @@ class DataSheet:
 @cache
 def all_sheets() -> tuple[DataSheet, ...]:
     """Return all data sheets in the order of the table: newest architecture first."""
-    document = parse_toml(_TABLE.read_text(encoding="utf-8"))
-    architectures = {row["compute_capability"]: Architecture(**_frozen(row)) for row in document["capabilities"]}
-    products = (Product(**_frozen(row)) for row in document["gpus"])
+    architectures = {row["compute_capability"]: Architecture(**_frozen(row)) for row in _DOCUMENT["capabilities"]}
+    products = (Product(**_frozen(row)) for row in _DOCUMENT["gpus"])
     return tuple(
         DataSheet(product=it, architecture=architectures[it.compute_capability], peak=peak_in_table(it.names[0]))
         for it in products
@@ -177,7 +178,7 @@ def sheets_of(model: str) -> tuple[DataSheet, ...]:
         kernel_matrix.errors.UsageError: if no sheet matches; the message names the closest ones.
     """
     wanted = " ".join(model.lower().split())
-    for matches in (_is_name, _is_glob, _begins_words, _is_part):
+    for matches in (operator.eq, _is_glob, _begins_words, _is_part):
         found = tuple(sheet for sheet in all_sheets() if any(matches(wanted, name) for name in _spellings(sheet)))
         if wanted and found:
             return found
@@ -195,16 +196,12 @@ def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spellings(sheet: DataSheet) -> Iterator[str]:
-    """Yield the product's names in lower case, complete and without the vendor's words before them."""
+    """Yield the product's names in lower case, complete and without :data:`BRANDS`."""
     for name in sheet.product.names:
         yield name.lower()
         short = name
-        while short != (short := _VENDOR.sub("", short)):
+        while short != (short := _BRAND.sub("", short)):
             yield short.lower()
-
-
-def _is_name(wanted: str, name: str) -> bool:
-    return wanted == name
 
 
 def _is_glob(wanted: str, name: str) -> bool:

@@ -16,9 +16,10 @@ import polars as pl
 from kernel_matrix.analysis.audit.check import listed, make_findings
 from kernel_matrix.analysis.sentences import sentence
 from kernel_matrix.analysis.tables import Tables
-from kernel_matrix.platforms.data_sheets import DataSheet, all_sheets
+from kernel_matrix.platforms.data_sheets import BRANDS, DataSheet, all_sheets
 
-_VENDORS: Final = frozenset({"nvidia", "tesla", "geforce", "quadro", "rtx", "generation"})
+_IGNORED: Final = frozenset({*(brand.lower() for brand in BRANDS), "rtx", "generation"})
+"""Words that stand before or after the names of many models."""
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _MEMORY: Final = re.compile(r"\d+gb|hbm\d?e?|gddr\d+x?|sxm\d?|pcie|nvl")
 """Words that distinguish boards of one model."""
@@ -26,8 +27,8 @@ _MODEL: Final = re.compile(r"[a-z]+\d+[a-z]*|\d{4}")
 
 
 def words(name: str) -> frozenset[str]:
-    """Split a name into lower-case words, without the vendor's own."""
-    return frozenset(_WORD.findall(name.lower())) - _VENDORS
+    """Split a name into lower-case words, without those that name no model."""
+    return frozenset(_WORD.findall(name.lower())) - _IGNORED
 
 
 def stands_for(name: str | None, hardware: str | None) -> bool | None:
