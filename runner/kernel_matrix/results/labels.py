@@ -81,7 +81,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "host_bound": Label(
         _CAUTION,
         _TIMING,
-        "short calls could not be captured in a CUDA graph, so the judge's time of a call includes launching it",
+        "short calls could not be captured as a graph, so the judge's time of a call includes launching it",
         "Make the candidate capturable if it is to be judged by its time on the device alone.",
     ),
     "host_clock": Label(
@@ -165,7 +165,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "not_capturable": Label(
         _INFORMATION,
         _TIMING,
-        "calls could not be captured in a CUDA graph, and were repeated one by one instead",
+        "calls could not be captured as a graph, and were repeated one by one instead",
         "Include the cost of launches when reading the replayed times.",
     ),
     "not_replayable": Label(
