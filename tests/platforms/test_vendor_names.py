@@ -16,7 +16,7 @@ VENDOR = re.compile(r"cuda|nvml|nvidia|cupti|\bsm_\d", re.IGNORECASE)
 EXCEPTIONS = {
     "reads or adapts sources that are written in CUDA, or results of programs that measure them": (
         *("scan/capture.py", "scan/frames.py", "scan/kernel_names.py", "scan/memo.py", "scan/precision.py"),
-        *("scan/streams.py", "scan/threads.py", "scan/timing.py"),
+        *("scan/streams.py", "scan/threads.py", "scan/replaced_timers.py"),
         *("sources/flashinfer/adapter.py", "sources/flashinfer/solutions.py", "sources/flashinfer/trace_results.py"),
         *("sources/kernelbench/eval_results.py", "sources/kernelbenchx/adapter.py", "sources/kernelbenchx/cases.py"),
         *("sources/native/adapter.py", "sources/native/candidate.py", "sources/reference_module.py"),

@@ -17,7 +17,7 @@ at any time: GPUs, containers and temporary folders are given back, and every re
 ``problems``         read problems and candidates; check references
 ``host``             diagnose this host; remove leftovers
 ``gpus``             list, watch and calibrate GPUs
-``data_sheets``      what data sheets say of GPUs
+``gpu_data_sheets``  what data sheets say of GPUs
 ``images``           pinned images
 ``nightly``          a night of measuring; schedules
 ``night_baselines``  frozen tables that nights are compared with

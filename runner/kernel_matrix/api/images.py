@@ -9,11 +9,11 @@ from pathlib import Path
 from kernel_matrix.errors import ImageError, UsageError
 from kernel_matrix.hosts.survey import AUTO
 from kernel_matrix.images import LockEntry
+from kernel_matrix.images.container_registry import Say, accept_change, adopt_image, lock_tag, pull_image
 from kernel_matrix.images.image_build import ImageBuildResult, build_image, ensure_local
 from kernel_matrix.images.image_store import connect
 from kernel_matrix.images.lock import load_lock, save_lock
 from kernel_matrix.images.lock_check import LockCheck, audit
-from kernel_matrix.images.registry import Say, accept_change, adopt_image, lock_tag, pull_image
 from kernel_matrix.images.resolve import ImagePresence
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.platforms.registry import get_platform

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kernel_matrix.api.data_sheets import (
+from kernel_matrix.api.gpu_data_sheets import (
     DTYPES,
     FEATURES,
     SHARED_BYTES_UNASKED,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, LockState, ResolvedImage
 from kernel_matrix.images.archive import SOURCE_DATE_EPOCH, ImageArchive, write_archive
+from kernel_matrix.images.container_registry import Say, accept_change
 from kernel_matrix.images.debian import bootstrap, check_debootstrap
 from kernel_matrix.images.image_reference import ImageReference
 from kernel_matrix.images.image_store import connect, find, machine_of, store_of
@@ -23,7 +24,6 @@ from kernel_matrix.images.layer import write_layer
 from kernel_matrix.images.lock import load_lock, save_lock
 from kernel_matrix.images.packages import read_packages
 from kernel_matrix.images.recipe import ImageRecipe, read_recipe
-from kernel_matrix.images.registry import Say, accept_change
 from kernel_matrix.images.resolve import ImagePresence, image_status, resolve_image
 from kernel_matrix.images.wheels import cache_root, fetch_wheels, link_wheels
 

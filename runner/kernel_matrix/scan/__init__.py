@@ -27,9 +27,9 @@ from kernel_matrix.scan import (
     library_calls,
     memo,
     precision,
+    replaced_timers,
     streams,
     threads,
-    timing,
 )
 from kernel_matrix.scan.embedded_cpp import parse_cpp
 from kernel_matrix.scan.kernel_names import own_kernels
@@ -61,7 +61,7 @@ RULES: Registry[Rule] = Registry(
             fallback,
             decoy,
             precision,
-            timing,
+            replaced_timers,
             streams,
             threads,
             lazy,

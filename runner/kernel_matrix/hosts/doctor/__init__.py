@@ -25,7 +25,7 @@ CHECKS = {
     "drivers": "kernel_matrix.hosts.doctor.drivers",
     "GPUs in containers": "kernel_matrix.hosts.doctor.gpu_access",
     "container toolkit": "kernel_matrix.hosts.doctor.toolkit",
-    "matrix": "kernel_matrix.hosts.doctor.selection",
+    "matrix": "kernel_matrix.hosts.doctor.matrix_selection",
     "toolchains": "kernel_matrix.hosts.doctor.toolchains",
     "images": "kernel_matrix.hosts.doctor.images",
     "right to lock clocks": "kernel_matrix.hosts.doctor.clocks",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_matrix.hosts.doctor.selection import check
+from kernel_matrix.hosts.doctor.matrix_selection import check
 from kernel_matrix.matrix import Matrix
 from kernel_matrix.platforms.check_result import CheckVerdict
 from tests.hosts.doctor.clinic import MATRIX

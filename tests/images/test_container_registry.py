@@ -10,9 +10,9 @@ from tiny_images import MakeImage, Registry, forget, shell_files
 from kernel_matrix.errors import ImageError
 from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.images.archive import ImageArchive
+from kernel_matrix.images.container_registry import accept_change, adopt_image, lock_tag, pull_image
 from kernel_matrix.images.image_reference import ImageReference
 from kernel_matrix.images.image_store import machine_of, store_of
-from kernel_matrix.images.registry import accept_change, adopt_image, lock_tag, pull_image
 from kernel_matrix.images.resolve import resolve_image
 
 pytestmark = pytest.mark.docker
