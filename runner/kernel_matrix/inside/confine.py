@@ -299,11 +299,6 @@ def _parent_of(pid: int) -> Optional[int]:
         return None
 
 
-def _real_uid(request: ConfineRequest) -> int:
-    """Return the user, as the host sees it, that the module will run as."""
-    return os.getuid() if request.uid is None or request.namespaces == USER else request.uid
-
-
 def counts_tasks_per_namespace() -> bool:
     """Return whether the kernel counts the tasks of a user in each user namespace apart, as Linux does since 5.14."""
     major, minor = os.uname().release.split(".")[:2]
@@ -314,11 +309,8 @@ def _tasks_before(request: ConfineRequest) -> int:
     """Threads that the kernel counts against the module's limit before the module has started any."""
     if request.namespaces == USER and counts_tasks_per_namespace():
         return 2  # in a new user namespace there are only the supervisor and init
-    return _tasks_of(_real_uid(request))
-
-
-def _tasks_of(uid: int) -> int:
-    """Count a user's threads; the kernel's limit counts all of them together."""
+    # The user that the module will run as, as the host sees it. The limit counts all threads of this user together.
+    uid = os.getuid() if request.uid is None or request.namespaces == USER else request.uid
     return sum(_threads(pid, uid) for pid in _processes())
 
 

@@ -46,7 +46,7 @@ def load_matrix(path: Path) -> Matrix:
         if faults:
             raise MatrixError(_describe_faults(path, text, faults), next_step=_NEXT_STEP)
     except RecursionError:
-        raise MatrixError([_too_deep(path)], next_step=_NEXT_STEP) from None
+        raise MatrixError([f"{path}:1:1 is nested too deeply to be a matrix"], next_step=_NEXT_STEP) from None
     return _build(document, path.resolve())
 
 
@@ -80,10 +80,6 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     except TomlSyntaxError as error:
         line, column = error.position or (1, 1)
         raise MatrixError([f"{path}:{line}:{column} {error.reason}"], next_step=_NEXT_STEP) from None
-
-
-def _too_deep(path: Path) -> str:
-    return f"{path}:1:1 is nested too deeply to be a matrix"
 
 
 def _find_faults(document: Mapping[str, Any], root: Path) -> list[MatrixFault]:

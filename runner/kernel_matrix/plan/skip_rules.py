@@ -96,10 +96,14 @@ class SkipRules:
             yield f"toolchain {name}: {note}"
 
     def _first(self, target: Target, dtype: Dtype, language: Language, clocks: ClockPolicy) -> Skip | None:
+        platform, capability = target.platform, target.compute_capability
         questions = (
             (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(target, language)),
-            (SkipReason.DTYPE_NOT_SUPPORTED, lambda: self._dtype(target, dtype, language)),
-            (SkipReason.NO_CODE_FOR_GPU, lambda: self._code(target)),
+            (SkipReason.DTYPE_NOT_SUPPORTED, lambda: platform.dtype_obstacle(dtype, language, capability)),
+            (
+                SkipReason.NO_CODE_FOR_GPU,
+                lambda: platform.code_obstacle(target.toolchain.versions, capability, target.driver),
+            ),
             (SkipReason.NO_SUCH_GPU, lambda: self._device(target)),
             (SkipReason.NO_SANDBOX, lambda: self._sandbox(target)),
             (SkipReason.DRIVER_TOO_OLD, lambda: self._driver(target)),
@@ -137,12 +141,6 @@ class SkipRules:
         if local is None:
             return f"Triton {wanted} is not installed beside the runner (extra `local`)"
         return None if _is_version(local, wanted) else _other_version("triton", target.toolchain, wanted, local)
-
-    def _dtype(self, target: Target, dtype: Dtype, language: Language) -> str | None:
-        return target.platform.dtype_obstacle(dtype, language, target.compute_capability)
-
-    def _code(self, target: Target) -> str | None:
-        return target.platform.code_obstacle(target.toolchain.versions, target.compute_capability, target.driver)
 
     def _device(self, target: Target) -> str | None:
         if target.device is not None:

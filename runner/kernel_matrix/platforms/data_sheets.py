@@ -7,9 +7,8 @@ else, per compute capability and per product. A value that neither table has is 
 from __future__ import annotations
 
 import difflib
-import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -178,8 +177,16 @@ def sheets_of(model: str) -> tuple[DataSheet, ...]:
         kernel_matrix.errors.UsageError: if no sheet matches; the message names the closest ones.
     """
     wanted = " ".join(model.lower().split())
-    for matches in (operator.eq, _is_glob, _begins_words, _is_part):
-        found = tuple(sheet for sheet in all_sheets() if any(matches(wanted, name) for name in _spellings(sheet)))
+    is_glob = any(sign in wanted for sign in "*?[")
+    word_start = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}")
+    rules: tuple[Callable[[str], object], ...] = (
+        lambda name: name == wanted,
+        lambda name: is_glob and fnmatchcase(name, wanted),
+        word_start.search,
+        lambda name: wanted in name,
+    )
+    for matches in rules:
+        found = tuple(sheet for sheet in all_sheets() if any(map(matches, _spellings(sheet))))
         if wanted and found:
             return found
     known = {name: sheet.name for sheet in all_sheets() for name in _spellings(sheet)}
@@ -202,15 +209,3 @@ def _spellings(sheet: DataSheet) -> Iterator[str]:
         short = name
         while short != (short := _BRAND.sub("", short)):
             yield short.lower()
-
-
-def _is_glob(wanted: str, name: str) -> bool:
-    return any(sign in wanted for sign in "*?[") and fnmatchcase(name, wanted)
-
-
-def _begins_words(wanted: str, name: str) -> bool:
-    return re.search(rf"(?<![a-z0-9]){re.escape(wanted)}", name) is not None
-
-
-def _is_part(wanted: str, name: str) -> bool:
-    return wanted in name

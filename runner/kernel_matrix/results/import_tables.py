@@ -231,8 +231,7 @@ def write(frames: Mapping[str, pl.DataFrame], refused: Sequence[UnreadableItem],
         files = {name: folder / f"{name}.parquet" for name in frames}
         for name, frame in frames.items():
             frame.write_parquet(files[name], compression="zstd", metadata=METADATA)
-        return publish(files, map(_row, refused), out)
-
-
-def _row(one: UnreadableItem) -> Row:
-    return {"path": str(one.path), "reason": "unreadable", "line": one.line, "detail": one.reason}
+        rows = (
+            {"path": str(one.path), "reason": "unreadable", "line": one.line, "detail": one.reason} for one in refused
+        )
+        return publish(files, rows, out)

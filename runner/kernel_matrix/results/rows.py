@@ -84,7 +84,9 @@ def cell_rows(record: Document, *, key: int, host: Row, run: Document | None) ->
     times = times_of(record)
     judgements = {name: _judgement(found) for name, found in judge(record, times).items()}
     for session in record["sessions"] or (None,):
-        inside = {**common, **_session(session)} if session else common
+        inside = common
+        if session:
+            inside = common | _read_session(session) | _anchors(session) | traced_columns(session.get("kernels", ()))
         for workload in (session and session["workloads"]) or (None,):
             if session and workload:
                 name = workload["name"]
@@ -102,10 +104,6 @@ def _device(host: Mapping[str, Any], dtype: str) -> Row:
     medians = {name: spread[name]["median"] for name in ("sm_clock_mhz", "mem_clock_mhz", "power_w") if name in spread}
     hottest = spread["temperature_c"]["high"] if "temperature_c" in spread else None
     return {"peak_flops_per_s": peaks.get(dtype), "temperature_max_c": hottest, **medians}
-
-
-def _session(session: Mapping[str, Any]) -> Row:
-    return _read_session(session) | _anchors(session) | traced_columns(session.get("kernels", ()))
 
 
 def _anchors(session: Mapping[str, Any]) -> Row:

@@ -90,7 +90,7 @@ class Compatibility:
         if row is None or device is None or any(_runs_cubin(device, cubin) for cubin in row.cubins):
             return None
         has = f"torch {torch} for CUDA {cuda} has machine code for {', '.join(row.cubins)}"
-        if not any(_not_older(device, ptx) for ptx in row.ptx):
+        if not any(device >= (parse_version(ptx) or ()) for ptx in row.ptx):
             return f"{has} and no PTX that compute capability {compute_capability} could use"
         if self.driver_note(cuda=cuda, driver=driver) is None:
             return None
@@ -139,10 +139,6 @@ def read_compatibility(path: Path) -> Compatibility:
         wheels=read_rows(WheelRow, document["wheels"]),
         limits=read_language_limits(path),
     )
-
-
-def _not_older(device: Version, than: str) -> bool:
-    return device >= (parse_version(than) or ())
 
 
 def _same_minor(one: str, other: str) -> bool:
