@@ -46,6 +46,22 @@ def test_read_bytes_size_limit_is_exact(tmp_path):
     assert refused.value.fault is JsonFault.TOO_LARGE
 
 
+def test_read_bytes_own_refuses_other_owner_and_second_name(tmp_path, monkeypatch):
+    path = tmp_path / "own.json"
+    path.write_text("{}")
+    assert read_bytes(path, own=True) == b"{}"
+    path.with_name("second").hardlink_to(path)
+    with pytest.raises(UntrustedJsonError, match="has another name"):
+        read_bytes(path, own=True)
+    if os.geteuid() == 0:
+        os.chown(path, 65534, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(UntrustedJsonError, match="belongs to user"):
+        read_bytes(path, own=True)
+    assert read_bytes(path) == b"{}"
+
+
 @pytest.mark.parametrize("content", [b"[]", b"", b'{"a": NaN}', b'{"a": "\\ud800"}', b"\xff", b'{"a":' * 2000])
 def test_read_object_anything_else_is_not_json(tmp_path, content):
     path = tmp_path / "file"

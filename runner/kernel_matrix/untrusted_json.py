@@ -59,13 +59,15 @@ class NoSuchFileError(UntrustedJsonError):
     """There is no such file."""
 
 
-def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES, follow_links: bool = False) -> bytes:
+def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES, follow_links: bool = False, own: bool = False) -> bytes:
     """Read a regular file without waiting for a pipe.
 
     Args:
         path: The file.
         max_bytes: Size of the largest file that is read.
         follow_links: Accept a symbolic link to a regular file, as for a path that the user named.
+        own: Accept only a file of this user or root, and with one name: in a folder of all users, another user can make
+            a hard link to a file of this user.
 
     Raises:
         NoSuchFileError: There is no such file.
@@ -75,7 +77,7 @@ def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES, follow_links: bo
     try:
         descriptor = os.open(path, flags)
         try:
-            return _read_regular(descriptor, max_bytes)
+            return _read_regular(descriptor, max_bytes, own=own)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -195,10 +197,14 @@ def escape_surrogates(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _read_regular(descriptor: int, max_bytes: int) -> bytes:
+def _read_regular(descriptor: int, max_bytes: int, *, own: bool) -> bytes:
     info = os.fstat(descriptor)
     if not stat.S_ISREG(info.st_mode):
         raise UntrustedJsonError("is not a regular file", JsonFault.NOT_A_FILE)
+    if own and info.st_uid not in (0, os.geteuid()):
+        raise UntrustedJsonError(f"belongs to user {info.st_uid}, who is not trusted", JsonFault.UNREADABLE)
+    if own and info.st_nlink != 1:
+        raise UntrustedJsonError("has another name, as a hard link", JsonFault.UNREADABLE)
     if info.st_size > max_bytes:
         raise UntrustedJsonError(
             f"is larger than {max_bytes >> 20} MiB: {info.st_size} of at most {max_bytes} bytes", JsonFault.TOO_LARGE

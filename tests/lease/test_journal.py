@@ -84,7 +84,7 @@ def test_a_link_in_its_place_is_not_followed(path, tmp_path):
     note(GPU, TERMS, tmp_path, SM, NOTED)
     path.unlink()
     path.symlink_to(victim)
-    with pytest.raises(UnreadableJournalError, match="is a link"):
+    with pytest.raises(UnreadableJournalError, match="is a symbolic link"):
         read_journal(tmp_path, GPU.uuid)
     discard(GPU, tmp_path)
     assert victim.read_text() == "precious"
@@ -106,7 +106,7 @@ def changed(**keys):
         (lambda path: path.write_text("[" * 20_000), "cannot be understood"),
         (lambda path: path.write_text("[]"), "cannot be understood"),
         (lambda path: path.write_text("{}"), "cannot be understood"),
-        (lambda path: path.write_text(" " * 70_000), "70000 bytes long"),
+        (lambda path: path.write_text(" " * (2 << 20)), "is larger than 1 MiB"),
         (changed(sm="1500"), "cannot be understood"),
         (changed(sm={"target_mhz": "1500", "before_mhz": None}), "cannot be understood"),
         (changed(memory=0), "cannot be understood"),
@@ -114,9 +114,9 @@ def changed(**keys):
         (changed(owner=7), "cannot be understood"),
         (changed(command="rm"), "unknown key 'command'"),
         (changed(uuid="GPU-2"), "speaks of another GPU, GPU-2"),
-        (lambda path: path.with_name("second").hardlink_to(path), "not a plain file of its own"),
-        (lambda path: (path.unlink(), os.mkfifo(path)), "not a plain file of its own"),
-        (lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
+        (lambda path: path.with_name("second").hardlink_to(path), "has another name"),
+        (lambda path: (path.unlink(), os.mkfifo(path)), "is not a regular file"),
+        (lambda path: (path.unlink(), path.mkdir()), "is not a regular file"),
     ],
 )
 def test_what_cannot_be_understood_is_said_to_be_so(path, tmp_path, spoil, why):

@@ -10,9 +10,6 @@ set.
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +26,7 @@ from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.model.messages import dumps, from_json
 from kernel_matrix.platforms import ComputeMode, Gpu
 from kernel_matrix.platforms.registry import get_platform
-from kernel_matrix.untrusted_json import parse_object
+from kernel_matrix.untrusted_json import NoSuchFileError, UntrustedJsonError, parse_object, read_bytes
 
 SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
 """Parts of a journal."""
@@ -37,7 +34,7 @@ SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
 _ENDING = ".settings.json"
 _ASIDE = ".new"
 """Suffix of a journal while it is being written."""
-_LONGEST_BYTES = 65_536
+_LONGEST_BYTES = 1 << 20
 """Limit of a journal, far above the size of a real one; bounds what another user's file can cost."""
 _ONE_AT_A_TIME = Lock()  # clocks and compute mode of one GPU are noted by different threads of its holder
 
@@ -102,12 +99,11 @@ def read_journal(folder: Path, uuid: str) -> Journal | None:
         UnreadableJournalError: It is not a valid journal, or neither this user nor root wrote it.
     """
     try:
-        text = _read_trusted(journal_file(folder, uuid))
-    except FileNotFoundError:
+        text = read_bytes(journal_file(folder, uuid), max_bytes=_LONGEST_BYTES, own=True)
+    except NoSuchFileError:
         return None
-    except OSError as error:
-        why = "is a link" if error.errno == errno.ELOOP else f"cannot be read: {error.strerror}"
-        raise UnreadableJournalError(why) from error
+    except UntrustedJsonError as error:
+        raise UnreadableJournalError(error.reason) from error
     try:
         journal = _parsed(parse_object(text))
     except (ValueError, KeyError, TypeError) as error:
@@ -177,24 +173,6 @@ def _parsed(document: Any) -> Journal:
     mode = document["compute_mode"]
     notes = {part: document[part] and from_json(ClockNote, document[part]) for part in ("sm", "memory")}
     return from_json(Journal, {**document, **notes, "compute_mode": None if mode is None else ComputeMode(mode)})
-
-
-def _read_trusted(path: Path) -> bytes:
-    """Return the content of ``path``, which must be a regular file with one link, owned by this user or root.
-
-    Raises:
-        UnreadableJournalError: It is anything else.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123  # Path.open takes no descriptor
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
-            raise UnreadableJournalError("is not a plain file of its own")
-        if info.st_uid not in (0, os.geteuid()):
-            raise UnreadableJournalError(f"belongs to user {info.st_uid}, who is not believed")
-        if info.st_size > _LONGEST_BYTES:
-            raise UnreadableJournalError(f"is {info.st_size} bytes long, more than {_LONGEST_BYTES}")
-        return file.read(_LONGEST_BYTES)
 
 
 @contextmanager
