@@ -12,8 +12,8 @@ import statistics
 import time
 
 from kernel_matrix.model.messages import AnchorTimes
-from kernel_matrix.platforms.cuda.inside.clock_probe import WORK
 from kernel_matrix.platforms.cuda.inside.libcuda import opened
+from kernel_matrix.platforms.cuda.inside.ptx import END_WORK, HEADER, START_WORK, STRIDED, WORK
 
 REPEATS = 9
 """Timed launches of each kernel, whose median counts; an odd number, so that it is one of them."""
@@ -26,11 +26,7 @@ _THREADS = 256
 _BLOCKS_PER_SM = 8
 _WORD = 8
 
-PTX = f"""
-.version 6.0
-.target sm_50
-.address_size 64
-
+PTX = f"""{HEADER}
 .visible .entry anchor_compute(.param .u64 results, .param .u32 rounds)
 {{
     .reg .pred %more, %silent;
@@ -42,22 +38,16 @@ PTX = f"""
     ld.param.u32 %left, [rounds];
     mov.u32 %thread, %tid.x;
     mov.u32 %block, %ctaid.x;
-    mov.f32 %factor, 0fBF800001;
-    mov.f32 %one, 0f3F800000;
-    cvt.rn.f32.u32 %x0, %thread;
-    add.rn.f32 %x1, %x0, %one;
-    add.rn.f32 %x2, %x1, %one;
-    add.rn.f32 %x3, %x2, %one;
+{START_WORK}
 AGAIN:
-{WORK}    sub.u32 %left, %left, 1;
+{WORK}
+    sub.u32 %left, %left, 1;
     setp.ne.u32 %more, %left, 0;
     @%more bra AGAIN;
 
     setp.ne.u32 %silent, %thread, 0;
     @%silent ret;
-    add.rn.f32 %x0, %x0, %x1;
-    add.rn.f32 %x2, %x2, %x3;
-    add.rn.f32 %x0, %x0, %x2;
+{END_WORK}
     mul.wide.u32 %offset, %block, 4;
     add.u64 %place, %place, %offset;
     st.global.f32 [%place], %x0;
@@ -73,12 +63,7 @@ AGAIN:
     ld.param.u64 %source, [source];
     ld.param.u64 %target, [target];
     ld.param.u32 %words, [words];
-    mov.u32 %thread, %tid.x;
-    mov.u32 %block, %ctaid.x;
-    mov.u32 %width, %ntid.x;
-    mov.u32 %blocks, %nctaid.x;
-    mad.lo.u32 %i, %block, %width, %thread;
-    mul.lo.u32 %step, %blocks, %width;
+{STRIDED}
 COPY:
     setp.ge.u32 %over, %i, %words;
     @%over ret;

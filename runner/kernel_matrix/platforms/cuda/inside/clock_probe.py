@@ -20,6 +20,7 @@ from typing import Dict, Optional, Sequence
 from kernel_matrix.inside.platform import DeviceError
 from kernel_matrix.model.messages import ClockProbeReading
 from kernel_matrix.platforms.cuda.inside.libcuda import CudaDevice, opened
+from kernel_matrix.platforms.cuda.inside.ptx import END_WORK, HEADER, START_WORK, WORK
 
 SHORTEST_S = 0.025
 """Shortest window; a shorter one has a larger error than stated above."""
@@ -33,10 +34,6 @@ _CYCLES_PER_NS = 10
 _WORDS = 7
 """64-bit words that a block writes: t0, c0, t1, c1, SM before, SM after, computed value."""
 
-# Alternating signs and a factor just above one keep the digits moving for the whole window, without overflow.
-WORK = "".join(f"    fma.rn.f32 %x{chain}, %x{chain}, %factor, %one;\n" for _ in range(16) for chain in range(4))
-"""64 dependent steps of four chains of arithmetic over ``%x0`` … ``%x3``, ``%factor`` and ``%one``."""
-
 _LOOK = """
     mov.u64 %t, %globaltimer;
     mov.u64 %c, %clock64;
@@ -44,11 +41,7 @@ _LOOK = """
     sub.u64 %dc, %c, %c0;
 """
 
-PTX = f"""
-.version 6.0
-.target sm_50
-.address_size 64
-
+PTX = f"""{HEADER}
 .visible .entry read_clocks(
     .param .u64 readings,
     .param .u64 lead_ns,
@@ -68,12 +61,7 @@ PTX = f"""
     mov.u32 %thread, %tid.x;
     mov.u32 %block, %ctaid.x;
     mov.u32 %before, %smid;
-    mov.f32 %factor, 0fBF800001;
-    mov.f32 %one, 0f3F800000;
-    cvt.rn.f32.u32 %x0, %thread;
-    add.rn.f32 %x1, %x0, %one;
-    add.rn.f32 %x2, %x1, %one;
-    add.rn.f32 %x3, %x2, %one;
+{START_WORK}
     mov.u64 %t0, %globaltimer;
     mov.u64 %c0, %clock64;
 LEAD:
@@ -102,9 +90,7 @@ WINDOW:
     st.global.u64 [%place+32], %wide;
     cvt.u64.u32 %wide, %after;
     st.global.u64 [%place+40], %wide;
-    add.rn.f32 %x0, %x0, %x1;
-    add.rn.f32 %x2, %x2, %x3;
-    add.rn.f32 %x0, %x0, %x2;
+{END_WORK}
     st.global.f32 [%place+48], %x0;
     ret;
 }}

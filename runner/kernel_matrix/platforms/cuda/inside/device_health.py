@@ -16,6 +16,7 @@ from kernel_matrix.inside.known_answers import INCREMENT, MULTIPLIER, ROUNDS, WO
 from kernel_matrix.inside.platform import DeviceError, DeviceHealth
 from kernel_matrix.platforms.cuda.inside.clock_probe import SHORTEST_S, read_clocks
 from kernel_matrix.platforms.cuda.inside.libcuda import CudaDevice, CudaModule, opened
+from kernel_matrix.platforms.cuda.inside.ptx import HEADER, STRIDED
 
 ANSWERS_CRC32 = 0xC287B4B3
 """CRC-32 of all right answers as little-endian words, so that the host need not compute them."""
@@ -27,11 +28,7 @@ MASKS = (0x00000000, 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA)
 PATTERN_WORDS = 1 << 26
 """256 MiB, several times the size of a cache; :func:`right_sum` needs a power of two."""
 
-PTX = f"""
-.version 6.0
-.target sm_50
-.address_size 64
-
+PTX = f"""{HEADER}
 .visible .entry known_answers(.param .u64 answers, .param .u32 rounds)
 {{
     .reg .pred %more;
@@ -75,12 +72,7 @@ STEP:
     ld.param.u64 %memory, [memory];
     ld.param.u32 %words, [words];
     ld.param.u32 %mask, [mask];
-    mov.u32 %thread, %tid.x;
-    mov.u32 %block, %ctaid.x;
-    mov.u32 %width, %ntid.x;
-    mov.u32 %blocks, %nctaid.x;
-    mad.lo.u32 %i, %block, %width, %thread;
-    mul.lo.u32 %step, %blocks, %width;
+{STRIDED}
 WRITE:
     setp.ge.u32 %over, %i, %words;
     @%over ret;
@@ -101,12 +93,7 @@ WRITE:
     ld.param.u64 %memory, [memory];
     ld.param.u32 %words, [words];
     ld.param.u64 %total, [total];
-    mov.u32 %thread, %tid.x;
-    mov.u32 %block, %ctaid.x;
-    mov.u32 %width, %ntid.x;
-    mov.u32 %blocks, %nctaid.x;
-    mad.lo.u32 %i, %block, %width, %thread;
-    mul.lo.u32 %step, %blocks, %width;
+{STRIDED}
     mov.u64 %sum, 0;
 READ:
     setp.ge.u32 %over, %i, %words;
