@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from kernel_matrix.cli.collection import (
-    GLOB,
-    JSON,
-    PATH,
-    SOURCE,
+    Glob,
+    Id,
+    Source,
+    SourcePath,
     candidate_document,
     plain,
     unreadable_documents,
     warn_of_unreadable,
 )
+from kernel_matrix.cli.options import Json
 
 if TYPE_CHECKING:
     from kernel_matrix.api.problems import Candidate, LoadedSource
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="candidates")
 
     @group.command("list")
-    def list_(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+    def list_(glob: Glob = "*", source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
         """List candidates."""
         from kernel_matrix.api.problems import load_problems, matching
 
@@ -39,16 +39,14 @@ def register(app: typer.Typer) -> None:
         _print_list(candidates, as_json=as_json)
 
     @group.command()
-    def show(
-        id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
-    ) -> None:
+    def show(id_: Id, source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
         """Show one candidate and its source."""
         from kernel_matrix.api.problems import find_one, load_problems
 
         _print_one(find_one(load_problems(source, path).candidates, id_, "candidate"), as_json=as_json)
 
     @group.command()
-    def check(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+    def check(source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
         """Check every file without running any; exit code 2 when one cannot be used."""
         from kernel_matrix.api.problems import load_problems
 

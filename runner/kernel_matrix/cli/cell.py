@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from kernel_matrix.cli.options import command_line
+from kernel_matrix.cli.options import JsonEvents, command_line
 
 _Spec = Annotated[Path, typer.Argument(metavar="SPEC.json", help='{"matrix": "matrix.toml", "cell_id": "…"}')]
 _Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The record goes to DIR/records/.")]
-_Json = Annotated[bool, typer.Option("--json", help="One JSON event per line on stdout.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +19,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(verbs, name="cell")
 
     @verbs.command()
-    def run(spec: _Spec, *, out: _Out, json: _Json = False) -> None:
+    def run(spec: _Spec, *, out: _Out, json: JsonEvents = False) -> None:
         """Run exactly the cell that SPEC names, unless DIR has its record already.
 
         The cell id is a hash of everything that determines the answer: when a source, a workload or the protocol has

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,12 +12,13 @@ if TYPE_CHECKING:
 
     from kernel_matrix.api.problems import Candidate, LoadedSource, Problem
 
-SOURCE = typer.Option("", "--source", metavar="NAME", help="What reads them: folder, kernelbench, aten, …")
-PATH = typer.Option(
-    None, "--path", help="Read what is there, and not what ./matrix.toml names (or ./problems, without one)."
-)
-JSON = typer.Option(False, "--json", help="One JSON document.")
-GLOB = typer.Argument("*", help="Only ids that match, e.g. 'softmax*'.")
+Source = Annotated[str, typer.Option("--source", metavar="NAME", help="What reads them: folder, kernelbench, aten, …")]
+SourcePath = Annotated[
+    Path | None,
+    typer.Option("--path", help="Read what is there, and not what ./matrix.toml names (or ./problems, without one)."),
+]
+Glob = Annotated[str, typer.Argument(help="Only ids that match, e.g. 'softmax*'.")]
+Id = Annotated[str, typer.Argument(metavar="ID")]
 
 
 def warn_of_unreadable(loaded: LoadedSource) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernel_matrix.cli.options import Lock, Sandbox
+from kernel_matrix.cli.options import Json, Lock, Sandbox
 
 if TYPE_CHECKING:
     from kernel_matrix.api.host import CheckResult
@@ -17,7 +17,6 @@ _Matrix = Annotated[
     Path | None, typer.Option("--matrix", metavar="FILE", help="The matrix to examine for; ./matrix.toml.")
 ]
 _Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where records would go.")]
-_Json = Annotated[bool, typer.Option("--json", help="One JSON list of findings.")]
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -32,7 +31,7 @@ def register(app: typer.Typer) -> None:
         results: _Results = Path("results"),
         sandbox: Sandbox = "auto",
         lock: Lock = None,
-        json: _Json = False,
+        json: Json = False,
     ) -> None:
         """Look at everything a cell needs on this host, and say what to do about it. Exit code 4 when a line fails."""
         from kernel_matrix.api.host import CheckVerdict, diagnose_host

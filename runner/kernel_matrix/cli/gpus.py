@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.options import Lock, Sandbox
+from kernel_matrix.cli.options import Json, Lock, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kernel_matrix.api.gpus import Gpu
 
-_Json = Annotated[bool, typer.Option("--json", help="One JSON document with everything the driver says.")]
 _JsonLines = Annotated[bool, typer.Option("--json", help="One JSON document per sample, each on a line.")]
 _Which = Annotated[str | None, typer.Option("--gpu", metavar="UUID|INDEX", help="Only this one.")]
 _Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.02, help="Time between two samples.")]
@@ -24,7 +23,6 @@ _Toolchain = Annotated[str | None, typer.Option(metavar="NAME", help="Measure wi
 _Model = Annotated[
     str | None, typer.Argument(metavar="MODEL", help="Name, part of one, or a glob: h200, 'rtx 4090', T4; else all.")
 ]
-_JsonSheets = Annotated[bool, typer.Option("--json", help="One JSON document; null is what is not known.")]
 _Prompt = Annotated[bool, typer.Option("--prompt", help="Plain text of few lines, for a language model's prompt.")]
 _Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a GPU in use.")]
 
@@ -35,18 +33,18 @@ def register(app: typer.Typer) -> None:
     app.add_typer(verbs, name="gpus")
 
     @verbs.callback()
-    def gpus(context: typer.Context, *, json: _Json = False) -> None:
+    def gpus(context: typer.Context, *, json: Json = False) -> None:
         """List the GPUs of this host; changes nothing."""
         if context.invoked_subcommand is None:
             _list(as_json=json)
 
     @verbs.command("list")
-    def list_(*, json: _Json = False) -> None:
+    def list_(*, json: Json = False) -> None:
         """List the GPUs of this host; changes nothing."""
         _list(as_json=json)
 
     @verbs.command()
-    def show(model: _Model = None, *, json: _JsonSheets = False, prompt: _Prompt = False) -> None:
+    def show(model: _Model = None, *, json: Json = False, prompt: _Prompt = False) -> None:
         """Show what data sheets say of a GPU, here or not; without MODEL, a table of all that are known."""
         from kernel_matrix.cli.data_sheet_tables import show_sheets
         from kernel_matrix.errors import UsageError
@@ -72,7 +70,7 @@ def register(app: typer.Typer) -> None:
         sandbox: Sandbox = "auto",
         lock: Lock = None,
         wait: _Wait = 300.0,
-        json: _Json = False,
+        json: Json = False,
     ) -> None:
         """Measure how fast each GPU moves bytes and multiplies, and keep that on this host as its peak."""
         from kernel_matrix.api.gpus import calibrate_gpus, find_gpus

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernel_matrix.cli.options import Json
+
 if TYPE_CHECKING:
     from kernel_matrix.api.images import LockCheck, LockEntry
 
@@ -14,7 +16,6 @@ _Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Toolchains
 _AnyNames = Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Toolchains; all when none is named.")]
 _Images = Annotated[Path, typer.Option("--images", metavar="DIR", help="Folder with one folder per toolchain.")]
 _Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="The lock; DIR/images.lock by default.")]
-_Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")]
 _Relock = Annotated[bool, typer.Option("--relock", help="Let another image take the place of the locked one.")]
 _DIR = Path("images")
 _Reference = Annotated[
@@ -29,7 +30,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(verbs, name="images")
 
     @verbs.command("list")
-    def list_(*, images: _Images = _DIR, lock: _Lock = None, json: _Json = False) -> None:
+    def list_(*, images: _Images = _DIR, lock: _Lock = None, json: Json = False) -> None:
         """Show the lock, and whether the daemon here has each image."""
         from kernel_matrix.api.images import list_images
 
@@ -72,7 +73,7 @@ def register(app: typer.Typer) -> None:
             _say("\n  ".join((f"{entry.toolchain}: {entry.reference} ({entry.state.value})", *differences)))
 
     @verbs.command()
-    def verify(names: _AnyNames = None, *, images: _Images = _DIR, lock: _Lock = None, json: _Json = False) -> None:
+    def verify(names: _AnyNames = None, *, images: _Images = _DIR, lock: _Lock = None, json: Json = False) -> None:
         """Fail unless what the daemon has is what the lock says. Named images must be there; others may be absent."""
         from kernel_matrix.api.images import require_verified, verify_images
 

@@ -15,10 +15,14 @@ Folders = Annotated[
 ]
 Sandbox = Annotated[str, typer.Option("--sandbox", help="auto, docker or process.")]
 Lock = Annotated[Path | None, typer.Option("--lock", metavar="FILE", help="Images lock; images/images.lock.")]
-Filter = Annotated[list[str] | None, typer.Option("--filter", metavar="KEY=GLOB", help="Only matching cells.")]
+Filter = Annotated[
+    list[str] | None,
+    typer.Option("--filter", metavar="KEY=GLOB[,GLOB]", help="Keep matching cells; != drops them. Repeat to narrow."),
+]
 Unpinned = Annotated[bool, typer.Option("--allow-unpinned", help="Run images the lock does not pin; records say so.")]
 Build = Annotated[bool, typer.Option("--build", help="Build local images that are missing first.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+JsonEvents = Annotated[bool, typer.Option("--json", help="Print one JSON event per line.")]
 JsonAfterProgress = Annotated[bool, typer.Option("--json", help="Print one JSON document; progress goes to stderr.")]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kernel_matrix.cli.options import Lock
+from kernel_matrix.cli.options import Filter, Json, Lock, MatrixFile, Sandbox
 from kernel_matrix.cli.output import console, duration
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kernel_matrix.api.plan import Cell, CellCounts, HostSurvey, PlanTotals, RunPlan
+
+_All = Annotated[bool, typer.Option("--all", help="List every cell with its reason, not only what runs here.")]
+_CompileOnly = Annotated[bool, typer.Option("--compile-only", help="What `run --compile-only` would build.")]
+_Results = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="Records that say how much memory workloads need.")
+]
 
 _MOST_LINES = 40
 """Lines of a listing without ``--all``."""
@@ -33,22 +39,18 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def plan(
-        matrix: Path = typer.Argument(Path("matrix.toml"), help="The matrix file."),
+        matrix: MatrixFile = Path("matrix.toml"),
         *,
-        filter_: list[str] = typer.Option(
-            [], "--filter", metavar="KEY=GLOB[,GLOB]", help="Keep matching cells; != drops them. Repeat to narrow."
-        ),
-        all_: bool = typer.Option(False, "--all", help="List every cell with its reason, not only what runs here."),
-        compile_only: bool = typer.Option(False, "--compile-only", help="What `run --compile-only` would build."),
-        as_json: bool = typer.Option(False, "--json", help="One JSON document with every cell."),
-        sandbox: str = typer.Option("auto", "--sandbox", help="Plan for this sandbox: auto, docker or process."),
+        filter_: Filter = None,
+        all_: _All = False,
+        compile_only: _CompileOnly = False,
+        as_json: Json = False,
+        sandbox: Sandbox = "auto",
         lock: Lock = None,
-        results: Path = typer.Option(
-            Path("results"), "--results", metavar="DIR", help="Records that tell how much memory workloads need."
-        ),
+        results: _Results = Path("results"),
     ) -> None:
         """Show which cells run here, which do not and why, and how long it takes."""
-        made, cells = _planned_cells(matrix, filter_, sandbox, lock, compile_only=compile_only, results=results)
+        made, cells = _planned_cells(matrix, filter_ or (), sandbox, lock, compile_only=compile_only, results=results)
         if as_json:
             _write_json(made, cells)
         elif all_:
@@ -58,7 +60,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _planned_cells(
-    path: Path, terms: list[str], sandbox: str, lock: Path | None, *, compile_only: bool, results: Path
+    path: Path, terms: Sequence[str], sandbox: str, lock: Path | None, *, compile_only: bool, results: Path
 ) -> tuple[RunPlan, Iterator[Cell]]:
     """Return the plan, and its cells that pass the filter.
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from kernel_matrix.cli.collection import (
-    GLOB,
-    JSON,
-    PATH,
-    SOURCE,
+    Glob,
+    Id,
+    Source,
+    SourcePath,
     candidate_document,
     plain,
     problem_document,
     unreadable_documents,
     warn_of_unreadable,
 )
-from kernel_matrix.cli.options import Lock, Sandbox
+from kernel_matrix.cli.options import Json, Lock, Sandbox
 
 if TYPE_CHECKING:
     from kernel_matrix.api.problems import LoadedSource, Problem
@@ -42,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 @_verbs.command("list")
-def list_problems(glob: str = GLOB, source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+def list_problems(glob: Glob = "*", source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
     """List problems."""
     from kernel_matrix.api.problems import load_problems, matching
 
@@ -53,9 +52,7 @@ def list_problems(glob: str = GLOB, source: str = SOURCE, path: Path | None = PA
 
 
 @_verbs.command("show")
-def show_problem(
-    id_: str = typer.Argument(metavar="ID"), source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON
-) -> None:
+def show_problem(id_: Id, source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
     """Show one problem with its workloads and candidates."""
     from kernel_matrix.api.problems import find_one, load_problems
 
@@ -64,7 +61,7 @@ def show_problem(
 
 
 @_verbs.command("check")
-def check_files(source: str = SOURCE, path: Path | None = PATH, as_json: bool = JSON) -> None:
+def check_files(source: Source = "", path: SourcePath = None, as_json: Json = False) -> None:
     """Check every file without running any; exit code 2 when one cannot be used."""
     from kernel_matrix.api.problems import load_problems, refuse_unreadable
     from kernel_matrix.cli.output import console, print_json
@@ -80,10 +77,10 @@ def check_files(source: str = SOURCE, path: Path | None = PATH, as_json: bool = 
 
 @_verbs.command("try")
 def try_problems(
-    glob: str = GLOB,
+    glob: Glob = "*",
     *,
-    source: str = SOURCE,
-    path: Path | None = PATH,
+    source: Source = "",
+    path: SourcePath = None,
     workload: str = _WORKLOAD,
     dtype: str = _DTYPE,
     jobs: int = _JOBS,
@@ -92,7 +89,7 @@ def try_problems(
     sandbox: Sandbox = "auto",
     toolchain: str = _TOOLCHAIN,
     lock: Lock = None,
-    as_json: bool = JSON,
+    as_json: Json = False,
 ) -> None:
     """Run each reference on the CPU, confined, through the controls of a judge; exit code 2 when one fails."""
     from kernel_matrix.api.check_problems import check_problems

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kernel_matrix.cli.options import Build, Filter, Lock, MatrixFile, Sandbox, Unpinned, command_line
+from kernel_matrix.cli.options import Build, Filter, JsonEvents, Lock, MatrixFile, Sandbox, Unpinned, command_line
 from kernel_matrix.cli.output import print_json
 from kernel_matrix.errors import UsageError
 
@@ -40,7 +40,6 @@ _CompileOnly = Annotated[
     bool, typer.Option("--compile-only", help="Build for every GPU of the matrix, here or not, and run nothing.")
 ]
 _Executor = Annotated[str, typer.Option("--executor", help="Who runs the cells: local, or what a package adds.")]
-_Json = Annotated[bool, typer.Option("--json", help="One JSON event per line on stdout.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -65,7 +64,7 @@ def run(
     build: Build = False,
     compile_only: _CompileOnly = False,
     executor: _Executor = "local",
-    json: _Json = False,
+    json: JsonEvents = False,
 ) -> None:
     """Run every cell that can run here and has no record yet."""
     from kernel_matrix.api.plan import load_matrix, make_plan
