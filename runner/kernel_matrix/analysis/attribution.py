@@ -45,6 +45,7 @@ _TASK: Final = "problem"
 """The unit that is permuted and resampled; it cannot be a factor itself."""
 
 _MOST_LEVELS: Final = 200
+"""Levels of a factor; a factor with more is left out, and a note says so."""
 _PERMUTATIONS: Final = (20, 999)
 """Smallest and largest number of permutations of a factor's levels."""
 _PERMUTED_ROWS: Final = 2e6
@@ -55,11 +56,14 @@ Tibshirani, *An Introduction to the Bootstrap*, 1993, section 6.4)."""
 _DRAWN_ROWS: Final = 5e6
 """Combinations that the models of all draws may process together; bounds the run time."""
 _FEW_TASKS: Final = 10
+"""Problems; with fewer, the bootstrap's intervals are too narrow, and a note says so."""
 _PER_LEVEL: Final = 3
 """Problems per level that the bootstrap needs, on average, for a factor that is constant within each problem."""
 _SEED: Final = 20260301
+"""Fixed, so that the same tables give the same answer."""
 
 _STEPS: Final = 60
+"""Limit of the steps of a fit by Newton's method; it ends when the deviance no longer falls."""
 _RIDGE: Final = 1e-9
 """Added to the diagonal in each step, relative to its mean, so that a step exists even for collinear levels. It damps
 steps only; the fit converges to the deviance of the model without it."""

@@ -33,6 +33,7 @@ ERROR: Final = 0.01
 FEWEST_NIGHTS: Final = 10
 """Nights of a stretch that is searched for steps; fewer give too few permutations for a small p."""
 FEWEST_FOR_SLOPE: Final = 8
+"""Nights of a piece that is searched for a slope."""
 TOGETHER: Final = 0.3
 """Share of series that step the same way in one night from which the environment is the likely cause."""
 
@@ -41,7 +42,9 @@ _SIDE: Final = 3
 _FEWEST_PAIRS: Final = 500
 """Pairs of neighbouring nights, over all series, needed to estimate correlation."""
 _PERMUTATIONS: Final = 299
+"""p values are multiples of 1/300, so that three of them are within :data:`ERROR`."""
 _SEED: Final = 20260301
+"""Fixed, so that the same tables give the same answer."""
 _AT_ONCE: Final = 8_000_000
 """Numbers held in memory while permuting or comparing pairs."""
 _OF: Final = {"speedup": "speedup", "candidate": "candidate_median_ns", "baseline": "baseline_median_ns"}

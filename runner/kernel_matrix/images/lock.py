@@ -14,7 +14,7 @@ from kernel_matrix.images import LockEntry, LockState
 from kernel_matrix.inside.atomic_write import replace_file
 from kernel_matrix.untrusted_json import NoSuchFileError, UntrustedJsonError, read_object
 
-SCHEMA = 1
+SCHEMA = 1  # version of the file's format
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _RESTORE = "Restore it from version control, or write a new one with `kernel-matrix images lock`."
 

@@ -21,7 +21,7 @@ MTIME_HEADER = "KERNELMATRIX.mtime_ns"  # PAX header: a file's modification time
 MAX_ENTRIES = 65_536
 """Files and folders of an artifact; compilers make about ten for each kernel."""
 
-_PERMISSIONS = 0o777
+_PERMISSIONS = 0o777  # without the set-uid, set-gid and sticky bits
 
 
 class ArtifactError(Exception):

@@ -97,7 +97,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _SECCOMP = {"x86_64": 317, "aarch64": 277}  # number of the system call, which the C library does not offer
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4  # without it, kernels before 5.16 slow down every memory access of the process
-_FILTER_INSTRUCTION_BYTES = 8
+_FILTER_INSTRUCTION_BYTES = 8  # size of ``struct sock_filter``
 
 _RESTRICTIONS = {
     READ_ONLY: _MS_NOSUID | _MS_NODEV | _MS_RDONLY,

@@ -27,7 +27,7 @@ GUARD = 512
 The judge checks that they do not change.
 """
 
-_F_ADD_SEALS = 1033
+_F_ADD_SEALS = 1033  # linux/fcntl.h
 _SEAL_SHRINK_GROW_SEAL = 0x2 | 0x4 | 0x1
 
 

@@ -17,7 +17,7 @@ import torch
 from kernel_matrix.inside.environment import read_environment
 from kernel_matrix.inside.platform import InsidePlatform
 
-FEWEST_REPEATS = 3
+FEWEST_REPEATS = 3  # even if one takes longer than the time that is given
 MOST_REPEATS = 100
 
 DTYPES: Dict[str, Tuple[torch.dtype, str]] = {

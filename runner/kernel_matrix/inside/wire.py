@@ -24,10 +24,10 @@ HEADER = struct.Struct("<4sBxHIQ")  # magic, kind, number of descriptors, payloa
 
 MAX_TEXT = 16 << 10  # bytes of a text from a worker
 MAX_FROM_WORKER = 64 << 10  # bytes of a payload from a worker
-MAX_FROM_JUDGE = 16 << 20
+MAX_FROM_JUDGE = 16 << 20  # bytes of a payload from the judge
 AWAKE_S = 0.25  # both sides of a GPU session poll this long for the next frame before they sleep
 MAX_CHUNK = 1 << 20  # bytes of a payload from a builder
-MAX_DESCRIPTORS = 8
+MAX_DESCRIPTORS = 8  # in one frame of the judge's
 MAX_OUTPUTS = 256
 MAX_KERNELS = 256  # kernels that a worker or builder may name in one frame
 MAX_NAME = 200  # bytes of a kernel's name in UTF-8; longer names are cut

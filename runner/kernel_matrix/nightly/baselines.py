@@ -24,7 +24,7 @@ from kernel_matrix.results.merge import merge
 from kernel_matrix.results.schema import TABLES
 from kernel_matrix.untrusted_json import read_object
 
-VERSION: Final = 1
+VERSION: Final = 1  # of the file's format
 _FACTS: Final = "baseline.json"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

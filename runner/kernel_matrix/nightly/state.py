@@ -17,7 +17,7 @@ from kernel_matrix.nightly.paths import is_night_name
 from kernel_matrix.results.store import replace_document
 from kernel_matrix.untrusted_json import NoSuchFileError, read_object
 
-VERSION: Final = 1
+VERSION: Final = 1  # of the file's format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from kernel_matrix.report.overview import Overview, label_notes, score_rows
 
 _MOST_PROBLEMS: Final = 40
 _MOST_GPUS: Final = 16
+"""Columns of the grid."""
 _COLUMNS: Final = 12
 """Columns that fit on the page when heat maps stand side by side."""
 _MOST_REASONS: Final = 10

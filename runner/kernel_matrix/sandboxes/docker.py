@@ -36,7 +36,7 @@ _REMOVAL_PAUSES_S = (0.0, 0.5, 2.0)
 _LOG_LINES = 1000  # more than fit into a log tail
 _CONFLICT = 409  # HTTP status: a container of this name exists
 _SIGNAL_BASE = 128  # the daemon reports death by signal n as exit code 128 + n
-_LAST_SIGNAL = 64
+_LAST_SIGNAL = 64  # signals of Linux are 1 to 64
 
 _FAILURES = (DockerException, RequestException)
 """Errors of a call of the SDK, which does not translate the errors of its HTTP library."""

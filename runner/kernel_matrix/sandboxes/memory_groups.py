@@ -25,7 +25,7 @@ _SETTINGS = {
 _EVENTS = {"cgroup": "memory.oom_control", "cgroup2": "memory.events"}
 """Type of the file system → file with the number of processes killed for memory, ``oom_kill N``."""
 
-_TRIED_BYTES = 1 << 40
+_TRIED_BYTES = 1 << 40  # limit of a group that is made only to see whether it can be
 _REMOVAL_S, _REMOVAL_PAUSE_S = 2.0, 0.01
 
 

@@ -30,7 +30,7 @@ from kernel_matrix.untrusted_json import (
 
 MAX_LINE_BYTES: Final = 16 << 20
 _SHOWN_KEYS: Final = 6
-_COUNT_LIMIT: Final = 2**31 - 1
+_COUNT_LIMIT: Final = 2**31 - 1  # the largest number of a 32-bit column
 
 Key = str | int
 S = TypeVar("S")

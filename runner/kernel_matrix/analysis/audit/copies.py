@@ -29,11 +29,17 @@ _FINE: Final = 32.0
 _STEPS: Final = 100
 """Timer steps that a time needs to count: shorter times are often equal by chance."""
 _FEWEST: Final = 5
+"""Equal times of two GPUs that are a finding; fewer may be equal by chance."""
 _SHARE: Final = 0.5
+"""Share of the common times that must be equal."""
 _TICKS_NS: Final = 2 * _FINE
+"""Two times of one duration differ by a step of the timer at either end."""
 _SAME: Final = 0.01
+"""Largest difference from the baseline, as a share of its time."""
 _ROWS: Final = 3
+"""Rows in which the two times must be near."""
 _CALLS: Final = 10
+"""Calls of a session needed to compare its list of times."""
 
 
 def copied_times(tables: Tables) -> pl.LazyFrame:

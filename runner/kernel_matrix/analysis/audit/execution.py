@@ -16,7 +16,9 @@ _WALL: Final = 0.5
 _LONG: Final = 0.5
 """Smallest claimed time, as a share of the overhead of a call, that the judge's clock can resolve."""
 _GROWTH: Final = 10.0
+"""Factor by which the baseline's times must differ over the workloads of a problem."""
 _STILL: Final = 1.1
+"""Factor by which the candidate's times may differ then."""
 
 
 def never_ran(tables: Tables) -> pl.LazyFrame:

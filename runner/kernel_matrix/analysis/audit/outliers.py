@@ -19,12 +19,15 @@ from kernel_matrix.analysis.tables import Tables
 from kernel_matrix.measure.roofline import COMPUTE
 
 _NORMAL: Final = 1.4826
+"""Standard deviation of a normal distribution, divided by its median absolute deviation."""
 _Z: Final = 3.5
 """Limit for an outlier after Iglewicz and Hoaglin."""
 _Z_CELL: Final = 8.0
 """Limit for cells: of thousands of cells, many are beyond 3.5."""
 _FACTOR_GPU: Final = 1.5
+"""Factor by which a GPU must also be off: where all are nearly equal, a tiny difference is an outlier."""
 _FACTOR_CELL: Final = 3.0
+"""The same for a cell."""
 _GPUS: Final = 4
 """GPUs needed to decide which one is the outlier."""
 _SPREAD: Final = 0.05

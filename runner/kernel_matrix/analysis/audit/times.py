@@ -23,11 +23,15 @@ GRAINS: Final = (1024, 1000, 512, 500)
 _GRAIN_SHARE: Final = 0.7
 """Share of times on a step from which it is the timer's step; by chance, one time in hundreds is on it."""
 _GRAIN_TIMES: Final = 10
+"""Times needed to find a step."""
 _COARSE: Final = 0.01
+"""Step of the timer, as a share of the time, from which the time is too coarse."""
 _ROUNDING: Final = 1e-4
 """Tolerance, as a share of a step: files give times as decimal fractions."""
 _FEW_VALUES: Final = 3
+"""Different values, up to which all calls of a session are too alike to be measured."""
 _CALLS: Final = 20
+"""Calls of a session needed to judge the number of its values."""
 
 _TIMES: Final = tuple(name for name in CELLS if name.endswith("_median_ns"))
 _NAMES: Final = ("candidate_median_ns", "baseline_median_ns")

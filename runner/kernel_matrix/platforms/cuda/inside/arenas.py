@@ -46,10 +46,10 @@ class _AccessDescription(ctypes.Structure):
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
 
 
-_POSIX_DESCRIPTOR = 1
-_PINNED = 1
-_ON_DEVICE = 1
-_READ_WRITE = 3
+_POSIX_DESCRIPTOR = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+_PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+_ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
+_READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 
 
 def _open_torch() -> None:

@@ -27,8 +27,8 @@ _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 
 _BUFFER_BYTES = 8 << 20
 """Room for about 40,000 records: if one buffer is enough, CUPTI calls back only during a flush."""
-_ALIGNMENT = 8
-_FLUSH_FORCED = 1
+_ALIGNMENT = 8  # of a buffer: ACTIVITY_RECORD_ALIGNMENT
+_FLUSH_FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 
 _REQUESTED = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)

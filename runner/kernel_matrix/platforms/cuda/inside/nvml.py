@@ -14,8 +14,8 @@ from kernel_matrix.inside.platform import SensorError, Sensors
 
 LIBRARY = "libnvidia-ml.so.1"
 
-_SM_CLOCK = 1
-_GPU_TEMPERATURE = 0
+_SM_CLOCK = 1  # NVML_CLOCK_SM
+_GPU_TEMPERATURE = 0  # NVML_TEMPERATURE_GPU
 
 
 @contextmanager
