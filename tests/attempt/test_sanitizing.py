@@ -7,7 +7,10 @@ from sim.nvml import H200
 
 from kernel_matrix.attempt.sanitizing import sanitizer_outcome, was_sanitized
 from kernel_matrix.model.enums import Fault, Stage, Status
+from kernel_matrix.platforms import Gpu
 from tests.attempt.gpu_stage import on_driver
+
+GPU = Gpu(platform="cuda", uuid=H200["uuid"], name="H200")
 
 BANNER = "========= COMPUTE-SANITIZER\n"
 INVALID = "========= Invalid __global__ write of size 4 bytes\n=========     at own_kernel(float *)+0x70\n"
@@ -29,7 +32,7 @@ NO_RACES = f"{BANNER}========= RACECHECK SUMMARY: 0 hazards displayed (0 errors,
     ],
 )
 def test_what_a_tool_found_is_the_candidates_fault(tool, log, status, words):
-    outcome = sanitizer_outcome(tool, log)
+    outcome = sanitizer_outcome(GPU, tool, log)
     assert (outcome.status, outcome.stage, outcome.fault) == (status, Stage.VERIFY, Fault.CANDIDATE)
     assert words in outcome.evidence.message
     assert tool in outcome.evidence.message
@@ -38,14 +41,14 @@ def test_what_a_tool_found_is_the_candidates_fault(tool, log, status, words):
 
 @pytest.mark.parametrize("log", [CLEAN, NO_RACES])
 def test_a_clean_summary_is_no_finding(log):
-    assert sanitizer_outcome("memcheck", log) is None
-    assert was_sanitized(log)
+    assert sanitizer_outcome(GPU, "memcheck", log) is None
+    assert was_sanitized(GPU, "memcheck", log)
 
 
 @pytest.mark.parametrize("log", ["", BANNER, BANNER + INVALID, "ERROR SUMMARY: 1 error"])
 def test_without_a_summary_nothing_was_checked(log):
-    assert sanitizer_outcome("memcheck", log) is None
-    assert not was_sanitized(log)
+    assert sanitizer_outcome(GPU, "memcheck", log) is None
+    assert not was_sanitized(GPU, "memcheck", log)
 
 
 # ---- The session that is checked

@@ -1,12 +1,9 @@
-"""Running a candidate under compute-sanitizer, and parsing the tool's output."""
+"""Running a candidate under a sanitizer of device code, and what it found."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-
 from kernel_matrix.attempt.outcome import outcome_of
-from kernel_matrix.model.enums import Stage, Status
+from kernel_matrix.model.enums import Stage
 from kernel_matrix.model.messages import Evidence
 from kernel_matrix.plan import Cell
 from kernel_matrix.platforms import Gpu
@@ -15,12 +12,7 @@ from kernel_matrix.results.record import Outcome
 
 NO_SANITIZER = "no_sanitizer"  # label: the sanitizer was asked for, and is not installed or did not finish
 
-_SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", re.MULTILINE)
-_FINDING = re.compile(r"^=+ (?!COMPUTE-SANITIZER|(?:ERROR|RACECHECK) SUMMARY)\S.*$", re.MULTILINE)
 _LOG_TAIL = 8 << 10
-
-# Tool → status for its findings; those of other tools are runtime errors.
-_STATUSES: Mapping[str, Status] = {"memcheck": Status.OUT_OF_BOUNDS}
 
 
 def tools_for(cell: Cell, gpu: Gpu) -> tuple[str, ...]:
@@ -28,21 +20,21 @@ def tools_for(cell: Cell, gpu: Gpu) -> tuple[str, ...]:
     return cell.policy.sanitize if get_platform(gpu.platform).SANITIZER else ()
 
 
-def was_sanitized(log: str) -> bool:
-    """Return True if a tool ran to its end, which is where it prints its summary.
+def was_sanitized(gpu: Gpu, tool: str, log: str) -> bool:
+    """Return True if ``tool`` ran to its end on ``gpu``.
 
     Args:
+        gpu: The device.
+        tool: Name of the tool.
         log: Tail of the candidate's output.
     """
-    return _SUMMARY.search(log) is not None
+    return get_platform(gpu.platform).sanitizer_report(tool, log) is not None
 
 
-def sanitizer_outcome(tool: str, log: str) -> Outcome | None:
+def sanitizer_outcome(gpu: Gpu, tool: str, log: str) -> Outcome | None:
     """Return the outcome for the tool's findings; None if there are none."""
-    summaries = _SUMMARY.findall(log)
-    if not summaries or int(summaries[-1]) == 0:
+    report = get_platform(gpu.platform).sanitizer_report(tool, log)
+    if report is None or not report.finding:
         return None
-    found = _FINDING.search(log)
-    words = found[0].lstrip("= ") if found is not None else f"{summaries[-1]} errors"
-    evidence = Evidence(message=f"compute-sanitizer ({tool}): {words}"[:500], log=log[-_LOG_TAIL:])
-    return outcome_of(_STATUSES.get(tool, Status.RUNTIME_ERROR), Stage.VERIFY, evidence)
+    evidence = Evidence(message=report.finding[:500], log=log[-_LOG_TAIL:])
+    return outcome_of(report.status, Stage.VERIFY, evidence)

@@ -68,8 +68,8 @@ class SessionLoop:
         result = self._one(SessionRequest(of=self._of, session=session, sanitizer=tool))
         outcome = self._settled(result)
         log = "".join(seen.log_tail for seen in result.exits if seen.role is Role.CANDIDATE)
-        found = sanitizer_outcome(tool, log)
-        if found is not None or was_sanitized(log):
+        found = sanitizer_outcome(self._of.gpu, tool, log)
+        if found is not None or was_sanitized(self._of.gpu, tool, log):
             return found or outcome
         self._log.label_last(NO_SANITIZER)
         return outcome_of(Status.PASSED, Stage.DONE, Evidence()) if outcome.status in _TOO_SLOW else outcome

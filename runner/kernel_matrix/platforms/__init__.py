@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from kernel_matrix.model.enums import Dtype, Language
+from kernel_matrix.model.enums import Dtype, Language, Status
 from kernel_matrix.platforms.check_result import CheckResult
 
 
@@ -204,6 +204,16 @@ class CostFigures:
     """One timed call with its inputs."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SanitizerReport:
+    """What a tool of a sanitizer printed when the process under it had ended."""
+
+    finding: str = ""
+    """The first finding; empty if there is none."""
+    status: Status = Status.PASSED
+    """Status of a candidate with this finding."""
+
+
 class Platform(Protocol):
     """The host half of a platform. It changes a device only through the object that :meth:`settings` returns.
 
@@ -223,7 +233,7 @@ class Platform(Protocol):
     NEEDS_IMAGES: bool
     """Toolchains run only from images, not from the packages beside the runner."""
     SANITIZER: str
-    """Module inside that runs a worker under compute-sanitizer; empty if there is none."""
+    """Module inside that runs a worker under a sanitizer of device code; empty if there is none."""
     COST: CostFigures
     ACCESS_ADVICE: str
     """Advice if a device cannot be given to a container."""
@@ -287,6 +297,15 @@ class Platform(Protocol):
             arch: compute capability × 10.
             registers: registers per thread.
             shared_bytes: shared memory per block.
+        """
+        ...
+
+    def sanitizer_report(self, tool: str, log: str) -> SanitizerReport | None:
+        """Return what ``tool`` of the sanitizer found; ``None`` if it did not run to its end.
+
+        Args:
+            tool: name of the tool.
+            log: tail of the output of the process that ran under it.
         """
         ...
 

@@ -41,6 +41,7 @@ __all__ = [
     "modes",
     "opened",
     "process_access",
+    "sanitizer_report",
     "settings",
     "toolchain_gaps",
 ]
@@ -75,6 +76,10 @@ def modes(gpu: Gpu) -> DeviceModes:  # noqa: ARG001  # part of the protocol
 def clock_choices(gpu: Gpu) -> ClockChoices:  # noqa: ARG001  # part of the protocol
     """Return no choices: no clock can be locked."""
     return ClockChoices()
+
+
+def sanitizer_report(tool: str, log: str) -> None:
+    """Return None: there is no sanitizer."""
 
 
 def settings() -> None:

@@ -11,6 +11,7 @@ from kernel_matrix.platforms.cuda.inventory import inventory
 from kernel_matrix.platforms.cuda.modes import MPS_SERVER, modes
 from kernel_matrix.platforms.cuda.nvml_calls import opened
 from kernel_matrix.platforms.cuda.processes import processes
+from kernel_matrix.platforms.cuda.sanitizer_output import sanitizer_report
 from kernel_matrix.platforms.cuda.settings import settings
 from kernel_matrix.platforms.cuda.telemetry import clocks, sampler, snapshot
 from kernel_matrix.platforms.cuda.toolchains import (
@@ -99,6 +100,7 @@ __all__ = [
     "process_access",
     "processes",
     "sampler",
+    "sanitizer_report",
     "settings",
     "snapshot",
     "toolchain_gaps",
