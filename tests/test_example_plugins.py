@@ -221,7 +221,9 @@ def test_platform_member_absent_in_the_sandbox_is_infra(installed, tmp_path):
     write_matrix(tmp_path)
     python("import kernel_matrix as km; km.run(km.make_plan('matrix.toml'))", packages=packages, folder=tmp_path)
     records = [json.loads(path.read_text()) for path in tmp_path.glob("results/beads/records/*.json")]
-    assert {record["outcome"]["fault"] for record in records} == {"infra"}
+    assert {(record["outcome"]["status"], record["outcome"]["fault"]) for record in records} == {
+        ("infra_error", "infra")
+    }
     log = records[0]["outcome"]["evidence"]["log"]
     assert "ImportError: the inside half of the platform 'abacus' lacks make_timer" in log
 

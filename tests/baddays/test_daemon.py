@@ -71,7 +71,7 @@ def test_run_without_the_pinned_image_exits_3_with_reason(spoil, docker_field):
     words = spoil(docker_field)
     planned = docker_field.call("plan", "--json", "--sandbox", "docker")
     (cell,) = json.loads(planned.stdout)["cells"]
-    assert cell["reason"]["reason"] == "image_missing"
+    assert cell["reason"]["kind"] == "image_missing"
     assert words in cell["reason"]["text"]
     ran = docker_field.run("--sandbox", "docker")
     assert (ran.returncode, ran.stdout) == (3, "")

@@ -82,7 +82,7 @@ def test_json_has_every_cell_and_the_totals(plan):
     document = json.loads(plan("--json").stdout)
     assert len(document["cells"]) == document["totals"]["all"]["cells"] == 8
     cell = document["cells"][2]
-    assert cell["reason"] == {"reason": "excluded", "text": "excluded because half precision [on a CPU] is slow"}
+    assert cell["reason"] == {"kind": "excluded", "text": "excluded because half precision [on a CPU] is slow"}
     assert (cell["gpu"], cell["dtype"], cell["candidate"], cell["language"]) == (
         "cpu",
         "fp16",

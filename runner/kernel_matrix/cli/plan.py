@@ -132,8 +132,8 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _reason_document(reason: str, text: str) -> dict[str, str]:
-    return {"reason": reason, "text": text}
+def _reason_document(kind: str, text: str) -> dict[str, str]:
+    return {"kind": kind, "text": text}
 
 
 def _totals_document(totals: PlanTotals) -> dict[str, Any]:

@@ -256,6 +256,12 @@ class JudgeSession:
             return Status.TIMEOUT, self._stage, Evidence(message=message)
         return Status.INFRA_ERROR, self._stage, Evidence(message=message)
 
+    def _transport(self) -> str:
+        try:
+            return load_platform(self._job.device).transport()
+        except ImportError:  # which has ended the session
+            return "none"
+
     def _report(
         self, status: Status, stage: Stage, evidence: Evidence, durations: Mapping[str, float]
     ) -> SessionReport:
@@ -270,7 +276,7 @@ class JudgeSession:
             evidence=evidence,
             environment=self._earlier.environment,
             seed_sha256=hashlib.sha256(self._job.seed.encode()).hexdigest(),
-            transport=load_platform(self._job.device).transport(),
+            transport=self._transport(),
             candidate_peer=self._peer,
             workloads=tuple(self._reports),
             durations_s=durations,
