@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from kernel_matrix.attempt.clock_verdict import ClockVerdict
-from kernel_matrix.attempt.outcome import machine_failed, outcome_of, settle, under_clocks, under_lease
+from kernel_matrix.attempt.outcome import decide_outcome, machine_failed, outcome_of, under_clocks, under_lease
 from kernel_matrix.attempt.session_processes import SessionResult
 from kernel_matrix.attempt.telemetry_join import JoinedReports
 from kernel_matrix.errors import ImageError, SandboxError
@@ -150,7 +150,7 @@ OUTCOMES = {
 @pytest.mark.parametrize("row", OUTCOMES)
 def test_one_outcome(row):
     report, exits, status, words = OUTCOMES[row]
-    outcome = settle(SessionResult(report=report, exits=tuple(exits), trouble="" if report else TROUBLE))
+    outcome = decide_outcome(SessionResult(report=report, exits=tuple(exits), trouble="" if report else TROUBLE))
     assert outcome.status is status
     assert words in outcome.evidence.message
     if report is None:
@@ -159,20 +159,20 @@ def test_one_outcome(row):
 
 
 def test_the_last_words_of_what_crashed_are_evidence():
-    outcome = settle(SessionResult(report=CRASHED, exits=(judge(), candidate(code=3))))
+    outcome = decide_outcome(SessionResult(report=CRASHED, exits=(judge(), candidate(code=3))))
     assert outcome.evidence.log == "last words"
     assert outcome.stage is CRASHED.stage
 
 
 def test_log_of_what_died_before_loading_is_evidence():
-    outcome = settle(SessionResult(report=NEVER_READY, exits=(judge(), candidate(code=1), baseline(code=1))))
+    outcome = decide_outcome(SessionResult(report=NEVER_READY, exits=(judge(), candidate(code=1), baseline(code=1))))
     assert (outcome.fault, outcome.stage, outcome.evidence.log) == (Fault.INFRA, Stage.START, "last words")
 
 
 def test_the_last_words_of_a_judge_without_a_report_are_evidence():
-    outcome = settle(SessionResult(report=None, exits=(judge(code=1, log_tail="Traceback"), candidate())))
+    outcome = decide_outcome(SessionResult(report=None, exits=(judge(code=1, log_tail="Traceback"), candidate())))
     assert outcome.evidence.log == "Traceback"
-    assert settle(SessionResult(report=None, exits=(judge(), candidate()))).evidence.log == "last words"
+    assert decide_outcome(SessionResult(report=None, exits=(judge(), candidate()))).evidence.log == "last words"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_what_was_packed_is_unpacked(places, tmp_path):
         fill(folder)
     assert packed(tmp_path / "artifact.tar") == 2 * 5
     seen = places("seen")
-    seen["triton"].mkdir(parents=True)  # an empty folder is no obstacle
+    seen["triton"].mkdir(parents=True)  # an empty folder does not hinder
     unpack(tmp_path / "artifact.tar")
     for place in PLACES:
         before, after = made[place] / "kernel", seen[place] / "kernel"

@@ -200,23 +200,23 @@ def _newest_usable(gpu: Gpu, wanted: Sequence[Toolchain], found: HostSurvey) -> 
     Raises:
         NothingSelectedError: None can run; the message gives the reason for each.
     """
-    obstacles = {toolchain: _obstacle(gpu, toolchain, found) for toolchain in wanted}
-    usable = [toolchain for toolchain, obstacle in obstacles.items() if not obstacle]
+    reasons = {toolchain: _skip_reason(gpu, toolchain, found) for toolchain in wanted}
+    usable = [toolchain for toolchain, reason in reasons.items() if not reason]
     if not usable:
-        why = "".join(f"\n  {toolchain.name}: {obstacle}" for toolchain, obstacle in obstacles.items())
+        why = "".join(f"\n  {toolchain.name}: {reason}" for toolchain, reason in reasons.items())
         raise NothingSelectedError(f"no toolchain here can run on GPU {gpu.index} ({gpu.name}):{why}")
     return max(usable, key=lambda toolchain: parse_version(toolchain.versions.get(toolchain.platform)) or ())
 
 
-def _obstacle(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
+def _skip_reason(gpu: Gpu, toolchain: Toolchain, found: HostSurvey) -> str:
     """Return the reason why ``toolchain`` cannot measure ``gpu`` here; empty if it can."""
     if toolchain.platform != gpu.platform:
         return f"it is for {get_platform(toolchain.platform).TITLE}s"
     if found.sandbox.uses_images and toolchain.name not in found.images:
         return found.inventory.images[toolchain.name]
     platform, versions = get_platform(gpu.platform), toolchain.versions
-    obstacle = platform.driver_obstacle(versions, gpu)
-    return obstacle or platform.code_obstacle(versions, gpu.compute_capability, gpu.driver) or ""
+    reason = platform.driver_skip_reason(versions, gpu)
+    return reason or platform.code_skip_reason(versions, gpu.compute_capability, gpu.driver) or ""
 
 
 def _measured(gpu: Gpu, toolchain: Toolchain, found: HostSurvey, wait_s: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from kernel_matrix.attempt.assignment import Assignment, AttemptResult, CellCancelledError, RunContext
 from kernel_matrix.attempt.attempt_log import AttemptLog
 from kernel_matrix.attempt.health_probe import NOT_RUN, HealthProbeResult, health_from_judges, never_held, probe_health
-from kernel_matrix.attempt.host_record import AttemptOutcome, DeviceRecord, cell_key, host_half, of_cpu, of_gpu
+from kernel_matrix.attempt.host_record import AttemptOutcome, DeviceRecord, cell_key, make_host_record, of_cpu, of_gpu
 from kernel_matrix.attempt.outcome import lost, machine_failed, once_timed, outcome_of
 from kernel_matrix.attempt.prepared_session import SessionRequest, place_of
 from kernel_matrix.attempt.role_specs import probe_spec
@@ -123,7 +123,7 @@ class Attempt:
             attempt=self._of.attempt,
             cell=cell_key(self._of.cell),
             outcome=once_timed(found.outcome, found.reports),
-            host=host_half(self._of, self._context, found.device, self._log),
+            host=make_host_record(self._of, self._context, found.device, self._log),
             sessions=found.reports,
         )
         health = found.device.health

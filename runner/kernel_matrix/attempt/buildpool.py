@@ -47,7 +47,7 @@ class BuildListener:
 class BuildPool:
     """Pool of builders that compile candidates before a device is leased for them. Created by :func:`build_pool`."""
 
-    bench: RunContext
+    context: RunContext
     images: Mapping[str, ResolvedImage]
     """Toolchain name → image."""
     gpus: tuple[Gpu, ...]
@@ -110,7 +110,7 @@ class BuildPool:
         Raises:
             BuildCancelledError: If the run was cancelled.
         """
-        if self.bench.cancelled():
+        if self.context.cancelled():
             raise BuildCancelledError
         self.listener.started(cell)
         began = time.monotonic()
@@ -124,11 +124,11 @@ class BuildPool:
     def _compile(self, cell: Cell) -> BuildResult:
         gpu = devices_matching(cell.gpu, self.gpus)[0]
         labels = ProcessLabels(
-            run_id=self.bench.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=self.bench.owner
+            run_id=self.context.run_id, cell_id=cell.id, session=0, gpu_uuid="", owner=self.context.owner
         )
         place = CellPlacement(cell=cell, gpu=gpu, image=self.images.get(cell.toolchain.name), labels=labels)
         try:
-            build = build_for(place, self.bench, self.cache)
+            build = build_for(place, self.context, self.cache)
         except (InfrastructureError, OSError) as error:
             build = BuildResult(outcome=machine_failed(error, Stage.BUILD))
         return build if cell.candidate.language in NEEDS_BUILD else replace(build, outcome=None)
@@ -136,7 +136,7 @@ class BuildPool:
 
 @contextmanager
 def build_pool(
-    bench: RunContext,
+    context: RunContext,
     images: Mapping[str, ResolvedImage],
     gpus: tuple[Gpu, ...],
     *,
@@ -151,7 +151,7 @@ def build_pool(
     with ThreadPoolExecutor(workers, thread_name_prefix="build") as executor:
         try:
             yield BuildPool(
-                bench, images, gpus, cache or default_cache(), listener or BuildListener(), workers, executor
+                context, images, gpus, cache or default_cache(), listener or BuildListener(), workers, executor
             )
         finally:
             executor.shutdown(wait=False, cancel_futures=True)

@@ -35,7 +35,7 @@ def is_built(cell: Cell, gpu: Gpu) -> bool:
     return language in NEEDS_BUILD or (compiles_at_call and not cell.problem.extra_files)
 
 
-def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> BuildResult:
+def build_for(place: CellPlacement, context: RunContext, cache: BuildCache) -> BuildResult:
     """Return the result of compiling the cell's candidate for its device, from ``cache`` if possible.
 
     Raises:
@@ -44,10 +44,10 @@ def build_for(place: CellPlacement, bench: RunContext, cache: BuildCache) -> Bui
         OSError: The source cannot be read, or a file cannot be written.
     """
     recipe = _recipe(place)
-    kept = cache.recall(recipe.key, bench.scratch)
+    kept = cache.recall(recipe.key, context.scratch)
     if kept is not None:
         return _from_cache(place, kept, recipe)
-    build = _compile(place, bench, recipe)
+    build = _compile(place, context, recipe)
     seen = _describe_build(place, recipe, build.kernels, build.log_tail)
     if build.artifact is not None:
         cache.keep(recipe.key, build.artifact, build.kernels, build.log_tail)
@@ -100,18 +100,18 @@ def _installed(package: str) -> str:
         return ""
 
 
-def _compile(place: CellPlacement, bench: RunContext, recipe: BuildKey) -> BuildResult:
+def _compile(place: CellPlacement, context: RunContext, recipe: BuildKey) -> BuildResult:
     policy = place.cell.policy
     return run_build(
-        bench.sandbox,
+        context.sandbox,
         functools.partial(builder_spec, place),
         recipe.source,
         order=recipe.order,
         beside=recipe.beside,
-        keep_in=bench.scratch,
+        keep_in=context.scratch,
         timeout_s=policy.build_timeout_s,
         max_bytes=policy.tmpfs_mib << 20,
-        cancelled=bench.cancelled,
+        cancelled=context.cancelled,
     )
 
 
@@ -140,5 +140,5 @@ def _describe_build(
 
 
 def _kernel(platform: Platform, kernel: KernelCode) -> CompiledKernelInfo:
-    why = platform.launch_obstacle(arch=kernel.arch, registers=kernel.registers, shared_bytes=kernel.shared_bytes)
+    why = platform.launch_skip_reason(arch=kernel.arch, registers=kernel.registers, shared_bytes=kernel.shared_bytes)
     return CompiledKernelInfo(**asdict(kernel), launchable=not why, reason=why)

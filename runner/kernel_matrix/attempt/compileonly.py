@@ -10,7 +10,7 @@ from kernel_matrix.attempt.attempt_log import AttemptLog
 from kernel_matrix.attempt.buildcache import BuildCache, default_cache
 from kernel_matrix.attempt.building import BuildCancelledError, BuildResult
 from kernel_matrix.attempt.candidate_build import build_for
-from kernel_matrix.attempt.host_record import DeviceRecord, cell_key, host_half
+from kernel_matrix.attempt.host_record import DeviceRecord, cell_key, make_host_record
 from kernel_matrix.attempt.outcome import machine_failed, outcome_of
 from kernel_matrix.attempt.role_specs import CellPlacement
 from kernel_matrix.attempt.source_findings import rejected, scan_of
@@ -64,7 +64,7 @@ def compile_only(assignment: Assignment, context: RunContext, cache: BuildCache 
         attempt=assignment.attempt,
         cell=cell_key(cell),
         outcome=outcome,
-        host=host_half(assignment, context, DeviceRecord(), log),
+        host=make_host_record(assignment, context, DeviceRecord(), log),
         sessions=(),
     )
     return AttemptResult(record=record, trace=None)
@@ -104,7 +104,7 @@ def _counted(kernels: Sequence[CompiledKernelInfo]) -> str:
 def _for_dtype(seen: BuildInfo, cell: Cell) -> BuildInfo:
     """Return ``seen`` with every kernel refused if the architecture cannot compute in the cell's dtype."""
     platform = get_platform(cell.gpu.platform)
-    why = platform.dtype_obstacle(cell.dtype, cell.candidate.language, cell.gpu.compute_capability)
+    why = platform.dtype_skip_reason(cell.dtype, cell.candidate.language, cell.gpu.compute_capability)
     if not why:
         return seen
     kernels = (replace(k, launchable=False, reason=why) if k.launchable else k for k in seen.kernels)

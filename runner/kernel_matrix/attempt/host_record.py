@@ -96,7 +96,7 @@ def of_gpu(
     return AttemptOutcome(outcome=final, reports=joined.reports, device=device, trace=trace)
 
 
-def host_half(of: Assignment, context: RunContext, device: DeviceRecord, log: AttemptLog) -> HostRecord:
+def make_host_record(of: Assignment, context: RunContext, device: DeviceRecord, log: AttemptLog) -> HostRecord:
     """Put the host's part of the record together; the attempt ends at this moment."""
     identity, lease = host_identity(), device.lease
     return HostRecord(

@@ -67,7 +67,7 @@ def _signal_name(number: int) -> str:
 # ---- one session
 
 
-def settle(result: SessionResult) -> Outcome:
+def decide_outcome(result: SessionResult) -> Outcome:
     """Decide the outcome of one session. The exit of a rival has no influence."""
     exits = {e.role: e for e in result.exits}
     judge, candidate, baseline = (exits.get(role) for role in (Role.JUDGE, Role.CANDIDATE, Role.BASELINE))

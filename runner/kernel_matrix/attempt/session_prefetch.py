@@ -184,13 +184,12 @@ class SessionPrefetch:
 
     def _end(self, judge: _Judge) -> None:
         """End ``judge`` and the candidates that wait for it."""
-        waiting = [key for key, held in self._held.items() if held.judge is judge]
-        if self._present is not judge:
-            self._take_away(waiting)
-            return
-        self._present = None
-        self._take_away(waiting)
-        self.staying.set(())
+        is_kept = self._present is judge
+        if is_kept:
+            self._present = None
+        self._take_away([key for key, held in self._held.items() if held.judge is judge])
+        if is_kept:
+            self.staying.set(())
 
     def _take_away(self, keys: Iterable[RequestKey]) -> None:
         """End these candidates, then the judges that no candidate waits for."""

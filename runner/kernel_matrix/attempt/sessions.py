@@ -6,7 +6,7 @@ import time
 
 from kernel_matrix.attempt.assignment import Assignment, CellCancelledError, RunContext
 from kernel_matrix.attempt.attempt_log import AttemptLog
-from kernel_matrix.attempt.outcome import lost, outcome_of, settle
+from kernel_matrix.attempt.outcome import decide_outcome, lost, outcome_of
 from kernel_matrix.attempt.prepared_session import SessionRequest, prepared
 from kernel_matrix.attempt.sanitizing import NO_SANITIZER, sanitizer_outcome, tools_for, was_sanitized
 from kernel_matrix.attempt.session_prefetch import SessionPrefetch
@@ -79,7 +79,7 @@ class SessionLoop:
             return lost(self._lease.lost, Stage.TIME)
         if result.called_off:
             raise CellCancelledError
-        return settle(result)
+        return decide_outcome(result)
 
     def _one(self, request: SessionRequest) -> SessionResult:
         started_ns = time.monotonic_ns()

@@ -25,7 +25,7 @@ def usable_bytes(gpu: Gpu, policy: Policy) -> float:
     return min(filter(None, sizes), default=0)
 
 
-def memory_obstacle(
+def memory_skip_reason(
     problem: Problem, workloads: Iterable[Workload], dtype: Dtype, usable: float, measured: Footprints
 ) -> Skip | None:
     """Return the reason why a cell does not fit into ``usable`` bytes; None if it does, or if they are 0.

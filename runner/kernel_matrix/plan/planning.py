@@ -25,7 +25,7 @@ from kernel_matrix.plan.cell_id import (
 )
 from kernel_matrix.plan.cell_settings import CellSettings, resolve_settings
 from kernel_matrix.plan.cost import expected_compile_seconds, expected_seconds
-from kernel_matrix.plan.footprint import Footprints, memory_obstacle, usable_bytes
+from kernel_matrix.plan.footprint import Footprints, memory_skip_reason, usable_bytes
 from kernel_matrix.plan.host_inventory import HostInventory, devices_matching
 from kernel_matrix.plan.rule_masks import RuleMasks
 from kernel_matrix.plan.selection import SelectedProblem, Selection
@@ -206,7 +206,7 @@ class Plan:
         if reason is not None or target.device is None or not target.platform.IS_ACCELERATOR:
             return reason
         usable = usable_bytes(target.device, policy)
-        return memory_obstacle(row.selected.problem, task.workloads, spot.dtype, usable, self._footprints)
+        return memory_skip_reason(row.selected.problem, task.workloads, spot.dtype, usable, self._footprints)
 
     def _excluded(self, spot: _Spot, row: _Row, kind: _Kind, mask: int) -> Skip | None:
         """Return the reason to skip such cells on every host; ``None`` if there is none."""

@@ -99,10 +99,10 @@ class SkipRules:
         platform, capability = target.platform, target.compute_capability
         questions = (
             (SkipReason.LANGUAGE_NOT_SUPPORTED, lambda: self._language(target, language)),
-            (SkipReason.DTYPE_NOT_SUPPORTED, lambda: platform.dtype_obstacle(dtype, language, capability)),
+            (SkipReason.DTYPE_NOT_SUPPORTED, lambda: platform.dtype_skip_reason(dtype, language, capability)),
             (
                 SkipReason.NO_CODE_FOR_GPU,
-                lambda: platform.code_obstacle(target.toolchain.versions, capability, target.driver),
+                lambda: platform.code_skip_reason(target.toolchain.versions, capability, target.driver),
             ),
             (SkipReason.NO_SUCH_GPU, lambda: self._device(target)),
             (SkipReason.NO_SANDBOX, lambda: self._sandbox(target)),
@@ -113,8 +113,8 @@ class SkipRules:
         return _first_of(questions)
 
     def _language(self, target: Target, language: Language) -> str | None:
-        obstacle = target.platform.language_obstacle(language, target.compute_capability)
-        return obstacle or self._declared(target.toolchain, language) or self._local_triton(target, language)
+        reason = target.platform.language_skip_reason(language, target.compute_capability)
+        return reason or self._declared(target.toolchain, language) or self._local_triton(target, language)
 
     def _declared(self, toolchain: Toolchain, language: Language) -> str | None:
         """Return a reason if ``language`` needs a compiler that ``toolchain`` does not declare.
@@ -177,7 +177,9 @@ class SkipRules:
 
     def _driver(self, target: Target) -> str | None:
         return (
-            None if target.device is None else target.platform.driver_obstacle(target.toolchain.versions, target.device)
+            None
+            if target.device is None
+            else target.platform.driver_skip_reason(target.toolchain.versions, target.device)
         )
 
     def _image(self, target: Target) -> str | None:

@@ -252,21 +252,21 @@ class Platform(Protocol):
     ADVICE: Mapping[str, str]
     """Mode that ``kernel-matrix doctor`` checks (``mig``, ``mps``, ``compute_mode``, …) → how to change it."""
 
-    def language_obstacle(self, language: Language, compute_capability: str | None) -> str | None:
+    def language_skip_reason(self, language: Language, compute_capability: str | None) -> str | None:
         """Return why ``language`` does not run on such a device; ``None`` if it does."""
         ...
 
-    def dtype_obstacle(self, dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
+    def dtype_skip_reason(self, dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
         """Return why ``language`` does not compute correctly in ``dtype`` on such a device; ``None`` if it does."""
         ...
 
-    def code_obstacle(
+    def code_skip_reason(
         self, versions: Mapping[str, str], compute_capability: str | None, driver: str | None
     ) -> str | None:
         """Return why the toolchain's PyTorch has no code that such a device can run; ``None`` if it has."""
         ...
 
-    def driver_obstacle(self, versions: Mapping[str, str], gpu: Gpu) -> str | None:
+    def driver_skip_reason(self, versions: Mapping[str, str], gpu: Gpu) -> str | None:
         """Return why the driver of ``gpu`` cannot run the toolchain; ``None`` if it can."""
         ...
 
@@ -290,8 +290,8 @@ class Platform(Protocol):
         """Return ``shared_bytes`` and ``multiprocessors`` of such a device, if they are known."""
         ...
 
-    def launch_obstacle(self, *, arch: int, registers: int, shared_bytes: int) -> str:
-        """Return why a compiled kernel could not be launched; empty if no obstacle is known.
+    def launch_skip_reason(self, *, arch: int, registers: int, shared_bytes: int) -> str:
+        """Return why a compiled kernel could not be launched; empty if no reason is known.
 
         Args:
             arch: compute capability × 10.

@@ -25,18 +25,18 @@ __all__ = [
     "SHARING_SERVER",
     "clock_choices",
     "clocks",
-    "code_obstacle",
+    "code_skip_reason",
     "compile_limits",
     "compile_settings",
     "compile_target",
     "compiles",
     "container_access",
     "driver_note",
-    "driver_obstacle",
+    "driver_skip_reason",
     "examine_access",
     "examine_driver",
     "examine_toolkit",
-    "launch_obstacle",
+    "launch_skip_reason",
     "local_compiler",
     "modes",
     "opened",
@@ -86,11 +86,11 @@ def settings() -> None:
     """Return None: no setting of a device is changed."""
 
 
-def code_obstacle(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> None:
+def code_skip_reason(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> None:
     """Return None: PyTorch's builds for the platform run on all of its devices."""
 
 
-def driver_obstacle(versions: Mapping[str, str], gpu: Gpu) -> None:
+def driver_skip_reason(versions: Mapping[str, str], gpu: Gpu) -> None:
     """Return None: there is no driver."""
 
 
@@ -118,7 +118,7 @@ def compile_limits(compute_capability: str | None) -> Mapping[str, int]:  # noqa
     return {}
 
 
-def launch_obstacle(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # part of the protocol
+def launch_skip_reason(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # part of the protocol
     """Return nothing: no limits are known."""
     return ""
 

@@ -33,15 +33,15 @@ class LanguageLimits:
     languages: tuple[LimitRow, ...]
     dtypes: tuple[LimitRow, ...]
 
-    def language_obstacle(self, *, language: Language, compute_capability: str | None) -> str | None:
+    def language_skip_reason(self, *, language: Language, compute_capability: str | None) -> str | None:
         """Return why ``language`` does not run on such a device; ``None`` if it does."""
         rows = (row for row in self.languages if language.value in row.languages)
-        return _first_obstacle(rows, compute_capability)
+        return _first_skip_reason(rows, compute_capability)
 
-    def dtype_obstacle(self, *, dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
+    def dtype_skip_reason(self, *, dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
         """Return why ``language`` does not compute correctly in ``dtype`` on such a device; ``None`` if it does."""
         rows = (row for row in self.dtypes if row.dtype == dtype.value and language.value in row.languages)
-        return _first_obstacle(rows, compute_capability)
+        return _first_skip_reason(rows, compute_capability)
 
 
 def read_language_limits(path: Path) -> LanguageLimits:
@@ -62,7 +62,7 @@ def read_rows(kind: Any, rows: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
     return tuple(kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}) for row in rows)
 
 
-def _first_obstacle(rows: Iterable[LimitRow], compute_capability: str | None) -> str | None:
+def _first_skip_reason(rows: Iterable[LimitRow], compute_capability: str | None) -> str | None:
     return next((text for row in rows if (text := _limit(row, compute_capability))), None)
 
 

@@ -59,11 +59,11 @@ def test_a_row_without_a_source_is_refused(tmp_path):
     ],
 )
 def test_a_major_version_of_cuda_needs_its_oldest_driver(cuda, driver, runs):
-    assert (TABLE.driver_obstacle(cuda=cuda, driver=driver) is None) is runs
+    assert (TABLE.driver_skip_reason(cuda=cuda, driver=driver) is None) is runs
 
 
-def test_a_driver_obstacle_has_the_numbers():
-    text = TABLE.driver_obstacle(cuda="12.8", driver="470.57.02", cuda_driver="11.4")
+def test_driver_skip_reason_has_the_numbers():
+    text = TABLE.driver_skip_reason(cuda="12.8", driver="470.57.02", cuda_driver="11.4")
     assert text == "driver 470.57.02 runs CUDA up to 11.4; CUDA 12.8 needs driver 525.60.13 or newer"
 
 
@@ -89,18 +89,18 @@ def test_minor_version_compatibility_is_noted(driver, noted):
     ],
 )
 def test_a_device_needs_machine_code_of_its_major_version(cuda, torch, capability, runs):
-    found = TABLE.code_obstacle(cuda=cuda, torch=torch, compute_capability=capability, driver=None)
+    found = TABLE.code_skip_reason(cuda=cuda, torch=torch, compute_capability=capability, driver=None)
     assert (found is None) is runs
 
 
 def test_ptx_serves_newer_devices_when_the_driver_can_compile_it():
     ask = {"cuda": "12.9", "torch": "2.8.0", "compute_capability": "13.0"}
-    assert TABLE.code_obstacle(**ask, driver="575.51.03") is None
-    assert "570.26 is too old to compile its PTX" in TABLE.code_obstacle(**ask, driver="570.26")
+    assert TABLE.code_skip_reason(**ask, driver="575.51.03") is None
+    assert "570.26 is too old to compile its PTX" in TABLE.code_skip_reason(**ask, driver="570.26")
 
 
 def test_a_missing_cubin_is_told_with_what_there_is():
-    text = TABLE.code_obstacle(cuda="12.4", torch="2.6.0", compute_capability="10.0", driver=None)
+    text = TABLE.code_skip_reason(cuda="12.4", torch="2.6.0", compute_capability="10.0", driver=None)
     assert "torch 2.6.0 for CUDA 12.4 has machine code for 5.0, 6.0" in text
     assert "compute capability 10.0" in text
 
@@ -123,7 +123,7 @@ def test_a_missing_cubin_is_told_with_what_there_is():
     ],
 )
 def test_languages(language, platform, capability, runs):
-    found = get_platform(platform).language_obstacle(language, capability)
+    found = get_platform(platform).language_skip_reason(language, capability)
     assert (found is None) is runs
 
 
@@ -155,7 +155,7 @@ def test_languages(language, platform, capability, runs):
     ],
 )
 def test_dtypes(dtype, language, platform, capability, right):
-    found = get_platform(platform).dtype_obstacle(dtype, language, capability)
+    found = get_platform(platform).dtype_skip_reason(dtype, language, capability)
     assert (found is None) is right
 
 
@@ -174,7 +174,7 @@ def test_versions_unknown_to_the_table_are_named_and_not_refused(cuda, torch, wo
     assert len(gaps) == len(words)
     assert all(word in gap for word, gap in zip(words, gaps, strict=True))
     if words:
-        assert TABLE.code_obstacle(cuda=cuda, torch=torch, compute_capability="5.0", driver=None) is None
+        assert TABLE.code_skip_reason(cuda=cuda, torch=torch, compute_capability="5.0", driver=None) is None
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,12 @@ class CompileLane:
             CellCancelledError: The run was cancelled.
             StoreError: A record could not be written.
         """
-        while not self._shared.bench.cancelled():
+        while not self._shared.context.cancelled():
             try:
                 cell = self._cells.get_nowait()
             except queue.Empty:
                 return
-            if self._shared.orders.is_too_late(cell):
+            if self._shared.policy.is_too_late(cell):
                 self._shared.skip(cell, self.name)
             else:
                 self._run_one(cell)
@@ -73,4 +73,4 @@ class CompileLane:
             image=shared.survey.images.get(cell.toolchain.name),
             attempt=shared.store.next_attempt(cell.id),
         )
-        return compile_only(assignment, shared.bench)
+        return compile_only(assignment, shared.context)

@@ -39,20 +39,20 @@ class DeviceLane:
         # What starts early on a CPU would run on the cores that are being timed.
         depth = DEPTH if get_platform(self._gpu.platform).IS_ACCELERATOR else 0
         try:
-            with closing(SessionPrefetch(self._shared.bench, self._next_assignments, depth)) as self._ahead:
+            with closing(SessionPrefetch(self._shared.context, self._next_assignments, depth)) as self._ahead:
                 self._take_cells(self._ahead)
         finally:
             self._shared.pending.close(self._gpu)
 
     def _take_cells(self, ahead: SessionPrefetch) -> None:
         shared = self._shared
-        while not shared.bench.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
+        while not shared.context.cancelled() and self._gpu.uuid not in shared.tally.quarantined:
             if not shared.pending.has_ready(self._gpu, shared.builds.is_ready):
                 ahead.end_kept()  # others may have the device while builds are awaited
             cell = shared.pending.take(self._gpu, shared.builds.is_ready)
             if cell is None:
                 return
-            if shared.orders.is_too_late(cell):
+            if shared.policy.is_too_late(cell):
                 shared.skip(cell, self.name)
                 shared.pending.finish(self._gpu)
             else:
@@ -78,7 +78,7 @@ class DeviceLane:
     def _attempt(self, cell: Cell) -> AttemptResult:
         """Run one attempt and record it."""
         shared = self._shared
-        ran = shared.run_attempt(cell, self.name, lambda: run_cell(self._assignment(cell), shared.bench, self._ahead))
+        ran = shared.run_attempt(cell, self.name, lambda: run_cell(self._assignment(cell), shared.context, self._ahead))
         if ran.quarantine:
             self._quarantine(cell, ran.quarantine)
         return ran
@@ -111,10 +111,10 @@ class DeviceLane:
     def _next_assignments(self, count: int) -> Sequence[Assignment]:
         """Return the next assignments of this lane, at most ``count``, without cells that never reach the device."""
         shared = self._shared
-        if shared.bench.cancelled():
+        if shared.context.cancelled():
             return ()
         reserved = shared.pending.reserve(self._gpu, count, shared.builds.is_ready)
-        coming = [cell for cell in reserved if not shared.orders.is_too_late(cell) and not is_rejected(cell)]
+        coming = [cell for cell in reserved if not shared.policy.is_too_late(cell) and not is_rejected(cell)]
         return [next_one for next_one in map(self._assignment, coming) if _is_started(next_one)]
 
 

@@ -31,12 +31,12 @@ from kernel_matrix.results.store import RecordStore
 class Run:
     """One run over some cells. Use it as ``with run.running() as events: for event in events: …``."""
 
-    def __init__(self, cells: Sequence[Cell], survey: HostSurvey, store: RecordStore, orders: RunPolicy) -> None:
+    def __init__(self, cells: Sequence[Cell], survey: HostSurvey, store: RecordStore, policy: RunPolicy) -> None:
         self._cells = tuple(cells)
         self._on_devices = tuple(cell for cell in cells if not cell.compile_only)
         self._survey = survey
         self._store = store
-        self._orders = orders
+        self._policy = policy
         self._pending = CellQueue(self._on_devices, survey.inventory.gpus)
         self._events: queue.SimpleQueue[RunEvent | BaseException | None] = queue.SimpleQueue()
         self._stop = threading.Event()
@@ -71,15 +71,15 @@ class Run:
             StoreError: A record could not be written; raised by the iterator.
         """
         with ExitStack() as undo:
-            bench = self._bench(undo.enter_context(scratch_folder()))
+            context = self._run_context(undo.enter_context(scratch_folder()))
             outage = SandboxOutage(
-                sandbox=bench.sandbox,
-                limit_s=self._orders.sandbox_wait_s,
+                sandbox=context.sandbox,
+                limit_s=self._policy.sandbox_wait_s,
                 tell=self._events.put,
-                cancelled=bench.cancelled,
+                cancelled=context.cancelled,
             )
-            builds = undo.enter_context(self._build_pool(bench, outage))
-            shared = self._shared(bench, builds, outage)
+            builds = undo.enter_context(self._build_pool(context, outage))
+            shared = self._shared(context, builds, outage)
             lanes: list[DeviceLane | CompileLane] = [DeviceLane(gpu, shared) for gpu in self._pending.devices()]
             lanes += compile_lanes(self._cells, shared)
             threads = [threading.Thread(target=self._follow, args=(lane,), name=lane.name) for lane in lanes]
@@ -90,9 +90,9 @@ class Run:
                 thread.start()
             yield self._drain(len(threads))
 
-    def _bench(self, scratch: Path) -> RunContext:
+    def _run_context(self, scratch: Path) -> RunContext:
         return RunContext(
-            run_id=self._orders.run_id,
+            run_id=self._policy.run_id,
             sandbox=self._survey.sandbox,
             sandbox_status=self._survey.status,
             owner=owner_token(),
@@ -100,12 +100,12 @@ class Run:
             cancelled=self._stop.is_set,
         )
 
-    def _shared(self, bench: RunContext, builds: BuildPool, outage: SandboxOutage) -> RunState:
+    def _shared(self, context: RunContext, builds: BuildPool, outage: SandboxOutage) -> RunState:
         return RunState(
             survey=self._survey,
             store=self._store,
-            orders=self._orders,
-            bench=bench,
+            policy=self._policy,
+            context=context,
             builds=builds,
             pending=self._pending,
             tally=self._tally,
@@ -136,15 +136,15 @@ class Run:
             else:
                 yield event
 
-    def _build_pool(self, bench: RunContext, outage: SandboxOutage) -> AbstractContextManager[BuildPool]:
+    def _build_pool(self, context: RunContext, outage: SandboxOutage) -> AbstractContextManager[BuildPool]:
         listener = BuildListener(
             started=self._tell_build_started,
             ended=self._tell_build_ended,
             ready=self._pending.wake,
             is_void=lambda cell, since: _outlasted_by_build(outage, cell, since),
         )
-        survey, workers = self._survey, self._orders.build_workers or builds_at_once(self._pending.devices())
-        return build_pool(bench, survey.images, survey.inventory.gpus, workers=workers, listener=listener)
+        survey, workers = self._survey, self._policy.build_workers or builds_at_once(self._pending.devices())
+        return build_pool(context, survey.images, survey.inventory.gpus, workers=workers, listener=listener)
 
     def _tell_build_started(self, cell: Cell) -> None:
         self._events.put(RunEvent(happening=EventKind.BUILD_STARTED, cell=cell))

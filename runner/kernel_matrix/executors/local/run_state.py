@@ -46,8 +46,8 @@ class RunState:
 
     survey: HostSurvey
     store: RecordStore
-    orders: RunPolicy
-    bench: RunContext
+    policy: RunPolicy
+    context: RunContext
     builds: BuildPool
     pending: CellQueue
     tally: RunTally
@@ -87,7 +87,7 @@ class RunState:
             cell: A cell that this run has attempted.
         """
         attempts = self.tally.attempts[cell.id]
-        if self.bench.cancelled():
+        if self.context.cancelled():
             return False
         if fault_of(attempts[-1]) is Fault.INFRA:
             return sum(fault_of(status) is Fault.INFRA for status in attempts) <= cell.policy.infra_retries
@@ -102,7 +102,7 @@ class RunState:
         """Count ``cell`` as ended and report it."""
         self.tally.note(record.outcome.status)
         self.tell(RunEvent(happening=EventKind.CELL_ENDED, cell=cell, lane=lane, record=record))
-        if self.orders.fail_fast and record.outcome.fault is not Fault.NONE:
+        if self.policy.fail_fast and record.outcome.fault is not Fault.NONE:
             self.stop()
 
 

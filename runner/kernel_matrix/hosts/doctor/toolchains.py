@@ -30,26 +30,26 @@ def _check_toolchain(toolchain: Toolchain, gpus: tuple[Gpu, ...]) -> Iterator[Ch
     subject = f"toolchain {toolchain.name}"
     toolkit = [f"{name.upper()} {text}" for name, text in toolchain.versions.items() if name not in ("torch", "triton")]
     versions = ", ".join((*toolkit, f"torch {toolchain.torch}"))
-    obstacles: dict[tuple[str, str], list[Gpu]] = {}
+    reasons: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in gpus:
-        if obstacle := _find_obstacle(toolchain, gpu):
-            obstacles.setdefault(obstacle, []).append(gpu)
-    for (found, advice), affected in obstacles.items():
+        if reason := _find_skip_reason(toolchain, gpu):
+            reasons.setdefault(reason, []).append(gpu)
+    for (found, advice), affected in reasons.items():
         yield warn(subject, f"{named(affected)}: {found}", advice)
     gaps = get_platform(toolchain.platform).toolchain_gaps(toolchain.versions)
     if gaps:
         yield warn(subject, "; ".join(gaps), "nothing to do: its cells run nevertheless")
-    if not obstacles and not gaps:
+    if not reasons and not gaps:
         yield ok(subject, f"{versions}: {named(gpus)} can run it")
 
 
-def _find_obstacle(toolchain: Toolchain, gpu: Gpu) -> tuple[str, str] | None:
+def _find_skip_reason(toolchain: Toolchain, gpu: Gpu) -> tuple[str, str] | None:
     """Return why ``gpu`` cannot run all of the toolchain and what to do, or ``None`` if it can."""
     platform, versions = get_platform(gpu.platform), toolchain.versions
-    if obstacle := platform.driver_obstacle(versions, gpu):
-        return obstacle, "update the driver; until then its cells are planned and not run here"
-    if obstacle := platform.code_obstacle(versions, gpu.compute_capability, gpu.driver):
-        return obstacle, "run this GPU with another toolchain; these cells are planned and not run here"
+    if reason := platform.driver_skip_reason(versions, gpu):
+        return reason, "update the driver; until then its cells are planned and not run here"
+    if reason := platform.code_skip_reason(versions, gpu.compute_capability, gpu.driver):
+        return reason, "run this GPU with another toolchain; these cells are planned and not run here"
     if note := platform.driver_note(versions, gpu.driver):
         return note, "update the driver if cells fail because they have no kernel image for the device"
     return None

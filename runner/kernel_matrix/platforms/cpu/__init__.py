@@ -76,14 +76,14 @@ def details(gpu: Gpu) -> DeviceDetails:  # noqa: ARG001  # part of the protocol
     )
 
 
-def language_obstacle(language: Language, compute_capability: str | None) -> str | None:
+def language_skip_reason(language: Language, compute_capability: str | None) -> str | None:
     """Return which languages need a GPU."""
-    return _limits().language_obstacle(language=language, compute_capability=compute_capability)
+    return _limits().language_skip_reason(language=language, compute_capability=compute_capability)
 
 
-def dtype_obstacle(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
+def dtype_skip_reason(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
     """Return what Triton's interpreter computes wrongly."""
-    return _limits().dtype_obstacle(dtype=dtype, language=language, compute_capability=compute_capability)
+    return _limits().dtype_skip_reason(dtype=dtype, language=language, compute_capability=compute_capability)
 
 
 def interprets(language: Language) -> bool:

@@ -42,8 +42,8 @@ def limits_of(compute_capability: str) -> BlockLimits | None:
     return known_limits().get(compute_capability.rstrip("af"))
 
 
-def launch_obstacle(*, arch: int, registers: int, shared_bytes: int, threads: int = SMALLEST_BLOCK) -> str:
-    """Return why a kernel could not be launched; empty if no obstacle is known.
+def launch_skip_reason(*, arch: int, registers: int, shared_bytes: int, threads: int = SMALLEST_BLOCK) -> str:
+    """Return why a kernel could not be launched; empty if no reason is known.
 
     Args:
         arch: compute capability × 10.

@@ -1,7 +1,7 @@
 """Compatibility of drivers with CUDA versions, and of PyTorch builds with GPUs, from a table (``compatibility.toml``).
 
-Each query is a method of :class:`Compatibility` that returns the obstacle as one sentence, or ``None`` if the table has
-none. A version that the table does not have is no obstacle; :meth:`Compatibility.gaps` lists those.
+Each query is a method of :class:`Compatibility` that returns the reason as one sentence, or ``None`` if the table has
+none. A version that the table does not have is no reason; :meth:`Compatibility.gaps` lists those.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Compatibility:
     wheels: tuple[WheelRow, ...]
     limits: LanguageLimits
 
-    def driver_obstacle(self, *, cuda: str, driver: str | None, cuda_driver: str | None = None) -> str | None:
+    def driver_skip_reason(self, *, cuda: str, driver: str | None, cuda_driver: str | None = None) -> str | None:
         """Return why ``driver`` cannot run programs built with a CUDA version.
 
         Args:
@@ -84,7 +84,9 @@ class Compatibility:
             "machine code runs by minor-version compatibility, PTX does not"
         )
 
-    def code_obstacle(self, *, cuda: str, torch: str, compute_capability: str | None, driver: str | None) -> str | None:
+    def code_skip_reason(
+        self, *, cuda: str, torch: str, compute_capability: str | None, driver: str | None
+    ) -> str | None:
         """Return why the build of ``torch`` for ``cuda`` has no code that a device can run."""
         row, device = self._wheel_row(cuda, torch), parse_version(compute_capability)
         if row is None or device is None or any(_runs_cubin(device, cubin) for cubin in row.cubins):

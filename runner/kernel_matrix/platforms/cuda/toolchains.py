@@ -17,32 +17,34 @@ _OWN_FEATURES = 9
 """First major compute capability with instructions that later architectures do not have (``sm_90a``)."""
 
 
-def language_obstacle(language: Language, compute_capability: str | None) -> str | None:
+def language_skip_reason(language: Language, compute_capability: str | None) -> str | None:
     """Look up the language in the table."""
-    return compatibility().limits.language_obstacle(language=language, compute_capability=compute_capability)
+    return compatibility().limits.language_skip_reason(language=language, compute_capability=compute_capability)
 
 
-def dtype_obstacle(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
+def dtype_skip_reason(dtype: Dtype, language: Language, compute_capability: str | None) -> str | None:
     """Look up language and dtype in the table."""
-    return compatibility().limits.dtype_obstacle(dtype=dtype, language=language, compute_capability=compute_capability)
+    return compatibility().limits.dtype_skip_reason(
+        dtype=dtype, language=language, compute_capability=compute_capability
+    )
 
 
-def code_obstacle(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> str | None:
+def code_skip_reason(versions: Mapping[str, str], compute_capability: str | None, driver: str | None) -> str | None:
     """Compare the machine code and PTX in PyTorch's build with the device."""
     cuda = versions.get("cuda")
     if cuda is None:
         return None
-    return compatibility().code_obstacle(
+    return compatibility().code_skip_reason(
         cuda=cuda, torch=versions["torch"], compute_capability=compute_capability, driver=driver
     )
 
 
-def driver_obstacle(versions: Mapping[str, str], gpu: Gpu) -> str | None:
+def driver_skip_reason(versions: Mapping[str, str], gpu: Gpu) -> str | None:
     """Compare the driver with the oldest one for the CUDA version."""
     cuda = versions.get("cuda")
     if cuda is None:
         return None
-    return compatibility().driver_obstacle(cuda=cuda, driver=gpu.driver, cuda_driver=gpu.cuda_driver)
+    return compatibility().driver_skip_reason(cuda=cuda, driver=gpu.driver, cuda_driver=gpu.cuda_driver)
 
 
 def driver_note(versions: Mapping[str, str], driver: str | None) -> str | None:
@@ -74,9 +76,9 @@ def compile_limits(compute_capability: str | None) -> Mapping[str, int]:
     return {} if limits is None else {"shared_bytes": limits.shared_bytes, "multiprocessors": limits.multiprocessors}
 
 
-def launch_obstacle(*, arch: int, registers: int, shared_bytes: int) -> str:
+def launch_skip_reason(*, arch: int, registers: int, shared_bytes: int) -> str:
     """Compare the needs of a block with the limits of the compute capability."""
-    return block_limits.launch_obstacle(arch=arch, registers=registers, shared_bytes=shared_bytes)
+    return block_limits.launch_skip_reason(arch=arch, registers=registers, shared_bytes=shared_bytes)
 
 
 def compile_settings(gpu: Gpu) -> Mapping[str, str]:

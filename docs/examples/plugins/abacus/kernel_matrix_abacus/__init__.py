@@ -44,12 +44,12 @@ def sampler(gpu: Gpu) -> Callable[[], TelemetrySample]:
     return lambda: TelemetrySample(at_ns=time.monotonic_ns(), temperature_c=20, pids=tuple(processes(gpu)))
 
 
-def language_obstacle(language: Language, compute_capability: str | None) -> str | None:  # noqa: ARG001  # it has none
+def language_skip_reason(language: Language, compute_capability: str | None) -> str | None:  # noqa: ARG001  # it has none
     """Return why it does not run ``language``: it runs what PyTorch runs."""
     return None if language is Language.TORCH else f"an Abacus has no compiler for {language.value}"
 
 
-def dtype_obstacle(dtype: Dtype, language: Language, compute_capability: str | None) -> None:
+def dtype_skip_reason(dtype: Dtype, language: Language, compute_capability: str | None) -> None:
     """Return None: it computes correctly in every dtype."""
 
 
