@@ -12,12 +12,13 @@ from sim.nvml import H200
 
 from kernel_matrix.errors import StoreError
 from kernel_matrix.executors.local import EventKind, Rerun, Run, RunPolicy, cells_to_run
+from kernel_matrix.lease import LeaseTerms, hold
 from kernel_matrix.matrix import GpuAxis, Policy
-from kernel_matrix.model.enums import Fault, Role, Status
+from kernel_matrix.model.enums import Dtype, Fault, Role, Status
 from kernel_matrix.results.store import RecordStore
 from kernel_matrix.sandboxes import ProcessExit
 from tests.attempt.gpu_stage import OTHER, UUID, on_driver
-from tests.attempt.stage import AXES, FIRST, SECOND, cannot_start, hands_over, hangs, says, vanishes
+from tests.attempt.stage import AXES, FIRST, SECOND, cannot_start, hands_over, hangs, keeps, says, vanishes
 from tests.baddays.living import until
 from tests.results import factory
 
@@ -89,6 +90,40 @@ def test_cells_of_one_axis_are_shared_by_all_its_devices(stage, perform):
     session, _ = perform(cells, FIRST, SECOND, while_running=lambda _, event: lanes.add(event.lane))
     assert session.counts == {Status.PASSED: 4}
     assert lanes == {FIRST.uuid, SECOND.uuid}
+
+
+def test_lane_runs_the_cells_of_a_problem_with_one_judge(stage, store, perform):
+    first, *others = (stage.cell(name, keeps(*3 * [Status.PASSED])) for name in "abc")
+    cells = [first, *(replace(cell, problem=first.problem) for cell in others)]
+    stage.plays["eager", first.id] = [hangs]
+    session, _ = perform(cells)
+    assert session.counts == {Status.PASSED: 3}
+    assert (stage.launched.count(Role.JUDGE), stage.launched.count(Role.CANDIDATE)) == (1, 3)
+    records = [store.load(store.records / f"{cell.id}.1.json") for cell in cells]
+    assert [[seen.role for seen in record.host.exits] for record in records] == 3 * [[Role.CANDIDATE]]
+
+
+def test_lane_frees_the_device_while_it_awaits_builds(stage, perform):
+    first_over, freed = threading.Event(), threading.Event()
+
+    def builds_late(spec):
+        assert first_over.wait(20)
+        with hold(
+            FIRST, LeaseTerms(wait_s=20)
+        ):  # the lane has kept a judge, and with it the lock, after its first cell
+            freed.set()
+        return hands_over(b"artefact")(spec)
+
+    def tell(_, event):
+        if event.happening is EventKind.CELL_ENDED:
+            first_over.set()
+
+    kept = stage.cell("kept", keeps(Status.PASSED, Status.PASSED))
+    stage.plays["eager", kept.id] = [hangs]
+    built = stage.cell("built", builder=[builds_late], source="y = 2\n")
+    session, _ = perform([kept, built], while_running=tell)
+    assert session.counts == {Status.PASSED: 2}
+    assert freed.is_set()
 
 
 def test_device_runs_a_ready_cell_while_another_builds(stage, perform):
@@ -507,6 +542,14 @@ def test_the_longest_come_first(stage, store):
     cells = [stage.cell(name, expected_s=s) for name, s in (("a", 1.0), ("b", 5.0), ("c", 3.0))]
     chosen = cells_to_run(cells, store, stage.survey(), Rerun.NONE)
     assert [cell.candidate.id for cell in chosen] == ["p/b", "p/c", "p/a"]
+
+
+def test_cells_that_can_share_a_judge_stay_together(stage, store):
+    times = {"a": 1.0, "b": 5.0, "c": 3.0, "d": 4.0}
+    cells = [stage.cell(name, expected_s=s) for name, s in times.items()]
+    cells[0], cells[2] = (replace(cell, dtype=Dtype.FP16) for cell in (cells[0], cells[2]))
+    chosen = cells_to_run(cells, store, stage.survey(), Rerun.NONE)
+    assert [cell.candidate.id for cell in chosen] == ["p/b", "p/d", "p/c", "p/a"]
 
 
 @pytest.mark.parametrize(
