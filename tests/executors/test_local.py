@@ -108,9 +108,7 @@ def test_lane_frees_the_device_while_it_awaits_builds(stage, perform):
 
     def builds_late(spec):
         assert first_over.wait(20)
-        with hold(
-            FIRST, LeaseTerms(wait_s=20)
-        ):  # the lane has kept a judge, and with it the lock, after its first cell
+        with hold(FIRST, LeaseTerms(wait_s=5)):  # the lane has kept a judge, and with it the lock
             freed.set()
         return hands_over(b"artefact")(spec)
 
@@ -118,6 +116,7 @@ def test_lane_frees_the_device_while_it_awaits_builds(stage, perform):
         if event.happening is EventKind.CELL_ENDED:
             first_over.set()
 
+    stage.root_pid = os.getpid()
     kept = stage.cell("kept", keeps(Status.PASSED, Status.PASSED))
     stage.plays["eager", kept.id] = [hangs]
     built = stage.cell("built", builder=[builds_late], source="y = 2\n")
