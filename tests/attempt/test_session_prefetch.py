@@ -250,6 +250,7 @@ def test_prefetch_kept_judge_that_is_gone_is_replaced(ahead, cells, stage):
 
 def test_prefetch_judge_ends_after_a_session_that_is_left(ahead, cells, stage):
     first, second = cells("a", "b")
+    stage.plays["judge", first.of.cell.id] = [hangs]
     with suppress(KeyboardInterrupt), ahead.session(first) as session:
         session.begin(NOTHING, lambda running: None)
         raise KeyboardInterrupt

@@ -142,6 +142,6 @@ def test_a_faulty_selection_names_the_line(plan, tmp_path):
 
 def test_plan_former_name_of_sandbox_works_and_is_in_no_help(plan):
     former, present = (plan(option, "process", "--all") for option in ("--engine", "--sandbox"))
-    assert (former.returncode, former.stdout) == (0, present.stdout)
+    assert (former.returncode, former.stdout, former.stderr) == (present.returncode, present.stdout, present.stderr)
     assert plan("--sandbox", "nonesuch").returncode == plan("--engine=nonesuch").returncode == 2
     assert "engine" not in plan("--help").stdout

@@ -345,4 +345,4 @@ def test_a_journal_that_cannot_be_removed_is_told(driver, tmp_path):
     (tmp_path / JOURNAL).mkdir()
     after = program.end()
     assert after["reset"] == "confirmed"
-    assert f"{JOURNAL} cannot be read: Is a directory" in after["reset_reason"]
+    assert f"{JOURNAL} is not a regular file" in after["reset_reason"]
