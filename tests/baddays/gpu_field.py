@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -141,7 +142,10 @@ class GpuField(Field):
 
     def _pausing(self) -> list[Path]:
         """Folders of the candidates that pause now; that of one that was started ahead is not among them."""
-        folders = [source.parent for source in self.scratch.glob("**/code/candidate/*.py") if _MARK in _text(source)]
+        # Not Path.glob, which fails where a session's folders are removed meanwhile.
+        sources = (Path(folder, name) for folder, _, names in os.walk(self.scratch) for name in names)
+        candidates = [source for source in sources if source.match("code/candidate*/*.py")]
+        folders = [source.parent for source in candidates if _MARK in _text(source)]
         waiting = [folder for folder in folders if not (folder / _GO).exists()]
         return waiting if waiting and any(_MARK in text for text in self._candidate_logs()) else []
 
