@@ -206,8 +206,9 @@ def _read_regular(descriptor: int, max_bytes: int, *, own: bool) -> bytes:
     if own and info.st_nlink != 1:
         raise UntrustedJsonError("has another name, as a hard link", JsonFault.UNREADABLE)
     if info.st_size > max_bytes:
+        limit = f"{max_bytes >> 20} MiB" if max_bytes >= 1 << 20 else f"{max_bytes >> 10} KiB"
         raise UntrustedJsonError(
-            f"is larger than {max_bytes >> 20} MiB: {info.st_size} of at most {max_bytes} bytes", JsonFault.TOO_LARGE
+            f"is larger than {limit}: {info.st_size} of at most {max_bytes} bytes", JsonFault.TOO_LARGE
         )
     with open(descriptor, "rb", closefd=False) as file:
         data = file.read(info.st_size + 1)

@@ -106,7 +106,7 @@ def changed(**keys):
         (lambda path: path.write_text("[" * 20_000), "cannot be understood"),
         (lambda path: path.write_text("[]"), "cannot be understood"),
         (lambda path: path.write_text("{}"), "cannot be understood"),
-        (lambda path: path.write_text(" " * (2 << 20)), "is larger than 1 MiB"),
+        (lambda path: path.write_text(" " * 70_000), "is larger than 64 KiB: 70000 of at most 65536 bytes"),
         (changed(sm="1500"), "cannot be understood"),
         (changed(sm={"target_mhz": "1500", "before_mhz": None}), "cannot be understood"),
         (changed(memory=0), "cannot be understood"),

@@ -34,7 +34,7 @@ SM, MEMORY, COMPUTE_MODE = "sm", "memory", "compute_mode"
 _ENDING = ".settings.json"
 _ASIDE = ".new"
 """Suffix of a journal while it is being written."""
-_LONGEST_BYTES = 1 << 20
+_LONGEST_BYTES = 65_536
 """Limit of a journal, far above the size of a real one; bounds what another user's file can cost."""
 _ONE_AT_A_TIME = Lock()  # clocks and compute mode of one GPU are noted by different threads of its holder
 
