@@ -113,7 +113,7 @@ class GpuField(Field):
         return [(record["attempt"], record["outcome"]["status"]) for record in self.records()]
 
     def settings(self) -> list[str]:
-        """What was asked to be set or reset on the GPU, without PIDs and its name."""
+        """Return the requests to set or reset something on the GPU, without PIDs and the GPU's name."""
         return [line.partition(" ")[2].replace(f" {UUID}", "") for line in self.driver.log()]
 
     @contextmanager

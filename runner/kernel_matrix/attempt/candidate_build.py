@@ -140,5 +140,5 @@ def _describe_build(
 
 
 def _kernel(platform: Platform, kernel: KernelCode) -> CompiledKernelInfo:
-    why = platform.launch_skip_reason(arch=kernel.arch, registers=kernel.registers, shared_bytes=kernel.shared_bytes)
+    why = platform.launch_failure_reason(arch=kernel.arch, registers=kernel.registers, shared_bytes=kernel.shared_bytes)
     return CompiledKernelInfo(**asdict(kernel), launchable=not why, reason=why)

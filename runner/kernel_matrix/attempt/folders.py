@@ -32,7 +32,7 @@ def judge_uid() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFolders:
-    """The folders on the host of a judge, of its contestants, and of one of its candidates."""
+    """Folders on the host of a judge, the baseline and rivals, and one candidate."""
 
     root: Path
     has_artifact: bool = False

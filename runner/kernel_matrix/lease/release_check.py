@@ -54,13 +54,14 @@ def await_aftermath(watch: DeviceWatch, staying: StayingProcesses) -> ReleaseChe
     if now.trouble:
         return _unknown(now.trouble)
     company = bool(now.foreign or before.foreign or unexplained_memory(before)) or not watch.can_attribute
-    stays = f"; {len(now.own) - len(left)} processes stay for the next cell" if len(now.own) > len(left) else ""
+    count = len(now.own) - len(left)
+    stays = f"; {count} processes stay for the next cell" if count else ""
+    processes = _describe_processes(now, left, can_attribute=watch.can_attribute)
     return ReleaseCheck(
         processes_gone=not left if watch.can_attribute else None,
         # Memory that foreign processes may have taken is no evidence against this device.
         memory_back=None if company and not memory_back else memory_back,
-        reason=f"{_describe_processes(now, left, can_attribute=watch.can_attribute)}{stays}; "
-        + _describe_memory(now, before),
+        reason=f"{processes}{stays}; {_describe_memory(now, before)}",
     )
 
 

@@ -206,7 +206,7 @@ class CostFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SanitizerReport:
-    """What a tool of a sanitizer printed when the process under it had ended."""
+    """Result of one tool of a sanitizer, read from its output."""
 
     finding: str = ""
     """The first finding; empty if there is none."""
@@ -290,7 +290,7 @@ class Platform(Protocol):
         """Return ``shared_bytes`` and ``multiprocessors`` of such a device, if they are known."""
         ...
 
-    def launch_skip_reason(self, *, arch: int, registers: int, shared_bytes: int) -> str:
+    def launch_failure_reason(self, *, arch: int, registers: int, shared_bytes: int) -> str:
         """Return why a compiled kernel could not be launched; empty if no reason is known.
 
         Args:

@@ -36,7 +36,7 @@ __all__ = [
     "examine_access",
     "examine_driver",
     "examine_toolkit",
-    "launch_skip_reason",
+    "launch_failure_reason",
     "local_compiler",
     "modes",
     "opened",
@@ -118,7 +118,7 @@ def compile_limits(compute_capability: str | None) -> Mapping[str, int]:  # noqa
     return {}
 
 
-def launch_skip_reason(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # part of the protocol
+def launch_failure_reason(*, arch: int, registers: int, shared_bytes: int) -> str:  # noqa: ARG001  # part of the protocol
     """Return nothing: no limits are known."""
     return ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_matrix.platforms.cuda.block_limits import known_limits, launch_skip_reason, limits_of
+from kernel_matrix.platforms.cuda.block_limits import known_limits, launch_failure_reason, limits_of
 
 
 def test_every_row_is_whole() -> None:
@@ -37,6 +37,6 @@ def test_features_of_an_architecture_change_no_limit() -> None:
     ],
 )
 def test_what_cannot_be_launched(arch: int, registers: int, shared_bytes: int, threads: int, why: str) -> None:
-    found = launch_skip_reason(arch=arch, registers=registers, shared_bytes=shared_bytes, threads=threads)
+    found = launch_failure_reason(arch=arch, registers=registers, shared_bytes=shared_bytes, threads=threads)
     assert bool(found) is bool(why)
     assert why in found

@@ -1,4 +1,4 @@
-"""What a judge keeps from one cell to the next: the baseline and rivals, and facts about the problem."""
+"""State that a judge keeps from one cell to the next: the baseline and rivals, and facts about the problem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class WorkloadFacts:
-    """Findings about one workload's problem that decide no candidate's verdict by themselves."""
+    """Facts about one workload that do not depend on the candidate, found in the first cell."""
 
     properties: Optional[Tuple[Optional[InputProperties], ...]] = None
     """What each tensor among the inputs has in every draw; None if that was not looked for."""
@@ -28,10 +28,11 @@ class WorkloadFacts:
 
 
 class EarlierCells:
-    """What a judge keeps of the cells that it has served; empty before its first one."""
+    """State that a judge keeps from one cell to the next; empty before its first cell."""
 
     def __init__(self) -> None:
         self.count = 0
+        """Number of cells that the judge has served."""
         self.clients: Dict[str, WorkerClient] = {}
         """Baseline and rivals that wait for the next cell. They have imported their sources, and have no model."""
         self.environment: Optional[InsideEnvironment] = None

@@ -183,7 +183,9 @@ class Worker:
         self._meter = Meter(self._platform, message["flush_bytes"])
         self._platform.synchronize()
         del tensors, state, arguments  # copies that the model does not use
-        self._release({"buffers": False}, ())  # what constructing the model left behind is not part of the calls' peak
+        self._release(
+            {"buffers": False, "model": False}, ()
+        )  # what constructing the model left behind is not part of the calls' peak
         return b""
 
     def _take_buffers(self, message: Any, descriptors: Sequence[int]) -> bytes:
@@ -209,7 +211,7 @@ class Worker:
     def _release(self, message: Any, _descriptors: Sequence[int]) -> bytes:
         if message["buffers"]:
             self._give_back()
-        if message.get("model"):
+        if message["model"]:
             self._model = self._meter = None
         peak = self._platform.take_peak()
         self._platform.release_memory()

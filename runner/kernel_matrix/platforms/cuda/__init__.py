@@ -25,7 +25,7 @@ from kernel_matrix.platforms.cuda.toolchains import (
     dtype_skip_reason,
     interprets,
     language_skip_reason,
-    launch_skip_reason,
+    launch_failure_reason,
     local_compiler,
     toolchain_gaps,
 )
@@ -93,7 +93,7 @@ __all__ = [
     "interprets",
     "inventory",
     "language_skip_reason",
-    "launch_skip_reason",
+    "launch_failure_reason",
     "local_compiler",
     "modes",
     "opened",

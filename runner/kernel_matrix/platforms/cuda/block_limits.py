@@ -42,7 +42,7 @@ def limits_of(compute_capability: str) -> BlockLimits | None:
     return known_limits().get(compute_capability.rstrip("af"))
 
 
-def launch_skip_reason(*, arch: int, registers: int, shared_bytes: int, threads: int = SMALLEST_BLOCK) -> str:
+def launch_failure_reason(*, arch: int, registers: int, shared_bytes: int, threads: int = SMALLEST_BLOCK) -> str:
     """Return why a kernel could not be launched; empty if no reason is known.
 
     Args:

@@ -76,9 +76,9 @@ def compile_limits(compute_capability: str | None) -> Mapping[str, int]:
     return {} if limits is None else {"shared_bytes": limits.shared_bytes, "multiprocessors": limits.multiprocessors}
 
 
-def launch_skip_reason(*, arch: int, registers: int, shared_bytes: int) -> str:
+def launch_failure_reason(*, arch: int, registers: int, shared_bytes: int) -> str:
     """Compare the needs of a block with the limits of the compute capability."""
-    return block_limits.launch_skip_reason(arch=arch, registers=registers, shared_bytes=shared_bytes)
+    return block_limits.launch_failure_reason(arch=arch, registers=registers, shared_bytes=shared_bytes)
 
 
 def compile_settings(gpu: Gpu) -> Mapping[str, str]:
