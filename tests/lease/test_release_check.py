@@ -57,7 +57,7 @@ import json
 from kernel_matrix.platforms import Gpu
 from kernel_matrix.platforms.registry import get_platform
 from kernel_matrix.lease.release_check import await_aftermath
-from kernel_matrix.lease.staying import StayingProcesses
+from kernel_matrix.lease.kept_processes import KeptProcesses
 from kernel_matrix.lease.gpu_processes import OwnProcesses
 from kernel_matrix.lease.watch import DeviceWatch
 from tests.sim.nvml import World
@@ -75,7 +75,7 @@ with get_platform("cuda").opened():
     watch.begin()
     World.here().change(uuid, memory_used={900 * MIB})
     with watch.running():
-        told = await_aftermath(watch, StayingProcesses())
+        told = await_aftermath(watch, KeptProcesses())
 print(json.dumps([told.processes_gone, told.memory_back, used]))
 """
 

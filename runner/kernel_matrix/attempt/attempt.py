@@ -81,13 +81,13 @@ class Attempt:
         return machine_failed(error, Stage.LEASE)
 
     def _on_the_device(self) -> Outcome:
-        gpu, policy, staying = self._of.gpu, self._of.cell.policy, None
+        gpu, policy, kept = self._of.gpu, self._of.cell.policy, None
         if self._ahead is not None:
             self._ahead.end_unsuited(SessionRequest(of=self._of, session=0))
-            staying = self._ahead.staying
+            kept = self._ahead.kept
         sweep, cancelled = self._context.sandbox.sweep, self._context.cancelled
         terms = _terms(self._of, self._context)
-        with hold(gpu, terms, reap=sweep, cancelled=cancelled, staying=staying) as lease:
+        with hold(gpu, terms, reap=sweep, cancelled=cancelled, kept=kept) as lease:
             self._lease = lease
             self._log.phases["lease_wait"] = lease.waited_s
             self._details = _details(gpu)

@@ -23,7 +23,7 @@ from kernel_matrix.attempt.prepared_session import (
     judge_processes,
 )
 from kernel_matrix.errors import InfrastructureError
-from kernel_matrix.lease import StayingProcesses
+from kernel_matrix.lease import KeptProcesses
 
 # Sessions that a lane starts early. One is not enough: on an H200 host, importing torch takes 3 to 4 s, and a session
 # of the tier ``screen`` is on the device for 2 to 5 s.
@@ -83,7 +83,7 @@ class SessionPrefetch:
         self._judges: list[_Judge] = []
         self._present: _Judge | None = None
         """The judge of the present session; between sessions, the one that is kept."""
-        self.staying = StayingProcesses()
+        self.kept = KeptProcesses()
         """The processes of the judge that is kept, for the next lease of the device."""
 
     def start(self, request: SessionRequest | None) -> None:
@@ -122,7 +122,7 @@ class SessionPrefetch:
                 yield held.session
         finally:
             if held.session.processes.are_kept:
-                self.staying.set(held.judge.processes.root_pids())
+                self.kept.set(held.judge.processes.root_pids())
             else:
                 self._end(held.judge)
 
@@ -145,7 +145,7 @@ class SessionPrefetch:
         """Remove all sessions that were started."""
         self._present = None
         self._take_away(self._held.keys())
-        self.staying.set(())
+        self.kept.set(())
 
     def _started(self, request: SessionRequest) -> _Held:
         """Start a session: its candidate alone if there is a judge for it."""
@@ -189,7 +189,7 @@ class SessionPrefetch:
             self._present = None
         self._take_away([key for key, held in self._held.items() if held.judge is judge])
         if is_kept:
-            self.staying.set(())
+            self.kept.set(())
 
     def _take_away(self, keys: Iterable[RequestKey]) -> None:
         """End these candidates, then the judges that no candidate waits for."""

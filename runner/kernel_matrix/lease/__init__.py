@@ -10,7 +10,7 @@
 ``watch``            samples the device all the time; ``gpu_processes`` tells own processes from foreign ones
 ``exclusive_mode``   lets the driver refuse other processes during a session
 ``release_check``    checks at the end that all own processes and their memory are gone
-``staying``          processes that stay until the next lease, and the lock, which is kept for them
+``kept_processes``   processes that stay until the next lease, and the lock, which is kept for them
 ===================  =============================================================================================
 """
 
@@ -27,10 +27,10 @@ from kernel_matrix.lease.clock_lock import ClocksSet, ResetState, clocks_held
 from kernel_matrix.lease.exclusive_mode import ExclusiveMode, refusing_others
 from kernel_matrix.lease.exclusivity import await_exclusive, check_exclusivity
 from kernel_matrix.lease.gpu_processes import OwnProcesses
+from kernel_matrix.lease.kept_processes import KeptProcesses
 from kernel_matrix.lease.locks import LOCK_DIR_VARIABLE, LeaseWait, WaitCancelledError, lock_file, lock_folder
 from kernel_matrix.lease.release_check import ReleaseCheck, await_aftermath
 from kernel_matrix.lease.repair import repair
-from kernel_matrix.lease.staying import StayingProcesses
 from kernel_matrix.lease.terms import LeaseTerms
 from kernel_matrix.lease.watch import DeviceSnapshot, DeviceWatch, longest_gap_s
 from kernel_matrix.platforms import Gpu
@@ -40,11 +40,11 @@ __all__ = [
     "LOCK_DIR_VARIABLE",
     "ClocksSet",
     "DeviceSnapshot",
+    "KeptProcesses",
     "Lease",
     "LeaseTerms",
     "ReleaseCheck",
     "ResetState",
-    "StayingProcesses",
     "WaitCancelledError",
     "hold",
     "lock_folder",
@@ -172,7 +172,7 @@ def hold(
     reap: Callable[[], Sequence[str]] = tuple,
     lock_dir: Path | None = None,
     cancelled: Callable[[], bool] = lambda: False,
-    staying: StayingProcesses | None = None,
+    kept: KeptProcesses | None = None,
 ) -> Iterator[Lease]:
     """Hold ``gpu`` until the context is left.
 
@@ -185,7 +185,7 @@ def hold(
         reap: Function called under the lock that removes leftovers of dead runners and returns a line for each.
         lock_dir: Folder of the lock files and journals, on a local disk; by default :func:`lock_folder`.
         cancelled: Function polled while waiting; ``True`` cancels the wait.
-        staying: Processes that stay on the device from lease to lease; they count as the cell's own.
+        kept: Processes that stay on the device from lease to lease; they count as the cell's own.
 
     Raises:
         GpuBusyError: The device is not free within ``terms.wait_s``; the message names its users.
@@ -194,14 +194,14 @@ def hold(
         GpuSettingError: A dead owner's settings cannot be undone, or ``terms`` require a lock that fails.
         InfrastructureError: The lock file or the device cannot be used.
     """
-    folder, staying = lock_dir or lock_folder(), StayingProcesses() if staying is None else staying
+    folder, kept = lock_dir or lock_folder(), KeptProcesses() if kept is None else kept
     wait = LeaseWait(f"{gpu.uuid} ({gpu.name})", limit_s=terms.wait_s, cancelled=cancelled)
     with (
-        staying.locked(lock_file(folder, gpu.uuid), wait),
+        kept.locked(lock_file(folder, gpu.uuid), wait),
         get_platform(gpu.platform).opened(),
         closing(OwnProcesses(mps_allowed=terms.allow_mps)) as tenants,
     ):
-        for root in staying.roots:
+        for root in kept.roots:
             tenants.admit(root)
         found = (*repair(gpu, folder), *reap())
         watch = DeviceWatch(gpu, tenants)
@@ -217,7 +217,7 @@ def hold(
             _folder=folder,
             _doubts=doubtful,
         )
-        with _clocks_and_watch(lease, terms, folder, watch, staying):
+        with _clocks_and_watch(lease, terms, folder, watch, kept):
             yield lease
 
 
@@ -234,7 +234,7 @@ def _await_exclusive_use(gpu: Gpu, terms: LeaseTerms, watch: DeviceWatch, wait: 
 
 @contextmanager
 def _clocks_and_watch(
-    lease: Lease, terms: LeaseTerms, folder: Path, watch: DeviceWatch, staying: StayingProcesses
+    lease: Lease, terms: LeaseTerms, folder: Path, watch: DeviceWatch, kept: KeptProcesses
 ) -> Iterator[None]:
     """Lock the clocks and watch the device. Each clean-up step runs even if an earlier one failed."""
     try:
@@ -242,6 +242,6 @@ def _clocks_and_watch(
             try:
                 yield
             finally:
-                lease.aftermath = await_aftermath(watch, staying)
+                lease.aftermath = await_aftermath(watch, kept)
     finally:
         lease._note_after()  # noqa: SLF001  # only the code that began a lease ends it, never its user

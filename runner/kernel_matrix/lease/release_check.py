@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kernel_matrix.lease.exclusivity import unexplained_memory
 from kernel_matrix.lease.gpu_processes import named
-from kernel_matrix.lease.staying import StayingProcesses
+from kernel_matrix.lease.kept_processes import KeptProcesses
 from kernel_matrix.lease.watch import PERIOD_S, DeviceSnapshot, DeviceWatch
 
 _LIMIT_S = 10.0
@@ -28,10 +28,10 @@ class ReleaseCheck:
     """Explanation of both values."""
 
 
-def await_aftermath(watch: DeviceWatch, staying: StayingProcesses) -> ReleaseCheck:
+def await_aftermath(watch: DeviceWatch, kept: KeptProcesses) -> ReleaseCheck:
     """Watch until the device is as at the first snapshot, for at most ten seconds. The watch must be running.
 
-    The cell's processes have ended already, except for those that are ``staying``, but the driver takes time to clean
+    The cell's processes have ended already, except for those that are ``kept``, but the driver takes time to clean
     up after them.
     """
     if watch.blind:
@@ -43,9 +43,9 @@ def await_aftermath(watch: DeviceWatch, staying: StayingProcesses) -> ReleaseChe
         now = watch.take_now()
         if watch.lost:
             return _unknown(watch.lost)
-        left = sorted(set(now.own) - staying.among(now.own))
+        left = sorted(set(now.own) - kept.among(now.own))
         # What stays has memory of its own, more or less than before: the next lease begins with it.
-        comparable = not (staying.roots or before.own)
+        comparable = not (kept.roots or before.own)
         memory_back = _memory_back(now, before) if comparable else None
         is_final = not now.trouble and not left and (bool(now.foreign) or memory_back is not False)
         if is_final or time.monotonic() >= deadline:

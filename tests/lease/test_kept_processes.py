@@ -11,13 +11,13 @@ PROGRAM = """
 import json, os, subprocess, sys
 from pathlib import Path
 from kernel_matrix.errors import GpuBusyError
-from kernel_matrix.lease import LeaseTerms, StayingProcesses, hold, release_check
+from kernel_matrix.lease import LeaseTerms, KeptProcesses, hold, release_check
 from kernel_matrix.platforms import cuda
 from tests.sim.nvml import World
 
 release_check._LIMIT_S = 0.3
 gpu, locks = cuda.inventory().gpus[0], Path(os.environ["KERNEL_MATRIX_LOCK_DIR"])
-world, staying, told = World.here(), StayingProcesses(), []
+world, kept, told = World.here(), KeptProcesses(), []
 
 def process():
     return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -25,8 +25,8 @@ def process():
 def used_by(*running, mib=1):
     world.change(gpu.uuid, compute=" ".join(str(one.pid) for one in running), memory_used=mib << 20)
 
-def lease(body=lambda lease: None, mine=staying, wait_s=0.0):
-    with hold(gpu, LeaseTerms(wait_s=wait_s), lock_dir=locks, staying=mine) as held:
+def lease(body=lambda lease: None, mine=kept, wait_s=0.0):
+    with hold(gpu, LeaseTerms(wait_s=wait_s), lock_dir=locks, kept=mine) as held:
         body(held)
     told.append([held.exclusive, held.aftermath.processes_gone, held.aftermath.memory_back, held.aftermath.reason])
 
@@ -46,7 +46,7 @@ def first_cell(held):
     used_by(judge, candidate, mib=900)
     candidate.communicate()
     used_by(judge, mib=500)
-    staying.set([judge.pid])
+    kept.set([judge.pid])
 """
 
 
@@ -62,29 +62,29 @@ def told(driver, tmp_path):
     return run
 
 
-def test_staying_processes_are_no_leftovers_of_their_cell(told):
+def test_kept_processes_are_no_leftovers_of_their_cell(told):
     exclusive, gone, back, reason = told("lease(first_cell)\nprint(json.dumps(told[0]))")
     assert (exclusive, gone, back) == ("proven", True, None)
     assert "1 processes stay for the next cell" in reason
 
 
-def test_staying_processes_are_the_next_cells_own(told):
+def test_kept_processes_are_the_next_cells_own(told):
     _, (exclusive, gone, _, _) = told("lease(first_cell)\nlease()\nprint(json.dumps(told))")
     assert (exclusive, gone) == ("proven", True)
 
 
-def test_staying_processes_keep_the_lock_until_they_end(told):
-    lines = "lease(first_cell)\nprint(json.dumps([is_locked(), staying.set([]), used_by(), is_locked()]))"
+def test_kept_processes_keep_the_lock_until_they_end(told):
+    lines = "lease(first_cell)\nprint(json.dumps([is_locked(), kept.set([]), used_by(), is_locked()]))"
     assert told(lines) == [True, None, None, False]
 
 
-def test_staying_process_that_another_lease_ends_frees_the_lock(told):
-    ends = "def ends(held):\n    staying.set([])\n    told.append(is_locked())\n    used_by()\n"
+def test_kept_process_that_another_lease_ends_frees_the_lock(told):
+    ends = "def ends(held):\n    kept.set([])\n    told.append(is_locked())\n    used_by()\n"
     assert told(f"{ends}lease(first_cell)\nlease(ends)\nprint(json.dumps([told[1], is_locked()]))") == [True, False]
 
 
-def test_staying_none_leaves_a_leftover_blamed(told):
-    lines = "def forgets(held):\n    first_cell(held)\n    staying.set([])\nlease(forgets)\nprint(json.dumps(told[0]))"
+def test_kept_none_leaves_a_leftover_blamed(told):
+    lines = "def forgets(held):\n    first_cell(held)\n    kept.set([])\nlease(forgets)\nprint(json.dumps(told[0]))"
     _, gone, back, reason = told(lines)
     assert (gone, back) == (False, False)
     assert "still listed" in reason

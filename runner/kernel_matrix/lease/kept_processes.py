@@ -10,7 +10,7 @@ from kernel_matrix.lease.gpu_processes import Ownership, OwnProcesses
 from kernel_matrix.lease.locks import LeaseWait, locked
 
 
-class StayingProcesses:
+class KeptProcesses:
     """Processes of one lane that serve several cells; the lane's own thread uses it.
 
     While there are any, the device's lock is kept at the end of a lease, and the lane's next lease goes on with it.
@@ -49,13 +49,13 @@ class StayingProcesses:
                 self._release()
 
     def among(self, pids: Iterable[int]) -> frozenset[int]:
-        """Return those of ``pids`` that belong to staying processes."""
+        """Return those of ``pids`` that belong to kept processes."""
         if not self._roots:
             return frozenset()
-        with closing(OwnProcesses()) as staying:
+        with closing(OwnProcesses()) as kept:
             for root in self._roots:
-                staying.admit(root)
-            return frozenset(pid for pid in pids if staying.owner_of(pid) is Ownership.OURS)
+                kept.admit(root)
+            return frozenset(pid for pid in pids if kept.owner_of(pid) is Ownership.OURS)
 
     def _release(self) -> None:
         self._locked = None
