@@ -27,6 +27,7 @@ from kernel_matrix.model.enums import Role
 from kernel_matrix.sandboxes import ProcessExit, RoleSpec, Sandbox, open_sandbox
 from kernel_matrix.sandboxes.docker import DockerSandbox, exit_of
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL
+from kernel_matrix.sandboxes.freezer import find_freezer
 
 MakeSpec = Callable[..., RoleSpec]
 REPOSITORY = Path(__file__).parents[2] / "runner"
@@ -119,6 +120,29 @@ def test_a_container_removed_by_somebody_else_is_lost(
 
 
 @pytest.mark.docker
+@pytest.mark.parametrize("by_daemon", [True, False])
+def test_is_paused_without_the_daemon_where_that_works(
+    *,
+    by_daemon: bool,
+    sandbox: Sandbox,
+    spec: MakeSpec,
+    daemon: docker.DockerClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = spec(sandbox, "hang")
+    with sandbox.launch(asked) as running:
+        found = daemon.api.inspect_container(asked.name)
+        if find_freezer(found["State"]["Pid"], found["Id"]) is None:
+            pytest.skip("this user cannot write to the container's control group")
+        if by_daemon:
+            monkeypatch.setattr("kernel_matrix.sandboxes.docker.find_freezer", lambda *_: None)
+        running.pause()
+        assert daemon.api.inspect_container(asked.name)["State"]["Paused"] is by_daemon
+        running.resume()
+        assert not daemon.api.inspect_container(asked.name)["State"]["Paused"]
+
+
+@pytest.mark.docker
 def test_the_name_of_a_living_runner_is_respected(
     sandbox: Sandbox, spec: MakeSpec, daemon: docker.DockerClient
 ) -> None:
@@ -161,6 +185,7 @@ labels = ProcessLabels(run_id={run_id!r}, cell_id="c" * 16, session=0, gpu_uuid=
 spec = RoleSpec(role=Role.CANDIDATE, labels=labels, image={image!r}, module="act", args=("hang",),
                 mounts=(Mount(source=Path({probes!r}), target="/probes"),), env={{"PYTHONPATH": "/probes"}})
 with open_sandbox("docker").launch(spec) as running:
+    running.pause()
     print("up", flush=True)
     running.wait(60)
 """

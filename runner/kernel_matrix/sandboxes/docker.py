@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from kernel_matrix.platforms import NO_ACCESS
 from kernel_matrix.platforms.registry import platforms
 from kernel_matrix.sandboxes import Isolation, ProcessExit, RoleSpec, RunningProcess, SandboxStatus
 from kernel_matrix.sandboxes.docker_request import LABEL, OWNER_LABEL, DaemonInfo, create_request, isolation_of
+from kernel_matrix.sandboxes.freezer import Freezer, find_freezer, thaw_container
 from kernel_matrix.sandboxes.role_environment import LogTail
 
 _log = logging.getLogger(__name__)
@@ -242,6 +243,8 @@ def _remove(client: APIClient, name: str) -> bool:
     for pause_s in _REMOVAL_PAUSES_S:
         time.sleep(pause_s)
         try:
+            found = client.inspect_container(name)
+            thaw_container(int(found["State"]["Pid"]), found["Id"])  # its runner may have died while it was stopped
             client.remove_container(name, v=True, force=True)
         except NotFound:
             return True
@@ -308,7 +311,9 @@ class _RunningContainer:
         self._waiting: threading.Thread | None = None
         self._killed = False
         self._paused = False
+        self._frozen_by: Freezer | None = None
         self._root_pid: int | None = None
+        self._id = ""
 
     def start(self) -> None:
         """Start the created container.
@@ -344,18 +349,40 @@ class _RunningContainer:
             self._killed = False
             # The container or the daemon has ended.
             _log.debug("container %s was not killed: %s", self._spec.name, error)
+        if self._frozen_by is not None:
+            with suppress(OSError):  # it has ended
+                self._frozen_by.thaw()  # or the signal waits
 
     def pause(self) -> None:
-        """Stop all processes of the container (the daemon uses the kernel's freezer)."""
-        if not self._paused:
+        """Stop all processes of the container with the kernel's freezer."""
+        if not self._paused and not self._freeze():
             self._change("paused", self._client.pause)
-            self._paused = True
+        self._paused = True
 
     def resume(self) -> None:
         """Let the processes of the container run on, if it is paused."""
-        if self._paused:
+        if not self._paused:
+            return
+        if self._frozen_by is None:
             self._change("resumed", self._client.unpause)
-            self._paused = False
+        elif not self._ended.done():
+            with suppress(FileNotFoundError):  # it has ended since
+                self._frozen_by.thaw()
+        self._paused, self._frozen_by = False, None
+
+    def _freeze(self) -> bool:
+        """Stop the container's processes without the daemon; return False if that is not possible here."""
+        pid = self.root_pid()
+        freezer = find_freezer(pid, self._id) if pid else None
+        if freezer is None:
+            return False
+        try:
+            freezer.freeze()
+        except OSError as error:
+            _log.debug("container %s was not stopped by its control group: %s", self._spec.name, error)
+            return False
+        self._frozen_by = freezer
+        return True
 
     def _change(self, what: str, change: Callable[[str], None]) -> None:
         try:
@@ -368,7 +395,8 @@ class _RunningContainer:
         """Return the host PID of the container's init process; the daemon is asked only once."""
         if self._root_pid is None and not self._ended.done():
             try:
-                self._root_pid = int(self._client.inspect_container(self._spec.name)["State"]["Pid"]) or None
+                found = self._client.inspect_container(self._spec.name)
+                self._root_pid, self._id = int(found["State"]["Pid"]) or None, found["Id"]
             except _FAILURES as error:
                 _log.debug("process of container %s is unknown: %s", self._spec.name, error)
         return self._root_pid

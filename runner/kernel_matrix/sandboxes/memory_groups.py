@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_matrix.hosts.process_token import orphaned_folders, owner_in_name
+from kernel_matrix.sandboxes.control_groups import VERSION_1, VERSION_2, groups_of, read
 
 _PREFIX = "kernel-matrix-role-"
 
 _SETTINGS = {
-    # Version 1; "memsw", memory and swap together, exists only where the kernel counts swap.
-    "cgroup": {"memory.limit_in_bytes": "{limit}", "memory.memsw.limit_in_bytes": "{limit}"},
-    # Version 2
-    "cgroup2": {"memory.max": "{limit}", "memory.swap.max": "0", "memory.oom.group": "1"},
+    # "memsw", memory and swap together, exists only where the kernel counts swap.
+    VERSION_1: {"memory.limit_in_bytes": "{limit}", "memory.memsw.limit_in_bytes": "{limit}"},
+    VERSION_2: {"memory.max": "{limit}", "memory.swap.max": "0", "memory.oom.group": "1"},
 }
 """Type of the file system → file → what is written into it; all but the first may be absent."""
 
-_EVENTS = {"cgroup": "memory.oom_control", "cgroup2": "memory.events"}
+_EVENTS = {VERSION_1: "memory.oom_control", VERSION_2: "memory.events"}
 """Type of the file system → file with the number of processes killed for memory, ``oom_kill N``."""
 
 _TRIED_BYTES = 1 << 40  # limit of a group that is made only to see whether it can be
@@ -41,7 +41,7 @@ class MemoryGroup:
 
     def oom_kills(self) -> int:
         """Return the number of processes of the group that the kernel has killed for memory."""
-        rows = (line.split() for line in _read(self.folder / self.events).splitlines())
+        rows = (line.split() for line in read(self.folder / self.events).splitlines())
         return sum(int(row[1]) for row in rows if row[0] == "oom_kill")
 
 
@@ -92,38 +92,15 @@ def find_memory_groups(process: Path = Path("/proc/self")) -> MemoryGroups | str
 
 def _places(process: Path) -> Iterator[tuple[str, Path]]:
     """Yield (type of the file system, group) of groups that may have groups with a memory limit below them."""
-    own = dict(_own_groups(process))
-    for kind, root, mounted_at, options in _mounts(process):
-        group = own.get("memory" if kind == "cgroup" else "")
-        if group is None or (kind == "cgroup" and "memory" not in options):
-            continue
-        inner = os.path.relpath(group, root)
-        folder = mounted_at if inner.startswith("..") else mounted_at / inner
-        if kind == "cgroup":
+    for kind, mounted_at, path in groups_of(process, "memory", process):
+        folder = mounted_at if path.startswith("..") else mounted_at / path
+        if kind == VERSION_1:
             yield kind, folder
             continue
         # In version 2 a group with processes has no limited groups below it, but may have some beside it.
         for place in (folder, folder.parent):
-            if place.is_relative_to(mounted_at) and "memory" in _read(place / "cgroup.subtree_control").split():
+            if place.is_relative_to(mounted_at) and "memory" in read(place / "cgroup.subtree_control").split():
                 yield kind, place
-
-
-def _own_groups(process: Path) -> Iterator[tuple[str, str]]:
-    """Yield (controller, path) of the groups that the process is in; version 2 has an empty controller."""
-    for line in _read(process / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            yield controller, path
-
-
-def _mounts(process: Path) -> Iterator[tuple[str, str, Path, list[str]]]:
-    """Yield (type, root, mount point, options) of each mounted hierarchy of control groups."""
-    for line in _read(process / "mountinfo").splitlines():
-        place, _, kind = line.partition(" - ")
-        kind, _, options = kind.split(" ", 2)
-        if kind in _SETTINGS:
-            root, mounted_at = place.split(" ")[3:5]
-            yield kind, root, Path(mounted_at), options.split(",")
 
 
 def _try(kind: str, parent: Path) -> MemoryGroups:
@@ -159,10 +136,3 @@ def _remove(folder: Path) -> None:
         if time.monotonic() > deadline:
             return  # a later run removes it
         time.sleep(_REMOVAL_PAUSE_S)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ""
