@@ -38,7 +38,7 @@ LONGEST_NS = 300_000_000
 """The slowest contestant's long batch takes about this long at most; it may be hundreds of times slower than others."""
 CAPTURED_BELOW_NS = 150_000
 """Calls shorter than this are captured, since launching them from Python may take longer than they do."""
-MOST_BYTES = 2 << 30
+MOST_BYTES = 8 << 30
 """The sets of one batch take at most this many bytes, or two sets whatever they take."""
 DRAWN_TOGETHER = 16
 """Sets that are drawn in one capture, where drawing can be captured; from Python it takes ten times as long."""

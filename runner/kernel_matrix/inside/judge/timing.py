@@ -48,6 +48,7 @@ MOVED_BYTES = 1 << 30
 LONG_BATCHES = 2  # of one contestant in a row
 BATCHES_HALF_WIDTH = 0.005  # batches are made until the time per call is known this well
 COMPARED = 3  # calls of a batch that are compared with the reference
+BUDGET_REACHED = "budget_reached"  # label: the time for precision ended before times were precise enough
 NO_BATCHES = "no_batches"  # label: batches were impossible, or there was too little memory for them
 HOST_BOUND = "host_bound"  # label: short calls could not be captured, so the time of a call includes launching it
 
@@ -138,6 +139,8 @@ class Timer:
         self._pause = pause
         self._in_batches = in_batches
         self._takes_turns = takes_turns
+        # Single calls and batches share the time for precision.
+        self._precision_s = protocol.precision_s / (2 if in_batches and not takes_turns else 1)
         self._present: Optional[WorkerClient] = None  # the one that has memory, if they take turns
         self._watch = watch
         self._warmed_up = warmed_up
@@ -249,11 +252,11 @@ class Timer:
                 self._block(name, deadline, self._calls_due(name, enough=enough))
             if not enough and self._are_enough(costly=self._now() > costly_at):
                 enough = True
-                deadline = min(deadline, self._now() + self._protocol.precision_s)
+                deadline = min(deadline, self._now() + self._precision_s)
             if enough and (self._precise() or self._samples() >= self._protocol.max_samples):
                 return
             if self._now() > deadline:
-                self.timing.labels.append("budget_reached" if enough else "too_few_samples")
+                self.timing.labels.append(BUDGET_REACHED if enough else "too_few_samples")
                 return
 
     def _move(self) -> None:
@@ -352,10 +355,12 @@ class Timer:
         slowest_ns = max(statistics.median(cold_walls(self.timing.blocks, name)) for name in self._clients)
         batches = batches_of(self._reference, self._supply, self._dice, call_ns, slowest_ns)
         captured = self._lend_batches(batches, capture=call_ns < CAPTURED_BELOW_NS)
-        deadline = self._now() + self._protocol.precision_s
+        deadline = self._now() + self._precision_s
         while not self._batches_suffice(deadline):
             for name in self._round():
                 self._time_batches_of(self._clients[name], batches, captured=captured)
+        if self._batches_half_width() <= BATCHES_HALF_WIDTH and BUDGET_REACHED in self.timing.labels:
+            self.timing.labels.remove(BUDGET_REACHED)  # single calls are less precise than wanted, batches are not
 
     def _lend_batches(self, batches: Batches, *, capture: bool) -> bool:
         """Lend a first batch to all; return True if their calls are captured, which holds for all sides or for none."""
@@ -427,11 +432,17 @@ class Timer:
 
     def _batches_suffice(self, deadline: float) -> bool:
         """Return True if both sides' times are precise enough, or have an interval and the time is over."""
-        found = [call_times(self.timing.batches, name, Implementation.EAGER.value) for name in self._main]
-        if min(map(len, found)) < FEWEST:
+        if min(map(len, self._batch_times())) < FEWEST:
             return False
-        widths = (median_interval(times).half_width for times in found)
-        return self._now() > deadline or max(widths) <= BATCHES_HALF_WIDTH
+        return self._now() > deadline or self._batches_half_width() <= BATCHES_HALF_WIDTH
+
+    def _batches_half_width(self) -> float:
+        """Return half the width of the interval of a time per call, as a share of it; of the less precise side."""
+        return max(median_interval(times).half_width for times in self._batch_times())
+
+    def _batch_times(self) -> List[List[float]]:
+        """Return candidate's and baseline's times per call, one per batch, nanoseconds."""
+        return [call_times(self.timing.batches, name, Implementation.EAGER.value) for name in self._main]
 
     # ---- both
 
