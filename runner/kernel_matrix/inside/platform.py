@@ -123,6 +123,10 @@ class InsidePlatform(Protocol):
         """Limit what torch takes in this process to ``nbytes``; code that calls the driver itself is not limited."""
         ...
 
+    def judge_settings(self) -> Mapping[str, str]:
+        """Return environment variables that a judge sets before it opens the device: how torch allocates memory."""
+        ...
+
     def cache_bytes(self) -> int:
         """Return the size of the cache that is flushed before a cold call; 0 where nothing is flushed."""
         ...

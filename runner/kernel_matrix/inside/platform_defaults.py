@@ -25,6 +25,7 @@ __all__ = [
     "describe",
     "device_memory",
     "free_bytes",
+    "judge_settings",
     "kernels_in",
     "limit_memory",
     "measure_anchor",
@@ -64,6 +65,11 @@ def take_peak() -> None:
 
 def limit_memory(nbytes: int) -> None:
     """Do nothing: the sandbox limits the host's memory."""
+
+
+def judge_settings() -> Mapping[str, str]:
+    """Return nothing: torch has no memory of its own on the device."""
+    return {}
 
 
 def cache_bytes() -> int:

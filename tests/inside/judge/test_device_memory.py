@@ -3,6 +3,7 @@
 
 import sys
 import threading
+import weakref
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from kernel_matrix.inside.judge import verification
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.memory_blame import MARGIN_BYTES, Shortage
 from kernel_matrix.inside.judge.pause import CandidatePause
+from kernel_matrix.inside.judge.reference import ReferenceModel
 from kernel_matrix.inside.judge.verification import Verifier
 from kernel_matrix.inside.judge.worker_client import WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
@@ -126,7 +128,7 @@ def test_candidate_larger_than_device_is_its_own_fault(judged):
 
 def test_candidate_without_the_references_room_fits_not(judged):
     """The judge has so much that a second process with the reference's use does not fit."""
-    _, _, ended = judged(source(2.0, first="DEVICE.take(2.5)"), reference=2.0, judge=9.0)
+    _, _, ended = judged(source(2.0, first="DEVICE.take(2.5)"), reference=2.0, judge=11.0)
     assert ended.status is Status.DOES_NOT_FIT, ended.evidence
     assert fault_of(ended.status) is Fault.UNSUPPORTED
     assert "held by the judge 11.00 GiB" in ended.evidence.message
@@ -155,7 +157,7 @@ def test_candidate_that_an_empty_device_fits_is_excused(judged, monkeypatch):
 
 def test_shortage_without_a_pause_stays_the_candidates(judged):
     """Without a pause it could have taken memory in the baseline's turn, which then counts as the baseline's."""
-    _, _, ended = judged(source(2.0, first="DEVICE.take(2.5)"), reference=2.0, judge=9.0, pause=CandidatePause(None))
+    _, _, ended = judged(source(2.0, first="DEVICE.take(2.5)"), reference=2.0, judge=11.0, pause=CandidatePause(None))
     assert ended.status is Status.OUT_OF_MEMORY
 
 
@@ -213,6 +215,29 @@ def test_large_calls_leave_candidate_nothing_between_them(judged, monkeypatch):
     assert kept.count(("candidate", False)) >= verified
 
 
+def test_no_expected_output_is_kept_during_calls_where_memory_is_short(judged, monkeypatch):
+    made, kept = [], []
+    call, expect = WorkerClient.call, ReferenceModel.expect
+
+    def watched(client, *, stage):
+        kept.extend(output for output in made if output() is not None)
+        return call(client, stage=stage)
+
+    def watched_expect(reference, inputs):
+        expected = expect(reference, inputs)
+        made.append(weakref.ref(expected))
+        return expected
+
+    monkeypatch.setattr(verification, "EXPECTED_BESIDE", 1 << 40)
+    monkeypatch.setattr(WorkerClient, "call", watched)
+    monkeypatch.setattr(ReferenceModel, "expect", watched_expect)
+    _, report, ended = judged(source(1.0))
+    assert ended is None
+    assert any(trial.phase == "after" for trial in report.trials)
+    assert made
+    assert not kept
+
+
 def test_contestants_take_turns_if_both_do_not_fit(judged, monkeypatch):
     """With both caches and the judge's own temporaries there would be 13 GiB in use."""
     _, report, ended = judged(source(4.0), reference=4.0, total=10.5)
@@ -246,8 +271,7 @@ def test_cap_that_suffices_changes_nothing(judged):
 
 
 def test_reference_beyond_cap_fits_not(judged):
-    """The judge's own reference and the baseline's together are more than the cap."""
-    _, _, ended = judged(source(1.0), reference=4.0, total=80, cap=8)
+    _, _, ended = judged(source(1.0), reference=7.5, total=80, cap=8)
     assert ended.status is Status.DOES_NOT_FIT
 
 
@@ -288,6 +312,29 @@ def test_turn_sees_a_peak_that_is_given_back(memory):
         in_thread(use)
     assert memory.peak("candidate") == 4 * GIB
     assert memory.candidate == 0
+
+
+@pytest.mark.parametrize(("kept", "left"), [(9.0, 0), (2.0, 2 * GIB)])
+def test_judge_gives_back_what_it_keeps_if_half_of_the_device_is_not_free(kept, left, memory):
+    with DEVICE.use(kept):
+        pass
+    with memory.turn("eager", Role.BASELINE):
+        assert memory.judge == left
+
+
+def test_judge_gives_back_what_it_keeps_if_a_known_peak_needs_it(memory):
+    def use():
+        with DEVICE.use(10.0):
+            pass
+        DEVICE.release_memory()
+
+    with memory.turn("eager", Role.BASELINE):
+        in_thread(use)
+    for kept, left in ((5.0, 5 * GIB), (6.0, 0)):
+        with DEVICE.use(kept):
+            pass
+        with memory.making_room("eager"):
+            assert memory.judge == left
 
 
 def test_shortage_needs_margin_beyond_reference():

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import kernel_matrix
 from kernel_matrix.inside.input_generation import LOWER_BITS
+from kernel_matrix.inside.judge import precise_model
 from kernel_matrix.inside.judge.precise_model import PreciseModel
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded, round_mantissa
 from kernel_matrix.inside.judge.session_ended import SessionEnded
@@ -390,6 +391,20 @@ def test_memory_that_lacks_later_cuts_a_call_into_pieces(reference):
     model._module.short.append(True)
     assert torch.equal(model.expect(inputs).outputs[0], inputs[0].double() * 2)
     assert (model.precision, model.pieces) == ("float64", 8)
+
+
+def test_pieces_that_cannot_be_compared_are_made_smaller(reference, monkeypatch):
+    """Comparing a piece with its halves takes memory, too."""
+    compare = precise_model._is_same
+
+    def lacking(one, other):
+        if one.shape[0] > 8:
+            raise MemoryError
+        return compare(one, other)
+
+    monkeypatch.setattr(precise_model, "_is_same", lacking)
+    model = reference(SMALL.format(rows=20, answer="x * 2"), values=LARGE)
+    assert (model.precision, model.pieces) == ("float64", 16)
 
 
 DEPENDENT = {

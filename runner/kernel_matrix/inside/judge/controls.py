@@ -343,11 +343,17 @@ def _constant(like: torch.Tensor) -> torch.Tensor:
     """Return the output's mean everywhere, the best that a constant can do."""
     if not like.is_floating_point():
         return torch.full_like(like, like.reshape(-1)[0].item()) if like.numel() else like
-    mean = like.mean(dtype=torch.float64)
-    if not torch.isfinite(mean):
+    mean = _mean(like)
+    if not math.isfinite(mean):
         finite = like[torch.isfinite(like)]
-        mean = finite.mean(dtype=torch.float64) if finite.numel() else torch.zeros(())
-    return torch.full_like(like, float(mean))
+        mean = _mean(finite) if finite.numel() else 0.0
+    return torch.full_like(like, mean)
+
+
+def _mean(tensor: torch.Tensor) -> float:
+    """Return the mean of all numbers; in pieces, since torch would convert the whole tensor to float64."""
+    sums = [piece.sum(dtype=torch.float64) for _, (piece,) in chunks(tensor)]
+    return float(torch.stack(sums).sum()) / tensor.numel() if sums else math.nan
 
 
 def _invalid(message: str) -> Exception:

@@ -91,6 +91,17 @@ class DeviceMemory:
         """Begin new peaks, for the next workload, with those that are ``known`` from earlier cells."""
         self._peaks = dict(known)
 
+    @contextmanager
+    def making_room(self, name: str) -> Iterator[None]:
+        """Make room for a call of contestant ``name``, whose peak is known."""
+        self._make_room(self.peak(name) - self._held.get(name, 0))
+        yield
+
+    def _make_room(self, needed: int) -> None:
+        """Give back what the judge keeps without use if ``needed`` bytes are not free."""
+        if self.known and self.capacity - self.in_use < needed:
+            self._platform.release_memory()
+
     def limit_judge(self) -> None:
         """Limit the judge's own allocator to what the others leave it of a cap."""
         if self.known and self._cap is not None:
@@ -109,6 +120,7 @@ class DeviceMemory:
             yield
             return
         self._trusted[name] = role is not Role.CANDIDATE
+        self._make_room(self.capacity // 2)  # what it will take is not known
         self._hold_cap(self.in_use, None)
         before, held = self._beyond_the_judge(), self._held.get(name, 0)
         if role is Role.CANDIDATE:

@@ -13,6 +13,7 @@ import argparse
 import gc
 import hashlib
 import json
+import os
 import signal
 import socket
 import struct
@@ -209,6 +210,7 @@ class JudgeSession:
             with self._excused(client.contestant):
                 client.start_open()
         platform = load_platform(self._job.device)
+        os.environ.update(platform.judge_settings())
         platform.open_device()
         self._earlier.environment = self._earlier.environment or read_environment(platform)
         for client in clients:

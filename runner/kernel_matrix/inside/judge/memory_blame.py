@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Collection, ContextManager, Iterator, Mapping, Optional
 
 from kernel_matrix.inside.judge.device_memory import UNEXPLAINED_BYTES, DeviceMemory
 from kernel_matrix.inside.judge.session_ended import SessionEnded
@@ -200,13 +200,29 @@ class MemoryBlame:
 @contextmanager
 def watching(memory: DeviceMemory, clients: Mapping[str, WorkerClient], *roles: Role) -> Iterator[None]:
     """Watch the device's memory in the calls of contestants with these roles."""
-    watched = [client for client in clients.values() if client.role in roles and memory.known]
-    for client in watched:
-        client.watching = partial(memory.turn, client.name, client.role)
+    with _each_call_in(clients, roles, lambda client: memory.turn(client.name, client.role)):
+        yield
+
+
+@contextmanager
+def making_room(memory: DeviceMemory, clients: Mapping[str, WorkerClient]) -> Iterator[None]:
+    """Let the judge give back what it keeps without use before calls that need the memory."""
+    with _each_call_in(clients, tuple(Role), lambda client: memory.making_room(client.name)):
+        yield
+
+
+@contextmanager
+def _each_call_in(
+    clients: Mapping[str, WorkerClient], roles: Collection[Role], make: Callable[[WorkerClient], ContextManager[None]]
+) -> Iterator[None]:
+    """Enter a context that ``make`` makes for each call of contestants with these roles."""
+    chosen = [client for client in clients.values() if client.role in roles]
+    for client in chosen:
+        client.watching = partial(make, client)
     try:
         yield
     finally:
-        for client in watched:
+        for client in chosen:
             client.watching = nullcontext
 
 

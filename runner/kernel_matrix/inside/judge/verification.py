@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
@@ -40,6 +40,10 @@ GLANCED = 1 << 16  # numbers of an output that a glance or a spot check reads
 SPOT_MARGIN = 8.0  # times the tolerance that a spot check allows, as the tolerance was found on other inputs
 SPOT_STRAYS = 0.01  # share of the numbers that may be further off: roundings that fell the other way
 LARGE = 1 << 30  # above these bytes of inputs and outputs, modes get FEW_TRIALS, and only one runs after timing
+# Where memory does not hold this multiple of a call's inputs and outputs, no expected output is kept during a call.
+# Each input is there twice, each output five times: expected, in its own dtype and in float64, and of the call itself
+# as returned, lent and copied; and some more for the model's temporaries.
+EXPECTED_BESIDE = 6
 FEW_TRIALS = {InputMode.STANDARD: 2, InputMode.OUTLIER: 1, InputMode.EXACT: 2}
 EASINGS = 4  # further inputs for the trusted implementation before nearly correct values are called wrong
 NEAR = 1.0 + CAP  # values are nearly correct up to this multiple of the tolerance; luck cannot explain more
@@ -47,13 +51,32 @@ HARD = 4.0  # on outliers, the reference may exceed the tolerance up to this fac
 WIDE_FROM = 1  # from this trial of mode ``exact`` on, inputs have wide integers, if the answer to them is integers
 
 
-class _Case(NamedTuple):
-    """Inputs and the expected output."""
+class _Case:
+    """Inputs, and the expected output, which is computed when it is first asked for."""
 
-    inputs: List[Any]
-    expected: ExpectedOutput
-    mode: InputMode = InputMode.STANDARD
-    exact: bool = False
+    def __init__(
+        self,
+        inputs: List[Any],
+        expect: Callable[[], ExpectedOutput],
+        mode: InputMode = InputMode.STANDARD,
+    ) -> None:
+        self.inputs = inputs
+        self.mode = mode
+        self.exact = False
+        """True if the answer is integers that every implementation must get exactly."""
+        self._expect = expect
+        self._expected: Optional[ExpectedOutput] = None
+
+    @property
+    def expected(self) -> ExpectedOutput:
+        """The expected output."""
+        if self._expected is None:
+            self._expected = self._expect()
+        return self._expected
+
+    def forget_expected(self) -> None:
+        """Free the expected output until it is asked for again."""
+        self._expected = None
 
 
 class _Randomness:
@@ -129,6 +152,11 @@ class Verifier:
         """Properties found so far, besides correctness."""
         return replace(self._traits, quality=worst_of(self._qualities))
 
+    @property
+    def first_inputs(self) -> List[Any]:
+        """Inputs of the candidate's first trial, from :meth:`controls` until then."""
+        return [] if self._first is None else self._first.inputs
+
     def forget_reference(self) -> None:
         """Free the reference and its outputs; nothing can be verified any more."""
         self._first, self._reference, self._randomness = None, None, None
@@ -142,7 +170,7 @@ class Verifier:
             SessionEnded: ``invalid_problem`` or ``problem_error``.
         """
         case = self._first = self._case(reference, InputMode.STANDARD, "before", 0)
-        inputs, expected = case.inputs, case.expected
+        inputs = case.inputs
         self._reference = reference
         self._left_out = tuple(mode for mode in self._modes() if not reference.can_change(mode))
         for mode in self._left_out:
@@ -154,10 +182,12 @@ class Verifier:
             self._randomness = _Randomness(reference, case, self._dice)
             self._control_distribution(self._randomness, case)
         else:
-            self._control_values(reference, inputs, expected)
+            self._control_values(reference, inputs, case.expected)
         failed = self._judge_baseline(case).failed
         if failed is not None:
             raise _reference_failure(failed, InputMode.STANDARD)
+        if self._is_short(reference):
+            case.forget_expected()
 
     def _control_values(self, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> None:
         variations = _guarded(lambda: controls.variations(reference, expected))
@@ -190,7 +220,7 @@ class Verifier:
         Raises:
             SessionEnded: If it does not pass.
         """
-        judgement = self._judge(client, _Case([], expected), result)
+        judgement = self._judge(client, _Case([], lambda: expected), result)
         if client.role is Role.CANDIDATE:
             self._note(judgement, InputMode.STANDARD, len(self.trials), "timed")
         if judgement.failed is not None:
@@ -311,8 +341,9 @@ class Verifier:
             if not controls.is_finite(case.expected):
                 return False  # this problem cannot take zeros and ones
             self._traits = replace(self._traits, exact=case.exact and self._traits.exact is not False)
-        outputs = self._try(case, index, phase)
+        outputs: Optional[Tuple[torch.Tensor, ...]] = self._try(case, index, phase)
         if first:
+            outputs = None if self._is_short(reference) else outputs
             self._try_again(case, outputs)
         return mode is not InputMode.EXACT or case.exact
 
@@ -335,9 +366,9 @@ class Verifier:
         whole: IntegerRange = IntegerRange.ONES,
     ) -> _Case:
         inputs = guarded("get_inputs()", Stage.VERIFY, lambda: reference.draw(mode, phase, index, whole=whole))
-        expected = _guarded(lambda: reference.expect(inputs))
-        exact = mode is InputMode.EXACT and controls.is_whole(expected, self._job.dtype, inputs)
-        return _Case(inputs, expected, mode, exact)
+        case = _Case(inputs, lambda: _guarded(lambda: reference.expect(inputs)), mode)
+        case.exact = mode is InputMode.EXACT and controls.is_whole(case.expected, self._job.dtype, inputs)
+        return case
 
     def _try(self, case: _Case, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
         """Run one trial of the candidate and return its outputs."""
@@ -350,15 +381,19 @@ class Verifier:
             )
         return result.outputs
 
-    def _try_again(self, case: _Case, before: Tuple[torch.Tensor, ...]) -> None:
-        """Run a second call on equal inputs: it must keep the tolerance; equal bits are only a trait."""
+    def _try_again(self, case: _Case, before: Optional[Tuple[torch.Tensor, ...]]) -> None:
+        """Run a second call on equal inputs: it must keep the tolerance; equal bits are only a trait.
+
+        Without the outputs ``before``, which memory may be too short to keep, this trait stays unknown.
+        """
         judgement, result = self._call(self._side(Role.CANDIDATE), case)
         if judgement.failed is not None:
             message = f"a second call on equal inputs fails where the first passed: {judgement.failed.evidence.message}"
             evidence = replace(judgement.failed.evidence, message=message, mode=InputMode.STANDARD.value, trial=0)
             differs = judgement.failed.status in _OF_VALUES and not self._job.random
             raise SessionEnded(Status.NONDETERMINISTIC if differs else judgement.failed.status, Stage.VERIFY, evidence)
-        self._traits = replace(self._traits, deterministic=all(map(same_bits, before, result.outputs)))
+        if before is not None:
+            self._traits = replace(self._traits, deterministic=all(map(same_bits, before, result.outputs)))
 
     def _compare_with_baseline(self, case: _Case, judgement: CallJudgement) -> CallJudgement:
         """Check that the baseline gets these values right, before the candidate is blamed.
@@ -386,11 +421,24 @@ class Verifier:
         return self._call(self._side(Role.BASELINE), case)[0]
 
     def _call(self, client: WorkerClient, case: _Case) -> Tuple[CallJudgement, CallResult]:
-        client.deliver(case.inputs, case.expected.trusted)
+        reference = self._reference
+        is_short = reference is not None and self._is_short(reference)
+        if reference is not None and is_short:
+            case.forget_expected()
+        client.deliver(case.inputs, reference.like if reference is not None and is_short else case.expected.trusted)
         result = client.call(stage=Stage.VERIFY)
-        if self._reference is not None and self._reference.call_bytes > LARGE and client.role is Role.CANDIDATE:
+        is_large = reference is not None and reference.call_bytes > LARGE
+        if is_short or (is_large and client.role is Role.CANDIDATE):
             client.park()  # the judge's own temporaries need not fit beside its buffers and caches
         return self._judge(client, case, result), result
+
+    def _is_short(self, reference: ReferenceModel) -> bool:
+        """Return True if memory may not hold a contestant's call and its expected output at the same time."""
+        reading = reference.platform.device_memory()
+        if reading is None:
+            return False
+        capacity = min(reading[1], self._job.device_memory_bytes or reading[1])
+        return EXPECTED_BESIDE * reference.call_bytes > capacity
 
     def _judge(self, client: WorkerClient, case: _Case, result: CallResult) -> CallJudgement:
         claimed = result.claim.outputs

@@ -395,8 +395,10 @@ class WorkerClient:
         return False
 
     def _run(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> CallResult:
+        # Allocated before the call, so that the hand-over takes no longer where the judge has little memory.
+        taken = None if self._lent is None else torch.empty_like(self._lent.outputs.tensor)
         claim, device_ns, started, done = self._asked(kind, stage, patience_s, order)
-        result = self._taken(claim, device_ns, started, done, compared=self._compares_inputs(stage))
+        result = self._taken(claim, device_ns, started, done, taken, compared=self._compares_inputs(stage))
         self._has_answered = True
         return result
 
@@ -427,14 +429,26 @@ class WorkerClient:
         """
         return not (self.role is Role.BASELINE and stage is Stage.TIME)
 
-    def _taken(self, claim: OutputsClaim, device_ns: int, started: int, done: int, *, compared: bool) -> CallResult:
-        """Take outputs and, if they are compared, inputs out of the worker's reach; return them with the times."""
+    def _taken(
+        self,
+        claim: OutputsClaim,
+        device_ns: int,
+        started: int,
+        done: int,
+        taken: Optional[torch.Tensor],
+        *,
+        compared: bool,
+    ) -> CallResult:
+        """Take outputs and, if they are compared, inputs out of the worker's reach; return them with the times.
+
+        ``taken`` is memory for the outputs.
+        """
         lent, (sent, self._sent) = self._lent, (self._sent, ())
-        if lent is None:
+        if lent is None or taken is None:
             times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
             return CallResult(claim, times, outputs=(), sent=(), inputs=(), damage="")
         lent.outputs.fetch()
-        taken = lent.outputs.tensor.clone()
+        taken.copy_(lent.outputs.tensor)
         self._platform.synchronize()  # on a GPU this also waits for all work that still runs there
         times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
         outputs = tuple(spec.view(taken) for spec in lent.output_specs)

@@ -16,7 +16,7 @@ from kernel_matrix.inside.judge.claims import LOW_RESOLUTION, contradiction, gap
 from kernel_matrix.inside.judge.device_memory import DeviceMemory
 from kernel_matrix.inside.judge.device_readings import DeviceReadings
 from kernel_matrix.inside.judge.earlier_cells import EarlierCells
-from kernel_matrix.inside.judge.memory_blame import MemoryBlame, watching
+from kernel_matrix.inside.judge.memory_blame import MemoryBlame, making_room, watching
 from kernel_matrix.inside.judge.pause import CandidatePause
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding, lacking_memory
@@ -135,10 +135,11 @@ class WorkloadRunner:
         self._last = state
         self._verify_first(state, state.reference, state.verifier)
         if self._time:
-            self._time_all(state.reference, state)
-            self._park(*self._clients)
-            self._phases.enter("after")
-            state.verifier.verify(state.reference, "after", 1)
+            with making_room(self.memory, self._clients):
+                self._time_all(state.reference, state)
+                self._park(*self._clients)
+                self._phases.enter("after")
+                state.verifier.verify(state.reference, "after", 1)
         self._ask_for_peaks(state.claimed_memory_bytes)
 
     def trace(self) -> None:
@@ -239,8 +240,8 @@ class WorkloadRunner:
         with self.memory.judge_alone(), watching(self.memory, self._clients, Role.BASELINE, Role.RIVAL):
             verifier.controls(reference)
             self._call_rivals(reference)
+            self._limit_calls(reference, verifier)
         state.needed_memory_bytes = self._blame.needed_bytes()
-        self._limit_calls()
         self._park(*(name for name in list(self._clients) if name != self._candidate.name))
         self._pause.resume()
         self._phases.enter("verify")
@@ -296,10 +297,12 @@ class WorkloadRunner:
 
         self._each(call, rivals)
 
-    def _limit_calls(self) -> None:
+    def _limit_calls(self, reference: ReferenceModel, verifier: Verifier) -> None:
         """Limit the candidate's calls by the baseline's time."""
         if not self._limits_waits:
             return
+        if not self._baseline.is_lent:
+            self._baseline.deliver(verifier.first_inputs, reference.like)
         self._baseline.call(stage=Stage.VERIFY)  # not its first call, which may have loaded libraries
         if self._baseline.fastest_s is not None:
             self._candidate.limit_calls(max(LEAST_PATIENCE_S, SLOWEST_FACTOR * self._baseline.fastest_s))

@@ -44,7 +44,7 @@ class Allocator:
 
 @pytest.fixture
 def allocator(monkeypatch):
-    monkeypatch.setattr(inside._Limit, "nbytes", None)
+    monkeypatch.setattr(arenas._Addresses, "limit", None)
     monkeypatch.setattr(arenas._Addresses, "mapped", 2 * GIB)
     made = Allocator()
     made.install(monkeypatch)
@@ -69,6 +69,10 @@ def test_limit_memory_leaves_room_for_arenas(allocator):
     inside.limit_memory(24 * GIB)
     assert allocator.fraction == pytest.approx(22 / 80)
     assert inside.free_bytes() == (22 - 10 + 6) * GIB
+    arenas._count(4 * GIB)  # one more is mapped
+    assert allocator.fraction == pytest.approx(18 / 80)
+    arenas._count(-6 * GIB)
+    assert allocator.fraction == pytest.approx(24 / 80)
     inside.limit_memory(200 * GIB)
     assert allocator.fraction == 1.0
 

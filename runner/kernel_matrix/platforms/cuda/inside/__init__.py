@@ -23,12 +23,6 @@ NEEDS_DEVICE = ("No CUDA GPUs are available", "Found no NVIDIA driver", "no CUDA
 # ruff: noqa: PLC0415
 
 
-class _Limit:
-    """Limit of torch's allocator in this process; versions of torch before 2.7 cannot be asked for it."""
-
-    nbytes: Optional[int] = None
-
-
 def transport() -> str:
     """Return the name of the way in which memory is shared."""
     from kernel_matrix.platforms.cuda.inside import arenas
@@ -61,8 +55,11 @@ def free_bytes() -> Optional[int]:
     """Return what torch may still reserve plus the unused memory in its cache."""
     import torch
 
+    from kernel_matrix.platforms.cuda.inside import arenas
+
     free, total = torch.cuda.mem_get_info()
-    most = total if _Limit.nbytes is None else _Limit.nbytes
+    left = arenas.limit_beside()
+    most = total if left is None else left
     return max(0, min(int(free), most - int(torch.cuda.memory_reserved()))) + _idle_bytes()
 
 
@@ -102,14 +99,15 @@ def take_peak() -> Optional[int]:
 
 
 def limit_memory(nbytes: int) -> None:
-    """Limit torch's allocator to what arenas leave of ``nbytes``."""
-    import torch
-
+    """Limit torch's allocator to what arenas leave of ``nbytes``, now and whenever they change."""
     from kernel_matrix.platforms.cuda.inside import arenas
 
-    _Limit.nbytes = max(0, nbytes - arenas.mapped_bytes())
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, _Limit.nbytes / total))
+    arenas.limit_memory(nbytes)
+
+
+def judge_settings() -> Mapping[str, str]:
+    """Return settings with which memory that was freed in pieces can be used for larger tensors."""
+    return {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
 def _idle_bytes() -> int:

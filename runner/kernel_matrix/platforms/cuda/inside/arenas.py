@@ -77,6 +77,8 @@ class _Addresses:
 
     mapped = 0
     """Bytes of all allocations that this process has mapped."""
+    limit: Optional[int] = None
+    """Bytes that these and torch's may have together; torch before 2.7 cannot be asked for its own limit."""
 
     def __init__(self, nbytes: int, shown: int) -> None:
         self._driver = library()
@@ -96,7 +98,7 @@ class _Addresses:
         """Map an allocation, which is released with the mapping."""
         size, nothing = ctypes.c_size_t(self._nbytes), ctypes.c_size_t(0)
         self._handle = handle
-        _Addresses.mapped += self._nbytes
+        _count(self._nbytes)
         call("cuMemMap", self._address, size, nothing, handle, ctypes.c_ulonglong(0))
         access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
         call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
@@ -106,13 +108,33 @@ class _Addresses:
         if self._handle is not None:
             self._driver.cuMemUnmap(self._address, ctypes.c_size_t(self._nbytes))
             self._driver.cuMemRelease(self._handle)
-            _Addresses.mapped -= self._nbytes
+            _count(-self._nbytes)
             self._handle = None
 
     def __del__(self) -> None:
         # A finaliser, because only torch knows when the last view of the memory is gone.
         self.unmap()
         self._driver.cuMemAddressFree(self._address, ctypes.c_size_t(self._nbytes))
+
+
+def _count(nbytes: int) -> None:
+    """Count memory that was mapped, or unmapped if negative; torch's own allocator has the rest of the limit."""
+    _Addresses.mapped += nbytes
+    left = limit_beside()
+    if left is not None:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, left / total))
+
+
+def limit_memory(nbytes: int) -> None:
+    """Limit what arenas and torch's allocator take together in this process."""
+    _Addresses.limit = nbytes
+    _count(0)
+
+
+def limit_beside() -> Optional[int]:
+    """Return what the arenas leave of the limit, in bytes; None without a limit."""
+    return None if _Addresses.limit is None else max(0, _Addresses.limit - _Addresses.mapped)
 
 
 def _mapped(handle: ctypes.c_ulonglong, size: int, nbytes: int) -> torch.Tensor:
