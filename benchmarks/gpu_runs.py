@@ -33,8 +33,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def head(name: str, model: str) -> str:
-    """First lines of a matrix: single precision, on GPUs of one model."""
-    return f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{{ name = "gpu", model = "{model}" }}]\n{TOOLCHAIN}\n'
+    """First lines of a matrix: single precision, on GPUs of one model, of Hopper's compute capability."""
+    gpu = f'{{ name = "gpu", model = "{model}", compute_capability = "9.0" }}'
+    return f'name = "{name}"\ndtypes = ["fp32"]\ngpus = [{gpu}]\n{TOOLCHAIN}\n'
 
 
 @contextmanager
