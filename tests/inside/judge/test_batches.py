@@ -23,6 +23,7 @@ from kernel_matrix.inside.judge.batches import (
     LONG_NS,
     LONGEST_NS,
     MOST_SETS,
+    MOST_SHARE,
     Batches,
     BatchLayout,
     NoBatchesError,
@@ -86,10 +87,11 @@ def test_batches_of_calls_that_take_long_are_none():
 
 @pytest.mark.parametrize(("room", "sets"), [(2, 2), (7, 7), (8, 8), (23, 16), (10**6, MOST_SETS)])
 def test_batches_of_little_free_memory_have_fewer_sets(room, sets):
-    assert prepared(1_000, free=room * PER_SET * COPIES)._layout.sets == sets
+    assert prepared(1_000, free=room * PER_SET * MOST_SHARE)._layout.sets == sets
 
 
 def test_batches_of_no_room_for_two_sets_are_none():
+    assert prepared(1_000, free=2 * PER_SET * COPIES)._layout.sets == 2
     with pytest.raises(NoBatchesError):
         prepared(1_000, free=2 * PER_SET * COPIES - 1)
 

@@ -40,6 +40,8 @@ CAPTURED_BELOW_NS = 150_000
 """Calls shorter than this are captured, since launching them from Python may take longer than they do."""
 MOST_BYTES = 8 << 30
 """The sets of one batch take at most this many bytes, or two sets whatever they take."""
+MOST_SHARE = 8
+"""Likewise, at most one part in this many of the free memory."""
 DRAWN_TOGETHER = 16
 """Sets that are drawn in one capture, where drawing can be captured; from Python it takes ten times as long."""
 COPIES = 4
@@ -300,8 +302,9 @@ def batches_of(
     per_set = layout.input_bytes + layout.output_bytes
     free = reference.platform.free_bytes()
     room = MOST_BYTES if free is None else free // COPIES
+    most = MOST_BYTES if free is None else min(MOST_BYTES, free // MOST_SHARE)
     timely = min(int(LONG_NS / max(call_ns, 1.0)), int(LONGEST_NS / max(slowest_ns, 1.0)))
-    sets = min(MOST_SETS, timely, max(2, MOST_BYTES // per_set), room // per_set)
+    sets = min(MOST_SETS, timely, max(2, most // per_set), room // per_set)
     sets = sets // CHUNKS * CHUNKS if sets >= CHUNKS else max(sets, 2)
     if room // per_set < 2:
         raise NoBatchesError

@@ -40,9 +40,9 @@ GLANCED = 1 << 16  # numbers of an output that a glance or a spot check reads
 SPOT_MARGIN = 8.0  # times the tolerance that a spot check allows, as the tolerance was found on other inputs
 SPOT_STRAYS = 0.01  # share of the numbers that may be further off: roundings that fell the other way
 LARGE = 1 << 30  # above these bytes of inputs and outputs, modes get FEW_TRIALS, and only one runs after timing
-# Where memory does not hold this multiple of a call's inputs and outputs, no expected output is kept during a call.
-# Each input is there twice, each output five times: expected, in its own dtype and in float64, and of the call itself
-# as returned, lent and copied; and some more for the model's temporaries.
+# Where memory does not hold this multiple of a call's inputs and outputs, no expected output is kept during a call. Of
+# inputs there are two copies, the judge's and the lent one; of outputs three, as returned, lent and taken, and what is
+# expected in the cell's dtype and in float64, which takes as much as three more in single precision.
 EXPECTED_BESIDE = 6
 FEW_TRIALS = {InputMode.STANDARD: 2, InputMode.OUTLIER: 1, InputMode.EXACT: 2}
 EASINGS = 4  # further inputs for the trusted implementation before nearly correct values are called wrong
@@ -55,10 +55,7 @@ class _Case:
     """Inputs, and the expected output, which is computed when it is first asked for."""
 
     def __init__(
-        self,
-        inputs: List[Any],
-        expect: Callable[[], ExpectedOutput],
-        mode: InputMode = InputMode.STANDARD,
+        self, inputs: List[Any], expect: Callable[[], ExpectedOutput], mode: InputMode = InputMode.STANDARD
     ) -> None:
         self.inputs = inputs
         self.mode = mode
@@ -136,6 +133,8 @@ class Verifier:
         self._dice = dice
         self._first: Optional[_Case] = None
         self._reference: Optional[ReferenceModel] = None
+        self._like: Tuple[torch.Tensor, ...] = ()
+        self._is_short = False  # memory may not hold a call and its expected output, by the controls
         self._qualities: List[Quality] = []
         self._usual: Tuple[AllowedError, ...] = ()  # allowed errors on the first inputs
         self._randomness: Optional[_Randomness] = None  # set by controls if outputs are random
@@ -171,7 +170,7 @@ class Verifier:
         """
         case = self._first = self._case(reference, InputMode.STANDARD, "before", 0)
         inputs = case.inputs
-        self._reference = reference
+        self._reference, self._like, self._is_short = reference, reference.like, self._lacks_room(reference)
         self._left_out = tuple(mode for mode in self._modes() if not reference.can_change(mode))
         for mode in self._left_out:
             self.labels.append(f"{LEFT_OUT}:{mode.value}")
@@ -186,7 +185,7 @@ class Verifier:
         failed = self._judge_baseline(case).failed
         if failed is not None:
             raise _reference_failure(failed, InputMode.STANDARD)
-        if self._is_short(reference):
+        if self._is_short:
             case.forget_expected()
 
     def _control_values(self, reference: ReferenceModel, inputs: List[Any], expected: ExpectedOutput) -> None:
@@ -341,9 +340,8 @@ class Verifier:
             if not controls.is_finite(case.expected):
                 return False  # this problem cannot take zeros and ones
             self._traits = replace(self._traits, exact=case.exact and self._traits.exact is not False)
-        outputs: Optional[Tuple[torch.Tensor, ...]] = self._try(case, index, phase)
+        outputs = self._try(case, index, phase)
         if first:
-            outputs = None if self._is_short(reference) else outputs
             self._try_again(case, outputs)
         return mode is not InputMode.EXACT or case.exact
 
@@ -370,8 +368,8 @@ class Verifier:
         case.exact = mode is InputMode.EXACT and controls.is_whole(case.expected, self._job.dtype, inputs)
         return case
 
-    def _try(self, case: _Case, index: int, phase: str) -> Tuple[torch.Tensor, ...]:
-        """Run one trial of the candidate and return its outputs."""
+    def _try(self, case: _Case, index: int, phase: str) -> Optional[Tuple[torch.Tensor, ...]]:
+        """Run one trial of the candidate; return its outputs, unless memory is too short to keep them."""
         judgement, result = self._call(self._side(Role.CANDIDATE), case)
         judgement = self._compare_with_baseline(case, judgement)
         self._note(judgement, case.mode, index, phase)
@@ -379,12 +377,12 @@ class Verifier:
             raise SessionEnded(judgement.failed.status, Stage.VERIFY, judgement.failed.evidence).at(
                 mode=case.mode.value, trial=index
             )
-        return result.outputs
+        return None if self._is_short else result.outputs
 
     def _try_again(self, case: _Case, before: Optional[Tuple[torch.Tensor, ...]]) -> None:
         """Run a second call on equal inputs: it must keep the tolerance; equal bits are only a trait.
 
-        Without the outputs ``before``, which memory may be too short to keep, this trait stays unknown.
+        Without the outputs ``before`` the trait stays unknown.
         """
         judgement, result = self._call(self._side(Role.CANDIDATE), case)
         if judgement.failed is not None:
@@ -421,18 +419,16 @@ class Verifier:
         return self._call(self._side(Role.BASELINE), case)[0]
 
     def _call(self, client: WorkerClient, case: _Case) -> Tuple[CallJudgement, CallResult]:
-        reference = self._reference
-        is_short = reference is not None and self._is_short(reference)
-        if reference is not None and is_short:
+        if self._is_short:
             case.forget_expected()
-        client.deliver(case.inputs, reference.like if reference is not None and is_short else case.expected.trusted)
+        client.deliver(case.inputs, self._like if self._is_short else case.expected.trusted)
         result = client.call(stage=Stage.VERIFY)
-        is_large = reference is not None and reference.call_bytes > LARGE
-        if is_short or (is_large and client.role is Role.CANDIDATE):
+        is_large = self._reference is not None and self._reference.call_bytes > LARGE
+        if self._is_short or (is_large and client.role is Role.CANDIDATE):
             client.park()  # the judge's own temporaries need not fit beside its buffers and caches
         return self._judge(client, case, result), result
 
-    def _is_short(self, reference: ReferenceModel) -> bool:
+    def _lacks_room(self, reference: ReferenceModel) -> bool:
         """Return True if memory may not hold a contestant's call and its expected output at the same time."""
         reading = reference.platform.device_memory()
         if reading is None:

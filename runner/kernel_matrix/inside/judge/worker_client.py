@@ -396,9 +396,9 @@ class WorkerClient:
 
     def _run(self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes = b"") -> CallResult:
         # Allocated before the call, so that the hand-over takes no longer where the judge has little memory.
-        taken = None if self._lent is None else torch.empty_like(self._lent.outputs.tensor)
+        memory = None if self._lent is None else torch.empty_like(self._lent.outputs.tensor)
         claim, device_ns, started, done = self._asked(kind, stage, patience_s, order)
-        result = self._taken(claim, device_ns, started, done, taken, compared=self._compares_inputs(stage))
+        result = self._taken(claim, device_ns, started, done, memory, compared=self._compares_inputs(stage))
         self._has_answered = True
         return result
 
@@ -435,23 +435,20 @@ class WorkerClient:
         device_ns: int,
         started: int,
         done: int,
-        taken: Optional[torch.Tensor],
+        memory: Optional[torch.Tensor],
         *,
         compared: bool,
     ) -> CallResult:
-        """Take outputs and, if they are compared, inputs out of the worker's reach; return them with the times.
-
-        ``taken`` is memory for the outputs.
-        """
+        """Take outputs, into ``memory``, and inputs, if they are compared, out of the worker's reach."""
         lent, (sent, self._sent) = self._lent, (self._sent, ())
-        if lent is None or taken is None:
+        if lent is None or memory is None:
             times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
             return CallResult(claim, times, outputs=(), sent=(), inputs=(), damage="")
         lent.outputs.fetch()
-        taken.copy_(lent.outputs.tensor)
+        memory.copy_(lent.outputs.tensor)
         self._platform.synchronize()  # on a GPU this also waits for all work that still runs there
         times = CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
-        outputs = tuple(spec.view(taken) for spec in lent.output_specs)
+        outputs = tuple(spec.view(memory) for spec in lent.output_specs)
         if not compared:
             return CallResult(claim, times, outputs, sent, inputs=sent, damage="")
         lent.inputs.fetch()
