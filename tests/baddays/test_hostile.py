@@ -36,7 +36,7 @@ policy.pids = 64  # a busy machine may take a hundredth of a second for a fork
 
 [[override]]
 match.candidate = "relu/eats_memory"
-policy.memory_mib = 1024  # a machine may take seconds per GiB that it has not given to anybody yet
+policy.memory_mib = 768  # a machine may take seconds per GiB that it has not given to anybody yet
 """
 
 EVIDENCE = {
