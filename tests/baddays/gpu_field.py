@@ -127,7 +127,7 @@ class GpuField(Field):
                 process.kill()
 
     def left_behind(self) -> list[str]:
-        """What is not as it was before any run: settings, journals, locks, containers, listed processes, folders."""
+        """Return what runs left: settings, journals, locks, containers, processes on the GPU, folders."""
         found = [path.name for path in self.lock_dir.iterdir() if path.suffix != ".lock"]
         found += [] if self.lock_is_free() else ["locked"]
         if not self.driver.state(UUID).is_given_back:
@@ -137,7 +137,7 @@ class GpuField(Field):
         return found + self.leftovers() + [str(path) for path in self.unfinished_files()]
 
     def lock_is_free(self) -> bool:
-        """Whether nobody holds the GPU's lock now."""
+        """Return True if nobody holds the GPU's lock now."""
         return all(_free(path) for path in self.lock_dir.glob("*.lock"))
 
     def _pausing(self) -> list[Path]:

@@ -31,7 +31,7 @@ NOTED = ClockNote(target_mhz=1500, before_mhz=1980)
 
 @pytest.fixture
 def path(tmp_path):
-    """Where the journal is, in a folder that is there."""
+    """Return the path of the journal, in a folder that exists."""
     return journal_file(tmp_path, GPU.uuid)
 
 

@@ -372,17 +372,20 @@ class _RunningContainer:
 
     def _freeze(self) -> bool:
         """Stop the container's processes without the daemon; return False if that is not possible here."""
-        pid = self.root_pid()
-        freezer = find_freezer(pid, self._id) if pid else None
-        if freezer is None:
+        if self._freezer is None:
             return False
         try:
-            freezer.freeze()
+            self._freezer.freeze()
         except OSError as error:
             _log.debug("container %s was not stopped by its control group: %s", self._spec.name, error)
             return False
-        self._frozen_by = freezer
+        self._frozen_by = self._freezer
         return True
+
+    @cached_property
+    def _freezer(self) -> Freezer | None:
+        pid = self.root_pid()
+        return find_freezer(pid, self._id) if pid else None
 
     def _change(self, what: str, change: Callable[[str], None]) -> None:
         try:

@@ -215,7 +215,7 @@ def test_large_calls_leave_candidate_nothing_between_them(judged, monkeypatch):
     assert kept.count(("candidate", False)) >= verified
 
 
-def test_no_expected_output_is_kept_during_calls_where_memory_is_short(judged, monkeypatch):
+def test_short_memory_holds_no_expected_output_in_calls(judged, monkeypatch):
     made, kept = [], []
     call, expect = WorkerClient.call, ReferenceModel.expect
 
@@ -294,6 +294,12 @@ def in_thread(function, *arguments):
     thread.join()
 
 
+def use_and_give_back(gib):
+    with DEVICE.use(gib):
+        pass
+    DEVICE.release_memory()
+
+
 def test_turn_counts_changes_for_the_one_whose_it_is(memory):
     with memory.turn("eager", Role.BASELINE):
         in_thread(DEVICE.take, 2.0)
@@ -303,33 +309,23 @@ def test_turn_counts_changes_for_the_one_whose_it_is(memory):
 
 
 def test_turn_sees_a_peak_that_is_given_back(memory):
-    def use():
-        with DEVICE.use(4.0):
-            pass
-        DEVICE.release_memory()
-
     with memory.turn("candidate", Role.CANDIDATE):
-        in_thread(use)
+        in_thread(use_and_give_back, 4.0)
     assert memory.peak("candidate") == 4 * GIB
     assert memory.candidate == 0
 
 
 @pytest.mark.parametrize(("kept", "left"), [(9.0, 0), (2.0, 2 * GIB)])
-def test_judge_gives_back_what_it_keeps_if_half_of_the_device_is_not_free(kept, left, memory):
+def test_turn_makes_the_judge_give_back_unused_memory(kept, left, memory):
     with DEVICE.use(kept):
         pass
     with memory.turn("eager", Role.BASELINE):
         assert memory.judge == left
 
 
-def test_judge_gives_back_what_it_keeps_if_a_known_peak_needs_it(memory):
-    def use():
-        with DEVICE.use(10.0):
-            pass
-        DEVICE.release_memory()
-
+def test_known_peak_makes_the_judge_give_back_memory(memory):
     with memory.turn("eager", Role.BASELINE):
-        in_thread(use)
+        in_thread(use_and_give_back, 10.0)
     for kept, left in ((5.0, 5 * GIB), (6.0, 0)):
         with DEVICE.use(kept):
             pass
