@@ -62,7 +62,9 @@ class Forked:
 
     def wait(self) -> None:
         """Until it has ended; who forked it reaps it."""
-        select.select((self._handle,), (), ())
+        waiting = select.poll()  # select() takes no descriptor above 1023
+        waiting.register(self._handle, select.POLLIN)
+        waiting.poll()
         os.close(self._handle)
 
     def terminate(self) -> None:
