@@ -123,6 +123,8 @@ def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, capt
                     wall_ns=(made.times.wall_ns,),
                     handover_ns=(made.times.handover_ns,),
                     device_ns=(made.times.device_ns,),
+                    in_place=made.in_place,
+                    taking_ns=(made.taking_ns,) if made.taking_ns is not None else (),
                 )
                 blocks.append(block)
     return blocks
@@ -154,7 +156,8 @@ def worker(name: str, folder: Path, device: str, reference: ReferenceModel) -> I
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen((sys.executable, "-m", module, *places), env=environment) as process:
         try:
-            contestant = ContestantSpec(name, Role.CANDIDATE, "problem.py", "ModelNew")
+            role = Role.CANDIDATE if name == NAMES[0] else Role.BASELINE
+            contestant = ContestantSpec(name, role, "problem.py", "ModelNew")
             channel = Channel(_accepted(listener, contestant, 120)[0], MAX_FROM_WORKER)
             if load_platform(device).IS_ACCELERATOR:
                 channel.stay_awake(AWAKE_S)

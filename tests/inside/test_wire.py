@@ -34,18 +34,23 @@ from kernel_matrix.inside.wire import (
     PeerGoneError,
     Structure,
     WireError,
+    do_overlap,
     pack_calls,
     pack_code,
     pack_done,
     pack_failed,
+    pack_lent,
     pack_outputs,
+    pack_places,
     pack_replay,
     pack_traced,
     unpack_calls,
     unpack_code,
     unpack_done,
     unpack_failed,
+    unpack_lent,
     unpack_outputs,
+    unpack_places,
     unpack_replay,
     unpack_traced,
 )
@@ -424,3 +429,64 @@ def test_a_malformed_list_of_kernels_is_refused(name):
     assert unpack_traced(ONE_KERNEL) == [("k", 1, 5)]
     with pytest.raises(WireError):
         unpack_traced(MALFORMED_KERNELS[name])
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+@given(captured=st.booleans(), used=st.integers(0, 2**40))
+def test_what_was_lent_crosses_unchanged(captured, used):
+    assert unpack_lent(pack_lent(captured=captured, pool_bytes=used), 2**40) == (captured, used)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x01", pack_lent(captured=True, pool_bytes=9), bytes(10)])
+def test_what_was_lent_is_refused_if_it_cannot_be(payload):
+    with pytest.raises(WireError, match="READY frame"):
+        unpack_lent(payload, 8)
+
+
+SIZES = ((12, 4), (0, 8), (3, 1))
+"""Bytes of three outputs, the second of them empty, and of their elements."""
+
+
+def test_places_cross_unchanged():
+    places = ((0, 16, 12), (100, 0, 15), (52, 400, 64))
+    assert unpack_places(pack_places([start for call in places for start in call]), SIZES, 3, 400) == places
+
+
+def test_places_of_outputs_elsewhere_are_none():
+    assert unpack_places(pack_places(()), SIZES, 3, 400) == ()
+
+
+WRONG_PLACES = {
+    "too few": [0, 16],
+    "too many": [0, 16, 12, 20],
+    "across elements": [2, 16, 32],
+    "beyond the end": [0, 16, 398],
+    "far beyond the end": [2**64 - 4, 16, 12],
+    "overlapping": [0, 16, 11],
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PLACES)
+def test_places_that_no_output_can_have_are_refused(name):
+    with pytest.raises(WireError):
+        unpack_places(pack_places(WRONG_PLACES[name]), SIZES, 1, 400)
+
+
+@given(payload=st.binary(max_size=80), calls=st.integers(1, 3))
+def test_places_of_any_bytes_lie_apart_in_the_memory(payload, calls):
+    try:
+        places = unpack_places(payload, SIZES, calls, 400)
+    except WireError:
+        return
+    spans = [(start, size) for call in places for start, (size, _) in zip(call, SIZES, strict=True)]
+    taken = [byte for start, size in spans for byte in range(start, start + size)]
+    assert len(set(taken)) == len(taken)
+    assert all(byte < 400 for byte in taken)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=8))
+def test_pieces_overlap_if_they_share_a_byte(spans):
+    taken = [byte for start, size in spans for byte in range(start, start + size)]
+    assert do_overlap(spans) is (len(set(taken)) < len(taken))

@@ -7,11 +7,11 @@ import socket
 import textwrap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from kernel_matrix.inside.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel
+from kernel_matrix.inside.wire import MAX_FROM_JUDGE, MAX_FROM_WORKER, Channel, PeerGoneError
 from kernel_matrix.model.messages import ContestantSpec, JudgeTimeouts
 from tests.inside.sessions import CANDIDATE
 
@@ -21,11 +21,17 @@ TIMEOUTS = JudgeTimeouts(load_s=20, first_call_s=20, call_s=20)
 @contextmanager
 def served(code: Path, artifact: Path | None = None, device: str = "cpu") -> Iterator[Channel]:
     """The judge's end of a connection whose other end a worker serves."""
-    from kernel_matrix.inside.worker.service import serve
+    from kernel_matrix.inside.worker.service import Worker
+
+    def serve() -> None:
+        worker = Worker(channel, code, device, artifact)
+        with suppress(PeerGoneError):
+            worker.serve()
+        worker._give_back()  # what the end of its process gives back elsewhere
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     channel = Channel(theirs, MAX_FROM_JUDGE)
-    thread = threading.Thread(target=serve, args=(channel, code, device, artifact))
+    thread = threading.Thread(target=serve)
     thread.start()
     try:
         yield Channel(ours, MAX_FROM_WORKER)

@@ -66,8 +66,8 @@ def call_times(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
 def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> float:
     """Return the longest that a contestant's calls can have taken, nanoseconds; infinite if they are too few.
 
-    Counted as time of its calls are: all of the batch, also what starting it costs; and what it took longer than the
-    baseline to see the memory, since it may have begun to work there.
+    Counted as time of its calls are: all of the batch, also what starting it costs; what it took longer than the
+    baseline to see the memory, since it may have begun to work there; and what may hide in the hand-over.
     """
     ours, theirs = ([b for b in blocks if b.contestant == name and not b.short] for name in (contestant, baseline))
     if not ours or not theirs:
@@ -75,12 +75,26 @@ def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
     calls = median(count for block in ours for count in block.calls)
     whole = median_interval([wall / n for block in ours for n, wall in zip(block.calls, block.wall_ns)])
     shown, seen = (median_interval([ns for block in side for ns in block.shown_ns]) for side in (ours, theirs))
+    begun = max(0.0, shown.high - seen.low) / calls
+    return _with_handover_ns(whole.high + begun, ours, theirs)
+
+
+def _with_handover_ns(shown_ns: float, ours: Sequence[BatchBlock], theirs: Sequence[BatchBlock]) -> float:
+    """Return ``shown_ns`` and what calls can hide in the hand-over, nanoseconds.
+
+    Outputs in place are taken when the calls end, which may show work that was put off: all that it takes longer than
+    taking does by itself. Where only one side's are in place, all of a contestant's hand-over may be such work.
+    """
     handover, usual = (
         median_interval([ns / n for block in side for n, ns in zip(block.calls, block.handover_ns)])
         for side in (ours, theirs)
     )
-    begun = max(0.0, shown.high - seen.low) / calls
-    return with_hidden_ns(whole.high + begun, usual.high, max(0.0, handover.high - usual.low))
+    in_place = {block.in_place for block in (*ours, *theirs)}
+    if in_place == {False}:
+        return with_hidden_ns(shown_ns, usual.high, max(0.0, handover.high - usual.low))
+    by_itself = min((ns for block in theirs for ns in block.taking_ns), default=0) if in_place == {True} else 0
+    late = median_interval([(ns - by_itself) / n for block in ours for n, ns in zip(block.calls, block.handover_ns)])
+    return shown_ns + max(0.0, late.high)
 
 
 def with_hidden_ns(shown: float, copied: float, excess: float) -> float:

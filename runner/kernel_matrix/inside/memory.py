@@ -14,7 +14,7 @@ import fcntl
 import mmap
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Protocol, Sequence, Tuple
 
 import torch
 
@@ -181,6 +181,30 @@ class Window(Protocol):
 
     def close(self) -> None:
         """Give the memory and the addresses back."""
+        ...
+
+
+class OutputPool(Protocol):
+    """Allocator whose memory lies in a window, so that outputs of calls are the judge's memory without a copy."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes from the window's start within which everything lies that was allocated so far."""
+        ...
+
+    def allocating(self) -> ContextManager[None]:
+        """Let torch allocate from the pool inside, in this thread.
+
+        Where the window has no room left, torch raises its error for that.
+        """
+        ...
+
+    def capture(self, function: Callable[[], Any]) -> Optional[Callable[[], Any]]:
+        """Return what the platform's ``capture`` does, with outputs that lie in the pool."""
+        ...
+
+    def close(self) -> None:
+        """Give the memory back; nothing that was allocated here may be used any more."""
         ...
 
 

@@ -31,7 +31,7 @@ from kernel_matrix.model.protocols import protocol_members
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
-    from kernel_matrix.inside.memory import Arena, Window
+    from kernel_matrix.inside.memory import Arena, OutputPool, Window
     from kernel_matrix.inside.wire import KernelCode
     from kernel_matrix.model.enums import Dtype
 
@@ -97,6 +97,19 @@ class InsidePlatform(Protocol):
 
     def open_window(self, nbytes: int) -> Window:
         """Return addresses at which a worker sees other memory of the judge for each batch of calls."""
+        ...
+
+    def pool_bytes(self, outputs: Sequence[int], calls: int) -> int:
+        """Return how much memory a pool needs for the outputs of ``calls`` calls; 0 where there are no pools.
+
+        Args:
+            outputs: Bytes of each output of a call.
+            calls: Number of calls whose outputs are kept.
+        """
+        ...
+
+    def open_pool(self, window: Window) -> Optional[OutputPool]:
+        """Return a pool that allocates in ``window``; None where torch cannot allocate in given memory."""
         ...
 
     def free_bytes(self) -> Optional[int]:

@@ -13,6 +13,7 @@ from kernel_matrix.inside.platform import Activity, SensorError, Sensors
 
 if TYPE_CHECKING:
     from kernel_matrix.inside.build.call_forms import CallForm, CompiledAhead, CompileTarget
+    from kernel_matrix.inside.memory import Window
     from kernel_matrix.inside.wire import KernelCode
     from kernel_matrix.model.enums import Dtype
 
@@ -31,7 +32,9 @@ __all__ = [
     "measure_anchor",
     "measure_clock",
     "open_device",
+    "open_pool",
     "own_memory",
+    "pool_bytes",
     "record_activity",
     "release_memory",
     "sensors",
@@ -40,6 +43,15 @@ __all__ = [
 ]
 
 NEEDS_DEVICE: Tuple[str, ...] = ()
+
+
+def pool_bytes(outputs: Sequence[int], calls: int) -> int:  # noqa: ARG001  # part of the protocol
+    """Return 0: there are no pools."""
+    return 0
+
+
+def open_pool(window: Window) -> None:
+    """Return None: torch cannot allocate in given memory."""
 
 
 def free_bytes() -> None:

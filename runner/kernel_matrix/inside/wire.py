@@ -29,6 +29,7 @@ AWAKE_S = 0.25  # both sides of a GPU session poll this long for the next frame 
 MAX_CHUNK = 1 << 20  # bytes of a payload from a builder
 MAX_DESCRIPTORS = 8  # in one frame of the judge's
 MAX_OUTPUTS = 256
+MOST_PLACES = MAX_FROM_WORKER // 8  # outputs of a batch whose places fit into one frame
 MAX_KERNELS = 256  # kernels that a worker or builder may name in one frame
 MAX_NAME = 200  # bytes of a kernel's name in UTF-8; longer names are cut
 MAX_DIMENSIONS = 16
@@ -61,7 +62,7 @@ class FrameKind(IntEnum):
     """Judge → host: let the candidate's processes run on."""
     BATCH_BUFFERS = 12
     """Judge → worker: where the sets of the following batches lie (JSON, two descriptors: inputs, outputs of a first
-    batch); ``READY`` says whether the calls could be captured."""
+    batch); ``READY`` says whether the calls could be captured, and whether their outputs lie in the judge's memory."""
     BATCH = 13
     """Judge → worker: the memory of the next batch, with its inputs written (two descriptors)."""
     CALLS = 14
@@ -83,6 +84,8 @@ class FrameKind(IntEnum):
     """Worker → judge: the kernels that ran during the call."""
     CODE = 22
     """Builder → host: properties of each compiled kernel."""
+    PLACES = 23
+    """Worker → judge, after ``OUTPUTS`` of a batch whose outputs lie in the judge's memory: where each of them does."""
 
 
 class CallFailure(IntEnum):
@@ -114,6 +117,10 @@ class Structure(IntEnum):
     TUPLE = 1
     LIST = 2
     OTHER = 3
+
+
+Places = Tuple[Tuple[int, ...], ...]
+"""Offset in bytes of each output of each call."""
 
 
 class WireError(Exception):
@@ -323,6 +330,7 @@ def _check_count(kind: FrameKind, announced: int, descriptors: Sequence[int]) ->
 _REPLAY = struct.Struct("<I")
 _PEAK = struct.Struct("<Q")
 _DONE = struct.Struct("<Q")
+_LENT = struct.Struct("<?Q")
 _OUTPUTS = struct.Struct("<BBH")
 _OUTPUT = struct.Struct("<BBBBBB")
 
@@ -346,6 +354,66 @@ def pack_calls(chunks: Sequence[int]) -> bytes:
 def unpack_calls(payload: bytes) -> Tuple[int, ...]:
     """Return the chunks of sets to call on (worker's side: the judge is trusted)."""
     return struct.unpack(f"<{len(payload) // 2}H", payload)
+
+
+def pack_lent(*, captured: bool, pool_bytes: int) -> bytes:
+    """Return the payload of ``READY`` after ``BATCH_BUFFERS``; ``pool_bytes`` is 0 where outputs are copied."""
+    return _LENT.pack(captured, pool_bytes)
+
+
+def unpack_lent(payload: bytes, most_bytes: int) -> Tuple[bool, int]:
+    """Return whether calls are captured, and how much of the memory for outputs a pool uses, at most ``most_bytes``.
+
+    Raises:
+        WireError: If the payload is not a flag and a number, or the number is too large.
+    """
+    try:
+        captured, pool_bytes = _LENT.unpack(payload)
+    except struct.error:
+        raise WireError("a READY frame is not a flag and a number") from None
+    if pool_bytes > most_bytes:
+        raise WireError(f"a READY frame claims {pool_bytes} of {most_bytes} bytes")
+    return bool(captured), int(pool_bytes)
+
+
+def pack_places(places: Sequence[int]) -> bytes:
+    """Return the payload of ``PLACES``; empty where an output lies elsewhere."""
+    return struct.pack(f"<{len(places)}Q", *places)
+
+
+def unpack_places(payload: bytes, outputs: Sequence[Tuple[int, int]], calls: int, most_bytes: int) -> Places:
+    """Return where the outputs of each call begin; empty if one of them lies elsewhere.
+
+    Args:
+        payload: The frame's payload.
+        outputs: (bytes, bytes of an element) of each output of a call.
+        calls: Number of calls.
+        most_bytes: Size of the memory in which they all lie.
+
+    Raises:
+        WireError: If there are too few or too many, or outputs overlap, leave the memory or lie across elements.
+    """
+    if not payload:
+        return ()
+    if len(payload) != 8 * calls * len(outputs):
+        raise WireError(f"a PLACES frame of {len(payload)} bytes for {calls} calls of {len(outputs)} outputs")
+    numbers = struct.unpack(f"<{calls * len(outputs)}Q", payload)
+    spans = [(start, *outputs[k % len(outputs)]) for k, start in enumerate(numbers)]
+    if any(start % element or start + nbytes > most_bytes for start, nbytes, element in spans):
+        raise WireError(f"an output does not lie in the {most_bytes} bytes for outputs")
+    if do_overlap([(start, nbytes) for start, nbytes, _ in spans]):
+        raise WireError("outputs overlap")
+    return tuple(numbers[k : k + len(outputs)] for k in range(0, len(numbers), len(outputs)))
+
+
+def do_overlap(spans: Sequence[Tuple[int, int]]) -> bool:
+    """Return True if two of these pieces of memory, each (start, bytes), have a byte in common."""
+    end = 0
+    for start, nbytes in sorted(span for span in spans if span[1]):
+        if start < end:
+            return True
+        end = start + nbytes
+    return False
 
 
 def pack_peak(peak_bytes: Optional[int]) -> bytes:

@@ -379,6 +379,10 @@ class BatchBlock:
     """The judge's clock from then until it has taken all outputs, per batch."""
     device_ns: Annotated[Tuple[Count, ...], Items(1000)]
     """Device time of each batch as the contestant's worker claims it."""
+    in_place: Annotated[bool, LATER] = False
+    """The calls wrote their outputs into the judge's memory, which takes them when the calls end."""
+    taking_ns: Annotated[Tuple[Count, ...], Items(1000), LATER] = ()
+    """The judge's clock around taking as much memory while nothing else runs; for the baseline's outputs in place."""
 
     def __post_init__(self) -> None:
         times = (self.shown_ns, self.wall_ns, self.handover_ns, self.device_ns)

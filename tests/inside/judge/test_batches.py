@@ -4,6 +4,7 @@
 import os
 import random
 import sys
+import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.batch_times import FEWEST, call_times
 from kernel_matrix.inside.judge import batches as batches_module
-from kernel_matrix.inside.judge import timing, workload_runner
+from kernel_matrix.inside.judge import timing
 from kernel_matrix.inside.judge.batches import (
     CHUNKS,
     COPIES,
@@ -31,13 +32,13 @@ from kernel_matrix.inside.judge.batches import (
 )
 from kernel_matrix.inside.judge.input_supply import FRESH
 from kernel_matrix.inside.judge.pause import CandidatePause
-from kernel_matrix.inside.judge.timing import Timer
 from kernel_matrix.inside.judge.worker_client import CallTimes, WorkerClient
 from kernel_matrix.inside.judge.workload_runner import WorkloadRunner
 from kernel_matrix.inside.phases import Phases
-from kernel_matrix.inside.wire import OutputsClaim, Structure
+from kernel_matrix.inside.wire import MAX_DEVICE_NS, OutputsClaim, Structure
 from kernel_matrix.model.enums import Fault, Role, Stage, Status, fault_of
 from kernel_matrix.platforms.cpu import inside as cpu
+from tests.inside.in_place import PlacingPool, compute_in_place
 from tests.inside.sessions import QUICK, SOFTMAX, make_job
 from tests.inside.workers import TIMEOUTS, served
 
@@ -126,6 +127,7 @@ class Contestant:
     """Copies each input to the output of its set; ``late`` is called when the judge has taken the outputs."""
 
     def __init__(self, layout, *, late=lambda _inputs, _outputs: None, role=Role.CANDIDATE):
+        self.name = role.value
         self.role = role
         self._layout = layout
         self._late = late
@@ -137,7 +139,7 @@ class Contestant:
     def lend_batches(self, message, descriptors):
         assert message["sets"] == self._layout.sets
         self.show_batch(descriptors)
-        return message["capture"]
+        return message["capture"], 0
 
     def show_batch(self, descriptors):
         for arena in self._arenas:
@@ -151,7 +153,8 @@ class Contestant:
         self.shown.append([self._views(self._layout.inputs, rows, k) for k in range(self._layout.sets)])
         return 5
 
-    def call_batch(self, chunks, calls, take):
+    def call_batch(self, chunks, calls, take, read_places=None):
+        assert read_places is None
         size = calls // len(chunks)
         numbers = [number for chunk in chunks for number in range(chunk * size, (chunk + 1) * size)]
         inputs, outputs = (arena.tensor.view(self._layout.sets, -1) for arena in self._arenas)
@@ -165,7 +168,7 @@ class Contestant:
         self.called.append(numbers)
         take()
         self._late(inputs, outputs)
-        return OutputsClaim(Structure.TENSOR, ()), CallTimes(1, 2, 3)
+        return OutputsClaim(Structure.TENSOR, ()), (), CallTimes(1, 2, 3)
 
     def _views(self, specs, rows, number):
         return tuple(view.clone() for view in self._layout.views(specs, rows, number))
@@ -304,7 +307,7 @@ def test_batch_all_outputs_keep_dtypes_and_strides():
         first, second = layout.views(layout.outputs, memory, number)
         first.copy_(torch.arange(6.0).view(3, 2) + 10 * number)
         second[number] = True
-    first, second = layout.all_sets(memory, [2, 0])
+    first, second = layout.gather(memory.view(-1), layout.places([2, 0]))
     assert (first.shape, first.dtype, first[0].stride()) == ((2, 3, 2), torch.float32, like[0].stride())
     assert first[0].tolist() == [[20, 21], [22, 23], [24, 25]]
     assert second.tolist() == [[False, False, True, False, False], [True, False, False, False, False]]
@@ -342,9 +345,9 @@ def test_batch_writes_around_an_output_are_damage(place):
 def writes_first(contestant, place):
     usual = contestant.call_batch
 
-    def call_batch(chunks, calls, take):
+    def call_batch(chunks, calls, take, read_places):
         contestant._arenas[1].tensor.view(contestant._layout.sets, -1)[3, place] = 0
-        return usual(chunks, calls, take)
+        return usual(chunks, calls, take, read_places)
 
     return call_batch
 
@@ -384,7 +387,6 @@ def judged(tmp_path, monkeypatch):
     for name in ("candidate", "eager", "library", "kernel_matrix_problem"):
         monkeypatch.setitem(sys.modules, name, None)  # removed afterwards
     monkeypatch.setattr(batches_module, "MOST_SETS", 16)
-    monkeypatch.setattr(workload_runner, "Timer", lambda *args, **rest: Timer(*args, **{**rest, "in_batches": True}))
 
     def run(cheat, problem=SOFTMAX, source=CHEATS, **changes):
         (tmp_path / "problem.py").write_text(problem)
@@ -397,6 +399,7 @@ def judged(tmp_path, monkeypatch):
                 undo.enter_context(closing(client))
                 client.open()
             runner = undo.enter_context(WorkloadRunner(job, tmp_path, clients, Phases(), CandidatePause(None)).open())
+            runner._in_batches = True
             return runner.run(job.workloads[0])
 
     return run
@@ -482,3 +485,105 @@ def test_batches_bound_holds_what_waits_for_the_hand_over(judged):
     assert sorted(times)[len(times) // 2] < 1.5 * MS, "the clock until the batch's end does not see it"
     assert report.two_clocks.bound_ns > 1.9 * MS
     assert report.two_clocks.low_resolution
+
+
+# --- outputs in place ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def judged_in_place(judged, monkeypatch):
+    """Run a workload whose calls in batches compute their outputs in the judge's memory."""
+    compute_in_place(monkeypatch)
+    monkeypatch.setattr(PlacingPool, "capture", lambda _pool, _function: None)
+    return judged
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_in_place_honest_candidate_passes_with_a_bound(captured, judged, monkeypatch):
+    compute_in_place(monkeypatch)
+    monkeypatch.setattr(timing, "CAPTURED_BELOW_NS", captured * SECOND)
+    report, ended = judged("pass")
+    assert ended is None
+    assert all(block.in_place and block.captured is captured for block in report.batches)
+    for block in report.batches:
+        assert len(block.taking_ns) == (len(block.calls) if block.contestant == "eager" else 0)
+    assert 0 < report.two_clocks.bound_ns < MAX_DEVICE_NS
+
+
+LATE = """
+usual = type(worker).hand_over
+pending = kept.setdefault('pending', [])
+def hand_over(returned):
+    for held, answer in pending:
+        held.copy_(answer)
+    pending.clear()
+    return usual(worker, returned)
+worker.hand_over = hand_over
+pending.append((torch.zeros_like(right), right))
+if calls > 20:
+    return pending[-1][0]
+"""
+NAMES = """
+usual = type(worker).hand_over
+def hand_over(returned):
+    claim, places = usual(worker, returned)
+    return claim, {}
+worker.hand_over = hand_over
+"""
+FOUND_IN_PLACE = {
+    "writes outside of its inputs": FOUND["writes outside of its inputs"],
+    "writes to inputs of other calls": FOUND["writes to inputs of other calls"],
+    "computes one of eight calls wrongly": FOUND["computes one of eight calls wrongly"],
+    "leaves one of eight calls out": FOUND["leaves one of eight calls out"],
+    "writes to its inputs": FOUND["writes to its inputs"],
+    "raises": FOUND["raises"],
+    "leaves outputs unwritten": (
+        "if calls > 20 and calls % 8 == 0:\n    right.view(torch.int32).fill_(-1)",
+        Status.NONFINITE,
+    ),
+    "writes when the calls have ended": (LATE, Status.INCORRECT_VALUES),
+    "names one place for two calls": (NAMES.format("places[:1] + places[:-1]"), Status.PROTOCOL_VIOLATION),
+    "names a place outside of the memory": (
+        NAMES.format("[places[0] + 2**40, *places[1:]]"),
+        Status.PROTOCOL_VIOLATION,
+    ),
+    "names a place between two numbers": (NAMES.format("[places[0] + 1, *places[1:]]"), Status.PROTOCOL_VIOLATION),
+    "names too few places": (NAMES.format("places[1:]"), Status.PROTOCOL_VIOLATION),
+    "claims more memory than there is": (
+        "usual = worker._locate\nworker._locate = lambda given: setattr(worker, 'pool_bytes', 2**40) or usual(given)",
+        Status.PROTOCOL_VIOLATION,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND_IN_PLACE)
+def test_in_place_finds_a_candidate_that(name, judged_in_place, monkeypatch):
+    monkeypatch.setattr(timing, "COMPARED", 16)
+    cheat, status = FOUND_IN_PLACE[name]
+    _report, ended = judged_in_place(cheat)
+    assert ended is not None, "it passed"
+    assert (ended.status, ended.stage) == (status, Stage.TIME), ended.evidence
+    assert fault_of(ended.status) is Fault.CANDIDATE
+
+
+def test_in_place_outputs_elsewhere_conclude_nothing(judged_in_place):
+    report, ended = judged_in_place("if calls > 20:\n    return torch.from_numpy(right.numpy().copy())")
+    assert ended is None
+    assert "no_batches" in report.labels
+    assert report.two_clocks.bound_ns == MAX_DEVICE_NS
+
+
+def test_in_place_bound_holds_what_waits_for_the_hand_over(judged_in_place, monkeypatch):
+    usual = WorkerClient.call_batch
+
+    def call_batch(client, chunks, calls, take, read_places):
+        def take_late():
+            time.sleep(0.002 * calls if client.name == "candidate" else 0)
+            take()
+
+        return usual(client, chunks, calls, take_late, read_places)
+
+    monkeypatch.setattr(WorkerClient, "call_batch", call_batch)
+    report, ended = judged_in_place("pass")
+    assert ended is None
+    assert report.two_clocks.bound_ns > 2 * MS

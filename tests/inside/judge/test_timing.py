@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.batch_times import FEWEST, call_times
 from kernel_matrix.inside.judge import timing as timing_module
-from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError
+from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError, OutputsElsewhereError
 from kernel_matrix.inside.judge.session_ended import SessionEnded, finding
 from kernel_matrix.inside.judge.timing import (
     CHECK_S,
@@ -747,6 +747,7 @@ class FakeBatches:
         """(contestant, whether the candidate was paused, calls) of each batch."""
         self.results = []
         self.inputs_changed = False
+        self.in_place = False
         self._bench = bench
         self._uncaptured = uncaptured
         self._call_ns = call_ns or {}
@@ -773,7 +774,16 @@ class FakeBatches:
         times = CallTimes(took - 50 * US, took, 3 * US + chunks)
         self.results.append((client.name, chunks, times))
         inputs = "changed" if self.inputs_changed else None
-        return SimpleNamespace(calls=chunks, times=times, shown_ns=5 * US, numbers=range(chunks), inputs=inputs)
+        in_place, taking_ns = self.in_place, 2 * US if self.in_place else None
+        return SimpleNamespace(
+            calls=chunks,
+            times=times,
+            shown_ns=5 * US,
+            in_place=in_place,
+            taking_ns=taking_ns,
+            numbers=range(chunks),
+            inputs=inputs,
+        )
 
     def result_of(self, batch, number):
         return result(CLAIM, 1, 1, sent=(number,)), [number]
@@ -837,7 +847,16 @@ def test_batches_block_keeps_all_times(in_batches):
         assert block.handover_ns == tuple(times.handover_ns for _, _, times in results)
         assert block.shown_ns == (5 * US,) * len(results)
         assert block.ended_ns - block.started_ns == sum(block.wall_ns)
+        assert (block.in_place, block.taking_ns) == (False, ())
     assert next(timed, None) is None
+
+
+def test_batches_block_says_what_was_in_place(in_batches):
+    made, batches = in_batches()
+    batches.in_place = True
+    made.run()
+    for block in made.timing.batches:
+        assert (block.in_place, block.taking_ns) == (True, (2 * US,) * len(block.calls))
 
 
 def test_batches_exact_times_end_at_fewest(in_batches):
@@ -964,6 +983,7 @@ def raising(error):
 
 SHORT_OF_MEMORY = {
     "cannot be made": NoBatchesError(),
+    "has outputs elsewhere": OutputsElsewhereError(),
     "find no memory of the judge's": MemoryError(),
     "find no memory of a contestant's": finding(Status.OUT_OF_MEMORY, Stage.TIME, "no"),
 }

@@ -4,6 +4,8 @@
 import sys
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +17,10 @@ from kernel_matrix.inside.judge.batches import BatchLayout
 from kernel_matrix.inside.judge.session_ended import SessionEnded
 from kernel_matrix.inside.judge.worker_client import POISON
 from kernel_matrix.inside.memory import guards
-from kernel_matrix.inside.wire import OutputClaim, Structure
+from kernel_matrix.inside.wire import OutputClaim, Structure, unpack_places
 from kernel_matrix.model.enums import Dtype, Status
 from kernel_matrix.platforms.cpu import inside as cpu
+from tests.inside.in_place import PlacingPool, compute_in_place
 from tests.inside.workers import side_of
 
 pytestmark = pytest.mark.torch
@@ -33,7 +36,7 @@ def _forget_the_module(monkeypatch):
 
 def model(forward):
     return (
-        "import torch\ncalls = 0\nseen = []\nclass ModelNew(torch.nn.Module):\n"
+        "import torch\ncalls = 0\nseen = []\nkept = torch.zeros(3)\nclass ModelNew(torch.nn.Module):\n"
         f"    def forward(self, x):\n        global calls\n        calls += 1\n        {forward}\n"
     )
 
@@ -45,26 +48,51 @@ class Lender:
         self.side = side
         self.layout = BatchLayout(SimpleNamespace(like=like), [torch.zeros(3)], sets)
         self.chunk = chunk
+        self.used = 0
 
     def lend(self, *, capture=False):
-        message = self.layout.to_json(self.chunk, capture=capture)
+        """Lend a first batch; return whether its calls are captured."""
+        room = cpu.pool_bytes([nbytes for nbytes, _ in self.layout.output_sizes], self.layout.sets)
+        message = self.layout.to_json(self.chunk, capture=capture, room_in_place=room)
         with self.memory(0) as (inputs, outputs):
-            return self.side.lend_batches(message, (inputs.descriptor, outputs.descriptor))
+            captured, self.used = self.side.lend_batches(message, (inputs.descriptor, outputs.descriptor))
+        return captured
 
     def batch(self, first, chunks):
         """Make one batch; return the claim, and the memory of all outputs, a row per set."""
+        claim, _, taken = self.taken(first, chunks)
+        return claim, taken[: self.layout.all_output_bytes].view(self.layout.sets, -1)
+
+    def batch_in_place(self, first, chunks):
+        """Make one batch; return each call's outputs, which are taken as soon as the calls end."""
+        _, places, taken = self.taken(first, chunks)
+        specs = self.layout.outputs
+        return [
+            [replace(spec, offset=start).view(taken).tolist() for spec, start in zip(specs, call, strict=True)]
+            for call in places
+        ]
+
+    def taken(self, first, chunks):
+        calls = len(chunks) * self.chunk
         with self.memory(first) as (inputs, outputs):
             self.side.show_batch((inputs.descriptor, outputs.descriptor))
             taken = []
-            claim, _ = self.side.call_batch(
-                chunks, len(chunks) * self.chunk, lambda: taken.append(outputs.tensor.clone())
+            claim, places, _ = self.side.call_batch(
+                chunks,
+                calls,
+                lambda: taken.append(outputs.tensor.clone()),
+                partial(unpack_places, outputs=self.layout.output_sizes, calls=calls, most_bytes=self.used)
+                if self.used
+                else None,
             )
-            return claim, taken[0].view(self.layout.sets, -1)
+            return claim, places, taken[0]
 
     @contextmanager
     def memory(self, first):
         layout = self.layout
-        arenas = (cpu.create_arena(nbytes * layout.sets) for nbytes in (layout.input_bytes, layout.output_bytes))
+        room = cpu.pool_bytes([nbytes for nbytes, _ in layout.output_sizes], layout.sets)
+        sizes = (layout.input_bytes * layout.sets, max(layout.all_output_bytes, room))
+        arenas = map(cpu.create_arena, sizes)
         with ExitStack() as undo:
             inputs, outputs = (undo.enter_context(closing(arena)) for arena in arenas)
             for number in range(layout.sets):
@@ -288,3 +316,120 @@ def test_batch_one_chunk_not_captured_means_none_is(capturing, lender):
 def test_batch_is_not_captured_unless_asked_for(capturing, lender):
     assert lender("return x").lend() is False
     assert capturing == []
+
+
+# --- outputs in place ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_place(monkeypatch):
+    """Calls of batches find memory of the judge to allocate in."""
+    compute_in_place(monkeypatch)
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_outputs_are_there_when_calls_end(lender):
+    made = lender("return x * 10")
+    assert made.lend() is False
+    assert made.used == SETS * 512
+    for first in (100, 200):
+        assert made.batch_in_place(first, (4, 1)) == [[[(first + 4) * 10] * 3], [[(first + 1) * 10] * 3]]
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_claim_is_as_if_outputs_were_copied(lender):
+    made = lender("return x * 10")
+    made.lend()
+    claim, _, _ = made.taken(0, (1, 2))
+    assert claim.structure is Structure.TENSOR
+    assert claim.outputs == (OutputClaim("float32", (3,), same_device=True, copied=True),)
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_several_outputs_each_have_a_place(lender):
+    like = (torch.empty(3, device="meta"), torch.empty(2, 3, dtype=torch.int64, device="meta"))
+    made = lender("return x + 1, x.long().expand(2, 3).contiguous()", like=like)
+    made.lend()
+    assert made.used
+    assert made.batch_in_place(7, (3, 0)) == [[[11] * 3, [[10] * 3] * 2], [[8] * 3, [[7] * 3] * 2]]
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_captured_chunks_are_replayed(lender):
+    made = lender("return x + 1", chunk=2)
+    assert made.lend(capture=True) is True
+    assert made.used
+    for first in (10, 20):
+        assert made.batch_in_place(first, (2, 0)) == [[[first + number + 1] * 3] for number in (4, 5, 0, 1)]
+
+
+COPIED = {
+    "the input itself": "x",
+    "memory that was there before": "kept.copy_(x)",
+    "another layout in memory": "torch.stack([x, x], 1)[:, 0]",
+}
+
+
+@pytest.mark.usefixtures("in_place")
+@pytest.mark.parametrize("value", COPIED.values(), ids=COPIED)
+def test_in_place_outputs_elsewhere_are_copied(value, lender):
+    made = lender(f"return {value}")
+    made.lend()
+    assert made.used == 0
+    _, rows = made.batch(5, (2, 3))
+    assert made.outputs(rows, 3) == [[8] * 3]
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_outputs_in_one_place_are_copied(lender):
+    made = lender("y = x + 1\n        return y, y", like=LIKE * 2)
+    made.lend()
+    assert made.used == 0
+    _, rows = made.batch(5, (2, 3))
+    assert made.outputs(rows, 3) == [[9] * 3] * 2
+
+
+@pytest.mark.usefixtures("in_place")
+@pytest.mark.parametrize("capture", [False, True])
+def test_in_place_without_room_outputs_are_copied(capture, lender, monkeypatch):
+    monkeypatch.setattr(cpu, "pool_bytes", lambda _outputs, calls: calls * 512)
+    made = lender("return x.repeat(1000)[:3] + 1")
+    made.lend(capture=capture)
+    assert made.used == 0
+    _, rows = made.batch(5, (2, 3))
+    assert made.outputs(rows, 3) == [[9] * 3]
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_without_a_pool_outputs_are_copied(lender, monkeypatch):
+    monkeypatch.setattr(cpu, "open_pool", lambda _window: None)
+    made = lender("return x")
+    made.lend()
+    assert made.used == 0
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_not_captured_is_not_captured_elsewhere(lender, monkeypatch):
+    monkeypatch.setattr(PlacingPool, "capture", lambda _pool, _function: None)
+    made = lender("return x + 1")
+    assert made.lend(capture=True) is False
+    assert made.used == 0
+
+
+LATER = {"the input": "x", "another shape": "torch.cat([x, x])", "no tensor": "3", "one more": "(x + 1, x + 1)"}
+
+
+@pytest.mark.usefixtures("in_place")
+@pytest.mark.parametrize("value", LATER.values(), ids=LATER)
+def test_in_place_later_output_elsewhere_has_no_place(value, lender):
+    made = lender(f"return {value} if calls == {SETS + 5} else x + 1")
+    made.lend()
+    assert made.batch_in_place(0, range(3)) == [[[1 + number] * 3] for number in range(3)]
+    assert made.batch_in_place(0, range(3)) == []
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_model_that_raises_fails(lender):
+    made = lender("if calls == 3: raise ValueError('third')\n        return x + 1")
+    with pytest.raises(SessionEnded, match="ValueError: third"):
+        made.lend()

@@ -3,14 +3,19 @@
 The memory of a batch is new, and a worker gets it with the request. So nothing can be worked out before the clock runs,
 and no result of an earlier batch fits. The outputs of all calls are handed over afterwards, and compared like those of
 single calls.
+
+Where torch can allocate in given memory, outputs are computed *in place*: they lie in the judge's memory when the calls
+end, and the judge takes them at once. That takes as long as a copy of its own, which it knows, or longer if work was
+left for it. Elsewhere the worker copies its outputs there first.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -20,6 +25,7 @@ from kernel_matrix.inside.judge.bits import same_bits
 from kernel_matrix.inside.judge.input_supply import FRESH
 from kernel_matrix.inside.judge.worker_client import POISON, CallResult, as_empty, encoded
 from kernel_matrix.inside.memory import TensorSpec, guards, lay_out
+from kernel_matrix.inside.wire import MOST_PLACES, Places, unpack_places
 from kernel_matrix.model.enums import Role
 
 if TYPE_CHECKING:
@@ -52,6 +58,10 @@ class NoBatchesError(Exception):
     """Batches cannot be made of this problem, or not on this device."""
 
 
+class OutputsElsewhereError(Exception):
+    """An output of a batch does not lie where all outputs lay in the first one."""
+
+
 @dataclass(frozen=True)
 class BatchResult:
     """One batch: its number of calls, its times, and everything that is checked, out of the worker's reach."""
@@ -61,10 +71,16 @@ class BatchResult:
     times: CallTimes
     shown_ns: int
     """Time by the judge's clock in which the worker saw the memory."""
+    in_place: bool
+    """The outputs were computed in the judge's memory."""
+    taking_ns: Optional[int]
+    """Time of taking outputs while nothing else runs; None if it was not measured."""
     numbers: Sequence[int]
     """Sets that were called on, in order."""
     outputs: torch.Tensor
-    """All sets' outputs, one row of bytes per set."""
+    """Bytes in which all outputs are."""
+    places: Places
+    """Where the outputs of each call begin there."""
     inputs: Optional[torch.Tensor]
     """All sets' inputs as they are now; None if their bits are still those that were sent."""
     damage: str
@@ -81,32 +97,49 @@ class BatchLayout:
         self.outputs, self.output_bytes = lay_out([as_empty(tensor) for tensor in reference.like])
         self.sets = sets
 
+    @property
+    def all_output_bytes(self) -> int:
+        """Return the size of memory with a row for each set's outputs."""
+        return self.output_bytes * self.sets
+
+    @property
+    def output_sizes(self) -> Tuple[Tuple[int, int], ...]:
+        """Return (bytes, bytes of an element) of each output of a call."""
+        return tuple((spec.span_bytes, int(getattr(torch, spec.dtype).itemsize)) for spec in self.outputs)
+
     def views(self, specs: Sequence[TensorSpec], memory: torch.Tensor, number: int) -> Tuple[torch.Tensor, ...]:
         """Return the tensors of one set in ``memory``, which has a row per set."""
         return tuple(spec.view(memory[number]) for spec in specs)
 
-    def all_sets(self, memory: torch.Tensor, numbers: Sequence[int]) -> Tuple[torch.Tensor, ...]:
-        """Return each output of the sets ``numbers`` together, with a first dimension of the sets."""
-        rows = memory[torch.tensor(numbers, device=memory.device)].reshape(-1)
+    def places(self, numbers: Sequence[int]) -> Places:
+        """Return where the outputs of these sets begin in memory that has a row per set."""
+        return tuple(tuple(number * self.output_bytes + spec.offset for spec in self.outputs) for number in numbers)
+
+    def gather(self, memory: torch.Tensor, places: Places) -> Tuple[torch.Tensor, ...]:
+        """Return each output of all calls together, with a first dimension of the calls."""
         found = []
-        for spec in self.outputs:
-            flat = rows.view(getattr(torch, spec.dtype))
-            size = flat.element_size()
-            steps = (self.output_bytes // size, *spec.stride)
-            found.append(flat.as_strided((len(numbers), *spec.shape), steps, spec.offset // size))
+        for spec, starts in zip(self.outputs, zip(*places)):
+            dtype = getattr(torch, spec.dtype)
+            numbers = memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+            count = spec.span_bytes // dtype.itemsize
+            chosen = torch.tensor([start // dtype.itemsize for start in starts], device=memory.device)
+            rows = numbers.as_strided((len(numbers) - count + 1, count), (1, 1))[chosen]
+            found.append(rows.as_strided((len(starts), *spec.shape), (count, *spec.stride)))
         return tuple(found)
 
-    def to_json(self, chunk: int, *, capture: bool) -> Any:
-        """Return its form on the wire."""
+    def to_json(self, chunk: int, *, capture: bool, room_in_place: int = 0) -> Any:
+        """Return its form on the wire; ``room_in_place`` is what outputs in place need, 0 if they are to be copied."""
         return {
             "arguments": self.arguments,
             "inputs": [spec.to_json() for spec in self.inputs],
             "outputs": [spec.to_json() for spec in self.outputs],
             "input_bytes": self.input_bytes * self.sets,
-            "output_bytes": self.output_bytes * self.sets,
+            "output_bytes": max(self.all_output_bytes, room_in_place),
+            "strides": (self.input_bytes, self.output_bytes),
             "sets": self.sets,
             "chunk": chunk,
             "capture": capture,
+            "in_place": room_in_place > 0,
         }
 
 
@@ -122,6 +155,8 @@ class Batches:
         self._dice = dice
         self._layout = layout
         self._chunk = 1
+        self._in_place: Dict[str, int] = {}
+        """Contestant that computes outputs in place → bytes of the memory in which they lie."""
         device = self._platform.TORCH_DEVICE
         # Written before each batch, which empties the cache.
         self._flush = torch.empty(2 * self._platform.cache_bytes(), dtype=torch.uint8, device=device)
@@ -130,16 +165,21 @@ class Batches:
         if layout.sets > DRAWN_TOGETHER and supply.kind == FRESH:
             self._redraw = self._capture_draws()
         self._write(range(layout.sets))
+        self._room_in_place = self._find_room_in_place()
 
     def lend(self, client: WorkerClient, *, capture: bool) -> bool:
         """Lend a first batch; return True if ``client`` has captured its calls, otherwise False."""
         self._chunk = max(1, self._layout.sets // CHUNKS) if capture else 1
-        message = self._layout.to_json(self._chunk, capture=capture)
+        message = self._layout.to_json(self._chunk, capture=capture, room_in_place=self._room_in_place)
         with closing(self._new_inputs()) as inputs, closing(self._new_outputs()) as outputs:
             self._platform.synchronize()
             inputs.publish()
             outputs.publish()
-            return client.lend_batches(message, (inputs.descriptor, outputs.descriptor))
+            captured, used_bytes = client.lend_batches(message, (inputs.descriptor, outputs.descriptor))
+        self._in_place.pop(client.name, None)
+        if used_bytes:
+            self._in_place[client.name] = used_bytes
+        return captured
 
     def draw_length(self) -> int:
         """Draw the number of chunks of a long batch; a short one has one chunk."""
@@ -151,34 +191,48 @@ class Batches:
         chosen = self._dice.sample(range(self._layout.sets // self._chunk), chunks)
         numbers = [number for one in chosen for number in range(one * self._chunk, (one + 1) * self._chunk)]
         self._write(numbers)
+        in_place = client.name in self._in_place
+        # Of all contestants in place the same, so that taking it takes equally long.
+        used = max(self._in_place.values()) if in_place else self._layout.all_output_bytes
         with closing(self._new_inputs()) as inputs, closing(self._new_outputs()) as outputs:
+            taken = torch.empty_like(outputs.tensor[:used])
+
+            def take() -> None:
+                outputs.fetch()
+                taken.copy_(outputs.tensor[:used])
+                self._platform.synchronize()
+
+            # Measured while no contestant runs, for a candidate could keep the device busy meanwhile.
+            taking_ns = timed_ns(take) if in_place and client.role is Role.BASELINE else None
             self._flush.zero_()
             self._platform.synchronize()
             inputs.publish()
             outputs.publish()
-            taken = torch.empty_like(outputs.tensor)
-
-            def take() -> None:
-                outputs.fetch()
-                taken.copy_(outputs.tensor)
-                self._platform.synchronize()
-
             shown_ns = client.show_batch((inputs.descriptor, outputs.descriptor))
-            claim, times = client.call_batch(chosen, len(numbers), take)
+
+            def read_places(payload: bytes) -> Places:
+                return unpack_places(payload, self._layout.output_sizes, len(numbers), used)
+
+            claim, places, times = client.call_batch(chosen, len(numbers), take, read_places if in_place else None)
+            if in_place and not places:
+                raise OutputsElsewhereError
             inputs.fetch()
             now = inputs.tensor.view_as(self._sent)
-            rows = taken.view(self._layout.sets, self._layout.output_bytes)
             # The baseline is not hostile, and the controls have checked that it writes to no input.
             unchanged = client.role is Role.BASELINE or same_bits(now, self._sent)
+            damage = "" if in_place else self._around_outputs(taken.view(self._layout.sets, -1))
             return BatchResult(
                 calls=len(numbers),
                 claim=claim,
                 times=times,
                 shown_ns=shown_ns,
+                in_place=in_place,
+                taking_ns=taking_ns,
                 numbers=numbers,
-                outputs=rows,
+                outputs=taken,
+                places=places or self._layout.places(numbers),
                 inputs=None if unchanged else now.clone(),
-                damage=self._around_outputs(rows) or ("" if unchanged else self._around_inputs(now, numbers)),
+                damage=damage or ("" if unchanged else self._around_inputs(now, numbers)),
             )
 
     def result_of(self, batch: BatchResult, number: int) -> Tuple[CallResult, List[Any]]:
@@ -189,7 +243,10 @@ class Batches:
         result = CallResult(
             claim=batch.claim,
             times=batch.times,
-            outputs=layout.views(layout.outputs, batch.outputs, number),
+            outputs=tuple(
+                replace(spec, offset=start).view(batch.outputs)
+                for spec, start in zip(layout.outputs, batch.places[batch.numbers.index(number)])
+            ),
             sent=sent,
             inputs=now,
             damage=batch.damage,
@@ -198,8 +255,16 @@ class Batches:
 
     def result_of_all(self, batch: BatchResult) -> CallResult:
         """Return the outputs of all calls together, as if of one call without inputs."""
-        outputs = self._layout.all_sets(batch.outputs, batch.numbers)
+        outputs = self._layout.gather(batch.outputs, batch.places)
         return CallResult(batch.claim, batch.times, outputs, sent=(), inputs=(), damage=batch.damage)
+
+    def _find_room_in_place(self) -> int:
+        """Return how much memory outputs in place need; 0 where they are copied."""
+        sizes = [nbytes for nbytes, _ in self._layout.output_sizes]
+        room = self._platform.pool_bytes(sizes, self._layout.sets)
+        free = self._platform.free_bytes()
+        fits = free is None or room <= free // COPIES
+        return room if fits and self._layout.sets * len(sizes) <= MOST_PLACES else 0
 
     def _around_outputs(self, rows: torch.Tensor) -> str:
         """Check the guards of all outputs."""
@@ -275,9 +340,16 @@ class Batches:
         return arena
 
     def _new_outputs(self) -> Arena:
-        arena = self._platform.create_arena(self._layout.output_bytes * self._layout.sets)
+        arena = self._platform.create_arena(max(self._layout.all_output_bytes, self._room_in_place))
         arena.tensor.fill_(POISON)
         return arena
+
+
+def timed_ns(function: Callable[[], None]) -> int:
+    """Return how long a call of ``function`` takes, nanoseconds."""
+    started = time.perf_counter_ns()
+    function()
+    return time.perf_counter_ns() - started
 
 
 def batches_of(

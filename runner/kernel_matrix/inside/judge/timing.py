@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 from kernel_matrix.inside.batch_times import FEWEST, call_times, median_interval
 from kernel_matrix.inside.exception_kinds import classify
 from kernel_matrix.inside.input_generation import nbytes_of
-from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError, batches_of
+from kernel_matrix.inside.judge.batches import CAPTURED_BELOW_NS, NoBatchesError, OutputsElsewhereError, batches_of
 from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
 from kernel_matrix.inside.judge.memory_blame import SHORTAGES
 from kernel_matrix.inside.judge.pause import NOT_PAUSED
@@ -64,7 +64,8 @@ class TimedPhase:
     blocks: List[Block] = field(default_factory=list)
     batches: List[BatchBlock] = field(default_factory=list)
     batches_broken: bool = False
-    """Memory ran out in them. A candidate can bring that about, so nothing can be concluded in its favour."""
+    """They ended early: memory ran out, or an output was elsewhere. A candidate can bring that about, so nothing can be
+    concluded in its favour."""
     handovers: Dict[str, List[int]] = field(default_factory=dict)
     """Contestant → times of handing over the outputs of ``cold`` timed calls, nanoseconds."""
     output_bytes: int = 0
@@ -332,6 +333,8 @@ class Timer:
             self._time_batches()
         except NoBatchesError:
             pass
+        except OutputsElsewhereError:
+            self.timing.batches_broken = True
         except SessionEnded as ended:
             if ended.status not in SHORTAGES:
                 raise
@@ -408,6 +411,8 @@ class Timer:
             wall_ns=tuple(batch.times.wall_ns for batch in made),
             handover_ns=tuple(batch.times.handover_ns for batch in made),
             device_ns=tuple(batch.times.device_ns for batch in made),
+            in_place=all(batch.in_place for batch in made),
+            taking_ns=tuple(batch.taking_ns for batch in made if batch.taking_ns is not None),
         )
 
     def _batch(self, client: WorkerClient, batches: Batches, chunks: int) -> BatchResult:

@@ -28,11 +28,13 @@ from kernel_matrix.inside.wire import (
     FrameKind,
     OutputsClaim,
     PeerGoneError,
+    Places,
     WireError,
     pack_calls,
     pack_replay,
     unpack_done,
     unpack_failed,
+    unpack_lent,
     unpack_outputs,
     unpack_peak,
     unpack_traced,
@@ -62,7 +64,8 @@ TRACER_S = 10.0  # more time for a traced call: starting a tracer from a cold di
 
 _GOODBYE_S = 0.1  # wait to send the goodbye; a worker that no longer reads may block it
 
-_CALL_ANSWERS = frozenset({FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.TRACED})  # answers that carry a call's number
+# Answers that carry a call's number.
+_CALL_ANSWERS = frozenset({FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.PLACES, FrameKind.TRACED})
 
 
 @dataclass(frozen=True)
@@ -340,11 +343,17 @@ class WorkerClient:
         patience_s = self._call_patience() + (count + 4) * 2 * (self.fastest_s or 0.0)
         return self._run(FrameKind.REPLAY, stage, patience_s, pack_replay(count))
 
-    def lend_batches(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> bool:
-        """Lend a first batch with the layout of all; return True if the worker has captured its calls."""
+    def lend_batches(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> Tuple[bool, int]:
+        """Lend a first batch with the layout of all.
+
+        Returns:
+            Whether the worker has captured its calls; and how many bytes of the memory for outputs it uses if it
+            computes them in place, else 0.
+        """
         self.take_back()
         self._order(FrameKind.BATCH_BUFFERS, message, descriptors, Stage.TIME)
-        return self._ready(Stage.TIME) == b"\x01"
+        most = message["output_bytes"] if message["in_place"] else 0
+        return self._parsed(Stage.TIME, lambda payload: unpack_lent(payload, most), self._ready(Stage.TIME))
 
     def show_batch(self, descriptors: Sequence[int]) -> int:
         """Lend the memory of the next batch, inputs and outputs; return how long the worker took to see it, ns."""
@@ -353,18 +362,38 @@ class WorkerClient:
         self._ready(Stage.TIME)
         return time.perf_counter_ns() - started
 
-    def call_batch(self, chunks: Sequence[int], calls: int, take: Callable[[], None]) -> Tuple[OutputsClaim, CallTimes]:
+    def call_batch(
+        self,
+        chunks: Sequence[int],
+        calls: int,
+        take: Callable[[], None],
+        read_places: Optional[Callable[[bytes], Places]] = None,
+    ) -> Tuple[OutputsClaim, Places, CallTimes]:
         """Make ``calls`` calls on the sets of ``chunks`` of the shown batch.
 
         Args:
             chunks: Numbers of chunks of sets.
             calls: Number of sets in them.
             take: Function that takes the outputs, before the clock of the hand-over stops.
+            read_places: Function that reads where outputs lie, of a worker that computes them in place. They are then
+                in the judge's memory when the calls end, and are taken at once.
         """
+        ends: List[int] = []
+
+        def take_timed() -> None:
+            take()
+            ends.append(time.perf_counter_ns())
+
         patience_s = self._call_patience() + 2 * calls * (self.fastest_s or 0.0)
-        claim, device_ns, started, done = self._asked(FrameKind.CALLS, Stage.TIME, patience_s, pack_calls(chunks))
-        take()
-        return claim, CallTimes(device_ns, done - started, time.perf_counter_ns() - done)
+        at_once = None if read_places is None else take_timed
+        order = pack_calls(chunks)
+        claim, device_ns, started, done = self._asked(FrameKind.CALLS, Stage.TIME, patience_s, order, at_once)
+        places: Places = ()
+        if read_places is None:
+            take_timed()
+        else:
+            places = self._parsed(Stage.TIME, read_places, self._receive(FrameKind.PLACES, Stage.TIME))
+        return claim, places, CallTimes(device_ns, done - started, ends[0] - done)
 
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
@@ -403,9 +432,17 @@ class WorkerClient:
         return result
 
     def _asked(
-        self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes
+        self,
+        kind: FrameKind,
+        stage: Stage,
+        patience_s: float,
+        order: bytes,
+        at_once: Optional[Callable[[], None]] = None,
     ) -> Tuple[OutputsClaim, int, int, int]:
-        """Request calls; return the claims about outputs and device time, and the times of request and end."""
+        """Request calls; return the claims about outputs and device time, and the times of request and end.
+
+        ``at_once`` is called when the calls have ended, before the worker says anything else.
+        """
         # Random, not a count: an answer written before the question must not match it.
         self._sequence = secrets.randbits(64)
         self._wait_at_most(patience_s)
@@ -415,6 +452,8 @@ class WorkerClient:
                 self._channel.send(kind, self._sequence, order)
             claimed = self._receive(FrameKind.DONE, stage)
             done = time.perf_counter_ns()
+            if at_once is not None:
+                at_once()
             outputs = self._receive(FrameKind.OUTPUTS, stage)
         device_ns = self._parsed(stage, unpack_done, claimed)
         if device_ns > MOST_CLAIMED * (done - started):

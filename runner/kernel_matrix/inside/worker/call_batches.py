@@ -1,22 +1,30 @@
-"""The worker's side of batches: many calls back to back, each on a set of arguments of its own."""
+"""The worker's side of batches: many calls back to back, each on a set of arguments of its own.
+
+Where the platform lets torch allocate in given memory, calls allocate their outputs *in place*: in the memory that the
+judge lent for them, so that nothing has to be copied when they are handed over. Otherwise they are copied there.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
 from kernel_matrix.inside.arguments import decode_arguments
-from kernel_matrix.inside.memory import TensorSpec
+from kernel_matrix.inside.exception_kinds import classify
+from kernel_matrix.inside.memory import OutputPool, TensorSpec
 from kernel_matrix.inside.platform import InsidePlatform
-from kernel_matrix.inside.wire import OutputAlias, OutputsClaim, Structure
-from kernel_matrix.inside.worker.handing_over import copy_one, flatten
+from kernel_matrix.inside.wire import CallFailure, OutputAlias, OutputsClaim, Structure, do_overlap
+from kernel_matrix.inside.worker.handing_over import copy_one, describe, fits, flatten
 
 PAGE = 1 << 16
 """Bytes; smaller than a page of any device."""
 
 Returned = List[Tuple[int, Any]]
 """(number of the set, what the model returned for it) of each call."""
+
+Replay = Callable[[], Returned]
 
 
 class CallBatches:
@@ -31,17 +39,29 @@ class CallBatches:
         self._platform = platform
         self._model = model
         self._chunk: int = message["chunk"]
+        self._sets: int = message["sets"]
         self._windows = [platform.open_window(message[size]) for size in ("input_bytes", "output_bytes")]
         self.show(descriptors)
-        sets = range(message["sets"])
-        strides = (message["input_bytes"] // len(sets), message["output_bytes"] // len(sets))
-        inputs, outputs = ([window.tensor[k * step :] for k in sets] for window, step in zip(self._windows, strides))
+        inputs, outputs = (
+            [window.tensor[k * stride :] for k in range(self._sets)]
+            for window, stride in zip(self._windows, message["strides"])
+        )
         specs, places = ([TensorSpec.from_json(spec) for spec in message[kind]] for kind in ("inputs", "outputs"))
         self._arguments: List[List[Any]] = [
             decode_arguments(message["arguments"], [spec.view(one) for spec in specs]) for one in inputs
         ]
         self._places = [[spec.view(one) for spec in places] for one in outputs]
-        self._captured = self._capture(len(sets)) if message["capture"] else None
+        self._output_bytes = [spec.span_bytes for spec in places]
+        self._captured: Optional[List[Replay]] = None
+        self.pool_bytes = 0
+        """Bytes of the memory for outputs in which all of them are allocated; 0 if they are copied."""
+        self._pool: Optional[OutputPool] = platform.open_pool(self._windows[1]) if message["in_place"] else None
+        if self._pool is not None and not self._try_in_place(self._pool, capture=message["capture"]):
+            self._captured = None
+            self._pool.close()
+            self._pool, self.pool_bytes = None, 0
+        if self._pool is None and message["capture"]:
+            self._captured = self._capture(platform.capture)
         self.hide()
 
     @property
@@ -60,32 +80,18 @@ class CallBatches:
 
     def call(self, chunks: Sequence[int]) -> Returned:
         """Call the model on the sets of these chunks."""
-        if self._captured is None:
+        if self._captured is not None:
+            return [one for chunk in chunks for one in self._captured[chunk]()]
+        with nullcontext() if self._pool is None else self._pool.allocating():
             return [one for chunk in chunks for one in self._call_chunk(chunk)]
-        return [one for chunk in chunks for one in self._captured[chunk]()]
 
-    def hand_over(self, returned: Returned) -> OutputsClaim:
-        """Copy all outputs into their places as far as they fit; describe those of the first call that differs."""
-        claim: Optional[OutputsClaim] = None
-        fitting: Tuple[List[torch.Tensor], List[torch.Tensor]] = ([], [])
-        for number, one in returned:
-            structure, outputs = flatten(one)
-            views = self._places[number]
-            if claim is not None and structure is claim.structure and _fit(outputs, views):
-                fitting[0].extend(views)
-                fitting[1].extend(outputs)
-                continue
-            described = _copied(structure, outputs, views, captured=self.captured)
-            if claim is not None and described != claim:
-                claim = described
-                break
-            claim = described
-        if fitting[0]:
-            torch._foreach_copy_(*fitting)  # one launch for many outputs; it has no public name
+    def hand_over(self, returned: Returned) -> Tuple[OutputsClaim, Sequence[int]]:
+        """Describe the outputs of the first call that differs from others; copy them, or say where they all are."""
+        claim, places = self._copy(returned) if self._pool is None else self._locate(returned)
         self._platform.synchronize()
         for window in self._windows:
             window.publish()  # inputs too, so that the judge sees which were written to
-        return claim or OutputsClaim(Structure.OTHER, (), self.captured)
+        return claim or OutputsClaim(Structure.OTHER, (), self.captured), places
 
     def hide(self) -> None:
         """Give the memory of the last batch back."""
@@ -97,6 +103,9 @@ class CallBatches:
         """Give everything back."""
         self._captured = None
         self._arguments, self._places = [], []
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         while self._windows:
             self._windows.pop().close()
 
@@ -104,22 +113,84 @@ class CallBatches:
         numbers = range(chunk * self._chunk, (chunk + 1) * self._chunk)
         return [(number, self._model(*self._arguments[number])) for number in numbers]
 
-    def _capture(self, sets: int) -> Optional[List[Callable[[], Returned]]]:
+    def _capture(self, capture: Callable[[Replay], Optional[Replay]]) -> Optional[List[Replay]]:
         """Return a replay of each chunk's calls; None if one of them cannot be captured."""
-        replays: List[Callable[[], Returned]] = []
-        for chunk in range(sets // self._chunk):
-            replay = self._platform.capture(lambda chunk=chunk: self._call_chunk(chunk))  # type: ignore[misc]
+        replays: List[Replay] = []
+        for chunk in range(self._sets // self._chunk):
+            replay = capture(lambda chunk=chunk: self._call_chunk(chunk))  # type: ignore[misc]
             if replay is None:
                 return None
             replays.append(replay)
         return replays
 
+    def _try_in_place(self, pool: OutputPool, *, capture: bool) -> bool:
+        """Make all calls once, with outputs from the pool; return True if all of them lie there."""
+        try:
+            if capture:
+                self._captured = self._capture(pool.capture)
+                if self._captured is None:
+                    return False
+            else:
+                # Outside of the pool, since libraries keep the workspaces that they allocate in a first call.
+                self._model(*self._arguments[0])
+            returned = self.call(range(self._sets // self._chunk))
+            self.pool_bytes = pool.used_bytes
+            _, places = self._locate(returned)
+        except Exception as error:
+            if classify(error) is not CallFailure.MEMORY:
+                raise
+            return False
+        return bool(places)
 
-def _fit(outputs: Sequence[torch.Tensor], views: Sequence[torch.Tensor]) -> bool:
-    return len(outputs) == len(views) and all(
-        output.shape == view.shape and output.dtype == view.dtype and output.device == view.device
-        for output, view in zip(outputs, views)
-    )
+    def _locate(self, returned: Returned) -> Tuple[Optional[OutputsClaim], Sequence[int]]:
+        """Describe the first call's outputs; also return where all outputs begin in the memory for them.
+
+        Nothing is returned for the latter if one of them does not lie there in the form that it must have.
+        """
+        begin, device = self._windows[1].tensor.data_ptr(), self._platform.TORCH_DEVICE
+        spans: List[Tuple[int, int]] = []
+        complete = True
+        for number, one in returned:
+            _, outputs = flatten(one)
+            views = self._places[number]
+            starts = [output.data_ptr() - begin for output in outputs]
+            complete &= len(outputs) == len(views) and all(map(_alike, outputs, views))
+            complete &= all(0 <= start < self.pool_bytes for start in starts)
+            spans += zip(starts, self._output_bytes)
+        complete &= not do_overlap(spans)
+        if not returned:
+            return None, ()
+        structure, outputs = flatten(returned[0][1])
+        described = (describe(one, same_device=one.device.type == device, copied=complete) for one in outputs)
+        claim = OutputsClaim(structure, tuple(described), self.captured)
+        return claim, [start for start, _ in spans] if complete else ()
+
+    def _copy(self, returned: Returned) -> Tuple[Optional[OutputsClaim], Sequence[int]]:
+        """Copy all outputs into their places as far as they fit; describe those of the first call that differs."""
+        claim: Optional[OutputsClaim] = None
+        fitting: Tuple[List[torch.Tensor], List[torch.Tensor]] = ([], [])
+        for number, one in returned:
+            structure, outputs = flatten(one)
+            views = self._places[number]
+            alike = claim is not None and structure is claim.structure and len(outputs) == len(views)
+            if alike and all(map(fits, outputs, views)):
+                fitting[0].extend(views)
+                fitting[1].extend(outputs)
+                continue
+            described = _copied(structure, outputs, views, captured=self.captured)
+            if claim is not None and described != claim:
+                claim = described
+                break
+            claim = described
+        if fitting[0]:
+            torch._foreach_copy_(*fitting)  # one launch for many outputs; it has no public name
+        return claim, ()
+
+
+def _alike(output: torch.Tensor, view: torch.Tensor) -> bool:
+    """Return True if ``output`` has the form of ``view``, in memory too."""
+    steps = zip(view.shape, output.stride(), view.stride())
+    return fits(output, view) and all(size == 1 or step == other for size, step, other in steps)
 
 
 def _copied(

@@ -21,12 +21,23 @@ def flatten(returned: Any) -> Tuple[Structure, List[torch.Tensor]]:
     return Structure.OTHER, []
 
 
+def fits(output: torch.Tensor, view: torch.Tensor) -> bool:
+    """Return True if ``output`` has the shape, the dtype and the device of ``view``."""
+    return (output.shape, output.dtype, output.device.type) == (view.shape, view.dtype, view.device.type)
+
+
 def copy_one(output: torch.Tensor, view: Optional[torch.Tensor], alias: OutputAlias) -> OutputClaim:
     """Copy an output into its place if it has one and fits; return its description."""
-    fits = view is not None and output.shape == view.shape and output.dtype == view.dtype
-    same_device = view is None or output.device.type == view.device.type
-    copied = fits and same_device
+    copied = view is not None and fits(output, view)
     if copied and view is not None:
         view.copy_(output)
+    same_device = view is None or output.device.type == view.device.type
+    return describe(output, same_device=same_device, copied=copied, alias=alias)
+
+
+def describe(
+    output: torch.Tensor, *, same_device: bool, copied: bool, alias: OutputAlias = OutputAlias.NONE
+) -> OutputClaim:
+    """Return an output's description."""
     shape = tuple(output.shape)[:MAX_DIMENSIONS]
     return OutputClaim(dtype_name(output.dtype), shape, same_device, copied, output.is_contiguous(), alias)

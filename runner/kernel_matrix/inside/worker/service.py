@@ -31,8 +31,10 @@ from kernel_matrix.inside.wire import (
     PeerGoneError,
     pack_done,
     pack_failed,
+    pack_lent,
     pack_outputs,
     pack_peak,
+    pack_places,
     pack_traced,
     unpack_calls,
     unpack_replay,
@@ -200,7 +202,7 @@ class Worker:
         self._platform.release_memory()
         with torch.no_grad():
             self._batches = CallBatches(self._platform, self._model, message, descriptors)
-        return bytes([self._batches.captured])
+        return pack_lent(captured=self._batches.captured, pool_bytes=self._batches.pool_bytes)
 
     def _show_batch(self, _nothing: Any, descriptors: Sequence[int]) -> bytes:
         if self._batches is None:
@@ -251,8 +253,10 @@ class Worker:
         with torch.no_grad():
             returned, device_ns = self._meter.time_batch(lambda: batches.call(chunks))
             self._channel.send(FrameKind.DONE, sequence, pack_done(device_ns))
-            claim = batches.hand_over(returned)
+            claim, places = batches.hand_over(returned)
         self._channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
+        if batches.pool_bytes:
+            self._channel.send(FrameKind.PLACES, sequence, pack_places(places))
         del returned
         batches.hide()
 

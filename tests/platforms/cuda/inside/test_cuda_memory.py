@@ -69,9 +69,9 @@ def test_limit_memory_leaves_room_for_arenas(allocator):
     inside.limit_memory(24 * GIB)
     assert allocator.fraction == pytest.approx(22 / 80)
     assert inside.free_bytes() == (22 - 10 + 6) * GIB
-    arenas._count(4 * GIB)  # one more is mapped
+    arenas.count(4 * GIB)  # one more is mapped
     assert allocator.fraction == pytest.approx(18 / 80)
-    arenas._count(-6 * GIB)
+    arenas.count(-6 * GIB)
     assert allocator.fraction == pytest.approx(24 / 80)
     inside.limit_memory(200 * GIB)
     assert allocator.fraction == 1.0

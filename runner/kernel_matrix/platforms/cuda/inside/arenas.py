@@ -98,7 +98,7 @@ class _Addresses:
         """Map an allocation, which is released with the mapping."""
         size, nothing = ctypes.c_size_t(self._nbytes), ctypes.c_size_t(0)
         self._handle = handle
-        _count(self._nbytes)
+        count(self._nbytes)
         call("cuMemMap", self._address, size, nothing, handle, ctypes.c_ulonglong(0))
         access = _AccessDescription(_Location(_ON_DEVICE, torch.cuda.current_device()), _READ_WRITE)
         call("cuMemSetAccess", self._address, size, ctypes.byref(access), ctypes.c_size_t(1))
@@ -108,7 +108,7 @@ class _Addresses:
         if self._handle is not None:
             self._driver.cuMemUnmap(self._address, ctypes.c_size_t(self._nbytes))
             self._driver.cuMemRelease(self._handle)
-            _count(-self._nbytes)
+            count(-self._nbytes)
             self._handle = None
 
     def __del__(self) -> None:
@@ -117,7 +117,7 @@ class _Addresses:
         self._driver.cuMemAddressFree(self._address, ctypes.c_size_t(self._nbytes))
 
 
-def _count(nbytes: int) -> None:
+def count(nbytes: int) -> None:
     """Count memory that was mapped, or unmapped if negative; torch's own allocator has the rest of the limit."""
     _Addresses.mapped += nbytes
     left = limit_beside()
@@ -129,7 +129,7 @@ def _count(nbytes: int) -> None:
 def limit_memory(nbytes: int) -> None:
     """Limit what arenas and torch's allocator take together in this process."""
     _Addresses.limit = nbytes
-    _count(0)
+    count(0)
 
 
 def limit_beside() -> Optional[int]:

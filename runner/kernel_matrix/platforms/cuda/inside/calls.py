@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Callable, Optional, Tuple
 
 import torch
@@ -25,10 +26,15 @@ def make_timer() -> Callable[[Callable[[], Any]], Tuple[Any, int]]:
     return timed
 
 
-def capture(function: Callable[[], Any]) -> Optional[Callable[[], Any]]:
-    """Return a function that replays ``function`` as a CUDA graph; None if it cannot be captured."""
+def capture(function: Callable[[], Any], pool: Any = None) -> Optional[Callable[[], Any]]:
+    """Return a function that replays ``function`` as a CUDA graph; None if it cannot be captured.
+
+    Args:
+        function: Function that is captured.
+        pool: Identity of torch's memory pool from which the graph's memory comes; None for one of its own.
+    """
     try:
-        return _capture_graph(function)
+        return _capture_graph(function, pool)
     except Exception:  # noqa: BLE001  # the call may still work without a capture; if not, it raises again then
         torch.cuda.synchronize()
         _reset_capture()
@@ -41,15 +47,22 @@ def _reset_capture() -> None:
         torch.zeros(1, device="cuda")
 
 
-def _capture_graph(function: Callable[[], Any]) -> Callable[[], Any]:
-    side_stream = torch.cuda.Stream()
+@lru_cache(maxsize=None)
+def _side_stream() -> torch.cuda.Stream:
+    """Return the stream of all captures: libraries keep a workspace for each, and torch unused memory."""
+    return torch.cuda.Stream()
+
+
+def _capture_graph(function: Callable[[], Any], pool: Any) -> Callable[[], Any]:
+    side_stream = _side_stream()
     side_stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side_stream):
         for _ in range(_CALLS_BEFORE_CAPTURE):
             function()
     torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # On the same stream, so that workspaces of libraries, which stay, do not come from the graph's memory.
+    with torch.cuda.graph(graph, pool=pool, stream=side_stream):
         returned = function()
 
     def replay() -> Any:
