@@ -88,6 +88,7 @@ def torch_with_pools(monkeypatch):
         seen.emptied += 1
 
     monkeypatch.setattr(torch._C, "_cuda_customAllocator", custom_allocator, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
     monkeypatch.setattr(torch.cuda, "MemPool", MemPool)
     monkeypatch.setattr(torch.cuda, "use_mem_pool", use_mem_pool)
     monkeypatch.setattr(torch.cuda, "empty_cache", empty_cache)

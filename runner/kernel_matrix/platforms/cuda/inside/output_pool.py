@@ -91,6 +91,7 @@ class CudaOutputPool:
         """Give the pool back; its memory is the window's."""
         self._pool = None
         arenas.count(self._counted)
+        torch._C._cuda_clearCublasWorkspaces()  # noqa: SLF001  # torch keeps them, and one may lie in the window
         torch.cuda.empty_cache()
 
 
