@@ -125,6 +125,7 @@ def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, capt
                     device_ns=(made.times.device_ns,),
                     in_place=made.in_place,
                     taking_ns=(made.taking_ns,) if made.taking_ns is not None else (),
+                    mapped_ns=(made.mapped_ns,),
                 )
                 blocks.append(block)
     return blocks

@@ -40,6 +40,7 @@ from kernel_matrix.inside.wire import (
     pack_done,
     pack_failed,
     pack_lent,
+    pack_mapped,
     pack_outputs,
     pack_places,
     pack_replay,
@@ -49,6 +50,7 @@ from kernel_matrix.inside.wire import (
     unpack_done,
     unpack_failed,
     unpack_lent,
+    unpack_mapped,
     unpack_outputs,
     unpack_places,
     unpack_replay,
@@ -443,6 +445,17 @@ def test_what_was_lent_crosses_unchanged(captured, used):
 def test_what_was_lent_is_refused_if_it_cannot_be(payload):
     with pytest.raises(WireError, match="READY frame"):
         unpack_lent(payload, 8)
+
+
+@given(st.integers(0, MAX_DEVICE_NS))
+def test_what_mapping_took_crosses_unchanged(mapped_ns):
+    assert unpack_mapped(pack_mapped(mapped_ns)) == mapped_ns
+
+
+@pytest.mark.parametrize("payload", [b"", bytes(7), pack_mapped(MAX_DEVICE_NS + 1)])
+def test_what_mapping_took_is_refused_if_it_cannot_be(payload):
+    with pytest.raises(WireError, match="READY frame"):
+        unpack_mapped(payload)
 
 
 SIZES = ((12, 4), (0, 8), (3, 1))

@@ -66,16 +66,18 @@ def call_times(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
 def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> float:
     """Return the longest that a contestant's calls can have taken, nanoseconds; infinite if they are too few.
 
-    Counted as time of its calls are: all of the batch, also what starting it costs; what it took longer than the
-    baseline to see the memory, since it may have begun to work there; and what may hide in the hand-over.
+    Counted as time of its calls are: all of the batch, also what starting it costs; the time for which it may have seen
+    the inputs before, since it may have begun to work; and what may hide in the hand-over. It sees inputs only when it
+    has mapped them, which takes as long as for the baseline, whose worker is not hostile.
     """
     ours, theirs = ([b for b in blocks if b.contestant == name and not b.short] for name in (contestant, baseline))
     if not ours or not theirs:
         return math.inf
     calls = median(count for block in ours for count in block.calls)
     whole = median_interval([wall / n for block in ours for n, wall in zip(block.calls, block.wall_ns)])
-    shown, seen = (median_interval([ns for block in side for ns in block.shown_ns]) for side in (ours, theirs))
-    begun = max(0.0, shown.high - seen.low) / calls
+    shown = median_interval([ns for block in ours for ns in block.shown_ns])
+    mapped = median_interval([ns for block in theirs for ns in block.mapped_ns] or [0])
+    begun = max(0.0, shown.high - max(0.0, mapped.low)) / calls
     return _with_handover_ns(whole.high + begun, ours, theirs)
 
 

@@ -64,7 +64,8 @@ class FrameKind(IntEnum):
     """Judge → worker: where the sets of the following batches lie (JSON, two descriptors: inputs, outputs of a first
     batch); ``READY`` says whether the calls could be captured, and whether their outputs lie in the judge's memory."""
     BATCH = 13
-    """Judge → worker: the memory of the next batch, with its inputs written (two descriptors)."""
+    """Judge → worker: memory of the next batch, that for outputs, then that with its inputs (JSON, one descriptor);
+    ``READY`` brings how long mapping it took."""
     CALLS = 14
     """Judge → worker: call on one set of the batch after the other, hand all outputs over; the claim is the time of
     all calls together."""
@@ -376,6 +377,20 @@ def unpack_lent(payload: bytes, most_bytes: int) -> Tuple[bool, int]:
     return bool(captured), int(pool_bytes)
 
 
+def pack_mapped(mapped_ns: int) -> bytes:
+    """Return the payload of ``READY`` after ``BATCH``."""
+    return _DONE.pack(mapped_ns)
+
+
+def unpack_mapped(payload: bytes) -> int:
+    """Return how long a worker says that it has mapped memory, nanoseconds.
+
+    Raises:
+        WireError: If the payload is not one number, or too large for a record.
+    """
+    return _nanoseconds(payload, "READY")
+
+
 def pack_places(places: Sequence[int]) -> bytes:
     """Return the payload of ``PLACES``; empty where an output lies elsewhere."""
     return struct.pack(f"<{len(places)}Q", *places)
@@ -449,13 +464,17 @@ def unpack_done(payload: bytes) -> int:
     Raises:
         WireError: If the payload is not one number, or too large for a record.
     """
+    return _nanoseconds(payload, "DONE")
+
+
+def _nanoseconds(payload: bytes, frame: str) -> int:
     try:
-        (device_ns,) = _DONE.unpack(payload)
+        (claimed_ns,) = _DONE.unpack(payload)
     except struct.error:
-        raise WireError("a DONE frame is not one number") from None
-    if device_ns > MAX_DEVICE_NS:
-        raise WireError(f"a DONE frame claims {device_ns} ns; {MAX_DEVICE_NS} are allowed")
-    return int(device_ns)
+        raise WireError(f"a {frame} frame is not one number") from None
+    if claimed_ns > MAX_DEVICE_NS:
+        raise WireError(f"a {frame} frame claims {claimed_ns} ns; {MAX_DEVICE_NS} are allowed")
+    return int(claimed_ns)
 
 
 def pack_failed(failure: CallFailure, text: str) -> bytes:

@@ -372,7 +372,7 @@ class BatchBlock:
     calls: Annotated[Tuple[Count, ...], Items(1000)]
     """Number of calls of each batch."""
     shown_ns: Annotated[Tuple[Count, ...], Items(1000)]
-    """The judge's clock around lending the memory of each batch."""
+    """The judge's clock from lending the inputs of each batch until its calls are requested."""
     wall_ns: Annotated[Tuple[Count, ...], Items(1000)]
     """The judge's clock from the request until all calls have ended, per batch."""
     handover_ns: Annotated[Tuple[Count, ...], Items(1000)]
@@ -383,6 +383,8 @@ class BatchBlock:
     """The calls wrote their outputs into the judge's memory, which takes them when the calls end."""
     taking_ns: Annotated[Tuple[Count, ...], Items(1000), LATER] = ()
     """The judge's clock around taking as much memory while nothing else runs; for the baseline's outputs in place."""
+    mapped_ns: Annotated[Tuple[Count, ...], Items(1000), LATER] = ()
+    """How long mapping the inputs of each batch took, as the contestant's worker claims; only the baseline's counts."""
 
     def __post_init__(self) -> None:
         times = (self.shown_ns, self.wall_ns, self.handover_ns, self.device_ns)

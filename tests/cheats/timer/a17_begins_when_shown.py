@@ -1,4 +1,4 @@
-"""Works on all sets of a batch when their memory is shown, before the judge's clock of the batch starts.
+"""Works on all sets of a batch when their inputs are shown, before the judge's clock of the batch starts.
 
 class: A17
 expect: timed | timing_mismatch
@@ -16,10 +16,11 @@ from tests.cheats.worker_internals import change_batches
 answers = {}
 
 
-def show_and_begin(batches, show, descriptors):
-    show(descriptors)
-    for a, b in getattr(batches, "_arguments", ()):
+def show_and_begin(batches, show, kind, descriptor):
+    mapped_ns = show(kind, descriptor)
+    for a, b in getattr(batches, "_arguments", ()) if kind == "inputs" else ():
         answers[a.data_ptr()] = torch.mm(a, b)
+    return mapped_ns
 
 
 change_batches(show=show_and_begin)

@@ -131,33 +131,32 @@ class Contestant:
         self.role = role
         self._layout = layout
         self._late = late
-        self._arenas = ()
+        self._arenas = {}
         self.shown = []
         """Inputs of all sets, per batch."""
         self.called = []
 
     def lend_batches(self, message, descriptors):
         assert message["sets"] == self._layout.sets
-        self.show_batch(descriptors)
+        for kind, descriptor in zip(("outputs", "inputs"), reversed(descriptors), strict=True):
+            self.show_batch(kind, descriptor)
         return message["capture"], 0
 
-    def show_batch(self, descriptors):
-        for arena in self._arenas:
-            arena.close()
-        sizes = (self._layout.input_bytes, self._layout.output_bytes)
-        self._arenas = [
-            cpu.open_arena(os.dup(descriptor), nbytes * self._layout.sets)
-            for descriptor, nbytes in zip(descriptors, sizes, strict=True)
-        ]
-        rows = self._arenas[0].tensor.view(self._layout.sets, -1)
-        self.shown.append([self._views(self._layout.inputs, rows, k) for k in range(self._layout.sets)])
+    def show_batch(self, kind, descriptor):
+        nbytes = self._layout.input_bytes if kind == "inputs" else self._layout.output_bytes
+        if kind in self._arenas:
+            self._arenas[kind].close()
+        self._arenas[kind] = cpu.open_arena(os.dup(descriptor), nbytes * self._layout.sets)
+        if kind == "inputs":
+            rows = self._arenas[kind].tensor.view(self._layout.sets, -1)
+            self.shown.append([self._views(self._layout.inputs, rows, k) for k in range(self._layout.sets)])
         return 5
 
     def call_batch(self, chunks, calls, take, read_places=None):
         assert read_places is None
         size = calls // len(chunks)
         numbers = [number for chunk in chunks for number in range(chunk * size, (chunk + 1) * size)]
-        inputs, outputs = (arena.tensor.view(self._layout.sets, -1) for arena in self._arenas)
+        inputs, outputs = (self._arenas[kind].tensor.view(self._layout.sets, -1) for kind in ("inputs", "outputs"))
         for number in numbers:
             for x, y in zip(
                 self._layout.views(self._layout.inputs, inputs, number),
@@ -346,7 +345,7 @@ def writes_first(contestant, place):
     usual = contestant.call_batch
 
     def call_batch(chunks, calls, take, read_places):
-        contestant._arenas[1].tensor.view(contestant._layout.sets, -1)[3, place] = 0
+        contestant._arenas["outputs"].tensor.view(contestant._layout.sets, -1)[3, place] = 0
         return usual(chunks, calls, take, read_places)
 
     return call_batch

@@ -781,6 +781,7 @@ class FakeBatches:
             shown_ns=5 * US,
             in_place=in_place,
             taking_ns=taking_ns,
+            mapped_ns=4 * US,
             numbers=range(chunks),
             inputs=inputs,
         )
@@ -846,6 +847,7 @@ def test_batches_block_keeps_all_times(in_batches):
         assert block.device_ns == tuple(times.device_ns for _, _, times in results)
         assert block.handover_ns == tuple(times.handover_ns for _, _, times in results)
         assert block.shown_ns == (5 * US,) * len(results)
+        assert block.mapped_ns == (4 * US,) * len(results)
         assert block.ended_ns - block.started_ns == sum(block.wall_ns)
         assert (block.in_place, block.taking_ns) == (False, ())
     assert next(timed, None) is None

@@ -1,6 +1,7 @@
 """Batches in a real worker: where sets lie, what is handed over, and what the worker answers to wrong orders."""
 # ruff: noqa: E402  # without torch this file is skipped before the core is imported
 
+import os
 import sys
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -75,7 +76,8 @@ class Lender:
     def taken(self, first, chunks):
         calls = len(chunks) * self.chunk
         with self.memory(first) as (inputs, outputs):
-            self.side.show_batch((inputs.descriptor, outputs.descriptor))
+            self.side.show_batch("outputs", outputs.descriptor)
+            self.side.show_batch("inputs", inputs.descriptor)
             taken = []
             claim, places, _ = self.side.call_batch(
                 chunks,
@@ -218,7 +220,7 @@ def test_batch_of_a_model_that_raises_fails_and_goes_on(lender):
 
 
 ORDERS = {
-    "BATCH before": lambda made: made.side.show_batch(()),
+    "BATCH before": lambda made: made.side.show_batch("inputs", os.open(os.devnull, os.O_RDONLY)),
     "CALLS before": lambda made: made.side.call_batch((0,), 1, lambda: None),
 }
 

@@ -413,6 +413,7 @@ class Timer:
             device_ns=tuple(batch.times.device_ns for batch in made),
             in_place=all(batch.in_place for batch in made),
             taking_ns=tuple(batch.taking_ns for batch in made if batch.taking_ns is not None),
+            mapped_ns=tuple(batch.mapped_ns for batch in made),
         )
 
     def _batch(self, client: WorkerClient, batches: Batches, chunks: int) -> BatchResult:

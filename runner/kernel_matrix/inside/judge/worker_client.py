@@ -35,6 +35,7 @@ from kernel_matrix.inside.wire import (
     unpack_done,
     unpack_failed,
     unpack_lent,
+    unpack_mapped,
     unpack_outputs,
     unpack_peak,
     unpack_traced,
@@ -78,6 +79,8 @@ class CallTimes:
     """Time by the judge's clock from the request to ``DONE``."""
     handover_ns: int
     """Time by the judge's clock from ``DONE`` until it has taken the outputs: copying, and late work."""
+    requested_ns: int = 0
+    """The judge's clock at the request of a batch."""
 
 
 @dataclass(frozen=True)
@@ -355,12 +358,10 @@ class WorkerClient:
         most = message["output_bytes"] if message["in_place"] else 0
         return self._parsed(Stage.TIME, lambda payload: unpack_lent(payload, most), self._ready(Stage.TIME))
 
-    def show_batch(self, descriptors: Sequence[int]) -> int:
-        """Lend the memory of the next batch, inputs and outputs; return how long the worker took to see it, ns."""
-        started = time.perf_counter_ns()
-        self._order(FrameKind.BATCH, {}, descriptors, Stage.TIME)
-        self._ready(Stage.TIME)
-        return time.perf_counter_ns() - started
+    def show_batch(self, kind: str, descriptor: int) -> int:
+        """Lend the next batch's memory for ``inputs`` or ``outputs``; return how long mapping took, a claim, ns."""
+        self._order(FrameKind.BATCH, {"kind": kind}, (descriptor,), Stage.TIME)
+        return self._parsed(Stage.TIME, unpack_mapped, self._ready(Stage.TIME))
 
     def call_batch(
         self,
@@ -393,7 +394,7 @@ class WorkerClient:
             take_timed()
         else:
             places = self._parsed(Stage.TIME, read_places, self._receive(FrameKind.PLACES, Stage.TIME))
-        return claim, places, CallTimes(device_ns, done - started, ends[0] - done)
+        return claim, places, CallTimes(device_ns, done - started, ends[0] - done, started)
 
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""

@@ -6,6 +6,7 @@ judge lent for them, so that nothing has to be copied when they are handed over.
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
@@ -18,8 +19,10 @@ from kernel_matrix.inside.platform import InsidePlatform
 from kernel_matrix.inside.wire import CallFailure, OutputAlias, OutputsClaim, Structure, do_overlap
 from kernel_matrix.inside.worker.handing_over import copy_one, describe, fits, flatten
 
-PAGE = 1 << 16
-"""Bytes; smaller than a page of any device."""
+PAGE = 1 << 21
+"""Bytes; the size in which a GPU's memory is mapped."""
+
+_KINDS = ("inputs", "outputs")
 
 Returned = List[Tuple[int, Any]]
 """(number of the set, what the model returned for it) of each call."""
@@ -41,7 +44,8 @@ class CallBatches:
         self._chunk: int = message["chunk"]
         self._sets: int = message["sets"]
         self._windows = [platform.open_window(message[size]) for size in ("input_bytes", "output_bytes")]
-        self.show(descriptors)
+        for kind, descriptor in zip(_KINDS, descriptors):
+            self.show(kind, descriptor)
         inputs, outputs = (
             [window.tensor[k * stride :] for k in range(self._sets)]
             for window, stride in zip(self._windows, message["strides"])
@@ -69,14 +73,16 @@ class CallBatches:
         """True if the calls of every chunk are replayed from a graph."""
         return self._captured is not None
 
-    def show(self, descriptors: Sequence[int]) -> None:
-        """Show the memory of a batch."""
-        for window, descriptor in zip(self._windows, descriptors):
-            window.show(descriptor)
+    def show(self, kind: str, descriptor: int) -> int:
+        """Show a batch's memory for inputs or outputs; return how long it took until it was there, nanoseconds."""
+        window = self._windows[_KINDS.index(kind)]
+        started = time.perf_counter_ns()
+        window.show(descriptor)
+        mapped_ns = time.perf_counter_ns() - started
         # Now, and not within the first call, the device switches to this process and finds its pages.
-        for window in self._windows:
-            window.tensor[::PAGE].max()
+        window.tensor[::PAGE].max()
         self._platform.synchronize()
+        return mapped_ns
 
     def call(self, chunks: Sequence[int]) -> Returned:
         """Call the model on the sets of these chunks."""

@@ -32,6 +32,7 @@ from kernel_matrix.inside.wire import (
     pack_done,
     pack_failed,
     pack_lent,
+    pack_mapped,
     pack_outputs,
     pack_peak,
     pack_places,
@@ -204,11 +205,10 @@ class Worker:
             self._batches = CallBatches(self._platform, self._model, message, descriptors)
         return pack_lent(captured=self._batches.captured, pool_bytes=self._batches.pool_bytes)
 
-    def _show_batch(self, _nothing: Any, descriptors: Sequence[int]) -> bytes:
+    def _show_batch(self, message: Any, descriptors: Sequence[int]) -> bytes:
         if self._batches is None:
             raise ValueError("BATCH before there are buffers for batches")
-        self._batches.show(descriptors)
-        return b""
+        return pack_mapped(self._batches.show(message["kind"], *descriptors))
 
     def _release(self, message: Any, _descriptors: Sequence[int]) -> bytes:
         if message["buffers"]:
