@@ -57,7 +57,7 @@ STOPPED_BY = (
         "own kernel",
         "red zones",
     ),
-    *("hand-over", "structure", "two clocks", "values", "wire", "nothing"),
+    *("hand-over", "quiet device", "structure", "two clocks", "values", "wire", "nothing"),
 )
 """What stops a cheat; ``nothing``: it gains nothing, and is timed as what it costs."""
 

@@ -259,7 +259,7 @@ class Bench:
     """A timer over fake contestants, and a record of its actions."""
 
     def __init__(self, monkeypatch, *, protocol=PROTOCOL, seed=0, device="cpu", expect_ns=0, sensors=None,
-                 judge=lambda _side: None, in_batches=False, **call_ns):  # fmt: skip
+                 judge=lambda _side: None, in_batches=False, is_quiet=lambda: True, **call_ns):  # fmt: skip
         self.clock = Clock()
         self.warm_calls = []
         watch = (
@@ -283,6 +283,7 @@ class Bench:
             pause=self.pause,
             in_batches=in_batches,
             watch=watch,
+            is_quiet=is_quiet,
             warmed_up=lambda: self.warm_calls.append(len(self.log)),
         )
         self.timing = self.timer.timing
@@ -1076,3 +1077,22 @@ def test_a_finding_in_the_second_series_keeps_what_was_timed(bench):
         done.timer.run_again()
     assert len(done.timing.blocks) > count
     assert done.timer.timing is done.timing
+
+
+# --- a device that stays busy ----------------------------------------------------------------------------------------
+
+
+def test_device_is_looked_at_in_turns_of_others_while_candidate_is_paused(bench):
+    paused = []
+    made = bench(is_quiet=lambda: paused.append(made.pause.paused) or True, compile=constant(1000))
+    made.run()
+    assert paused == [True] * sum(name != "candidate" for name in made.names())
+
+
+def test_device_that_stays_busy_is_the_candidates_doing(bench):
+    made = bench(is_quiet=lambda: len(made.timing.blocks) < 6)
+    with pytest.raises(SessionEnded, match="stays busy") as found:
+        made.run()
+    assert (found.value.status, found.value.stage) == (Status.TIMING_MISMATCH, Stage.TIME)
+    assert not made.pause.paused
+    assert len(made.timing.blocks) >= 6

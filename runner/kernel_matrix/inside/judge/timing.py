@@ -22,10 +22,10 @@ from kernel_matrix.inside.judge.input_supply import FRESH, InputSupply
 from kernel_matrix.inside.judge.memory_blame import SHORTAGES
 from kernel_matrix.inside.judge.pause import NOT_PAUSED
 from kernel_matrix.inside.judge.replay_modes import NOT_CAPTURABLE, BlockPlan, plan_of
-from kernel_matrix.inside.judge.session_ended import SessionEnded, excused
+from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding
 from kernel_matrix.inside.judge.warm_up import UNKNOWN, UNSTEADY, SensorWatch
 from kernel_matrix.inside.wire import CallFailure
-from kernel_matrix.model.enums import Implementation, Regime, Role, Stage
+from kernel_matrix.model.enums import Implementation, Regime, Role, Stage, Status
 from kernel_matrix.model.messages import BatchBlock, Block, ProtocolSpec
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class Timer:
         in_batches: bool = False,
         takes_turns: bool = False,
         watch: Optional[SensorWatch] = None,
+        is_quiet: Callable[[], bool] = lambda: True,
         warmed_up: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare the timed phase; a rival that fails is removed from ``clients``.
@@ -130,7 +131,7 @@ class Timer:
         ``pause`` stops the candidate while others are timed. ``in_batches`` asks for batches, too. With ``takes_turns``
         only one contestant at a time has buffers and temporaries, because the device cannot hold those of all; there
         are no batches then. ``watch`` tells when the device is steady; without it, the device counts as warm after the
-        warm-up calls.
+        warm-up calls. ``is_quiet`` waits until the device does nothing, and returns False if it stays busy.
         """
         self._protocol = protocol
         self._clients = clients
@@ -144,6 +145,7 @@ class Timer:
         self._precision_s = protocol.precision_s / (2 if in_batches and not takes_turns else 1)
         self._present: Optional[WorkerClient] = None  # the one that has memory, if they take turns
         self._watch = watch
+        self._is_quiet = is_quiet
         self._warmed_up = warmed_up
         self._reference = reference
         self._supply = InputSupply(reference, protocol, dice)
@@ -497,13 +499,20 @@ class Timer:
         self._blocks_begun += 1
 
     def _give_turn(self, client: WorkerClient) -> None:
-        """Let the candidate run in its own blocks only."""
+        """Let the candidate run in its own blocks only.
+
+        Raises:
+            SessionEnded: ``timing_mismatch`` if the device stays busy though the candidate is paused.
+        """
         started = time.monotonic()
         if client.role is Role.CANDIDATE:
             self._pause.resume()
         is_new = self._make_room(client)
         if client.role is not Role.CANDIDATE:
             self._pause.pause()
+            if not self._is_quiet():
+                message = "the device stays busy in the turns of others: work that the candidate has queued goes on"
+                raise finding(Status.TIMING_MISMATCH, Stage.TIME, message)
         if is_new:
             with self._tolerating_rival(client):
                 self._call(client, self._supply.next())  # untimed: takes the memory again

@@ -18,6 +18,7 @@ from kernel_matrix.inside.judge.device_readings import DeviceReadings
 from kernel_matrix.inside.judge.earlier_cells import EarlierCells
 from kernel_matrix.inside.judge.memory_blame import MemoryBlame, making_room, watching
 from kernel_matrix.inside.judge.pause import CandidatePause
+from kernel_matrix.inside.judge.quiet_device import QuietDevice
 from kernel_matrix.inside.judge.reference import ReferenceModel, guarded
 from kernel_matrix.inside.judge.session_ended import SessionEnded, excused, finding, lacking_memory
 from kernel_matrix.inside.judge.timing import TimedPhase, Timer
@@ -86,6 +87,7 @@ class WorkloadRunner:
         self._in_batches = load_platform(job.device).IS_ACCELERATOR and not job.mutates_inputs
         self._timed = False
         self._watch: Optional[SensorWatch] = None
+        self._quiet = QuietDevice(load_platform(job.device))
         self._earlier = earlier or EarlierCells()
         self._loaded = list(self._earlier.clients)
         self._last: Optional[WorkloadState] = None
@@ -99,7 +101,8 @@ class WorkloadRunner:
 
     @contextmanager
     def open(self) -> Iterator[WorkloadRunner]:
-        """Read the device's sensors while in this context."""
+        """Read the device's sensors while in this context; the candidate has not loaded its source before."""
+        self._quiet.learn()
         self.memory.open()
         with watch_of(self._job) as self._watch:
             yield self
@@ -320,6 +323,7 @@ class WorkloadRunner:
             in_batches=self._in_batches,
             takes_turns=self._takes_turns(reference),
             watch=self._watch,
+            is_quiet=self._quiet.wait,
             warmed_up=self._warmed_up,
         )
         state.timing = timer.timing
