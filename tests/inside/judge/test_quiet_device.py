@@ -8,7 +8,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernel_matrix.inside.judge import quiet_device
-from kernel_matrix.inside.judge.quiet_device import EXCESS_NS, LEARNT_FILLS, QUICK_IN_A_ROW, WAIT_S, QuietDevice
+from kernel_matrix.inside.judge.quiet_device import (
+    EXCESS_NS,
+    LEARNT_FILLS,
+    QUICK_IN_A_ROW,
+    SLOW_AT_MOST,
+    WAIT_S,
+    QuietDevice,
+)
 from kernel_matrix.platforms.cpu import inside as cpu
 
 pytestmark = pytest.mark.torch
@@ -89,6 +96,16 @@ def test_fills_differ_and_the_quickest_is_the_usual_one(monkeypatch):
     made = QuietDevice(device)
     made.learn()
     assert made._usual_ns == USUAL_NS
+
+
+@pytest.mark.parametrize(("slow", "concludes"), [(SLOW_AT_MOST, True), (SLOW_AT_MOST + 1, False)])
+def test_device_that_was_busy_from_the_start_proves_nothing(slow, concludes, monkeypatch):
+    device = Device(lambda fill: SLOW_NS if fill < slow else USUAL_NS)
+    monkeypatch.setattr(quiet_device, "time", device)
+    made = QuietDevice(device)
+    made.learn()
+    device._takes = lambda _fill: SLOW_NS
+    assert made.wait() is not concludes
 
 
 def test_platform_without_a_device_is_quiet():

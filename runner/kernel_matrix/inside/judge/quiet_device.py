@@ -19,6 +19,8 @@ EXCESS_NS = 300_000
 QUICK_IN_A_ROW = 5
 """So many quick fills mean that the device is quiet; a single slow one may be the host's."""
 LEARNT_FILLS = 20
+SLOW_AT_MOST = 3
+"""Slow ones among the fills from which the usual time is learnt; the first of them loads code."""
 WAIT_S = 0.5
 """An honest contestant has no work left when it answers."""
 
@@ -32,10 +34,17 @@ class QuietDevice:
         self._usual_ns = 0
 
     def learn(self) -> None:
-        """Learn how long a fill takes; no contestant may have loaded its source yet."""
-        if self._platform.IS_ACCELERATOR:
-            self._memory = torch.empty(FILLED_BYTES, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
-            self._usual_ns = min(self._fill_ns(self._memory) for _ in range(LEARNT_FILLS))
+        """Learn how long a fill takes; no contestant may have loaded its source yet.
+
+        On a device that is not quiet now, a virtual one that others share for example, nothing is concluded later.
+        """
+        if not self._platform.IS_ACCELERATOR:
+            return
+        memory = torch.empty(FILLED_BYTES, dtype=torch.uint8, device=self._platform.TORCH_DEVICE)
+        fills = sorted(self._fill_ns(memory) for _ in range(LEARNT_FILLS))
+        self._usual_ns = fills[0]
+        if fills[-1 - SLOW_AT_MOST] <= self._usual_ns + EXCESS_NS:
+            self._memory = memory
 
     def wait(self) -> bool:
         """Wait until the device is quiet; return False if it stays busy."""
