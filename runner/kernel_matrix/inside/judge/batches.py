@@ -121,12 +121,9 @@ class BatchLayout:
         """Return each output of all calls together, with a first dimension of the calls."""
         found = []
         for spec, starts in zip(self.outputs, zip(*places)):
-            dtype = getattr(torch, spec.dtype)
-            numbers = memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
-            count = spec.span_bytes // dtype.itemsize
-            chosen = torch.tensor([start // dtype.itemsize for start in starts], device=memory.device)
-            rows = numbers.as_strided((len(numbers) - count + 1, count), (1, 1))[chosen]
-            found.append(rows.as_strided((len(starts), *spec.shape), (count, *spec.stride)))
+            rows = torch.stack([memory[start : start + spec.span_bytes] for start in starts])
+            numbers = rows.view(getattr(torch, spec.dtype))
+            found.append(numbers.as_strided((len(starts), *spec.shape), (numbers.shape[1], *spec.stride)))
         return tuple(found)
 
     def to_json(self, chunk: int, *, capture: bool, room_in_place: int = 0) -> Any:
