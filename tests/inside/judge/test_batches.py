@@ -299,17 +299,22 @@ def test_batch_result_has_each_sets_outputs_and_inputs():
 
 
 def test_batch_all_outputs_keep_dtypes_and_strides():
-    like = (torch.empty(2, 3, device="meta").T, torch.empty(5, dtype=torch.bool, device="meta"))
+    like = (
+        torch.empty(2, 3, device="meta").T,
+        torch.empty(5, dtype=torch.bool, device="meta"),
+        torch.empty(0, 3, dtype=torch.int64, device="meta"),
+    )
     layout = BatchLayout(SimpleNamespace(like=like), [torch.zeros(1)], 4)
     memory = torch.zeros(4, layout.output_bytes, dtype=torch.uint8)
     for number in range(4):
-        first, second = layout.views(layout.outputs, memory, number)
+        first, second, _empty = layout.views(layout.outputs, memory, number)
         first.copy_(torch.arange(6.0).view(3, 2) + 10 * number)
         second[number] = True
-    first, second = layout.gather(memory.view(-1), layout.places([2, 0]))
+    first, second, empty = layout.gather(memory.view(-1), layout.places([2, 0]))
     assert (first.shape, first.dtype, first[0].stride()) == ((2, 3, 2), torch.float32, like[0].stride())
     assert first[0].tolist() == [[20, 21], [22, 23], [24, 25]]
     assert second.tolist() == [[False, False, True, False, False], [True, False, False, False, False]]
+    assert (empty.shape, empty.dtype) == ((2, 0, 3), torch.int64)
 
 
 def test_batch_written_late_leaves_taken_outputs_alone():

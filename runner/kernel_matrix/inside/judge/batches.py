@@ -121,9 +121,11 @@ class BatchLayout:
         """Return each output of all calls together, with a first dimension of the calls."""
         found = []
         for spec, starts in zip(self.outputs, zip(*places)):
-            rows = torch.stack([memory[start : start + spec.span_bytes] for start in starts])
-            numbers = rows.view(getattr(torch, spec.dtype))
-            found.append(numbers.as_strided((len(starts), *spec.shape), (numbers.shape[1], *spec.stride)))
+            numbers = torch.cat([memory[start : start + spec.span_bytes] for start in starts]).view(
+                getattr(torch, spec.dtype)
+            )
+            strides = (len(numbers) // len(starts), *spec.stride)
+            found.append(numbers.as_strided((len(starts), *spec.shape), strides))
         return tuple(found)
 
     def to_json(self, chunk: int, *, capture: bool, room_in_place: int = 0) -> Any:
