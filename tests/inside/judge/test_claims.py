@@ -248,6 +248,9 @@ def test_claims_on_a_gpu_without_batches_have_no_bound():
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 
+MAPPED_NS = 30_000
+
+
 def batches(name, call, *, start=40.0, handover=5.0, noise=0.0, shown=30.0, count=16, short=False, claim=1):
     """Make batches of one contestant, µs; every other one is slower by ``noise`` per call."""
     made = []
@@ -255,7 +258,8 @@ def batches(name, call, *, start=40.0, handover=5.0, noise=0.0, shown=30.0, coun
         calls = 10 if short else 100
         wall = round((start + calls * (call + noise * (number % 2))) * US)
         late, lent = round(calls * handover * US), round(shown * US)
-        made.append(BatchBlock(name, 0, 1, True, short, (calls,), (lent,), (wall,), (late,), (claim,)))
+        times = ((calls,), (lent,), (wall,), (late,), (claim,))
+        made.append(BatchBlock(name, 0, 1, True, short, *times, mapped_ns=(MAPPED_NS,)))
     return made
 
 
