@@ -81,22 +81,22 @@ def longest_ns(blocks: Sequence[BatchBlock], contestant: str, baseline: str) -> 
     return _with_handover_ns(whole.high + begun, ours, theirs)
 
 
-def _with_handover_ns(shown_ns: float, ours: Sequence[BatchBlock], theirs: Sequence[BatchBlock]) -> float:
-    """Return ``shown_ns`` and what calls can hide in the hand-over, nanoseconds.
+def _with_handover_ns(before_ns: float, ours: Sequence[BatchBlock], theirs: Sequence[BatchBlock]) -> float:
+    """Return ``before_ns``, the time of a call before the hand-over, and what it can hide in the hand-over.
 
     Outputs in place are taken when the calls end, which may show work that was put off: all that it takes longer than
     taking does by itself. Where only one side's are in place, all of a contestant's hand-over may be such work.
     """
-    handover, usual = (
-        median_interval([ns / n for block in side for n, ns in zip(block.calls, block.handover_ns)])
-        for side in (ours, theirs)
-    )
     in_place = {block.in_place for block in (*ours, *theirs)}
     if in_place == {False}:
-        return with_hidden_ns(shown_ns, usual.high, max(0.0, handover.high - usual.low))
+        handover, usual = (
+            median_interval([ns / n for block in side for n, ns in zip(block.calls, block.handover_ns)])
+            for side in (ours, theirs)
+        )
+        return with_hidden_ns(before_ns, usual.high, max(0.0, handover.high - usual.low))
     by_itself = min((ns for block in theirs for ns in block.taking_ns), default=0) if in_place == {True} else 0
     late = median_interval([(ns - by_itself) / n for block in ours for n, ns in zip(block.calls, block.handover_ns)])
-    return shown_ns + max(0.0, late.high)
+    return before_ns + max(0.0, late.high)
 
 
 def with_hidden_ns(shown: float, copied: float, excess: float) -> float:

@@ -329,8 +329,7 @@ def _check_count(kind: FrameKind, announced: int, descriptors: Sequence[int]) ->
 
 
 _REPLAY = struct.Struct("<I")
-_PEAK = struct.Struct("<Q")
-_DONE = struct.Struct("<Q")
+_NUMBER = struct.Struct("<Q")
 _LENT = struct.Struct("<?Q")
 _OUTPUTS = struct.Struct("<BBH")
 _OUTPUT = struct.Struct("<BBBBBB")
@@ -379,7 +378,7 @@ def unpack_lent(payload: bytes, most_bytes: int) -> Tuple[bool, int]:
 
 def pack_mapped(mapped_ns: int) -> bytes:
     """Return the payload of ``READY`` after ``BATCH``."""
-    return _DONE.pack(mapped_ns)
+    return _NUMBER.pack(mapped_ns)
 
 
 def unpack_mapped(payload: bytes) -> int:
@@ -388,7 +387,7 @@ def unpack_mapped(payload: bytes) -> int:
     Raises:
         WireError: If the payload is not one number, or too large for a record.
     """
-    return _nanoseconds(payload, "READY")
+    return _unpack_number(payload, "READY", MAX_DEVICE_NS, "ns")
 
 
 def pack_places(places: Sequence[int]) -> bytes:
@@ -433,7 +432,7 @@ def do_overlap(spans: Sequence[Tuple[int, int]]) -> bool:
 
 def pack_peak(peak_bytes: Optional[int]) -> bytes:
     """Return the payload of ``READY`` after ``RELEASE``; None, where a platform counts nothing, is empty."""
-    return b"" if peak_bytes is None else _PEAK.pack(peak_bytes)
+    return b"" if peak_bytes is None else _NUMBER.pack(peak_bytes)
 
 
 def unpack_peak(payload: bytes) -> Optional[int]:
@@ -444,18 +443,12 @@ def unpack_peak(payload: bytes) -> Optional[int]:
     """
     if not payload:
         return None
-    try:
-        (peak_bytes,) = _PEAK.unpack(payload)
-    except struct.error:
-        raise WireError("a READY frame is not one number") from None
-    if peak_bytes > MAX_CLAIMED_BYTES:
-        raise WireError(f"a READY frame claims {peak_bytes} bytes; {MAX_CLAIMED_BYTES} are allowed")
-    return int(peak_bytes)
+    return _unpack_number(payload, "READY", MAX_CLAIMED_BYTES, "bytes")
 
 
 def pack_done(device_ns: int) -> bytes:
     """Return the payload of ``DONE``."""
-    return _DONE.pack(device_ns)
+    return _NUMBER.pack(device_ns)
 
 
 def unpack_done(payload: bytes) -> int:
@@ -464,17 +457,17 @@ def unpack_done(payload: bytes) -> int:
     Raises:
         WireError: If the payload is not one number, or too large for a record.
     """
-    return _nanoseconds(payload, "DONE")
+    return _unpack_number(payload, "DONE", MAX_DEVICE_NS, "ns")
 
 
-def _nanoseconds(payload: bytes, frame: str) -> int:
+def _unpack_number(payload: bytes, frame: str, most: int, unit: str) -> int:
     try:
-        (claimed_ns,) = _DONE.unpack(payload)
+        (claimed,) = _NUMBER.unpack(payload)
     except struct.error:
         raise WireError(f"a {frame} frame is not one number") from None
-    if claimed_ns > MAX_DEVICE_NS:
-        raise WireError(f"a {frame} frame claims {claimed_ns} ns; {MAX_DEVICE_NS} are allowed")
-    return int(claimed_ns)
+    if claimed > most:
+        raise WireError(f"a {frame} frame claims {claimed} {unit}; {most} are allowed")
+    return int(claimed)
 
 
 def pack_failed(failure: CallFailure, text: str) -> bytes:

@@ -48,13 +48,13 @@ class Lender:
     def __init__(self, side, like=LIKE, sets=SETS, chunk=1):
         self.side = side
         self.layout = BatchLayout(SimpleNamespace(like=like), [torch.zeros(3)], sets)
+        self.layout.room_in_place = cpu.pool_bytes([nbytes for nbytes, _ in self.layout.output_sizes], sets)
         self.chunk = chunk
         self.used = 0
 
     def lend(self, *, capture=False):
         """Lend a first batch; return whether its calls are captured."""
-        room = cpu.pool_bytes([nbytes for nbytes, _ in self.layout.output_sizes], self.layout.sets)
-        message = self.layout.to_json(self.chunk, capture=capture, room_in_place=room)
+        message = self.layout.to_json(self.chunk, capture=capture)
         with self.memory(0) as (inputs, outputs):
             captured, self.used = self.side.lend_batches(message, (inputs.descriptor, outputs.descriptor))
         return captured
@@ -92,9 +92,7 @@ class Lender:
     @contextmanager
     def memory(self, first):
         layout = self.layout
-        room = cpu.pool_bytes([nbytes for nbytes, _ in layout.output_sizes], layout.sets)
-        sizes = (layout.input_bytes * layout.sets, max(layout.all_output_bytes, room))
-        arenas = map(cpu.create_arena, sizes)
+        arenas = map(cpu.create_arena, (layout.input_bytes * layout.sets, layout.output_memory_bytes))
         with ExitStack() as undo:
             inputs, outputs = (undo.enter_context(closing(arena)) for arena in arenas)
             for number in range(layout.sets):

@@ -98,6 +98,13 @@ class BatchLayout:
         self.inputs, self.input_bytes = lay_out(tensors)
         self.outputs, self.output_bytes = lay_out([as_empty(tensor) for tensor in reference.like])
         self.sets = sets
+        self.room_in_place = 0
+        """Bytes that outputs in place need; 0 if outputs are copied."""
+
+    @property
+    def output_memory_bytes(self) -> int:
+        """Return the size of the memory for outputs, copied or in place."""
+        return max(self.all_output_bytes, self.room_in_place)
 
     @property
     def all_output_bytes(self) -> int:
@@ -121,26 +128,25 @@ class BatchLayout:
         """Return each output of all calls together, with a first dimension of the calls."""
         found = []
         for spec, starts in zip(self.outputs, zip(*places)):
-            numbers = torch.cat([memory[start : start + spec.span_bytes] for start in starts]).view(
-                getattr(torch, spec.dtype)
-            )
+            taken = torch.cat([memory[start : start + spec.span_bytes] for start in starts])
+            numbers = taken.view(getattr(torch, spec.dtype))
             strides = (len(numbers) // len(starts), *spec.stride)
             found.append(numbers.as_strided((len(starts), *spec.shape), strides))
         return tuple(found)
 
-    def to_json(self, chunk: int, *, capture: bool, room_in_place: int = 0) -> Any:
-        """Return its form on the wire; ``room_in_place`` is what outputs in place need, 0 if they are to be copied."""
+    def to_json(self, chunk: int, *, capture: bool) -> Any:
+        """Return its form on the wire."""
         return {
             "arguments": self.arguments,
             "inputs": [spec.to_json() for spec in self.inputs],
             "outputs": [spec.to_json() for spec in self.outputs],
             "input_bytes": self.input_bytes * self.sets,
-            "output_bytes": max(self.all_output_bytes, room_in_place),
+            "output_bytes": self.output_memory_bytes,
             "strides": (self.input_bytes, self.output_bytes),
             "sets": self.sets,
             "chunk": chunk,
             "capture": capture,
-            "in_place": room_in_place > 0,
+            "in_place": self.room_in_place > 0,
         }
 
 
@@ -166,12 +172,12 @@ class Batches:
         if layout.sets > DRAWN_TOGETHER and supply.kind == FRESH:
             self._redraw = self._capture_draws()
         self._write(range(layout.sets))
-        self._room_in_place = self._find_room_in_place()
+        layout.room_in_place = self._find_room_in_place()
 
     def lend(self, client: WorkerClient, *, capture: bool) -> bool:
         """Lend a first batch; return True if ``client`` has captured its calls, otherwise False."""
         self._chunk = max(1, self._layout.sets // CHUNKS) if capture else 1
-        message = self._layout.to_json(self._chunk, capture=capture, room_in_place=self._room_in_place)
+        message = self._layout.to_json(self._chunk, capture=capture)
         with closing(self._new_inputs()) as inputs, closing(self._new_outputs()) as outputs:
             self._platform.synchronize()
             inputs.publish()
@@ -344,7 +350,7 @@ class Batches:
         return arena
 
     def _new_outputs(self) -> Arena:
-        arena = self._platform.create_arena(max(self._layout.all_output_bytes, self._room_in_place))
+        arena = self._platform.create_arena(self._layout.output_memory_bytes)
         arena.tensor.fill_(POISON)
         return arena
 

@@ -92,7 +92,7 @@ class CallBatches:
             return [one for chunk in chunks for one in self._call_chunk(chunk)]
 
     def hand_over(self, returned: Returned) -> Tuple[OutputsClaim, Sequence[int]]:
-        """Describe the outputs of the first call that differs from others; copy them, or say where they all are."""
+        """Copy all outputs to the judge's memory, or return where they lie there; also describe those of one call."""
         claim, places = self._copy(returned) if self._pool is None else self._locate(returned)
         self._platform.synchronize()
         for window in self._windows:
