@@ -38,7 +38,7 @@ class FixedWindow:
         """Do nothing: the judge has the same memory."""
 
     def hide(self) -> None:
-        """Map memory that nobody else has."""
+        """Map private memory in its place."""
         self._map(-1, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def close(self) -> None:

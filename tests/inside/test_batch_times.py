@@ -125,7 +125,7 @@ def test_longest_ns_covers_work_in_the_time_of_touching_pages():
     assert longest_ns([ours, block("eager", LONG, shown=12_000, mapped=2000)], "candidate", "eager") == 1000
 
 
-def test_longest_ns_counts_all_that_was_shown_if_nobody_says_what_mapping_took():
+def test_longest_ns_without_times_of_mapping_counts_it():
     theirs = replace(block("eager", LONG), mapped_ns=())
     assert longest_ns([block("candidate", LONG), theirs], "candidate", "eager") == 1050
 

@@ -396,7 +396,7 @@ def test_a_finding_can_always_be_told_once_something_was_timed(status):
 
 @pytest.mark.parametrize("status", ONCE_TIMED, ids=lambda s: s.value)
 def test_nobody_gets_out_of_the_denominators_by_failing_late(status):
-    """What a later session may say after an earlier one was timed: no fault is handed to the machine or to nobody."""
+    """After an earlier session was timed, a later failure is the fault of the problem or of the candidate."""
     assert fault_of(ONCE_TIMED[status]) is (Fault.PROBLEM if status is Status.PROBLEM_ERROR else Fault.CANDIDATE)
 
 

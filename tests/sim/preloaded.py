@@ -115,7 +115,7 @@ def close_source() -> None:
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork for whoever asks, until nobody can ask any more."""
+    """Fork a process for each request, until the connection is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks here: the kernel buries them
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
@@ -157,7 +157,7 @@ _execve = os.execve
 
 
 def _become(_program: str, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """What starting ``python -s -B -m MODULE ARGUMENTS`` would come to."""
+    """Run in this process what ``python -s -B -m MODULE ARGUMENTS`` would run in a new one."""
     os.execve = _execve
     _close_private()
     os.environ.clear()
@@ -204,7 +204,7 @@ def _find_core_in(folder: str) -> None:
 
 
 def _import_core() -> None:
-    """Torch and every module of the core, but nothing that compiles: whoever has that gets longer for a first call."""
+    """Import torch and every module of the core, but no compiler: a role with one gets more time for a first call."""
     importlib.import_module("torch")
     import kernel_matrix.inside  # noqa: PLC0415  # found here, whoever imports this module
 

@@ -1082,7 +1082,7 @@ def test_a_finding_in_the_second_series_keeps_what_was_timed(bench):
 # --- a device that stays busy ----------------------------------------------------------------------------------------
 
 
-def test_device_is_looked_at_in_turns_of_others_while_candidate_is_paused(bench):
+def test_device_is_looked_at_while_candidate_is_paused(bench):
     paused = []
     made = bench(is_quiet=lambda: paused.append(made.pause.paused) or True, compile=constant(1000))
     made.run()
