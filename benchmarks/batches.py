@@ -124,7 +124,6 @@ def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, capt
                     handover_ns=(made.times.handover_ns,),
                     device_ns=(made.times.device_ns,),
                     in_place=made.in_place,
-                    taking_ns=(made.taking_ns,) if made.taking_ns is not None else (),
                     mapped_ns=(made.mapped_ns,),
                 )
                 blocks.append(block)
@@ -134,16 +133,19 @@ def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, capt
 def line(call: str, cold: Sequence[float], blocks: Sequence[BatchBlock]) -> str:
     """Return the line of one call."""
     times = [median_interval(call_times(blocks, name, NAMES[1])) for name in NAMES]
-    handover = median([ns / n for b in blocks for n, ns in zip(b.calls, b.handover_ns, strict=True)])
+    handovers = (median(b.handover_ns[0] for b in blocks if b.contestant == name and not b.short) for name in NAMES)
     shown = median(ns for block in blocks for ns in block.shown_ns)
+    mapped = median(ns for block in blocks for ns in block.mapped_ns)
+    where = "outputs in place" if all(block.in_place for block in blocks) else "outputs copied"
     longest = longest_ns(blocks, *NAMES)
     texts = [f"{one.estimate / 1e3:.3f} µs ± {one.half_width:.2%}" for one in times]
     how = "captured" if blocks[0].captured else "launched"
     return (
         f"{call} {how}: cold {cold[0] / 1e3:.2f}, {cold[1] / 1e3:.2f} µs; "
         f"batches {', '.join(texts)}; bound {longest / times[0].estimate:.3f}; "
-        f"hand-over {handover / 1e3:.2f} µs per call; "
-        f"start {start_ns(blocks, NAMES[1]) / 1e3:.0f} µs; mapping {shown / 1e3:.0f} µs"
+        f"hand-over {', '.join(f'{ns / 1e3:.0f}' for ns in handovers)} µs; "
+        f"start {start_ns(blocks, NAMES[1]) / 1e3:.0f} µs; mapping {shown / 1e3:.0f} µs ({mapped / 1e3:.0f}); "
+        f"{max(block.calls[0] for block in blocks)} sets; {where}"
     )
 
 

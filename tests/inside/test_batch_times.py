@@ -144,30 +144,26 @@ def test_longest_ns_of_too_few_batches_is_infinite(ours, theirs):
     assert longest_ns(blocks, "candidate", "eager") == math.inf
 
 
-def in_place(name, calls, *, call=1000, late=0, taking=()):
-    """Make a block whose outputs are in place: taking them takes 7000 ns and what is ``late`` per call."""
+def in_place(name, calls, *, call=1000, late=0, noise=0):
+    """Make a block whose outputs are in place: taking them takes 7000 ns, noise, and what is ``late`` per call."""
     made = block(name, calls, call=call)
-    handover = tuple(7000 + count * late for count in calls)
-    return replace(made, in_place=True, handover_ns=handover, taking_ns=tuple(taking))
-
-
-TAKING = (7100, 7000, 7300)
+    handover = tuple(7000 + noise * number + count * late for number, count in enumerate(calls))
+    return replace(made, in_place=True, handover_ns=handover)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_longest_ns_in_place_is_all_that_was_put_off(share):
     ours = in_place("candidate", LONG, call=round((1 - share) * 1000), late=round(share * 1000))
-    assert longest_ns([ours, in_place("eager", LONG, taking=TAKING)], "candidate", "eager") == pytest.approx(1000)
+    assert longest_ns([ours, in_place("eager", LONG)], "candidate", "eager") == pytest.approx(1000)
 
 
 def test_longest_ns_in_place_noise_of_taking_hides_nothing():
-    ours = in_place("candidate", LONG, late=2)
-    slow = (in_place("eager", LONG, late=5, taking=(9000, 7000)), in_place("eager", LONG, taking=(10**6,)))
-    assert longest_ns([ours, *slow], "candidate", "eager") == pytest.approx(1002)
+    blocks = [in_place("candidate", LONG, late=2), in_place("eager", LONG, noise=10**6)]
+    assert longest_ns(blocks, "candidate", "eager") == pytest.approx(1002)
 
 
 def test_longest_ns_of_one_side_in_place_counts_its_hand_over():
-    theirs = in_place("eager", LONG, taking=TAKING)
+    theirs = in_place("eager", LONG)
     assert longest_ns([block("candidate", LONG, handover=40), theirs], "candidate", "eager") == pytest.approx(1040)
     ours = in_place("candidate", LONG)
     assert longest_ns([ours, block("eager", LONG)], "candidate", "eager") == pytest.approx(1070)

@@ -65,7 +65,6 @@ BATCHES = BatchBlock(
     (5, 6),
     (7, 8),
     in_place=True,
-    taking_ns=(5, 6),
 )
 PROBE = ClockProbeReading("before", 10**15, 10**15 + 3, sm_mhz=1979.99, low_mhz=1979.5, high_mhz=1980.25, sms=132)
 TWO_CLOCKS = TwoClocks(2000, -50, 700, floor_ns=None, floor_reason="no peak rate is known", low_resolution=True)

@@ -60,7 +60,7 @@ ADDED_LATER = {
         *("sm_clock_mhz", "mem_clock_mhz", "power_w", "temperature_c"),
         *("contestant", "regime", "calls_per_sample"),
     },
-    "BatchBlock": {"in_place", "taking_ns", "mapped_ns"},
+    "BatchBlock": {"in_place", "mapped_ns"},
     "TwoClocks": {"bound_ns"},
     "WorkloadReport": {
         *("two_clocks", "traits", "batches", "labels"),

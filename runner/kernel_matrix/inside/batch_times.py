@@ -85,7 +85,7 @@ def _with_handover_ns(before_ns: float, ours: Sequence[BatchBlock], theirs: Sequ
     """Return ``before_ns``, the time of a call before the hand-over, and what it can hide in the hand-over.
 
     Outputs in place are taken when the calls end, which may show work that was put off: all that it takes longer than
-    taking does by itself. Where only one side's are in place, all of a contestant's hand-over may be such work.
+    the baseline's. Where only one side's are in place, all of a contestant's hand-over may be such work.
     """
     in_place = {block.in_place for block in (*ours, *theirs)}
     if in_place == {False}:
@@ -94,8 +94,8 @@ def _with_handover_ns(before_ns: float, ours: Sequence[BatchBlock], theirs: Sequ
             for side in (ours, theirs)
         )
         return with_hidden_ns(before_ns, usual.high, max(0.0, handover.high - usual.low))
-    by_itself = min((ns for block in theirs for ns in block.taking_ns), default=0) if in_place == {True} else 0
-    late = median_interval([(ns - by_itself) / n for block in ours for n, ns in zip(block.calls, block.handover_ns)])
+    usual_ns = median_interval([ns for block in theirs for ns in block.handover_ns]).low if in_place == {True} else 0
+    late = median_interval([(ns - usual_ns) / n for block in ours for n, ns in zip(block.calls, block.handover_ns)])
     return before_ns + max(0.0, late.high)
 
 

@@ -381,8 +381,6 @@ class BatchBlock:
     """Device time of each batch as the contestant's worker claims it."""
     in_place: Annotated[bool, LATER] = False
     """The calls wrote their outputs into the judge's memory, which takes them when the calls end."""
-    taking_ns: Annotated[Tuple[Count, ...], Items(1000), LATER] = ()
-    """The judge's clock around taking as much memory while nothing else runs; for the baseline's outputs in place."""
     mapped_ns: Annotated[Tuple[Count, ...], Items(1000), LATER] = ()
     """How long mapping the inputs of each batch took, as the contestant's worker claims; only the baseline's counts."""
 

@@ -5,8 +5,8 @@ and no result of an earlier batch fits. The outputs of all calls are handed over
 single calls.
 
 Where torch can allocate in given memory, outputs are computed *in place*: they lie in the judge's memory when the calls
-end, and the judge takes them at once. That takes as long as a copy of its own, which it knows, or longer if work was
-left for it. Elsewhere the worker copies its outputs there first.
+end, and the judge takes them at once. That takes as long as for the baseline, or longer if work was left for it.
+Elsewhere the worker copies its outputs there first.
 """
 
 from __future__ import annotations
@@ -75,8 +75,6 @@ class BatchResult:
     """How long mapping the inputs took, according to the worker."""
     in_place: bool
     """The outputs were computed in the judge's memory."""
-    taking_ns: Optional[int]
-    """Time of taking outputs while nothing else runs; None if it was not measured."""
     numbers: Sequence[int]
     """Sets that were called on, in order."""
     outputs: torch.Tensor
@@ -209,8 +207,6 @@ class Batches:
                 taken.copy_(outputs.tensor[:used])
                 self._platform.synchronize()
 
-            # Measured while no contestant runs, for a candidate could keep the device busy meanwhile.
-            taking_ns = timed_ns(take) if in_place and client.role is Role.BASELINE else None
             self._flush.zero_()
             self._platform.synchronize()
             inputs.publish()
@@ -237,7 +233,6 @@ class Batches:
                 shown_ns=times.requested_ns - shown,
                 mapped_ns=mapped_ns,
                 in_place=in_place,
-                taking_ns=taking_ns,
                 numbers=numbers,
                 outputs=taken,
                 places=places or self._layout.places(numbers),
@@ -353,13 +348,6 @@ class Batches:
         arena = self._platform.create_arena(self._layout.output_memory_bytes)
         arena.tensor.fill_(POISON)
         return arena
-
-
-def timed_ns(function: Callable[[], None]) -> int:
-    """Return how long a call of ``function`` takes, nanoseconds."""
-    started = time.perf_counter_ns()
-    function()
-    return time.perf_counter_ns() - started
 
 
 def batches_of(

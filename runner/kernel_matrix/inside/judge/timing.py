@@ -414,7 +414,6 @@ class Timer:
             handover_ns=tuple(batch.times.handover_ns for batch in made),
             device_ns=tuple(batch.times.device_ns for batch in made),
             in_place=all(batch.in_place for batch in made),
-            taking_ns=tuple(batch.taking_ns for batch in made if batch.taking_ns is not None),
             mapped_ns=tuple(batch.mapped_ns for batch in made),
         )
 
