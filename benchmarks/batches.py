@@ -119,12 +119,11 @@ def timed(clients: Sequence[WorkerClient], batches: Batches, pairs: int, *, capt
                     captured=captured,
                     short=chunks == 1,
                     calls=(made.calls,),
-                    shown_ns=(made.shown_ns,),
+                    shown_ns=(made.times.shown_ns,),
                     wall_ns=(made.times.wall_ns,),
                     handover_ns=(made.times.handover_ns,),
-                    device_ns=(made.times.device_ns,),
                     in_place=made.in_place,
-                    mapped_ns=(made.mapped_ns,),
+                    mapped_ns=(made.times.mapped_ns,),
                 )
                 blocks.append(block)
     return blocks

@@ -82,7 +82,8 @@ def change_claims(change):
     """Claim ``change(nanoseconds)`` where the worker has measured so many; what it returns must fit into 64 bits."""
 
     def claim(kind, sequence, payload):
-        return sequence, (pack_claim(change(read_claim(payload))) if kind == "DONE" else payload)
+        claims = kind == "DONE" and payload  # of a batch it claims nothing
+        return sequence, (pack_claim(change(read_claim(payload))) if claims else payload)
 
     on_answer(claim)
 
@@ -111,8 +112,8 @@ def on_the_stack(name):
 def change_batches(**methods):
     """Let ``method(batches, usual, *arguments)`` take the place of methods of the worker's batches.
 
-    These are ``show`` (memory of a batch), ``call`` (the model on the sets of some chunks) and ``hand_over`` (what
-    was returned for them).
+    These are ``show_inputs`` (their memory), ``call`` (the model on the sets of some chunks) and ``hand_over`` (what was
+    returned for them).
     """
     for name, method in methods.items():
         usual = getattr(CallBatches, name)

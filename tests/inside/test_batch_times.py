@@ -27,7 +27,7 @@ def block(name, calls, *, call=1000, start=0, handover=100, shown=5000, mapped=5
     walls = tuple(start + count * call for count in calls)
     late, lent = tuple(count * handover for count in calls), (shown,) * len(calls)
     seen = (mapped,) * len(calls)
-    return BatchBlock(name, 0, 1, False, short, tuple(calls), lent, walls, late, (1,) * len(calls), mapped_ns=seen)
+    return BatchBlock(name, 0, 1, False, short, tuple(calls), lent, walls, late, mapped_ns=seen)
 
 
 @pytest.mark.parametrize("count", [1, FEWEST - 1])

@@ -454,7 +454,7 @@ def test_what_mapping_took_crosses_unchanged(mapped_ns):
 
 @pytest.mark.parametrize("payload", [b"", bytes(7), pack_mapped(MAX_DEVICE_NS + 1)])
 def test_what_mapping_took_is_refused_if_it_cannot_be(payload):
-    with pytest.raises(WireError, match="READY frame"):
+    with pytest.raises(WireError, match="MAPPED frame"):
         unpack_mapped(payload)
 
 

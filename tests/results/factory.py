@@ -458,7 +458,6 @@ def batches(contestant: str, call_ns: int, *, short: bool = False) -> BatchBlock
         shown_ns=(50,) * 8,
         wall_ns=tuple(100 + count * call_ns for count in calls),
         handover_ns=calls,
-        device_ns=tuple(count * call_ns for count in calls),
     )
 
 

@@ -64,11 +64,10 @@ class FrameKind(IntEnum):
     """Judge → worker: where the sets of the following batches lie (JSON, two descriptors: inputs, outputs of a first
     batch); ``READY`` says whether the calls could be captured, and whether their outputs lie in the judge's memory."""
     BATCH = 13
-    """Judge → worker: memory of the next batch, that for outputs, then that with its inputs (JSON, one descriptor);
-    ``READY`` brings how long mapping it took."""
+    """Judge → worker: memory for the outputs of the next batch (one descriptor)."""
     CALLS = 14
-    """Judge → worker: call on one set of the batch after the other, hand all outputs over; the claim is the time of
-    all calls together."""
+    """Judge → worker: memory with the batch's inputs (one descriptor); map it, say ``MAPPED``, call on one set after the
+    other, hand all outputs over. ``DONE`` brings no claim."""
     RELEASE = 15
     """Judge → worker: give back device memory that is kept without use; ``READY`` then brings the peak since before."""
     READY = 16
@@ -87,6 +86,8 @@ class FrameKind(IntEnum):
     """Builder → host: properties of each compiled kernel."""
     PLACES = 23
     """Worker → judge, after ``OUTPUTS`` of a batch whose outputs lie in the judge's memory: where each of them does."""
+    MAPPED = 24
+    """Worker → judge: the inputs of the batch are mapped, and the calls begin; how long mapping took."""
 
 
 class CallFailure(IntEnum):
@@ -377,7 +378,7 @@ def unpack_lent(payload: bytes, most_bytes: int) -> Tuple[bool, int]:
 
 
 def pack_mapped(mapped_ns: int) -> bytes:
-    """Return the payload of ``READY`` after ``BATCH``."""
+    """Return the payload of ``MAPPED``."""
     return _NUMBER.pack(mapped_ns)
 
 
@@ -387,7 +388,7 @@ def unpack_mapped(payload: bytes) -> int:
     Raises:
         WireError: If the payload is not one number, or too large for a record.
     """
-    return _unpack_number(payload, "READY", MAX_DEVICE_NS, "ns")
+    return _unpack_number(payload, "MAPPED", MAX_DEVICE_NS, "ns")
 
 
 def pack_places(places: Sequence[int]) -> bytes:

@@ -372,20 +372,18 @@ class BatchBlock:
     calls: Annotated[Tuple[Count, ...], Items(1000)]
     """Number of calls of each batch."""
     shown_ns: Annotated[Tuple[Count, ...], Items(1000)]
-    """The judge's clock from lending the inputs of each batch until its calls are requested."""
+    """The judge's clock from lending the inputs of each batch until its worker has mapped them."""
     wall_ns: Annotated[Tuple[Count, ...], Items(1000)]
-    """The judge's clock from the request until all calls have ended, per batch."""
+    """The judge's clock from then until all calls have ended, per batch."""
     handover_ns: Annotated[Tuple[Count, ...], Items(1000)]
     """The judge's clock from then until it has taken all outputs, per batch."""
-    device_ns: Annotated[Tuple[Count, ...], Items(1000)]
-    """Device time of each batch as the contestant's worker claims it."""
     in_place: Annotated[bool, LATER] = False
     """The calls wrote their outputs into the judge's memory, which takes them when the calls end."""
     mapped_ns: Annotated[Tuple[Count, ...], Items(1000), LATER] = ()
     """How long mapping the inputs of each batch took, as the contestant's worker claims; only the baseline's counts."""
 
     def __post_init__(self) -> None:
-        times = (self.shown_ns, self.wall_ns, self.handover_ns, self.device_ns)
+        times = (self.shown_ns, self.wall_ns, self.handover_ns)
         if any(len(kind) != len(self.calls) for kind in times):
             raise ValueError("a block of batches needs as many times of each kind as batches")
 

@@ -8,19 +8,32 @@ device: cuda
 stopped-by: batches
 """
 
-import time
-
 from torch import nn
 
-from kernel_matrix.inside.worker.meter import Meter
+from tests.cheats.worker_internals import change_batches
 
 
-def time_without_waiting(_meter, function):
-    started = time.perf_counter_ns()
-    return function(), (time.perf_counter_ns() - started) // 2
+def call_without_waiting(batches, call, chunks):
+    platform = batches._platform
+    batches._platform = Hasty(platform)
+    try:
+        return call(chunks)
+    finally:
+        batches._platform = platform
 
 
-Meter.time_batch = time_without_waiting
+class Hasty:
+    def __init__(self, platform):
+        self._platform = platform
+
+    def __getattr__(self, name):
+        return getattr(self._platform, name)
+
+    def synchronize(self):
+        pass
+
+
+change_batches(call=call_without_waiting)
 
 
 class ModelNew(nn.Module):

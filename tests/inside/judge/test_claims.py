@@ -251,14 +251,14 @@ def test_claims_on_a_gpu_without_batches_have_no_bound():
 MAPPED_NS = 30_000
 
 
-def batches(name, call, *, start=40.0, handover=5.0, noise=0.0, shown=30.0, count=16, short=False, claim=1):
+def batches(name, call, *, start=40.0, handover=5.0, noise=0.0, shown=30.0, count=16, short=False):
     """Make batches of one contestant, µs; every other one is slower by ``noise`` per call."""
     made = []
     for number in range(count):
         calls = 10 if short else 100
         wall = round((start + calls * (call + noise * (number % 2))) * US)
         late, lent = round(calls * handover * US), round(shown * US)
-        times = ((calls,), (lent,), (wall,), (late,), (claim,))
+        times = ((calls,), (lent,), (wall,), (late,))
         made.append(BatchBlock(name, 0, 1, True, short, *times, mapped_ns=(MAPPED_NS,)))
     return made
 
@@ -278,8 +278,8 @@ def test_claims_bound_of_batches_includes_their_start():
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_claims_bound_holds_no_claim_of_a_batch(device):
-    made = in_batches(50.0, claim=10**12)
+def test_claims_bound_is_that_of_batches(device):
+    made = in_batches(50.0)
     made.device = device
     assert made.held().bound_ns == pytest.approx(50.4 * US)
 

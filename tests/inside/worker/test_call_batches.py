@@ -76,10 +76,10 @@ class Lender:
     def taken(self, first, chunks):
         calls = len(chunks) * self.chunk
         with self.memory(first) as (inputs, outputs):
-            self.side.show_batch("outputs", outputs.descriptor)
-            self.side.show_batch("inputs", inputs.descriptor)
+            self.side.lend_batch_outputs(outputs.descriptor)
             taken = []
             claim, places, _ = self.side.call_batch(
+                inputs.descriptor,
                 chunks,
                 calls,
                 lambda: taken.append(outputs.tensor.clone()),
@@ -218,8 +218,8 @@ def test_batch_of_a_model_that_raises_fails_and_goes_on(lender):
 
 
 ORDERS = {
-    "BATCH before": lambda made: made.side.show_batch("inputs", os.open(os.devnull, os.O_RDONLY)),
-    "CALLS before": lambda made: made.side.call_batch((0,), 1, lambda: None),
+    "BATCH before": lambda made: made.side.lend_batch_outputs(os.open(os.devnull, os.O_RDONLY)),
+    "CALLS before": lambda made: made.side.call_batch(os.open(os.devnull, os.O_RDONLY), (0,), 1, lambda: None),
 }
 
 

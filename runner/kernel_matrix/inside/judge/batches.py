@@ -12,7 +12,6 @@ Elsewhere the worker copies its outputs there first.
 from __future__ import annotations
 
 import random
-import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -69,10 +68,6 @@ class BatchResult:
     calls: int
     claim: OutputsClaim
     times: CallTimes
-    shown_ns: int
-    """Time by the judge's clock from lending the inputs until the calls were requested."""
-    mapped_ns: int
-    """How long mapping the inputs took, according to the worker."""
     in_place: bool
     """The outputs were computed in the judge's memory."""
     numbers: Sequence[int]
@@ -211,14 +206,14 @@ class Batches:
             self._platform.synchronize()
             inputs.publish()
             outputs.publish()
-            client.show_batch("outputs", outputs.descriptor)
-            shown = time.perf_counter_ns()
-            mapped_ns = client.show_batch("inputs", inputs.descriptor)
+            client.lend_batch_outputs(outputs.descriptor)
 
             def read_places(payload: bytes) -> Places:
                 return unpack_places(payload, self._layout.output_sizes, len(numbers), used)
 
-            claim, places, times = client.call_batch(chosen, len(numbers), take, read_places if in_place else None)
+            claim, places, times = client.call_batch(
+                inputs.descriptor, chosen, len(numbers), take, read_places if in_place else None
+            )
             if in_place and not places:
                 raise OutputsElsewhereError
             inputs.fetch()
@@ -230,8 +225,6 @@ class Batches:
                 calls=len(numbers),
                 claim=claim,
                 times=times,
-                shown_ns=times.requested_ns - shown,
-                mapped_ns=mapped_ns,
                 in_place=in_place,
                 numbers=numbers,
                 outputs=taken,

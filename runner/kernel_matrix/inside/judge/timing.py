@@ -409,12 +409,11 @@ class Timer:
             captured=captured,
             short=short,
             calls=tuple(batch.calls for batch in made),
-            shown_ns=tuple(batch.shown_ns for batch in made),
+            shown_ns=tuple(batch.times.shown_ns for batch in made),
             wall_ns=tuple(batch.times.wall_ns for batch in made),
             handover_ns=tuple(batch.times.handover_ns for batch in made),
-            device_ns=tuple(batch.times.device_ns for batch in made),
             in_place=all(batch.in_place for batch in made),
-            mapped_ns=tuple(batch.mapped_ns for batch in made),
+            mapped_ns=tuple(batch.times.mapped_ns for batch in made),
         )
 
     def _batch(self, client: WorkerClient, batches: Batches, chunks: int) -> BatchResult:

@@ -66,7 +66,7 @@ TRACER_S = 10.0  # more time for a traced call: starting a tracer from a cold di
 _GOODBYE_S = 0.1  # wait to send the goodbye; a worker that no longer reads may block it
 
 # Answers that carry a call's number.
-_CALL_ANSWERS = frozenset({FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.PLACES, FrameKind.TRACED})
+_CALL_ANSWERS = frozenset({FrameKind.MAPPED, FrameKind.DONE, FrameKind.OUTPUTS, FrameKind.PLACES, FrameKind.TRACED})
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,15 @@ class CallTimes:
     """Times of one call, or of several replayed in a row, in nanoseconds."""
 
     device_ns: int
-    """Claimed device time of all calls together."""
+    """Claimed device time of all calls together; 0 for a batch."""
     wall_ns: int
-    """Time by the judge's clock from the request to ``DONE``."""
+    """Time by the judge's clock from the request, or a batch's ``MAPPED``, to ``DONE``."""
     handover_ns: int
     """Time by the judge's clock from ``DONE`` until it has taken the outputs: copying, and late work."""
-    requested_ns: int = 0
-    """The judge's clock at the request of a batch."""
+    shown_ns: int = 0
+    """Time by the judge's clock from the request of a batch, which lends its inputs, to ``MAPPED``."""
+    mapped_ns: int = 0
+    """How long mapping a batch's inputs took, according to the worker."""
 
 
 @dataclass(frozen=True)
@@ -358,43 +360,53 @@ class WorkerClient:
         most = message["output_bytes"] if message["in_place"] else 0
         return self._parsed(Stage.TIME, lambda payload: unpack_lent(payload, most), self._ready(Stage.TIME))
 
-    def show_batch(self, kind: str, descriptor: int) -> int:
-        """Lend the next batch's memory for ``inputs`` or ``outputs``; return how long mapping took, a claim, ns."""
-        self._order(FrameKind.BATCH, {"kind": kind}, (descriptor,), Stage.TIME)
-        return self._parsed(Stage.TIME, unpack_mapped, self._ready(Stage.TIME))
+    def lend_batch_outputs(self, descriptor: int) -> None:
+        """Lend the next batch's memory for outputs."""
+        self._order(FrameKind.BATCH, {}, (descriptor,), Stage.TIME)
+        self._ready(Stage.TIME)
 
     def call_batch(
         self,
+        descriptor: int,
         chunks: Sequence[int],
         calls: int,
         take: Callable[[], None],
         read_places: Optional[Callable[[bytes], Places]] = None,
     ) -> Tuple[OutputsClaim, Places, CallTimes]:
-        """Make ``calls`` calls on the sets of ``chunks`` of the shown batch.
+        """Lend a batch's inputs, and make ``calls`` calls on the sets of ``chunks``.
 
         Args:
+            descriptor: Memory with the inputs.
             chunks: Numbers of chunks of sets.
             calls: Number of sets in them.
             take: Function that takes the outputs, before the clock of the hand-over stops.
             read_places: Function that reads where outputs lie, of a worker that computes them in place. They are then
                 in the judge's memory when the calls end, and are taken at once.
         """
-        ends: List[int] = []
-
-        def take_timed() -> None:
-            take()
-            ends.append(time.perf_counter_ns())
-
-        patience_s = self._call_patience() + 2 * calls * (self.fastest_s or 0.0)
-        at_once = None if read_places is None else take_timed
-        order = pack_calls(chunks)
-        claim, device_ns, started, done = self._asked(FrameKind.CALLS, Stage.TIME, patience_s, order, at_once)
+        stage = Stage.TIME
         places: Places = ()
-        if read_places is None:
-            take_timed()
-        else:
-            places = self._parsed(Stage.TIME, read_places, self._receive(FrameKind.PLACES, Stage.TIME))
-        return claim, places, CallTimes(device_ns, done - started, ends[0] - done, started)
+
+        def take_until() -> int:
+            take()
+            return time.perf_counter_ns()
+
+        with self.watching():
+            patience_s = self._call_patience() + 2 * calls * (self.fastest_s or 0.0)
+            lent = self._request(FrameKind.CALLS, stage, patience_s, pack_calls(chunks), (descriptor,))
+            mapped = self._receive(FrameKind.MAPPED, stage)
+            started = time.perf_counter_ns()
+            self._receive(FrameKind.DONE, stage)
+            done = time.perf_counter_ns()
+            if read_places is None:
+                outputs = self._receive(FrameKind.OUTPUTS, stage)
+                taken = take_until()
+            else:
+                taken = take_until()
+                outputs = self._receive(FrameKind.OUTPUTS, stage)
+                places = self._parsed(stage, read_places, self._receive(FrameKind.PLACES, stage))
+        mapped_ns = self._parsed(stage, unpack_mapped, mapped)
+        times = CallTimes(0, done - started, taken - done, started - lent, mapped_ns)
+        return self._parsed(stage, unpack_outputs, outputs), places, times
 
     def trace(self, stage: Stage) -> Tuple[CallResult, List[Tuple[str, int, int]]]:
         """Make one call with a tracer; also return (name, launches, device ns) of each kernel, which are claims."""
@@ -438,29 +450,30 @@ class WorkerClient:
         stage: Stage,
         patience_s: float,
         order: bytes,
-        at_once: Optional[Callable[[], None]] = None,
     ) -> Tuple[OutputsClaim, int, int, int]:
-        """Request calls; return the claims about outputs and device time, and the times of request and end.
-
-        ``at_once`` is called when the calls have ended, before the worker says anything else.
-        """
-        # Random, not a count: an answer written before the question must not match it.
-        self._sequence = secrets.randbits(64)
-        self._wait_at_most(patience_s)
+        """Request calls; return the claims about outputs and device time, and the times of request and end."""
         with self.watching():
-            started = time.perf_counter_ns()
-            with self._sending(stage):
-                self._channel.send(kind, self._sequence, order)
+            started = self._request(kind, stage, patience_s, order)
             claimed = self._receive(FrameKind.DONE, stage)
             done = time.perf_counter_ns()
-            if at_once is not None:
-                at_once()
             outputs = self._receive(FrameKind.OUTPUTS, stage)
         device_ns = self._parsed(stage, unpack_done, claimed)
         if device_ns > MOST_CLAIMED * (done - started):
             message = f"claims {device_ns} ns for a call that took {done - started} ns"
             raise self._blame(Status.PROTOCOL_VIOLATION, stage, message)
         return self._parsed(stage, unpack_outputs, outputs), device_ns, started, done
+
+    def _request(
+        self, kind: FrameKind, stage: Stage, patience_s: float, order: bytes, descriptors: Sequence[int] = ()
+    ) -> int:
+        """Request calls; return the time of the request."""
+        # Random, not a count: an answer written before the question must not match it.
+        self._sequence = secrets.randbits(64)
+        self._wait_at_most(patience_s)
+        started = time.perf_counter_ns()
+        with self._sending(stage):
+            self._channel.send(kind, self._sequence, order, descriptors)
+        return started
 
     def _compares_inputs(self, stage: Stage) -> bool:
         """Return False for timed calls of the baseline, which is not hostile.

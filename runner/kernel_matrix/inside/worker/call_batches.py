@@ -22,8 +22,6 @@ from kernel_matrix.inside.worker.handing_over import copy_one, describe, fits, f
 PAGE = 1 << 21
 """Bytes; the size in which a GPU's memory is mapped."""
 
-_KINDS = ("inputs", "outputs")
-
 Returned = List[Tuple[int, Any]]
 """(number of the set, what the model returned for it) of each call."""
 
@@ -44,8 +42,8 @@ class CallBatches:
         self._chunk: int = message["chunk"]
         self._sets: int = message["sets"]
         self._windows = [platform.open_window(message[size]) for size in ("input_bytes", "output_bytes")]
-        for kind, descriptor in zip(_KINDS, descriptors):
-            self.show(kind, descriptor)
+        self.show_outputs(descriptors[1])
+        self.show_inputs(descriptors[0])
         inputs, outputs = (
             [window.tensor[k * stride :] for k in range(self._sets)]
             for window, stride in zip(self._windows, message["strides"])
@@ -73,25 +71,29 @@ class CallBatches:
         """True if the calls of every chunk are replayed from a graph."""
         return self._captured is not None
 
-    def show(self, kind: str, descriptor: int) -> int:
-        """Show a batch's memory for inputs or outputs; return how long it took until it was there, nanoseconds."""
-        window = self._windows[_KINDS.index(kind)]
-        started = time.perf_counter_ns()
+    def show_outputs(self, descriptor: int) -> None:
+        """Show a batch's memory for outputs."""
+        window = self._windows[1]
         window.show(descriptor)
-        mapped_ns = time.perf_counter_ns() - started
-        if kind == "outputs":
-            # Now, and not within the first call, the device switches to this process and finds its pages. Not for
-            # inputs: a contestant that has them may begin to work.
-            window.tensor[::PAGE].max()
-            self._platform.synchronize()
-        return mapped_ns
+        # Now, and not within the first call, the device switches to this process and finds its pages. Not when it gets
+        # the inputs: a contestant that has them may begin to work.
+        window.tensor[::PAGE].max()
+        self._platform.synchronize()
+
+    def show_inputs(self, descriptor: int) -> int:
+        """Show a batch's inputs; return how long it took until they were there, nanoseconds."""
+        started = time.perf_counter_ns()
+        self._windows[0].show(descriptor)
+        return time.perf_counter_ns() - started
 
     def call(self, chunks: Sequence[int]) -> Returned:
-        """Call the model on the sets of these chunks."""
-        if self._captured is not None:
-            return [one for chunk in chunks for one in self._captured[chunk]()]
-        with nullcontext() if self._pool is None else self._pool.allocating():
-            return [one for chunk in chunks for one in self._call_chunk(chunk)]
+        """Call the model on the sets of these chunks, and wait until all calls have ended."""
+        returned: Returned = []
+        with nullcontext() if self._pool is None or self.captured else self._pool.allocating():
+            for chunk in chunks:
+                returned += self._call_chunk(chunk) if self._captured is None else self._captured[chunk]()
+        self._platform.synchronize()
+        return returned
 
     def hand_over(self, returned: Returned) -> Tuple[OutputsClaim, Sequence[int]]:
         """Copy all outputs to the judge's memory, or return where they lie there; also describe those of one call."""

@@ -29,10 +29,6 @@ class Meter:
             self._flush.zero_()
         return self._span(function)
 
-    def time_batch(self, function: Callable[[], Any]) -> Tuple[Any, int]:
-        """Return the result of ``function`` and its time on the device, without a flush."""
-        return self._span(function)
-
     def time_replays(self, function: Callable[[], Any], count: int) -> Tuple[Any, int]:
         """Return the result of the last of ``count`` calls in a row, and the device time of all of them."""
 

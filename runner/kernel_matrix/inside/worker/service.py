@@ -123,7 +123,7 @@ class Worker:
                 if kind in steps:
                     self._channel.send(FrameKind.READY, 0, steps[kind](json.loads(payload or b"{}"), descriptors))
                 elif kind is FrameKind.CALLS:
-                    self._call_batch(sequence, unpack_calls(payload))
+                    self._call_batch(sequence, unpack_calls(payload), descriptors)
                 else:
                     self._call(kind, sequence, payload)
             except PeerGoneError:
@@ -205,10 +205,11 @@ class Worker:
             self._batches = CallBatches(self._platform, self._model, message, descriptors)
         return pack_lent(captured=self._batches.captured, pool_bytes=self._batches.pool_bytes)
 
-    def _show_batch(self, message: Any, descriptors: Sequence[int]) -> bytes:
+    def _show_batch(self, _message: Any, descriptors: Sequence[int]) -> bytes:
         if self._batches is None:
             raise ValueError("BATCH before there are buffers for batches")
-        return pack_mapped(self._batches.show(message["kind"], *descriptors))
+        self._batches.show_outputs(*descriptors)
+        return b""
 
     def _release(self, message: Any, _descriptors: Sequence[int]) -> bytes:
         if message["buffers"]:
@@ -246,13 +247,14 @@ class Worker:
         if kind is FrameKind.TRACE:
             self._channel.send(FrameKind.TRACED, sequence, pack_traced(kernels))
 
-    def _call_batch(self, sequence: int, chunks: Sequence[int]) -> None:
-        if self._meter is None or self._batches is None:
-            raise ValueError("CALLS before there are a model and a batch")
+    def _call_batch(self, sequence: int, chunks: Sequence[int], descriptors: Sequence[int]) -> None:
         batches = self._batches
+        if batches is None:
+            raise ValueError("CALLS before there is a batch")
         with torch.no_grad():
-            returned, device_ns = self._meter.time_batch(lambda: batches.call(chunks))
-            self._channel.send(FrameKind.DONE, sequence, pack_done(device_ns))
+            self._channel.send(FrameKind.MAPPED, sequence, pack_mapped(batches.show_inputs(*descriptors)))
+            returned = batches.call(chunks)
+            self._channel.send(FrameKind.DONE, sequence)
             claim, places = batches.hand_over(returned)
         self._channel.send(FrameKind.OUTPUTS, sequence, pack_outputs(claim))
         if batches.pool_bytes:
