@@ -66,8 +66,8 @@ class FrameKind(IntEnum):
     BATCH = 13
     """Judge → worker: memory for the outputs of the next batch (one descriptor)."""
     CALLS = 14
-    """Judge → worker: memory with the batch's inputs (one descriptor). It is mapped, the sets are called on one after the
-    other, and all outputs are handed over; ``DONE`` brings no claim."""
+    """Judge → worker: memory with the batch's inputs (one descriptor). It is mapped, the sets are called on one after
+    the other, and all outputs are handed over; ``DONE`` brings no claim."""
     RELEASE = 15
     """Judge → worker: give back device memory that is kept without use; ``READY`` then brings the peak since before."""
     READY = 16
