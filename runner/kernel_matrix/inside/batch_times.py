@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 from typing import List, Sequence, Tuple
 
@@ -16,6 +17,8 @@ from kernel_matrix.model.messages import BatchBlock
 
 FEWEST = 8
 """The median of fewer numbers has no interval."""
+EXACT_COUNT = 200
+"""Ranks of more numbers follow from the normal approximation, rounded outwards."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,28 @@ class MedianInterval:
 
 
 def median_interval(numbers: Sequence[float]) -> MedianInterval:
-    """Return the median of ``numbers``, and the order statistics around ``n/2 ± 0.98 √n``, rounded outwards.
+    """Return the median of ``numbers``, and two order statistics between which it lies with at least 95 %.
 
-    The interval is distribution-free (binomial, normal approximation). With fewer than :data:`FEWEST` numbers it has no
-    end.
+    The interval is distribution-free, by the binomial distribution (W. J. Conover, Practical Nonparametric Statistics,
+    section 3.2). With fewer than :data:`FEWEST` numbers it has no end.
     """
     ordered, middle = sorted(numbers), median(numbers)
     if len(ordered) < FEWEST:
         return MedianInterval(middle, -math.inf, math.inf)
-    low = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))) - 1)
-    return MedianInterval(middle, ordered[low], ordered[len(ordered) - 1 - low])
+    beyond = _numbers_beyond(len(ordered))
+    return MedianInterval(middle, ordered[beyond], ordered[len(ordered) - 1 - beyond])
+
+
+@lru_cache(maxsize=None)
+def _numbers_beyond(count: int) -> int:
+    """Return how many of ``count`` numbers lie beyond each end of a 95 % interval of their median.
+
+    The median is below the ``k + 1`` smallest number with the probability of ``k`` or fewer heads in ``count`` throws.
+    """
+    if count > EXACT_COUNT:
+        return max(0, math.floor(count / 2 - 0.98 * math.sqrt(count)) - 1)
+    heads = [math.comb(count, k) for k in range(count // 2)]
+    return max(0, sum(40 * sum(heads[: k + 1]) <= 1 << count for k in range(count // 2)) - 1)
 
 
 def start_ns(blocks: Sequence[BatchBlock], baseline: str) -> float:

@@ -47,6 +47,8 @@ MOVED_BYTES = 1 << 30
 
 LONG_BATCHES = 2  # of one contestant in a row
 BATCHES_HALF_WIDTH = 0.005  # batches are made until the time per call is known this well
+ENOUGH_BATCHES = 12  # or until there are so many of each side, and the time for precision is over; two may be disturbed
+LATEST_BATCHES_S = 1.0  # so long after that time fewer suffice
 COMPARED = 3  # calls of a batch that are compared with the reference
 BUDGET_REACHED = "budget_reached"  # label: the time for precision ended before times were precise enough
 NO_BATCHES = "no_batches"  # label: batches were impossible, or there was too little memory for them
@@ -438,9 +440,13 @@ class Timer:
 
     def _batches_suffice(self, deadline: float) -> bool:
         """Return True if both sides' times are precise enough, or have an interval and the time is over."""
-        if min(map(len, self._batch_times())) < FEWEST:
+        made = min(map(len, self._batch_times()))
+        if made < FEWEST:
             return False
-        return self._now() > deadline or self._batches_half_width() <= BATCHES_HALF_WIDTH
+        late_s = self._now() - deadline
+        if late_s > 0 and (made >= ENOUGH_BATCHES or late_s > LATEST_BATCHES_S):
+            return True
+        return self._batches_half_width() <= BATCHES_HALF_WIDTH
 
     def _batches_half_width(self) -> float:
         """Return half the width of the interval of a time per call, as a share of it; of the less precise side."""
